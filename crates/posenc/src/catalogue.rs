@@ -1,0 +1,239 @@
+//! The one list of encodings, and what is declared about each.
+
+use crate::error::ConfigError;
+use crate::hooks::{PositionalEncoding, Prepared};
+use crate::init::Init;
+use crate::positions::Positions;
+use burn::module::Module;
+use burn::tensor::Device;
+use serde::Serialize;
+
+/// Sizes of the model that hosts an encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelShape {
+    /// Width of the residual stream.
+    pub d_model: usize,
+    /// Number of blocks.
+    pub n_layers: usize,
+    /// Attention heads per block.
+    pub n_heads: usize,
+    /// Width of one head.
+    pub head_dim: usize,
+}
+
+/// Lengths in tokens that defaults such as `factor = "auto"` are taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// Longest sequence trained on.
+    pub train_len: usize,
+    /// Sequence length the encoding is about to be used at.
+    pub test_len: usize,
+}
+
+/// Which of the four hooks an encoding uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Hooks {
+    /// Adds to the embedded input.
+    pub embed: bool,
+    /// Transforms queries and keys.
+    pub transform_qk: bool,
+    /// Adds a position-only bias to the logits.
+    pub logits_bias: bool,
+    /// Adds a bias that sees queries and keys.
+    pub content_bias: bool,
+}
+
+impl Hooks {
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            embed: self.embed || other.embed,
+            transform_qk: self.transform_qk || other.transform_qk,
+            logits_bias: self.logits_bias || other.logits_bias,
+            content_bias: self.content_bias || other.content_bias,
+        }
+    }
+}
+
+/// What a configured encoding declares about itself; tests compare each line with what is observed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// Hooks that are not the identity.
+    pub hooks: Hooks,
+    /// Path inside the encoding and shape of every parameter.
+    pub parameters: Vec<(String, Vec<usize>)>,
+    /// First position without a value.
+    pub max_position: Option<usize>,
+    /// Whether the same position is encoded differently in sequences of different length.
+    pub reads_length: bool,
+    /// Whether logits depend on `key - query` alone.
+    pub relative: bool,
+}
+
+impl Facts {
+    /// Number of trainable numbers.
+    pub fn num_params(&self) -> usize {
+        self.parameters.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
+    }
+}
+
+/// A line of the catalogue, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// One line: what it does to which tensor.
+    pub summary: &'static str,
+    /// The formula, in plain text.
+    pub formula: &'static str,
+    /// First author, year and identifier.
+    pub source: &'static str,
+}
+
+/// What a configuration knows about the encoding it describes. One implementation per file under `encodings/`.
+pub trait Spec {
+    /// The module built from it.
+    type Module: PositionalEncoding + Module;
+    /// The catalogue's line.
+    const ABOUT: About;
+    /// Refuses values that have no meaning for this model, naming the key.
+    fn check(&self, shape: &ModelShape) -> Result<(), ConfigError>;
+    /// Replaces the defaults that depend on lengths, so that nothing is left to guess.
+    fn resolve(&mut self, lengths: &Lengths) {
+        let _ = lengths;
+    }
+    /// What it declares; meaningful once `check` passed.
+    fn facts(&self, shape: &ModelShape) -> Facts;
+    /// Builds the module; `check` must have passed.
+    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Self::Module;
+}
+
+/// A serde enum tagged by `kind`, whose errors keep the path to the key.
+///
+/// Serde's own internally tagged enums buffer the table and lose the path of an error inside it. This one reads `kind`, which must
+/// come first, and streams the rest into the variant's strict struct.
+macro_rules! tagged {
+    ($(#[$meta:meta])* pub enum $name:ident { $($kind:literal => $variant:ident($config:ty)),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(serde::Serialize)]
+        #[serde(tag = "kind")]
+        #[non_exhaustive]
+        pub enum $name {
+            $(#[doc = concat!("`kind = \"", $kind, "\"`")] #[serde(rename = $kind)] $variant($config)),+
+        }
+
+        impl $name {
+            /// Every `kind`, in the order of the list.
+            pub const KINDS: &'static [&'static str] = &[$($kind),+];
+
+            /// The `kind` of this value.
+            pub fn kind(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $kind),+ }
+            }
+
+            /// The configuration of `kind` with every key left out, or `None` if there is no such kind or a key has no default.
+            pub fn default_of(kind: &str) -> Option<Self> {
+                Self::KINDS.contains(&kind).then(|| {
+                    let entries = std::iter::once(("kind", kind));
+                    let table = serde::de::value::MapDeserializer::<_, serde::de::value::Error>::new(entries);
+                    <Self as serde::Deserialize>::deserialize(table).ok()
+                }).flatten()
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct TableVisitor;
+                impl<'de> serde::de::Visitor<'de> for TableVisitor {
+                    type Value = $name;
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("a table with `kind`")
+                    }
+                    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<$name, A::Error> {
+                        use serde::de::Error;
+                        match map.next_key::<String>()?.as_deref() {
+                            None => return Err(A::Error::missing_field("kind")),
+                            Some("kind") => {}
+                            Some(_) => return Err(A::Error::custom("`kind` must be the first key of this table")),
+                        }
+                        let kind = map.next_value::<String>()?;
+                        let rest = serde::de::value::MapAccessDeserializer::new(map);
+                        match kind.as_str() {
+                            $($kind => <$config as serde::Deserialize>::deserialize(rest).map($name::$variant),)+
+                            other => Err(A::Error::unknown_variant(other, $name::KINDS)),
+                        }
+                    }
+                }
+                deserializer.deserialize_map(TableVisitor)
+            }
+        }
+    };
+}
+pub(crate) use tagged;
+
+/// Generates the configuration enum, the module enum and their plumbing from one list.
+macro_rules! encodings {
+    ($($kind:literal => $module:ident, $config:ident;)+) => {
+        tagged! {
+            /// The configuration of any encoding; in TOML a table with `kind`.
+            #[derive(Clone, Debug, PartialEq)]
+            pub enum EncodingConfig { $($kind => $module($config)),+ }
+        }
+
+        /// Any encoding of the catalogue.
+        #[derive(Module, Debug)]
+        #[allow(clippy::large_enum_variant)]
+        pub enum Encoding {
+            $(#[doc = concat!("`kind = \"", $kind, "\"`")] $module($module)),+
+        }
+
+        impl EncodingConfig {
+            /// Builds the module; [`check`](Self::check) must have passed.
+            pub fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Encoding {
+                match self { $(Self::$module(config) => Encoding::$module(config.init(shape, init))),+ }
+            }
+
+            /// Refuses values that have no meaning for this model, naming the key.
+            ///
+            /// # Errors
+            ///
+            /// The first key that cannot work, with what is allowed.
+            pub fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+                match self { $(Self::$module(config) => config.check(shape)),+ }
+            }
+
+            /// Replaces the defaults that depend on lengths, so that nothing is left to guess.
+            pub fn resolve(&mut self, lengths: &Lengths) {
+                match self { $(Self::$module(config) => config.resolve(lengths)),+ }
+            }
+
+            /// What the configured encoding declares about itself.
+            pub fn facts(&self, shape: &ModelShape) -> Facts {
+                match self { $(Self::$module(config) => config.facts(shape)),+ }
+            }
+
+            /// The catalogue's line for this kind.
+            pub fn about(&self) -> About {
+                match self { $(Self::$module(_) => <$config as Spec>::ABOUT),+ }
+            }
+        }
+
+        impl PositionalEncoding for Encoding {
+            fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+                match self { $(Self::$module(encoding) => encoding.prepare(positions, device)),+ }
+            }
+
+            fn max_position(&self) -> Option<usize> {
+                match self { $(Self::$module(encoding) => encoding.max_position()),+ }
+            }
+        }
+    };
+}
+
+use crate::encodings::{alibi::*, learned::*, nope::*, rope::*, sinusoidal::*, stack::*};
+
+encodings! {
+    "nope" => Nope, NopeConfig;
+    "sinusoidal" => Sinusoidal, SinusoidalConfig;
+    "learned" => Learned, LearnedConfig;
+    "rope" => Rope, RopeConfig;
+    "alibi" => Alibi, AlibiConfig;
+    "stack" => Stack, StackConfig;
+}

@@ -1,0 +1,51 @@
+//! Formula: none; order is visible through the causal mask alone.
+//! Source: Haviv et al. 2022 (arXiv 2203.16634); Kazemnejad et al. 2023 (arXiv 2305.19466).
+//! Deviations: none.
+//! Parameters: none.
+//! Limits: none. The unit of `stack`.
+
+use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
+use crate::{ConfigError, Init, PositionalEncoding, Positions, Prepared};
+use burn::module::Module;
+use burn::tensor::Device;
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`Nope`]: nothing to set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NopeConfig {}
+
+/// No encoding of position.
+#[derive(Module, Debug, Default)]
+pub struct Nope {}
+
+struct PreparedNope;
+
+impl Prepared for PreparedNope {}
+
+impl PositionalEncoding for Nope {
+    fn prepare<'a>(&'a self, _positions: &Positions, _device: &Device) -> Box<dyn Prepared + 'a> {
+        Box::new(PreparedNope)
+    }
+}
+
+impl Spec for NopeConfig {
+    type Module = Nope;
+    const ABOUT: About = About {
+        summary: "no encoding of position; the causal mask alone shows order",
+        formula: "identity",
+        source: "Haviv et al. 2022, arXiv 2203.16634; Kazemnejad et al. 2023, arXiv 2305.19466",
+    };
+
+    fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn facts(&self, _shape: &ModelShape) -> Facts {
+        Facts { hooks: Hooks::default(), parameters: vec![], max_position: None, reads_length: false, relative: true }
+    }
+
+    fn init(&self, _shape: &ModelShape, _init: &Init<'_>) -> Nope {
+        Nope {}
+    }
+}

@@ -1,0 +1,117 @@
+//! Formula: `PE(p, 2i) = scale sin(p base^(-2i/D))`, `PE(p, 2i+1) = scale cos(same)`, added to the input; D = d_model.
+//! Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.5; orders as in RoFormer's and tensor2tensor's code.
+//! Deviations: `scale` (1 is the paper's); the paper instead multiplies the embeddings by sqrt(D).
+//! Parameters: none.
+//! Limits: none by construction; positions past the training length were never seen.
+
+use super::upload;
+use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
+use crate::error::in_range;
+use crate::frequencies::inv_freq;
+use crate::{ConfigError, Init, PositionalEncoding, Positions, Prepared};
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// Where sines and cosines stand in the vector. The three are in public use and not interchangeable for a trained model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SinusoidalOrder {
+    /// sin, cos, sin, cos, ...: the paper.
+    #[default]
+    Interleaved,
+    /// All sines, then all cosines: RoFormer, Transformer-XL.
+    Half,
+    /// Halves with exponent `i/(D/2 - 1)`: tensor2tensor, fairseq.
+    Tensor2tensor,
+}
+
+/// Configuration of [`Sinusoidal`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SinusoidalConfig {
+    /// Base of the wavelengths.
+    pub base: f64,
+    /// Order of sines and cosines.
+    pub order: SinusoidalOrder,
+    /// Factor on the table. Embeddings drawn with a small deviation drown in a table of unit amplitude.
+    pub scale: f64,
+}
+
+impl Default for SinusoidalConfig {
+    fn default() -> Self {
+        Self { base: 10_000.0, order: SinusoidalOrder::Interleaved, scale: 1.0 }
+    }
+}
+
+/// Fixed sines and cosines added to the input.
+#[derive(Module, Debug)]
+pub struct Sinusoidal {
+    d_model: usize,
+    #[module(skip)]
+    config: SinusoidalConfig,
+}
+
+struct PreparedSinusoidal {
+    table: Tensor<3>,
+}
+
+impl SinusoidalConfig {
+    /// The encoding of one position, `d_model` numbers, in f64.
+    pub(crate) fn row(&self, position: f64, d_model: usize) -> Vec<f64> {
+        let half = d_model / 2;
+        let frequencies = match self.order {
+            SinusoidalOrder::Tensor2tensor => {
+                let steps = (half.max(2) - 1) as f64;
+                (0..half).map(|i| libm::pow(self.base, -(i as f64) / steps)).collect()
+            }
+            _ => inv_freq(d_model, self.base),
+        };
+        let sin = frequencies.iter().map(|f| self.scale * libm::sin(position * f));
+        let cos = frequencies.iter().map(|f| self.scale * libm::cos(position * f));
+        let mut row: Vec<f64> = match self.order {
+            SinusoidalOrder::Interleaved => sin.zip(cos).flat_map(|(s, c)| [s, c]).collect(),
+            _ => sin.chain(cos).collect(),
+        };
+        // An odd width drops the last cosine (halves) or pads a zero (tensor2tensor), as their authors' code does.
+        row.resize(d_model, 0.0);
+        row
+    }
+}
+
+impl PositionalEncoding for Sinusoidal {
+    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+        let rows = positions.queries();
+        let values = rows.iter().flat_map(|p| self.config.row(*p, self.d_model)).collect();
+        Box::new(PreparedSinusoidal { table: upload(values, [1, rows.len(), self.d_model], device) })
+    }
+}
+
+impl Prepared for PreparedSinusoidal {
+    fn embed(&self, x: Tensor<3>) -> Tensor<3> {
+        x + self.table.clone()
+    }
+}
+
+impl Spec for SinusoidalConfig {
+    type Module = Sinusoidal;
+    const ABOUT: About = About {
+        summary: "fixed sines and cosines added to the input",
+        formula: "PE(p, 2i) = scale sin(p base^(-2i/D)), PE(p, 2i+1) = scale cos(p base^(-2i/D))",
+        source: "Vaswani et al. 2017, arXiv 1706.03762",
+    };
+
+    fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+        in_range("base", self.base, 1.0 + 1e-9, 1e15, "the paper uses 10000")?;
+        in_range("scale", self.scale, 1e-6, 1e6, "the paper's table has scale 1")
+    }
+
+    fn facts(&self, _shape: &ModelShape) -> Facts {
+        let hooks = Hooks { embed: true, ..Hooks::default() };
+        Facts { hooks, parameters: vec![], max_position: None, reads_length: false, relative: false }
+    }
+
+    fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Sinusoidal {
+        Sinusoidal { d_model: shape.d_model, config: self.clone() }
+    }
+}

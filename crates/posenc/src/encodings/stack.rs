@@ -1,0 +1,94 @@
+//! Formula: the parts' hooks one after the other, in order; biases add.
+//! Source: hybrids such as RoPE + ALiBi or sinusoidal + T5 are sums of their parts' hooks.
+//! Deviations: none.
+//! Parameters: those of its parts, under `parts.0`, `parts.1`, ...
+//! Limits: the tightest of its parts.
+
+use crate::catalogue::{About, Encoding, EncodingConfig, Facts, Hooks, Lengths, ModelShape, Spec};
+use crate::{Bias, ConfigError, Content, Init, PositionalEncoding, Positions, Prepared};
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`Stack`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StackConfig {
+    /// The encodings to combine, first applied first.
+    pub parts: Vec<EncodingConfig>,
+}
+
+/// Several encodings at once.
+#[derive(Module, Debug)]
+pub struct Stack {
+    parts: Vec<Encoding>,
+}
+
+struct PreparedStack<'a> {
+    parts: Vec<Box<dyn Prepared + 'a>>,
+}
+
+impl PositionalEncoding for Stack {
+    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+        Box::new(PreparedStack { parts: self.parts.iter().map(|part| part.prepare(positions, device)).collect() })
+    }
+
+    fn max_position(&self) -> Option<usize> {
+        self.parts.iter().filter_map(PositionalEncoding::max_position).min()
+    }
+}
+
+impl Prepared for PreparedStack<'_> {
+    fn embed(&self, x: Tensor<3>) -> Tensor<3> {
+        self.parts.iter().fold(x, |x, part| part.embed(x))
+    }
+
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        self.parts.iter().fold((q, k), |(q, k), part| part.transform_qk(layer, q, k))
+    }
+
+    fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
+        self.parts.iter().filter_map(|part| part.logits_bias(layer)).reduce(Bias::plus)
+    }
+
+    fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
+        self.parts.iter().filter_map(|part| part.content_bias(layer, content)).reduce(|sum, bias| sum + bias)
+    }
+}
+
+impl Spec for StackConfig {
+    type Module = Stack;
+    const ABOUT: About = About {
+        summary: "several encodings at once",
+        formula: "hooks applied in order, biases added",
+        source: "composition of the parts",
+    };
+
+    fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+        if self.parts.is_empty() || self.parts.len() > 16 {
+            return Err(ConfigError::new("parts", self.parts.len(), "a stack of nothing or of too much", "1 to 16 encodings", "use kind = \"nope\" for no encoding"));
+        }
+        self.parts.iter().enumerate().try_for_each(|(i, part)| part.check(shape).map_err(|error| error.within(&format!("parts.{i}"))))
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        self.parts.iter_mut().for_each(|part| part.resolve(lengths));
+    }
+
+    fn facts(&self, shape: &ModelShape) -> Facts {
+        let parts: Vec<Facts> = self.parts.iter().map(|part| part.facts(shape)).collect();
+        let under = |i: usize, (path, shape): &(String, Vec<usize>)| (format!("parts.{i}.{path}"), shape.clone());
+        Facts {
+            hooks: parts.iter().fold(Hooks::default(), |hooks, part| hooks.or(part.hooks)),
+            parameters: parts.iter().enumerate().flat_map(|(i, part)| part.parameters.iter().map(move |p| under(i, p))).collect(),
+            max_position: parts.iter().filter_map(|part| part.max_position).min(),
+            reads_length: parts.iter().any(|part| part.reads_length),
+            relative: parts.iter().all(|part| part.relative),
+        }
+    }
+
+    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Stack {
+        let parts = init.scope("parts");
+        Stack { parts: self.parts.iter().enumerate().map(|(i, part)| part.init(shape, &parts.scope(i))).collect() }
+    }
+}

@@ -1,0 +1,436 @@
+//! From records to settings, methods and cells: who is compared with whom, and what each cell of a table stands on.
+//!
+//! A *setting* is a task at one training length on one corpus: what is comparable. A *method* is one combination of labels under
+//! one variant. Runs are pooled as seeds of a method only if their resolved model, task and training agree but for the seed.
+
+use crate::metric;
+use crate::order;
+use crate::record::{EvalStatus, RunRecord, RunStatus, TaskFacts};
+use crate::report::ReportSpec;
+use crate::stats::Estimate;
+use serde_json::Value;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Name of the variant that is the encoding as trained.
+pub(crate) const TRAINED: &str = "trained";
+
+pub(crate) struct Setting<'a> {
+    pub task: &'a TaskFacts,
+    /// `text, trained at 64 bytes`
+    pub name: String,
+    /// Prefix of file names and anchors; empty where there is one setting only.
+    pub slug: String,
+    pub groups: Vec<Group<'a>>,
+    pub methods: Vec<Method>,
+    /// Test lengths, ascending.
+    pub lengths: Vec<usize>,
+    /// Metrics with a table, the leading one first.
+    pub metrics: Vec<String>,
+    /// Every metric recorded or derived, for the long form.
+    pub all_metrics: Vec<String>,
+    /// The in-length score is taken here: the training length, or the longest test length below it.
+    pub in_length: Option<usize>,
+    pub notes: Vec<String>,
+}
+
+/// Runs that differ by seed alone.
+pub(crate) struct Group<'a> {
+    pub name: String,
+    /// By seed, each once.
+    pub runs: Vec<&'a RunRecord>,
+}
+
+pub(crate) struct Method {
+    pub name: String,
+    pub group: usize,
+    pub variant: String,
+}
+
+/// Why a run has no number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Absent {
+    Diverged,
+    Unsupported,
+    Skipped,
+    Missing,
+}
+
+impl Absent {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Absent::Diverged => "diverged",
+            Absent::Unsupported => "unsupported",
+            Absent::Skipped => "skipped",
+            Absent::Missing => "-",
+        }
+    }
+}
+
+/// One method at one test length.
+pub(crate) struct Point {
+    /// Seed and value, by seed.
+    pub values: Vec<(u64, f64)>,
+    pub estimate: Option<Estimate>,
+    pub runs: usize,
+    pub absent: BTreeSet<Absent>,
+}
+
+impl Point {
+    pub(crate) fn is_whole(&self) -> bool {
+        self.estimate.is_some() && self.values.len() == self.runs
+    }
+}
+
+/// How far a method keeps its in-length score.
+pub(crate) struct Reach {
+    /// None: not even at the first length past training. Otherwise a test length.
+    pub test_len: Option<usize>,
+    /// Nothing longer was tested.
+    pub is_longest: bool,
+}
+
+impl Setting<'_> {
+    pub(crate) fn lead(&self) -> &str {
+        &self.metrics[0]
+    }
+
+    pub(crate) fn longer(&self) -> impl Iterator<Item = usize> + '_ {
+        self.lengths.iter().copied().filter(|&l| l > self.task.train_len)
+    }
+
+    pub(crate) fn times(&self, len: usize) -> String {
+        times(len as f64 / self.task.train_len.max(1) as f64)
+    }
+
+    pub(crate) fn point(&self, method: &Method, metric: &str, len: usize) -> Point {
+        self.point_by(method, |run| value_at(run, &method.variant, metric, len))
+    }
+
+    /// Metric relative to the same run's in-length value.
+    pub(crate) fn ratio(&self, method: &Method, metric: &str, len: usize) -> Point {
+        self.point_by(method, |run| {
+            let there = value_at(run, &method.variant, metric, len)?;
+            let here = self.in_length.map_or(Err(Absent::Missing), |l| value_at(run, &method.variant, metric, l))?;
+            metric::extrapolation_ratio(there, here).ok_or(Absent::Missing)
+        })
+    }
+
+    fn point_by(&self, method: &Method, value: impl Fn(&RunRecord) -> Result<f64, Absent>) -> Point {
+        let runs = &self.groups[method.group].runs;
+        let mut point = Point { values: Vec::new(), estimate: None, runs: runs.len(), absent: BTreeSet::new() };
+        for run in runs {
+            match value(run) {
+                Ok(value) => point.values.push((run.seed, value)),
+                Err(absent) => {
+                    point.absent.insert(absent);
+                }
+            }
+        }
+        let values: Vec<f64> = point.values.iter().map(|&(_, value)| value).collect();
+        point.estimate = Estimate::of(&values);
+        point
+    }
+
+    /// None where there is no in-length score, or one no better than guessing.
+    pub(crate) fn reach(&self, method: &Method) -> Option<Reach> {
+        let metric = self.lead();
+        let base = self.point(method, metric, self.in_length?);
+        let in_length = base.estimate?;
+        let chance = self.task.chance.get(metric).copied();
+        let learned = match chance {
+            Some(chance) if metric::lower_is_better(metric) => in_length.mean < chance,
+            Some(chance) => in_length.mean > chance,
+            None => in_length.mean != 0.0,
+        };
+        if !learned {
+            return None;
+        }
+        let mut reach = Reach { test_len: None, is_longest: true };
+        for len in self.longer() {
+            let there = self.point(method, metric, len);
+            let kept =
+                there.values.len() == base.values.len() && there.estimate.is_some_and(|e| metric::is_kept(metric, e.mean, in_length.mean));
+            if !kept {
+                reach.is_longest = false;
+                break;
+            }
+            reach.test_len = Some(len);
+        }
+        Some(reach)
+    }
+
+    /// The one method better than every other beyond its interval, if there is one.
+    pub(crate) fn clear_best(&self, points: &[Point], metric: &str) -> Option<usize> {
+        let numbered: Vec<(usize, &Point, Estimate)> = points.iter().enumerate().filter_map(|(i, p)| Some((i, p, p.estimate?))).collect();
+        let best = numbered.iter().min_by(|a, b| better_first(metric, a.2.mean, b.2.mean))?;
+        let rivals = numbered.iter().filter(|other| other.0 != best.0);
+        let clear = numbered.len() > 1 && best.1.is_whole() && rivals.clone().all(|other| best.2.is_separated_from(&other.2));
+        clear.then_some(best.0)
+    }
+
+    /// Fewest and most seeds of a method.
+    pub(crate) fn seeds(&self) -> (usize, usize) {
+        let counts = self.groups.iter().map(|g| g.runs.len());
+        (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0))
+    }
+
+    pub(crate) fn unit_count(&self, len: usize) -> String {
+        format!("{len} {}", self.task.unit)
+    }
+}
+
+pub(crate) fn better_first(metric: &str, a: f64, b: f64) -> Ordering {
+    if metric::lower_is_better(metric) { a.total_cmp(&b) } else { b.total_cmp(&a) }
+}
+
+/// `4x`, `1.5x`
+pub(crate) fn times(ratio: f64) -> String {
+    let text = format!("{ratio:.2}");
+    format!("{}x", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// A run's value for a metric of a variant at a length, or why there is none.
+pub(crate) fn value_at(run: &RunRecord, variant: &str, metric: &str, len: usize) -> Result<f64, Absent> {
+    let Some(row) = run.evals.iter().find(|row| row.test_len == len && row.variant == variant) else {
+        return Err(if run.status == RunStatus::Diverged { Absent::Diverged } else { Absent::Missing });
+    };
+    match row.status {
+        EvalStatus::Ok => match metric::value(&run.task, row, metric) {
+            Some((value, _)) if value.is_finite() => Ok(value),
+            Some(_) => Err(Absent::Diverged),
+            None => Err(Absent::Missing),
+        },
+        EvalStatus::Diverged => Err(Absent::Diverged),
+        EvalStatus::Unsupported => Err(Absent::Unsupported),
+        EvalStatus::Skipped => Err(Absent::Skipped),
+    }
+}
+
+/// Settings in order of task, corpus and training length. `records` are in canonical order, each run once.
+pub(crate) fn settings<'a>(records: &[&'a RunRecord], spec: &ReportSpec) -> Vec<Setting<'a>> {
+    type Key<'a> = (&'a str, &'a str, &'a str, &'a str, usize);
+    let mut by_key: BTreeMap<Key<'a>, Vec<&'a RunRecord>> = BTreeMap::new();
+    for run in records {
+        let task = &run.task;
+        let corpus = task.corpus.as_ref().map_or("", |c| c.blake3.as_str());
+        by_key.entry((&task.kind, &task.primary_metric, &task.unit, corpus, task.train_len)).or_default().push(run);
+    }
+    let several = by_key.len() > 1;
+    let mut slugs = Slugs::default();
+    let mut names = Slugs::default();
+    by_key
+        .into_values()
+        .map(|runs| {
+            let task = &runs[0].task;
+            let slug = if several { slugs.take(&format!("{} {}", task.kind, task.train_len)) } else { String::new() };
+            let mut name = format!("{}, trained at {} {}", task.kind, task.train_len, task.unit);
+            if !names.seen.insert(name.clone()) {
+                // Same task and length, other corpus or leading metric.
+                let what = task.corpus.as_ref().map_or(task.primary_metric.as_str(), |c| c.source.as_str());
+                name = format!("{name} ({what})");
+            }
+            setting(runs, spec, name, slug)
+        })
+        .collect()
+}
+
+fn setting<'a>(runs: Vec<&'a RunRecord>, spec: &ReportSpec, name: String, slug: String) -> Setting<'a> {
+    let task = &runs[0].task;
+    let mut notes = Vec::new();
+    let groups = groups(&runs, spec, &mut notes);
+    let mut methods = Vec::new();
+    for (index, group) in groups.iter().enumerate() {
+        for variant in variants(group, spec) {
+            let name = if variant == TRAINED { group.name.clone() } else { format!("{} + {variant}", group.name) };
+            methods.push(Method { name, group: index, variant });
+        }
+    }
+    let rows = || runs.iter().flat_map(|run| &run.evals);
+    let lengths: BTreeSet<usize> = rows().map(|row| row.test_len).collect();
+    let recorded: BTreeSet<String> = rows().flat_map(|row| row.metrics.keys().cloned()).collect();
+    let recorded: Vec<String> = recorded.into_iter().collect();
+    let metrics = metric::shown(task, &recorded);
+    let mut all_metrics = metrics.clone();
+    for extra in recorded {
+        if !all_metrics.contains(&extra) {
+            all_metrics.push(extra);
+        }
+    }
+    let in_length = lengths.iter().copied().filter(|&l| l <= task.train_len).max();
+    Setting { task, name, slug, groups, methods, lengths: lengths.into_iter().collect(), metrics, all_metrics, in_length, notes }
+}
+
+fn groups<'a>(runs: &[&'a RunRecord], spec: &ReportSpec, notes: &mut Vec<String>) -> Vec<Group<'a>> {
+    let mut pools: Vec<(Identity<'a>, Vec<&'a RunRecord>)> = Vec::new();
+    let mut known: BTreeMap<Identity<'a>, usize> = BTreeMap::new();
+    for &run in runs {
+        let identity = Identity::of(run);
+        match known.get(&identity) {
+            Some(&at) => pools[at].1.push(run),
+            None => {
+                known.insert(identity.clone(), pools.len());
+                pools.push((identity, vec![run]));
+            }
+        }
+    }
+    let rank = |text: &str| spec.order.iter().position(|o| o == text).unwrap_or(spec.order.len());
+    pools.sort_by(|(a, x), (b, y)| {
+        let ranks = |run: &RunRecord| run.labels.iter().map(|l| rank(&l.text)).collect::<Vec<_>>();
+        a.experiment
+            .cmp(b.experiment)
+            .then_with(|| ranks(x[0]).cmp(&ranks(y[0])))
+            .then_with(|| order::labels(&x[0].labels, &y[0].labels))
+            .then_with(|| a.settings.cmp(&b.settings))
+    });
+
+    let several_experiments = runs.iter().any(|run| run.experiment != runs[0].experiment);
+    let mut names: Vec<String> = pools
+        .iter()
+        .map(|(_, pool)| {
+            let name = label_name(pool[0], runs);
+            if several_experiments { format!("{}: {name}", pool[0].experiment) } else { name }
+        })
+        .collect();
+    tell_apart(&mut names, &pools, notes);
+
+    let mut out = Vec::new();
+    for ((_, pool), name) in pools.into_iter().zip(names) {
+        let mut kept: Vec<&RunRecord> = Vec::new();
+        for run in pool {
+            match kept.iter().find(|other| other.seed == run.seed) {
+                Some(other) => notes.push(format!(
+                    "{name}: seed {} was run twice with the same model, task and training; {} is shown, {} is not.",
+                    run.seed,
+                    short(&other.run_id),
+                    short(&run.run_id)
+                )),
+                None => kept.push(run),
+            }
+        }
+        out.push(Group { name, runs: kept });
+    }
+    out
+}
+
+/// Labels of the task that all runs of the setting share name the setting, not the method.
+fn label_name(run: &RunRecord, runs: &[&RunRecord]) -> String {
+    let is_shared = |key: &str, text: &str| runs.iter().all(|r| r.labels.iter().any(|l| l.key == key && l.text == text));
+    let mut texts: Vec<&str> =
+        run.labels.iter().filter(|l| !(l.key.starts_with("task.") && is_shared(&l.key, &l.text))).map(|l| l.text.as_str()).collect();
+    if texts.is_empty() {
+        texts = run.labels.iter().map(|l| l.text.as_str()).collect();
+    }
+    if texts.is_empty() { run.experiment.clone() } else { texts.join(", ") }
+}
+
+/// Same labels, other settings: never pooled, and named by what differs.
+fn tell_apart(names: &mut [String], pools: &[(Identity<'_>, Vec<&RunRecord>)], notes: &mut Vec<String>) {
+    let mut by_name: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (index, name) in names.iter().enumerate() {
+        by_name.entry(name.clone()).or_default().push(index);
+    }
+    for (name, members) in by_name.into_iter().filter(|(_, members)| members.len() > 1) {
+        let settings: Vec<&BTreeMap<String, String>> = members.iter().map(|&m| &pools[m].0.settings).collect();
+        let keys: BTreeSet<&String> = settings.iter().flat_map(|s| s.keys()).collect();
+        let differing: Vec<&String> = keys.into_iter().filter(|k| settings.iter().any(|s| s.get(*k) != settings[0].get(*k))).collect();
+        for (count, &member) in members.iter().enumerate() {
+            let parts: Vec<String> = differing
+                .iter()
+                .take(3)
+                .map(|k| format!("{k} = {}", pools[member].0.settings.get(*k).map_or("unset", String::as_str)))
+                .collect();
+            let taken = |n: &String, at: usize| names[..at].contains(n);
+            let mut full = format!("{name} [{}]", parts.join(", "));
+            if parts.is_empty() || taken(&full, member) {
+                full = format!("{name} #{}", count + 1);
+            }
+            names[member] = full;
+        }
+        notes.push(format!("Runs labelled \"{name}\" differ in more than the seed and are shown apart."));
+    }
+}
+
+pub(crate) fn short(run_id: &str) -> &str {
+    run_id.get(..12).unwrap_or(run_id)
+}
+
+/// Trained first, then by the order asked for, then as evaluated.
+fn variants(group: &Group<'_>, spec: &ReportSpec) -> Vec<String> {
+    let mut seen: Vec<&str> = Vec::new();
+    for row in group.runs.iter().flat_map(|run| &run.evals) {
+        if !seen.contains(&row.variant.as_str()) {
+            seen.push(&row.variant);
+        }
+    }
+    if seen.is_empty() {
+        seen.push(TRAINED);
+    }
+    let rank = |v: &str| spec.order.iter().position(|o| o == v).unwrap_or(spec.order.len());
+    seen.sort_by_key(|v| (*v != TRAINED, rank(v)));
+    seen.into_iter().map(String::from).collect()
+}
+
+/// What runs must share to count as seeds of one method.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Identity<'a> {
+    experiment: &'a str,
+    labels: Vec<(&'a str, &'a str)>,
+    settings: BTreeMap<String, String>,
+}
+
+impl<'a> Identity<'a> {
+    fn of(run: &'a RunRecord) -> Self {
+        let mut settings = BTreeMap::new();
+        for section in ["model", "task", "train"] {
+            if let Some(value) = run.spec.get(section) {
+                flatten(section, value, &mut settings);
+            }
+            settings.remove(&format!("{section}.seed"));
+        }
+        Self { experiment: &run.experiment, labels: run.labels.iter().map(|l| (l.key.as_str(), l.text.as_str())).collect(), settings }
+    }
+}
+
+fn flatten(key: &str, value: &Value, out: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(map) => map.iter().for_each(|(k, v)| flatten(&format!("{key}.{k}"), v, out)),
+        Value::String(text) => {
+            out.insert(key.into(), text.clone());
+        }
+        other => {
+            out.insert(key.into(), other.to_string());
+        }
+    }
+}
+
+/// Names safe in paths and anchors, each given once.
+#[derive(Default)]
+pub(crate) struct Slugs {
+    seen: BTreeSet<String>,
+}
+
+impl Slugs {
+    pub(crate) fn take(&mut self, text: &str) -> String {
+        let mut slug = String::new();
+        for c in text.chars() {
+            if c.is_ascii_alphanumeric() {
+                slug.push(c.to_ascii_lowercase());
+            } else if !slug.is_empty() && !slug.ends_with('-') {
+                slug.push('-');
+            }
+            if slug.len() == 60 {
+                break;
+            }
+        }
+        let slug = slug.trim_end_matches('-');
+        let slug = if slug.is_empty() { "x" } else { slug };
+        let mut name = slug.to_string();
+        let mut count = 2;
+        while !self.seen.insert(name.clone()) {
+            name = format!("{slug}-{count}");
+            count += 1;
+        }
+        name
+    }
+}

@@ -1,0 +1,27 @@
+//! What runs leave behind, and what is made of it: records and their store, statistics over seeds, tables, plots and reports.
+//!
+//! ```text
+//! runs/<experiment>/<run_id>/record.json ──find_records──▶ Vec<RunRecord> ──report──▶ report.md report.html results.csv tables.tex *.svg
+//! ```
+//!
+//! A report is a pure function of records and a [`ReportSpec`]: it reads no clock, environment, network or device, and the
+//! order of the records does not matter. The crate does not link the tensor library.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod analysis;
+mod figures;
+pub mod metric;
+mod order;
+pub mod plot;
+pub mod record;
+mod render;
+mod report;
+pub mod stats;
+pub mod store;
+pub mod table;
+
+pub use record::RunRecord;
+pub use report::{Format, Report, ReportError, ReportFile, ReportSpec, report};
+pub use store::{Excluded, Found, find_records, read_record, write_jsonl, write_record};

@@ -1,0 +1,225 @@
+//! What one run leaves behind: a single JSON document, whole or not at all.
+//!
+//! A record holds what the numbers depend on (the resolved spec, the corpus, the commit, the kind of device) and the numbers,
+//! in nats and counts. Nothing in it depends on the clock, the machine's speed or the number of threads: the same binary and
+//! spec give the same bytes. Timings live in a file of their own.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Version of the record's layout; readers refuse a newer one.
+pub const SCHEMA: u32 = 1;
+
+/// One training run and its evaluations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunRecord {
+    /// Layout version, [`SCHEMA`] when written by this crate.
+    pub schema: u32,
+    /// Hash of the resolved spec in canonical form, lower-case hex.
+    pub run_id: String,
+    /// The experiment's name.
+    pub experiment: String,
+    /// What distinguishes this run from its siblings, in the order of the axes; the seed is not one of them.
+    pub labels: Vec<Label>,
+    /// Seed of weights, batches and positions.
+    pub seed: u64,
+    /// Whether training reached its end.
+    pub status: RunStatus,
+    /// Where training stopped making sense; only with [`RunStatus::Diverged`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diverged: Option<Divergence>,
+    /// What was asked of the model, in the task's own unit of length.
+    pub task: TaskFacts,
+    /// Size of the model.
+    pub model: ModelFacts,
+    /// How the training went.
+    pub train: TrainFacts,
+    /// One row per variant and test length, in the order they were evaluated.
+    pub evals: Vec<EvalRow>,
+    /// What produced the numbers.
+    pub environment: Environment,
+    /// The resolved spec, no default left.
+    pub spec: Map<String, Value>,
+}
+
+/// One axis of the experiment and this run's value on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Label {
+    /// Dotted key, such as `model.pe` or `model.pe.base`.
+    pub key: String,
+    /// The value as shown to people, such as `rope` or `10000`.
+    pub text: String,
+    /// The value itself.
+    pub value: Value,
+}
+
+/// Outcome of training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// Trained for all its steps.
+    Ok,
+    /// The loss or a gradient stopped being finite.
+    Diverged,
+}
+
+/// The first sign of divergence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Divergence {
+    /// Step whose update was not applied, counted from 0.
+    pub step: u64,
+    /// What was not finite: `loss` or the path of a parameter's gradient.
+    pub what: String,
+}
+
+/// The task as the report needs it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskFacts {
+    /// `copy`, `reverse`, `text`, ...
+    pub kind: String,
+    /// Longest length trained on, in the task's unit.
+    pub train_len: usize,
+    /// What a length counts, such as `bytes` or `symbols`.
+    pub unit: String,
+    /// Metric the report leads with, such as `loss_nats` or `exact_match`.
+    pub primary_metric: String,
+    /// Metric definitions to print beside the tables: name and one sentence.
+    pub definitions: BTreeMap<String, String>,
+    /// Score of guessing, by metric, where it is defined.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub chance: BTreeMap<String, f64>,
+    /// Bytes per token where bits per byte make sense (1 for byte-level text).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_token: Option<f64>,
+    /// The text trained and tested on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corpus: Option<CorpusFacts>,
+}
+
+/// Identity of a text corpus.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CorpusFacts {
+    /// How it was named: `cargo` or the globs of the config.
+    pub source: String,
+    /// Number of files.
+    pub files: usize,
+    /// Bytes in the training split.
+    pub train_bytes: u64,
+    /// Bytes in the validation split.
+    pub valid_bytes: u64,
+    /// BLAKE3 of both splits with their sizes, lower-case hex.
+    pub blake3: String,
+}
+
+/// Size of the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelFacts {
+    /// Trainable numbers in all.
+    pub parameters: u64,
+    /// Of these, the encoding's own.
+    pub encoding_parameters: u64,
+    /// BLAKE3 of the final weights by sorted parameter path, lower-case hex.
+    pub weights_blake3: String,
+}
+
+/// How the training went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainFacts {
+    /// Steps taken.
+    pub steps: u64,
+    /// Tokens seen by the model.
+    pub tokens: u64,
+    /// Mean loss over the last tenth of the steps, nats per counted token; absent after divergence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub final_loss_nats: Option<f64>,
+    /// Loss curve, thinned to at most a few hundred points: step and mean loss since the point before.
+    pub loss_curve: Vec<CurvePoint>,
+}
+
+/// A point of the loss curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CurvePoint {
+    /// Number of steps done.
+    pub step: u64,
+    /// Mean loss since the point before, nats per counted token.
+    pub loss_nats: f64,
+}
+
+/// One variant at one test length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvalRow {
+    /// `trained` for the encoding as trained, otherwise the variant's name.
+    pub variant: String,
+    /// Test length in the task's unit.
+    pub test_len: usize,
+    /// Whether there are numbers.
+    pub status: EvalStatus,
+    /// Why there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Metric name to value, with the count it is a mean over.
+    pub metrics: BTreeMap<String, Metric>,
+    /// Mean loss by position in the window, nats: bins of equal width, first to last; empty where it has no meaning.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loss_by_position: Vec<PositionBin>,
+}
+
+/// Whether an evaluation gave numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvalStatus {
+    /// Numbers are there.
+    Ok,
+    /// The run diverged, or the evaluation gave a number that is not finite.
+    Diverged,
+    /// The encoding has no value at this length, such as a learned table past its end.
+    Unsupported,
+    /// Left out by a limit of the config or the machine.
+    Skipped,
+}
+
+/// A mean and what it is a mean over.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metric {
+    /// The mean.
+    pub value: f64,
+    /// Number of items (tokens, sequences) it is taken over.
+    pub n: u64,
+}
+
+/// Mean loss over the positions `from..to` of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PositionBin {
+    /// First position of the bin.
+    pub from: usize,
+    /// One past the last.
+    pub to: usize,
+    /// Mean loss, nats.
+    pub loss_nats: f64,
+}
+
+/// What produced the numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Environment {
+    /// Version of the binary.
+    pub version: String,
+    /// Commit it was built from, with `-dirty` if the tree was changed; `unknown` outside a checkout.
+    pub commit: String,
+    /// Kind of device: `cpu`, `wgpu`, `cuda`, ... (no index).
+    pub device: String,
+    /// Version of the tensor library.
+    pub burn: String,
+}

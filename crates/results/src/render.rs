@@ -1,0 +1,368 @@
+//! The same document in four markups and on the terminal, each with its own escaping.
+
+use crate::analysis::{Setting, value_at};
+use crate::metric;
+use crate::record::{EvalStatus, RunStatus};
+use crate::report::{Document, ReportError};
+use crate::table::{Cell, Table};
+use comfy_table::{LineStyle, TableStyle};
+use minijinja::{Environment, Value, context};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+const PAGE: &str = include_str!("report.html.j2");
+
+// ---------------------------------------------------------------------------------------------------------------- Markdown
+
+/// GitHub-flavoured Markdown.
+pub(crate) fn markdown(document: &Document) -> String {
+    let mut out = format!("# {}\n", md(&document.title));
+    for finding in &document.findings {
+        let _ = write!(out, "\n**{}**\n", md(finding));
+    }
+    for section in &document.sections {
+        let _ = write!(out, "\n## {}\n", md(&section.name));
+        let mut figures = section.figures.iter().map(|f| format!("\n![{}]({}.svg)\n\n{}\n", md(&f.plot.title), f.slug, md(&f.caption)));
+        out.extend(figures.next());
+        out.push_str(&md_table(&section.lead));
+        section.tables.iter().for_each(|t| out.push_str(&md_table(t)));
+        out.extend(figures);
+        out.push_str("\n### Definitions\n\n");
+        for (name, text) in &section.definitions {
+            let _ = writeln!(out, "- {}: {}", md(name), md(text));
+        }
+    }
+    out.push_str("\n## Conditions\n\n");
+    for (name, text) in &document.conditions {
+        let _ = writeln!(out, "- {}: {}", md(name), md(text));
+    }
+    let lists = [("Diverged runs", document.diverged.clone()), ("Left out", excluded(document)), ("Notes", document.notes.clone())];
+    for (name, items) in lists.iter().filter(|(_, items)| !items.is_empty()) {
+        let _ = write!(out, "\n## {name}\n\n");
+        items.iter().for_each(|item| {
+            let _ = writeln!(out, "- {}", md(item));
+        });
+    }
+    out
+}
+
+fn excluded(document: &Document) -> Vec<String> {
+    document.excluded.iter().map(|(place, reason)| format!("{place}: {reason}")).collect()
+}
+
+fn md_table(table: &Table) -> String {
+    let mut out = format!("\n### {}\n\n", md(&table.title));
+    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    out.push_str(&row(table.columns.iter().map(|c| md(c)).collect()));
+    out.push_str(&row(table.columns.iter().enumerate().map(|(i, _)| if i == 0 { ":---" } else { "---:" }.to_string()).collect()));
+    for cells in &table.rows {
+        out.push_str(&row(cells.iter().map(|c| if c.bold { format!("**{}**", md(&c.text)) } else { md(&c.text) }).collect()));
+    }
+    let _ = write!(out, "\n{}\n", md(&table.caption));
+    out
+}
+
+/// Escapes what Markdown or HTML would read as markup.
+fn md(text: &str) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let mut out = String::with_capacity(text.len());
+    for (i, &c) in chars.iter().enumerate() {
+        // Inside a word an underscore is itself, and metric names are full of them.
+        let inside = |at: Option<usize>| at.and_then(|at| chars.get(at)).is_some_and(|c| c.is_alphanumeric());
+        match c {
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '_' if inside(i.checked_sub(1)) && inside(Some(i + 1)) => out.push('_'),
+            '\\' | '|' | '*' | '_' | '`' | '[' | ']' | '#' | '~' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+// ------------------------------------------------------------------------------------------------------------------- LaTeX
+
+/// Table floats to include in a document that loads `booktabs`.
+pub(crate) fn latex(document: &Document) -> String {
+    let mut out = format!("% {}\n% Needs \\usepackage{{booktabs}} and UTF-8 input.\n", tex_comment(&document.title));
+    for section in &document.sections {
+        let _ = write!(out, "\n% {}\n", tex_comment(&section.name));
+        std::iter::once(&section.lead).chain(&section.tables).for_each(|t| out.push_str(&tex_table(t)));
+    }
+    out
+}
+
+fn tex_table(table: &Table) -> String {
+    let columns: String = table.columns.iter().enumerate().map(|(i, _)| if i == 0 { 'l' } else { 'r' }).collect();
+    let mut out = format!(
+        "\n\\begin{{table}}[t]\n  \\centering\n  \\small\n  \\caption{{{}}}\n  \\label{{tab:{}}}\n  \\begin{{tabular}}{{@{{}}{columns}@{{}}}}\n    \
+         \\toprule\n",
+        tex(&table.caption),
+        table.slug
+    );
+    let row = |cells: Vec<String>| format!("    {} \\\\\n", cells.join(" & "));
+    out.push_str(&row(table.columns.iter().map(|c| tex(c)).collect()));
+    out.push_str("    \\midrule\n");
+    let cell = |c: &Cell| {
+        let text = tex(&c.text);
+        // boldmath reaches the sign between mean and interval; the braces keep a leading bracket from being read as an option.
+        if c.bold {
+            format!("{{\\boldmath\\textbf{{{text}}}}}")
+        } else if text.starts_with('[') {
+            format!("{{}}{text}")
+        } else {
+            text
+        }
+    };
+    table.rows.iter().for_each(|cells| out.push_str(&row(cells.iter().map(cell).collect())));
+    out.push_str("    \\bottomrule\n  \\end{tabular}\n\\end{table}\n");
+    out
+}
+
+/// Escapes LaTeX's special characters and sets the few signs we use in mathematics.
+fn tex(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\textbackslash{}"),
+            '~' => out.push_str("\\textasciitilde{}"),
+            '^' => out.push_str("\\textasciicircum{}"),
+            '<' => out.push_str("\\textless{}"),
+            '>' => out.push_str("\\textgreater{}"),
+            '|' => out.push_str("\\textbar{}"),
+            '"' => out.push_str("\\textquotedbl{}"),
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '±' => out.push_str("$\\pm$"),
+            '≥' => out.push_str("$\\geq$"),
+            'π' => out.push_str("$\\pi$"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    // T1's quotation mark needs a font encoding of its own; two primes do not.
+    out.replace("\\textquotedbl{}", "''")
+}
+
+fn tex_comment(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+// --------------------------------------------------------------------------------------------------------------------- CSV
+
+/// One row for each method, seed, variant, test length and metric, in the units of the records.
+pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> {
+    let failed = |e: &dyn std::fmt::Display| ReportError::Render { file: "results.csv", reason: e.to_string() };
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let head = [
+        "experiment",
+        "task",
+        "unit",
+        "train_len",
+        "method",
+        "labels",
+        "variant",
+        "seed",
+        "run_id",
+        "test_len",
+        "metric",
+        "value",
+        "n",
+        "status",
+        "reason",
+    ];
+    writer.write_record(head).map_err(|e| failed(&e))?;
+    for setting in settings {
+        for group in &setting.groups {
+            for run in &group.runs {
+                let labels: Vec<String> = run.labels.iter().map(|l| format!("{}={}", l.key, l.text)).collect();
+                let labels = labels.join("; ");
+                let mut row = |variant: &str, test_len: &str, metric: &str, value: &str, n: &str, status: &str, reason: &str| {
+                    let (train_len, seed) = (setting.task.train_len.to_string(), run.seed.to_string());
+                    let cells = [
+                        &run.experiment,
+                        &setting.task.kind,
+                        &setting.task.unit,
+                        &train_len,
+                        &group.name,
+                        &labels,
+                        variant,
+                        &seed,
+                        &run.run_id,
+                        test_len,
+                        metric,
+                        value,
+                        n,
+                        status,
+                        reason,
+                    ];
+                    writer.write_record(cells.map(safe_cell)).map_err(|e| failed(&e))
+                };
+                let stopped = run.diverged.as_ref().map_or(String::new(), |d| format!("step {}: {} not finite", d.step, d.what));
+                if run.evals.is_empty() {
+                    let status = if run.status == RunStatus::Diverged { "diverged" } else { "missing" };
+                    row("", "", "", "", "", status, &stopped)?;
+                }
+                for eval in &run.evals {
+                    let len = eval.test_len.to_string();
+                    let reason = eval.reason.clone().unwrap_or_default();
+                    if eval.status != EvalStatus::Ok {
+                        let status = match eval.status {
+                            EvalStatus::Diverged => "diverged",
+                            EvalStatus::Unsupported => "unsupported",
+                            EvalStatus::Ok | EvalStatus::Skipped => "skipped",
+                        };
+                        let reason = if reason.is_empty() && eval.status == EvalStatus::Diverged { stopped.clone() } else { reason };
+                        row(&eval.variant, &len, setting.lead(), "", "", status, &reason)?;
+                        continue;
+                    }
+                    for name in &setting.all_metrics {
+                        let Some((value, n)) = metric::value(setting.task, eval, name) else { continue };
+                        match value_at(run, &eval.variant, name, eval.test_len) {
+                            Ok(_) => row(&eval.variant, &len, name, &value.to_string(), &n.to_string(), "ok", &reason)?,
+                            Err(absent) => row(&eval.variant, &len, name, "", &n.to_string(), absent.name(), "not finite")?,
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let bytes = writer.into_inner().map_err(|e| failed(&e))?;
+    String::from_utf8(bytes).map_err(|e| failed(&e))
+}
+
+/// A spreadsheet runs a cell that starts like a formula; a quote before it makes it text. Numbers stay numbers.
+fn safe_cell(text: impl AsRef<str>) -> String {
+    let text = text.as_ref();
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) && text.parse::<f64>().is_err();
+    if is_formula { format!("'{text}") } else { text.into() }
+}
+
+// -------------------------------------------------------------------------------------------------------------------- HTML
+
+/// One page without scripts or anything to load; the figures are inline.
+pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result<String, ReportError> {
+    let failed = |e: minijinja::Error| ReportError::Render { file: "report.html", reason: format!("{e:#}") };
+    let table = |t: &Table| {
+        let rows: Vec<Vec<Value>> = t
+            .rows
+            .iter()
+            .map(|r| r.iter().map(|c| context! { text => c.text.clone(), bold => c.bold, kind => kind(&c.text) }).collect())
+            .collect();
+        context! { slug => t.slug.clone(), title => t.title.clone(), caption => t.caption.clone(), columns => t.columns.clone(), rows }
+    };
+    let pairs = |list: &[(String, String)]| list.iter().map(|(a, b)| vec![a.clone(), b.clone()]).collect::<Vec<_>>();
+    let sections: Vec<Value> = document
+        .sections
+        .iter()
+        .map(|s| {
+            let figures: Vec<Value> = s
+                .figures
+                .iter()
+                .map(|f| {
+                    let svg = svgs.get(f.slug.as_str()).cloned().unwrap_or_default();
+                    context! { slug => f.slug.clone(), caption => f.caption.clone(), svg => Value::from_safe_string(svg) }
+                })
+                .collect();
+            let tables: Vec<Value> = s.tables.iter().map(table).collect();
+            context! { name => s.name.clone(), slug => s.slug.clone(), lead => table(&s.lead), tables, figures, definitions => pairs(&s.definitions) }
+        })
+        .collect();
+    let mut env = Environment::new();
+    env.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
+    env.set_syntax(
+        minijinja::syntax::SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .keep_trailing_newline(true)
+            .build()
+            .map_err(failed)?,
+    );
+    env.add_template("report.html", PAGE).map_err(failed)?;
+    let page = env.get_template("report.html").map_err(failed)?;
+    page.render(context! {
+        title => document.title.clone(),
+        findings => document.findings.clone(),
+        sections,
+        conditions => pairs(&document.conditions),
+        diverged => document.diverged.clone(),
+        excluded => excluded(document),
+        notes => document.notes.clone(),
+    })
+    .map_err(failed)
+}
+
+/// How a cell looks: numbers are aligned, the absence of one is muted.
+fn kind(text: &str) -> &'static str {
+    match text {
+        "-" | "none" => "absent",
+        _ if ["diverged", "unsupported", "skipped"].iter().any(|s| text.starts_with(s)) => "absent",
+        _ => "",
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------- Terminal
+
+/// The finding and the leading table of each setting.
+pub(crate) fn terminal(document: &Document) -> String {
+    let mut out = String::new();
+    for (section, finding) in document.sections.iter().zip(&document.findings) {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let _ = writeln!(out, "{}, {}", printable(&section.lead.title), printable(&section.name));
+        let mut table = comfy_table::Table::new();
+        let rule = LineStyle::none().fill('─').junction('─');
+        table.load_style(TableStyle::new().top_border(rule).header_separator(rule).bottom_border(rule)).force_no_tty();
+        table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
+        table.set_header(section.lead.columns.iter().map(|c| printable(c)));
+        for row in &section.lead.rows {
+            table.add_row(row.iter().map(|c| if c.bold { format!("{} *", printable(&c.text)) } else { printable(&c.text) }));
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+        let _ = writeln!(out, "{}", table.trim_fmt());
+        if section.lead.rows.iter().flatten().any(|c| c.bold) {
+            out.push_str("* best of its column, its 95 % interval touching no other\n");
+        }
+        let _ = writeln!(out, "{}", printable(finding));
+    }
+    out
+}
+
+/// Control characters would let a name steer the terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formula_cells_are_text_and_numbers_are_numbers() {
+        for text in ["=1+1", "+x", "-x", "@a", "\tx", "-1+cmd"] {
+            assert_eq!(safe_cell(text), format!("'{text}"));
+        }
+        for text in ["-1.5", "+3", "rope", "1e-9", ""] {
+            assert_eq!(safe_cell(text), text);
+        }
+    }
+
+    #[test]
+    fn latex_specials_are_escaped() {
+        assert_eq!(tex(r"a_b & 50% {x} \ ~^ ±"), r"a\_b \& 50\% \{x\} \textbackslash{} \textasciitilde{}\textasciicircum{} $\pm$");
+    }
+
+    #[test]
+    fn markdown_specials_are_escaped() {
+        assert_eq!(md("exact_match | _x_ <b>\n*"), "exact_match \\| \\_x\\_ &lt;b> \\*");
+    }
+}

@@ -1,0 +1,309 @@
+//! A report: a pure function of records and a [`ReportSpec`].
+
+use crate::analysis::{Setting, short};
+use crate::figures::{Figure, figures, sweep_slug};
+use crate::plot::PlotError;
+use crate::record::{RunRecord, RunStatus};
+use crate::render;
+use crate::store::{Excluded, write_atomically};
+use crate::table::{self, Table};
+use crate::{analysis, metric, order};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A format of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Format {
+    /// `report.md`, with the figures as SVG files beside it.
+    Md,
+    /// `report.html`, one page that needs nothing else.
+    Html,
+    /// `results.csv`, long form: one row for each number.
+    Csv,
+    /// `tables.tex`, booktabs tables to include.
+    Tex,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Format; 4] = [Format::Md, Format::Html, Format::Csv, Format::Tex];
+}
+
+/// What the report should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReportSpec {
+    /// Its heading.
+    pub title: String,
+    /// Which files.
+    pub formats: BTreeSet<Format>,
+    /// Whether figures are also written as PNG.
+    pub png: bool,
+    /// The method others are compared with, seed by seed.
+    pub baseline: Option<String>,
+    /// Texts of labels and names of variants in the order wanted; what is not named follows in canonical order.
+    pub order: Vec<String>,
+}
+
+impl Default for ReportSpec {
+    fn default() -> Self {
+        Self { title: "Longreach report".into(), formats: Format::ALL.into(), png: true, baseline: None, order: Vec::new() }
+    }
+}
+
+/// Files and a text for the terminal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// What to write, by name.
+    pub files: Vec<ReportFile>,
+    /// The finding and the main table of each setting.
+    pub summary: String,
+}
+
+/// One file of a report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReportFile {
+    /// Name without a directory.
+    pub name: String,
+    /// Content.
+    pub bytes: Vec<u8>,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// Nothing to report on.
+    #[error("no records to report on{}", excluded_text(.excluded))]
+    Empty {
+        /// What was found and left out.
+        excluded: Vec<Excluded>,
+    },
+    /// No method of that name.
+    #[error("the baseline \"{baseline}\" is none of the methods: {}", .known.join(", "))]
+    UnknownBaseline {
+        /// As asked for.
+        baseline: String,
+        /// Names there are.
+        known: Vec<String>,
+    },
+    /// A figure failed.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
+    /// A file could not be rendered.
+    #[error("cannot render {file}: {reason}")]
+    Render {
+        /// Which.
+        file: &'static str,
+        /// Why.
+        reason: String,
+    },
+}
+
+fn excluded_text(excluded: &[Excluded]) -> String {
+    match excluded.first() {
+        None => String::new(),
+        Some(first) => format!("; {} left out, the first: {}: {}", excluded.len(), place(first), first.reason),
+    }
+}
+
+impl Report {
+    /// Writes every file into `dir`, each as one step, creating the directory.
+    ///
+    /// # Errors
+    ///
+    /// When the directory or a file cannot be written; the message names it.
+    pub fn write(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        fs_err::create_dir_all(dir)?;
+        let paths = self.files.iter().map(|file| {
+            let path = dir.join(&file.name);
+            write_atomically(&path, &file.bytes).map(|()| path)
+        });
+        paths.collect()
+    }
+
+    /// A file's content by name.
+    pub fn file(&self, name: &str) -> Option<&[u8]> {
+        self.files.iter().find(|f| f.name == name).map(|f| f.bytes.as_slice())
+    }
+}
+
+/// Everything a renderer needs, formatted but not marked up.
+pub(crate) struct Document {
+    pub title: String,
+    pub findings: Vec<String>,
+    pub sections: Vec<Section>,
+    pub conditions: Vec<(String, String)>,
+    pub diverged: Vec<String>,
+    pub excluded: Vec<(String, String)>,
+    pub notes: Vec<String>,
+}
+
+pub(crate) struct Section {
+    pub name: String,
+    pub slug: String,
+    pub lead: Table,
+    pub tables: Vec<Table>,
+    pub figures: Vec<Figure>,
+    pub definitions: Vec<(String, String)>,
+}
+
+/// Makes the report. The order of `records` and of `excluded` does not matter; a run given twice counts once.
+///
+/// # Errors
+///
+/// No records, or a baseline that is no method.
+pub fn report(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec) -> Result<Report, ReportError> {
+    let mut excluded: Vec<Excluded> = excluded.to_vec();
+    excluded.sort();
+    excluded.dedup();
+    if records.is_empty() {
+        return Err(ReportError::Empty { excluded });
+    }
+    let records = canonical(records);
+    let settings = analysis::settings(&records, spec);
+    check_baseline(&settings, spec)?;
+    let document = document(&records, &excluded, &settings, spec);
+
+    let mut files = Vec::new();
+    let svgs: BTreeMap<&str, String> =
+        document.sections.iter().flat_map(|s| &s.figures).map(|f| (f.slug.as_str(), f.plot.to_svg())).collect();
+    for format in &spec.formats {
+        let (name, text) = match format {
+            Format::Md => ("report.md", render::markdown(&document)),
+            Format::Html => ("report.html", render::html(&document, &svgs)?),
+            Format::Csv => ("results.csv", render::long_csv(&settings)?),
+            Format::Tex => ("tables.tex", render::latex(&document)),
+        };
+        files.push(ReportFile { name: name.into(), bytes: text.into_bytes() });
+    }
+    for figure in document.sections.iter().flat_map(|s| &s.figures) {
+        files.push(ReportFile { name: format!("{}.svg", figure.slug), bytes: svgs[figure.slug.as_str()].clone().into_bytes() });
+        if spec.png {
+            files.push(ReportFile { name: format!("{}.png", figure.slug), bytes: figure.plot.to_png()? });
+        }
+    }
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Report { files, summary: render::terminal(&document) })
+}
+
+/// Sorted, each run id once. Of two records of one run id the same one is taken whatever their order.
+fn canonical(records: &[RunRecord]) -> Vec<&RunRecord> {
+    let mut sorted: Vec<&RunRecord> = records.iter().collect();
+    let text = |r: &RunRecord| serde_json::to_string(r).unwrap_or_default();
+    sorted.sort_by(|a, b| order::canonical(a, b).then_with(|| if a == b { std::cmp::Ordering::Equal } else { text(a).cmp(&text(b)) }));
+    let mut seen = BTreeSet::new();
+    sorted.retain(|r| seen.insert(&r.run_id));
+    sorted
+}
+
+fn check_baseline(settings: &[Setting<'_>], spec: &ReportSpec) -> Result<(), ReportError> {
+    let Some(baseline) = &spec.baseline else { return Ok(()) };
+    let known: BTreeSet<&String> = settings.iter().flat_map(|s| &s.methods).map(|m| &m.name).collect();
+    if known.contains(baseline) {
+        return Ok(());
+    }
+    Err(ReportError::UnknownBaseline { baseline: baseline.clone(), known: known.into_iter().cloned().collect() })
+}
+
+fn document(records: &[&RunRecord], excluded: &[Excluded], settings: &[Setting<'_>], spec: &ReportSpec) -> Document {
+    let mut notes: Vec<String> = settings.iter().flat_map(|s| s.notes.iter().cloned()).collect();
+    let known = |text: &str| records.iter().any(|r| r.labels.iter().any(|l| l.text == text) || r.evals.iter().any(|e| e.variant == text));
+    let unknown: Vec<&str> = spec.order.iter().map(String::as_str).filter(|o| !known(o)).collect();
+    if !unknown.is_empty() {
+        notes.push(format!("Named in the order asked for, but in no record: {}.", unknown.join(", ")));
+    }
+    let diverged = records.iter().filter(|r| r.status == RunStatus::Diverged).map(|r| {
+        let labels: Vec<&str> = r.labels.iter().map(|l| l.text.as_str()).collect();
+        let what = r.diverged.as_ref().map_or("no step recorded".into(), |d| format!("step {}, {} not finite", d.step, d.what));
+        format!("{} [{}] seed {} ({}): {what}", r.experiment, labels.join(", "), r.seed, short(&r.run_id))
+    });
+    Document {
+        title: spec.title.clone(),
+        findings: settings.iter().map(table::finding).collect(),
+        sections: settings.iter().map(|s| section(s, spec)).collect(),
+        conditions: conditions(records, settings),
+        diverged: diverged.collect(),
+        excluded: excluded.iter().map(|e| (place(e), e.reason.clone())).collect(),
+        notes,
+    }
+}
+
+fn section(setting: &Setting<'_>, spec: &ReportSpec) -> Section {
+    let mut tables: Vec<Table> = setting.metrics.iter().skip(1).map(|m| table::metric_table(setting, m)).collect();
+    if let Some(reach) = table::reach_table(setting) {
+        tables.insert(0, reach);
+    }
+    tables.extend(spec.baseline.as_ref().and_then(|b| table::baseline_table(setting, b)));
+    let sweeps = table::base_sweeps(setting);
+    for (i, sweep) in sweeps.iter().enumerate() {
+        tables.push(table::base_table(setting, sweep, &sweep_slug(i, sweeps.len())));
+    }
+    tables.push(table::facts_table(setting));
+    let definitions = setting.metrics.iter().map(|m| (m.clone(), metric::definition(setting.task, m)));
+    Section {
+        name: setting.name.clone(),
+        slug: if setting.slug.is_empty() { "results".into() } else { setting.slug.clone() },
+        lead: table::metric_table(setting, setting.lead()),
+        tables,
+        figures: figures(setting),
+        definitions: definitions.collect(),
+    }
+}
+
+/// What the numbers depend on, each thing once.
+fn conditions(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(String, String)> {
+    let each = |value: &dyn Fn(&RunRecord) -> Option<String>| -> String {
+        let mut seen: Vec<String> = Vec::new();
+        for text in records.iter().filter_map(|r| value(r)) {
+            if !seen.contains(&text) {
+                seen.push(text);
+            }
+        }
+        table::list(&seen, 6)
+    };
+    let span = |value: &dyn Fn(&RunRecord) -> u64| -> String {
+        let (low, high) = records.iter().map(|r| value(r)).fold((u64::MAX, 0), |(a, b), v| (a.min(v), b.max(v)));
+        if low == high { table::thousands(low) } else { format!("{} to {}", table::thousands(low), table::thousands(high)) }
+    };
+    let mut seeds: Vec<u64> = records.iter().map(|r| r.seed).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
+    let methods: usize = settings.iter().map(|s| s.methods.len()).sum();
+    let runs = records.len();
+    let diverged = records.iter().filter(|r| r.status == RunStatus::Diverged).count();
+    let corpus = each(&|r| {
+        let c = r.task.corpus.as_ref()?;
+        Some(format!(
+            "{}: {} files, {} bytes to train on, {} to test on, blake3 {}",
+            c.source,
+            table::thousands(c.files as u64),
+            table::thousands(c.train_bytes),
+            table::thousands(c.valid_bytes),
+            c.blake3
+        ))
+    });
+    let rows = [
+        ("experiments", each(&|r| Some(r.experiment.clone()))),
+        ("runs", format!("{runs} ({diverged} diverged), {methods} methods")),
+        ("seeds", table::list(&seeds, 12)),
+        ("steps", span(&|r| r.train.steps)),
+        ("tokens trained on", span(&|r| r.train.tokens)),
+        ("parameters", span(&|r| r.model.parameters)),
+        ("corpus", corpus),
+        ("device", each(&|r| Some(r.environment.device.clone()))),
+        ("commit", each(&|r| Some(r.environment.commit.clone()))),
+        ("version", each(&|r| Some(format!("longreach {}, burn {}", r.environment.version, r.environment.burn)))),
+    ];
+    rows.into_iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| (name.into(), text)).collect()
+}
+
+/// The end of the path is enough to find a file, and says nothing of the machine.
+fn place(excluded: &Excluded) -> String {
+    let parts: Vec<_> = excluded.path.components().map(|c| c.as_os_str().to_string_lossy()).collect();
+    let tail = parts[parts.len().saturating_sub(3)..].join("/");
+    match excluded.line {
+        Some(line) => format!("{tail}:{line}"),
+        None => tail,
+    }
+}

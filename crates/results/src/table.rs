@@ -1,0 +1,478 @@
+//! The tables of a report, before any markup: what is in each cell and what the caption says.
+
+use crate::analysis::{Absent, Method, Point, Setting, TRAINED, times};
+use crate::metric;
+use crate::record::{RunRecord, RunStatus};
+use crate::stats::{Estimate, INTERVAL};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::f64::consts::TAU;
+
+/// A cell, already formatted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Plain text; renderers escape it.
+    pub text: String,
+    /// Marks the best of a column.
+    pub bold: bool,
+}
+
+/// A table ready for any renderer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Anchor and label.
+    pub slug: String,
+    /// What it shows, in a few words.
+    pub title: String,
+    /// How to read it.
+    pub caption: String,
+    /// Column headings.
+    pub columns: Vec<String>,
+    /// Rows, as wide as `columns`.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self { text, bold: false }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        text.to_string().into()
+    }
+}
+
+/// A mean with its interval: `4.63 ± 0.05`, or `4.63` for one seed.
+pub fn estimate_text(metric: &str, estimate: &Estimate) -> String {
+    let decimals = metric::decimals(metric, estimate.mean);
+    let mean = metric::number(estimate.mean, decimals);
+    match estimate.half_width {
+        Some(half) => format!("{mean} ± {}", metric::number(half, decimals)),
+        None => mean,
+    }
+}
+
+pub(crate) fn point_text(metric: &str, point: &Point) -> String {
+    match &point.estimate {
+        Some(estimate) if point.is_whole() => estimate_text(metric, estimate),
+        Some(estimate) => format!("{} ({}/{})", estimate_text(metric, estimate), point.values.len(), point.runs),
+        None => absent_text(&point.absent),
+    }
+}
+
+fn absent_text(absent: &BTreeSet<Absent>) -> String {
+    let named: Vec<&str> = absent.iter().filter(|a| **a != Absent::Missing).map(|a| a.name()).collect();
+    if named.is_empty() { Absent::Missing.name().into() } else { named.join(" / ") }
+}
+
+fn sentence(setting: &Setting<'_>) -> String {
+    match setting.seeds() {
+        (1, 1) => "Single seed: no interval, no ranking.".into(),
+        (a, b) => {
+            let n = if a == b { format!("n = {a}") } else { format!("n = {a} to {b}") };
+            format!("Mean ± {INTERVAL}, {n}; k/N: only k of N seeds gave a number.")
+        }
+    }
+}
+
+fn direction(metric: &str) -> &'static str {
+    if metric::lower_is_better(metric) { "lower is better" } else { "higher is better" }
+}
+
+fn slug(setting: &Setting<'_>, name: &str) -> String {
+    let name = name.replace('_', "-");
+    if setting.slug.is_empty() { name } else { format!("{}-{name}", setting.slug) }
+}
+
+/// One metric: methods by test lengths.
+pub(crate) fn metric_table(setting: &Setting<'_>, metric: &str) -> Table {
+    let points: Vec<Vec<Point>> =
+        setting.methods.iter().map(|m| setting.lengths.iter().map(|&len| setting.point(m, metric, len)).collect()).collect();
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    for (method, points) in setting.methods.iter().zip(&points) {
+        let mut row: Vec<Cell> = vec![method.name.as_str().into()];
+        row.extend(points.iter().map(|p| Cell::from(point_text(metric, p))));
+        rows.push(row);
+    }
+    // By column: the best is marked only where no other interval touches its own.
+    let mut columns: Vec<Vec<Point>> = setting.lengths.iter().map(|_| Vec::new()).collect();
+    for row in points {
+        for (column, point) in columns.iter_mut().zip(row) {
+            column.push(point);
+        }
+    }
+    for (at, column) in columns.iter().enumerate() {
+        if let Some(best) = setting.clear_best(column, metric) {
+            rows[best][at + 1].bold = true;
+        }
+    }
+    let ranked = if setting.seeds().1 > 1 { " Bold: best of its column, its interval touching no other." } else { "" };
+    let derived =
+        if matches!(metric, metric::PERPLEXITY | metric::BITS_PER_BYTE) { " Derived from nats for each run, then averaged." } else { "" };
+    Table {
+        slug: slug(setting, metric),
+        title: format!("{metric} by test length"),
+        caption: format!(
+            "{metric} ({}) by test length in {}; {}. {}{derived}{ranked}",
+            direction(metric),
+            setting.task.unit,
+            setting.name,
+            sentence(setting)
+        ),
+        columns: std::iter::once("method".to_string()).chain(setting.lengths.iter().map(|l| l.to_string())).collect(),
+        rows,
+    }
+}
+
+/// Reach: how far each method keeps its in-length score. None where nothing longer than training was tested.
+pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
+    let longest = setting.longer().last()?;
+    let in_length = setting.in_length?;
+    let metric = setting.lead();
+    let row = |method: &Method| -> Vec<Cell> {
+        let reach = setting.reach(method);
+        let reach_text = match &reach {
+            None => "-".into(),
+            Some(r) => match r.test_len {
+                None => "none".into(),
+                Some(len) if r.is_longest => format!("≥ {} ({len})", setting.times(len)),
+                Some(len) => format!("{} ({len})", setting.times(len)),
+            },
+        };
+        vec![
+            method.name.as_str().into(),
+            point_text(metric, &setting.point(method, metric, in_length)).into(),
+            reach_text.into(),
+            point_text(metric, &setting.point(method, metric, longest)).into(),
+            point_text("ratio", &setting.ratio(method, metric, longest)).into(),
+        ]
+    };
+    let rule = if metric::lower_is_better(metric) {
+        format!("at most the in-length mean / {}", metric::KEPT)
+    } else {
+        format!("at least {} of the in-length mean", metric::KEPT)
+    };
+    Some(Table {
+        slug: slug(setting, "reach"),
+        title: "Reach".into(),
+        caption: format!(
+            "Reach: the longest test length up to which every tested length keeps the mean {metric} {rule}, as a multiple of the training \
+             length ({}). ≥: nothing longer was tested; none: lost at the first longer length; -: no in-length score, or one no better \
+             than guessing. Ratio: {metric} at {longest} over {metric} at {in_length}, for each run, then averaged. {}",
+            setting.unit_count(setting.task.train_len),
+            sentence(setting)
+        ),
+        columns: vec![
+            "method".into(),
+            format!("{metric} at {in_length}"),
+            "reach".into(),
+            format!("{metric} at {longest}"),
+            format!("ratio {longest}/{in_length}"),
+        ],
+        rows: setting.methods.iter().map(row).collect(),
+    })
+}
+
+/// Differences to a baseline, paired by seed.
+pub(crate) fn baseline_table(setting: &Setting<'_>, baseline: &str) -> Option<Table> {
+    let base = setting.methods.iter().find(|m| m.name == baseline)?;
+    let metric = setting.lead();
+    let mut rows = Vec::new();
+    for method in setting.methods.iter().filter(|m| m.name != baseline) {
+        let mut row: Vec<Cell> = vec![method.name.as_str().into()];
+        for &len in &setting.lengths {
+            let there: BTreeMap<u64, f64> = setting.point(base, metric, len).values.into_iter().collect();
+            let here = setting.point(method, metric, len);
+            let pairs: Vec<f64> = here.values.iter().filter_map(|(seed, v)| Some(v - there.get(seed)?)).collect();
+            row.push(match Estimate::of(&pairs) {
+                None => "-".into(),
+                Some(e) => {
+                    let sign = if e.mean > 0.0 { "+" } else { "" };
+                    let text = format!("{sign}{}", estimate_text(metric, &e));
+                    let clear = e.half_width.is_some_and(|h| e.mean.abs() > h);
+                    Cell { text, bold: clear }
+                }
+            });
+        }
+        rows.push(row);
+    }
+    Some(Table {
+        slug: slug(setting, "difference"),
+        title: format!("{metric}: difference to {baseline}"),
+        caption: format!(
+            "{metric} minus that of {baseline}, paired by seed ({}: a negative difference is {}). Mean ± {INTERVAL}; bold: the interval \
+             excludes 0. - : no seed in common.",
+            direction(metric),
+            if metric::lower_is_better(metric) { "an improvement" } else { "a loss" }
+        ),
+        columns: std::iter::once("method".to_string()).chain(setting.lengths.iter().map(|l| l.to_string())).collect(),
+        rows,
+    })
+}
+
+/// Sizes, training and what became of the runs.
+pub(crate) fn facts_table(setting: &Setting<'_>) -> Table {
+    let one = |values: BTreeSet<u64>| {
+        let texts: Vec<String> = values.iter().map(|v| thousands(*v)).collect();
+        texts.join(" / ")
+    };
+    let rows = setting
+        .groups
+        .iter()
+        .map(|group| {
+            let runs = &group.runs;
+            let losses: Vec<f64> = runs.iter().filter_map(|r| r.train.final_loss_nats).filter(|l| l.is_finite()).collect();
+            let loss = Estimate::of(&losses).map_or("-".into(), |e| estimate_text(metric::LOSS_NATS, &e));
+            let ok = runs.iter().filter(|r| r.status == RunStatus::Ok).count();
+            let mut status = format!("{ok} ok");
+            if ok < runs.len() {
+                status = format!("{status}, {} diverged", runs.len() - ok);
+            }
+            let seeds: Vec<String> = runs.iter().map(|r| r.seed.to_string()).collect();
+            vec![
+                group.name.as_str().into(),
+                one(runs.iter().map(|r| r.model.parameters).collect()).into(),
+                one(runs.iter().map(|r| r.model.encoding_parameters).collect()).into(),
+                loss.into(),
+                list(&seeds, 8).into(),
+                status.into(),
+            ]
+        })
+        .collect();
+    Table {
+        slug: slug(setting, "runs"),
+        title: "Runs".into(),
+        caption: format!(
+            "Runs behind the tables; {}. Final training loss: nats per counted token over the last tenth of the steps, mean ± {INTERVAL}.",
+            setting.name
+        ),
+        columns: ["method", "parameters", "of the encoding", "final training loss", "seeds", "runs"].map(String::from).to_vec(),
+        rows,
+    }
+}
+
+/// `1, 2, 3` up to a limit, then a count.
+pub(crate) fn list(items: &[String], most: usize) -> String {
+    if items.len() <= most {
+        return items.join(", ");
+    }
+    format!("{}, ... ({} in all)", items[..most].join(", "), items.len())
+}
+
+pub(crate) fn thousands(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Methods that differ in the base of the rotary angles alone.
+pub(crate) struct BaseSweep<'s> {
+    /// The other labels and the variant; empty where there are none.
+    pub name: String,
+    /// Base and method, ascending.
+    pub rows: Vec<(f64, &'s Method)>,
+    pub geometry: Vec<Option<Geometry>>,
+}
+
+/// Wavelengths of the rotary pairs, before any scaling.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Geometry {
+    pub longest_wavelength: f64,
+    pub pairs_beyond: usize,
+    pub pairs: usize,
+}
+
+impl Geometry {
+    /// Pair i of d/2 turns once every 2 pi base^(2i/d) tokens.
+    pub(crate) fn new(base: f64, dim: usize, train_tokens: f64) -> Option<Self> {
+        if dim < 2 || !dim.is_multiple_of(2) || !base.is_finite() || base <= 0.0 {
+            return None;
+        }
+        let wavelength = |pair: usize| TAU * base.powf(2.0 * pair as f64 / dim as f64);
+        let pairs = dim / 2;
+        Some(Self {
+            longest_wavelength: wavelength(pairs - 1),
+            pairs_beyond: (0..pairs).filter(|&i| wavelength(i) > train_tokens).count(),
+            pairs,
+        })
+    }
+}
+
+fn base_label(run: &RunRecord) -> Option<(&str, f64)> {
+    run.labels
+        .iter()
+        .filter(|l| l.key.ends_with(".base"))
+        .find_map(|l| Some((l.key.as_str(), l.value.as_f64().or_else(|| l.text.parse().ok())?)))
+}
+
+/// Sweeps over an axis `*.base` with at least two values.
+pub(crate) fn base_sweeps<'s>(setting: &'s Setting<'_>) -> Vec<BaseSweep<'s>> {
+    let mut sweeps: Vec<(Vec<&str>, BaseSweep<'s>)> = Vec::new();
+    for method in &setting.methods {
+        let run = setting.groups[method.group].runs[0];
+        let Some((key, base)) = base_label(run) else { continue };
+        let others: Vec<&str> = run.labels.iter().filter(|l| l.key != key).map(|l| l.text.as_str()).collect();
+        let mut identity = others.clone();
+        identity.push(&method.variant);
+        // Several groups of one base (other settings) stay apart, as everywhere.
+        let at = sweeps.iter().position(|(id, sweep)| *id == identity && sweep.rows.iter().all(|(b, _)| *b != base));
+        let at = at.unwrap_or_else(|| {
+            let mut name = others.join(", ");
+            if method.variant != TRAINED {
+                name = format!("{name} + {}", method.variant);
+            }
+            sweeps.push((identity, BaseSweep { name, rows: Vec::new(), geometry: Vec::new() }));
+            sweeps.len() - 1
+        });
+        sweeps[at].1.rows.push((base, method));
+    }
+    let mut out: Vec<BaseSweep<'s>> = sweeps.into_iter().map(|(_, sweep)| sweep).filter(|s| s.rows.len() > 1).collect();
+    for sweep in &mut out {
+        sweep.rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+        sweep.geometry = sweep.rows.iter().map(|(base, method)| geometry(setting.groups[method.group].runs[0], *base)).collect();
+    }
+    out
+}
+
+fn geometry(run: &RunRecord, base: f64) -> Option<Geometry> {
+    let (key, _) = base_label(run)?;
+    let number = |path: &str| {
+        let mut value = run.spec.get(path.split('.').next()?)?;
+        for part in path.split('.').skip(1) {
+            value = value.get(part)?;
+        }
+        Value::as_u64(value)
+    };
+    let parent = key.strip_suffix(".base")?;
+    let dim = number(&format!("{parent}.rotary_dim")).or_else(|| number("model.pe.rotary_dim")).or_else(|| number("model.head_dim"))?;
+    let tokens = number("train.seq_len").unwrap_or(run.task.train_len as u64);
+    Geometry::new(base, usize::try_from(dim).ok()?, tokens as f64)
+}
+
+/// The ablation of the base: one row per base.
+pub(crate) fn base_table(setting: &Setting<'_>, sweep: &BaseSweep<'_>, slug_name: &str) -> Table {
+    let metric = setting.lead();
+    let rows = sweep.rows.iter().zip(&sweep.geometry).map(|((base, method), geometry)| {
+        let mut row: Vec<Cell> = vec![base_text(*base).into()];
+        row.push(geometry.map_or("-".into(), |g| metric::number(g.longest_wavelength, 0)).into());
+        row.push(geometry.map_or("-".into(), |g| format!("{} of {}", g.pairs_beyond, g.pairs)).into());
+        row.extend(setting.lengths.iter().map(|&len| Cell::from(point_text(metric, &setting.point(method, metric, len)))));
+        row
+    });
+    let of = if sweep.name.is_empty() { String::new() } else { format!(" of {}", sweep.name) };
+    let mut columns: Vec<String> = ["base", "longest wavelength", "pairs beyond training"].map(String::from).to_vec();
+    columns.extend(setting.lengths.iter().map(|l| l.to_string()));
+    Table {
+        slug: slug(setting, slug_name),
+        title: format!("theta_base{of}"),
+        caption: format!(
+            "{metric} ({}) by theta_base and test length{of}. Longest wavelength: 2π base^((d-2)/d) tokens for d rotated dimensions, before \
+             any scaling; pairs beyond training: rotary pairs whose wavelength exceeds the training length in tokens. {}",
+            direction(metric),
+            sentence(setting)
+        ),
+        columns,
+        rows: rows.collect(),
+    }
+}
+
+pub(crate) fn base_text(base: f64) -> String {
+    if base.fract() == 0.0 && base.abs() < 1e15 { format!("{base:.0}") } else { base.to_string() }
+}
+
+/// One sentence on what the numbers of a setting say.
+pub(crate) fn finding(setting: &Setting<'_>) -> String {
+    let metric = setting.lead();
+    let Some(longest) = setting.longer().last() else {
+        return format!("{}: no test length exceeds the training length, so there is no extrapolation to report.", setting.name);
+    };
+    let train = setting.task.train_len.max(1) as f64;
+    let mut reached: Vec<(&Method, usize)> =
+        setting.methods.iter().filter_map(|m| setting.reach(m).map(|r| (m, r.test_len.unwrap_or(0)))).collect();
+    reached.sort_by(|a, b| b.1.cmp(&a.1));
+    let kept = format!("{} of its in-length {metric}", metric::KEPT);
+    let first = match reached.first() {
+        None => format!("no method has an in-length {metric} better than guessing"),
+        Some((_, 0)) => format!("no method keeps {kept} past the training length"),
+        Some(&(_, best)) => {
+            let leaders: Vec<String> = reached.iter().filter(|r| r.1 == best).map(|r| r.0.name.clone()).collect();
+            let next = reached.iter().find(|r| r.1 < best);
+            let verb = if leaders.len() == 1 { "keeps" } else { "each keep" };
+            let to = if best == longest {
+                format!(
+                    "up to the longest tested length, {} ({} the training length)",
+                    setting.unit_count(best),
+                    times(best as f64 / train)
+                )
+            } else {
+                format!("up to {} ({} the training length)", setting.unit_count(best), times(best as f64 / train))
+            };
+            let tail = match next {
+                None => String::new(),
+                Some((_, 0)) => "; no other method does past the training length".into(),
+                Some((m, len)) => format!("; the next, {}, up to {}", m.name, times(*len as f64 / train)),
+            };
+            let verb = if leaders.len() == setting.methods.len() && leaders.len() > 1 { "all keep" } else { verb };
+            format!("{} {verb} {kept} {to}{tail}", and(&leaders))
+        }
+    };
+    let points: Vec<Point> = setting.methods.iter().map(|m| setting.point(m, metric, longest)).collect();
+    let best = points.iter().enumerate().filter(|(_, p)| p.estimate.is_some());
+    let best = best.min_by(|a, b| {
+        let mean = |p: &Point| p.estimate.map_or(f64::NAN, |e| e.mean);
+        crate::analysis::better_first(metric, mean(a.1), mean(b.1))
+    });
+    let second = match best {
+        Some((at, point)) if points.len() > 1 => {
+            let how = if setting.seeds().1 == 1 {
+                "a single seed, so no ranking"
+            } else if setting.clear_best(&points, metric) == Some(at) {
+                "its interval touches no other"
+            } else {
+                "within the intervals of others or of too few seeds to rank"
+            };
+            format!("; at {longest} the best mean {metric} is that of {} ({}; {how})", setting.methods[at].name, point_text(metric, point))
+        }
+        _ => String::new(),
+    };
+    format!("{}: {first}{second}.", setting.name)
+}
+
+fn and(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        _ if names.len() > 6 => format!("{} and {} others", names[..5].join(", "), names.len() - 5),
+        [front @ .., last] => format!("{} and {last}", front.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wavelengths() {
+        let g = Geometry::new(10_000.0, 16, 64.0).unwrap();
+        // 2 pi 10000^(14/16) = 19869.18; pairs 0..8 at 6.28, 19.9, 62.8, 198.7, ...: five exceed 64.
+        assert!((g.longest_wavelength - 19_869.18).abs() < 0.01);
+        assert_eq!((g.pairs_beyond, g.pairs), (5, 8));
+        assert_eq!(Geometry::new(10_000.0, 0, 64.0), None);
+        assert_eq!(Geometry::new(-1.0, 16, 64.0), None);
+    }
+
+    #[test]
+    fn grouping_digits() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1_234_567), "1,234,567");
+    }
+}

@@ -1,0 +1,67 @@
+//! The one list of tasks.
+
+use crate::tagged::tagged;
+use crate::{BuildContext, Task, TaskError, TaskSpec, copy::CopyConfig, reverse::ReverseConfig, text::TextConfig};
+use serde::Serialize;
+
+/// What `longreach list tasks` prints of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KindInfo {
+    /// The tag in a configuration.
+    pub kind: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// A few rows.
+    pub examples: Vec<String>,
+}
+
+macro_rules! tasks {
+    ($($kind:literal => $variant:ident($config:ty);)+) => {
+        /// The task table of a configuration. `kind` is its first key, and every other key belongs to the named task.
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        #[serde(tag = "kind")]
+        pub enum TaskConfig {
+            $(
+                #[doc = concat!("`kind = \"", $kind, "\"`.")]
+                #[serde(rename = $kind)]
+                $variant($config),
+            )+
+        }
+
+        tagged!(TaskConfig, "kind", $($kind => $variant),+);
+
+        impl TaskConfig {
+            /// Every kind, in the order of the list.
+            pub const KINDS: &'static [&'static str] = &[$($kind),+];
+
+            /// The tag of this table.
+            pub fn kind(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $kind,)+ }
+            }
+
+            /// The table of `kind` with every default, or `None` for a kind not in the list.
+            pub fn default_of(kind: &str) -> Option<Self> {
+                match kind { $($kind => Some(Self::$variant(<$config>::default())),)+ _ => None }
+            }
+
+            /// What to print about each kind.
+            pub fn kinds() -> Vec<KindInfo> {
+                vec![$(KindInfo { kind: $kind, summary: <$config>::SUMMARY, examples: <$config>::examples() }),+]
+            }
+
+            /// Builds the task.
+            ///
+            /// # Errors
+            /// See [`TaskSpec::build`].
+            pub fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
+                match self { $(Self::$variant(config) => config.build(ctx),)+ }
+            }
+        }
+    };
+}
+
+tasks! {
+    "copy" => Copy(CopyConfig);
+    "reverse" => Reverse(ReverseConfig);
+    "text" => Text(TextConfig);
+}

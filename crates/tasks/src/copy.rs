@@ -1,0 +1,37 @@
+//! Copy: the answer to w is w.
+//!
+//! Example (2 symbols): `BOS 1 0 1 SEP | 1 0 1 EOS`. Row layout, test sets and repeats between training and test: `symbols.rs`.
+//! Sources: the copy tasks of Kazemnejad et al. 2023 (arXiv 2305.19466) and Jelassi et al. 2024 (arXiv 2402.01032); the alphabet
+//! is a parameter here (16 unless set; 2 in DeepMind's string tasks, 26 in Jelassi et al., 100 in Kazemnejad et al.).
+
+use crate::symbols::{Rule, SymbolTask, example};
+use crate::{BuildContext, Task, TaskError, TaskSpec};
+use serde::{Deserialize, Serialize};
+
+const RULE: Rule = Rule { kind: "copy", answer: |w| w.to_vec(), answer_len: |n| n };
+
+/// `kind = "copy"`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CopyConfig {
+    /// Number of different symbols, 2 to 4096.
+    pub alphabet: u64,
+    /// Number of test strings at each length, 1 to 1000000; all strings of a length where there are fewer.
+    pub test_rows: u64,
+}
+
+impl Default for CopyConfig {
+    fn default() -> Self {
+        Self { alphabet: 16, test_rows: 256 }
+    }
+}
+
+impl TaskSpec for CopyConfig {
+    const SUMMARY: &'static str = "write the string again";
+    fn examples() -> Vec<String> {
+        vec![example(RULE, &[1, 0, 1, 1, 0, 0, 1]), example(RULE, &[7, 15, 2])]
+    }
+    fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
+        Ok(Box::new(SymbolTask::new(RULE, self.alphabet, self.test_rows, ctx)?))
+    }
+}

@@ -1,0 +1,141 @@
+//! The one trait every task implements, and the values that cross it.
+
+use crate::TaskError;
+use serde::{Serialize, de::DeserializeOwned};
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// Rows of equal length, row-major. `targets[i]` is what the model must predict at `inputs[i]`; it counts iff `counted[i]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// Number of rows.
+    pub rows: usize,
+    /// Tokens per row.
+    pub seq_len: usize,
+    /// Token ids the model reads, `rows * seq_len`.
+    pub inputs: Vec<i32>,
+    /// Token ids the model must predict, `rows * seq_len`.
+    pub targets: Vec<i32>,
+    /// Whether the loss and the metrics count a target, `rows * seq_len`.
+    pub counted: Vec<bool>,
+}
+
+impl Batch {
+    pub(crate) fn with_capacity(rows: usize, seq_len: usize) -> Self {
+        let tokens = rows * seq_len;
+        let (inputs, targets, counted) = (Vec::with_capacity(tokens), Vec::with_capacity(tokens), Vec::with_capacity(tokens));
+        Self { rows, seq_len, inputs, targets, counted }
+    }
+}
+
+/// How results of a task are scored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scoring {
+    /// Loss by token, perplexity, bits per byte.
+    LanguageModel,
+    /// Token accuracy, exact match per row, loss, over the counted tokens of an answer.
+    Answer,
+}
+
+/// Which text a task read. Holds no absolute path of the machine unless the configuration names one in `files`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CorpusFacts {
+    /// `cargo: ` and the crates with their versions, or `files: ` and the patterns of the configuration.
+    pub source: String,
+    /// Number of files read, both splits together.
+    pub files: usize,
+    /// Bytes of the training split.
+    pub train_bytes: u64,
+    /// Bytes of the validation split.
+    pub valid_bytes: u64,
+    /// BLAKE3 over (relative name, length, bytes) of every piece of both splits, lower-case hex.
+    pub blake3: String,
+}
+
+/// What a task may know beyond its own table. Lengths must be at least 1: the trainer checks them, with their own keys.
+#[derive(Debug, Clone)]
+pub struct BuildContext<'a> {
+    /// Directory of the configuration file. Relative paths and globs of a task are resolved against it and never against the
+    /// process's current directory, so that a configuration means the same wherever it is started from.
+    pub config_dir: PathBuf,
+    /// Text of the Cargo.lock that the program was built with.
+    pub lock: &'a str,
+    /// Cargo's home directory, where there is one.
+    pub cargo_home: Option<PathBuf>,
+    /// Longest length trained on, in the task's unit.
+    pub train_len: usize,
+    /// Lengths tested, in the task's unit; not empty.
+    pub test_lens: Vec<usize>,
+    /// Names the test sets.
+    pub eval_seed: u64,
+}
+
+/// A task: what is trained on and what is tested, at any length. Every method is a pure function of its arguments.
+pub trait Task: Send + Sync {
+    /// The tag of this task in a configuration.
+    fn kind(&self) -> &'static str;
+    /// Number of token ids: ids are `0..vocab_size`.
+    fn vocab_size(&self) -> usize;
+    /// What a length counts, plural: `"symbols"`, `"bytes"`.
+    fn unit(&self) -> &'static str;
+    /// Tokens the model sees at this length.
+    fn seq_len(&self, length: usize) -> usize;
+    /// The training batch of `step` for a run's `seed`, all rows of exactly this length. A larger `rows` only appends rows.
+    fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch;
+    /// How many rows the test set of this length has.
+    fn test_rows(&self, length: usize) -> usize;
+    /// Rows `first_row .. first_row + rows` of the test set; the same rows in whatever order and grouping they are asked for.
+    ///
+    /// # Panics
+    /// If the test set has fewer rows.
+    fn test_batch(&self, length: usize, first_row: usize, rows: usize) -> Batch;
+    /// How to score it.
+    fn scoring(&self) -> Scoring;
+    /// The metric a report shows first.
+    fn primary_metric(&self) -> &'static str;
+    /// Each metric in one sentence: what is averaged, what is counted, under which conditions.
+    fn definitions(&self) -> BTreeMap<String, String>;
+    /// What guessing scores, by metric; a metric whose chance level depends on the length is absent.
+    fn chance(&self) -> BTreeMap<String, f64>;
+    /// The corpus behind the task, if it reads one.
+    fn corpus(&self) -> Option<&CorpusFacts> {
+        None
+    }
+}
+
+/// A task's table in a configuration: its serde form, its defaults, and how to build the task from it.
+pub trait TaskSpec: Clone + Default + PartialEq + Serialize + DeserializeOwned {
+    /// One line for `longreach list tasks`.
+    const SUMMARY: &'static str;
+    /// A few rows, `what is read | what must be answered`.
+    fn examples() -> Vec<String>;
+    /// Checks the values against each other and the context, reads what must be read, and builds the task.
+    ///
+    /// # Errors
+    /// [`TaskError::Config`] for a value that cannot work, [`TaskError::Input`] for a corpus that cannot be used.
+    fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError>;
+}
+
+/// A test set at one length: fixed for (task, length, evaluation seed), the same for every method, generated row by row.
+#[derive(Clone, Copy)]
+pub struct TestSet<'a> {
+    task: &'a dyn Task,
+    length: usize,
+}
+
+impl<'a> TestSet<'a> {
+    /// The test set of `task` at `length`.
+    pub fn new(task: &'a dyn Task, length: usize) -> Self {
+        Self { task, length }
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.task.test_rows(self.length)
+    }
+
+    /// All rows in order, `batch_rows` at a time; the last batch may be smaller. `batch_rows` 0 is taken as 1.
+    pub fn batches(self, batch_rows: usize) -> impl Iterator<Item = Batch> + use<'a> {
+        let (total, size) = (self.rows(), batch_rows.max(1));
+        (0..total).step_by(size).map(move |first| self.task.test_batch(self.length, first, size.min(total - first)))
+    }
+}

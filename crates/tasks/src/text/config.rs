@@ -1,0 +1,278 @@
+//! The table of the text task.
+
+use crate::error::check_range;
+use crate::tagged::tagged;
+use crate::{BuildContext, TaskError};
+use serde::{Deserialize, Serialize};
+
+/// The crates of the `cargo` corpus: direct dependencies of Longreach, and the parts of Burn, that every default build compiles on
+/// every platform. About 9 MB of Rust with much prose in its comments.
+pub const DEFAULT_CRATES: [&str; 12] = [
+    "burn-autodiff",
+    "burn-backend",
+    "burn-core",
+    "burn-flex",
+    "burn-nn",
+    "burn-std",
+    "burn-tensor",
+    "clap_builder",
+    "minijinja",
+    "rayon",
+    "serde_json",
+    "statrs",
+];
+
+/// Where the text comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CorpusKind {
+    /// `**/*.rs` of the listed `crates`, in the versions of Cargo.lock, as Cargo unpacked them.
+    Cargo,
+    /// The listed `files`.
+    Files,
+}
+
+/// `kind = "text"`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Table")]
+pub struct TextConfig {
+    /// `"cargo"`, or `"files"`; when absent, `"files"` if `files` is given and `"cargo"` otherwise.
+    pub corpus: CorpusKind,
+    /// Paths and globs (`*`, `?`, `[...]`, `**` for any directories), relative ones against the configuration's directory.
+    pub files: Vec<String>,
+    /// For `corpus = "cargo"`: names of registry packages, `name` or `name@version`; [`DEFAULT_CRATES`] when absent.
+    pub crates: Vec<String>,
+    /// What is held out for testing.
+    pub split: Split,
+    /// Bytes scored at each test length, at most: cut to what the validation split has and to a common multiple of the lengths.
+    pub eval_tokens: usize,
+    /// How test windows are laid out.
+    pub windows: Windows,
+    /// Largest corpus accepted, in bytes.
+    pub max_bytes: u64,
+}
+
+/// The table as written: tells an absent key from an empty one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    corpus: Option<CorpusKind>,
+    #[serde(default)]
+    files: Vec<String>,
+    crates: Option<Vec<String>>,
+    #[serde(default)]
+    split: Split,
+    #[serde(default = "default_eval_tokens")]
+    eval_tokens: usize,
+    #[serde(default)]
+    windows: Windows,
+    #[serde(default = "default_max_bytes")]
+    max_bytes: u64,
+}
+
+fn default_eval_tokens() -> usize {
+    65_536
+}
+
+fn default_max_bytes() -> u64 {
+    64 << 20
+}
+
+impl From<Table> for TextConfig {
+    fn from(table: Table) -> Self {
+        let Table { corpus, files, crates, split, eval_tokens, windows, max_bytes } = table;
+        let corpus = corpus.unwrap_or(if files.is_empty() { CorpusKind::Cargo } else { CorpusKind::Files });
+        let crates = crates.unwrap_or_else(|| match corpus {
+            CorpusKind::Cargo => DEFAULT_CRATES.map(String::from).to_vec(),
+            CorpusKind::Files => vec![],
+        });
+        Self { corpus, files, crates, split, eval_tokens, windows, max_bytes }
+    }
+}
+
+impl Default for TextConfig {
+    fn default() -> Self {
+        Self::from(Table {
+            corpus: None,
+            files: vec![],
+            crates: None,
+            split: Split::default(),
+            eval_tokens: default_eval_tokens(),
+            windows: Windows::default(),
+            max_bytes: default_max_bytes(),
+        })
+    }
+}
+
+/// What is held out for testing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "by")]
+pub enum Split {
+    /// `{ by = "file", every = 10 }`: every 10th file in sorted order.
+    #[serde(rename = "file")]
+    File(EveryFile),
+    /// `{ by = "range", valid_fraction = 0.1 }`: the last tenth of the concatenated bytes.
+    #[serde(rename = "range")]
+    Range(HeldOutRange),
+    /// `{ by = "files", valid = ["wiki.valid"] }`: the named files.
+    #[serde(rename = "files")]
+    Files(HeldOutFiles),
+}
+
+tagged!(Split, "by", "file" => File, "range" => Range, "files" => Files);
+
+impl Default for Split {
+    fn default() -> Self {
+        Self::File(EveryFile::default())
+    }
+}
+
+/// `{ by = "file" }`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EveryFile {
+    /// One file in this many is held out: the last of each such group.
+    pub every: usize,
+}
+
+impl Default for EveryFile {
+    fn default() -> Self {
+        Self { every: 10 }
+    }
+}
+
+/// `{ by = "range" }`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HeldOutRange {
+    /// Share of the bytes held out at the end, rounded down to whole bytes; above 0 and below 1.
+    pub valid_fraction: f64,
+}
+
+impl Default for HeldOutRange {
+    fn default() -> Self {
+        Self { valid_fraction: 0.1 }
+    }
+}
+
+/// `{ by = "files" }`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeldOutFiles {
+    /// Paths and globs of the files held out. With `files` they are found like those and need not be among them; with the cargo
+    /// corpus they are matched against names such as `burn-nn-0.22.1/src/lib.rs`.
+    pub valid: Vec<String>,
+}
+
+/// How test windows are laid over the validation split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind")]
+pub enum Windows {
+    /// `{ kind = "non_overlapping" }`: one after the other; bytes early in a window are predicted from little context.
+    #[serde(rename = "non_overlapping")]
+    NonOverlapping(NonOverlapping),
+    /// `{ kind = "sliding", stride = 64 }`: each window scores its last `stride` bytes, the first one all.
+    #[serde(rename = "sliding")]
+    Sliding(Sliding),
+}
+
+tagged!(Windows, "kind", "non_overlapping" => NonOverlapping, "sliding" => Sliding);
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self::NonOverlapping(NonOverlapping {})
+    }
+}
+
+/// `{ kind = "non_overlapping" }`, without further keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NonOverlapping {}
+
+/// `{ kind = "sliding" }`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sliding {
+    /// Bytes from one window to the next, at most the shortest test length.
+    pub stride: usize,
+}
+
+impl Default for Sliding {
+    fn default() -> Self {
+        Self { stride: 64 }
+    }
+}
+
+impl TextConfig {
+    /// Everything that can be checked without reading a file.
+    pub(super) fn check(&self, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
+        let wrong =
+            |key: &str, value: String, problem: &str, allowed: &str, hint: &str| Err(TaskError::config(key, value, problem, allowed, hint));
+        match self.corpus {
+            CorpusKind::Cargo if !self.files.is_empty() => {
+                return wrong(
+                    "files",
+                    format!("{:?}", self.files),
+                    "the corpus is \"cargo\", which reads no named files",
+                    "absent",
+                    "remove `corpus` or `files`",
+                );
+            }
+            CorpusKind::Files if self.files.is_empty() => {
+                return wrong(
+                    "files",
+                    "[]".into(),
+                    "the corpus is \"files\", and no file is named",
+                    "at least one path or glob",
+                    "name your files",
+                );
+            }
+            CorpusKind::Cargo if self.crates.is_empty() => {
+                return wrong(
+                    "crates",
+                    "[]".into(),
+                    "the cargo corpus needs a crate",
+                    "at least one registry package",
+                    "remove `crates` for the default list",
+                );
+            }
+            CorpusKind::Files if !self.crates.is_empty() => {
+                return wrong(
+                    "crates",
+                    format!("{:?}", self.crates),
+                    "crates belong to the cargo corpus",
+                    "absent",
+                    "remove `crates` or `files`",
+                );
+            }
+            _ => {}
+        }
+        match &self.split {
+            Split::File(by) => check_range("split.every", by.every as u64, 2, 1_000_000, "one file in this many is held out")?,
+            Split::Range(by) if !(by.valid_fraction > 0.0 && by.valid_fraction < 1.0) => {
+                let value = by.valid_fraction.to_string();
+                return wrong(
+                    "split.valid_fraction",
+                    value,
+                    "not a proper fraction",
+                    "above 0 and below 1",
+                    "0.1 holds out the last tenth",
+                );
+            }
+            Split::Files(by) if by.valid.is_empty() => {
+                return wrong("split.valid", "[]".into(), "no file is held out", "at least one path or glob", "name the validation files");
+            }
+            _ => {}
+        }
+        check_range("max_bytes", self.max_bytes, 1, 1 << 32, "the corpus is held in memory")?;
+        let longest = ctx.test_lens.iter().copied().max().unwrap_or(1) as u64;
+        let hint = "at least one window of the longest test length must be scored";
+        check_range("eval_tokens", self.eval_tokens as u64, longest.max(1), (1 << 31) - 1, hint)?;
+        if let Windows::Sliding(sliding) = self.windows {
+            let shortest = ctx.test_lens.iter().copied().min().unwrap_or(1) as u64;
+            let hint = "a stride above the shortest test length would leave bytes unscored";
+            check_range("windows.stride", sliding.stride as u64, 1, shortest.max(1), hint)?;
+        }
+        Ok(())
+    }
+}

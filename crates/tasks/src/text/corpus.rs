@@ -1,0 +1,201 @@
+//! Reading a corpus, splitting it, and its identity.
+//!
+//! Identity: BLAKE3 over `longreach corpus v1`, then for each split its name and number of pieces, then for each piece its length of
+//! name, name, number of bytes, bytes (numbers as 8 bytes, little-endian). A piece is a file, or the part of a file in that split.
+
+use super::config::{CorpusKind, Split, TextConfig};
+use super::sources::{self, Found};
+use crate::{BuildContext, CorpusFacts, TaskError};
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::PathBuf;
+
+/// One half of a corpus: concatenated bytes and where they came from.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    pub bytes: Vec<u8>,
+    pieces: Vec<(String, usize)>,
+}
+
+/// A corpus in memory.
+#[derive(Debug)]
+pub(crate) struct Corpus {
+    /// The first file, for messages about the whole.
+    pub first: PathBuf,
+    pub train: Part,
+    pub valid: Part,
+    pub facts: CorpusFacts,
+}
+
+impl Part {
+    fn push(&mut self, file: &Found, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.pieces.push((file.name.clone(), bytes.len()));
+    }
+
+    fn hash(&self, name: &str, hasher: &mut blake3::Hasher) {
+        let number = |n: usize| (n as u64).to_le_bytes();
+        hasher.update(name.as_bytes()).update(&number(self.pieces.len()));
+        let mut at = 0;
+        for (name, len) in &self.pieces {
+            hasher.update(&number(name.len())).update(name.as_bytes()).update(&number(*len)).update(&self.bytes[at..at + len]);
+            at += len;
+        }
+    }
+}
+
+/// Finds, reads and splits the corpus of a table that has passed its check.
+pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus, TaskError> {
+    let (mut files, source) = match config.corpus {
+        CorpusKind::Cargo => {
+            let (files, packages) = sources::find_crates(&config.crates, ctx)?;
+            (files, format!("cargo: {}", packages.join(", ")))
+        }
+        CorpusKind::Files => (sources::find(&config.files, "files", &ctx.config_dir)?, format!("files: {}", config.files.join(", "))),
+    };
+    let held_out: BTreeSet<PathBuf> = match (&config.split, config.corpus) {
+        (Split::Files(by), CorpusKind::Files) => {
+            let valid = sources::find(&by.valid, "split.valid", &ctx.config_dir)?;
+            add_missing(&mut files, valid)?
+        }
+        (Split::Files(by), CorpusKind::Cargo) => {
+            let matchers = sources::matchers(&by.valid, "split.valid")?;
+            files.iter().filter(|f| sources::matches_any(&matchers, &f.name)).map(|f| f.path.clone()).collect()
+        }
+        (Split::File(by), _) => files.iter().skip(by.every - 1).step_by(by.every).map(|f| f.path.clone()).collect(),
+        (Split::Range(_), _) => BTreeSet::new(),
+    };
+    check_held_out(config, &held_out, &files)?;
+    let contents = read_all(&files, config.max_bytes)?;
+    let total: usize = contents.iter().map(Vec::len).sum();
+    if total == 0 {
+        let problem = format!("the corpus is empty: {} files with 0 bytes together", files.len());
+        return Err(TaskError::Input { path: files.first().map(|f| f.path.clone()), problem, hint: "name files with text in them".into() });
+    }
+    let (mut train, mut valid) = (Part::default(), Part::default());
+    match &config.split {
+        Split::Range(by) => {
+            let cut = total - (total as f64 * by.valid_fraction) as usize;
+            let mut at = 0;
+            for (file, bytes) in files.iter().zip(&contents) {
+                let (head, tail) = bytes.split_at(cut.saturating_sub(at).min(bytes.len()));
+                // A file wholly on one side is no piece of the other.
+                if at < cut {
+                    train.push(file, head);
+                }
+                if at + bytes.len() > cut {
+                    valid.push(file, tail);
+                }
+                at += bytes.len();
+            }
+        }
+        _ => {
+            for (file, bytes) in files.iter().zip(&contents) {
+                let part = if held_out.contains(&file.path) { &mut valid } else { &mut train };
+                part.push(file, bytes);
+            }
+        }
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(b"longreach corpus v1");
+    train.hash("train", &mut hasher);
+    valid.hash("valid", &mut hasher);
+    let facts = CorpusFacts {
+        source,
+        files: files.len(),
+        train_bytes: train.bytes.len() as u64,
+        valid_bytes: valid.bytes.len() as u64,
+        blake3: hasher.finalize().to_hex().to_string(),
+    };
+    Ok(Corpus { first: files.swap_remove(0).path, train, valid, facts })
+}
+
+/// Adds the validation files that the corpus did not name itself; returns the paths of all of them.
+fn add_missing(files: &mut Vec<Found>, valid: Vec<Found>) -> Result<BTreeSet<PathBuf>, TaskError> {
+    let place = |file: &Found| file.path.canonicalize().map_err(|e| sources::unreadable(&file.path, &e, "name an existing file"));
+    let known = files.iter().map(|f| Ok((place(f)?, f.path.clone()))).collect::<Result<std::collections::BTreeMap<_, _>, TaskError>>()?;
+    let mut held_out = BTreeSet::new();
+    for file in valid {
+        match known.get(&place(&file)?) {
+            Some(path) => held_out.insert(path.clone()),
+            None => {
+                held_out.insert(file.path.clone());
+                files.push(file);
+                true
+            }
+        };
+    }
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(held_out)
+}
+
+/// Both splits by files must have one.
+fn check_held_out(config: &TextConfig, held_out: &BTreeSet<PathBuf>, files: &[Found]) -> Result<(), TaskError> {
+    let (key, value) = match &config.split {
+        Split::Range(_) => return Ok(()),
+        Split::File(by) => ("split.every", by.every.to_string()),
+        Split::Files(by) => ("split.valid", format!("{:?}", by.valid)),
+    };
+    let n = files.len();
+    let problem = match held_out.len() {
+        0 => format!("no file of {n} is held out"),
+        all if all == n => format!("all {n} files are held out, none is left to train on"),
+        _ => return Ok(()),
+    };
+    let allowed = match (&config.split, n) {
+        (Split::File(_), 2..) => format!("2..={n}"),
+        (Split::File(_), _) => "none with a single file".into(),
+        _ => "patterns that match some files and not all".into(),
+    };
+    let hint = "hold out part of the bytes instead: split = { by = \"range\", valid_fraction = 0.1 }";
+    Err(TaskError::config(key, value, problem, allowed, hint))
+}
+
+fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> {
+    let hint = "name a regular file that can be read";
+    let mut total = 0u64;
+    for file in files {
+        let meta = std::fs::metadata(&file.path).map_err(|e| sources::unreadable(&file.path, &e, hint))?;
+        if !meta.is_file() {
+            return Err(TaskError::input(&file.path, "is not a regular file", hint));
+        }
+        total = total.saturating_add(meta.len());
+    }
+    let too_large = |total: u64| {
+        let problem = format!("the corpus has {total} bytes in {} files", files.len());
+        TaskError::config("max_bytes", max_bytes, problem, format!("{total}..={}", 1u64 << 32), "raise `max_bytes` or name fewer files")
+    };
+    if total > max_bytes {
+        return Err(too_large(total));
+    }
+    let mut left = max_bytes;
+    let mut contents = Vec::with_capacity(files.len());
+    for file in files {
+        let mut bytes = vec![];
+        // A file may grow while it is read; never take more than was allowed.
+        let read = std::fs::File::open(&file.path).and_then(|open| open.take(left + 1).read_to_end(&mut bytes));
+        read.map_err(|e| sources::unreadable(&file.path, &e, hint))?;
+        left = left.checked_sub(bytes.len() as u64).ok_or_else(|| too_large(max_bytes + 1))?;
+        contents.push(bytes);
+    }
+    Ok(contents)
+}
+
+/// Each split must hold one of its windows and the byte after it.
+pub(crate) fn check_long_enough(corpus: &Corpus, train_len: usize, longest_test: usize) -> Result<(), TaskError> {
+    let halves = [("training", &corpus.train, "training", train_len), ("validation", &corpus.valid, "test", longest_test)];
+    for (split, part, window, length) in halves {
+        let (have, files) = (part.bytes.len(), part.pieces.len());
+        if have <= length {
+            let total = corpus.facts.train_bytes + corpus.facts.valid_bytes;
+            let needed = length.saturating_add(1);
+            let problem = format!(
+                "the {split} split is too short: it has {have} bytes in {files} files (the corpus has {total} in {}), and one {window} \
+                 window of length {length} needs {needed}",
+                corpus.facts.files
+            );
+            return Err(TaskError::input(&corpus.first, problem, "add files, hold out another share with `split`, or use shorter lengths"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! One pre-norm block: attention and a feed-forward half, each added to the residual stream.
+
+use crate::attention::{Attention, fan_in};
+use crate::config::{Activation, TransformerConfig};
+use crate::model::Pass;
+use crate::norm::Norm;
+use burn::module::{Module, Param};
+use burn::tensor::{Tensor, activation};
+use posenc::{Distribution, Init, Prepared};
+
+/// `x + attention(norm(x))`, then `x + mlp(norm(x))`.
+#[derive(Module, Debug)]
+pub struct Block {
+    attention_norm: Norm,
+    attention: Attention,
+    mlp_norm: Norm,
+    mlp: Mlp,
+}
+
+/// The feed-forward half.
+#[derive(Module, Debug)]
+pub struct Mlp {
+    up: Param<Tensor<2>>,
+    /// Present for gated activations.
+    gate: Option<Param<Tensor<2>>>,
+    down: Param<Tensor<2>>,
+}
+
+impl Block {
+    pub(crate) fn new(config: &TransformerConfig, init: &Init<'_>) -> Self {
+        Self {
+            attention_norm: Norm::new(config.norm, config.d_model, &init.scope("attention_norm")),
+            attention: Attention::new(&config.shape(), &init.scope("attention")),
+            mlp_norm: Norm::new(config.norm, config.d_model, &init.scope("mlp_norm")),
+            mlp: Mlp::new(config, &init.scope("mlp")),
+        }
+    }
+
+    /// The residual stream `[B, L, d_model]` after this block.
+    pub fn forward(&self, x: Tensor<3>, layer: usize, encoding: &dyn Prepared, pass: &Pass<'_>) -> Tensor<3> {
+        let attended = self.attention.forward(self.attention_norm.forward(x.clone()), layer, encoding, pass.max_logits);
+        let x = x + pass.drop(2 * layer + 1, attended);
+        let fed = self.mlp.forward(self.mlp_norm.forward(x.clone()));
+        x + pass.drop(2 * layer + 2, fed)
+    }
+}
+
+impl Mlp {
+    fn new(config: &TransformerConfig, init: &Init<'_>) -> Self {
+        let (d, ff) = (config.d_model, config.d_ff);
+        let depth = (2.0 * config.n_layers as f64).sqrt();
+        let gated = config.activation == Activation::Swiglu;
+        Self {
+            up: init.param("up", [d, ff], Distribution::Normal(fan_in(d))),
+            gate: gated.then(|| init.param("gate", [d, ff], Distribution::Normal(fan_in(d)))),
+            down: init.param("down", [ff, d], Distribution::Normal(fan_in(ff) / depth)),
+        }
+    }
+
+    /// `[B, L, d_model]` to the same.
+    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let [batch, length, d_model] = x.dims();
+        let x = x.reshape([batch * length, d_model]);
+        let up = x.clone().matmul(self.up.val());
+        let inner = match &self.gate {
+            None => activation::gelu(up),
+            Some(gate) => activation::silu(x.matmul(gate.val())) * up,
+        };
+        inner.matmul(self.down.val()).reshape([batch, length, d_model])
+    }
+}

@@ -1,0 +1,112 @@
+//! The model: embedding, encoding, blocks, head.
+
+use crate::block::Block;
+use crate::config::TransformerConfig;
+use crate::norm::Norm;
+use crate::attention::fan_in;
+use burn::module::{Module, Param};
+use burn::tensor::{Int, Tensor, TensorData, activation::log_softmax};
+use posenc::{Distribution, Encoding, EncodingConfig, Init, PositionalEncoding, Positions};
+
+/// A decoder-only transformer around the encoding `E`.
+#[derive(Module, Debug)]
+pub struct Transformer<E: Module = Encoding> {
+    /// `[vocab_size, d_model]`.
+    embedding: Param<Tensor<2>>,
+    encoding: E,
+    blocks: Vec<Block>,
+    final_norm: Norm,
+    /// `[d_model, vocab_size]`; absent where the head is the transposed embedding.
+    head: Option<Param<Tensor<2>>>,
+}
+
+/// What one forward pass may use: how many logits at once, and which elements dropout keeps.
+#[derive(Clone, Copy)]
+pub struct Pass<'a> {
+    /// Most attention logits (batch x heads x queries x keys) held at once.
+    pub max_logits: usize,
+    /// Factors by which to multiply the output of site `0..=2 n_layers`: 0 for what is dropped, `1 / (1 - dropout)` for the
+    /// rest. Given the site and the number of elements; `None` outside training.
+    pub dropout: Option<&'a dyn Fn(usize, usize) -> Vec<f32>>,
+}
+
+impl Default for Pass<'_> {
+    /// Evaluation, with about 16 MiB of logits at a time.
+    fn default() -> Self {
+        Self { max_logits: 1 << 22, dropout: None }
+    }
+}
+
+impl Pass<'_> {
+    pub(crate) fn drop(&self, site: usize, x: Tensor<3>) -> Tensor<3> {
+        match self.dropout {
+            None => x,
+            Some(factors) => {
+                let (shape, device) = (x.dims(), x.device());
+                let factors = factors(site, shape.iter().product());
+                x * Tensor::<3>::from_data(TensorData::new(factors, shape), &device)
+            }
+        }
+    }
+}
+
+impl Transformer<Encoding> {
+    /// Draws a model with an encoding of the catalogue. Both configurations must have passed their checks.
+    pub fn new(config: &TransformerConfig, encoding: &EncodingConfig, init: &Init<'_>) -> Self {
+        let encoding = encoding.init(&config.shape(), &init.scope("encoding"));
+        Self::with(config, encoding, init)
+    }
+}
+
+impl<E: Module + PositionalEncoding> Transformer<E> {
+    /// Draws a model around an encoding that is already there.
+    pub fn with(config: &TransformerConfig, encoding: E, init: &Init<'_>) -> Self {
+        let blocks = init.scope("blocks");
+        let (vocab, d) = (config.vocab_size, config.d_model);
+        Self {
+            embedding: init.param("embedding", [vocab, d], Distribution::Normal(config.embedding_std)),
+            encoding,
+            blocks: (0..config.n_layers).map(|layer| Block::new(config, &blocks.scope(layer))).collect(),
+            final_norm: Norm::new(config.norm, d, &init.scope("final_norm")),
+            head: (!config.tied_head).then(|| init.param("head", [d, vocab], Distribution::Normal(fan_in(d)))),
+        }
+    }
+
+    /// The same weights around another encoding: train once, test under another scaling.
+    pub fn with_encoding<F: Module + PositionalEncoding>(self, encoding: F) -> Transformer<F> {
+        let Self { embedding, blocks, final_norm, head, .. } = self;
+        Transformer { embedding, encoding, blocks, final_norm, head }
+    }
+
+    /// The encoding.
+    pub fn encoding(&self) -> &E {
+        &self.encoding
+    }
+
+    /// Logits `[B, L, vocab_size]` of the token after each of `tokens`, `[B, L]`.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many positions as tokens in a row, or a position lies past the encoding's `max_position`.
+    pub fn forward(&self, tokens: Tensor<2, Int>, positions: &Positions, pass: &Pass<'_>) -> Tensor<3> {
+        let [batch, length] = tokens.dims();
+        assert_eq!((positions.queries().len(), positions.keys().len()), (length, length), "one position per token");
+        let embedding = self.embedding.val();
+        let [vocab, d_model] = embedding.dims();
+        let prepared = self.encoding.prepare(positions, &embedding.device());
+        let embedded = burn::tensor::module::embedding(embedding.clone(), tokens);
+        let x = pass.drop(0, prepared.embed(embedded));
+        let x = self.blocks.iter().enumerate().fold(x, |x, (layer, block)| block.forward(x, layer, prepared.as_ref(), pass));
+        let x = self.final_norm.forward(x).reshape([batch * length, d_model]);
+        let head = self.head.as_ref().map_or_else(|| embedding.transpose(), Param::val);
+        x.matmul(head).reshape([batch, length, vocab])
+    }
+
+    /// Negative log-likelihood in nats of each target, `[B, L]`, and the logits it comes from.
+    pub fn nll(&self, tokens: Tensor<2, Int>, targets: Tensor<2, Int>, positions: &Positions, pass: &Pass<'_>) -> (Tensor<2>, Tensor<3>) {
+        let logits = self.forward(tokens, positions, pass);
+        let log_probabilities = log_softmax(logits.clone(), 2);
+        let nll = log_probabilities.gather(2, targets.unsqueeze_dim(2)).squeeze_dim::<2>(2).neg();
+        (nll, logits)
+    }
+}

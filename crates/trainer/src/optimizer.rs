@@ -1,0 +1,135 @@
+//! AdamW with one clock for all parameters and state by parameter path.
+//!
+//! Burn's optimizer keys its state by random ids and drops in silence what it cannot match on load, and its clipping works per
+//! tensor; PyTorch's recipes mean the norm over all parameters. Sixty lines buy exact resume and the recipe people expect.
+
+use crate::weights::Path;
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Gradients, Tensor};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Loshchilov and Hutter 2017 (arXiv 1711.05101), with PyTorch's defaults; the decay applies to every parameter, as there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdamWConfig {
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub eps: f64,
+    /// Decoupled weight decay, times the learning rate of the step.
+    pub weight_decay: f64,
+}
+
+impl Default for AdamWConfig {
+    fn default() -> Self {
+        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 }
+    }
+}
+
+/// Moments of one parameter, flattened.
+struct Moments {
+    first: Tensor<1>,
+    second: Tensor<1>,
+}
+
+/// The optimizer and its state.
+pub struct AdamW {
+    config: AdamWConfig,
+    step: i32,
+    moments: BTreeMap<String, Moments>,
+}
+
+impl AdamW {
+    /// No state yet.
+    pub fn new(config: AdamWConfig) -> Self {
+        Self { config, step: 0, moments: BTreeMap::new() }
+    }
+
+    /// Applies one update with gradients multiplied by `grad_scale`.
+    pub fn step<M: Module>(&mut self, module: M, grads: &mut Gradients, lr: f64, grad_scale: f64) -> M {
+        self.step += 1;
+        let (beta1, beta2) = (self.config.beta1, self.config.beta2);
+        let mut update = Update {
+            path: Path::default(),
+            grads,
+            grad_scale,
+            // theta -= lr m_hat / (sqrt(v_hat) + eps), with both bias corrections in f64 on the host.
+            rate: lr / (1.0 - beta1.powi(self.step)),
+            root: (1.0 - beta2.powi(self.step)).sqrt(),
+            keep: 1.0 - lr * self.config.weight_decay,
+            optimizer: self,
+        };
+        module.map(&mut update)
+    }
+}
+
+struct Update<'a> {
+    path: Path,
+    grads: &'a mut Gradients,
+    grad_scale: f64,
+    rate: f64,
+    root: f64,
+    keep: f64,
+    optimizer: &'a mut AdamW,
+}
+
+impl ModuleMapper for Update<'_> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.exit();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let AdamWConfig { beta1, beta2, eps, .. } = self.optimizer.config;
+        let path = self.path.dotted();
+        param.map(|tensor| {
+            let Some(grad) = tensor.grad_remove(self.grads) else { return tensor };
+            let shape = tensor.dims();
+            let count = shape.iter().product();
+            let grad = grad.reshape([count]) * self.grad_scale;
+            let (first, second) = match self.optimizer.moments.remove(&path) {
+                Some(Moments { first, second }) => {
+                    (first * beta1 + grad.clone() * (1.0 - beta1), second * beta2 + grad.square() * (1.0 - beta2))
+                }
+                None => (grad.clone() * (1.0 - beta1), grad.square() * (1.0 - beta2)),
+            };
+            let update = first.clone() / (second.clone().sqrt() / self.root + eps) * self.rate;
+            self.optimizer.moments.insert(path.clone(), Moments { first, second });
+            let updated = tensor.inner().reshape([count]) * self.keep - update;
+            Tensor::from_inner(updated.reshape(shape)).require_grad()
+        })
+    }
+}
+
+/// Squared norm of every gradient by path, each as a tensor of one element still on the device.
+pub fn squared_norms<M: Module>(module: &M, grads: &Gradients) -> Vec<(String, Tensor<1>)> {
+    struct Norms<'a> {
+        path: Path,
+        grads: &'a Gradients,
+        found: Vec<(String, Tensor<1>)>,
+    }
+    impl ModuleVisitor for Norms<'_> {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.exit();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if let Some(grad) = param.val().grad(self.grads) {
+                let count = grad.dims().iter().product();
+                // A sum over one dimension is reproducible for any number of threads; a full `sum()` of a large tensor is not.
+                self.found.push((self.path.dotted(), grad.reshape([count]).square().sum_dim(0)));
+            }
+        }
+    }
+    let mut visitor = Norms { path: Path::default(), grads, found: Vec::new() };
+    module.visit(&mut visitor);
+    visitor.found
+}

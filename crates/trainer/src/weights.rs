@@ -1,0 +1,65 @@
+//! Parameters by path: drawn on the host, counted, hashed, saved and loaded.
+//!
+//! A path is the chain of field names and indices down to the parameter (`blocks.0.attention.qkv`); the name of an enum's
+//! variant is not part of it, so that a path does not change with the encoding's kind.
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{DType, Tensor, TensorData};
+use posenc::Distribution;
+use std::collections::BTreeMap;
+use tasks::Stream;
+
+/// The path of the parameter a visitor or mapper stands at.
+#[derive(Default)]
+pub struct Path(Vec<String>);
+
+impl Path {
+    /// Goes down into a field; enum variants leave no trace.
+    pub fn enter(&mut self, name: &str, container: &str) {
+        self.0.push(if container.starts_with("Enum") { String::new() } else { name.to_owned() });
+    }
+
+    /// Comes back up.
+    pub fn exit(&mut self) {
+        self.0.pop();
+    }
+
+    /// The dotted path.
+    pub fn dotted(&self) -> String {
+        self.0.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(".")
+    }
+}
+
+/// Draws the initial values of the parameter at `path` from its own stream of `seed`.
+pub fn draw(seed: u64, path: &str, shape: &[usize], distribution: Distribution) -> Vec<f64> {
+    let count = shape.iter().product();
+    match distribution {
+        Distribution::Constant(value) => vec![value; count],
+        Distribution::Normal(std) => {
+            let mut stream = Stream::new(seed, &format!("weights {path}"), 0);
+            (0..count).map(|_| std * stream.normal()).collect()
+        }
+    }
+}
+
+/// Every parameter by path, as host data.
+pub fn collect<M: Module>(module: &M) -> BTreeMap<String, TensorData> {
+    struct Collect {
+        path: Path,
+        found: BTreeMap<String, TensorData>,
+    }
+    impl ModuleVisitor for Collect {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.enter(name, container);
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.exit();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.found.insert(self.path.dotted(), param.val().into_data());
+        }
+    }
+    let mut visitor = Collect { path: Path::default(), found: BTreeMap::new() };
+    module.visit(&mut visitor);
+    visitor.found
+}
