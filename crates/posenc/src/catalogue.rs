@@ -65,7 +65,7 @@ pub struct Facts {
     pub max_position: Option<usize>,
     /// Whether the same position is encoded differently in sequences of different length.
     pub reads_length: bool,
-    /// Whether logits depend on `key - query` alone.
+    /// Whether logits depend on `key - query` alone; where `reads_length` holds, at one length.
     pub relative: bool,
 }
 

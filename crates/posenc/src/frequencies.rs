@@ -237,8 +237,10 @@ impl RopeScaling {
         }
         match self {
             Self::Linear(c) => c.factor.check("factor"),
-            Self::Ntk(c) => c.factor.check("factor").and_then(|()| ntk_dim(dim)),
-            Self::DynamicNtk(c) => in_range("factor", c.factor, 1.0, 1e6, "1 scales by test length over training length").and_then(|()| ntk_dim(dim)),
+            Self::Ntk(c) => c.factor.check("factor").and_then(|()| ntk_dim(self.kind(), dim)),
+            Self::DynamicNtk(c) => {
+                in_range("factor", c.factor, 1.0, 1e6, "1 scales by test length over training length").and_then(|()| ntk_dim(dim))
+            }
             Self::Yarn(c) => c.check(),
         }
     }
@@ -251,7 +253,13 @@ impl YarnScaling {
         in_range("beta_fast", self.beta_fast, 1e-6, 1e6, "the paper uses 32")?;
         if self.beta_fast <= self.beta_slow {
             let hint = "swap beta_fast and beta_slow; the paper uses 32 and 1";
-            return Err(ConfigError::new("beta_fast", self.beta_fast, "must be larger than beta_slow", format!("above {}", self.beta_slow), hint));
+            return Err(ConfigError::new(
+                "beta_fast",
+                self.beta_fast,
+                "must be larger than beta_slow",
+                format!("above {}", self.beta_slow),
+                hint,
+            ));
         }
         if let Some(factor) = self.attention_factor {
             in_range("attention_factor", factor, 1e-3, 1e3, "leave it out for 0.1 ln(factor) + 1")?;
@@ -264,7 +272,13 @@ impl YarnScaling {
         if self.mscale.is_some() != self.mscale_all_dim.is_some() {
             let (given, missing) = if self.mscale.is_some() { ("mscale", "mscale_all_dim") } else { ("mscale_all_dim", "mscale") };
             let value = self.mscale.or(self.mscale_all_dim).unwrap_or_default();
-            return Err(ConfigError::new(given, value, format!("has no effect without {missing}"), "both or neither", format!("add {missing} or remove {given}")));
+            return Err(ConfigError::new(
+                given,
+                value,
+                format!("has no effect without {missing}"),
+                "both or neither",
+                format!("add {missing} or remove {given}"),
+            ));
         }
         Ok(())
     }
@@ -286,12 +300,12 @@ fn linear(mut plain: Frequencies, factor: f64) -> Frequencies {
     plain
 }
 
-fn ntk_dim(dim: usize) -> Result<(), ConfigError> {
+fn ntk_dim(kind: &str, dim: usize) -> Result<(), ConfigError> {
     if dim > 2 {
         return Ok(());
     }
     let hint = "use a larger head_dim or rotary_dim, or linear scaling";
-    Err(ConfigError::new("kind", "ntk", format!("the exponent d/(d-2) has no value for {dim} rotated dimensions"), "4 or more", hint))
+    Err(ConfigError::new("kind", kind, format!("the exponent d/(d-2) has no value for {dim} rotated dimensions"), "4 or more", hint))
 }
 
 fn ntk_base(base: f64, dim: usize, factor: f64) -> f64 {

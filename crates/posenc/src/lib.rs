@@ -43,9 +43,7 @@ pub use encodings::{
     stack::{Stack, StackConfig},
 };
 pub use error::ConfigError;
-pub use frequencies::{
-    DynamicNtkScaling, Factor, Frequencies, LinearScaling, NtkScaling, RopeScaling, YarnScaling, inv_freq,
-};
+pub use frequencies::{DynamicNtkScaling, Factor, Frequencies, LinearScaling, NtkScaling, RopeScaling, YarnScaling, inv_freq};
 pub use hooks::{Bias, BiasBlocks, Content, PositionalEncoding, Prepared};
 pub use init::{Distribution, Init};
 pub use positions::Positions;

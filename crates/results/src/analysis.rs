@@ -88,6 +88,8 @@ pub(crate) struct Reach {
     pub test_len: Option<usize>,
     /// Nothing longer was tested.
     pub is_longest: bool,
+    /// Runs with an in-length score, and runs.
+    pub seeds: (usize, usize),
 }
 
 impl Setting<'_> {
@@ -137,8 +139,7 @@ impl Setting<'_> {
         let metric = self.lead();
         let base = self.point(method, metric, self.in_length?);
         let in_length = base.estimate?;
-        let chance = self.task.chance.get(metric).copied();
-        let learned = match chance {
+        let learned = match metric::chance(self.task, metric) {
             Some(chance) if metric::lower_is_better(metric) => in_length.mean < chance,
             Some(chance) => in_length.mean > chance,
             None => in_length.mean != 0.0,
@@ -146,7 +147,7 @@ impl Setting<'_> {
         if !learned {
             return None;
         }
-        let mut reach = Reach { test_len: None, is_longest: true };
+        let mut reach = Reach { test_len: None, is_longest: true, seeds: (base.values.len(), base.runs) };
         for len in self.longer() {
             let there = self.point(method, metric, len);
             let kept =

@@ -74,7 +74,7 @@ fn metric_figure(setting: &Setting<'_>, metric: &str) -> Figure {
         series.push(line);
     }
     let is_share = !metric::lower_is_better(metric) && range.1 <= 1.0;
-    let chance = setting.task.chance.get(metric).filter(|c| c.is_finite());
+    let chance = metric::chance(setting.task, metric).filter(|_| is_share);
     let plot = LinePlot {
         title: format!("{metric} by test length"),
         subtitle: setting.name.clone(),
@@ -86,7 +86,7 @@ fn metric_figure(setting: &Setting<'_>, metric: &str) -> Figure {
         y_range: is_share.then_some((0.0, 1.0)),
         series,
         reference_x: Some((setting.task.train_len as f64, "train length".into())),
-        reference_y: chance.map(|&c| (c, "chance".into())),
+        reference_y: chance.map(|c| (c, "chance".into())),
         mark_points: true,
     };
     let caption = format!("{metric} by test length; {}. Dashed: the training length.{}{note}", setting.name, intervals(setting));
@@ -98,14 +98,15 @@ fn axis_name(metric: &str) -> String {
 }
 
 /// Mean over runs at each x, for runs that have it.
-fn averaged(curves: impl Iterator<Item = Vec<(f64, f64)>>) -> (Vec<(f64, f64)>, Vec<Option<(f64, f64)>>) {
+fn averaged(name: &str, style: usize, curves: impl Iterator<Item = Vec<(f64, f64)>>) -> Series {
     let mut by_x: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for (x, y) in curves.flatten().filter(|p| p.0.is_finite() && p.0 >= 0.0 && p.1.is_finite()) {
         // Bits of a non-negative float order as the float does.
         by_x.entry((x + 0.0).to_bits()).or_default().push(y);
     }
     let estimates = by_x.into_iter().filter_map(|(x, ys)| Some((f64::from_bits(x), Estimate::of(&ys)?)));
-    estimates.map(|(x, e)| ((x, e.mean), e.interval())).unzip()
+    let (points, band) = estimates.map(|(x, e)| ((x, e.mean), e.interval())).unzip();
+    Series { name: name.into(), points, band, style }
 }
 
 fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
@@ -123,8 +124,7 @@ fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
             let bins = row.map_or(&[][..], |row| &row.loss_by_position);
             bins.iter().map(|bin| ((bin.from + bin.to) as f64 / 2.0, bin.loss_nats)).collect()
         });
-        let (points, band) = averaged(curves);
-        series.push(Series { name: method.name.clone(), points, band, style });
+        series.push(averaged(&method.name, style, curves));
     }
     let plot = LinePlot {
         title: format!("loss by position in windows of {len}"),
@@ -152,8 +152,7 @@ fn training_figure(setting: &Setting<'_>) -> Option<Figure> {
         // A method looks the same in every figure; its variants share the training of the first.
         let style = methods.iter().position(|&m| setting.methods[m].group == index).unwrap_or(index);
         let curve = |run: &&crate::record::RunRecord| run.train.loss_curve.iter().map(|p| (p.step as f64, p.loss_nats)).collect();
-        let (points, band) = averaged(group.runs.iter().map(curve));
-        series.push(Series { name: group.name.clone(), points, band, style });
+        series.push(averaged(&group.name, style, group.runs.iter().map(curve)));
     }
     if series.iter().all(|s| s.points.is_empty()) {
         return None;

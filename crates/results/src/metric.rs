@@ -11,6 +11,8 @@ pub const LOSS_NATS: &str = "loss_nats";
 pub const PERPLEXITY: &str = "perplexity";
 /// Loss in bits, by byte of text.
 pub const BITS_PER_BYTE: &str = "bits_per_byte";
+/// A score relative to the one in length, see [`extrapolation_ratio`].
+pub const RATIO: &str = "ratio";
 /// Share of the in-length score that counts as kept.
 pub const KEPT: f64 = 0.9;
 
@@ -80,6 +82,17 @@ pub fn value(task: &TaskFacts, row: &EvalRow, metric: &str) -> Option<(f64, u64)
     }
 }
 
+/// The score of guessing, stored or derived.
+pub fn chance(task: &TaskFacts, metric: &str) -> Option<f64> {
+    let loss = || task.chance.get(LOSS_NATS).copied();
+    let derived = match metric {
+        PERPLEXITY => loss().map(perplexity),
+        BITS_PER_BYTE => loss().zip(task.bytes_per_token).map(|(loss, bytes)| bits_per_byte(loss, bytes)),
+        _ => None,
+    };
+    task.chance.get(metric).copied().or(derived).filter(|c| c.is_finite())
+}
+
 /// The task's own sentence on a metric, or ours for the derived ones.
 pub fn definition(task: &TaskFacts, metric: &str) -> String {
     if let Some(text) = task.definitions.get(metric) {
@@ -96,7 +109,7 @@ pub fn definition(task: &TaskFacts, metric: &str) -> String {
 /// Decimals that suit a value of this metric: three for shares and bits, about three significant digits otherwise.
 pub fn decimals(metric: &str, value: f64) -> usize {
     match metric {
-        PERPLEXITY => significant(value),
+        PERPLEXITY | RATIO => significant(value),
         _ if value.abs() < 10.0 => 3,
         _ => significant(value),
     }

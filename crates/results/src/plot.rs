@@ -421,10 +421,10 @@ impl Axis {
         let ends = plot.series.iter().flat_map(|s| &s.band).flatten().flat_map(|b| [b.0, b.1]).filter(usable);
         let (band_low, band_high) = extent(ends).unwrap_or((low, high));
         if plot.log_y {
-            let slack = (high / low).powf(0.4).max(1.3);
+            let slack = (high / low).powf(0.15).max(1.2);
             return Self::log((band_low.clamp(low / slack, low), band_high.clamp(high, high * slack)), 0.04);
         }
-        let slack = 0.4 * (high - low).max(0.02 * high.abs());
+        let slack = 0.25 * (high - low).max(0.02 * high.abs());
         let (low, high) = match plot.y_range {
             Some((a, b)) if low >= a && high <= b => (a, b),
             _ => (band_low.clamp(low - slack, low), band_high.clamp(high, high + slack)),
@@ -773,7 +773,7 @@ fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 /// A tick's number without noise: 64, 0.5, 1e6.
 fn plain(value: f64) -> String {
     let magnitude = value.abs();
-    if value != 0.0 && (magnitude >= 1e7 || magnitude < 1e-3) {
+    if value != 0.0 && !(1e-3..1e7).contains(&magnitude) {
         let text = format!("{value:.1e}");
         return text.replace(".0e", "e");
     }
@@ -787,7 +787,7 @@ fn spread<'t>(ticks: &'t [Tick], reference: Option<f64>, place: &dyn Fn(f64) -> 
     let origin = reference.unwrap_or(first.at);
     let rank = |tick: &Tick| match (tick.at / origin).log2() {
         _ if tick == first || tick == last => 0,
-        doublings if doublings == 0.0 => 1,
+        0.0 => 1,
         doublings if doublings.is_finite() && doublings.fract().abs() < 1e-9 => 2,
         _ => 3,
     };

@@ -212,6 +212,13 @@ fn document(records: &[&RunRecord], excluded: &[Excluded], settings: &[Setting<'
     if !unknown.is_empty() {
         notes.push(format!("Named in the order asked for, but in no record: {}.", unknown.join(", ")));
     }
+    let differ = |of: &dyn Fn(&RunRecord) -> String| records.iter().any(|r| of(r) != of(records[0]));
+    if differ(&|r| r.environment.commit.clone()) || differ(&|r| r.environment.version.clone()) {
+        notes.push("The runs were made by more than one build; see the conditions.".into());
+    }
+    if differ(&|r| r.environment.device.clone()) {
+        notes.push("The runs were made on more than one kind of device; see the conditions.".into());
+    }
     let diverged = records.iter().filter(|r| r.status == RunStatus::Diverged).map(|r| {
         let labels: Vec<&str> = r.labels.iter().map(|l| l.text.as_str()).collect();
         let what = r.diverged.as_ref().map_or("no step recorded".into(), |d| format!("step {}, {} not finite", d.step, d.what));
@@ -239,7 +246,10 @@ fn section(setting: &Setting<'_>, spec: &ReportSpec) -> Section {
         tables.push(table::base_table(setting, sweep, &sweep_slug(i, sweeps.len())));
     }
     tables.push(table::facts_table(setting));
-    let definitions = setting.metrics.iter().map(|m| (m.clone(), metric::definition(setting.task, m)));
+    // What is derived from the loss is only as clear as the loss.
+    let loss = (setting.task.primary_metric == metric::LOSS_NATS).then(|| metric::LOSS_NATS.to_string());
+    let shown = loss.iter().chain(&setting.metrics);
+    let definitions = shown.map(|m| (m.clone(), metric::definition(setting.task, m)));
     Section {
         name: setting.name.clone(),
         slug: if setting.slug.is_empty() { "results".into() } else { setting.slug.clone() },

@@ -146,7 +146,7 @@ pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
             point_text(metric, &setting.point(method, metric, in_length)).into(),
             reach_text.into(),
             point_text(metric, &setting.point(method, metric, longest)).into(),
-            point_text("ratio", &setting.ratio(method, metric, longest)).into(),
+            point_text(metric::RATIO, &setting.ratio(method, metric, longest)).into(),
         ]
     };
     let rule = if metric::lower_is_better(metric) {
@@ -189,8 +189,10 @@ pub(crate) fn baseline_table(setting: &Setting<'_>, baseline: &str) -> Option<Ta
             row.push(match Estimate::of(&pairs) {
                 None => "-".into(),
                 Some(e) => {
-                    let sign = if e.mean > 0.0 { "+" } else { "" };
-                    let text = format!("{sign}{}", estimate_text(metric, &e));
+                    let plain = estimate_text(metric, &e);
+                    // What rounds to zero has no sign.
+                    let is_zero = plain.split(' ').next().is_some_and(|m| m.parse() == Ok(0.0));
+                    let text = if e.mean > 0.0 && !is_zero { format!("+{plain}") } else { plain };
                     let clear = e.half_width.is_some_and(|h| e.mean.abs() > h);
                     Cell { text, bold: clear }
                 }
@@ -352,7 +354,7 @@ fn geometry(run: &RunRecord, base: f64) -> Option<Geometry> {
         Value::as_u64(value)
     };
     let parent = key.strip_suffix(".base")?;
-    let dim = number(&format!("{parent}.rotary_dim")).or_else(|| number("model.pe.rotary_dim")).or_else(|| number("model.head_dim"))?;
+    let dim = number(&format!("{parent}.rotary_dim")).or_else(|| number("encoding.rotary_dim")).or_else(|| number("model.head_dim"))?;
     let tokens = number("train.seq_len").unwrap_or(run.task.train_len as u64);
     Geometry::new(base, usize::try_from(dim).ok()?, tokens as f64)
 }
@@ -362,7 +364,7 @@ pub(crate) fn base_table(setting: &Setting<'_>, sweep: &BaseSweep<'_>, slug_name
     let metric = setting.lead();
     let rows = sweep.rows.iter().zip(&sweep.geometry).map(|((base, method), geometry)| {
         let mut row: Vec<Cell> = vec![base_text(*base).into()];
-        row.push(geometry.map_or("-".into(), |g| metric::number(g.longest_wavelength, 0)).into());
+        row.push(geometry.map_or("-".into(), |g| thousands(g.longest_wavelength.round() as u64)).into());
         row.push(geometry.map_or("-".into(), |g| format!("{} of {}", g.pairs_beyond, g.pairs)).into());
         row.extend(setting.lengths.iter().map(|&len| Cell::from(point_text(metric, &setting.point(method, metric, len)))));
         row
@@ -395,15 +397,24 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
         return format!("{}: no test length exceeds the training length, so there is no extrapolation to report.", setting.name);
     };
     let train = setting.task.train_len.max(1) as f64;
-    let mut reached: Vec<(&Method, usize)> =
-        setting.methods.iter().filter_map(|m| setting.reach(m).map(|r| (m, r.test_len.unwrap_or(0)))).collect();
-    reached.sort_by(|a, b| b.1.cmp(&a.1));
+    let mut reached: Vec<(String, usize)> = Vec::new();
+    for method in &setting.methods {
+        if let Some(reach) = setting.reach(method) {
+            let name = match reach.seeds {
+                (k, n) if k < n => format!("{} ({k} of {n} seeds)", method.name),
+                _ => method.name.clone(),
+            };
+            reached.push((name, reach.test_len.unwrap_or(0)));
+        }
+    }
+    reached.sort_by_key(|r| std::cmp::Reverse(r.1));
     let kept = format!("{} of its in-length {metric}", metric::KEPT);
     let first = match reached.first() {
         None => format!("no method has an in-length {metric} better than guessing"),
         Some((_, 0)) => format!("no method keeps {kept} past the training length"),
-        Some(&(_, best)) => {
-            let leaders: Vec<String> = reached.iter().filter(|r| r.1 == best).map(|r| r.0.name.clone()).collect();
+        Some((_, best)) => {
+            let best = *best;
+            let leaders: Vec<String> = reached.iter().filter(|r| r.1 == best).map(|r| r.0.clone()).collect();
             let next = reached.iter().find(|r| r.1 < best);
             let verb = if leaders.len() == 1 { "keeps" } else { "each keep" };
             let to = if best == longest {
@@ -418,7 +429,7 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
             let tail = match next {
                 None => String::new(),
                 Some((_, 0)) => "; no other method does past the training length".into(),
-                Some((m, len)) => format!("; the next, {}, up to {}", m.name, times(*len as f64 / train)),
+                Some((m, len)) => format!("; the next, {}, up to {}", m, times(*len as f64 / train)),
             };
             let verb = if leaders.len() == setting.methods.len() && leaders.len() > 1 { "all keep" } else { verb };
             format!("{} {verb} {kept} {to}{tail}", and(&leaders))

@@ -52,7 +52,15 @@ impl Attention {
     }
 
     /// One block of queries against all keys up to its last row.
-    fn block(&self, q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>, layer: usize, encoding: &dyn Prepared, queries: Range<usize>) -> Tensor<4> {
+    fn block(
+        &self,
+        q: &Tensor<4>,
+        k: &Tensor<4>,
+        v: &Tensor<4>,
+        layer: usize,
+        encoding: &dyn Prepared,
+        queries: Range<usize>,
+    ) -> Tensor<4> {
         let keys = 0..queries.end;
         let q = q.clone().slice_dim(2, queries.clone());
         let [k, v] = [k, v].map(|t| t.clone().slice_dim(2, keys.clone()));

@@ -1,9 +1,9 @@
 //! The model: embedding, encoding, blocks, head.
 
+use crate::attention::fan_in;
 use crate::block::Block;
 use crate::config::TransformerConfig;
 use crate::norm::Norm;
-use crate::attention::fan_in;
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor, TensorData, activation::log_softmax};
 use posenc::{Distribution, Encoding, EncodingConfig, Init, PositionalEncoding, Positions};

@@ -1,1 +1,26 @@
+//! Longreach: from a TOML file to trained runs, their evaluations at longer lengths, and a report.
+//!
+//! ```text
+//! config (TOML) -> cells (axes) -> RunSpec (no default left) -> worker process: train, evaluate, record -> report
+//! ```
+//!
+//! [`config`] decides what to run, [`worker`] runs one, [`sweep`] runs many in processes of their own, [`cli`] is what people type.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
+pub mod cli;
+pub mod config;
+pub mod device;
+pub mod evaluate;
+pub mod exit;
+pub mod inspect;
+pub mod list;
+pub mod optimizer;
+pub mod plan;
+pub mod reevaluate;
+pub mod reporting;
+pub mod spec;
+pub mod sweep;
+pub mod train;
+pub mod weights;
+pub mod worker;

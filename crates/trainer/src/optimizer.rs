@@ -3,7 +3,7 @@
 //! Burn's optimizer keys its state by random ids and drops in silence what it cannot match on load, and its clipping works per
 //! tensor; PyTorch's recipes mean the norm over all parameters. Sixty lines buy exact resume and the recipe people expect.
 
-use crate::weights::Path;
+use crate::weights::ParamPath;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Gradients, Tensor};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ impl AdamW {
         self.step += 1;
         let (beta1, beta2) = (self.config.beta1, self.config.beta2);
         let mut update = Update {
-            path: Path::default(),
+            path: ParamPath::default(),
             grads,
             grad_scale,
             // theta -= lr m_hat / (sqrt(v_hat) + eps), with both bias corrections in f64 on the host.
@@ -67,7 +67,7 @@ impl AdamW {
 }
 
 struct Update<'a> {
-    path: Path,
+    path: ParamPath,
     grads: &'a mut Gradients,
     grad_scale: f64,
     rate: f64,
@@ -91,7 +91,7 @@ impl ModuleMapper for Update<'_> {
         param.map(|tensor| {
             let Some(grad) = tensor.grad_remove(self.grads) else { return tensor };
             let shape = tensor.dims();
-            let count = shape.iter().product();
+            let count: usize = shape.iter().product();
             let grad = grad.reshape([count]) * self.grad_scale;
             let (first, second) = match self.optimizer.moments.remove(&path) {
                 Some(Moments { first, second }) => {
@@ -110,7 +110,7 @@ impl ModuleMapper for Update<'_> {
 /// Squared norm of every gradient by path, each as a tensor of one element still on the device.
 pub fn squared_norms<M: Module>(module: &M, grads: &Gradients) -> Vec<(String, Tensor<1>)> {
     struct Norms<'a> {
-        path: Path,
+        path: ParamPath,
         grads: &'a Gradients,
         found: Vec<(String, Tensor<1>)>,
     }
@@ -123,13 +123,13 @@ pub fn squared_norms<M: Module>(module: &M, grads: &Gradients) -> Vec<(String, T
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if let Some(grad) = param.val().grad(self.grads) {
-                let count = grad.dims().iter().product();
+                let count: usize = grad.dims().iter().product();
                 // A sum over one dimension is reproducible for any number of threads; a full `sum()` of a large tensor is not.
                 self.found.push((self.path.dotted(), grad.reshape([count]).square().sum_dim(0)));
             }
         }
     }
-    let mut visitor = Norms { path: Path::default(), grads, found: Vec::new() };
+    let mut visitor = Norms { path: ParamPath::default(), grads, found: Vec::new() };
     module.visit(&mut visitor);
     visitor.found
 }

@@ -146,11 +146,23 @@ impl Spec for RopeConfig {
         let dim = self.rotary_dim.unwrap_or(shape.head_dim);
         let even = format!("an even number from 2 to head_dim = {}", shape.head_dim);
         if self.rotary_dim.is_some() && (dim % 2 == 1 || dim == 0 || dim > shape.head_dim) {
-            return Err(ConfigError::new("rotary_dim", dim, "pairs of dimensions inside one head must turn", even, "leave it out to turn the whole head"));
+            return Err(ConfigError::new(
+                "rotary_dim",
+                dim,
+                "pairs of dimensions inside one head must turn",
+                even,
+                "leave it out to turn the whole head",
+            ));
         }
         if dim % 2 == 1 {
             let hint = "set rotary_dim to an even number, or change d_model or n_heads so that head_dim is even";
-            return Err(ConfigError::new("rotary_dim", dim, format!("head_dim = {dim} is odd and pairs of dimensions must turn"), even, hint));
+            return Err(ConfigError::new(
+                "rotary_dim",
+                dim,
+                format!("head_dim = {dim} is odd and pairs of dimensions must turn"),
+                even,
+                hint,
+            ));
         }
         self.scaling.as_ref().map_or(Ok(()), |scaling| scaling.check(dim).map_err(|error| error.within("scaling")))
     }

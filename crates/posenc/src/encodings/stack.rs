@@ -58,15 +58,18 @@ impl Prepared for PreparedStack<'_> {
 
 impl Spec for StackConfig {
     type Module = Stack;
-    const ABOUT: About = About {
-        summary: "several encodings at once",
-        formula: "hooks applied in order, biases added",
-        source: "composition of the parts",
-    };
+    const ABOUT: About =
+        About { summary: "several encodings at once", formula: "hooks applied in order, biases added", source: "composition of the parts" };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         if self.parts.is_empty() || self.parts.len() > 16 {
-            return Err(ConfigError::new("parts", self.parts.len(), "a stack of nothing or of too much", "1 to 16 encodings", "use kind = \"nope\" for no encoding"));
+            return Err(ConfigError::new(
+                "parts",
+                self.parts.len(),
+                "a stack of nothing or of too much",
+                "1 to 16 encodings",
+                "use kind = \"nope\" for no encoding",
+            ));
         }
         self.parts.iter().enumerate().try_for_each(|(i, part)| part.check(shape).map_err(|error| error.within(&format!("parts.{i}"))))
     }

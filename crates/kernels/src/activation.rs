@@ -1,0 +1,171 @@
+//! Fused GELU and SwiGLU.
+
+use crate::flex::{Input, dense, for_each, record, tensor};
+use crate::simd::{Lanes, dispatch};
+use burn::backend::TensorMetadata;
+use burn_flex::FlexTensor;
+use pulp::{Simd, WithSimd};
+
+/// Elements one task handles.
+const CHUNK: usize = 1 << 13;
+
+/// `y = gelu(x)`, and its derivative where the slice for it is not empty.
+struct Gelu<'a> {
+    x: &'a [f32],
+    y: &'a mut [f32],
+    slope: &'a mut [f32],
+}
+
+impl WithSimd for Gelu<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let value = |x| s.mul(x, s.normal(x).0);
+        let both = |x| {
+            let (below, e) = s.normal(x);
+            let density = s.mul(e, s.splat(0.398_942_3));
+            (s.mul(x, below), s.fma(x, density, below))
+        };
+        let (x, x_tail) = S::as_simd_f32s(self.x);
+        let (y, y_tail) = S::as_mut_simd_f32s(self.y);
+        if self.slope.is_empty() {
+            for (x, y) in x.iter().zip(y) {
+                *y = value(*x);
+            }
+            s.partial_store_f32s(y_tail, value(s.partial_load_f32s(x_tail)));
+        } else {
+            let (slope, slope_tail) = S::as_mut_simd_f32s(self.slope);
+            for ((x, y), slope) in x.iter().zip(y).zip(slope) {
+                (*y, *slope) = both(*x);
+            }
+            let (y, slope) = both(s.partial_load_f32s(x_tail));
+            s.partial_store_f32s(y_tail, y);
+            s.partial_store_f32s(slope_tail, slope);
+        }
+    }
+}
+
+/// `x *= y`.
+struct Multiply<'a> {
+    x: &'a mut [f32],
+    y: &'a [f32],
+}
+
+impl WithSimd for Multiply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (x, y) in self.x.iter_mut().zip(self.y) {
+            *x *= y;
+        }
+    }
+}
+
+pub(crate) fn gelu(inputs: [Input; 1]) -> Input {
+    record(
+        inputs,
+        |[x], tracked| {
+            let shape = x.shape();
+            let x = dense(x);
+            let n = shape.num_elements();
+            let (mut y, mut slope) = (vec![0.0; n], vec![0.0; if tracked { n } else { 0 }]);
+            let mut slopes = slope.chunks_mut(CHUNK);
+            let chunks = x.storage::<f32>().chunks(CHUNK).zip(y.chunks_mut(CHUNK));
+            let tasks = chunks.map(|(x, y)| Gelu { x, y, slope: slopes.next().unwrap_or_default() }).collect();
+            for_each(tasks, n * 4, dispatch);
+            (tensor(y, shape.dims::<2>()), slope)
+        },
+        |slope: &Vec<f32>, grad, _| {
+            let mut grad = dense(grad);
+            let n = slope.len();
+            let chunks = grad.storage_mut::<f32>().chunks_mut(CHUNK).zip(slope.chunks(CHUNK));
+            for_each(chunks.map(|(x, y)| Multiply { x, y }).collect(), n, dispatch);
+            [Some(grad)]
+        },
+    )
+}
+
+/// `y = silu(gate) up`.
+struct Swiglu<'a> {
+    gate: &'a [f32],
+    up: &'a [f32],
+    y: &'a mut [f32],
+}
+
+impl WithSimd for Swiglu<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let value = |gate, up| s.mul(s.mul(gate, s.sigmoid(gate)), up);
+        let (gate, gate_tail) = S::as_simd_f32s(self.gate);
+        let (up, up_tail) = S::as_simd_f32s(self.up);
+        let (y, y_tail) = S::as_mut_simd_f32s(self.y);
+        for ((gate, up), y) in gate.iter().zip(up).zip(y) {
+            *y = value(*gate, *up);
+        }
+        s.partial_store_f32s(y_tail, value(s.partial_load_f32s(gate_tail), s.partial_load_f32s(up_tail)));
+    }
+}
+
+/// Turns the gradient into that of `up`, and writes that of `gate`.
+struct SwigluBack<'a> {
+    gate: &'a [f32],
+    up: &'a [f32],
+    grad: &'a mut [f32],
+    grad_gate: &'a mut [f32],
+}
+
+impl WithSimd for SwigluBack<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let pull = |gate, up, grad| {
+            let sigmoid = s.sigmoid(gate);
+            let silu = s.mul(gate, sigmoid);
+            // silu' = sigmoid + silu (1 - sigmoid).
+            let slope = s.fma(silu, s.sub(s.splat(1.0), sigmoid), sigmoid);
+            (s.mul(grad, silu), s.mul(s.mul(grad, up), slope))
+        };
+        let (gate, gate_tail) = S::as_simd_f32s(self.gate);
+        let (up, up_tail) = S::as_simd_f32s(self.up);
+        let (grad, grad_tail) = S::as_mut_simd_f32s(self.grad);
+        let (grad_gate, grad_gate_tail) = S::as_mut_simd_f32s(self.grad_gate);
+        for (((gate, up), grad), grad_gate) in gate.iter().zip(up).zip(grad).zip(grad_gate) {
+            (*grad, *grad_gate) = pull(*gate, *up, *grad);
+        }
+        let (up, gate) = pull(s.partial_load_f32s(gate_tail), s.partial_load_f32s(up_tail), s.partial_load_f32s(grad_tail));
+        s.partial_store_f32s(grad_tail, up);
+        s.partial_store_f32s(grad_gate_tail, gate);
+    }
+}
+
+pub(crate) fn swiglu(inputs: [Input; 2]) -> Input {
+    record(
+        inputs,
+        |[gate, up], _| {
+            let shape = gate.shape();
+            let (gate, up) = (dense(gate), dense(up));
+            let n = shape.num_elements();
+            let mut y = vec![0.0; n];
+            let inputs = gate.storage::<f32>().chunks(CHUNK).zip(up.storage::<f32>().chunks(CHUNK));
+            let tasks = inputs.zip(y.chunks_mut(CHUNK)).map(|((gate, up), y)| Swiglu { gate, up, y }).collect();
+            for_each(tasks, n * 2, dispatch);
+            (tensor(y, shape.dims::<2>()), (gate, up))
+        },
+        |(gate, up): &(FlexTensor, FlexTensor), grad, _| {
+            let shape = grad.shape();
+            let mut grad = dense(grad);
+            let n = shape.num_elements();
+            let mut grad_gate = vec![0.0; n];
+            let inputs = gate.storage::<f32>().chunks(CHUNK).zip(up.storage::<f32>().chunks(CHUNK));
+            let outputs = grad.storage_mut::<f32>().chunks_mut(CHUNK).zip(grad_gate.chunks_mut(CHUNK));
+            let tasks = inputs.zip(outputs).map(|((gate, up), (grad, grad_gate))| SwigluBack { gate, up, grad, grad_gate });
+            for_each(tasks.collect(), n * 3, dispatch);
+            [Some(tensor(grad_gate, shape.dims::<2>())), Some(grad)]
+        },
+    )
+}

@@ -1,0 +1,219 @@
+//! Between Burn's tensors and slices: takes Flex tensors out of their wrappers, gives results back, and records gradients.
+
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::NoCheckpointing};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::{AutodiffTensor, BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind, Flex, TensorMetadata};
+use burn::tensor::{DType, TensorData};
+use burn_flex::FlexTensor;
+use rayon::prelude::*;
+use std::fmt;
+use std::sync::Arc;
+
+/// An input of a fused operation.
+pub(crate) enum Input {
+    /// Outside autodiff, or a constant in it.
+    Plain(FlexTensor),
+    /// Inside autodiff, tracked or not.
+    Autodiff(AutodiffTensor<Flex>),
+}
+
+/// What autodiff context an output belongs to.
+pub(crate) type Context = DispatchAutodiffContext;
+
+/// All inputs, if every one is `f32` on Flex, and the context they share; else the tensors as they came.
+pub(crate) fn take<const N: usize>(tensors: [DispatchTensor; N]) -> Result<([Input; N], Context), [DispatchTensor; N]> {
+    if !tensors.iter().all(is_flex_f32) {
+        return Err(tensors);
+    }
+    let context = tensors.iter().fold(Context::Disabled, |context, tensor| context.merge(tensor.autodiff));
+    let open = |tensor: DispatchTensor| match tensor.kind {
+        DispatchTensorKind::Flex(BackendTensor::Float(x)) => Input::Plain(x),
+        DispatchTensorKind::Autodiff(inner) => match *inner {
+            DispatchTensorKind::Flex(BackendTensor::Autodiff(x)) => Input::Autodiff(x),
+            _ => unreachable!("checked above"),
+        },
+        _ => unreachable!("checked above"),
+    };
+    Ok((tensors.map(open), context))
+}
+
+fn is_flex_f32(tensor: &DispatchTensor) -> bool {
+    let flex = match &tensor.kind {
+        DispatchTensorKind::Flex(BackendTensor::Float(_)) => true,
+        DispatchTensorKind::Autodiff(inner) => matches!(**inner, DispatchTensorKind::Flex(BackendTensor::Autodiff(_))),
+        _ => false,
+    };
+    flex && tensor.dtype() == DType::F32
+}
+
+/// Whether a gradient of this tensor may be asked for.
+pub(crate) fn is_tracked(tensor: &DispatchTensor) -> bool {
+    match &tensor.kind {
+        DispatchTensorKind::Autodiff(inner) => match &**inner {
+            DispatchTensorKind::Flex(BackendTensor::Autodiff(x)) => x.is_tracked(),
+            _ => true,
+        },
+        _ => false,
+    }
+}
+
+/// The values of an integer tensor, if it is one on Flex, and the tensor again.
+pub(crate) fn indices(tensor: DispatchTensor) -> Result<(Vec<usize>, DispatchTensor), DispatchTensor> {
+    let DispatchTensorKind::Flex(BackendTensor::Int(x)) = &tensor.kind else {
+        return Err(tensor);
+    };
+    let x = x.to_contiguous();
+    let values = match x.dtype() {
+        DType::I64 => x.storage::<i64>().iter().map(|i| usize::try_from(*i).unwrap_or(usize::MAX)).collect(),
+        DType::I32 => x.storage::<i32>().iter().map(|i| usize::try_from(*i).unwrap_or(usize::MAX)).collect(),
+        _ => return Err(tensor),
+    };
+    Ok((values, tensor))
+}
+
+/// Wraps an output.
+pub(crate) fn give(output: Input, autodiff: Context) -> DispatchTensor {
+    let kind = match output {
+        Input::Plain(x) => DispatchTensorKind::Flex(BackendTensor::Float(x)),
+        Input::Autodiff(x) => DispatchTensorKind::Autodiff(Box::new(DispatchTensorKind::Flex(BackendTensor::Autodiff(x)))),
+    };
+    DispatchTensor { kind, autodiff }
+}
+
+/// From the gradient of an output and which inputs want one, the gradients of the inputs.
+type Pull<const N: usize> = Arc<dyn Fn(FlexTensor, [bool; N]) -> [Option<FlexTensor>; N] + Send + Sync>;
+
+#[derive(Clone)]
+struct Saved<const N: usize>(Pull<N>);
+
+impl<const N: usize> fmt::Debug for Saved<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Saved")
+    }
+}
+
+#[derive(Debug)]
+struct Fused;
+
+impl<const N: usize> Backward<Flex, N> for Fused {
+    type State = Saved<N>;
+
+    fn backward(self, ops: Ops<Saved<N>, N>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let grad = grads.consume::<Flex>(&ops.node);
+        let wanted = ops.parents.each_ref().map(Option::is_some);
+        for (parent, grad) in ops.parents.iter().zip(ops.state.0(grad, wanted)) {
+            if let (Some(parent), Some(grad)) = (parent, grad) {
+                grads.register::<Flex>(parent.id, grad);
+            }
+        }
+    }
+}
+
+/// Runs a fused operation and, if an input is tracked, records its gradient.
+///
+/// `run` is given the inputs and whether a gradient may be asked for; what it returns beside the output goes to `pull` with the
+/// output's gradient and which inputs want theirs.
+pub(crate) fn record<const N: usize, T: Send + Sync + 'static>(
+    inputs: [Input; N],
+    run: impl FnOnce([FlexTensor; N], bool) -> (FlexTensor, T),
+    pull: impl Fn(&T, FlexTensor, [bool; N]) -> [Option<FlexTensor>; N] + Send + Sync + 'static,
+) -> Input {
+    if inputs.iter().all(|input| matches!(input, Input::Plain(_))) {
+        let plain = inputs.map(|input| match input {
+            Input::Plain(x) => x,
+            Input::Autodiff(_) => unreachable!("checked above"),
+        });
+        return Input::Plain(run(plain, false).0);
+    }
+    let tracked = inputs.map(|input| match input {
+        Input::Plain(x) => AutodiffTensor::<Flex>::new(x),
+        Input::Autodiff(x) => x,
+    });
+    let nodes = tracked.each_ref().map(AutodiffTensor::node);
+    let plain = tracked.map(AutodiffTensor::into_primitive);
+    Input::Autodiff(match Backward::<Flex, N>::prepare::<NoCheckpointing>(Fused, nodes).compute_bound().stateful() {
+        OpsKind::Tracked(prepared) => {
+            let (output, saved) = run(plain, true);
+            prepared.finish(Saved(Arc::new(move |grad, wanted| pull(&saved, grad, wanted))), output)
+        }
+        OpsKind::UnTracked(prepared) => prepared.finish(run(plain, false).0),
+    })
+}
+
+/// A tensor that is contiguous, starts where its storage starts and ends where it ends.
+pub(crate) fn dense(x: FlexTensor) -> FlexTensor {
+    x.to_contiguous()
+}
+
+/// A new dense tensor.
+pub(crate) fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
+    FlexTensor::from_data(TensorData::new(values, shape))
+}
+
+/// Whether `elements` of work, about a nanosecond each, are worth waking other threads for.
+pub(crate) fn parallel(elements: usize) -> bool {
+    elements >= 1 << 15 && rayon::current_num_threads() > 1
+}
+
+/// Runs `f` on every task, on several threads if there is enough work.
+pub(crate) fn for_each<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) + Sync + Send) {
+    if parallel(elements) { tasks.into_par_iter().for_each(f) } else { tasks.into_iter().for_each(f) }
+}
+
+/// Read access to a tensor of four dimensions whose innermost elements are adjacent.
+pub(crate) struct Strided<'a> {
+    pub(crate) shape: [usize; 4],
+    values: Cow<'a>,
+    strides: [usize; 3],
+    start: usize,
+}
+
+enum Cow<'a> {
+    Borrowed(&'a [f32]),
+    Owned(FlexTensor),
+}
+
+impl<'a> Strided<'a> {
+    /// Copies only tensors with gaps between innermost elements or with dimensions that run backwards.
+    pub(crate) fn new(x: &'a FlexTensor) -> Self {
+        let shape = x.shape().dims();
+        let of = |x: &FlexTensor| -> Option<[usize; 3]> {
+            let strides = x.layout().strides();
+            let outer: Vec<usize> = strides[..3].iter().map_while(|s| usize::try_from(*s).ok()).collect();
+            if strides[3] == 1 || shape[3] == 1 { outer.try_into().ok() } else { None }
+        };
+        match of(x) {
+            Some(strides) => Self { shape, values: Cow::Borrowed(x.storage()), strides, start: x.layout().start_offset() },
+            None => {
+                let x = x.to_contiguous();
+                let strides = of(&x).expect("a contiguous tensor has positive strides");
+                Self { shape, strides, start: x.layout().start_offset(), values: Cow::Owned(x) }
+            }
+        }
+    }
+
+    /// The whole storage, the index in it of row 0 of a batch and head, and the distance between rows.
+    #[inline(always)]
+    pub(crate) fn rows(&self, batch: usize, head: usize) -> (&[f32], usize, usize) {
+        let values = match &self.values {
+            Cow::Borrowed(values) => values,
+            Cow::Owned(x) => x.storage(),
+        };
+        (values, self.start + batch * self.strides[0] + head * self.strides[1], self.strides[2])
+    }
+
+    /// The elements of one row.
+    #[inline(always)]
+    pub(crate) fn row(&self, batch: usize, head: usize, row: usize) -> &[f32] {
+        let (values, start, stride) = self.rows(batch, head);
+        &values[start + row * stride..][..self.shape[3]]
+    }
+}
+
+/// A tensor of shape `[B, H, L, E]` whose values lie in the order `[B, L, H, E]`.
+pub(crate) fn strided_output(values: Vec<f32>, [batch, heads, length, head_dim]: [usize; 4]) -> FlexTensor {
+    let x = tensor(values, [batch, length, heads, head_dim]);
+    let layout = x.layout().transpose(1, 2);
+    x.with_layout(layout)
+}

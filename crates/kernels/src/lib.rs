@@ -1,0 +1,155 @@
+//! The operations a small transformer spends its time in, fused: one pass over memory each, with hand-written gradients.
+//!
+//! Every function here is defined by the function of the same name in [`reference`], written with plain tensor operations. The
+//! fused version runs for `f32` tensors on the Flex backend, with and without autodiff; on every other backend, and for every
+//! other type, the definition itself runs. Results are bitwise the same for any number of threads: work is split over
+//! independent outputs, and sums have a fixed order.
+#![warn(missing_docs)]
+
+pub mod reference;
+
+#[cfg(feature = "flex")]
+mod activation;
+#[cfg(feature = "flex")]
+mod attention;
+#[cfg(feature = "flex")]
+mod flex;
+#[cfg(feature = "flex")]
+mod nll;
+#[cfg(feature = "flex")]
+mod norm;
+#[cfg(feature = "flex")]
+mod rotate;
+#[cfg(feature = "flex")]
+mod simd;
+
+use burn::tensor::{Int, Tensor};
+
+/// Runs the fused version if all inputs are `f32` on Flex, else hands the inputs on to the definition after it.
+#[cfg(feature = "flex")]
+macro_rules! fused {
+    (($($x:ident),+), $op:expr) => {
+        let ($($x),+) = match flex::take([$($x.into_dispatch()),+]) {
+            Ok((inputs, context)) => return Tensor::from_dispatch(flex::give($op(inputs), context)),
+            Err([$($x),+]) => ($(Tensor::from_dispatch($x)),+),
+        };
+    };
+}
+
+/// Negative log-likelihood in nats, `[N]`, of `targets`, `[N]`, under the softmax of `logits`, `[N, V]`.
+///
+/// # Panics
+///
+/// If a target is not in `0..V`.
+pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
+    assert_eq!(logits.dims()[0], targets.dims()[0], "one target per row");
+    #[cfg(feature = "flex")]
+    let (logits, targets) = {
+        let targets = match flex::indices(targets.into_dispatch()) {
+            Ok((indices, targets)) => match flex::take([logits.into_dispatch()]) {
+                Ok((inputs, context)) => return Tensor::from_dispatch(flex::give(nll::nll(inputs, indices), context)),
+                Err([logits]) => return reference::nll(Tensor::from_dispatch(logits), Tensor::from_dispatch(targets)),
+            },
+            Err(targets) => targets,
+        };
+        (logits, Tensor::from_dispatch(targets))
+    };
+    reference::nll(logits, targets)
+}
+
+/// `(x - mean) / sqrt(variance + eps) * scale + shift` over the rows of `x`, `[N, W]`; `scale` and `shift` are `[W]`.
+pub fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: f64) -> Tensor<2> {
+    let width = x.dims()[1];
+    assert_eq!([scale.dims()[0], shift.dims()[0]], [width; 2], "one scale and shift per column");
+    #[cfg(feature = "flex")]
+    fused!((x, scale, shift), |inputs| norm::layer_norm(inputs, eps));
+    reference::layer_norm(x, scale, shift, eps)
+}
+
+/// `x / sqrt(mean(x^2) + eps) * scale` over the rows of `x`, `[N, W]`; `scale` is `[W]`.
+pub fn rms_norm(x: Tensor<2>, scale: Tensor<1>, eps: f64) -> Tensor<2> {
+    assert_eq!(scale.dims()[0], x.dims()[1], "one scale per column");
+    #[cfg(feature = "flex")]
+    fused!((x, scale), |inputs| norm::rms_norm(inputs, eps));
+    reference::rms_norm(x, scale, eps)
+}
+
+/// `x Phi(x)`, `Phi` the normal distribution function: the exact GELU, not its tanh approximation.
+pub fn gelu(x: Tensor<2>) -> Tensor<2> {
+    #[cfg(feature = "flex")]
+    let [x] = match flex::take([x.into_dispatch()]) {
+        Ok((inputs, context)) => return Tensor::from_dispatch(flex::give(activation::gelu(inputs), context)),
+        Err(x) => x.map(Tensor::from_dispatch),
+    };
+    reference::gelu(x)
+}
+
+/// `gate sigmoid(gate) up`; both of one shape.
+pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
+    assert_eq!(gate.dims(), up.dims(), "gate and up have one shape");
+    #[cfg(feature = "flex")]
+    fused!((gate, up), activation::swiglu);
+    reference::swiglu(gate, up)
+}
+
+/// Causal attention: `softmax(scale q k^T + bias) v`, `[B, H, Q, E]`.
+///
+/// `q` is `[B, H, Q, E]`, `k` and `v` are `[B, H, K, E]`; query row i, of absolute index `first_query + i`, sees the keys
+/// `0..=first_query + i`, and what lies beyond is never looked at. `bias`, `[1 or B, 1 or H, Q, K]`, is added to the logits; it
+/// may be -inf, and a row that then sees nothing gives 0 and takes no gradient. Inputs may be strided views; the result is laid
+/// out as `[B, Q, H, E]`, so that joining the heads again moves nothing.
+///
+/// # Panics
+///
+/// If shapes do not fit together, or there are fewer keys than `first_query + Q`.
+pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, bias: Option<Tensor<4>>, scale: f64, first_query: usize) -> Tensor<4> {
+    let [batch, heads, queries, head_dim] = q.dims();
+    let keys = k.dims()[2];
+    assert_eq!(k.dims(), [batch, heads, keys, head_dim], "keys fit queries");
+    assert_eq!(v.dims(), k.dims(), "values fit keys");
+    assert!(keys >= first_query + queries, "{keys} keys for queries {first_query}..{}", first_query + queries);
+    if let Some(bias) = &bias {
+        let [b, h, rows, columns] = bias.dims();
+        assert!((b == 1 || b == batch) && (h == 1 || h == heads) && [rows, columns] == [queries, keys], "bias fits logits");
+    }
+    #[cfg(feature = "flex")]
+    {
+        match bias {
+            None => {
+                fused!((q, k, v), |inputs| attention::attention(inputs, scale, first_query));
+                reference::attention(q, k, v, None, scale, first_query)
+            }
+            Some(bias) => {
+                fused!((q, k, v, bias), |inputs| attention::attention_biased(inputs, scale, first_query));
+                reference::attention(q, k, v, Some(bias), scale, first_query)
+            }
+        }
+    }
+    #[cfg(not(feature = "flex"))]
+    reference::attention(q, k, v, bias, scale, first_query)
+}
+
+/// Turns the pairs of the first `2 R` dimensions of `x`, `[B, H, L, E]`, by the angles whose `cos` and `sin` are `[1, 1, L, R]`;
+/// the other dimensions pass through. Pair i is `(2i, 2i + 1)` if `interleaved`, else `(i, i + R)`.
+///
+/// `cos` and `sin` take no gradient from the fused version; if they are tracked, the definition runs.
+pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
+    let [_, _, length, head_dim] = x.dims();
+    let pairs = cos.dims()[3];
+    assert_eq!(cos.dims(), [1, 1, length, pairs], "one angle per position and pair");
+    assert_eq!(sin.dims(), cos.dims(), "cos and sin of the same angles");
+    assert!(2 * pairs <= head_dim, "{pairs} pairs in a head of {head_dim}");
+    #[cfg(feature = "flex")]
+    let (x, cos, sin) = {
+        let (cos, sin) = (cos.into_dispatch(), sin.into_dispatch());
+        let constant = !flex::is_tracked(&cos) && !flex::is_tracked(&sin);
+        let (cos, sin) = (Tensor::from_dispatch(cos), Tensor::from_dispatch(sin));
+        if constant {
+            fused!((x, cos, sin), |inputs| rotate::rotate(inputs, interleaved));
+            (x, cos, sin)
+        } else {
+            (x, cos, sin)
+        }
+    };
+    reference::rotate(x, cos, sin, interleaved)
+}

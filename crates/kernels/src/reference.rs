@@ -1,0 +1,74 @@
+//! The definitions: each operation of this crate in plain tensor operations, which any backend and any float type runs.
+
+use burn::tensor::{Int, Tensor, TensorData, activation, module};
+
+/// Definition of [`nll`](crate::nll).
+pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
+    activation::log_softmax(logits, 1).gather(1, targets.unsqueeze_dim(1)).squeeze_dim::<1>(1).neg()
+}
+
+/// Definition of [`layer_norm`](crate::layer_norm).
+pub fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: f64) -> Tensor<2> {
+    module::layer_norm(x, scale, Some(shift), eps)
+}
+
+/// Definition of [`rms_norm`](crate::rms_norm).
+pub fn rms_norm(x: Tensor<2>, scale: Tensor<1>, eps: f64) -> Tensor<2> {
+    let mean_square = x.clone().square().mean_dim(1);
+    x / (mean_square + eps).sqrt() * scale.unsqueeze()
+}
+
+/// Definition of [`gelu`](crate::gelu).
+pub fn gelu(x: Tensor<2>) -> Tensor<2> {
+    activation::gelu(x)
+}
+
+/// Definition of [`swiglu`](crate::swiglu).
+pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
+    activation::silu(gate) * up
+}
+
+/// Definition of [`attention`](crate::attention).
+pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, bias: Option<Tensor<4>>, scale: f64, first_query: usize) -> Tensor<4> {
+    let [_, _, queries, _] = q.dims();
+    let visible = first_query + queries;
+    let [k, v] = [k, v].map(|x| x.slice_dim(2, 0..visible));
+    let mut hidden = vec![0.0f32; queries * visible];
+    for (row, hidden) in hidden.chunks_mut(visible).enumerate() {
+        hidden[first_query + row + 1..].fill(f32::NEG_INFINITY);
+    }
+    let options = (&q.device(), q.dtype());
+    let mut logits = (q * scale).matmul(k.swap_dims(2, 3));
+    if let Some(bias) = bias {
+        logits = logits + bias.slice_dim(3, 0..visible);
+    }
+    let logits = logits + Tensor::from_data(TensorData::new(hidden, [1, 1, queries, visible]), options);
+    // Softmax, but 0 where nothing is visible. The largest logit only shifts the range, so it needs no gradient.
+    let largest = logits.clone().detach().max_dim(3);
+    let empty = largest.clone().equal_elem(f32::NEG_INFINITY);
+    let weights = (logits - largest.mask_fill(empty.clone(), 0.0)).exp();
+    let sum = weights.clone().sum_dim(3).mask_fill(empty, 1.0);
+    (weights / sum).matmul(v)
+}
+
+/// Definition of [`rotate`](crate::rotate).
+pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
+    let [batch, heads, length, head_dim] = x.dims();
+    let pairs = cos.dims()[3];
+    let turned = x.clone().slice_dim(3, 0..2 * pairs);
+    let (a, b) = if interleaved {
+        let split = turned.reshape([batch, heads, length, pairs, 2]);
+        let [a, b] = [0..1, 1..2].map(|part| split.clone().slice_dim(4, part).squeeze_dim::<4>(4));
+        (a, b)
+    } else {
+        (turned.clone().slice_dim(3, 0..pairs), turned.slice_dim(3, pairs..2 * pairs))
+    };
+    let turned_a = a.clone() * cos.clone() - b.clone() * sin.clone();
+    let turned_b = b * cos + a * sin;
+    let turned = if interleaved {
+        Tensor::stack::<5>(vec![turned_a, turned_b], 4).reshape([batch, heads, length, 2 * pairs])
+    } else {
+        Tensor::cat(vec![turned_a, turned_b], 3)
+    };
+    if 2 * pairs == head_dim { turned } else { Tensor::cat(vec![turned, x.slice_dim(3, 2 * pairs..head_dim)], 3) }
+}

@@ -1,0 +1,213 @@
+//! Vectors of `f32` for whatever instruction set the machine has: short names, and exp and the normal tail in terms of them.
+
+use pulp::{Arch, Simd, WithSimd};
+use std::sync::LazyLock;
+
+/// Runs `op` compiled for the best instruction set of this machine.
+pub(crate) fn dispatch<Op: WithSimd>(op: Op) -> Op::Output {
+    static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+    ARCH.dispatch(op)
+}
+
+/// Below this the exponential is 0: its results would leave the normal range of `f32` just after.
+const EXP_FLOOR: f32 = -87.3;
+
+/// Short names for the operations the kernels are made of. A comparison with NaN is false everywhere, so that choosing by
+/// `select(less(x, limit), ..)` hands a NaN on.
+pub(crate) trait Lanes: Simd {
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::f32s {
+        self.splat_f32s(x)
+    }
+    #[inline(always)]
+    fn zero(self) -> Self::f32s {
+        self.splat_f32s(0.0)
+    }
+    #[inline(always)]
+    fn add(self, a: Self::f32s, b: Self::f32s) -> Self::f32s {
+        self.add_f32s(a, b)
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::f32s, b: Self::f32s) -> Self::f32s {
+        self.sub_f32s(a, b)
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::f32s, b: Self::f32s) -> Self::f32s {
+        self.mul_f32s(a, b)
+    }
+    #[inline(always)]
+    fn div(self, a: Self::f32s, b: Self::f32s) -> Self::f32s {
+        self.div_f32s(a, b)
+    }
+    /// `a b + c`, rounded once where the machine can.
+    #[inline(always)]
+    fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s {
+        self.mul_add_e_f32s(a, b, c)
+    }
+    /// `a` where `a > b`, otherwise `b`.
+    #[inline(always)]
+    fn larger(self, a: Self::f32s, b: Self::f32s) -> Self::f32s {
+        self.select_f32s(self.greater_than_f32s(a, b), a, b)
+    }
+
+    /// `e^x` for x up to about 1, within 2 units in the last place; exactly 1 at 0, exactly 0 at -inf.
+    #[inline(always)]
+    fn exp(self, x: Self::f32s) -> Self::f32s {
+        // Adding this shifts the rounded exponent, biased by 127, into the lowest bits of the mantissa.
+        const SHIFT: f32 = 12_582_912.0 + 127.0;
+        let low = self.less_than_f32s(x, self.splat(EXP_FLOOR));
+        let y = self.select_f32s(low, self.splat(EXP_FLOOR), x);
+        let shifted = self.fma(y, self.splat(std::f32::consts::LOG2_E), self.splat(SHIFT));
+        let exponent = self.sub(shifted, self.splat(SHIFT));
+        // ln 2 in two parts, the first with so few bits that its product with the exponent is exact.
+        let r = self.fma(exponent, self.splat(-355.0 / 512.0), y);
+        let r = self.fma(exponent, self.splat(2.121_944_4e-4), r);
+        let p = self.polynomial(r, &[1.383_682_3e-3, 8.374_816e-3, 4.166_822_6e-2, 1.666_642e-1, 4.999_999_2e-1, 1.0, 1.0]);
+        let power = self.transmute_f32s_u32s(self.wrapping_dyn_shl_u32s(self.transmute_u32s_f32s(shifted), self.splat_u32s(23)));
+        self.select_f32s(low, self.zero(), self.mul(p, power))
+    }
+
+    /// Highest power first.
+    #[inline(always)]
+    fn polynomial(self, x: Self::f32s, coefficients: &[f32]) -> Self::f32s {
+        let mut sum = self.splat(coefficients[0]);
+        for c in &coefficients[1..] {
+            sum = self.fma(sum, x, self.splat(*c));
+        }
+        sum
+    }
+
+    /// The normal distribution function at `x`, and `e^(-x^2 / 2)`.
+    ///
+    /// The tail beyond |x| is the exponential times a polynomial in 1 / (1 + 0.3 |x|), fitted for the least relative error, so
+    /// that the result keeps its relative accuracy however small it is.
+    #[inline(always)]
+    fn normal(self, x: Self::f32s) -> (Self::f32s, Self::f32s) {
+        let (one, half) = (self.splat(1.0), self.splat(0.5));
+        // Everything is 0 or 1 past 15, and the square stays finite.
+        let u = self.abs_f32s(x);
+        let u = self.select_f32s(self.greater_than_f32s(u, self.splat(15.0)), self.splat(15.0), u);
+        let square = self.mul(u, u);
+        let rounding = self.fma(u, u, self.sub(self.zero(), square));
+        let e = self.exp(self.mul(square, self.splat(-0.5)));
+        let e = self.sub(e, self.mul(e, self.mul(half, rounding)));
+        let t = self.div(one, self.fma(u, self.splat(0.3), one));
+        let tail = self.polynomial(
+            t,
+            &[
+                -0.020_612_877,
+                0.112_376_03,
+                -0.228_068_08,
+                0.191_582_42,
+                -0.079_247_914,
+                0.096_058_12,
+                0.078_425_486,
+                0.110_227_34,
+                0.119_572_839,
+                0.119_686_634,
+            ],
+        );
+        let tail = self.mul(e, self.mul(t, tail));
+        let negative = self.less_than_f32s(x, self.zero());
+        (self.select_f32s(negative, tail, self.sub(one, tail)), e)
+    }
+
+    /// `1 / (1 + e^-x)`.
+    #[inline(always)]
+    fn sigmoid(self, x: Self::f32s) -> Self::f32s {
+        let e = self.exp(self.sub(self.zero(), self.abs_f32s(x)));
+        let negative = self.less_than_f32s(x, self.zero());
+        self.div(self.select_f32s(negative, e, self.splat(1.0)), self.add(self.splat(1.0), e))
+    }
+
+    /// Sum of `f(i)` over whole vectors `0..n`, in a fixed order of four partial sums.
+    #[inline(always)]
+    fn sum_over(self, n: usize, f: impl Fn(usize) -> Self::f32s) -> f32 {
+        let mut sums = [self.zero(); 4];
+        let blocks = n / 4;
+        for block in 0..blocks {
+            for (lane, sum) in sums.iter_mut().enumerate() {
+                *sum = self.add(*sum, f(4 * block + lane));
+            }
+        }
+        for i in 4 * blocks..n {
+            sums[0] = self.add(sums[0], f(i));
+        }
+        self.reduce_sum_f32s(self.add(self.add(sums[0], sums[1]), self.add(sums[2], sums[3])))
+    }
+}
+
+impl<S: Simd> Lanes for S {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Applies `exp` (0), `normal` (1) or `sigmoid` (2) to every element.
+    struct Apply<'a>(&'a [f32], u8);
+
+    impl WithSimd for Apply<'_> {
+        type Output = Vec<f32>;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, s: S) -> Vec<f32> {
+            let one = |x: &f32| {
+                let x = s.splat(*x);
+                let y = match self.1 {
+                    0 => s.exp(x),
+                    1 => s.normal(x).0,
+                    _ => s.sigmoid(x),
+                };
+                s.reduce_max_f32s(y)
+            };
+            self.0.iter().map(one).collect()
+        }
+    }
+
+    fn worst(inputs: &[f32], which: u8, exact: impl Fn(f64) -> f64) -> f64 {
+        let both = [dispatch(Apply(inputs, which)), Apply(inputs, which).with_simd(pulp::Scalar::new())];
+        let error = |(x, y): (&f32, &f32)| {
+            let exact = exact(f64::from(*x));
+            ((f64::from(*y) - exact) / exact).abs()
+        };
+        both.iter().flat_map(|out| inputs.iter().zip(out).map(error)).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn exp_is_within_two_units_in_the_last_place() {
+        let inputs: Vec<f32> = (0..=880_000).map(|i| -87.2 + i as f32 * 1e-4).collect();
+        let worst = worst(&inputs, 0, f64::exp);
+        assert!(worst < 1.5e-7, "{worst:e}");
+        let edges = dispatch(Apply(&[0.0, -0.0, f32::NEG_INFINITY, -1e9, -87.4, f32::NAN], 0));
+        assert_eq!(edges[..5], [1.0, 1.0, 0.0, 0.0, 0.0]);
+        assert!(edges[5].is_nan());
+    }
+
+    #[test]
+    fn normal_keeps_its_relative_accuracy_in_the_tail() {
+        // Tail values from the continued fraction for x >= 3, by Simpson's rule below.
+        let density = |x: f64| (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
+        let exact = |x: f64| {
+            let u = x.abs();
+            let tail = if u >= 3.0 {
+                density(u) / (1..400).rev().fold(u, |f, k| u + f64::from(k) / f)
+            } else {
+                let n = 2000;
+                let h = u / f64::from(n);
+                let weight = |i: i32| if i == 0 || i == n { 1.0 } else if i % 2 == 1 { 4.0 } else { 2.0 };
+                0.5 - (0..=n).map(|i| weight(i) * density(f64::from(i) * h)).sum::<f64>() * h / 3.0
+            };
+            if x < 0.0 { tail } else { 1.0 - tail }
+        };
+        let inputs: Vec<f32> = (0..2000).map(|i| -12.0 + i as f32 * 0.012).collect();
+        let worst = worst(&inputs, 1, exact);
+        assert!(worst < 1e-6, "{worst:e}");
+    }
+
+    #[test]
+    fn sigmoid_is_accurate_on_both_sides() {
+        let inputs: Vec<f32> = (0..100_000).map(|i| -80.0 + i as f32 * 1.6e-3).collect();
+        let worst = worst(&inputs, 2, |x| 1.0 / (1.0 + (-x).exp()));
+        assert!(worst < 4e-7, "{worst:e}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Attention and rotation against their definitions: values, gradients, hidden keys, threads, causality.
+#![allow(missing_docs)]
+
+mod common;
+
+use burn::tensor::{DType, Tensor};
+use common::{Input, compare, differences, input, run, same_for_any_threads};
+use kernels::reference;
+
+/// Sizes of one case.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    batch: usize,
+    heads: usize,
+    queries: usize,
+    keys: usize,
+    head_dim: usize,
+    first: usize,
+    /// Batch and head dimension of the bias; 0 for no bias.
+    bias: [usize; 2],
+    /// Bias of -inf beyond this distance.
+    window: usize,
+}
+
+const PLAIN: Case = Case { batch: 2, heads: 3, queries: 5, keys: 5, head_dim: 4, first: 0, bias: [0, 0], window: usize::MAX };
+
+impl Case {
+    /// q, k and v in the order `[B, L, H, E]`, then the bias.
+    fn inputs(&self) -> Vec<Input> {
+        let c = self;
+        let mut inputs = vec![input(&[c.batch, c.queries, c.heads, c.head_dim], 1)];
+        inputs.extend([2, 3].map(|seed| input(&[c.batch, c.keys, c.heads, c.head_dim], seed)));
+        if c.bias[0] > 0 {
+            let mut bias = input(&[c.bias[0], c.bias[1], c.queries, c.keys], 4);
+            for (i, x) in bias.values.iter_mut().enumerate() {
+                let (query, key) = (c.first + i / c.keys % c.queries, i % c.keys);
+                if query.abs_diff(key) >= c.window {
+                    *x = f64::NEG_INFINITY;
+                }
+            }
+            inputs.push(bias);
+        }
+        inputs
+    }
+
+    /// Applies one of the two attentions to views of flat inputs.
+    fn apply(&self, attention: Attention, x: &[Tensor<1>]) -> Tensor<1> {
+        let c = self;
+        let view = |x: &Tensor<1>, length| x.clone().reshape([c.batch, length, c.heads, c.head_dim]).swap_dims(1, 2);
+        let bias = x.get(3).map(|bias| bias.clone().reshape([c.bias[0], c.bias[1], c.queries, c.keys]));
+        let scale = 1.0 / (c.head_dim as f64).sqrt();
+        let y = attention(view(&x[0], c.queries), view(&x[1], c.keys), view(&x[2], c.keys), bias, scale, c.first);
+        y.swap_dims(1, 2).reshape([c.batch * c.queries * c.heads * c.head_dim])
+    }
+}
+
+type Attention = fn(Tensor<4>, Tensor<4>, Tensor<4>, Option<Tensor<4>>, f64, usize) -> Tensor<4>;
+
+fn cases() -> Vec<Case> {
+    let mut cases = vec![
+        PLAIN,
+        Case { queries: 1, keys: 1, ..PLAIN },
+        Case { queries: 1, keys: 9, first: 8, ..PLAIN },
+        Case { queries: 4, keys: 20, first: 3, ..PLAIN },
+        Case { queries: 37, keys: 37, head_dim: 16, ..PLAIN },
+        Case { batch: 1, heads: 1, queries: 300, keys: 300, head_dim: 20, ..PLAIN },
+        Case { queries: 33, keys: 290, first: 257, head_dim: 1, ..PLAIN },
+        Case { queries: 64, keys: 64, head_dim: 33, ..PLAIN },
+        Case { queries: 19, keys: 19, head_dim: 64, ..PLAIN },
+    ];
+    for bias in [[1, 1], [2, 1], [1, 3], [2, 3]] {
+        cases.push(Case { bias, queries: 35, keys: 35, head_dim: 7, ..PLAIN });
+        cases.push(Case { bias, queries: 21, keys: 160, first: 130, window: 9, ..PLAIN });
+        // Distance 0 is hidden as well: rows that see nothing.
+        cases.push(Case { bias, queries: 18, keys: 18, window: 0, ..PLAIN });
+    }
+    cases.push(Case { batch: 19, heads: 2, bias: [1, 2], queries: 17, keys: 17, ..PLAIN });
+    cases
+}
+
+#[test]
+fn fused_attention_agrees_with_its_definition() {
+    for c in cases() {
+        compare(&format!("{c:?}"), &c.inputs(), &|x| c.apply(kernels::attention, x), &|x| c.apply(reference::attention, x));
+    }
+}
+
+#[test]
+fn gradients_of_the_definition_are_those_of_finite_differences() {
+    let small = Case { batch: 2, heads: 2, queries: 3, keys: 5, head_dim: 2, first: 1, bias: [1, 2], window: 3 };
+    for c in [small, Case { bias: [2, 1], window: 0, ..small }] {
+        differences(&format!("{c:?}"), &c.inputs(), &|x| c.apply(reference::attention, x));
+    }
+}
+
+#[test]
+fn a_row_that_sees_nothing_gives_zero_and_takes_no_gradient() {
+    let c = Case { queries: 18, keys: 18, bias: [1, 1], window: 0, ..PLAIN };
+    for attention in [kernels::attention as Attention, reference::attention] {
+        let (output, grads) = run(&c.inputs(), DType::F32, &|x| c.apply(attention, x));
+        assert!(output.iter().chain(grads.iter().flatten()).all(|x| *x == 0.0));
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let large = Case { batch: 3, heads: 3, queries: 70, keys: 70, head_dim: 16, ..PLAIN };
+    let long = Case { batch: 1, heads: 1, queries: 40, keys: 3000, first: 2960, head_dim: 16, ..PLAIN };
+    for c in [large, Case { bias: [1, 1], ..large }, Case { bias: [3, 3], ..large }, long] {
+        same_for_any_threads(&format!("{c:?}"), &c.inputs(), &move |x| c.apply(kernels::attention, x));
+    }
+}
+
+#[test]
+fn later_keys_and_values_change_nothing_earlier() {
+    let c = Case { queries: 150, keys: 150, head_dim: 5, bias: [1, 1], ..PLAIN };
+    let row = c.heads * c.head_dim;
+    let (before, _) = run(&c.inputs(), DType::F32, &|x| c.apply(kernels::attention, x));
+    for changed in [1, 17, 64, 130, 149] {
+        let mut inputs = c.inputs();
+        for input in &mut inputs[1..3] {
+            for batch in input.values.chunks_mut(c.keys * row) {
+                batch[changed * row..].iter_mut().for_each(|x| *x = 3.0 - 2.0 * *x);
+            }
+        }
+        let (after, _) = run(&inputs, DType::F32, &|x| c.apply(kernels::attention, x));
+        for (before, after) in before.chunks(c.queries * row).zip(after.chunks(c.queries * row)) {
+            assert!(before[..changed * row] == after[..changed * row], "key {changed} is seen too early");
+            assert!(before[changed * row..] != after[changed * row..], "key {changed} is not seen at all");
+        }
+    }
+}
+
+#[test]
+fn a_block_of_queries_gives_what_the_whole_gives() {
+    let c = Case { queries: 200, keys: 200, head_dim: 16, ..PLAIN };
+    let row = c.heads * c.head_dim;
+    let (whole, _) = run(&c.inputs(), DType::F32, &|x| c.apply(kernels::attention, x));
+    for (first, queries) in [(0, 7), (7, 30), (131, 69)] {
+        let part = Case { queries, first, ..c };
+        let mut inputs = c.inputs();
+        let cut = |batch: &[f64]| batch[first * row..(first + queries) * row].to_vec();
+        inputs[0].values = inputs[0].values.chunks(c.queries * row).flat_map(cut).collect();
+        let (output, _) = run(&inputs, DType::F32, &|x| part.apply(kernels::attention, x));
+        let expected: Vec<f64> = whole.chunks(c.queries * row).flat_map(cut).collect();
+        assert!(output == expected, "queries {first}..{}", first + queries);
+    }
+}
+
+#[test]
+fn an_untracked_bias_changes_no_other_gradient() {
+    let c = Case { bias: [1, 3], queries: 20, keys: 20, ..PLAIN };
+    let inputs = c.inputs();
+    let (_, all) = run(&inputs, DType::F32, &|x| c.apply(kernels::attention, x));
+    let detached = |x: &[Tensor<1>]| c.apply(kernels::attention, &[x[0].clone(), x[1].clone(), x[2].clone(), x[3].clone().detach()]);
+    let with_leaf = |x: &[Tensor<1>]| detached(x) + x[3].clone().slice([0..1]) * 0.0;
+    let (_, some) = run(&inputs, DType::F32, &with_leaf);
+    assert!(all[..3] == some[..3]);
+}
+
+#[test]
+fn fused_rotation_agrees_with_its_definition() {
+    for (head_dim, pairs) in [(2, 1), (6, 3), (16, 8), (9, 2), (64, 32), (20, 7)] {
+        for interleaved in [false, true] {
+            let [batch, heads, length] = [2, 3, 11];
+            let angles = |x: &Tensor<1>| {
+                let angle = input(&[length, pairs], 7).values;
+                let [cos, sin] = [f64::cos, f64::sin].map(|f| {
+                    let values: Vec<f64> = angle.iter().map(|x| f(*x)).collect();
+                    Tensor::<1>::from_data(burn::tensor::TensorData::new(values, [length * pairs]), (&x.device(), x.dtype()))
+                });
+                (cos.reshape([1, 1, length, pairs]), sin.reshape([1, 1, length, pairs]))
+            };
+            let apply = |rotate: fn(Tensor<4>, Tensor<4>, Tensor<4>, bool) -> Tensor<4>, x: &[Tensor<1>]| {
+                let (cos, sin) = angles(&x[0]);
+                let y = rotate(x[0].clone().reshape([batch, length, heads, head_dim]).swap_dims(1, 2), cos, sin, interleaved);
+                y.reshape([batch * length * heads * head_dim])
+            };
+            let what = format!("{head_dim}, {pairs}, {interleaved}");
+            let inputs = [input(&[batch, length, heads, head_dim], 1)];
+            compare(&what, &inputs, &|x| apply(kernels::rotate, x), &|x| apply(reference::rotate, x));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Row-wise operations against their definitions: values, gradients, threads.
+#![allow(missing_docs)]
+
+mod common;
+
+use burn::tensor::{Int, Tensor, TensorData};
+use common::{Input, assert_close, compare, differences, input, same_for_any_threads};
+use kernels::reference;
+
+type Op = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1> + Sync>;
+
+fn flat(x: Tensor<2>) -> Tensor<1> {
+    let [n, width] = x.dims();
+    x.reshape([n * width])
+}
+
+/// Fused and defined, over rows `[n, width]`, with their inputs.
+fn operations(n: usize, width: usize) -> Vec<(&'static str, Vec<Input>, Op, Op)> {
+    let two = move |x: &Tensor<1>| x.clone().reshape([n, width]);
+    let rows = |seed| input(&[n, width], seed);
+    let targets = move |x: &Tensor<1>| {
+        let targets: Vec<i32> = (0..n).map(|i| ((i * 7919 + 3) % width) as i32).collect();
+        Tensor::<1, Int>::from_data(TensorData::new(targets, [n]), &x.device())
+    };
+    let wide = |seed| Input { values: rows(seed).values.iter().map(|x| 4.0 * x).collect(), ..rows(seed) };
+    vec![
+        (
+            "nll",
+            vec![wide(1)],
+            Box::new(move |x| kernels::nll(two(&x[0]), targets(&x[0]))),
+            Box::new(move |x| reference::nll(two(&x[0]), targets(&x[0]))),
+        ),
+        (
+            "layer_norm",
+            vec![wide(2), input(&[width], 3), input(&[width], 4)],
+            Box::new(move |x| flat(kernels::layer_norm(two(&x[0]), x[1].clone(), x[2].clone(), 1e-5))),
+            Box::new(move |x| flat(reference::layer_norm(two(&x[0]), x[1].clone(), x[2].clone(), 1e-5))),
+        ),
+        (
+            "rms_norm",
+            vec![rows(5), input(&[width], 6)],
+            Box::new(move |x| flat(kernels::rms_norm(two(&x[0]), x[1].clone(), 1e-5))),
+            Box::new(move |x| flat(reference::rms_norm(two(&x[0]), x[1].clone(), 1e-5))),
+        ),
+        (
+            "gelu",
+            vec![wide(7)],
+            Box::new(move |x| flat(kernels::gelu(two(&x[0])))),
+            Box::new(move |x| flat(reference::gelu(two(&x[0])))),
+        ),
+        (
+            "swiglu",
+            vec![wide(8), rows(9)],
+            Box::new(move |x| flat(kernels::swiglu(two(&x[0]), two(&x[1])))),
+            Box::new(move |x| flat(reference::swiglu(two(&x[0]), two(&x[1])))),
+        ),
+    ]
+}
+
+#[test]
+fn fused_operations_agree_with_their_definitions() {
+    for (n, width) in [(1, 2), (3, 7), (5, 8), (33, 16), (65, 19), (130, 64), (70, 257)] {
+        for (name, inputs, fused, definition) in operations(n, width) {
+            compare(&format!("{name} [{n}, {width}]"), &inputs, &*fused, &*definition);
+        }
+    }
+}
+
+#[test]
+fn gradients_of_the_definitions_are_those_of_finite_differences() {
+    for (name, inputs, _, definition) in operations(3, 5) {
+        differences(name, &inputs, &*definition);
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    for (name, inputs, fused, _) in operations(1030, 67) {
+        same_for_any_threads(name, &inputs, &*fused);
+    }
+}
+
+#[test]
+fn strided_inputs_are_read_where_they_lie() {
+    let inputs = [input(&[12, 10], 1)];
+    let view = |x: &Tensor<1>| x.clone().reshape([12, 10]).slice([2..11, 3..10]).transpose();
+    compare("gelu of a view", &inputs, &|x| flat(kernels::gelu(view(&x[0]))), &|x| flat(reference::gelu(view(&x[0]))));
+}
+
+#[test]
+fn a_hidden_class_has_no_probability() {
+    let mut logits = input(&[4, 21], 1);
+    for i in [0, 20, 25, 83] {
+        logits.values[i] = f64::NEG_INFINITY;
+    }
+    let targets = |x: &Tensor<1>| Tensor::<1, Int>::from_data([5, 6, 7, 8], &x.device());
+    let rows = |x: &Tensor<1>| x.clone().reshape([4, 21]);
+    compare("nll", &[logits], &|x| kernels::nll(rows(&x[0]), targets(&x[0])), &|x| reference::nll(rows(&x[0]), targets(&x[0])));
+}
+
+#[test]
+fn nan_is_never_hidden() {
+    for (name, mut inputs, fused, _) in operations(4, 19) {
+        inputs[0].values[23] = f64::NAN;
+        let (output, _) = common::run(&inputs, burn::tensor::DType::F32, &*fused);
+        assert!(output.iter().any(|x| x.is_nan()), "{name}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "every target is one of 3 classes")]
+fn a_target_outside_the_vocabulary_is_refused() {
+    let device = burn::tensor::Device::flex();
+    kernels::nll(Tensor::zeros([2, 3], &device), Tensor::from_data([0, 3], &device));
+}
+
+#[test]
+fn the_comparison_can_fail() {
+    let inputs = [input(&[2, 9], 1)];
+    let rows = |x: &Tensor<1>| x.clone().reshape([2, 9]);
+    let wrong = std::panic::catch_unwind(|| {
+        compare("gelu", &inputs, &|x| flat(kernels::gelu(rows(&x[0])) * 1.0001), &|x| flat(reference::gelu(rows(&x[0]))));
+    });
+    assert!(wrong.is_err());
+    assert!(std::panic::catch_unwind(|| assert_close("x", &[1.0], &[1.1], 1e-3, 0.0)).is_err());
+}

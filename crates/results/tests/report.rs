@@ -1,0 +1,352 @@
+//! The report: what it says is what the records say, whatever their order and names.
+
+mod common;
+
+use common::*;
+use proptest::prelude::*;
+use results::record::*;
+use results::{Excluded, Format, Report, ReportError, ReportSpec, report};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+fn text(report: &Report, name: &str) -> String {
+    String::from_utf8(report.file(name).unwrap_or_else(|| panic!("no {name}")).to_vec()).unwrap()
+}
+
+fn spec() -> ReportSpec {
+    ReportSpec { title: "Which encoding lasts?".into(), png: false, ..Default::default() }
+}
+
+/// The cells of a Markdown table by its heading, without marks of emphasis.
+fn cells(markdown: &str, heading: &str) -> Vec<Vec<String>> {
+    let after = markdown.split(&format!("### {heading}\n")).nth(1).unwrap_or_else(|| panic!("no table {heading}"));
+    let lines = after.lines().skip_while(|l| !l.starts_with('|')).take_while(|l| l.starts_with('|'));
+    let split = |l: &str| l.trim_matches('|').split(" | ").map(|c| c.trim().trim_matches('*').to_string()).collect();
+    lines.enumerate().filter(|(i, _)| *i != 1).map(|(_, l)| split(l)).collect()
+}
+
+fn everything() -> Vec<RunRecord> {
+    let mut all = text_experiment();
+    all.extend(copy_experiment(3));
+    all.extend(base_experiment());
+    all
+}
+
+#[test]
+fn markdown_of_a_text_experiment() {
+    let spec = ReportSpec { order: vec!["nope".into(), "rope".into(), "linear".into()], ..spec() };
+    let excluded = [Excluded {
+        path: "runs/length-text/0a1b/record.json".into(),
+        line: None,
+        reason: "schema 2 is newer than this binary's 1".into(),
+    }];
+    let report = report(&text_experiment(), &excluded, &spec).unwrap();
+    insta::assert_snapshot!("text.md", text(&report, "report.md"));
+}
+
+#[test]
+fn latex_of_a_text_experiment() {
+    insta::assert_snapshot!("text.tex", text(&report(&text_experiment(), &[], &spec()).unwrap(), "tables.tex"));
+}
+
+#[test]
+fn terminal_summary() {
+    let all = [text_experiment(), copy_experiment(1)].concat();
+    insta::assert_snapshot!("summary", report(&all, &[], &spec()).unwrap().summary);
+}
+
+#[test]
+fn long_csv() {
+    let mut runs = copy_experiment(1);
+    runs.truncate(1);
+    runs.extend(text_experiment().into_iter().filter(|r| r.labels[0].text == "fire" && r.seed == 2));
+    let mut learned = text_experiment().into_iter().find(|r| r.labels[0].text == "learned").unwrap();
+    learned.evals.truncate(2);
+    runs.push(learned);
+    insta::assert_snapshot!("results.csv", text(&report(&runs, &[], &spec()).unwrap(), "results.csv"));
+}
+
+#[test]
+fn markdown_of_a_base_sweep() {
+    let spec = ReportSpec { baseline: Some("rope, 10000".into()), ..spec() };
+    let report = report(&base_experiment(), &[], &spec).unwrap();
+    insta::assert_snapshot!("base.md", text(&report, "report.md"));
+    assert!(report.file("theta-base.svg").is_some());
+}
+
+#[test]
+fn page_is_self_contained_and_balanced() {
+    let page = text(&report(&everything(), &[], &spec()).unwrap(), "report.html");
+    for outside in ["<script", "src=", "<link", "@import", "url(", "href=\"http"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    // Every element opened is closed: no name or number broke the markup.
+    for tag in ["table", "tr", "td", "figure", "figcaption", "section", "svg", "dl", "ul", "text", "main", "div"] {
+        let open = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+        assert_eq!(open, page.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+    let ids: Vec<&str> = page.split(" id=\"").skip(1).map(|s| s.split('"').next().unwrap()).collect();
+    let unique: std::collections::BTreeSet<_> = ids.iter().collect();
+    assert_eq!(ids.len(), unique.len());
+    assert!(page.contains("<svg xmlns") && page.contains("prefers-color-scheme: dark"));
+}
+
+/// Every number of the leading tables, by a loop that shares no code with the crate.
+#[test]
+fn every_number_can_be_recomputed() {
+    let records = everything();
+    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    // 97.5 % points of Student's t for 1 and 2 degrees of freedom, from a printed table.
+    let t = |n: usize| [12.706_204_7, 4.302_652_73][n - 2];
+    let mut checked = 0;
+    for (heading, experiment) in [("text, trained", vec!["length-text", "theta"]), ("copy, trained", vec!["copy"])] {
+        let part = markdown.split("\n## ").find(|p| p.starts_with(heading)).unwrap();
+        for metric in if heading.starts_with("text") { ["perplexity", "bits_per_byte"] } else { ["exact_match", "token_accuracy"] } {
+            let table = cells(part, &format!("{metric} by test length"));
+            let lengths: Vec<usize> = table[0][1..].iter().map(|l| l.parse().unwrap()).collect();
+            for row in &table[1..] {
+                for (cell, len) in row[1..].iter().zip(&lengths) {
+                    let mut values = Vec::new();
+                    let mut of = 0;
+                    for r in &records {
+                        let joined: Vec<&str> = r.labels.iter().map(|l| l.text.as_str()).collect();
+                        let joined =
+                            if experiment.len() > 1 { format!("{}: {}", r.experiment, joined.join(", ")) } else { joined.join(", ") };
+                        let (name, variant) = row[0].split_once(" + ").unwrap_or((&row[0], "trained"));
+                        if !experiment.contains(&r.experiment.as_str()) || joined != name {
+                            continue;
+                        }
+                        of += 1;
+                        for e in &r.evals {
+                            if e.variant == variant && e.test_len == *len && e.status == EvalStatus::Ok {
+                                values.push(match metric {
+                                    "perplexity" => e.metrics["loss_nats"].value.exp(),
+                                    "bits_per_byte" => e.metrics["loss_nats"].value.exp().log2(),
+                                    other => e.metrics[other].value,
+                                });
+                            }
+                        }
+                    }
+                    if values.is_empty() {
+                        assert!(cell.parse::<f64>().is_err(), "{cell} out of nothing");
+                        continue;
+                    }
+                    let n = values.len();
+                    let mean = values.iter().sum::<f64>() / n as f64;
+                    let sd = (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n as f64 - 1.0)).sqrt();
+                    let half = t(n) * sd / (n as f64).sqrt();
+                    let shown = cell.split(' ').next().unwrap();
+                    let d = shown.split_once('.').map_or(0, |(_, frac)| frac.len());
+                    let mut expected = format!("{mean:.d$} ± {half:.d$}");
+                    if n < of {
+                        expected = format!("{expected} ({n}/{of})");
+                    }
+                    assert_eq!(*cell, expected, "{metric} {} at {len}", row[0]);
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(checked, 2 * (6 + 6 + 1 + 5 + 3 * 6) + 2 * 5 * 4 + 2 * 3 * 4);
+}
+
+#[test]
+fn absence_is_visible() {
+    let mut records = text_experiment();
+    for run in records.iter_mut().filter(|r| r.labels[0].text == "fire") {
+        run.status = RunStatus::Diverged;
+        run.diverged = Some(Divergence { step: 400 + run.seed, what: "loss".into() });
+        run.evals.clear();
+    }
+    let report = report(&records, &[], &spec()).unwrap();
+    let markdown = text(&report, "report.md");
+    let table = cells(&markdown, "perplexity by test length");
+    let row = |name: &str| table.iter().find(|r| r[0] == name).unwrap().clone();
+    assert!(row("fire")[1..].iter().all(|c| c == "diverged"));
+    assert!(row("learned")[2..].iter().all(|c| c == "unsupported"));
+    assert_eq!(row("nope")[6], "skipped");
+    assert!(markdown.contains("seed 2") && markdown.contains("step 402, loss not finite"));
+    assert!(text(&report, "results.csv").lines().filter(|l| l.contains(",diverged,step 40")).count() == 3);
+    assert!(report.summary.contains("diverged") && report.summary.contains("unsupported"));
+}
+
+#[test]
+fn numbers_that_are_not_finite_never_reach_a_cell() {
+    let mut records = copy_experiment(2);
+    for row in &mut records[0].evals {
+        row.metrics.get_mut("exact_match").unwrap().value = f64::NAN;
+    }
+    records[1].evals[0].metrics.get_mut("exact_match").unwrap().value = f64::INFINITY;
+    records[0].train.loss_curve[3].loss_nats = f64::NAN;
+    let report = report(&records, &[], &spec()).unwrap();
+    for file in &report.files {
+        let text = String::from_utf8_lossy(&file.bytes);
+        assert!(!text.contains("NaN") && !text.contains(",inf,") && !text.contains(">inf<"), "{}", file.name);
+    }
+    assert_eq!(cells(&text(&report, "report.md"), "exact_match by test length")[3][1], "diverged");
+}
+
+#[test]
+fn one_seed_has_no_interval_and_no_ranking() {
+    let report = report(&copy_experiment(1), &[], &spec()).unwrap();
+    let markdown = text(&report, "report.md");
+    let table = cells(&markdown, "exact_match by test length");
+    assert!(table[1..].iter().flatten().all(|c| !c.contains('±')));
+    assert!(!markdown.contains("| **") && markdown.contains("Single seed: no interval, no ranking."));
+    assert!(!text(&report, "tables.tex").contains("textbf"));
+    assert!(report.summary.contains("a single seed, so no ranking"));
+}
+
+#[test]
+fn the_best_is_marked_only_outside_the_noise() {
+    let run = |pe: &str, seed: u64, score: f64| {
+        let mut r = record("noise", &[("model.pe", json!(pe))], seed, copy_task(16));
+        r.evals.push(ok_row("trained", 16, &[("exact_match", score)]));
+        r
+    };
+    let marked = |records: &[RunRecord]| text(&report(records, &[], &spec()).unwrap(), "report.md").contains("| **");
+    let a: Vec<RunRecord> = [(1, 0.90), (2, 0.91), (3, 0.92)].map(|(s, v)| run("a", s, v)).into();
+    let near: Vec<RunRecord> = [(1, 0.88), (2, 0.90), (3, 0.89)].map(|(s, v)| run("b", s, v)).into();
+    let far: Vec<RunRecord> = [(1, 0.58), (2, 0.60), (3, 0.59)].map(|(s, v)| run("b", s, v)).into();
+    let wide: Vec<RunRecord> = [(1, 0.10), (2, 0.90), (3, 0.50)].map(|(s, v)| run("c", s, v)).into();
+    assert!(marked(&[a.clone(), far.clone()].concat()));
+    assert!(!marked(&[a.clone(), near].concat()));
+    // The second mean is far below; the third's interval is not.
+    assert!(!marked(&[a, far, wide].concat()));
+}
+
+#[test]
+fn runs_that_differ_in_more_than_the_seed_are_not_pooled() {
+    let mut records = copy_experiment(2);
+    let mut longer = records[0].clone();
+    longer.run_id = hex("longer");
+    longer.spec["train"]["steps"] = json!(9000);
+    let mut again = records[1].clone();
+    again.run_id = format!("~{}", hex("again"));
+    again.spec.insert("eval".into(), json!({ "test_lens": [8] }));
+    records.extend([longer, again]);
+    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    let names: Vec<String> = cells(&markdown, "exact_match by test length").iter().map(|r| r[0].clone()).collect();
+    assert!(names.contains(&"rope \\[train.steps = 9000\\]".into()), "{names:?}");
+    assert!(names.contains(&"rope \\[train.steps = 2000\\]".into()), "{names:?}");
+    assert!(markdown.contains("seed 2 was run twice"));
+}
+
+#[test]
+fn hostile_names_are_text() {
+    let evil = "<script>alert(1)</script>";
+    let formula = "=HYPERLINK(\"x\")";
+    let mut records = Vec::new();
+    for (i, name) in [evil, formula, "a|b*c_d$e$\\input{x}&%#^~", "\u{1b}[31mred\nline"].iter().enumerate() {
+        let mut r = record("<img src=x>", &[("model.pe", json!(name))], i as u64, copy_task(16));
+        r.task.definitions.insert("exact_match".into(), evil.into());
+        r.environment.commit = evil.into();
+        r.evals.push(ok_row("trained", 32, &[("exact_match", 0.5)]));
+        r.train.loss_curve = curve(1, 0.5);
+        records.push(r);
+    }
+    let excluded = [Excluded { path: "<b>/x/record.json".into(), line: Some(3), reason: evil.into() }];
+    let spec = ReportSpec { title: evil.into(), ..spec() };
+    let report = report(&records, &excluded, &spec).unwrap();
+    for file in &report.files {
+        let text = String::from_utf8(file.bytes.clone()).unwrap();
+        let lower = text.to_lowercase();
+        match file.name.as_str() {
+            "results.csv" => {
+                for row in csv::Reader::from_reader(text.as_bytes()).records() {
+                    let row = row.unwrap();
+                    assert!(row.iter().all(|c| !c.starts_with(['=', '@', '+', '-'])), "{row:?}");
+                }
+                assert!(text.contains("'=HYPERLINK"));
+            }
+            "tables.tex" => assert!(!text.contains("\\input{") && text.contains("\\textbackslash{}input\\{x\\}")),
+            _ => assert!(!lower.contains("<script") && !lower.contains("<img") && !lower.contains("<b>"), "{}", file.name),
+        }
+    }
+    assert!(text(&report, "exact-match-by-length.svg").contains("&lt;script&gt;"));
+    assert!(!report.summary.contains('\u{1b}'));
+    assert_eq!(cells(&text(&report, "report.md"), "exact_match by test length").len(), 5);
+}
+
+#[test]
+fn nothing_to_report_is_an_error_that_says_so() {
+    let excluded = [Excluded { path: "a/b/c/record.json".into(), line: None, reason: "not a record".into() }];
+    let error = report(&[], &excluded, &spec()).unwrap_err();
+    assert!(matches!(error, ReportError::Empty { .. }));
+    assert_eq!(error.to_string(), "no records to report on; 1 left out, the first: b/c/record.json: not a record");
+    assert_eq!(report(&[], &[], &spec()).unwrap_err().to_string(), "no records to report on");
+}
+
+#[test]
+fn an_unknown_baseline_is_an_error_that_names_the_methods() {
+    let spec = ReportSpec { baseline: Some("ropr".into()), ..spec() };
+    let error = report(&copy_experiment(1), &[], &spec).unwrap_err().to_string();
+    assert_eq!(error, "the baseline \"ropr\" is none of the methods: alibi, nope, rope");
+}
+
+#[test]
+fn formats_and_pictures_are_as_asked() {
+    let spec = ReportSpec { formats: [Format::Csv].into(), png: true, ..spec() };
+    let report = report(&copy_experiment(1), &[], &spec).unwrap();
+    let names: Vec<&str> = report.files.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "exact-match-by-length.png",
+            "exact-match-by-length.svg",
+            "results.csv",
+            "token-accuracy-by-length.png",
+            "token-accuracy-by-length.svg",
+            "training-loss.png",
+            "training-loss.svg"
+        ]
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let paths = report.write(&dir.path().join("new/dir")).unwrap();
+    assert_eq!(paths.len(), names.len());
+    assert_eq!(std::fs::read(&paths[2]).unwrap(), report.file("results.csv").unwrap());
+}
+
+#[test]
+fn every_figure_named_in_the_markdown_is_there() {
+    let report = report(&everything(), &[], &spec()).unwrap();
+    let markdown = text(&report, "report.md");
+    let links: Vec<&str> = markdown.split("](").skip(1).map(|s| s.split(')').next().unwrap()).collect();
+    assert!(links.len() >= 8);
+    links.iter().for_each(|link| assert!(report.file(link).is_some(), "{link}"));
+}
+
+#[test]
+fn a_thousand_records_are_reported() {
+    let mut records = Vec::new();
+    for method in 0..340 {
+        for seed in 1..=3 {
+            let mut r = record("many", &[("model.pe", json!(format!("pe{method}")))], seed, text_task(64));
+            r.train.loss_curve = curve(seed, 1.5);
+            for len in LENGTHS {
+                let mut row = ok_row("trained", len, &[("loss_nats", loss(1.5, 0.002 * f64::from(method), len, seed))]);
+                row.loss_by_position = bins(len, 1.5, 0.002 * f64::from(method), seed);
+                r.evals.push(row);
+            }
+            records.push(r);
+        }
+    }
+    let start = std::time::Instant::now();
+    let report = report(&records, &[], &ReportSpec::default()).unwrap();
+    eprintln!("{} records: {:?}", records.len(), start.elapsed());
+    assert!(text(&report, "report.md").contains("the 16 of 340 methods"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn order_of_the_records_does_not_matter(keys in proptest::collection::vec(any::<u64>(), 64)) {
+        let all = everything();
+        let mut shuffled = all.clone();
+        let by_id: BTreeMap<&str, u64> = all.iter().enumerate().map(|(i, r)| (r.run_id.as_str(), keys[i % 64].rotate_left(i as u32))).collect();
+        shuffled.sort_by_key(|r| by_id[r.run_id.as_str()]);
+        shuffled.extend(all.iter().take(5).cloned());
+        prop_assert_eq!(report(&all, &[], &spec()).unwrap(), report(&shuffled, &[], &spec()).unwrap());
+    }
+}

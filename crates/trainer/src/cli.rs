@@ -1,0 +1,342 @@
+//! What people type, and what they get back.
+
+use crate::config::diagnose::Diagnostic;
+use crate::config::experiment::{Plan, plan};
+use crate::device::{self, DeviceName};
+use crate::exit::{Exit, Failure};
+use crate::{inspect, list, plan as planning, reevaluate, reporting, sweep, worker};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use results::{Format, ReportSpec};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Which encoding of position still works past the length a transformer was trained on?
+///
+/// Longreach trains tiny transformers short, tests them long, and turns many such runs into tables and figures.
+#[derive(Debug, Parser)]
+#[command(name = "longreach", version, after_help = EXAMPLES, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  longreach run configs/quickstart.toml                          train, test long, report
+  longreach run configs/copy.toml train.steps=500 seeds=[0,1,2]  the same with other values
+  longreach check configs/theta-base.toml                        what would run, and what it would cost
+  longreach inspect rope base=500000 --positions 0,1,4095        the numbers that define an encoding
+  longreach list encodings                                       what there is
+
+Exit codes:
+  0 done   1 some runs failed   2 config or argument   3 input file   4 run is busy   5 every run diverged
+  6 disk or memory   7 device   70 a bug, please report it";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train and evaluate every run of a config that is not recorded yet, then write the report
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Validate a config and print its plan without running anything
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
+    /// Evaluate a trained run at other lengths or under other encodings, without retraining
+    #[command(after_help = EVAL_EXAMPLES)]
+    Eval(EvalArgs),
+    /// Turn records into tables, figures and one self-contained HTML page
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportArgs),
+    /// Show the numbers that define an encoding, and pictures of them
+    #[command(after_help = INSPECT_EXAMPLES)]
+    Inspect(InspectArgs),
+    /// List encodings, tasks or devices
+    List(ListArgs),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  longreach completions bash > ~/.local/share/bash-completion/completions/longreach")]
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        shell: clap_complete::Shell,
+    },
+    /// Run one prepared job: what `run` starts for each run
+    #[command(hide = true)]
+    Worker {
+        /// The run's directory, with its job.json.
+        directory: PathBuf,
+        #[arg(long, default_value = "cpu")]
+        device: DeviceName,
+    },
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  longreach run configs/quickstart.toml
+  longreach run configs/text-lengths.toml model.d_model=128 'model.pe={kind=\"alibi\"}' --jobs 1
+  longreach run configs/theta-base.toml 'axes.\"model.pe.base\"=[100,10000]' --runs /tmp/runs
+
+What wins: built-in defaults < the file < its [axes] < key=value on the command line.
+A key=value for a key that is an axis fixes that axis. Recorded runs are skipped; their config decides what is the same run.";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  longreach check configs/quickstart.toml
+  longreach check configs/copy.toml train.steps=20000 --json";
+
+const EVAL_EXAMPLES: &str = "\
+Examples:
+  longreach eval runs/quickstart/0123456789abcdef --lengths 128,256,32768
+  longreach eval runs/quickstart/0123456789abcdef --variant 'scaling = { kind = \"yarn\" }' --variant 'scaling = { kind = \"ntk\", factor = 8 }'";
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  longreach report runs/quickstart
+  longreach report runs/a runs/b --format tex,csv --out paper/tables";
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  longreach inspect rope base=500000 --positions 0,1,4095 --json
+  longreach inspect rope 'scaling={kind=\"yarn\",factor=8}' --seq-len 4096 --out pictures
+  longreach inspect alibi n_heads=12
+  longreach inspect sinusoidal d_model=128 --positions 0,1,2";
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// The experiment, a TOML file
+    config: PathBuf,
+    /// Values that replace those of the file, as dotted keys: train.steps=500 seeds=[0,1]
+    #[arg(value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Where runs are kept: RUNS/EXPERIMENT/RUN_ID
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    runs: PathBuf,
+    /// cpu, wgpu, vulkan, metal, cuda, rocm or ndarray, with :N for the Nth of several
+    #[arg(long, default_value = "cpu")]
+    device: DeviceName,
+    /// Runs at a time, each in a process of its own; one per core on a CPU and 1 elsewhere unless given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Start no further run after the first failure
+    #[arg(long)]
+    fail_fast: bool,
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// The experiment, a TOML file
+    config: PathBuf,
+    /// Values that replace those of the file
+    #[arg(value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Where runs are kept, to tell which are recorded
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    runs: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct EvalArgs {
+    /// Directory of a trained run
+    run: PathBuf,
+    /// Test lengths in the task's unit; those of the run unless given
+    #[arg(long, value_delimiter = ',', value_name = "N,N,...")]
+    lengths: Option<Vec<usize>>,
+    /// An encoding to evaluate under, as TOML or the path of a .toml file: keys to change, or a whole encoding with `kind`
+    #[arg(long = "variant", value_name = "TOML")]
+    variants: Vec<String>,
+    /// The device
+    #[arg(long, default_value = "cpu")]
+    device: DeviceName,
+    /// Print the record as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ReportArgs {
+    /// Directories with runs, records, or .jsonl files of records
+    #[arg(required = true, value_name = "DIR")]
+    directories: Vec<PathBuf>,
+    /// Which files to write
+    #[arg(long, value_delimiter = ',', value_parser = reporting::format, default_value = "md,html,csv,tex", value_name = "FORMAT,...")]
+    format: Vec<Format>,
+    /// Where to; DIR/report unless given
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Heading of the report; the experiments' names unless given
+    #[arg(long)]
+    title: Option<String>,
+}
+
+/// `longreach inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// An encoding of `longreach list encodings`
+    pub kind: String,
+    /// Keys of the encoding, and d_model, n_heads or head_dim of the model: base=500000 n_heads=12
+    #[arg(value_name = "KEY=VALUE")]
+    pub keys: Vec<String>,
+    /// Positions to show
+    #[arg(long, value_delimiter = ',', value_name = "N,N,...")]
+    pub positions: Option<Vec<f64>>,
+    /// Length of the sequence that length-reading encodings see
+    #[arg(long, value_name = "N")]
+    pub seq_len: Option<usize>,
+    /// Length trained on, for scalings and pictures
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    pub train_len: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write pictures (SVG and PNG) into this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    #[command(subcommand)]
+    what: ListWhat,
+}
+
+#[derive(Debug, Subcommand)]
+enum ListWhat {
+    /// Every encoding: what it does, its parameters, limits and source
+    Encodings {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Every task, with examples
+    Tasks {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Every kind of device: compiled in or not, working or not
+    Devices {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Parses the command line and does what it says.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // Whatever goes wrong inside ends as one line and one code, never as a backtrace.
+    let done = std::panic::catch_unwind(|| run(cli.command));
+    let done = done.unwrap_or_else(|_| {
+        let hint = "this is a bug of longreach; please report it with the command, the config and the lines above";
+        Err(Failure::new(Exit::Bug, format!("a broken promise inside longreach\n  = help: {hint}")))
+    });
+    match done {
+        Ok(exit) => ExitCode::from(exit as u8),
+        Err(failure) => {
+            let _ = writeln!(std::io::stderr(), "{failure}");
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Run(arguments) => run_experiment(&arguments),
+        Command::Check(arguments) => check(&arguments),
+        Command::Eval(arguments) => eval(arguments),
+        Command::Report(arguments) => {
+            let (summary, paths) = reporting::from_directories(
+                &arguments.directories,
+                &arguments.format,
+                arguments.out.as_deref(),
+                arguments.title.as_deref(),
+            )?;
+            print(&reporting::told(&summary, &paths))
+        }
+        Command::Inspect(arguments) => print(&inspect::run(&arguments)?),
+        Command::List(ListArgs { what }) => print(&match what {
+            ListWhat::Encodings { json } => list::encodings(json)?,
+            ListWhat::Tasks { json } => list::tasks(json)?,
+            ListWhat::Devices { json } => list::devices(json)?,
+        }),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "longreach", &mut script);
+            print(String::from_utf8_lossy(&script).trim_end())
+        }
+        Command::Worker { directory, device } => worker::run(&directory, &device).map(|()| Exit::Done),
+    }
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(diagnostic: Diagnostic) -> Self {
+        let exit = if diagnostic.exit == Exit::Input as u8 { Exit::Input } else { Exit::Config };
+        let text = diagnostic.to_string();
+        Failure::new(exit, text.strip_prefix("error: ").unwrap_or(&text))
+    }
+}
+
+fn run_experiment(arguments: &RunArgs) -> Result<Exit, Failure> {
+    let plan = plan(&arguments.config, &arguments.overrides)?;
+    device::open(&arguments.device)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let on_cpu = matches!(arguments.device.kind, "cpu" | "ndarray");
+    let jobs = arguments.jobs.map_or(if on_cpu { cores } else { 1 }, usize::from);
+    let options = sweep::Options { runs: arguments.runs.clone(), device: arguments.device.clone(), jobs, fail_fast: arguments.fail_fast };
+    let outcome = sweep::run(&plan, &options)?;
+    if !outcome.records.is_empty() {
+        let out = arguments.runs.join(&plan.name).join("report");
+        let (report, paths) = reporting::write(&outcome.records, &[], &report_spec(&plan), &out)?;
+        print(&reporting::told(&report.summary, &paths))?;
+    }
+    for (name, directory, message) in &outcome.failed {
+        eprintln!("\nfailed: {name} ({})\n  {}", directory.display(), message.replace('\n', "\n  "));
+    }
+    if !outcome.failed.is_empty() {
+        let not_started = if outcome.not_started > 0 { format!(", {} not started", outcome.not_started) } else { String::new() };
+        eprintln!(
+            "\n{} of {} failed{not_started}; run the same command again to retry them",
+            outcome.failed.len(),
+            planning::count(plan.runs.len(), "run")
+        );
+    }
+    Ok(sweep::exit(&outcome))
+}
+
+fn report_spec(plan: &Plan) -> ReportSpec {
+    let order = plan.order.iter().chain(&plan.variants).cloned().collect();
+    ReportSpec { title: plan.title.clone(), order, ..ReportSpec::default() }
+}
+
+fn check(arguments: &CheckArgs) -> Result<Exit, Failure> {
+    let plan = plan(&arguments.config, &arguments.overrides)?;
+    let recorded: Vec<&str> = plan
+        .runs
+        .iter()
+        .filter(|run| sweep::directory(&arguments.runs, run).join("record.json").exists())
+        .map(|run| run.job.run_id.as_str())
+        .collect();
+    let rows = planning::rows(&plan, |run_id| recorded.contains(&run_id));
+    if arguments.json {
+        let json = serde_json::json!({ "name": plan.name, "title": plan.title, "runs": rows });
+        return print(&serde_json::to_string_pretty(&json).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?);
+    }
+    print(&planning::render(&plan, &rows))
+}
+
+fn eval(arguments: EvalArgs) -> Result<Exit, Failure> {
+    let EvalArgs { run, lengths, variants, device, json } = arguments;
+    let request = reevaluate::Request { run, lengths, variants, device };
+    let done = reevaluate::run(&request, |line| eprintln!("{line}"))?;
+    if json {
+        return print(&serde_json::to_string_pretty(&done.record).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?);
+    }
+    print(&format!("{}\n\nrecord: {}", done.summary.trim_end(), done.path.display()))
+}
+
+/// Prints to standard output; a reader that left early (`| head`) is no error.
+fn print(text: &str) -> Result<Exit, Failure> {
+    let _ = writeln!(std::io::stdout(), "{text}");
+    Ok(Exit::Done)
+}

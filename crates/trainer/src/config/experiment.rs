@@ -1,0 +1,539 @@
+//! What a configuration may say, and how a cell of the experiment becomes resolved runs.
+
+use super::axes::{Cell, expand};
+use super::diagnose::Diagnostic;
+use super::source::Source;
+use crate::exit::Exit;
+use crate::optimizer::AdamWConfig;
+use crate::spec::{EvalSpec, Job, LengthCurriculum, RunSpec, TRAINED, TrainSpec, VariantSpec};
+use posenc::{ConfigError, EncodingConfig, Lengths};
+use serde::Deserialize;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use tasks::{BuildContext, Task, TaskConfig, TaskError};
+use tiny_transformer::{Activation, NormKind, TransformerConfig};
+use toml::{Table, Value};
+
+/// The lock file this binary was built with: it names the default text corpus.
+const LOCK: &str = include_str!("../../../../Cargo.lock");
+
+/// Longest sequence: positions are exact in f32 up to here.
+const MAX_LENGTH: usize = 1 << 24;
+
+/// One cell of an experiment as written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Experiment {
+    name: String,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default = "one_seed")]
+    seeds: Vec<u64>,
+    task: TaskConfig,
+    model: ModelSection,
+    train: TrainSection,
+    eval: EvalSection,
+}
+
+fn one_seed() -> Vec<u64> {
+    vec![0]
+}
+
+/// `[model]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModelSection {
+    d_model: usize,
+    n_layers: usize,
+    n_heads: usize,
+    #[serde(default)]
+    head_dim: Option<usize>,
+    #[serde(default)]
+    d_ff: Option<usize>,
+    #[serde(default)]
+    norm: NormKind,
+    #[serde(default)]
+    activation: Activation,
+    #[serde(default)]
+    tied_head: bool,
+    #[serde(default)]
+    dropout: f64,
+    #[serde(default = "default_embedding_std")]
+    embedding_std: f64,
+    pe: EncodingConfig,
+}
+
+fn default_embedding_std() -> f64 {
+    0.02
+}
+
+/// `[train]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrainSection {
+    train_len: usize,
+    steps: u64,
+    #[serde(default = "default_batch_size")]
+    batch_size: usize,
+    #[serde(default)]
+    length: LengthCurriculum,
+    #[serde(default = "default_min_len")]
+    min_len: usize,
+    #[serde(default = "default_lr")]
+    lr: f64,
+    #[serde(default)]
+    warmup_steps: Option<u64>,
+    #[serde(default = "default_final_lr")]
+    final_lr: f64,
+    #[serde(default = "default_grad_clip")]
+    grad_clip: f64,
+    #[serde(default)]
+    adamw: AdamWConfig,
+}
+
+fn default_batch_size() -> usize {
+    32
+}
+fn default_min_len() -> usize {
+    1
+}
+fn default_lr() -> f64 {
+    1e-3
+}
+fn default_final_lr() -> f64 {
+    0.1
+}
+fn default_grad_clip() -> f64 {
+    1.0
+}
+
+/// `[eval]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EvalSection {
+    test_lens: Vec<usize>,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default = "default_batch_tokens")]
+    batch_tokens: usize,
+    #[serde(default)]
+    variants: Vec<VariantSection>,
+}
+
+fn default_batch_tokens() -> usize {
+    4096
+}
+
+/// `[[eval.variants]]`: the trained weights under a changed encoding.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VariantSection {
+    /// Name in tables and plots.
+    pub name: String,
+    /// Keys and values the trained encoding must have for the variant to apply; all encodings unless given.
+    #[serde(default)]
+    pub when: Table,
+    /// Keys to change in the trained encoding's table; with `kind`, a whole new encoding.
+    pub set: Table,
+}
+
+/// A run, resolved and checked.
+pub struct PlannedRun {
+    /// What a worker is given.
+    pub job: Job,
+    /// Trainable numbers.
+    pub parameters: u64,
+    /// Tokens trained on.
+    pub train_tokens: u64,
+    /// Tokens evaluated, over all variants and lengths.
+    pub eval_tokens: u64,
+}
+
+/// Every run of an experiment.
+pub struct Plan {
+    /// The experiment's name.
+    pub name: String,
+    /// Headline of the report.
+    pub title: String,
+    /// Label texts of every axis, in the order of the file: the order of lines and rows.
+    pub order: Vec<String>,
+    /// Names of the variants, in the order of the file.
+    pub variants: Vec<String>,
+    /// The runs, seed varying fastest.
+    pub runs: Vec<PlannedRun>,
+}
+
+/// Where corpora and relative paths come from.
+pub struct Surroundings {
+    config_dir: PathBuf,
+    cargo_home: Option<PathBuf>,
+}
+
+impl Surroundings {
+    /// Paths in a config are relative to the config's directory.
+    pub fn of(config_dir: &Path) -> Self {
+        let home = || std::env::var_os("HOME").or_else(|| std::env::var_os("USERPROFILE"));
+        let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(home()?).join(".cargo")));
+        Self { config_dir: config_dir.to_owned(), cargo_home }
+    }
+
+    /// Builds a task for these lengths.
+    ///
+    /// # Errors
+    ///
+    /// If a key cannot work or a corpus cannot be used.
+    pub fn build(&self, task: &TaskConfig, train_len: usize, test_lens: &[usize], eval_seed: u64) -> Result<Box<dyn Task>, TaskError> {
+        task.build(&BuildContext {
+            config_dir: self.config_dir.clone(),
+            lock: LOCK,
+            cargo_home: self.cargo_home.clone(),
+            train_len,
+            test_lens: test_lens.to_vec(),
+            eval_seed,
+        })
+    }
+}
+
+/// Reads, expands, checks and resolves a config. Nothing is written and nothing trained.
+///
+/// # Errors
+///
+/// The first mistake, with its place.
+pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Diagnostic> {
+    let mut source = Source::read(path)?;
+    for text in overrides {
+        source.apply_override(text)?;
+    }
+    let seeds = source.get("seeds").and_then(Value::as_array).map_or(1, Vec::len);
+    let cells = expand(&source, seeds)?;
+    let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    let mut planner = Planner { surroundings: Surroundings::of(&directory), directory, tasks: HashMap::new(), ids: HashMap::new() };
+    let mut plan = Plan { name: String::new(), title: String::new(), order: Vec::new(), variants: Vec::new(), runs: Vec::new() };
+    for cell in &cells {
+        planner.cell(cell, &mut plan)?;
+    }
+    Ok(plan)
+}
+
+struct Planner {
+    surroundings: Surroundings,
+    directory: PathBuf,
+    /// Corpora are read once, not once per cell.
+    tasks: HashMap<String, Rc<dyn Task>>,
+    ids: HashMap<String, String>,
+}
+
+impl Planner {
+    fn cell(&mut self, cell: &Cell, plan: &mut Plan) -> Result<(), Diagnostic> {
+        let written: Experiment = cell.deserialize()?;
+        check_name(cell, "name", &written.name)?;
+        check_seeds(cell, &written.seeds)?;
+        check_lengths(cell, &written)?;
+        let task = self.task(cell, &written)?;
+        let model = model(cell, &written.model, task.vocab_size())?;
+        let train = train(cell, &written, task.as_ref())?;
+        let lengths = |test_len| Lengths { train_len: train.seq_len, test_len: task.seq_len(test_len) };
+        let mut encoding = written.model.pe.clone();
+        encoding.resolve(&lengths(train.train_len));
+        let shape = model.shape();
+        encoding.check(&shape).map_err(|error| refused(cell, "model.pe", &error))?;
+        let facts = encoding.facts(&shape);
+        if let Some(limit) = facts.max_position.filter(|limit| *limit < train.seq_len) {
+            let problem = format!("is shorter than the training sequences of {} tokens", train.seq_len);
+            let help = format!("set model.pe.max_position to at least {}", train.seq_len);
+            return Err(cell.error("model.pe.max_position", &problem, &format!("{} or more", train.seq_len), &help).with_value(limit));
+        }
+        let test_lens = written.eval.test_lens.clone();
+        let mut variants = vec![VariantSpec { name: TRAINED.to_owned(), encodings: vec![encoding.clone(); test_lens.len()] }];
+        for (index, variant) in written.eval.variants.iter().enumerate() {
+            let key = format!("eval.variants.{index}");
+            check_name(cell, &format!("{key}.name"), &variant.name)?;
+            if variants.iter().any(|other| other.name == variant.name)
+                || written.eval.variants[..index].iter().any(|other| other.name == variant.name)
+            {
+                let help = format!("`{TRAINED}` is the encoding as trained; every other variant needs a name of its own");
+                return Err(cell.error(&format!("{key}.name"), "is used twice", "a name of its own", &help));
+            }
+            if !plan.variants.contains(&variant.name) {
+                plan.variants.push(variant.name.clone());
+            }
+            let pe = cell.table.get("model").and_then(|model| model.get("pe")).and_then(Value::as_table);
+            let pe = pe.cloned().unwrap_or_default();
+            if !applies(variant, &pe) {
+                continue;
+            }
+            let changed = changed(&pe, &variant.set);
+            let changed: EncodingConfig = changed.map_err(|problem| {
+                let problem = format!("does not fit the trained encoding `{}`: {problem}", written.model.pe.kind());
+                let help = "restrict the variant with `when = { kind = \"...\" }`, or correct `set`";
+                cell.error(&format!("{key}.set"), &problem, "keys of the trained encoding, or a whole encoding with `kind`", help)
+            })?;
+            let encodings = test_lens.iter().map(|test_len| {
+                let mut encoding = changed.clone();
+                encoding.resolve(&lengths(*test_len));
+                encoding.check(&shape).map_err(|error| refused(cell, &format!("{key}.set"), &error))?;
+                let wanted = encoding.facts(&shape).parameters;
+                if wanted.iter().any(|parameter| !facts.parameters.contains(parameter)) {
+                    let problem = format!(
+                        "needs parameters that `{}` was not trained with: {}",
+                        encoding.kind(),
+                        describe(&wanted, &facts.parameters)
+                    );
+                    let help =
+                        "evaluate a trained model only under encodings without parameters of their own, or add it to [axes] and train it";
+                    return Err(cell.error(&format!("{key}.set"), &problem, "an encoding with the trained parameters, or with none", help));
+                }
+                Ok(encoding)
+            });
+            variants.push(VariantSpec { name: variant.name.clone(), encodings: encodings.collect::<Result<_, Diagnostic>>()? });
+        }
+        let rows: u64 = test_lens.iter().map(|length| (task.test_rows(*length) * task.seq_len(*length)) as u64).sum();
+        let evaluations = variants.len() as u64;
+        let parameters = model.num_params(&facts);
+        let eval = EvalSpec { test_lens, seed: written.eval.seed, batch_tokens: written.eval.batch_tokens, variants };
+        for label in &cell.labels {
+            if !plan.order.contains(&label.text) {
+                plan.order.push(label.text.clone());
+            }
+        }
+        plan.title = written.title.clone().unwrap_or_else(|| written.name.clone());
+        plan.name.clone_from(&written.name);
+        for seed in &written.seeds {
+            let spec = RunSpec {
+                task: written.task.clone(),
+                corpus_blake3: task.corpus().map(|corpus| corpus.blake3.clone()),
+                model: model.clone(),
+                encoding: encoding.clone(),
+                train: train.clone(),
+                eval: eval.clone(),
+                seed: *seed,
+            };
+            let labels = labels(cell, &encoding);
+            let shown = labels.iter().map(|label| format!("{} = {}", label.key, label.text)).collect::<Vec<_>>().join(", ");
+            let run_id = spec.run_id().map_err(|error| cell.error("", &format!("cannot be written as JSON: {error}"), "", ""))?;
+            if let Some(other) = self.ids.insert(run_id.clone(), shown.clone()) {
+                let problem = format!("two runs are the same once defaults are filled in: {other} and {shown}");
+                return Err(cell.error(
+                    cell.labels.first().map_or("seeds", |label| label.key.as_str()),
+                    &problem,
+                    "values that differ",
+                    "remove one of the two",
+                ));
+            }
+            let train_tokens = spec.train.steps * (spec.train.batch_size * spec.train.seq_len) as u64;
+            let job = Job { run_id, experiment: written.name.clone(), labels, config_dir: self.directory.clone(), spec };
+            plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens: rows * evaluations });
+        }
+        Ok(())
+    }
+
+    fn task(&mut self, cell: &Cell, written: &Experiment) -> Result<Rc<dyn Task>, Diagnostic> {
+        let (train, eval) = (&written.train, &written.eval);
+        let key = format!("{:?} {} {:?} {}", written.task, train.train_len, eval.test_lens, eval.seed);
+        if let Some(task) = self.tasks.get(&key) {
+            return Ok(task.clone());
+        }
+        let built = self.surroundings.build(&written.task, train.train_len, &eval.test_lens, eval.seed);
+        let task: Rc<dyn Task> = built.map_err(|error| task_refused(cell, &error))?.into();
+        self.tasks.insert(key, task.clone());
+        Ok(task)
+    }
+}
+
+/// The cell's values on the axes; without axes, the kind of encoding.
+fn labels(cell: &Cell, encoding: &EncodingConfig) -> Vec<results::record::Label> {
+    if cell.labels.is_empty() {
+        let kind = encoding.kind();
+        return vec![results::record::Label { key: "model.pe".to_owned(), text: kind.to_owned(), value: kind.into() }];
+    }
+    let label = |label: &super::axes::Label| {
+        let value = serde_json::to_value(&label.value).unwrap_or_default();
+        results::record::Label { key: label.key.clone(), text: label.text.clone(), value }
+    };
+    cell.labels.iter().map(label).collect()
+}
+
+/// Whether the trained encoding's table has every key and value of `when`.
+pub fn applies(variant: &VariantSection, pe: &Table) -> bool {
+    variant.when.iter().all(|(key, value)| pe.get(key) == Some(value))
+}
+
+/// The trained encoding's table with `set` in it; a `set` with `kind` stands alone.
+///
+/// # Errors
+///
+/// Serde's message, with the path of the key.
+pub fn changed(pe: &Table, set: &Table) -> Result<EncodingConfig, String> {
+    let mut table = if set.contains_key("kind") { Table::new() } else { pe.clone() };
+    table.extend(set.clone());
+    super::diagnose::normalise(&mut table);
+    serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
+        let (path, message) = (error.path().to_string(), error.inner().message().to_owned());
+        if path == "." { message } else { format!("{path}: {message}") }
+    })
+}
+
+fn describe(wanted: &[(String, Vec<usize>)], trained: &[(String, Vec<usize>)]) -> String {
+    let missing = wanted.iter().filter(|parameter| !trained.contains(parameter));
+    missing.map(|(path, shape)| format!("{path} {shape:?}")).collect::<Vec<_>>().join(", ")
+}
+
+fn refused(cell: &Cell, table: &str, error: &ConfigError) -> Diagnostic {
+    cell.error(&format!("{table}.{}", error.key), &error.problem, &error.allowed, &error.hint).with_value(&error.value)
+}
+
+fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
+    match error {
+        TaskError::Config { key, value, problem, allowed, hint } => {
+            cell.error(&format!("task.{key}"), problem, allowed, hint).with_value(value)
+        }
+        TaskError::Input { path, problem, hint } => {
+            let path = path.as_ref().map_or_else(String::new, |path| format!("{}: ", path.display()));
+            cell.error("task", &format!("{path}{problem}"), "", hint).with_exit(Exit::Input as u8)
+        }
+    }
+}
+
+/// Names become directories and file names on every system.
+fn check_name(cell: &Cell, key: &str, name: &str) -> Result<(), Diagnostic> {
+    let first = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let rest = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b));
+    if first && rest && name.len() <= 100 && !name.contains("..") {
+        return Ok(());
+    }
+    let allowed = "1 to 100 of a-z, 0-9, `.`, `_` and `-`, beginning with a letter or a digit";
+    Err(cell.error(
+        key,
+        "is used for directories and files and cannot be",
+        allowed,
+        "choose a short lower-case name such as \"theta-base\"",
+    ))
+}
+
+fn check_seeds(cell: &Cell, seeds: &[u64]) -> Result<(), Diagnostic> {
+    if seeds.is_empty() {
+        return Err(cell.error("seeds", "is empty, so there is nothing to run", "one whole number or more", "write seeds = [0, 1, 2]"));
+    }
+    let mut seen = BTreeSet::new();
+    match seeds.iter().position(|seed| !seen.insert(*seed)) {
+        Some(index) => Err(cell.error(&format!("seeds.{index}"), "is there twice", "different seeds", "remove one of the two")),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a whole number outside `low..=high`.
+fn whole(cell: &Cell, key: &str, value: u64, low: u64, high: u64, help: &str) -> Result<(), Diagnostic> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    let allowed = format!("a whole number from {low} to {high}");
+    Err(cell.error(key, "is out of range", &allowed, help).with_value(value))
+}
+
+fn number(cell: &Cell, key: &str, value: f64, low: f64, high: f64, help: &str) -> Result<(), Diagnostic> {
+    if value.is_finite() && (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(cell.error(key, "is out of range", &format!("a number from {low} to {high}"), help).with_value(value))
+}
+
+fn check_lengths(cell: &Cell, written: &Experiment) -> Result<(), Diagnostic> {
+    let high = (MAX_LENGTH / 4) as u64;
+    whole(cell, "train.train_len", written.train.train_len as u64, 1, high, "the longest length to train on, in the task's unit")?;
+    let test_lens = &written.eval.test_lens;
+    if test_lens.is_empty() || test_lens.len() > 1000 {
+        let help = "write eval.test_lens = [64, 128, 256]";
+        return Err(cell.error("eval.test_lens", "must name the lengths to test at", "1 to 1000 lengths", help));
+    }
+    let mut seen = BTreeSet::new();
+    for (index, test_len) in test_lens.iter().enumerate() {
+        let key = format!("eval.test_lens.{index}");
+        whole(cell, &key, *test_len as u64, 1, high, "a length to test at, in the task's unit")?;
+        if !seen.insert(*test_len) {
+            return Err(cell.error(&key, "is there twice", "different lengths", "remove one of the two"));
+        }
+    }
+    whole(cell, "eval.batch_tokens", written.eval.batch_tokens as u64, 1, 1 << 24, "the default is 4096")?;
+    whole(
+        cell,
+        "train.min_len",
+        written.train.min_len as u64,
+        1,
+        written.train.train_len as u64,
+        "it is the shortest length of `length = \"uniform\"`",
+    )
+}
+
+fn model(cell: &Cell, written: &ModelSection, vocab_size: usize) -> Result<TransformerConfig, Diagnostic> {
+    whole(cell, "model.n_heads", written.n_heads as u64, 1, 1024, "set it to at least 1")?;
+    whole(cell, "model.d_model", written.d_model as u64, 1, 1 << 16, "this suite is for small models")?;
+    let head_dim = match written.head_dim {
+        Some(head_dim) => head_dim,
+        None if written.d_model % written.n_heads == 0 => written.d_model / written.n_heads,
+        None => {
+            let divisors: Vec<usize> = (1..=written.d_model.min(1024)).filter(|n| written.d_model % n == 0).collect();
+            let nearest = divisors.iter().min_by_key(|n| n.abs_diff(written.n_heads)).copied().unwrap_or(1);
+            let allowed = divisors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let problem = format!("must divide d_model = {}", written.d_model);
+            let help = format!("set model.n_heads to {nearest}, or give model.head_dim");
+            return Err(cell.error("model.n_heads", &problem, &allowed, &help).with_value(written.n_heads));
+        }
+    };
+    let config = TransformerConfig {
+        vocab_size,
+        d_model: written.d_model,
+        n_layers: written.n_layers,
+        n_heads: written.n_heads,
+        head_dim,
+        d_ff: written.d_ff.unwrap_or(4 * written.d_model),
+        norm: written.norm,
+        activation: written.activation,
+        tied_head: written.tied_head,
+        dropout: written.dropout,
+        embedding_std: written.embedding_std,
+    };
+    config.check().map_err(|error| refused(cell, "model", &error))?;
+    Ok(config)
+}
+
+fn train(cell: &Cell, written: &Experiment, task: &dyn Task) -> Result<TrainSpec, Diagnostic> {
+    let train = &written.train;
+    whole(cell, "train.steps", train.steps, 1, 100_000_000, "at least one step is needed to train")?;
+    whole(cell, "train.batch_size", train.batch_size as u64, 1, 1 << 16, "the default is 32")?;
+    number(cell, "train.lr", train.lr, 1e-12, 1e9, "the default is 0.001")?;
+    number(cell, "train.final_lr", train.final_lr, 0.0, 1.0, "it is a fraction of train.lr; the default is 0.1")?;
+    number(cell, "train.grad_clip", train.grad_clip, 0.0, 1e9, "the default is 1; 0 turns clipping off")?;
+    let AdamWConfig { beta1, beta2, eps, weight_decay } = train.adamw;
+    number(cell, "train.adamw.beta1", beta1, 0.0, 0.999_999, "PyTorch's default is 0.9")?;
+    number(cell, "train.adamw.beta2", beta2, 0.0, 0.999_999_9, "PyTorch's default is 0.999")?;
+    number(cell, "train.adamw.eps", eps, 1e-16, 1.0, "PyTorch's default is 1e-8")?;
+    number(cell, "train.adamw.weight_decay", weight_decay, 0.0, 1e3, "PyTorch's default is 0.01")?;
+    // A twentieth of the steps, as most recipes for small models have it.
+    let warmup_steps = train.warmup_steps.unwrap_or(train.steps / 20);
+    whole(cell, "train.warmup_steps", warmup_steps, 0, train.steps, "warm-up ends before the training does")?;
+    let longest = written.eval.test_lens.iter().chain([&train.train_len]).map(|length| task.seq_len(*length)).max().unwrap_or(0);
+    if longest > MAX_LENGTH {
+        let allowed = format!("lengths of at most {MAX_LENGTH} tokens");
+        return Err(cell.error(
+            "eval.test_lens",
+            &format!("asks for a sequence of {longest} tokens"),
+            &allowed,
+            "positions beyond are not exact in f32",
+        ));
+    }
+    Ok(TrainSpec {
+        train_len: train.train_len,
+        seq_len: task.seq_len(train.train_len),
+        steps: train.steps,
+        batch_size: train.batch_size,
+        length: train.length,
+        min_len: train.min_len,
+        lr: train.lr,
+        warmup_steps,
+        final_lr: train.final_lr,
+        grad_clip: train.grad_clip,
+        adamw: train.adamw.clone(),
+    })
+}

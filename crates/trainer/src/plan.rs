@@ -1,0 +1,154 @@
+//! `longreach check`: what a config would run, and what it would cost.
+
+use crate::config::experiment::{Plan, PlannedRun};
+use crate::evaluate::MAX_LOGITS;
+use crate::spec::RunSpec;
+use serde::Serialize;
+
+/// Arithmetic rate of one process that time estimates assume, in FLOP/s: what training small models reached on two cores of a
+/// server CPU of 2021 (`docs/performance.md`).
+pub const ASSUMED_FLOPS: f64 = 1.5e10;
+
+/// A run of the plan, as printed.
+#[derive(Debug, Serialize)]
+pub struct PlanRow {
+    /// Hash of the resolved spec.
+    pub run_id: String,
+    /// Values on the axes.
+    pub labels: Vec<String>,
+    /// Seed.
+    pub seed: u64,
+    /// Whether a record is there already.
+    pub recorded: bool,
+    /// Trainable numbers.
+    pub parameters: u64,
+    /// Tokens trained on.
+    pub train_tokens: u64,
+    /// Tokens evaluated.
+    pub eval_tokens: u64,
+    /// Variants evaluated, `trained` first.
+    pub variants: Vec<String>,
+    /// Estimated peak memory.
+    pub memory_bytes: u64,
+    /// Estimated seconds on one CPU process.
+    pub estimated_secs: f64,
+}
+
+/// The rows of a plan; `recorded` tells which runs are done.
+pub fn rows(plan: &Plan, recorded: impl Fn(&str) -> bool) -> Vec<PlanRow> {
+    let row = |run: &PlannedRun| PlanRow {
+        run_id: run.job.run_id.clone(),
+        labels: run.job.labels.iter().map(|label| label.text.clone()).collect(),
+        seed: run.job.spec.seed,
+        recorded: recorded(&run.job.run_id),
+        parameters: run.parameters,
+        train_tokens: run.train_tokens,
+        eval_tokens: run.eval_tokens,
+        variants: run.job.spec.eval.variants.iter().map(|variant| variant.name.clone()).collect(),
+        memory_bytes: memory_bytes(run),
+        estimated_secs: flops(run) / ASSUMED_FLOPS,
+    };
+    plan.runs.iter().map(row).collect()
+}
+
+/// Floating-point operations of a run: 6 per parameter and token in training, 2 in evaluation, plus attention.
+pub fn flops(run: &PlannedRun) -> f64 {
+    let spec = &run.job.spec;
+    let attention = |length: usize| {
+        let inner = (spec.model.n_heads * spec.model.head_dim * spec.model.n_layers) as f64;
+        4.0 * inner * length as f64
+    };
+    let dense = run.parameters as f64;
+    let train = run.train_tokens as f64 * (6.0 * dense + 3.0 * attention(spec.train.seq_len));
+    let longest = spec.eval.test_lens.iter().copied().max().unwrap_or(1);
+    let eval = run.eval_tokens as f64 * (2.0 * dense + 0.5 * attention(longest));
+    train + eval
+}
+
+/// Peak memory of a run: the larger of a training step, which keeps every intermediate for the backward pass, and the longest
+/// evaluation, which goes block by block.
+pub fn memory_bytes(run: &PlannedRun) -> u64 {
+    let spec = &run.job.spec;
+    let step = train_numbers(spec) + 4.0 * run.parameters as f64;
+    let longest = spec.eval.test_lens.iter().copied().max().unwrap_or(1).max(spec.eval.batch_tokens) as f64;
+    let model = &spec.model;
+    let eval = longest * (12.0 * model.d_model as f64 + 3.0 * model.d_ff as f64 + 4.0 * model.vocab_size as f64) + 6.0 * MAX_LOGITS as f64;
+    let corpus = 32e6;
+    (4.0 * step.max(eval) + corpus) as u64
+}
+
+fn train_numbers(spec: &RunSpec) -> f64 {
+    let (model, train) = (&spec.model, &spec.train);
+    let tokens = (train.batch_size * train.seq_len) as f64;
+    let inner = (model.n_heads * model.head_dim) as f64;
+    let scores = tokens * (train.seq_len * model.n_heads) as f64;
+    let block = tokens * (8.0 * model.d_model as f64 + 10.0 * inner + 4.0 * model.d_ff as f64) + 6.0 * scores;
+    model.n_layers as f64 * block + tokens * 5.0 * model.vocab_size as f64
+}
+
+/// The plan as a table with totals, for a terminal.
+pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
+    let mut table = crate::list::table(["run", "method", "seed", "parameters", "train tokens", "eval tokens", "memory", "time", ""]);
+    for row in rows {
+        table.add_row([
+            row.run_id[..8].to_owned(),
+            row.labels.join(", "),
+            row.seed.to_string(),
+            short(row.parameters as f64),
+            short(row.train_tokens as f64),
+            format!("{} ({})", short(row.eval_tokens as f64), row.variants.join(", ")),
+            bytes(row.memory_bytes as f64),
+            duration(row.estimated_secs),
+            if row.recorded { "recorded".to_owned() } else { String::new() },
+        ]);
+    }
+    let left: Vec<&PlanRow> = rows.iter().filter(|row| !row.recorded).collect();
+    let seconds: f64 = left.iter().map(|row| row.estimated_secs).sum();
+    let largest = rows.iter().map(|row| row.memory_bytes).max().unwrap_or(0);
+    let recorded = rows.len() - left.len();
+    format!(
+        "{}: {} ({} recorded)\n{table}\nto do: {}, {} trained on, about {} of CPU time in one process, {} of memory per process\n\
+         (time assumes {:.0} GFLOP/s; memory is an estimate; {} prints measured figures in timings.json)",
+        plan.name,
+        count(rows.len(), "run"),
+        recorded,
+        count(left.len(), "run"),
+        short(left.iter().map(|row| row.train_tokens as f64).sum::<f64>()) + " tokens",
+        duration(seconds),
+        bytes(largest as f64),
+        ASSUMED_FLOPS / 1e9,
+        "every run",
+    )
+}
+
+/// `1 run`, `2 runs`.
+pub fn count(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// `117 k`, `4.1 M`.
+pub fn short(n: f64) -> String {
+    let (value, unit) = match n {
+        n if n >= 1e9 => (n / 1e9, " G"),
+        n if n >= 1e6 => (n / 1e6, " M"),
+        n if n >= 1e3 => (n / 1e3, " k"),
+        n => return format!("{n:.0}"),
+    };
+    if value < 10.0 { format!("{value:.1}{unit}") } else { format!("{value:.0}{unit}") }
+}
+
+/// `512 MiB`, `1.5 GiB`.
+pub fn bytes(n: f64) -> String {
+    let gib = n / f64::from(1 << 30);
+    if gib >= 1.0 { format!("{gib:.1} GiB") } else { format!("{:.0} MiB", gib * 1024.0) }
+}
+
+/// `8 s`, `2 min`, `1.5 h`.
+pub fn duration(secs: f64) -> String {
+    match secs {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
+        s => format!("{:.1} days", s / 86_400.0),
+    }
+}

@@ -1,0 +1,180 @@
+//! `longreach eval`: a trained run at other lengths or under other encodings, without retraining.
+
+use crate::config::experiment::changed;
+use crate::device::{self, DeviceName};
+use crate::evaluate::evaluate;
+use crate::exit::{Exit, Failure};
+use crate::spec::{EvalSpec, RunSpec, TRAINED, VariantSpec};
+use crate::weights::Weights;
+use crate::worker::{WEIGHTS_FILE, build_task, environment, read_job, spec_map};
+use posenc::{EncodingConfig, Lengths};
+use results::record::RunStatus;
+use results::{Excluded, ReportSpec, RunRecord, read_record, report};
+use std::path::{Path, PathBuf};
+use tasks::Task;
+use toml::{Table, Value};
+
+/// What to evaluate.
+pub struct Request {
+    /// A run's directory.
+    pub run: PathBuf,
+    /// Test lengths in the task's unit; those of the run unless given.
+    pub lengths: Option<Vec<usize>>,
+    /// Variants as TOML: text, or the path of a file.
+    pub variants: Vec<String>,
+    /// The device.
+    pub device: DeviceName,
+}
+
+/// A finished evaluation: the record with its new rows, where it was written, and a table for the terminal.
+pub struct Reevaluated {
+    /// The run's record with the new evaluations in place of its own.
+    pub record: RunRecord,
+    /// Where it was written.
+    pub path: PathBuf,
+    /// The table.
+    pub summary: String,
+}
+
+/// Evaluates a trained run; `progress` hears a line per result.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if the run is not there, not finished, diverged, or its weights are damaged; [`Exit::Config`] for a length or
+/// a variant that cannot work; [`Exit::Device`].
+pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Reevaluated, Failure> {
+    let directory = if request.run.is_file() { request.run.parent().unwrap_or(Path::new(".")) } else { &request.run };
+    let job = read_job(directory)?;
+    let record_path = directory.join("record.json");
+    let unfinished = |error| Failure::input(format!("{error}\n  = help: finish the run first: `longreach run` with its config"));
+    let mut record = read_record(&record_path).map_err(unfinished)?;
+    if record.status == RunStatus::Diverged {
+        return Err(Failure::input(format!("{} diverged in training: there is nothing to evaluate", directory.display())));
+    }
+    let lengths = request.lengths.clone().unwrap_or_else(|| job.spec.eval.test_lens.clone());
+    check_lengths(&lengths)?;
+    let task = build_task(&job, &lengths)?;
+    let mut spec = job.spec.clone();
+    spec.eval = EvalSpec { variants: variants(&job.spec, task.as_ref(), &lengths, &request.variants)?, test_lens: lengths, ..spec.eval };
+    let weights =
+        Weights::load(&directory.join(WEIGHTS_FILE), &record.model.weights_blake3).map_err(|error| Failure::input(format!("{error:#}")))?;
+    let device = device::open(&request.device)?;
+    let total = spec.eval.variants.len() * spec.eval.test_lens.len();
+    let mut done = 0;
+    record.evals = evaluate(&job.spec, &spec.eval, task.as_ref(), &weights, &device, |row, secs| {
+        done += 1;
+        let loss = row
+            .metrics
+            .get("loss_nats")
+            .map_or_else(|| row.reason.clone().unwrap_or_default(), |loss| format!("loss {:.4} nats", loss.value));
+        progress(&format!("[{done}/{total}] {} at {}: {loss} ({secs:.1} s)", row.variant, row.test_len));
+    })
+    .map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?;
+    record.run_id = spec.run_id().map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+    record.environment = environment(&request.device);
+    record.spec = spec_map(&spec)?;
+    let summary = report(std::slice::from_ref(&record), &[] as &[Excluded], &ReportSpec::default()).map_err(Failure::input)?.summary;
+    let evals = directory.join("evals");
+    fs_err::create_dir_all(&evals).map_err(Failure::resources)?;
+    let path = evals.join(format!("{}.json", record.run_id));
+    let json = serde_json::to_vec_pretty(&record).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+    results::store::write_atomically(&path, &json).map_err(Failure::resources)?;
+    Ok(Reevaluated { record, path, summary })
+}
+
+fn check_lengths(lengths: &[usize]) -> Result<(), Failure> {
+    let distinct: std::collections::BTreeSet<&usize> = lengths.iter().collect();
+    if lengths.is_empty() || lengths.contains(&0) || lengths.iter().any(|length| *length > 1 << 22) || distinct.len() < lengths.len() {
+        let shown = lengths.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let message = format!(
+            "--lengths {shown}: cannot be\n  = allowed: different whole numbers from 1 to {}\n  = help: write --lengths 128,256,512",
+            1 << 22
+        );
+        return Err(Failure::new(Exit::Config, message));
+    }
+    Ok(())
+}
+
+/// The trained encoding, then each asked for.
+fn variants(spec: &RunSpec, task: &dyn Task, lengths: &[usize], asked: &[String]) -> Result<Vec<VariantSpec>, Failure> {
+    let trained = spec.encoding.facts(&spec.model.shape()).parameters;
+    let mut variants = vec![VariantSpec { name: TRAINED.to_owned(), encodings: vec![spec.encoding.clone(); lengths.len()] }];
+    for text in asked {
+        let fail = |problem: String, help: &str| Failure::new(Exit::Config, format!("--variant {text}: {problem}\n  = help: {help}"));
+        let syntax = "write TOML such as 'scaling = { kind = \"yarn\" }', or the path of a .toml file with it";
+        let table = parse_variant(text).map_err(|problem| fail(problem, syntax))?;
+        let pe = serde_json::to_value(&spec.encoding)
+            .ok()
+            .and_then(|value| without_null(&value))
+            .ok_or_else(|| fail("lost the trained encoding".to_owned(), syntax))?;
+        let encoding = changed(&pe, &table.set).map_err(|problem| {
+            fail(
+                format!("does not fit the trained encoding `{}`: {problem}", spec.encoding.kind()),
+                "give keys of the trained encoding, or a whole encoding with `kind`",
+            )
+        })?;
+        let encodings = lengths.iter().map(|length| {
+            let mut encoding = encoding.clone();
+            encoding.resolve(&Lengths { train_len: spec.train.seq_len, test_len: task.seq_len(*length) });
+            encoding.check(&spec.model.shape()).map_err(|error| fail(error.to_string(), &error.hint))?;
+            let missing = encoding.facts(&spec.model.shape()).parameters.into_iter().find(|parameter| !trained.contains(parameter));
+            match missing {
+                None => Ok(encoding),
+                Some((path, shape)) => {
+                    let problem = format!("needs the parameter {path} {shape:?}, which the run was not trained with");
+                    Err(fail(problem, "choose an encoding without parameters of its own, or train with it"))
+                }
+            }
+        });
+        let encodings: Vec<EncodingConfig> = encodings.collect::<Result<_, _>>()?;
+        let name = table.name.unwrap_or_else(|| compact(&table.set));
+        variants.push(VariantSpec { name, encodings });
+    }
+    Ok(variants)
+}
+
+/// A variant from the command line.
+struct Variant {
+    name: Option<String>,
+    set: Table,
+}
+
+fn parse_variant(text: &str) -> Result<Variant, String> {
+    let path = Path::new(text);
+    let is_file = path.extension().is_some_and(|extension| extension == "toml");
+    let text = if is_file { fs_err::read_to_string(path).map_err(|error| error.to_string())? } else { text.to_owned() };
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| error.message().to_owned())?;
+    let name = match table.remove("name") {
+        None => None,
+        Some(Value::String(name)) => Some(name),
+        Some(_) => return Err("`name` must be a text".to_owned()),
+    };
+    // A file may hold the same table as [[eval.variants]].
+    let set = match table.remove("set") {
+        Some(Value::Table(set)) => set,
+        _ => table,
+    };
+    Ok(Variant { name, set })
+}
+
+fn compact(set: &Table) -> String {
+    match set.get("scaling").and_then(|scaling| scaling.get("kind")).or(set.get("kind")).and_then(Value::as_str) {
+        Some(kind) => kind.to_owned(),
+        None => set.to_string().trim().replace('\n', ", "),
+    }
+}
+
+/// A JSON object as a TOML table; absent keys instead of null.
+fn without_null(value: &serde_json::Value) -> Option<Table> {
+    fn convert(value: &serde_json::Value) -> Option<Value> {
+        Some(match value {
+            serde_json::Value::Null => return None,
+            serde_json::Value::Object(map) => {
+                Value::Table(map.iter().filter_map(|(key, value)| Some((key.clone(), convert(value)?))).collect())
+            }
+            serde_json::Value::Array(items) => Value::Array(items.iter().filter_map(convert).collect()),
+            other => Value::try_from(other).ok()?,
+        })
+    }
+    convert(value)?.as_table().cloned()
+}

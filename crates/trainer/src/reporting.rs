@@ -1,0 +1,76 @@
+//! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
+
+use crate::exit::{Exit, Failure};
+use results::{Excluded, Format, Report, ReportSpec, RunRecord, find_records, report};
+use std::path::{Path, PathBuf};
+
+/// Writes the report of some records and returns it with the paths written.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if there is nothing to report, [`Exit::Resources`] if the directory cannot be written.
+pub fn write(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec, out: &Path) -> Result<(Report, Vec<PathBuf>), Failure> {
+    let report = report(records, excluded, spec).map_err(Failure::input)?;
+    let paths = report.write(out).map_err(Failure::resources)?;
+    Ok((report, paths))
+}
+
+/// Reports on everything found under some directories; the report goes to `out`, or to `report` beside what was found.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if a directory cannot be read or holds no record.
+pub fn from_directories(
+    roots: &[PathBuf],
+    formats: &[Format],
+    out: Option<&Path>,
+    title: Option<&str>,
+) -> Result<(String, Vec<PathBuf>), Failure> {
+    for root in roots {
+        if !root.exists() {
+            let message = format!(
+                "{} does not exist\n  = help: name a directory that `longreach run` wrote, such as runs/quickstart",
+                root.display()
+            );
+            return Err(Failure::input(message));
+        }
+    }
+    let found = find_records(roots).map_err(Failure::input)?;
+    let experiments: std::collections::BTreeSet<&str> = found.records.iter().map(|record| record.experiment.as_str()).collect();
+    let title = title.map_or_else(|| experiments.into_iter().collect::<Vec<_>>().join(", "), ToOwned::to_owned);
+    let out = out.map_or_else(|| default_out(&roots[0]), Path::to_owned);
+    let spec = ReportSpec { title, formats: formats.iter().copied().collect(), ..ReportSpec::default() };
+    let (report, paths) = write(&found.records, &found.excluded, &spec, &out)?;
+    Ok((report.summary, paths))
+}
+
+fn default_out(root: &Path) -> PathBuf {
+    if root.is_dir() { root.join("report") } else { root.parent().map_or_else(|| PathBuf::from("report"), |parent| parent.join("report")) }
+}
+
+/// A message for a terminal: the summary and where the files are.
+pub fn told(summary: &str, paths: &[PathBuf]) -> String {
+    let page = paths.iter().find(|path| path.extension().is_some_and(|extension| extension == "html"));
+    let page = page.or(paths.first()).map_or_else(String::new, |path| format!("\n\nreport: {}", path.display()));
+    let others = paths.len().saturating_sub(1);
+    let others = if others > 0 { format!(" (and {others} more files beside it)") } else { String::new() };
+    format!("{}{page}{others}", summary.trim_end())
+}
+
+/// Parses `md,html,csv,tex`.
+///
+/// # Errors
+///
+/// A message that names the format that is not known.
+pub fn format(text: &str) -> Result<Format, String> {
+    match text {
+        "md" => Ok(Format::Md),
+        "html" => Ok(Format::Html),
+        "csv" => Ok(Format::Csv),
+        "tex" => Ok(Format::Tex),
+        other => Err(format!("unknown format `{other}`; allowed: md, html, csv, tex")),
+    }
+}
+
+/// For callers that only need a code.
+pub const NOTHING_TO_REPORT: Exit = Exit::Input;

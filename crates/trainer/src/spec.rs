@@ -1,0 +1,134 @@
+//! One run, resolved: no default left. With the commit and the kind of device it determines the numbers.
+
+use crate::optimizer::AdamWConfig;
+use posenc::EncodingConfig;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use tasks::TaskConfig;
+use tiny_transformer::TransformerConfig;
+
+/// Name of the rows evaluated under the encoding as trained.
+pub const TRAINED: &str = "trained";
+
+/// Everything that determines the numbers of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// The task; a corpus is named here and identified by `corpus_blake3`.
+    pub task: TaskConfig,
+    /// Hash of the text read, so that another text is another run.
+    pub corpus_blake3: Option<String>,
+    /// The model without its encoding.
+    pub model: TransformerConfig,
+    /// The encoding trained with.
+    pub encoding: EncodingConfig,
+    /// The training.
+    pub train: TrainSpec,
+    /// The evaluation.
+    pub eval: EvalSpec,
+    /// Seed of weights, batches, lengths and dropout.
+    pub seed: u64,
+}
+
+/// How to train.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainSpec {
+    /// Longest length, in the task's unit.
+    pub train_len: usize,
+    /// The same in tokens.
+    pub seq_len: usize,
+    /// Optimizer steps.
+    pub steps: u64,
+    /// Rows per batch.
+    pub batch_size: usize,
+    /// Which lengths the batches have.
+    pub length: LengthCurriculum,
+    /// Shortest length of `length = "uniform"`, in the task's unit.
+    pub min_len: usize,
+    /// Highest learning rate.
+    pub lr: f64,
+    /// Steps of linear warm-up.
+    pub warmup_steps: u64,
+    /// What the cosine ends at, as a fraction of `lr`.
+    pub final_lr: f64,
+    /// Largest global norm of the gradient; 0 turns clipping off.
+    pub grad_clip: f64,
+    /// The optimizer's constants.
+    pub adamw: AdamWConfig,
+}
+
+/// Which lengths training batches have. All rows of a batch have one length, so nothing is ever padded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LengthCurriculum {
+    /// Always `train_len`.
+    #[default]
+    Fixed,
+    /// Uniform from `min_len` to `train_len`, drawn per batch.
+    Uniform,
+}
+
+/// What to evaluate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvalSpec {
+    /// Test lengths, in the task's unit.
+    pub test_lens: Vec<usize>,
+    /// Names the test sets.
+    pub seed: u64,
+    /// Tokens per batch of evaluation; a longer sequence is a batch of its own.
+    pub batch_tokens: usize,
+    /// The encodings to evaluate under; the first is the trained one, named [`TRAINED`].
+    pub variants: Vec<VariantSpec>,
+}
+
+/// The trained weights under one encoding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VariantSpec {
+    /// Name in tables and plots.
+    pub name: String,
+    /// The encoding at each test length, where `factor = "auto"` has become a number.
+    pub encodings: Vec<EncodingConfig>,
+}
+
+/// What a worker is given: the spec, and what names and places it without changing the numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Hash of the spec.
+    pub run_id: String,
+    /// The experiment's name.
+    pub experiment: String,
+    /// This run's values on the axes.
+    pub labels: Vec<results::record::Label>,
+    /// Directory relative paths of the task are resolved against.
+    pub config_dir: PathBuf,
+    /// The numbers' definition.
+    pub spec: RunSpec,
+}
+
+impl RunSpec {
+    /// Identity of the run: the first 16 hex digits of the BLAKE3 of the spec as compact JSON.
+    ///
+    /// # Errors
+    ///
+    /// If the spec holds a number JSON cannot, which validation rules out.
+    pub fn run_id(&self) -> serde_json::Result<String> {
+        Ok(blake3::hash(&serde_json::to_vec(self)?).to_hex()[..16].to_owned())
+    }
+}
+
+impl TrainSpec {
+    /// Learning rate of a step counted from 0: linear warm-up, then half a cosine down to `final_lr * lr`.
+    pub fn lr_at(&self, step: u64) -> f64 {
+        if step < self.warmup_steps {
+            return self.lr * (step + 1) as f64 / self.warmup_steps as f64;
+        }
+        let span = (self.steps - self.warmup_steps).max(1) as f64;
+        let progress = (step - self.warmup_steps) as f64 / span;
+        let cosine = 0.5 * (1.0 + libm::cos(std::f64::consts::PI * progress));
+        self.lr * (self.final_lr + (1.0 - self.final_lr) * cosine)
+    }
+}

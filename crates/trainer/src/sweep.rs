@@ -1,0 +1,333 @@
+//! `longreach run`: every run of a plan in a process of its own, skipping what is recorded.
+//!
+//! Burn keeps its generator and device state per process, so two runs in one process would disturb each other; a process that
+//! dies takes one run with it and no more.
+
+use crate::config::experiment::{Plan, PlannedRun};
+use crate::device::DeviceName;
+use crate::exit::{Exit, Failure};
+use crate::plan::{count, duration, flops};
+use crate::worker::{ERROR_FILE, Event, JOB_FILE};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use results::RunRecord;
+use results::record::RunStatus;
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+/// How to run.
+pub struct Options {
+    /// Directory of all experiments.
+    pub runs: PathBuf,
+    /// Device of every worker.
+    pub device: DeviceName,
+    /// Workers at a time.
+    pub jobs: usize,
+    /// Stop starting runs after the first failure.
+    pub fail_fast: bool,
+}
+
+/// What became of a sweep.
+pub struct Outcome {
+    /// Records of all runs that have one, in the order of the plan.
+    pub records: Vec<RunRecord>,
+    /// Runs that failed: label, directory, what the worker said.
+    pub failed: Vec<(String, PathBuf, String)>,
+    /// Runs that were never started.
+    pub not_started: usize,
+}
+
+/// What the threads that watch workers tell the one that draws.
+enum Message {
+    Started(usize),
+    Event(usize, Event),
+    Ended(usize, Result<(), Failure>),
+}
+
+/// A run's place in the progress display.
+struct Progress {
+    bar: Option<ProgressBar>,
+    fraction: f64,
+    said: Instant,
+}
+
+/// Directory of a planned run.
+pub fn directory(runs: &Path, run: &PlannedRun) -> PathBuf {
+    results::store::run_dir(runs, &run.job.experiment, &run.job.run_id)
+}
+
+/// The record of a planned run, if it is there and readable. Its labels are the plan's: a config may name the same run anew.
+pub fn recorded(runs: &Path, run: &PlannedRun) -> Option<RunRecord> {
+    let path = directory(runs, run).join("record.json");
+    let mut record = results::read_record(&path).ok()?;
+    if record.labels != run.job.labels {
+        record.labels.clone_from(&run.job.labels);
+        results::write_record(path.parent()?, &record).ok()?;
+    }
+    Some(record)
+}
+
+/// Runs what is not recorded yet.
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if the runs directory cannot be written.
+pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
+    let todo: VecDeque<usize> = (0..plan.runs.len()).filter(|index| recorded(&options.runs, &plan.runs[*index]).is_none()).collect();
+    let skipped = plan.runs.len() - todo.len();
+    prepare(plan, &todo, options)?;
+    let terminal = std::io::stderr().is_terminal();
+    let jobs = options.jobs.clamp(1, todo.len().max(1));
+    eprintln!(
+        "{}: {}, {} to do on {} with {}{}",
+        plan.name,
+        count(plan.runs.len(), "run"),
+        todo.len(),
+        options.device,
+        count(jobs, "worker"),
+        if skipped > 0 { format!(" ({skipped} recorded already)") } else { String::new() }
+    );
+    let mut display = Display::new(plan, &todo, terminal);
+    let (failed, not_started) = work(plan, todo, jobs, options, &mut display);
+    display.finish();
+    let records = plan.runs.iter().filter_map(|run| recorded(&options.runs, run)).collect();
+    Ok(Outcome { records, failed, not_started })
+}
+
+/// Creates the directories and writes every job, so that a directory that cannot be written is found before any work.
+fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(), Failure> {
+    for index in todo {
+        let run = &plan.runs[*index];
+        let directory = directory(&options.runs, run);
+        fs_err::create_dir_all(&directory).map_err(Failure::resources)?;
+        let job = serde_json::to_vec_pretty(&run.job).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+        results::store::write_atomically(&directory.join(JOB_FILE), &job).map_err(Failure::resources)?;
+    }
+    Ok(())
+}
+
+fn work(
+    plan: &Plan,
+    todo: VecDeque<usize>,
+    jobs: usize,
+    options: &Options,
+    display: &mut Display<'_>,
+) -> (Vec<(String, PathBuf, String)>, usize) {
+    let queue = Arc::new(Mutex::new(todo));
+    let (sender, receiver) = mpsc::channel();
+    let threads = threads_per_worker(jobs);
+    let mut failed = Vec::new();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            let (queue, sender) = (queue.clone(), sender.clone());
+            scope.spawn(move || {
+                while let Some(index) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) {
+                    let _ = sender.send(Message::Started(index));
+                    let directory = directory(&options.runs, &plan.runs[index]);
+                    let ended = watch(&directory, options, threads, |event| {
+                        let _ = sender.send(Message::Event(index, event));
+                    });
+                    let _ = sender.send(Message::Ended(index, ended));
+                }
+            });
+        }
+        drop(sender);
+        for message in receiver {
+            match message {
+                Message::Started(index) => display.started(index),
+                Message::Event(index, event) => display.event(index, &event),
+                Message::Ended(index, ended) => {
+                    display.ended(index, &ended);
+                    if let Err(failure) = ended {
+                        let directory = directory(&options.runs, &plan.runs[index]);
+                        failed.push((name(&plan.runs[index]), directory, failure.message));
+                        if options.fail_fast
+                            && let Ok(mut queue) = queue.lock()
+                        {
+                            display.not_started = queue.drain(..).count();
+                        }
+                    }
+                }
+            }
+        }
+    });
+    (failed, display.not_started)
+}
+
+/// Threads for each worker's CPU backend: the cores shared out, unless the user set it.
+fn threads_per_worker(jobs: usize) -> Option<usize> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::env::var_os("RAYON_NUM_THREADS").is_none().then(|| (cores / jobs).max(1))
+}
+
+/// Starts a worker and follows it to its end.
+fn watch(directory: &Path, options: &Options, threads: Option<usize>, mut heard: impl FnMut(Event)) -> Result<(), Failure> {
+    let failure = |message: String| Failure::new(Exit::SomeFailed, message);
+    let program = std::env::current_exe().map_err(|error| failure(format!("cannot find this program: {error}")))?;
+    let mut command = Command::new(program);
+    command.arg("worker").arg(directory).args(["--device", &options.device.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(threads) = threads {
+        command.env("RAYON_NUM_THREADS", threads.to_string());
+    }
+    let mut child = command.spawn().map_err(|error| failure(format!("cannot start a worker: {error}")))?;
+    let stderr = child.stderr.take();
+    let said = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        // Drivers can print without end; the last words are what counts.
+        if let Some(mut stderr) = stderr {
+            let _ = stderr.read_to_end(&mut text);
+        }
+        String::from_utf8_lossy(&text[text.len().saturating_sub(16_384)..]).trim().to_owned()
+    });
+    for line in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines().map_while(Result::ok)) {
+        if let Ok(event) = serde_json::from_str(&line) {
+            heard(event);
+        }
+    }
+    let status = child.wait().map_err(|error| failure(format!("lost a worker: {error}")))?;
+    let said = said.join().unwrap_or_default();
+    let error_file = directory.join(ERROR_FILE);
+    if status.success() {
+        let _ = std::fs::remove_file(error_file);
+        return Ok(());
+    }
+    let said = if said.is_empty() { format!("the worker ended with {status} and said nothing") } else { said };
+    let _ = std::fs::write(error_file, &said);
+    Err(failure(said.strip_prefix("error: ").unwrap_or(&said).to_owned()))
+}
+
+/// A run as people name it.
+pub fn name(run: &PlannedRun) -> String {
+    let labels: Vec<&str> = run.job.labels.iter().map(|label| label.text.as_str()).collect();
+    format!("{} seed {}", labels.join(", "), run.job.spec.seed)
+}
+
+/// Progress bars on a terminal, plain lines elsewhere.
+struct Display<'a> {
+    plan: &'a Plan,
+    bars: Option<MultiProgress>,
+    total: Option<ProgressBar>,
+    runs: Vec<Option<Progress>>,
+    /// Arithmetic of each run, to weigh their progress.
+    work: Vec<f64>,
+    all: f64,
+    done: usize,
+    count: usize,
+    started: Instant,
+    not_started: usize,
+}
+
+impl<'a> Display<'a> {
+    fn new(plan: &'a Plan, todo: &VecDeque<usize>, terminal: bool) -> Self {
+        let work: Vec<f64> = plan.runs.iter().map(flops).collect();
+        let all = todo.iter().map(|index| work[*index]).sum();
+        let bars = terminal.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8)));
+        let total = bars.as_ref().map(|bars| {
+            let style =
+                ProgressStyle::with_template("{bar:30.green} {percent:>3} %  {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+            bars.add(ProgressBar::new(1000).with_style(style))
+        });
+        let runs = (0..plan.runs.len()).map(|_| None).collect();
+        Self { plan, bars, total, runs, work, all, done: 0, count: todo.len(), started: Instant::now(), not_started: 0 }
+    }
+
+    fn started(&mut self, index: usize) {
+        let bar = self.bars.as_ref().zip(self.total.as_ref()).map(|(bars, total)| {
+            let style = ProgressStyle::with_template("{bar:30} {prefix}  {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+            bars.insert_before(total, ProgressBar::new(1000).with_style(style).with_prefix(name(&self.plan.runs[index])))
+        });
+        self.runs[index] = Some(Progress { bar, fraction: 0.0, said: Instant::now() });
+    }
+
+    fn event(&mut self, index: usize, event: &Event) {
+        // Evaluation is a small share of a run; a tenth is close enough to keep the bar moving.
+        let (fraction, text) = match event {
+            Event::Train { step, steps, loss_nats } => {
+                (0.9 * *step as f64 / *steps as f64, format!("step {step} of {steps}, loss {loss_nats:.3}"))
+            }
+            Event::Eval { done, total } => (0.9 + 0.1 * *done as f64 / *total as f64, format!("evaluated {done} of {total}")),
+            Event::Diverged { step, what } => (1.0, format!("diverged at step {step}: the {what} is not finite")),
+        };
+        let left = self.time_left();
+        let Some(progress) = self.runs[index].as_mut() else { return };
+        progress.fraction = fraction;
+        if let Some(bar) = &progress.bar {
+            bar.set_position((1000.0 * fraction) as u64);
+            bar.set_message(text);
+        } else if progress.said.elapsed() >= Duration::from_secs(10) || matches!(event, Event::Diverged { .. }) {
+            progress.said = Instant::now();
+            eprintln!("  {}: {text}{left}", name(&self.plan.runs[index]));
+        }
+        self.draw_total();
+    }
+
+    fn ended(&mut self, index: usize, ended: &Result<(), Failure>) {
+        self.done += 1;
+        let text = match ended {
+            Ok(()) => format!("[{}/{}] {}: done", self.done, self.count, name(&self.plan.runs[index])),
+            Err(failure) => format!(
+                "[{}/{}] {}: FAILED\n  {}",
+                self.done,
+                self.count,
+                name(&self.plan.runs[index]),
+                failure.message.replace('\n', "\n  ")
+            ),
+        };
+        if let Some(progress) = self.runs[index].as_mut() {
+            progress.fraction = 1.0;
+            if let Some(bar) = progress.bar.take() {
+                bar.finish_and_clear();
+            }
+        }
+        match &self.bars {
+            Some(bars) => {
+                let _ = bars.println(&text);
+            }
+            None => eprintln!("{text}{}", self.time_left()),
+        }
+        self.draw_total();
+    }
+
+    fn fraction(&self) -> f64 {
+        let done = |(run, work): (&Option<Progress>, &f64)| run.as_ref().map_or(0.0, |progress| progress.fraction * work);
+        self.runs.iter().zip(&self.work).map(done).sum::<f64>() / self.all.max(1.0)
+    }
+
+    fn time_left(&self) -> String {
+        let (fraction, elapsed) = (self.fraction(), self.started.elapsed().as_secs_f64());
+        if fraction < 0.01 || fraction >= 1.0 {
+            String::new()
+        } else {
+            format!(", about {} left", duration(elapsed / fraction * (1.0 - fraction)))
+        }
+    }
+
+    fn draw_total(&self) {
+        if let Some(total) = &self.total {
+            total.set_position((1000.0 * self.fraction()) as u64);
+            total.set_message(format!("{} of {} done{}", self.done, count(self.count, "run"), self.time_left()));
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(total) = &self.total {
+            total.finish_and_clear();
+        }
+    }
+}
+
+/// Exit code of a finished sweep.
+pub fn exit(outcome: &Outcome) -> Exit {
+    let diverged = outcome.records.iter().filter(|record| record.status == RunStatus::Diverged).count();
+    if !outcome.failed.is_empty() {
+        Exit::SomeFailed
+    } else if diverged > 0 && diverged == outcome.records.len() {
+        Exit::Diverged
+    } else {
+        Exit::Done
+    }
+}

@@ -1,0 +1,140 @@
+//! The training loop: step `s` is a function of the weights, the optimizer's state and (spec, s), and of nothing else.
+
+use crate::optimizer::{AdamW, squared_norms};
+use crate::spec::{LengthCurriculum, RunSpec};
+use crate::weights::draw;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use posenc::{Init, Positions};
+use results::record::{CurvePoint, Divergence};
+use tasks::{Batch, Stream, Task};
+use tiny_transformer::{Pass, Transformer};
+
+/// Points a stored loss curve has at most.
+const CURVE_POINTS: u64 = 200;
+
+/// A trained model and the story of its training.
+pub struct Trained {
+    /// On the device without autodiff.
+    pub model: Transformer,
+    /// Steps applied.
+    pub steps: u64,
+    /// Tokens seen.
+    pub tokens: u64,
+    /// Loss curve.
+    pub curve: Vec<CurvePoint>,
+    /// Mean loss over the last tenth of the steps.
+    pub final_loss_nats: Option<f64>,
+    /// Set if training stopped early.
+    pub diverged: Option<Divergence>,
+}
+
+/// Draws the model of a spec on `device`.
+pub fn initial_model(spec: &RunSpec, device: &Device) -> Transformer {
+    let source = |path: &str, shape: &[usize], distribution| draw(spec.seed, path, shape, distribution);
+    Transformer::new(&spec.model, &spec.encoding, &Init::new(device, &source))
+}
+
+/// Length of the batch of a step, in the task's unit.
+pub fn batch_length(spec: &RunSpec, step: u64) -> usize {
+    let train = &spec.train;
+    match train.length {
+        LengthCurriculum::Fixed => train.train_len,
+        LengthCurriculum::Uniform => {
+            let span = (train.train_len - train.min_len + 1) as u64;
+            train.min_len + Stream::new(spec.seed, "train-length", step).below(span) as usize
+        }
+    }
+}
+
+/// Trains to the end or to the first number that is not finite; `progress(step, loss)` hears of every step.
+///
+/// A step that would not be finite is not applied: the model returned is the last good one.
+pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, mut progress: impl FnMut(u64, f64)) -> Trained {
+    let autodiff = device.clone().autodiff();
+    let mut model = initial_model(spec, &autodiff);
+    let mut optimizer = AdamW::new(spec.train.adamw.clone());
+    let (mut losses, mut tokens, mut diverged) = (Vec::new(), 0, None);
+    for step in 0..spec.train.steps {
+        let length = batch_length(spec, step);
+        let batch = task.train_batch(length, spec.train.batch_size, spec.seed, step);
+        let loss = batch_loss(spec, &model, &batch, step, &autodiff);
+        let mut grads = loss.backward();
+        let norms = squared_norms(&model, &grads);
+        // One transfer per step: the loss and every squared norm together.
+        let scalars = std::iter::once(loss.inner()).chain(norms.iter().map(|(_, norm)| norm.clone()));
+        let scalars =
+            Tensor::cat(scalars.collect(), 0).into_data().convert::<f64>().try_to_vec::<f64>().expect("data was just converted to f64");
+        let (loss, squares) = (scalars[0], &scalars[1..]);
+        if let Some(what) = first_not_finite(loss, &norms, squares) {
+            diverged = Some(Divergence { step, what });
+            break;
+        }
+        let norm = squares.iter().sum::<f64>().sqrt();
+        let clip = spec.train.grad_clip;
+        let scale = if clip > 0.0 && norm > clip { clip / norm } else { 1.0 };
+        model = optimizer.step(model, &mut grads, spec.train.lr_at(step), scale);
+        tokens += (batch.rows * batch.seq_len) as u64;
+        losses.push(loss);
+        progress(step + 1, loss);
+    }
+    let tail = (spec.train.steps / 10).max(1) as usize;
+    let final_loss_nats = diverged.is_none().then(|| mean(&losses[losses.len().saturating_sub(tail)..]));
+    Trained {
+        model: burn::module::Module::valid(&model),
+        steps: losses.len() as u64,
+        tokens,
+        curve: thin(&losses),
+        final_loss_nats,
+        diverged,
+    }
+}
+
+/// Mean loss over the counted targets of a batch, one element on the device.
+fn batch_loss(spec: &RunSpec, model: &Transformer, batch: &Batch, step: u64, device: &Device) -> Tensor<1> {
+    let shape = [batch.rows, batch.seq_len];
+    let keep = 1.0 - spec.model.dropout;
+    let factors = |site: usize, count: usize| {
+        let mut stream = Stream::new(spec.seed, &format!("dropout {site}"), step);
+        (0..count).map(|_| if stream.bernoulli(keep) { (1.0 / keep) as f32 } else { 0.0 }).collect()
+    };
+    let dropout: Option<&dyn Fn(usize, usize) -> Vec<f32>> = if spec.model.dropout > 0.0 { Some(&factors) } else { None };
+    let (inputs, targets) = upload(batch, device);
+    let pass = Pass { max_logits: usize::MAX, dropout };
+    let nll = model.nll(inputs, targets, &Positions::contiguous(batch.seq_len), &pass).0;
+    let counted = batch.counted.iter().filter(|counted| **counted).count();
+    let nll = if counted == batch.counted.len() {
+        nll
+    } else {
+        let mask: Vec<f32> = batch.counted.iter().map(|counted| f32::from(u8::from(*counted))).collect();
+        nll * Tensor::<2>::from_data(TensorData::new(mask, shape), device)
+    };
+    nll.reshape([batch.rows * batch.seq_len]).sum_dim(0) / counted as f64
+}
+
+/// Inputs and targets of a batch on the device, `[rows, seq_len]`.
+pub fn upload(batch: &Batch, device: &Device) -> (Tensor<2, Int>, Tensor<2, Int>) {
+    let tensor = |ids: &[i32]| Tensor::from_data(TensorData::new(ids.to_vec(), [batch.rows, batch.seq_len]), device);
+    (tensor(&batch.inputs), tensor(&batch.targets))
+}
+
+fn first_not_finite(loss: f64, norms: &[(String, Tensor<1>)], squares: &[f64]) -> Option<String> {
+    if !loss.is_finite() {
+        return Some("loss".to_owned());
+    }
+    let at = squares.iter().position(|square| !square.is_finite())?;
+    Some(format!("gradient of {}", norms[at].0))
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Means over equal stretches of steps, at most [`CURVE_POINTS`] of them.
+fn thin(losses: &[f64]) -> Vec<CurvePoint> {
+    let stretch = (losses.len() as u64).div_ceil(CURVE_POINTS).max(1) as usize;
+    let points = losses.chunks(stretch).scan(0, |step, chunk| {
+        *step += chunk.len() as u64;
+        Some(CurvePoint { step: *step, loss_nats: mean(chunk) })
+    });
+    points.collect()
+}
