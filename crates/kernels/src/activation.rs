@@ -16,30 +16,31 @@ struct Gelu<'a> {
     slope: &'a mut [f32],
 }
 
+#[inline(always)]
+fn gelu_and_slope<S: Simd>(s: S, x: S::f32s) -> (S::f32s, S::f32s) {
+    let (below, e) = s.normal(x);
+    let density = s.mul(e, s.splat(0.398_942_3));
+    (s.mul(x, below), s.fma(x, density, below))
+}
+
 impl WithSimd for Gelu<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let value = |x| s.mul(x, s.normal(x).0);
-        let both = |x| {
-            let (below, e) = s.normal(x);
-            let density = s.mul(e, s.splat(0.398_942_3));
-            (s.mul(x, below), s.fma(x, density, below))
-        };
         let (x, x_tail) = S::as_simd_f32s(self.x);
         let (y, y_tail) = S::as_mut_simd_f32s(self.y);
         if self.slope.is_empty() {
             for (x, y) in x.iter().zip(y) {
-                *y = value(*x);
+                *y = gelu_and_slope(s, *x).0;
             }
-            s.partial_store_f32s(y_tail, value(s.partial_load_f32s(x_tail)));
+            s.partial_store_f32s(y_tail, gelu_and_slope(s, s.partial_load_f32s(x_tail)).0);
         } else {
             let (slope, slope_tail) = S::as_mut_simd_f32s(self.slope);
             for ((x, y), slope) in x.iter().zip(y).zip(slope) {
-                (*y, *slope) = both(*x);
+                (*y, *slope) = gelu_and_slope(s, *x);
             }
-            let (y, slope) = both(s.partial_load_f32s(x_tail));
+            let (y, slope) = gelu_and_slope(s, s.partial_load_f32s(x_tail));
             s.partial_store_f32s(y_tail, y);
             s.partial_store_f32s(slope_tail, slope);
         }
@@ -94,19 +95,23 @@ struct Swiglu<'a> {
     y: &'a mut [f32],
 }
 
+#[inline(always)]
+fn silu_times<S: Simd>(s: S, gate: S::f32s, up: S::f32s) -> S::f32s {
+    s.mul(s.mul(gate, s.sigmoid(gate)), up)
+}
+
 impl WithSimd for Swiglu<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let value = |gate, up| s.mul(s.mul(gate, s.sigmoid(gate)), up);
         let (gate, gate_tail) = S::as_simd_f32s(self.gate);
         let (up, up_tail) = S::as_simd_f32s(self.up);
         let (y, y_tail) = S::as_mut_simd_f32s(self.y);
         for ((gate, up), y) in gate.iter().zip(up).zip(y) {
-            *y = value(*gate, *up);
+            *y = silu_times(s, *gate, *up);
         }
-        s.partial_store_f32s(y_tail, value(s.partial_load_f32s(gate_tail), s.partial_load_f32s(up_tail)));
+        s.partial_store_f32s(y_tail, silu_times(s, s.partial_load_f32s(gate_tail), s.partial_load_f32s(up_tail)));
     }
 }
 
@@ -118,26 +123,29 @@ struct SwigluBack<'a> {
     grad_gate: &'a mut [f32],
 }
 
+/// Gradients of `up` and `gate`.
+#[inline(always)]
+fn silu_pull<S: Simd>(s: S, gate: S::f32s, up: S::f32s, grad: S::f32s) -> (S::f32s, S::f32s) {
+    let sigmoid = s.sigmoid(gate);
+    let silu = s.mul(gate, sigmoid);
+    // silu' = sigmoid + silu (1 - sigmoid).
+    let slope = s.fma(silu, s.sub(s.splat(1.0), sigmoid), sigmoid);
+    (s.mul(grad, silu), s.mul(s.mul(grad, up), slope))
+}
+
 impl WithSimd for SwigluBack<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let pull = |gate, up, grad| {
-            let sigmoid = s.sigmoid(gate);
-            let silu = s.mul(gate, sigmoid);
-            // silu' = sigmoid + silu (1 - sigmoid).
-            let slope = s.fma(silu, s.sub(s.splat(1.0), sigmoid), sigmoid);
-            (s.mul(grad, silu), s.mul(s.mul(grad, up), slope))
-        };
         let (gate, gate_tail) = S::as_simd_f32s(self.gate);
         let (up, up_tail) = S::as_simd_f32s(self.up);
         let (grad, grad_tail) = S::as_mut_simd_f32s(self.grad);
         let (grad_gate, grad_gate_tail) = S::as_mut_simd_f32s(self.grad_gate);
         for (((gate, up), grad), grad_gate) in gate.iter().zip(up).zip(grad).zip(grad_gate) {
-            (*grad, *grad_gate) = pull(*gate, *up, *grad);
+            (*grad, *grad_gate) = silu_pull(s, *gate, *up, *grad);
         }
-        let (up, gate) = pull(s.partial_load_f32s(gate_tail), s.partial_load_f32s(up_tail), s.partial_load_f32s(grad_tail));
+        let (up, gate) = silu_pull(s, s.partial_load_f32s(gate_tail), s.partial_load_f32s(up_tail), s.partial_load_f32s(grad_tail));
         s.partial_store_f32s(grad_tail, up);
         s.partial_store_f32s(grad_gate_tail, gate);
     }

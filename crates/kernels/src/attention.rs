@@ -7,7 +7,6 @@
 
 use crate::flex::{Input, Strided, for_each, record, strided_output, tensor};
 use crate::simd::{Lanes, dispatch};
-use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use bytemuck::cast_slice;
 use pulp::{Simd, WithSimd};
@@ -22,6 +21,22 @@ const GROUPS: usize = 8;
 
 /// The lanes of one query block.
 type Block<S> = [<S as Simd>::f32s; WIDE];
+
+/// An expression for each vector of a block. Not a closure: that may be compiled without the instruction set of what is around.
+macro_rules! each {
+    (|$i:ident| $value:expr) => {
+        [
+            {
+                let $i = 0;
+                $value
+            },
+            {
+                let $i = 1;
+                $value
+            },
+        ]
+    };
+}
 
 /// How many queries a block has on this machine.
 struct BlockWidth;
@@ -58,7 +73,6 @@ struct Transposed {
     shape: [usize; 4],
     /// Where each block of a slice starts.
     starts: Vec<usize>,
-    width: usize,
 }
 
 impl Transposed {
@@ -68,7 +82,7 @@ impl Transposed {
             let visible = first_query + (start + width).min(shape[2]);
             starts.push(starts[starts.len() - 1] + visible * width);
         }
-        Self { values: vec![0.0; slices * starts[starts.len() - 1]], shape, starts, width }
+        Self { values: vec![0.0; slices * starts[starts.len() - 1]], shape, starts }
     }
 
     fn new(bias: &FlexTensor, first_query: usize, width: usize) -> Self {
@@ -137,7 +151,10 @@ fn lanes<S: Simd>(s: S, values: &[f32]) -> Block<S> {
 #[inline(always)]
 fn products<S: Simd, const N: usize>(s: S, columns: &[Block<S>], matrix: (&[f32], usize, usize), row: usize) -> [Block<S>; N] {
     let (values, start, stride) = matrix;
-    let rows: [&[f32]; N] = std::array::from_fn(|i| &values[start + (row + i) * stride..][..columns.len()]);
+    let mut rows: [&[f32]; N] = [&[]; N];
+    for (i, slice) in rows.iter_mut().enumerate() {
+        *slice = &values[start + (row + i) * stride..][..columns.len()];
+    }
     let mut sums = [[s.zero(); WIDE]; N];
     for (e, column) in columns.iter().enumerate() {
         for (sum, row) in sums.iter_mut().zip(rows) {
@@ -154,7 +171,7 @@ fn products<S: Simd, const N: usize>(s: S, columns: &[Block<S>], matrix: (&[f32]
 #[inline(always)]
 fn hide<S: Simd>(s: S, x: Block<S>, ahead: usize, index: &Block<S>) -> Block<S> {
     let ahead = s.splat(ahead as f32);
-    std::array::from_fn(|i| s.select_f32s(s.less_than_f32s(index[i], ahead), s.splat(f32::NEG_INFINITY), x[i]))
+    each!(|i| s.select_f32s(s.less_than_f32s(index[i], ahead), s.splat(f32::NEG_INFINITY), x[i]))
 }
 
 /// Logits of the keys `keys` for a block of queries, into `tile`.
@@ -178,7 +195,7 @@ fn mask<S: Simd>(s: S, tile: &mut [Block<S>], first_key: usize, own: usize, inde
     if let Some(bias) = bias {
         let (bias, _) = S::as_simd_f32s(&bias[first_key * WIDE * S::F32_LANES..]);
         for (x, bias) in tile.iter_mut().zip(bias.chunks_exact(WIDE)) {
-            *x = std::array::from_fn(|i| s.add(x[i], bias[i]));
+            *x = each!(|i| s.add(x[i], bias[i]));
         }
     }
     for (i, x) in tile.iter_mut().enumerate().skip((own + 1).saturating_sub(first_key)) {
@@ -193,7 +210,10 @@ fn gather<S: Simd>(s: S, sums: &mut [Block<S>], keep: Block<S>, weights: &[Block
     let at = |key: usize, e: usize| start + (first_key + key) * stride + e;
     let whole = sums.len() / 4 * 4;
     for e in (0..whole).step_by(4) {
-        let mut local: [Block<S>; 4] = std::array::from_fn(|j| std::array::from_fn(|i| s.mul(sums[e + j][i], keep[i])));
+        let mut local = [sums[e], sums[e + 1], sums[e + 2], sums[e + 3]];
+        for sum in &mut local {
+            *sum = each!(|i| s.mul(sum[i], keep[i]));
+        }
         for (key, weight) in weights.iter().enumerate() {
             let row = &values[at(key, e)..][..4];
             for (sum, x) in local.iter_mut().zip(row) {
@@ -206,10 +226,10 @@ fn gather<S: Simd>(s: S, sums: &mut [Block<S>], keep: Block<S>, weights: &[Block
         sums[e..e + 4].copy_from_slice(&local);
     }
     for (e, sum) in sums.iter_mut().enumerate().skip(whole) {
-        let mut local: Block<S> = std::array::from_fn(|i| s.mul(sum[i], keep[i]));
+        let mut local: Block<S> = each!(|i| s.mul(sum[i], keep[i]));
         for (key, weight) in weights.iter().enumerate() {
             let x = s.splat(values[at(key, e)]);
-            local = std::array::from_fn(|i| s.fma(x, weight[i], local[i]));
+            local = each!(|i| s.fma(x, weight[i], local[i]));
         }
         *sum = local;
     }
@@ -229,7 +249,7 @@ fn lane_index<S: Simd>(s: S) -> Block<S> {
 #[inline(always)]
 fn untranspose<S: Simd>(s: S, columns: &mut [Block<S>], factor: Block<S>, rows: &mut [&mut [f32]]) {
     for column in &mut *columns {
-        *column = std::array::from_fn(|i| s.mul(column[i], factor[i]));
+        *column = each!(|i| s.mul(column[i], factor[i]));
     }
     let width = WIDE * S::F32_LANES;
     let flat: &[f32] = cast_slice(columns);
@@ -274,21 +294,20 @@ impl WithSimd for Forward<'_, '_> {
             mask(s, tile, start, own, &index, bias);
             let before = largest;
             for x in &*tile {
-                largest = std::array::from_fn(|i| s.larger(x[i], largest[i]));
+                largest = each!(|i| s.larger(x[i], largest[i]));
             }
-            let shift: Block<S> =
-                std::array::from_fn(|i| s.select_f32s(s.equal_f32s(largest[i], infinite), s.zero(), largest[i]));
-            let keep: Block<S> = std::array::from_fn(|i| s.exp(s.sub(before[i], shift[i])));
+            let shift: Block<S> = each!(|i| s.select_f32s(s.equal_f32s(largest[i], infinite), s.zero(), largest[i]));
+            let keep: Block<S> = each!(|i| s.exp(s.sub(before[i], shift[i])));
             let mut sum = [s.zero(); WIDE];
             for x in &mut *tile {
-                *x = std::array::from_fn(|i| s.exp(s.sub(x[i], shift[i])));
-                sum = std::array::from_fn(|i| s.add(sum[i], x[i]));
+                *x = each!(|i| s.exp(s.sub(x[i], shift[i])));
+                sum = each!(|i| s.add(sum[i], x[i]));
             }
-            total = std::array::from_fn(|i| s.fma(total[i], keep[i], sum[i]));
+            total = each!(|i| s.fma(total[i], keep[i], sum[i]));
             gather(s, &mut sums, keep, tile, v, start);
         }
-        let empty: [_; WIDE] = std::array::from_fn(|i| s.equal_f32s(total[i], s.zero()));
-        let factor = std::array::from_fn(|i| s.select_f32s(empty[i], s.zero(), s.div(s.splat(1.0), total[i])));
+        let empty: [_; WIDE] = each!(|i| s.equal_f32s(total[i], s.zero()));
+        let factor = each!(|i| s.select_f32s(empty[i], s.zero(), s.div(s.splat(1.0), total[i])));
         untranspose(s, &mut sums, factor, &mut self.output);
         if !self.log_sum.is_empty() {
             let (largest, total) = ([largest], [total]);
@@ -374,13 +393,24 @@ struct HeadGrad<'b> {
 
 /// Adds to `N` rows of `sums`, from `row` on, the products of `weights` (one row of lanes per key) with the rows of a block.
 #[inline(always)]
-fn scatter<S: Simd, const N: usize, const V: usize>(s: S, sums: &mut [S::f32s], weights: &[f32], rows: &[S::f32s], at: usize, vectors: usize) {
+fn scatter<S: Simd, const N: usize, const V: usize>(
+    s: S,
+    sums: &mut [S::f32s],
+    weights: &[f32],
+    rows: &[S::f32s],
+    at: usize,
+    vectors: usize,
+) {
     let lanes = WIDE * S::F32_LANES;
-    let weights: [&[f32]; N] = std::array::from_fn(|i| &weights[i * lanes..][..lanes]);
-    let mut local: [[S::f32s; V]; N] = std::array::from_fn(|i| std::array::from_fn(|j| sums[i * vectors + at + j]));
+    let mut slices: [&[f32]; N] = [&[]; N];
+    let mut local = [[s.zero(); V]; N];
+    for (i, (slice, local)) in slices.iter_mut().zip(&mut local).enumerate() {
+        *slice = &weights[i * lanes..][..lanes];
+        local.copy_from_slice(&sums[i * vectors + at..][..V]);
+    }
     for (lane, row) in rows.chunks_exact(vectors).enumerate() {
         let row = &row[at..][..V];
-        for (local, weights) in local.iter_mut().zip(weights) {
+        for (local, weights) in local.iter_mut().zip(slices) {
             let weight = s.splat(weights[lane]);
             for (local, x) in local.iter_mut().zip(row) {
                 *local = s.fma(weight, *x, *local);
@@ -402,7 +432,11 @@ fn scatter_all<S: Simd>(s: S, sums: &mut [S::f32s], weights: &[Block<S>], rows: 
         while at < vectors {
             let two = vectors - at >= 2;
             if weights.len() == 4 * lanes {
-                if two { scatter::<S, 4, 2>(s, sums, weights, rows, at, vectors) } else { scatter::<S, 4, 1>(s, sums, weights, rows, at, vectors) }
+                if two {
+                    scatter::<S, 4, 2>(s, sums, weights, rows, at, vectors)
+                } else {
+                    scatter::<S, 4, 1>(s, sums, weights, rows, at, vectors)
+                }
             } else {
                 for (sums, weights) in sums.chunks_mut(vectors).zip(weights.chunks(lanes)) {
                     scatter::<S, 1, 1>(s, sums, weights, rows, at, vectors);
@@ -435,7 +469,13 @@ fn pack<S: Simd>(s: S, x: &Strided<'_>, [batch, head]: [usize; 2], rows: Range<u
 impl Backward<'_, '_> {
     /// All gradients of one head.
     #[inline(always)]
-    fn head<S: Simd>(s: S, call: &Call<'_>, parts: (&Strided<'_>, &Strided<'_>, &[f32], usize), head: &mut HeadGrad<'_>, bias_grad: &mut [f32]) {
+    fn head<S: Simd>(
+        s: S,
+        call: &Call<'_>,
+        parts: (&Strided<'_>, &Strided<'_>, &[f32], usize),
+        head: &mut HeadGrad<'_>,
+        bias_grad: &mut [f32],
+    ) {
         let (output, grad, log_sum, width) = parts;
         let at = head.at;
         let [_, heads, queries, head_dim] = call.q.shape;
@@ -475,8 +515,8 @@ impl Backward<'_, '_> {
                 mask(s, weights, start, own, &index, bias);
                 logits(s, &grad_columns, v, start..start + n, slopes);
                 for (weight, slope) in weights.iter_mut().zip(&mut *slopes) {
-                    *weight = std::array::from_fn(|i| s.exp(s.sub(weight[i], log_sum[i])));
-                    *slope = std::array::from_fn(|i| s.mul(weight[i], s.sub(slope[i], along[i])));
+                    *weight = each!(|i| s.exp(s.sub(weight[i], log_sum[i])));
+                    *slope = each!(|i| s.mul(weight[i], s.sub(slope[i], along[i])));
                 }
                 if !bias_grad.is_empty() {
                     let (sums, _) = S::as_mut_simd_f32s(&mut bias_grad[offset + start * width..offset + (start + n) * width]);
@@ -551,8 +591,8 @@ fn backward(kept: &Kept, grad: &FlexTensor, bias_wanted: bool) -> ([FlexTensor; 
     let tasks: Vec<_> = if groups.is_empty() {
         sinks.into_iter().flatten().map(|head| task(vec![head], <&mut [f32]>::default())).collect()
     } else {
-        let take = |group: &[usize]| group.iter().filter_map(|i| sinks[*i].take()).collect();
-        let heads: Vec<_> = groups.iter().map(|(_, group)| group).map(|group| *group).map(take).collect();
+        let mut take = |group: &[usize]| group.iter().filter_map(|i| sinks[*i].take()).collect();
+        let heads: Vec<_> = groups.iter().map(|(_, group)| take(group)).collect();
         heads.into_iter().zip(partial.chunks_mut(slice_len.max(1))).map(|(heads, bias)| task(heads, bias)).collect()
     };
     let work = batch * heads * queries * (kept.first_query + queries).div_ceil(4) * head_dim.div_ceil(8);

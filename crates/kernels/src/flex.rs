@@ -3,19 +3,23 @@
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::NoCheckpointing};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::backend::{AutodiffTensor, BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind, Flex, TensorMetadata};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Autodiff, BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind, Flex, TensorMetadata};
 use burn::tensor::{DType, TensorData};
 use burn_flex::FlexTensor;
 use rayon::prelude::*;
 use std::fmt;
 use std::sync::Arc;
 
+/// A tensor with its place in a graph of gradients.
+type Tracked = FloatTensor<Autodiff<Flex>>;
+
 /// An input of a fused operation.
 pub(crate) enum Input {
     /// Outside autodiff, or a constant in it.
     Plain(FlexTensor),
     /// Inside autodiff, tracked or not.
-    Autodiff(AutodiffTensor<Flex>),
+    Autodiff(Tracked),
 }
 
 /// What autodiff context an output belongs to.
@@ -58,18 +62,17 @@ pub(crate) fn is_tracked(tensor: &DispatchTensor) -> bool {
     }
 }
 
-/// The values of an integer tensor, if it is one on Flex, and the tensor again.
-pub(crate) fn indices(tensor: DispatchTensor) -> Result<(Vec<usize>, DispatchTensor), DispatchTensor> {
+/// The values of an integer tensor, if it is one on Flex; those below 0 become the largest index.
+pub(crate) fn indices(tensor: &DispatchTensor) -> Option<Vec<usize>> {
     let DispatchTensorKind::Flex(BackendTensor::Int(x)) = &tensor.kind else {
-        return Err(tensor);
+        return None;
     };
     let x = x.to_contiguous();
-    let values = match x.dtype() {
-        DType::I64 => x.storage::<i64>().iter().map(|i| usize::try_from(*i).unwrap_or(usize::MAX)).collect(),
-        DType::I32 => x.storage::<i32>().iter().map(|i| usize::try_from(*i).unwrap_or(usize::MAX)).collect(),
-        _ => return Err(tensor),
-    };
-    Ok((values, tensor))
+    match x.dtype() {
+        DType::I64 => Some(x.storage::<i64>().iter().map(|i| usize::try_from(*i).unwrap_or(usize::MAX)).collect()),
+        DType::I32 => Some(x.storage::<i32>().iter().map(|i| usize::try_from(*i).unwrap_or(usize::MAX)).collect()),
+        _ => None,
+    }
 }
 
 /// Wraps an output.
@@ -127,11 +130,11 @@ pub(crate) fn record<const N: usize, T: Send + Sync + 'static>(
         return Input::Plain(run(plain, false).0);
     }
     let tracked = inputs.map(|input| match input {
-        Input::Plain(x) => AutodiffTensor::<Flex>::new(x),
+        Input::Plain(x) => Tracked::new(x),
         Input::Autodiff(x) => x,
     });
-    let nodes = tracked.each_ref().map(AutodiffTensor::node);
-    let plain = tracked.map(AutodiffTensor::into_primitive);
+    let nodes = tracked.each_ref().map(Tracked::node);
+    let plain = tracked.map(Tracked::into_primitive);
     Input::Autodiff(match Backward::<Flex, N>::prepare::<NoCheckpointing>(Fused, nodes).compute_bound().stateful() {
         OpsKind::Tracked(prepared) => {
             let (output, saved) = run(plain, true);

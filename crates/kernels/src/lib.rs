@@ -45,12 +45,13 @@ pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
     assert_eq!(logits.dims()[0], targets.dims()[0], "one target per row");
     #[cfg(feature = "flex")]
     let (logits, targets) = {
-        let targets = match flex::indices(targets.into_dispatch()) {
-            Ok((indices, targets)) => match flex::take([logits.into_dispatch()]) {
+        let targets = targets.into_dispatch();
+        let logits = match flex::indices(&targets) {
+            None => logits,
+            Some(indices) => match flex::take([logits.into_dispatch()]) {
                 Ok((inputs, context)) => return Tensor::from_dispatch(flex::give(nll::nll(inputs, indices), context)),
-                Err([logits]) => return reference::nll(Tensor::from_dispatch(logits), Tensor::from_dispatch(targets)),
+                Err([logits]) => Tensor::from_dispatch(logits),
             },
-            Err(targets) => targets,
         };
         (logits, Tensor::from_dispatch(targets))
     };

@@ -1,7 +1,7 @@
 //! Fused softmax and negative log-likelihood.
 
 use crate::flex::{Input, dense, for_each, record, tensor};
-use crate::simd::{Lanes, dispatch};
+use crate::simd::{Lanes, dispatch, sum_over};
 use burn::backend::TensorMetadata;
 use pulp::{Simd, WithSimd};
 
@@ -32,7 +32,7 @@ impl WithSimd for Forward<'_> {
             let largest = s.larger(s.larger(largest[0], largest[1]), s.larger(largest[2], largest[3]));
             let largest = tail.iter().fold(s.reduce_max_f32s(largest), |a, b| if *b > a { *b } else { a });
             let shift = s.splat(largest);
-            let sum = s.sum_over(vectors.len(), |i| s.exp(s.sub(vectors[i], shift)));
+            let sum = sum_over!(s, vectors.len(), |i| s.exp(s.sub(vectors[i], shift)));
             // Lanes past the end of the row hold zeros; their exponentials are left out one by one.
             let mut rest = [0.0; 64];
             s.partial_store_f32s(&mut rest[..tail.len()], s.exp(s.sub(s.partial_load_f32s(tail), shift)));
@@ -62,13 +62,13 @@ impl WithSimd for Backward<'_> {
         let rows = self.logits.chunks_exact(width).zip(self.output.chunks_exact_mut(width));
         for (((row, output), target), (log_sum, grad)) in rows.zip(self.targets).zip(self.log_sum.iter().zip(self.grad)) {
             let (shift, factor) = (s.splat(*log_sum), s.splat(*grad));
-            let weighted = |x| s.mul(s.exp(s.sub(x, shift)), factor);
             let (x, x_tail) = S::as_simd_f32s(row);
             let (y, y_tail) = S::as_mut_simd_f32s(output);
             for (x, y) in x.iter().zip(y) {
-                *y = weighted(*x);
+                *y = s.mul(s.exp(s.sub(*x, shift)), factor);
             }
-            s.partial_store_f32s(y_tail, weighted(s.partial_load_f32s(x_tail)));
+            let tail = s.exp(s.sub(s.partial_load_f32s(x_tail), shift));
+            s.partial_store_f32s(y_tail, s.mul(tail, factor));
             output[*target] -= *grad;
         }
     }

@@ -1,7 +1,7 @@
 //! Fused LayerNorm and RMSNorm.
 
 use crate::flex::{Input, dense, for_each, record, tensor};
-use crate::simd::{Lanes, dispatch};
+use crate::simd::{Lanes, dispatch, sum_over};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
@@ -31,14 +31,11 @@ impl WithSimd for Forward<'_> {
             let (y, y_tail) = S::as_mut_simd_f32s(y);
             let mean = match self.shift {
                 None => 0.0,
-                Some(_) => (s.sum_over(x.len(), |i| x[i]) + x_tail.iter().sum::<f32>()) / width as f32,
+                Some(_) => (sum_over!(s, x.len(), |i| x[i]) + x_tail.iter().sum::<f32>()) / width as f32,
             };
             let m = s.splat(mean);
-            let square = |x| {
-                let centred = s.sub(x, m);
-                s.mul(centred, centred)
-            };
-            let squares = s.sum_over(x.len(), |i| square(x[i])) + x_tail.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>();
+            let squares = sum_over!(s, x.len(), |i| s.mul(s.sub(x[i], m), s.sub(x[i], m)))
+                + x_tail.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>();
             let factor = 1.0 / (squares / width as f32 + self.eps).sqrt();
             *stats = [mean, factor];
             let f = s.splat(factor);
@@ -87,15 +84,15 @@ impl WithSimd for Backward<'_> {
             let (x, x_tail) = S::as_simd_f32s(x);
             let (grad, grad_tail) = S::as_mut_simd_f32s(grad);
             let (m, f) = (s.splat(*mean), s.splat(*factor));
-            let normed = |x| s.mul(s.sub(x, m), f);
             let (mut along, mut total) = ([s.zero(); 2], [s.zero(); 2]);
             for (i, (((x, grad), scale), scale_sum)) in x.iter().zip(&*grad).zip(scale).zip(&mut *scale_sum).enumerate() {
-                let (n, g) = (normed(*x), s.mul(*grad, *scale));
+                let (n, g) = (s.mul(s.sub(*x, m), f), s.mul(*grad, *scale));
                 *scale_sum = s.fma(*grad, n, *scale_sum);
                 along[i % 2] = s.fma(g, n, along[i % 2]);
                 total[i % 2] = s.add(g, total[i % 2]);
             }
-            let [mut along, mut total] = [along, total].map(|sums| s.reduce_sum_f32s(s.add(sums[0], sums[1])));
+            let mut along = s.reduce_sum_f32s(s.add(along[0], along[1]));
+            let mut total = s.reduce_sum_f32s(s.add(total[0], total[1]));
             for (((x, grad), scale), scale_sum) in x_tail.iter().zip(&*grad_tail).zip(scale_tail).zip(&mut *scale_sum_tail) {
                 let (n, g) = ((x - mean) * factor, grad * scale);
                 *scale_sum += grad * n;
@@ -115,7 +112,7 @@ impl WithSimd for Backward<'_> {
             let (a, t) = (s.splat(-along), s.splat(total));
             for ((x, grad), scale) in x.iter().zip(grad).zip(scale) {
                 let g = s.sub(s.mul(*grad, *scale), t);
-                *grad = s.mul(f, s.fma(normed(*x), a, g));
+                *grad = s.mul(f, s.fma(s.mul(s.sub(*x, m), f), a, g));
             }
             for ((x, grad), scale) in x_tail.iter().zip(grad_tail).zip(scale_tail) {
                 let n = (x - mean) * factor;
@@ -168,11 +165,7 @@ fn backward(kept: &Kept, grad: FlexTensor, shift: bool) -> [FlexTensor; 3] {
 }
 
 pub(crate) fn layer_norm(inputs: [Input; 3], eps: f64) -> Input {
-    record(
-        inputs,
-        |[x, scale, shift], _| forward(x, scale, Some(shift), eps),
-        |kept: &Kept, grad, _| backward(kept, grad, true).map(Some),
-    )
+    record(inputs, |[x, scale, shift], _| forward(x, scale, Some(shift), eps), |kept: &Kept, grad, _| backward(kept, grad, true).map(Some))
 }
 
 pub(crate) fn rms_norm(inputs: [Input; 2], eps: f64) -> Input {

@@ -9,6 +9,31 @@ pub(crate) fn dispatch<Op: WithSimd>(op: Op) -> Op::Output {
     ARCH.dispatch(op)
 }
 
+/// Sum over `i` in `0..n` of a vector expression in i, then over its lanes, in a fixed order of four partial sums.
+///
+/// A macro, because a closure may be compiled without the instruction set of the function around it.
+macro_rules! sum_over {
+    ($s:ident, $n:expr, |$i:ident| $value:expr) => {{
+        let n = $n;
+        let mut sums = [$s.zero(); 4];
+        for block in 0..n / 4 {
+            let $i = 4 * block;
+            sums[0] = $s.add(sums[0], $value);
+            let $i = 4 * block + 1;
+            sums[1] = $s.add(sums[1], $value);
+            let $i = 4 * block + 2;
+            sums[2] = $s.add(sums[2], $value);
+            let $i = 4 * block + 3;
+            sums[3] = $s.add(sums[3], $value);
+        }
+        for $i in n / 4 * 4..n {
+            sums[0] = $s.add(sums[0], $value);
+        }
+        $s.reduce_sum_f32s($s.add($s.add(sums[0], sums[1]), $s.add(sums[2], sums[3])))
+    }};
+}
+pub(crate) use sum_over;
+
 /// Below this the exponential is 0: its results would leave the normal range of `f32` just after.
 const EXP_FLOOR: f32 = -87.3;
 
@@ -62,7 +87,7 @@ pub(crate) trait Lanes: Simd {
         // ln 2 in two parts, the first with so few bits that its product with the exponent is exact.
         let r = self.fma(exponent, self.splat(-355.0 / 512.0), y);
         let r = self.fma(exponent, self.splat(2.121_944_4e-4), r);
-        let p = self.polynomial(r, &[1.383_682_3e-3, 8.374_816e-3, 4.166_822_6e-2, 1.666_642e-1, 4.999_999_2e-1, 1.0, 1.0]);
+        let p = self.polynomial(r, &[1.383_682_3e-3, 8.374_816e-3, 4.166_822_6e-2, 1.666_642e-1, 4.999_999e-1, 1.0, 1.0]);
         let power = self.transmute_f32s_u32s(self.wrapping_dyn_shl_u32s(self.transmute_u32s_f32s(shifted), self.splat_u32s(23)));
         self.select_f32s(low, self.zero(), self.mul(p, power))
     }
@@ -101,10 +126,10 @@ pub(crate) trait Lanes: Simd {
                 0.191_582_42,
                 -0.079_247_914,
                 0.096_058_12,
-                0.078_425_486,
+                0.078_425_49,
                 0.110_227_34,
-                0.119_572_839,
-                0.119_686_634,
+                0.119_572_84,
+                0.119_686_63,
             ],
         );
         let tail = self.mul(e, self.mul(t, tail));
@@ -118,22 +143,6 @@ pub(crate) trait Lanes: Simd {
         let e = self.exp(self.sub(self.zero(), self.abs_f32s(x)));
         let negative = self.less_than_f32s(x, self.zero());
         self.div(self.select_f32s(negative, e, self.splat(1.0)), self.add(self.splat(1.0), e))
-    }
-
-    /// Sum of `f(i)` over whole vectors `0..n`, in a fixed order of four partial sums.
-    #[inline(always)]
-    fn sum_over(self, n: usize, f: impl Fn(usize) -> Self::f32s) -> f32 {
-        let mut sums = [self.zero(); 4];
-        let blocks = n / 4;
-        for block in 0..blocks {
-            for (lane, sum) in sums.iter_mut().enumerate() {
-                *sum = self.add(*sum, f(4 * block + lane));
-            }
-        }
-        for i in 4 * blocks..n {
-            sums[0] = self.add(sums[0], f(i));
-        }
-        self.reduce_sum_f32s(self.add(self.add(sums[0], sums[1]), self.add(sums[2], sums[3])))
     }
 }
 
@@ -151,33 +160,35 @@ mod tests {
 
         #[inline(always)]
         fn with_simd<S: Simd>(self, s: S) -> Vec<f32> {
-            let one = |x: &f32| {
+            let mut output = vec![0.0; self.0.len()];
+            for (x, y) in self.0.iter().zip(&mut output) {
                 let x = s.splat(*x);
-                let y = match self.1 {
+                let value = match self.1 {
                     0 => s.exp(x),
                     1 => s.normal(x).0,
                     _ => s.sigmoid(x),
                 };
-                s.reduce_max_f32s(y)
-            };
-            self.0.iter().map(one).collect()
+                *y = s.reduce_max_f32s(value);
+            }
+            output
         }
     }
 
-    fn worst(inputs: &[f32], which: u8, exact: impl Fn(f64) -> f64) -> f64 {
-        let both = [dispatch(Apply(inputs, which)), Apply(inputs, which).with_simd(pulp::Scalar::new())];
+    /// Largest relative error with the instructions of this machine, and with portable ones.
+    fn worst(inputs: &[f32], which: u8, exact: impl Fn(f64) -> f64) -> [f64; 2] {
         let error = |(x, y): (&f32, &f32)| {
             let exact = exact(f64::from(*x));
             ((f64::from(*y) - exact) / exact).abs()
         };
-        both.iter().flat_map(|out| inputs.iter().zip(out).map(error)).fold(0.0, f64::max)
+        [dispatch(Apply(inputs, which)), Apply(inputs, which).with_simd(pulp::Scalar::new())]
+            .map(|output| inputs.iter().zip(&output).map(error).fold(0.0, f64::max))
     }
 
     #[test]
     fn exp_is_within_two_units_in_the_last_place() {
         let inputs: Vec<f32> = (0..=880_000).map(|i| -87.2 + i as f32 * 1e-4).collect();
         let worst = worst(&inputs, 0, f64::exp);
-        assert!(worst < 1.5e-7, "{worst:e}");
+        assert!(worst.iter().all(|x| *x < 1.5e-7), "{worst:?}");
         let edges = dispatch(Apply(&[0.0, -0.0, f32::NEG_INFINITY, -1e9, -87.4, f32::NAN], 0));
         assert_eq!(edges[..5], [1.0, 1.0, 0.0, 0.0, 0.0]);
         assert!(edges[5].is_nan());
@@ -194,20 +205,30 @@ mod tests {
             } else {
                 let n = 2000;
                 let h = u / f64::from(n);
-                let weight = |i: i32| if i == 0 || i == n { 1.0 } else if i % 2 == 1 { 4.0 } else { 2.0 };
+                let weight = |i: i32| {
+                    if i == 0 || i == n {
+                        1.0
+                    } else if i % 2 == 1 {
+                        4.0
+                    } else {
+                        2.0
+                    }
+                };
                 0.5 - (0..=n).map(|i| weight(i) * density(f64::from(i) * h)).sum::<f64>() * h / 3.0
             };
             if x < 0.0 { tail } else { 1.0 - tail }
         };
         let inputs: Vec<f32> = (0..2000).map(|i| -12.0 + i as f32 * 0.012).collect();
         let worst = worst(&inputs, 1, exact);
-        assert!(worst < 1e-6, "{worst:e}");
+        // Without a fused multiplication the square in the exponent is rounded: 6e-8 x^2 / 2.
+        assert!(worst[0] < 5e-7 || !cfg!(target_arch = "x86_64"), "{worst:?}");
+        assert!(worst[1] < 5e-6, "{worst:?}");
     }
 
     #[test]
     fn sigmoid_is_accurate_on_both_sides() {
         let inputs: Vec<f32> = (0..100_000).map(|i| -80.0 + i as f32 * 1.6e-3).collect();
         let worst = worst(&inputs, 2, |x| 1.0 / (1.0 + (-x).exp()));
-        assert!(worst < 4e-7, "{worst:e}");
+        assert!(worst.iter().all(|x| *x < 4e-7), "{worst:?}");
     }
 }

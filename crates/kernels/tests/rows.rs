@@ -22,7 +22,7 @@ fn operations(n: usize, width: usize) -> Vec<(&'static str, Vec<Input>, Op, Op)>
         let targets: Vec<i32> = (0..n).map(|i| ((i * 7919 + 3) % width) as i32).collect();
         Tensor::<1, Int>::from_data(TensorData::new(targets, [n]), &x.device())
     };
-    let wide = |seed| Input { values: rows(seed).values.iter().map(|x| 4.0 * x).collect(), ..rows(seed) };
+    let wide = |seed| Input { values: rows(seed).values.iter().map(|x| 4.0 * x).collect() };
     vec![
         (
             "nll",
@@ -42,12 +42,7 @@ fn operations(n: usize, width: usize) -> Vec<(&'static str, Vec<Input>, Op, Op)>
             Box::new(move |x| flat(kernels::rms_norm(two(&x[0]), x[1].clone(), 1e-5))),
             Box::new(move |x| flat(reference::rms_norm(two(&x[0]), x[1].clone(), 1e-5))),
         ),
-        (
-            "gelu",
-            vec![wide(7)],
-            Box::new(move |x| flat(kernels::gelu(two(&x[0])))),
-            Box::new(move |x| flat(reference::gelu(two(&x[0])))),
-        ),
+        ("gelu", vec![wide(7)], Box::new(move |x| flat(kernels::gelu(two(&x[0])))), Box::new(move |x| flat(reference::gelu(two(&x[0]))))),
         (
             "swiglu",
             vec![wide(8), rows(9)],

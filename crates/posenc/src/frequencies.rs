@@ -238,9 +238,8 @@ impl RopeScaling {
         match self {
             Self::Linear(c) => c.factor.check("factor"),
             Self::Ntk(c) => c.factor.check("factor").and_then(|()| ntk_dim(self.kind(), dim)),
-            Self::DynamicNtk(c) => {
-                in_range("factor", c.factor, 1.0, 1e6, "1 scales by test length over training length").and_then(|()| ntk_dim(dim))
-            }
+            Self::DynamicNtk(c) => in_range("factor", c.factor, 1.0, 1e6, "1 scales by test length over training length")
+                .and_then(|()| ntk_dim(self.kind(), dim)),
             Self::Yarn(c) => c.check(),
         }
     }

@@ -57,12 +57,20 @@ pub struct Content<'a> {
     pub q: &'a Tensor<4>,
     /// Keys of the block after `transform_qk`, `[B, H, k_len, E]`.
     pub k: &'a Tensor<4>,
-    /// `q k^T / sqrt(head_dim)`, `[B, H, q_len, k_len]`, before any bias or mask.
-    pub logits: &'a Tensor<4>,
     /// Rows of the block, as indices into the prepared queries.
     pub queries: Range<usize>,
     /// Columns of the block, as indices into the prepared keys.
     pub keys: Range<usize>,
+}
+
+impl Content<'_> {
+    /// `q k^T / sqrt(head_dim)`, `[B, H, q_len, k_len]`, before any bias or mask.
+    ///
+    /// Computed when asked for: fused attention never holds the logits, and most encodings have no use for them.
+    pub fn logits(&self) -> Tensor<4> {
+        let scale = 1.0 / (self.q.dims()[3] as f64).sqrt();
+        (self.q.clone() * scale).matmul(self.k.clone().swap_dims(2, 3))
+    }
 }
 
 /// A position-only bias that can be materialised for any block of queries and keys, so that no `[H, L, L]` tensor is ever needed.

@@ -206,7 +206,8 @@ fn rope() {
                 let permutation: Vec<usize> = case.list("permutation").iter().map(|i| *i as usize).collect();
                 let permuted = |x: &[f64]| permutation.iter().map(|i| x[*i]).collect::<Vec<f64>>();
                 let (x, at) = (case.list("x"), [case.number("position")]);
-                let [half, interleaved] = ["half", "interleaved"].map(|layout| config(json!({"kind": "rope", "layout": layout, "base": base})));
+                let [half, interleaved] =
+                    ["half", "interleaved"].map(|layout| config(json!({"kind": "rope", "layout": layout, "base": base})));
                 close(name, &turned(&half, &permuted(&x), &at), &expected, 1e-6);
                 close(name, &permuted(&turned(&interleaved, &x, &at)), &expected, 1e-6);
             }
@@ -262,7 +263,7 @@ fn far_positions() {
                     exact(name, &frequencies.inv_freq, &numbers(&case.expected["inv_freq"]));
                     exact(name, &[frequencies.attention_factor], &numbers(&case.expected["attention_factor"]));
                     // The first of each pair 1 and the second 0: what comes out is the tables themselves.
-                    let first = |i: usize| if layout == "half" { i < dim / 2 } else { i % 2 == 0 };
+                    let first = |i: usize| if layout == "half" { i < dim / 2 } else { i.is_multiple_of(2) };
                     let unit: Vec<f64> = (0..dim).map(|i| f64::from(first(i))).collect();
                     let table = turned(&rope, &unit, &positions);
                     let side = |want: bool| (0..table.len()).filter(|i| first(i % dim) == want).map(|i| table[i]).collect::<Vec<f64>>();

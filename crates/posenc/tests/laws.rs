@@ -24,9 +24,7 @@ fn prepare<'a>(encoding: &'a Encoding, positions: &Positions) -> Box<dyn Prepare
 }
 
 fn content_bias(prepared: &dyn Prepared, q: &Tensor<4>, k: &Tensor<4>) -> Option<Tensor<4>> {
-    let logits = q.clone().matmul(k.clone().swap_dims(2, 3));
-    let (queries, keys) = (0..q.dims()[2], 0..k.dims()[2]);
-    prepared.content_bias(0, &Content { q, k, logits: &logits, queries, keys })
+    prepared.content_bias(0, &Content { q, k, queries: 0..q.dims()[2], keys: 0..k.dims()[2] })
 }
 
 fn bias_block(bias: &Bias<'_>, queries: std::ops::Range<usize>, keys: std::ops::Range<usize>) -> Vec<f64> {
@@ -117,7 +115,8 @@ fn values_come_from_the_source_by_path() {
     let rows = host(prepare(&encoding, &Positions::contiguous(4)).embed(Tensor::zeros([1, 4, SHAPE.d_model], &device)));
     let expected = draw("model.encoding.parts.1.table", &[4, SHAPE.d_model], posenc::Distribution::Normal(0.02));
     assert!(largest_difference(&rows, &expected) < 1e-8);
-    let empty = host(prepare(&stack.init(&SHAPE, &Init::zeros(&device)), &Positions::contiguous(4)).embed(Tensor::zeros([1, 4, 32], &device)));
+    let empty =
+        host(prepare(&stack.init(&SHAPE, &Init::zeros(&device)), &Positions::contiguous(4)).embed(Tensor::zeros([1, 4, 32], &device)));
     assert!(empty.iter().all(|v| *v == 0.0));
 }
 
@@ -126,7 +125,8 @@ fn a_limit_is_declared_and_is_where_the_table_ends() {
     for (name, config) in all_configs() {
         let encoding = build(&config, &SHAPE);
         assert_eq!(config.facts(&SHAPE).max_position, encoding.max_position(), "{name}");
-        let works = |position: usize| catch_unwind(AssertUnwindSafe(|| drop(prepare(&encoding, &Positions::from_offset(position, 1))))).is_ok();
+        let works =
+            |position: usize| catch_unwind(AssertUnwindSafe(|| drop(prepare(&encoding, &Positions::from_offset(position, 1))))).is_ok();
         match encoding.max_position() {
             Some(limit) => {
                 assert!(works(limit - 1), "{name}: the last position has a value");
@@ -517,6 +517,17 @@ fn a_bias_of_no_term_is_a_broken_promise() {
     assert!(catch_unwind(|| Bias::default().block(0..1, 0..1)).is_err());
 }
 
+#[test]
+fn content_gives_logits_on_request() {
+    let (q, k) = (random(1, [2, 3, 4, 8]), random(2, [2, 3, 6, 8]));
+    let logits = Content { q: &q, k: &k, queries: 2..6, keys: 0..6 }.logits();
+    assert_eq!(logits.dims(), [2, 3, 4, 6]);
+    let (q, k) = (host(q), host(k));
+    let pairs = (0..6).flat_map(|bh| (0..4).flat_map(move |i| (0..6).map(move |j| (bh, i, j))));
+    let expected = pairs.map(|(bh, i, j)| dot(&q[(bh * 4 + i) * 8..][..8], &k[(bh * 6 + j) * 8..][..8]) / 8f64.sqrt());
+    assert!(largest_difference(&host(logits), &expected.collect::<Vec<_>>()) < 1e-6);
+}
+
 // Configurations
 
 #[test]
@@ -603,8 +614,11 @@ fn every_refusal_names_its_key() {
         (json!({"kind": "stack", "parts": []}), 8, "parts"),
         (json!({"kind": "stack", "parts": vec![json!({"kind": "nope"}); 17]}), 8, "parts"),
         (json!({"kind": "stack", "parts": [{"kind": "nope"}, {"kind": "rope", "base": 0.0}]}), 8, "parts.1.base"),
-        (json!({"kind": "stack", "parts": [{"kind": "stack", "parts": [{"kind": "rope", "scaling": {"kind": "linear", "factor": 0.5}}]}]}), 8,
-            "parts.0.parts.0.scaling.factor"),
+        (
+            json!({"kind": "stack", "parts": [{"kind": "stack", "parts": [{"kind": "rope", "scaling": {"kind": "linear", "factor": 0.5}}]}]}),
+            8,
+            "parts.0.parts.0.scaling.factor",
+        ),
         (scaled(json!({"kind": "linear", "factor": 0.99})), 8, "scaling.factor"),
         (scaled(json!({"kind": "linear", "factor": 1e7})), 8, "scaling.factor"),
         (scaled(json!({"kind": "linear", "original_max_position_embeddings": 0})), 8, "scaling.original_max_position_embeddings"),

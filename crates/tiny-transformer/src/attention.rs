@@ -1,7 +1,7 @@
 //! Causal multi-head attention that knows an encoding by its hooks alone.
 
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, TensorData, activation::softmax};
+use burn::tensor::Tensor;
 use posenc::{Content, Distribution, Init, ModelShape, Prepared};
 use std::ops::Range;
 
@@ -43,11 +43,12 @@ impl Attention {
         });
         let (q, k) = encoding.transform_qk(layer, q, k);
         let rows = (max_logits / (batch * self.n_heads * length)).clamp(1, length);
-        let blocks = (0..length).step_by(rows).map(|start| {
-            let queries = start..(start + rows).min(length);
-            self.block(&q, &k, &v, layer, encoding, queries)
-        });
-        let attended = Tensor::cat(blocks.collect(), 2).swap_dims(1, 2).reshape([batch * length, inner]);
+        let mut blocks: Vec<Tensor<4>> = (0..length)
+            .step_by(rows)
+            .map(|start| self.block(&q, &k, &v, layer, encoding, start..(start + rows).min(length)))
+            .collect();
+        let attended = if blocks.len() == 1 { blocks.remove(0) } else { Tensor::cat(blocks, 2) };
+        let attended = attended.swap_dims(1, 2).reshape([batch * length, inner]);
         attended.matmul(self.output.val()).reshape([batch, length, d_model])
     }
 
@@ -62,34 +63,24 @@ impl Attention {
         queries: Range<usize>,
     ) -> Tensor<4> {
         let keys = 0..queries.end;
-        let q = q.clone().slice_dim(2, queries.clone());
-        let [k, v] = [k, v].map(|t| t.clone().slice_dim(2, keys.clone()));
-        let scale = 1.0 / (self.head_dim as f64).sqrt();
-        let logits = (q.clone() * scale).matmul(k.clone().swap_dims(2, 3));
-        let content = Content { q: &q, k: &k, logits: &logits, queries: queries.clone(), keys: keys.clone() };
+        let rows_of = |t: &Tensor<4>, range: &Range<usize>| {
+            let whole = t.dims()[2] == range.len();
+            if whole { t.clone() } else { t.clone().slice_dim(2, range.clone()) }
+        };
+        let (q, k, v) = (rows_of(q, &queries), rows_of(k, &keys), rows_of(v, &keys));
+        let content = Content { q: &q, k: &k, queries: queries.clone(), keys: keys.clone() };
         let content_bias = encoding.content_bias(layer, &content);
-        let mut hidden = causal_mask(&queries, &keys, &logits.device());
-        if let Some(bias) = encoding.logits_bias(layer) {
-            hidden = hidden + bias.block(queries, keys);
-        }
-        let mut logits = logits + hidden;
-        if let Some(bias) = content_bias {
-            logits = logits + bias;
-        }
-        softmax(logits, 3).matmul(v)
+        let logits_bias = encoding.logits_bias(layer).map(|bias| bias.block(queries.clone(), keys));
+        let bias = match (logits_bias, content_bias) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        let scale = 1.0 / (self.head_dim as f64).sqrt();
+        kernels::attention(q, k, v, bias, scale, queries.start)
     }
 }
 
 /// Standard deviation that keeps the variance of a product with unit-variance inputs below 1, PyTorch's default for linear layers.
 pub(crate) fn fan_in(width: usize) -> f64 {
     1.0 / (3.0 * width as f64).sqrt()
-}
-
-/// 0 where a query sees a key and -inf where the key comes later: every row sees at least itself, so no softmax is empty.
-fn causal_mask(queries: &Range<usize>, keys: &Range<usize>, device: &Device) -> Tensor<4> {
-    let mut mask = vec![0.0f32; queries.len() * keys.len()];
-    for (row, query) in mask.chunks_mut(keys.len()).zip(queries.clone()) {
-        row[query + 1 - keys.start..].fill(f32::NEG_INFINITY);
-    }
-    Tensor::from_data(TensorData::new(mask, [1, 1, queries.len(), keys.len()]), device)
 }

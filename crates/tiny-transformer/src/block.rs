@@ -5,7 +5,7 @@ use crate::config::{Activation, TransformerConfig};
 use crate::model::Pass;
 use crate::norm::Norm;
 use burn::module::{Module, Param};
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 use posenc::{Distribution, Init, Prepared};
 
 /// `x + attention(norm(x))`, then `x + mlp(norm(x))`.
@@ -63,8 +63,8 @@ impl Mlp {
         let x = x.reshape([batch * length, d_model]);
         let up = x.clone().matmul(self.up.val());
         let inner = match &self.gate {
-            None => activation::gelu(up),
-            Some(gate) => activation::silu(x.matmul(gate.val())) * up,
+            None => kernels::gelu(up),
+            Some(gate) => kernels::swiglu(x.matmul(gate.val()), up),
         };
         inner.matmul(self.down.val()).reshape([batch, length, d_model])
     }

@@ -5,7 +5,7 @@ use crate::block::Block;
 use crate::config::TransformerConfig;
 use crate::norm::Norm;
 use burn::module::{Module, Param};
-use burn::tensor::{Int, Tensor, TensorData, activation::log_softmax};
+use burn::tensor::{Int, Tensor, TensorData};
 use posenc::{Distribution, Encoding, EncodingConfig, Init, PositionalEncoding, Positions};
 
 /// A decoder-only transformer around the encoding `E`.
@@ -105,8 +105,8 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
     /// Negative log-likelihood in nats of each target, `[B, L]`, and the logits it comes from.
     pub fn nll(&self, tokens: Tensor<2, Int>, targets: Tensor<2, Int>, positions: &Positions, pass: &Pass<'_>) -> (Tensor<2>, Tensor<3>) {
         let logits = self.forward(tokens, positions, pass);
-        let log_probabilities = log_softmax(logits.clone(), 2);
-        let nll = log_probabilities.gather(2, targets.unsqueeze_dim(2)).squeeze_dim::<2>(2).neg();
-        (nll, logits)
+        let [batch, length, vocab] = logits.dims();
+        let nll = kernels::nll(logits.clone().reshape([batch * length, vocab]), targets.reshape([batch * length]));
+        (nll.reshape([batch, length]), logits)
     }
 }

@@ -3,7 +3,6 @@
 use crate::config::NormKind;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use burn::tensor::module::layer_norm;
 use posenc::{Distribution, Init};
 
 /// Added to the variance or mean square, as in PyTorch's `LayerNorm`.
@@ -23,14 +22,15 @@ impl Norm {
         Self { scale: init.param("scale", [width], Distribution::Constant(1.0)), shift }
     }
 
-    /// Normalises the rows of `x`.
-    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        match &self.shift {
-            Some(shift) => layer_norm(x, self.scale.val(), Some(shift.val()), EPSILON),
-            None => {
-                let mean_square = x.clone().square().mean_dim(D - 1);
-                x / (mean_square + EPSILON).sqrt() * self.scale.val().unsqueeze()
-            }
-        }
+    /// Normalises the vectors of `x`, `[B, L, width]`.
+    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let shape = x.dims();
+        let [batch, length, width] = shape;
+        let rows = x.reshape([batch * length, width]);
+        let rows = match &self.shift {
+            Some(shift) => kernels::layer_norm(rows, self.scale.val(), shift.val(), EPSILON),
+            None => kernels::rms_norm(rows, self.scale.val(), EPSILON),
+        };
+        rows.reshape(shape)
     }
 }

@@ -174,13 +174,14 @@ struct ReportArgs {
 pub struct InspectArgs {
     /// An encoding of `longreach list encodings`
     pub kind: String,
-    /// Keys of the encoding, and d_model, n_heads or head_dim of the model: base=500000 n_heads=12
+    /// Keys of the encoding, and d_model, n_heads, head_dim or n_layers of the model: base=500000 n_heads=12
     #[arg(value_name = "KEY=VALUE")]
     pub keys: Vec<String>,
-    /// Positions to show
-    #[arg(long, value_delimiter = ',', value_name = "N,N,...")]
-    pub positions: Option<Vec<f64>>,
-    /// Length of the sequence that length-reading encodings see
+    /// Positions to show; 0,1,2,3 unless given. Fractions are allowed where the encoding has them
+    #[arg(long, value_name = "N,N,...", allow_hyphen_values = true)]
+    pub positions: Option<String>,
+    /// Length of the sequence: what length-reading encodings see and factor = "auto" is taken from. The training length unless
+    /// given; never shorter than the largest position asks for
     #[arg(long, value_name = "N")]
     pub seq_len: Option<usize>,
     /// Length trained on, for scalings and pictures

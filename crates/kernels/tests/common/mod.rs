@@ -14,16 +14,15 @@ pub fn noise(n: usize, seed: u64) -> Vec<f64> {
     (0..n).map(|_| (0..6).map(|_| uniform() - 0.5).sum::<f64>() * 2f64.sqrt()).collect()
 }
 
-/// An input: its numbers and its shape.
+/// An input: its numbers. Operations give it its shape.
 #[derive(Clone)]
 pub struct Input {
     pub values: Vec<f64>,
-    pub shape: Vec<usize>,
 }
 
 /// A random input.
 pub fn input(shape: &[usize], seed: u64) -> Input {
-    Input { values: noise(shape.iter().product(), seed), shape: shape.to_vec() }
+    Input { values: noise(shape.iter().product(), seed) }
 }
 
 impl Input {

@@ -1,0 +1,653 @@
+//! The model against a slow f64 reference on the host, and the promises it makes: paths, causality, blocks, dropout sites.
+
+mod common;
+
+use burn::module::{Module, ModuleDisplay};
+use burn::tensor::{Device, Tensor};
+use common::{
+    AllHooks, Call, ContentOnly, VARIANTS, Weights, config, draw, encodings, gradients, host, ints, largest_difference, model, noise, seed_of, small,
+    tokens, weights,
+};
+use posenc::{Encoding, EncodingConfig, Init, PositionalEncoding, Positions, inv_freq, slopes};
+use serde_json::json;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tiny_transformer::{Activation, NormKind, Pass, Transformer, TransformerConfig};
+
+const BATCH: usize = 2;
+const LENGTH: usize = 12;
+
+fn device() -> Device {
+    Device::flex()
+}
+
+fn all_variants() -> impl Iterator<Item = TransformerConfig> {
+    let norms = [NormKind::LayerNorm, NormKind::RmsNorm];
+    let activations = [Activation::Gelu, Activation::Swiglu];
+    let each = norms.into_iter().flat_map(move |norm| activations.into_iter().map(move |activation| (norm, activation)));
+    each.flat_map(|(norm, activation)| [false, true].map(|tied| small(norm, activation, tied)))
+}
+
+fn forward<E: Module + PositionalEncoding>(model: &Transformer<E>, tokens: &[i64], batch: usize, pass: &Pass<'_>) -> Vec<f64> {
+    let length = tokens.len() / batch;
+    host(model.forward(ints(tokens, batch, &device()), &Positions::contiguous(length), pass))
+}
+
+fn blocks_of(max_logits: usize) -> Pass<'static> {
+    Pass { max_logits, ..Pass::default() }
+}
+
+// The reference
+
+/// Encodings written out again for the reference.
+enum Reference {
+    Nope,
+    Sinusoidal,
+    Learned,
+    RopeHalf,
+    Alibi,
+    AllHooks,
+}
+
+type Factors<'a> = &'a dyn Fn(usize, usize) -> Vec<f32>;
+
+struct Host<'a> {
+    config: &'a TransformerConfig,
+    weights: &'a Weights,
+    encoding: &'a Reference,
+    factors: Option<Factors<'a>>,
+}
+
+impl Host<'_> {
+    fn weight(&self, path: &str) -> &[f64] {
+        &self.weights.get(path).unwrap_or_else(|| panic!("no parameter {path}")).1
+    }
+
+    /// `x W` for one row.
+    fn product(&self, x: &[f64], path: &str) -> Vec<f64> {
+        let w = self.weight(path);
+        let width = w.len() / x.len();
+        (0..width).map(|j| x.iter().enumerate().map(|(i, x)| x * w[i * width + j]).sum()).collect()
+    }
+
+    fn norm(&self, x: &[f64], path: &str) -> Vec<f64> {
+        let scale = self.weight(&format!("{path}.scale"));
+        let count = x.len() as f64;
+        let mean = x.iter().sum::<f64>() / count;
+        match self.config.norm {
+            NormKind::LayerNorm => {
+                let shift = self.weight(&format!("{path}.shift"));
+                let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
+                let each = x.iter().zip(scale).zip(shift);
+                each.map(|((v, scale), shift)| (v - mean) / (variance + 1e-5).sqrt() * scale + shift).collect()
+            }
+            NormKind::RmsNorm => {
+                let mean_square = x.iter().map(|v| v * v).sum::<f64>() / count;
+                x.iter().zip(scale).map(|(v, scale)| v / (mean_square + 1e-5).sqrt() * scale).collect()
+            }
+        }
+    }
+
+    fn mlp(&self, x: &[f64], path: &str) -> Vec<f64> {
+        let up = self.product(x, &format!("{path}.up"));
+        let inner: Vec<f64> = match self.config.activation {
+            Activation::Gelu => up.iter().map(|v| 0.5 * v * (1.0 + libm::erf(v / 2f64.sqrt()))).collect(),
+            Activation::Swiglu => {
+                let gate = self.product(x, &format!("{path}.gate"));
+                gate.iter().zip(&up).map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up).collect()
+            }
+        };
+        self.product(&inner, &format!("{path}.down"))
+    }
+
+    fn embed(&self, x: &mut [f64], position: usize) {
+        let p = position as f64;
+        match self.encoding {
+            Reference::Sinusoidal => {
+                for (i, theta) in inv_freq(x.len(), 10_000.0).iter().enumerate() {
+                    x[2 * i] += (p * theta).sin();
+                    x[2 * i + 1] += (p * theta).cos();
+                }
+            }
+            Reference::Learned => {
+                let width = x.len();
+                x.iter_mut().zip(&self.weight("encoding.table")[position * width..]).for_each(|(x, row)| *x += row);
+            }
+            Reference::AllHooks => x.iter_mut().for_each(|x| *x += AllHooks::added(p)),
+            _ => {}
+        }
+    }
+
+    /// One head of a query or key.
+    fn turn(&self, x: &[f64], layer: usize, position: usize, query: bool) -> Vec<f64> {
+        match self.encoding {
+            Reference::RopeHalf => {
+                let half = x.len() / 2;
+                let mut out = x.to_vec();
+                for (i, theta) in inv_freq(x.len(), 10_000.0).iter().enumerate() {
+                    let (s, c) = (position as f64 * theta).sin_cos();
+                    out[i] = x[i] * c - x[i + half] * s;
+                    out[i + half] = x[i + half] * c + x[i] * s;
+                }
+                out
+            }
+            Reference::AllHooks => x.iter().map(|v| v * AllHooks::turn(layer, position as f64, query)).collect(),
+            _ => x.to_vec(),
+        }
+    }
+
+    fn bias(&self, layer: usize, head: usize, (i, j): (usize, usize), q: &[f64], k: &[f64], logit: f64) -> f64 {
+        match self.encoding {
+            Reference::Alibi => -slopes(self.config.n_heads)[head] * (i - j) as f64,
+            Reference::AllHooks => {
+                let seen = 0.1 * q.iter().sum::<f64>() + 0.2 * k.iter().sum::<f64>();
+                let content = logit.tanh() * 0.5 * (layer + 1) as f64 + seen + 0.01 * i as f64 - 0.03 * j as f64;
+                AllHooks::slope(layer) * (i - j) as f64 + content * self.weight("encoding.gain")[0]
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Three loops: heads, queries, the keys each query sees.
+    fn attention(&self, rows: &[Vec<f64>], layer: usize) -> Vec<Vec<f64>> {
+        let path = format!("blocks.{layer}.attention");
+        let (heads, width) = (self.config.n_heads, self.config.head_dim);
+        let projected: Vec<Vec<f64>> = rows.iter().map(|row| self.product(row, &format!("{path}.qkv"))).collect();
+        let part = |i: usize, which: usize, head: usize| &projected[i][(which * heads + head) * width..][..width];
+        let mut out = vec![vec![0.0; heads * width]; rows.len()];
+        for head in 0..heads {
+            for (i, out) in out.iter_mut().enumerate() {
+                let q = self.turn(part(i, 0, head), layer, i, true);
+                let mut logits = Vec::new();
+                for j in 0..=i {
+                    let k = self.turn(part(j, 1, head), layer, j, false);
+                    let logit = q.iter().zip(&k).map(|(q, k)| q * k).sum::<f64>() / (width as f64).sqrt();
+                    logits.push(logit + self.bias(layer, head, (i, j), &q, &k, logit));
+                }
+                let top = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = logits.iter().map(|logit| (logit - top).exp()).sum();
+                for (j, logit) in logits.iter().enumerate() {
+                    let weight = (logit - top).exp() / sum;
+                    let sums = out[head * width..][..width].iter_mut();
+                    sums.zip(part(j, 2, head)).for_each(|(out, v)| *out += weight * v);
+                }
+            }
+        }
+        out.iter().map(|row| self.product(row, &format!("{path}.output"))).collect()
+    }
+
+    /// Logits of every row of every sequence, flattened.
+    fn logits(&self, tokens: &[i64], batch: usize) -> Vec<f64> {
+        let (d, length) = (self.config.d_model, tokens.len() / batch);
+        let mut streams: Vec<Vec<Vec<f64>>> = tokens
+            .chunks(length)
+            .map(|row| {
+                row.iter()
+                    .enumerate()
+                    .map(|(p, token)| {
+                        let mut x = self.weight("embedding")[*token as usize * d..][..d].to_vec();
+                        self.embed(&mut x, p);
+                        x
+                    })
+                    .collect()
+            })
+            .collect();
+        self.drop(0, &mut streams);
+        let add = |streams: &mut Vec<Vec<Vec<f64>>>, mut update: Vec<Vec<Vec<f64>>>, site: usize| {
+            self.drop(site, &mut update);
+            streams.iter_mut().flatten().flatten().zip(update.iter().flatten().flatten()).for_each(|(x, u)| *x += u);
+        };
+        for layer in 0..self.config.n_layers {
+            let normed = |rows: &Vec<Vec<f64>>, half: &str| -> Vec<Vec<f64>> {
+                rows.iter().map(|row| self.norm(row, &format!("blocks.{layer}.{half}_norm"))).collect()
+            };
+            let attended = streams.iter().map(|rows| self.attention(&normed(rows, "attention"), layer)).collect();
+            add(&mut streams, attended, 2 * layer + 1);
+            let fed =
+                streams.iter().map(|rows| normed(rows, "mlp").iter().map(|row| self.mlp(row, &format!("blocks.{layer}.mlp"))).collect());
+            let fed = fed.collect();
+            add(&mut streams, fed, 2 * layer + 2);
+        }
+        let last = streams.iter().flatten().flat_map(|row| {
+            let row = self.norm(row, "final_norm");
+            if self.config.tied_head {
+                self.weight("embedding").chunks(d).map(|token| token.iter().zip(&row).map(|(a, b)| a * b).sum()).collect()
+            } else {
+                self.product(&row, "head")
+            }
+        });
+        last.collect()
+    }
+
+    fn drop(&self, site: usize, x: &mut [Vec<Vec<f64>>]) {
+        if let Some(factors) = self.factors {
+            let count = x.iter().flatten().map(Vec::len).sum();
+            x.iter_mut().flatten().flatten().zip(factors(site, count)).for_each(|(x, factor)| *x *= f64::from(factor));
+        }
+    }
+}
+
+/// Negative log-likelihood of each target in nats.
+fn nll_of(logits: &[f64], targets: &[i64]) -> Vec<f64> {
+    let each = logits.chunks(logits.len() / targets.len()).zip(targets).map(|(row, target)| {
+        let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        top + row.iter().map(|v| (v - top).exp()).sum::<f64>().ln() - row[*target as usize]
+    });
+    each.collect()
+}
+
+fn references() -> Vec<(&'static str, Reference)> {
+    vec![
+        ("nope", Reference::Nope),
+        ("sinusoidal", Reference::Sinusoidal),
+        ("learned", Reference::Learned),
+        ("rope", Reference::RopeHalf),
+        ("alibi", Reference::Alibi),
+    ]
+}
+
+fn of_kind(kind: &str) -> EncodingConfig {
+    if kind == "learned" { config(json!({"kind": "learned", "max_position": 32, "init_std": 0.5})) } else { config(json!({"kind": kind})) }
+}
+
+fn all_hooks(config: &TransformerConfig) -> Transformer<AllHooks> {
+    let device = device();
+    let init = Init::new(&device, &draw);
+    Transformer::with(config, AllHooks::new(&init.scope("encoding")), &init)
+}
+
+fn content_only(config: &TransformerConfig) -> Transformer<ContentOnly> {
+    let device = device();
+    let init = Init::new(&device, &draw);
+    Transformer::with(config, ContentOnly::new(&init.scope("encoding")), &init)
+}
+
+#[test]
+fn the_model_equals_a_slow_reference_in_f64() {
+    let tokens = tokens(1, BATCH, LENGTH, 11);
+    for config in all_variants() {
+        for (kind, encoding) in references() {
+            let model = model(&config, &of_kind(kind), &device());
+            let weights = weights(&model);
+            let host = Host { config: &config, weights: &weights, encoding: &encoding, factors: None };
+            let difference = largest_difference(&forward(&model, &tokens, BATCH, &Pass::default()), &host.logits(&tokens, BATCH));
+            assert!(difference < 1e-5, "{kind} in {config:?}: {difference}");
+        }
+    }
+}
+
+#[test]
+fn every_hook_enters_where_it_is_said_to() {
+    let tokens = tokens(2, BATCH, LENGTH, 11);
+    for (norm, activation, tied) in VARIANTS {
+        let config = small(norm, activation, tied);
+        let model = all_hooks(&config);
+        let weights = weights(&model);
+        let host = Host { config: &config, weights: &weights, encoding: &Reference::AllHooks, factors: None };
+        let expected = host.logits(&tokens, BATCH);
+        for rows in [1, 5, LENGTH] {
+            let got = forward(&model, &tokens, BATCH, &blocks_of(BATCH * 3 * LENGTH * rows));
+            assert!(largest_difference(&got, &expected) < 1e-5, "{rows} rows at a time");
+        }
+    }
+}
+
+/// Gradients of the f32 model, fused where the device has fused operations, against differences of the f64 reference.
+#[test]
+fn gradients_in_f32_are_those_of_the_reference() {
+    fn agrees<E: Module + ModuleDisplay + PositionalEncoding>(
+        name: &str,
+        config: &TransformerConfig,
+        encoding: &Reference,
+        build: &dyn Fn(&Init<'_>) -> Transformer<E>,
+    ) {
+        let device = device().autodiff();
+        let (inputs, targets) = (tokens(2, BATCH, LENGTH, 11), tokens(3, BATCH, LENGTH, 11));
+        let model = build(&Init::new(&device, &draw));
+        let positions = Positions::contiguous(LENGTH);
+        let pass = blocks_of(BATCH * 3 * LENGTH * 7);
+        let (nll, _) = model.nll(ints(&inputs, BATCH, &device), ints(&targets, BATCH, &device), &positions, &pass);
+        let found = gradients(&model, &nll.mean());
+        let start = weights(&model);
+        for (path, (_, values)) in &start {
+            for pick in noise(seed_of(path), 2) {
+                let entry = ((pick + 1.0) / 2.0 * values.len() as f64) as usize;
+                let at = |delta: f64| {
+                    let mut weights = start.clone();
+                    weights.get_mut(path).expect("one of them").1[entry] += delta;
+                    let host = Host { config, weights: &weights, encoding, factors: None };
+                    nll_of(&host.logits(&inputs, BATCH), &targets).iter().sum::<f64>() / (BATCH * LENGTH) as f64
+                };
+                let (got, expected) = (found[path].1[entry], (at(1e-5) - at(-1e-5)) / 2e-5);
+                assert!((got - expected).abs() < 1e-6 + 1e-4 * expected.abs(), "{name}: {path}[{entry}]: {got:e} for {expected:e}");
+            }
+        }
+    }
+    for (norm, activation, tied) in VARIANTS {
+        let config = small(norm, activation, tied);
+        for (kind, reference) in references() {
+            agrees(kind, &config, &reference, &|init| Transformer::new(&config, &of_kind(kind), init));
+        }
+        agrees("all hooks", &config, &Reference::AllHooks, &|init| {
+            Transformer::with(&config, AllHooks::new(&init.scope("encoding")), init)
+        });
+    }
+}
+
+#[test]
+fn dropout_factors_enter_at_their_sites() {
+    let tokens = tokens(3, BATCH, LENGTH, 11);
+    let factors = |site: usize, count: usize| -> Vec<f32> {
+        common::noise(site as u64, count).iter().map(|v| if *v < -0.5 { 0.0 } else { 1.0 / 0.75 }).collect()
+    };
+    for (norm, activation, tied) in VARIANTS {
+        let config = small(norm, activation, tied);
+        let model = model(&config, &of_kind("rope"), &device());
+        let weights = weights(&model);
+        let host = Host { config: &config, weights: &weights, encoding: &Reference::RopeHalf, factors: Some(&factors) };
+        let got = forward(&model, &tokens, BATCH, &Pass { dropout: Some(&factors), ..Pass::default() });
+        assert!(largest_difference(&got, &host.logits(&tokens, BATCH)) < 1e-5);
+        let asked = RefCell::new(Vec::new());
+        let ones = |site: usize, count: usize| {
+            asked.borrow_mut().push((site, count));
+            vec![1.0; count]
+        };
+        let with_ones = forward(&model, &tokens, BATCH, &Pass { dropout: Some(&ones), ..Pass::default() });
+        assert_eq!(with_ones, forward(&model, &tokens, BATCH, &Pass::default()), "factors of 1 change nothing");
+        let expected: Vec<_> = (0..2 * config.n_layers + 1).map(|site| (site, BATCH * LENGTH * config.d_model)).collect();
+        assert_eq!(*asked.borrow(), expected, "each site once, in order");
+        let zeros = |_: usize, count: usize| vec![0.0; count];
+        let silent = forward(&model, &tokens, BATCH, &Pass { dropout: Some(&zeros), ..Pass::default() });
+        assert!(silent.chunks(11).all(|row| row == &silent[..11]), "nothing is left to tell one row from another");
+    }
+}
+
+// Parameters
+
+#[test]
+fn the_number_of_parameters_is_known_before_the_model_is() {
+    for config in all_variants() {
+        for (name, encoding) in encodings() {
+            let model = model(&config, &encoding, &device());
+            let expected = config.num_params(&encoding.facts(&config.shape()));
+            assert_eq!(model.num_params() as u64, expected, "{name} in {config:?}");
+            let counted: usize = weights(&model).values().map(|(_, values)| values.len()).sum();
+            assert_eq!(counted as u64, expected, "{name} in {config:?}");
+        }
+    }
+}
+
+#[test]
+fn every_parameter_is_drawn_once_by_the_path_it_is_found_at() {
+    for config in all_variants() {
+        for (name, encoding) in encodings() {
+            let asked = RefCell::new(Vec::new());
+            let source = |path: &str, shape: &[usize], distribution| {
+                asked.borrow_mut().push((path.to_owned(), shape.to_vec()));
+                draw(path, shape, distribution)
+            };
+            let device = device();
+            let model = Transformer::new(&config, &encoding, &Init::new(&device, &source));
+            let mut asked = asked.into_inner();
+            asked.sort();
+            let found: Vec<_> = weights(&model).into_iter().map(|(path, (shape, _))| (path, shape)).collect();
+            assert_eq!(asked, found, "{name} in {config:?}");
+            let under = found.iter().filter_map(|(path, shape)| Some((path.strip_prefix("encoding.")?.to_owned(), shape.clone())));
+            let mut declared = encoding.facts(&config.shape()).parameters;
+            declared.sort();
+            assert_eq!(under.collect::<Vec<_>>(), declared, "{name}");
+        }
+    }
+}
+
+#[test]
+fn models_that_differ_in_their_encoding_share_all_other_weights() {
+    let config = small(NormKind::LayerNorm, Activation::Swiglu, false);
+    let common = |weights: Weights| -> Weights { weights.into_iter().filter(|(path, _)| !path.starts_with("encoding.")).collect() };
+    let expected = common(weights(&model(&config, &of_kind("nope"), &device())));
+    assert!(expected.len() > 20);
+    for (name, encoding) in encodings() {
+        assert_eq!(common(weights(&model(&config, &encoding, &device()))), expected, "{name}");
+    }
+    assert_eq!(common(weights(&all_hooks(&config))), expected);
+}
+
+#[test]
+fn another_encoding_keeps_the_weights() {
+    let config = small(NormKind::RmsNorm, Activation::Gelu, true);
+    let tokens = tokens(4, BATCH, LENGTH, 11);
+    let trained = model(&config, &of_kind("rope"), &device());
+    for (name, encoding) in encodings() {
+        let fresh = model(&config, &encoding, &device());
+        let moved = trained.clone().with_encoding(fresh.encoding().clone());
+        assert_eq!(weights(&moved), weights(&fresh), "{name}");
+        let pass = Pass::default();
+        assert_eq!(forward(&moved, &tokens, BATCH, &pass), forward(&fresh, &tokens, BATCH, &pass), "{name}");
+    }
+    let hooked = all_hooks(&config);
+    let moved = trained.with_encoding(hooked.encoding().clone());
+    assert_eq!(forward(&moved, &tokens, BATCH, &Pass::default()), forward(&hooked, &tokens, BATCH, &Pass::default()));
+}
+
+#[test]
+fn sizes_that_make_no_model_are_refused_by_key() {
+    let good = small(NormKind::LayerNorm, Activation::Gelu, true);
+    good.check().expect("the small model works");
+    let text = serde_json::to_string(&good).expect("plain data");
+    assert_eq!(serde_json::from_str::<TransformerConfig>(&text).expect("what was written"), good);
+    let changed = |key: &str, value: serde_json::Value| {
+        let mut table = serde_json::to_value(&good).expect("plain data");
+        table[key] = value;
+        serde_json::from_value::<TransformerConfig>(table)
+    };
+    for key in ["vocab_size", "d_model", "n_layers", "n_heads", "head_dim", "d_ff"] {
+        for bad in [0u64, 1 << 40] {
+            let config = changed(key, json!(bad)).expect("a whole number");
+            assert_eq!(config.check().expect_err(key).key, key);
+        }
+    }
+    for (key, bad) in [("dropout", 1.0), ("dropout", -0.1), ("embedding_std", 0.0), ("embedding_std", 11.0)] {
+        assert_eq!(changed(key, json!(bad)).expect("a number").check().expect_err(key).key, key);
+    }
+    assert_eq!(TransformerConfig { dropout: f64::NAN, ..good.clone() }.check().expect_err("nan").key, "dropout");
+    assert!(changed("heads", json!(1)).expect_err("unknown key").to_string().contains("unknown field `heads`"));
+    assert!(changed("norm", json!("batch_norm")).is_err() && changed("activation", json!("relu")).is_err());
+}
+
+// Time
+
+/// Logits with one token changed differ from the original at no earlier row, and do differ at that row.
+fn no_row_sees_the_future<E: Module + PositionalEncoding>(name: &str, model: &Transformer<E>) {
+    let original = tokens(5, BATCH, LENGTH, 11);
+    for pass in [Pass::default(), blocks_of(BATCH * 3 * LENGTH * 5)] {
+        let before = forward(model, &original, BATCH, &pass);
+        for t in [1, 4, 5, 9, LENGTH - 1] {
+            let mut changed = original.clone();
+            for row in changed.chunks_mut(LENGTH) {
+                row[t] = (row[t] + 1) % 11;
+            }
+            let after = forward(model, &changed, BATCH, &pass);
+            for (before, after) in before.chunks(LENGTH * 11).zip(after.chunks(LENGTH * 11)) {
+                assert_eq!(before[..t * 11], after[..t * 11], "{name}: a row before {t} changed");
+                assert_ne!(before[t * 11..], after[t * 11..], "{name}: rows from {t} on are the same");
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_is_causal_bit_for_bit() {
+    for (norm, activation, tied) in VARIANTS {
+        let config = small(norm, activation, tied);
+        for (name, encoding) in encodings() {
+            no_row_sees_the_future(&name, &model(&config, &encoding, &device()));
+        }
+        no_row_sees_the_future("all hooks", &all_hooks(&config));
+        no_row_sees_the_future("content only", &content_only(&config));
+    }
+}
+
+#[test]
+fn a_prefix_has_the_same_logits_in_a_longer_context() {
+    let config = small(NormKind::LayerNorm, Activation::Gelu, true);
+    let (short, long) = (10, 30);
+    let whole = tokens(6, BATCH, long, 11);
+    let prefix: Vec<i64> = whole.chunks(long).flat_map(|row| row[..short].to_vec()).collect();
+    let mut exempt = 0;
+    for (name, encoding) in encodings() {
+        let model = model(&config, &encoding, &device());
+        let within = forward(&model, &whole, BATCH, &Pass::default());
+        let within: Vec<f64> = within.chunks(long * 11).flat_map(|rows| rows[..short * 11].to_vec()).collect();
+        let difference = largest_difference(&within, &forward(&model, &prefix, BATCH, &Pass::default()));
+        if encoding.facts(&config.shape()).reads_length {
+            exempt += 1;
+            assert!(difference > 1e-5, "{name} is said to read the length");
+        } else {
+            assert!(difference < 1e-5, "{name}: {difference}");
+        }
+    }
+    assert_eq!(exempt, 1, "dynamic_ntk and no other");
+}
+
+#[test]
+fn without_an_encoding_the_last_row_sees_a_set() {
+    let config = TransformerConfig { n_layers: 1, ..small(NormKind::LayerNorm, Activation::Gelu, true) };
+    let original = tokens(7, 1, LENGTH, 11);
+    let mut shuffled = original.clone();
+    shuffled[..LENGTH - 1].reverse();
+    for (kind, sees_order) in [("nope", false), ("rope", true), ("alibi", true), ("learned", true), ("sinusoidal", true)] {
+        let model = model(&config, &of_kind(kind), &device());
+        let last = |tokens: &[i64]| forward(&model, tokens, 1, &Pass::default())[(LENGTH - 1) * 11..].to_vec();
+        let difference = largest_difference(&last(&original), &last(&shuffled));
+        assert_eq!(difference > 1e-5, sees_order, "{kind}: {difference}");
+    }
+}
+
+// Blocks
+
+fn blocks_change_nothing<E: Module + PositionalEncoding>(name: &str, model: &Transformer<E>) {
+    let tokens = tokens(8, BATCH, LENGTH, 11);
+    let whole = forward(model, &tokens, BATCH, &blocks_of(usize::MAX));
+    for max_logits in [0, 1, BATCH * 3 * LENGTH, BATCH * 3 * LENGTH * 5, BATCH * 3 * LENGTH * 7 + 1, BATCH * 3 * LENGTH * LENGTH] {
+        let difference = largest_difference(&whole, &forward(model, &tokens, BATCH, &blocks_of(max_logits)));
+        assert!(difference < 1e-5, "{name} with {max_logits} logits at once: {difference}");
+    }
+}
+
+#[test]
+fn block_by_block_is_all_at_once() {
+    let config = small(NormKind::RmsNorm, Activation::Swiglu, false);
+    for (name, encoding) in encodings() {
+        blocks_change_nothing(&name, &model(&config, &encoding, &device()));
+    }
+    blocks_change_nothing("all hooks", &all_hooks(&config));
+    blocks_change_nothing("content only", &content_only(&config));
+}
+
+#[test]
+fn each_hook_is_called_for_its_layer_and_its_block() {
+    let config = small(NormKind::LayerNorm, Activation::Gelu, true);
+    let model = all_hooks(&config);
+    let max_logits = BATCH * 3 * LENGTH * 5;
+    forward(&model, &tokens(9, BATCH, LENGTH, 11), BATCH, &blocks_of(max_logits));
+    let calls = model.encoding().calls.lock().expect("no panic while noting").clone();
+    assert_eq!(calls[..2], [Call::Prepare, Call::Embed], "prepared once, embedded once");
+    let per_layer = calls[2..].chunks((calls.len() - 2) / 2);
+    assert_eq!(per_layer.len(), 2);
+    for (layer, calls) in per_layer.enumerate() {
+        assert_eq!(calls[0], Call::TransformQk(layer), "once for all blocks");
+        let of = |pick: &dyn Fn(&Call) -> bool| calls.iter().filter(|call| pick(call)).cloned().collect::<Vec<_>>();
+        let blocks = [(0..5, 0..5), (5..10, 0..10), (10..12, 0..12)];
+        let expected = |call: fn(usize, std::ops::Range<usize>, std::ops::Range<usize>) -> Call| {
+            blocks.clone().map(|(queries, keys)| call(layer, queries, keys)).to_vec()
+        };
+        assert_eq!(of(&|call| matches!(call, Call::ContentBias(..))), expected(Call::ContentBias));
+        assert_eq!(of(&|call| matches!(call, Call::Block(..))), expected(Call::Block));
+        assert!(of(&|call| matches!(call, Call::LogitsBias(_))).iter().all(|call| *call == Call::LogitsBias(layer)));
+        assert_eq!(of(&|call| matches!(call, Call::TransformQk(_))).len(), 1);
+        assert!(blocks.iter().all(|(queries, keys)| BATCH * 3 * queries.len() * keys.len() <= max_logits));
+    }
+}
+
+// Loss
+
+#[test]
+fn nll_is_a_log_softmax_in_nats() {
+    let config = small(NormKind::LayerNorm, Activation::Gelu, false);
+    let (inputs, targets) = (tokens(10, BATCH, LENGTH, 11), tokens(11, BATCH, LENGTH, 11));
+    let model = model(&config, &of_kind("alibi"), &device());
+    let device = device();
+    let positions = Positions::contiguous(LENGTH);
+    let (nll, logits) = model.nll(ints(&inputs, BATCH, &device), ints(&targets, BATCH, &device), &positions, &Pass::default());
+    assert_eq!((nll.dims(), logits.dims()), ([BATCH, LENGTH], [BATCH, LENGTH, 11]));
+    let logits = host(logits);
+    assert_eq!(logits, forward(&model, &inputs, BATCH, &Pass::default()));
+    assert!(largest_difference(&host(nll), &nll_of(&logits, &targets)) < 1e-5);
+}
+
+#[test]
+fn positions_that_do_not_fit_are_a_broken_promise() {
+    let config = small(NormKind::LayerNorm, Activation::Gelu, true);
+    let works = |kind: &str, positions: Positions| {
+        let model = model(&config, &of_kind(kind), &device());
+        let tokens = ints(&tokens(12, 1, 6, 11), 1, &device());
+        catch_unwind(AssertUnwindSafe(|| model.forward(tokens, &positions, &Pass::default()))).is_ok()
+    };
+    assert!(works("rope", Positions::contiguous(6)) && works("rope", Positions::from_offset(100_000, 6)));
+    assert!(!works("rope", Positions::contiguous(5)) && !works("rope", Positions::contiguous(7)));
+    assert!(!works("rope", Positions::new(vec![5.0], (0..6).map(f64::from).collect())));
+    assert!(works("learned", Positions::from_offset(26, 6)) && !works("learned", Positions::from_offset(27, 6)));
+}
+
+// Training
+
+/// Adam on the host, the model rebuilt from its weights at every step.
+fn memorise(config: &TransformerConfig, encoding: &EncodingConfig, steps: i32) -> f64 {
+    let device = device().autodiff();
+    let (batch, length) = (4, 8);
+    let mut sequences = tokens(13, batch, length + 1, config.vocab_size);
+    sequences.chunks_mut(length + 1).enumerate().for_each(|(i, row)| row[0] = i as i64);
+    let cut = |from: usize| sequences.chunks(length + 1).flat_map(|row| row[from..from + length].to_vec()).collect::<Vec<i64>>();
+    let (inputs, targets) = (cut(0), cut(1));
+    let mut current = weights(&model(config, encoding, &device));
+    let mut moments: BTreeMap<String, Vec<(f64, f64)>> =
+        current.iter().map(|(path, (_, values))| (path.clone(), vec![(0.0, 0.0); values.len()])).collect();
+    let mut last = f64::NAN;
+    for step in 1..=steps {
+        let source = |path: &str, _: &[usize], _| current[path].1.clone();
+        let model: Transformer<Encoding> = Transformer::new(config, encoding, &Init::new(&device, &source));
+        let (inputs, targets) = (ints(&inputs, batch, &device), ints(&targets, batch, &device));
+        let (nll, _) = model.nll(inputs, targets, &Positions::contiguous(length), &Pass::default());
+        let loss: Tensor<1> = nll.mean();
+        let gradients = gradients(&model, &loss);
+        last = host(loss)[0];
+        for (path, (_, values)) in &mut current {
+            let moments = moments.get_mut(path).expect("one for each parameter");
+            for ((value, (first, second)), gradient) in values.iter_mut().zip(moments).zip(&gradients[path].1) {
+                *first = 0.9 * *first + 0.1 * gradient;
+                *second = 0.99 * *second + 0.01 * gradient * gradient;
+                let (unbiased, root) = (*first / (1.0 - 0.9f64.powi(step)), (*second / (1.0 - 0.99f64.powi(step))).sqrt());
+                *value -= 0.02 * unbiased / (root + 1e-8);
+            }
+        }
+    }
+    last
+}
+
+#[test]
+fn four_sequences_are_memorised_with_every_encoding() {
+    let config = TransformerConfig {
+        d_model: 16,
+        n_heads: 2,
+        head_dim: 8,
+        d_ff: 32,
+        n_layers: 2,
+        embedding_std: 0.3,
+        ..small(NormKind::LayerNorm, Activation::Gelu, false)
+    };
+    for (name, encoding) in encodings() {
+        let loss = memorise(&config, &encoding, 150);
+        assert!(loss < 0.05, "{name}: {loss} nats after 150 steps");
+    }
+}

@@ -1,0 +1,106 @@
+//! What the tests of the binary share: a scratch directory, a config in it, and the program.
+
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// A config that trains four tiny runs in a second.
+pub const TINY: &str = r#"name = "tiny"
+seeds = [0, 1]
+
+[task]
+kind = "copy"
+alphabet = 4
+test_rows = 8
+
+[model]
+d_model = 16
+n_layers = 1
+n_heads = 2
+pe = { kind = "rope" }
+
+[train]
+train_len = 4
+steps = 6
+batch_size = 4
+lr = 1e-3
+
+[eval]
+test_lens = [4, 8]
+
+[[eval.variants]]
+name = "yarn"
+when = { kind = "rope" }
+set = { scaling = { kind = "yarn" } }
+
+[axes]
+"model.pe" = [{ kind = "rope" }, { kind = "learned" }]
+"#;
+
+/// A scratch directory with a config in it.
+pub struct Scratch {
+    pub directory: TempDir,
+    pub config: PathBuf,
+}
+
+impl Scratch {
+    pub fn with(config: &str) -> Self {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("x.toml");
+        std::fs::write(&path, config).unwrap();
+        Self { directory, config: path }
+    }
+
+    /// Runs `longreach COMMAND CONFIG ARGUMENTS` with its runs in the scratch directory.
+    pub fn longreach(&self, command: &str, arguments: &[&str]) -> Output {
+        let mut program = longreach();
+        program.arg(command).arg(&self.config).args(arguments).arg("--runs").arg(self.runs());
+        program.output().unwrap()
+    }
+
+    pub fn runs(&self) -> PathBuf {
+        self.directory.path().join("runs")
+    }
+
+    /// Every record file, by path below the runs directory.
+    pub fn records(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut found = Vec::new();
+        collect(&self.runs(), &mut found);
+        found.sort();
+        found.into_iter().map(|path| (path.strip_prefix(self.runs()).unwrap().to_owned(), std::fs::read(&path).unwrap())).collect()
+    }
+}
+
+fn collect(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else if path.file_name().is_some_and(|name| name == "record.json") {
+            found.push(path);
+        }
+    }
+}
+
+/// The program.
+pub fn longreach() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longreach"));
+    command.env_remove("RAYON_NUM_THREADS");
+    command
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Asserts an exit code, showing what was said otherwise.
+#[track_caller]
+pub fn exits(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "stdout: {}\nstderr: {}", stdout(output), stderr(output));
+}

@@ -1,0 +1,174 @@
+//! The whole path: train, evaluate, record, skip, report, evaluate again; the same bytes for any number of threads.
+
+mod common;
+
+use common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use serde_json::Value;
+
+fn parse(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap()
+}
+
+#[test]
+fn a_sweep_records_every_run_reports_and_skips_what_is_done() {
+    let scratch = Scratch::with(TINY);
+    let output = scratch.longreach("run", &[]);
+    exits(&output, 0);
+    assert!(stdout(&output).contains("rope + yarn"), "{}", stdout(&output));
+    let records = scratch.records();
+    assert_eq!(records.len(), 4);
+    for (path, bytes) in &records {
+        let record = parse(bytes);
+        assert_eq!(record["status"], "ok", "{}", path.display());
+        assert_eq!(record["train"]["steps"], 6);
+        assert_eq!(record["train"]["tokens"], 6 * 4 * 10);
+        let learned = record["labels"][0]["text"] == "learned";
+        let evals = record["evals"].as_array().unwrap();
+        assert_eq!(evals.len(), if learned { 2 } else { 4 });
+        for row in evals {
+            let past_the_table = learned && row["test_len"] == 8;
+            assert_eq!(row["status"], if past_the_table { "unsupported" } else { "ok" }, "{row}");
+            assert_eq!(row["metrics"].as_object().unwrap().is_empty(), past_the_table);
+        }
+        // At its own training length every scaling with factor "auto" has factor 1 and changes nothing.
+        if !learned {
+            assert_eq!(evals[0]["metrics"], evals[2]["metrics"]);
+            assert_ne!(evals[1]["metrics"]["loss_nats"], evals[3]["metrics"]["loss_nats"]);
+        }
+    }
+    let report = scratch.runs().join("tiny/report");
+    for file in ["report.md", "report.html", "results.csv", "tables.tex"] {
+        assert!(report.join(file).metadata().unwrap().len() > 100, "{file}");
+    }
+    // A second run does nothing; a lost record is made again, with the same bytes.
+    let again = scratch.longreach("run", &[]);
+    exits(&again, 0);
+    assert!(stderr(&again).contains("0 to do") && stderr(&again).contains("4 recorded already"), "{}", stderr(&again));
+    std::fs::remove_file(scratch.runs().join(&records[2].0)).unwrap();
+    let repaired = scratch.longreach("run", &[]);
+    exits(&repaired, 0);
+    assert!(stderr(&repaired).contains("1 to do"), "{}", stderr(&repaired));
+    assert_eq!(scratch.records(), records);
+}
+
+#[test]
+fn records_are_the_same_bytes_for_any_number_of_threads() {
+    // Wide enough that the backend splits its work: 32 rows of 34 tokens, 64 wide.
+    let overrides = ["model.d_model=64", "train.train_len=16", "train.batch_size=32", "train.length=\"uniform\"", "model.dropout=0.1", "seeds=[3]"];
+    let runs = [1, 2, 4].map(|threads| {
+        let scratch = Scratch::with(TINY);
+        let mut command = longreach();
+        command.env("RAYON_NUM_THREADS", threads.to_string()).arg("run").arg(&scratch.config).args(overrides);
+        exits(&command.arg("--runs").arg(scratch.runs()).args(["--jobs", "1"]).output().unwrap(), 0);
+        scratch.records()
+    });
+    assert_eq!(runs[0].len(), 2);
+    assert_eq!(runs[0], runs[1], "1 and 2 threads differ");
+    assert_eq!(runs[0], runs[2], "1 and 4 threads differ");
+}
+
+#[test]
+fn encodings_of_a_seed_share_their_common_start_and_their_data() {
+    let scratch = Scratch::with(TINY);
+    // Without training, nope and rope differ by their encoding alone.
+    let overrides = ["train.lr=1e-12", "train.steps=1", "seeds=[0]", "axes.\"model.pe\"=[{kind=\"nope\"},{kind=\"alibi\"}]"];
+    exits(&scratch.longreach("run", &overrides), 0);
+    let records: Vec<Value> = scratch.records().iter().map(|(_, bytes)| parse(bytes)).collect();
+    let [a, b] = records.as_slice() else { panic!("two runs") };
+    assert_eq!(a["model"]["weights_blake3"], b["model"]["weights_blake3"], "weights differ before training");
+    assert_ne!(a["evals"], b["evals"]);
+}
+
+#[test]
+fn a_diverged_run_is_recorded_with_its_step_and_the_sweep_goes_on() {
+    let scratch = Scratch::with(TINY);
+    let sweep = ["axes.\"train.lr\"=[1e9,1e-3]", "seeds=[0]", "train.warmup_steps=0", "train.grad_clip=0", "train.steps=30", "model.norm=\"rms_norm\""];
+    let output = scratch.longreach("run", &sweep);
+    exits(&output, 0);
+    let records: Vec<Value> = scratch.records().iter().map(|(_, bytes)| parse(bytes)).collect();
+    assert_eq!(records.len(), 4);
+    let diverged: Vec<&Value> = records.iter().filter(|record| record["status"] == "diverged").collect();
+    assert_eq!(diverged.len(), 2, "a learning rate of 1e9 must diverge");
+    for record in diverged {
+        assert!(record["diverged"]["step"].as_u64().unwrap() < 30);
+        assert_eq!(record["train"]["steps"], record["diverged"]["step"], "the bad step is not applied");
+        assert!(!record["diverged"]["what"].as_str().unwrap().is_empty());
+        assert!(record["evals"].as_array().unwrap().iter().all(|row| row["status"] == "diverged" && row["metrics"].as_object().unwrap().is_empty()));
+    }
+    assert!(stdout(&output).contains("diverged"), "{}", stdout(&output));
+    // When nothing survives, the exit code says so.
+    let alone = Scratch::with(TINY);
+    exits(&alone.longreach("run", &["train.lr=1e9", "seeds=[0]", "train.warmup_steps=0", "train.grad_clip=0", "train.steps=30", "model.norm=\"rms_norm\""]), 5);
+}
+
+#[test]
+fn eval_repeats_the_records_numbers_and_adds_lengths_and_variants() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &["seeds=[0]"]), 0);
+    let (path, bytes) = scratch.records().into_iter().find(|(_, bytes)| parse(bytes)["labels"][0]["text"] == "rope").unwrap();
+    let record = parse(&bytes);
+    let run = scratch.runs().join(path.parent().unwrap());
+    let arguments = ["--lengths", "8,16", "--variant", "scaling={kind=\"yarn\"}", "--variant", "name=\"none\"\nkind=\"nope\"", "--json"];
+    let output = longreach().arg("eval").arg(&run).args(arguments).output().unwrap();
+    exits(&output, 0);
+    let again: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let find = |record: &Value, variant: &str, test_len: u64| {
+        record["evals"].as_array().unwrap().iter().find(|row| row["variant"] == variant && row["test_len"] == test_len).cloned().unwrap()["metrics"].clone()
+    };
+    assert_eq!(find(&record, "trained", 8), find(&again, "trained", 8));
+    assert_eq!(find(&record, "yarn", 8), find(&again, "yarn", 8));
+    assert!(find(&again, "none", 16)["loss_nats"]["value"].as_f64().unwrap().is_finite());
+    // The record itself is untouched.
+    assert_eq!(std::fs::read(scratch.runs().join(&path)).unwrap(), bytes);
+    // Damaged weights are refused.
+    let weights = run.join("weights.safetensors");
+    let mut damaged = std::fs::read(&weights).unwrap();
+    let last = damaged.len() - 2;
+    damaged[last] ^= 1;
+    std::fs::write(&weights, damaged).unwrap();
+    let refused = longreach().arg("eval").arg(&run).output().unwrap();
+    exits(&refused, 3);
+    assert!(stderr(&refused).contains("digest"), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_report_of_a_directory_is_the_report_of_the_run() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &[]), 0);
+    let out = scratch.directory.path().join("out");
+    let output = longreach().arg("report").arg(scratch.runs()).args(["--format", "md,csv", "--out"]).arg(&out).output().unwrap();
+    exits(&output, 0);
+    assert!(!out.join("report.html").exists());
+    let csv = |directory: &std::path::Path| {
+        let mut lines: Vec<String> = std::fs::read_to_string(directory.join("results.csv")).unwrap().lines().map(ToOwned::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(csv(&out), csv(&scratch.runs().join("tiny/report")));
+}
+
+#[test]
+fn text_is_trained_on_and_its_loss_falls() {
+    let config = TINY.replace("kind = \"copy\"\nalphabet = 4\ntest_rows = 8", "kind = \"text\"\nfiles = [\"*.txt\"]\neval_tokens = 512\nsplit = { by = \"range\", valid_fraction = 0.2 }");
+    let scratch = Scratch::with(&config);
+    let text: String = (0..400).map(|i| format!("line {} says that {} follows {}.\n", i % 7, i % 5 + 1, i % 5)).collect();
+    std::fs::write(scratch.directory.path().join("a.txt"), text).unwrap();
+    let overrides = ["train.train_len=32", "train.steps=80", "train.lr=1e-2", "eval.test_lens=[32,64]", "seeds=[0]"];
+    exits(&scratch.longreach("run", &overrides), 0);
+    for (_, bytes) in scratch.records() {
+        let record = parse(&bytes);
+        let curve = record["train"]["loss_curve"].as_array().unwrap();
+        let (first, last) = (curve[0]["loss_nats"].as_f64().unwrap(), curve.last().unwrap()["loss_nats"].as_f64().unwrap());
+        assert!((first - 256f64.ln()).abs() < 0.5, "an untrained byte model guesses among 256: {first}");
+        assert!(last < 2.5, "80 steps on a text of seven lines: {last}");
+        assert_eq!(record["task"]["corpus"]["files"], 1);
+        let row = &record["evals"][0];
+        assert_eq!(row["metrics"]["loss_nats"]["n"], 512);
+        assert_eq!(row["loss_by_position"].as_array().unwrap().len(), 32);
+    }
+    // Another text is another run, and a text that changes under a run is noticed.
+    std::fs::write(scratch.directory.path().join("b.txt"), "more of the same ".repeat(100)).unwrap();
+    let again = scratch.longreach("run", &overrides);
+    exits(&again, 0);
+    assert!(stderr(&again).contains("2 to do"), "{}", stderr(&again));
+}
