@@ -149,9 +149,9 @@ macro_rules! tagged {
                     fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<$name, A::Error> {
                         use serde::de::Error;
                         match map.next_key::<String>()?.as_deref() {
-                            None => return Err(A::Error::missing_field("kind")),
                             Some("kind") => {}
-                            Some(_) => return Err(A::Error::custom("`kind` must be the first key of this table")),
+                            // Readers put `kind` first where there is one, so another first key means that it is missing.
+                            _ => return Err(A::Error::missing_field("kind")),
                         }
                         let kind = map.next_value::<String>()?;
                         let rest = serde::de::value::MapAccessDeserializer::new(map);

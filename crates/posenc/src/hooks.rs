@@ -44,7 +44,7 @@ pub trait Prepared {
 
     /// A bias on the logits that sees queries, keys and logits: `[B, H, q_len, k_len]` for the block in `content`.
     ///
-    /// Linear attention and fused kernels cannot host an encoding that uses this hook.
+    /// Linear attention cannot host an encoding that uses this hook.
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let _ = (layer, content);
         None

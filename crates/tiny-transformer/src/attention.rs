@@ -43,10 +43,8 @@ impl Attention {
         });
         let (q, k) = encoding.transform_qk(layer, q, k);
         let rows = (max_logits / (batch * self.n_heads * length)).clamp(1, length);
-        let mut blocks: Vec<Tensor<4>> = (0..length)
-            .step_by(rows)
-            .map(|start| self.block(&q, &k, &v, layer, encoding, start..(start + rows).min(length)))
-            .collect();
+        let mut blocks: Vec<Tensor<4>> =
+            (0..length).step_by(rows).map(|start| self.block(&q, &k, &v, layer, encoding, start..(start + rows).min(length))).collect();
         let attended = if blocks.len() == 1 { blocks.remove(0) } else { Tensor::cat(blocks, 2) };
         let attended = attended.swap_dims(1, 2).reshape([batch * length, inner]);
         attended.matmul(self.output.val()).reshape([batch, length, d_model])

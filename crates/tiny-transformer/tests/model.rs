@@ -5,8 +5,8 @@ mod common;
 use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, Tensor};
 use common::{
-    AllHooks, Call, ContentOnly, VARIANTS, Weights, config, draw, encodings, gradients, host, ints, largest_difference, model, noise, seed_of, small,
-    tokens, weights,
+    AllHooks, Call, ContentOnly, VARIANTS, Weights, config, draw, encodings, gradients, host, ints, largest_difference, model, noise,
+    seed_of, small, tokens, weights,
 };
 use posenc::{Encoding, EncodingConfig, Init, PositionalEncoding, Positions, inv_freq, slopes};
 use serde_json::json;

@@ -66,7 +66,7 @@ fn line(kind: &str) -> Option<EncodingLine> {
     config.resolve(&posenc::Lengths { train_len: 64, test_len: 64 });
     let Facts { hooks, parameters, max_position, reads_length, relative } = config.facts(&SHAPE);
     let about = config.about();
-    let scalings: &[&str] = if matches!(defaults.get("rotary_dim"), Some(_)) { RopeScaling::KINDS } else { &[] };
+    let scalings: &[&str] = if defaults.get("rotary_dim").is_some() { RopeScaling::KINDS } else { &[] };
     Some(EncodingLine {
         kind: config.kind(),
         summary: about.summary,

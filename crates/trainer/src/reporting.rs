@@ -1,6 +1,6 @@
 //! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use results::{Excluded, Format, Report, ReportSpec, RunRecord, find_records, report};
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if there is nothing to report, [`Exit::Resources`] if the directory cannot be written.
+/// [`Exit::Input`](crate::exit::Exit::Input) if there is nothing to report, [`Exit::Resources`](crate::exit::Exit::Resources) if the directory cannot be written.
 pub fn write(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec, out: &Path) -> Result<(Report, Vec<PathBuf>), Failure> {
     let report = report(records, excluded, spec).map_err(Failure::input)?;
     let paths = report.write(out).map_err(Failure::resources)?;
@@ -19,7 +19,7 @@ pub fn write(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec, ou
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if a directory cannot be read or holds no record.
+/// [`Exit::Input`](crate::exit::Exit::Input) if a directory cannot be read or holds no record.
 pub fn from_directories(
     roots: &[PathBuf],
     formats: &[Format],
@@ -71,6 +71,3 @@ pub fn format(text: &str) -> Result<Format, String> {
         other => Err(format!("unknown format `{other}`; allowed: md, html, csv, tex")),
     }
 }
-
-/// For callers that only need a code.
-pub const NOTHING_TO_REPORT: Exit = Exit::Input;

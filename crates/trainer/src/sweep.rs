@@ -299,7 +299,7 @@ impl<'a> Display<'a> {
 
     fn time_left(&self) -> String {
         let (fraction, elapsed) = (self.fraction(), self.started.elapsed().as_secs_f64());
-        if fraction < 0.01 || fraction >= 1.0 {
+        if !(0.01..1.0).contains(&fraction) {
             String::new()
         } else {
             format!(", about {} left", duration(elapsed / fraction * (1.0 - fraction)))

@@ -63,7 +63,8 @@ fn the_identity_of_a_run_is_its_numbers_not_its_names() {
     assert_eq!(plain, ids(&["name=other", "title=\"Other\""]));
     // A default written out is the same run; another value of anything is another.
     assert_eq!(plain, ids(&["train.grad_clip=1.0", "model.d_ff=64"]));
-    for change in ["train.steps=31", "train.lr=1e-4", "model.d_ff=32", "eval.test_lens=[6,12]", "task.alphabet=9", "train.adamw.beta2=0.98"] {
+    for change in ["train.steps=31", "train.lr=1e-4", "model.d_ff=32", "eval.test_lens=[6,12]", "task.alphabet=9", "train.adamw.beta2=0.98"]
+    {
         let changed = ids(&[change]);
         assert!(changed.iter().all(|id| !plain.contains(id)), "{change} left an identity as it was");
     }

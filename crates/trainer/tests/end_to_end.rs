@@ -2,8 +2,11 @@
 
 mod common;
 
+use burn::tensor::Device;
 use common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use serde_json::Value;
+use trainer::train::initial_model;
+use trainer::weights::Weights;
 
 fn parse(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()
@@ -54,7 +57,8 @@ fn a_sweep_records_every_run_reports_and_skips_what_is_done() {
 #[test]
 fn records_are_the_same_bytes_for_any_number_of_threads() {
     // Wide enough that the backend splits its work: 32 rows of 34 tokens, 64 wide.
-    let overrides = ["model.d_model=64", "train.train_len=16", "train.batch_size=32", "train.length=\"uniform\"", "model.dropout=0.1", "seeds=[3]"];
+    let overrides =
+        ["model.d_model=64", "train.train_len=16", "train.batch_size=32", "train.length=\"uniform\"", "model.dropout=0.1", "seeds=[3]"];
     let runs = [1, 2, 4].map(|threads| {
         let scratch = Scratch::with(TINY);
         let mut command = longreach();
@@ -68,21 +72,39 @@ fn records_are_the_same_bytes_for_any_number_of_threads() {
 }
 
 #[test]
-fn encodings_of_a_seed_share_their_common_start_and_their_data() {
+fn encodings_of_a_seed_share_every_common_weight_and_seeds_do_not() {
     let scratch = Scratch::with(TINY);
-    // Without training, nope and rope differ by their encoding alone.
-    let overrides = ["train.lr=1e-12", "train.steps=1", "seeds=[0]", "axes.\"model.pe\"=[{kind=\"nope\"},{kind=\"alibi\"}]"];
-    exits(&scratch.longreach("run", &overrides), 0);
-    let records: Vec<Value> = scratch.records().iter().map(|(_, bytes)| parse(bytes)).collect();
-    let [a, b] = records.as_slice() else { panic!("two runs") };
-    assert_eq!(a["model"]["weights_blake3"], b["model"]["weights_blake3"], "weights differ before training");
-    assert_ne!(a["evals"], b["evals"]);
+    let axis =
+        "axes.\"model.pe\"=[{kind=\"nope\"},{kind=\"learned\"},{kind=\"stack\",parts=[{kind=\"alibi\"},{kind=\"learned\"}]}]".to_owned();
+    let plan = trainer::config::experiment::plan(&scratch.config, &[axis]).unwrap();
+    let weights = |index: usize| {
+        let run: &trainer::config::experiment::PlannedRun = &plan.runs[index];
+        let weights = Weights::of(&initial_model(&run.job.spec, &Device::flex()));
+        assert_eq!(weights.count(""), run.parameters, "the plan promised another number of parameters");
+        weights
+    };
+    let common = |weights: &Weights| {
+        weights.0.iter().filter(|(path, _)| !path.starts_with("encoding.")).map(|(p, t)| (p.clone(), t.clone())).collect::<Vec<_>>()
+    };
+    let (nope, other_seed, learned, stack) = (weights(0), weights(1), weights(2), weights(4));
+    assert_eq!(common(&nope), common(&learned));
+    assert_eq!(common(&nope), common(&stack));
+    assert_ne!(common(&nope), common(&other_seed));
+    assert_eq!(learned.0.keys().filter(|path| path.starts_with("encoding.")).collect::<Vec<_>>(), ["encoding.table"]);
+    assert_eq!(stack.0.keys().filter(|path| path.starts_with("encoding.")).collect::<Vec<_>>(), ["encoding.parts.1.table"]);
 }
 
 #[test]
 fn a_diverged_run_is_recorded_with_its_step_and_the_sweep_goes_on() {
     let scratch = Scratch::with(TINY);
-    let sweep = ["axes.\"train.lr\"=[1e9,1e-3]", "seeds=[0]", "train.warmup_steps=0", "train.grad_clip=0", "train.steps=30", "model.norm=\"rms_norm\""];
+    let sweep = [
+        "axes.\"train.lr\"=[1e9,1e-3]",
+        "seeds=[0]",
+        "train.warmup_steps=0",
+        "train.grad_clip=0",
+        "train.steps=30",
+        "model.norm=\"rms_norm\"",
+    ];
     let output = scratch.longreach("run", &sweep);
     exits(&output, 0);
     let records: Vec<Value> = scratch.records().iter().map(|(_, bytes)| parse(bytes)).collect();
@@ -93,12 +115,24 @@ fn a_diverged_run_is_recorded_with_its_step_and_the_sweep_goes_on() {
         assert!(record["diverged"]["step"].as_u64().unwrap() < 30);
         assert_eq!(record["train"]["steps"], record["diverged"]["step"], "the bad step is not applied");
         assert!(!record["diverged"]["what"].as_str().unwrap().is_empty());
-        assert!(record["evals"].as_array().unwrap().iter().all(|row| row["status"] == "diverged" && row["metrics"].as_object().unwrap().is_empty()));
+        assert!(
+            record["evals"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|row| row["status"] == "diverged" && row["metrics"].as_object().unwrap().is_empty())
+        );
     }
     assert!(stdout(&output).contains("diverged"), "{}", stdout(&output));
     // When nothing survives, the exit code says so.
     let alone = Scratch::with(TINY);
-    exits(&alone.longreach("run", &["train.lr=1e9", "seeds=[0]", "train.warmup_steps=0", "train.grad_clip=0", "train.steps=30", "model.norm=\"rms_norm\""]), 5);
+    exits(
+        &alone.longreach(
+            "run",
+            &["train.lr=1e9", "seeds=[0]", "train.warmup_steps=0", "train.grad_clip=0", "train.steps=30", "model.norm=\"rms_norm\""],
+        ),
+        5,
+    );
 }
 
 #[test]
@@ -140,7 +174,8 @@ fn a_report_of_a_directory_is_the_report_of_the_run() {
     exits(&output, 0);
     assert!(!out.join("report.html").exists());
     let csv = |directory: &std::path::Path| {
-        let mut lines: Vec<String> = std::fs::read_to_string(directory.join("results.csv")).unwrap().lines().map(ToOwned::to_owned).collect();
+        let mut lines: Vec<String> =
+            std::fs::read_to_string(directory.join("results.csv")).unwrap().lines().map(ToOwned::to_owned).collect();
         lines.sort();
         lines
     };
@@ -149,7 +184,10 @@ fn a_report_of_a_directory_is_the_report_of_the_run() {
 
 #[test]
 fn text_is_trained_on_and_its_loss_falls() {
-    let config = TINY.replace("kind = \"copy\"\nalphabet = 4\ntest_rows = 8", "kind = \"text\"\nfiles = [\"*.txt\"]\neval_tokens = 512\nsplit = { by = \"range\", valid_fraction = 0.2 }");
+    let config = TINY.replace(
+        "kind = \"copy\"\nalphabet = 4\ntest_rows = 8",
+        "kind = \"text\"\nfiles = [\"*.txt\"]\neval_tokens = 512\nsplit = { by = \"range\", valid_fraction = 0.2 }",
+    );
     let scratch = Scratch::with(&config);
     let text: String = (0..400).map(|i| format!("line {} says that {} follows {}.\n", i % 7, i % 5 + 1, i % 5)).collect();
     std::fs::write(scratch.directory.path().join("a.txt"), text).unwrap();

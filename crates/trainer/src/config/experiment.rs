@@ -471,9 +471,9 @@ fn model(cell: &Cell, written: &ModelSection, vocab_size: usize) -> Result<Trans
     whole(cell, "model.d_model", written.d_model as u64, 1, 1 << 16, "this suite is for small models")?;
     let head_dim = match written.head_dim {
         Some(head_dim) => head_dim,
-        None if written.d_model % written.n_heads == 0 => written.d_model / written.n_heads,
+        None if written.d_model.is_multiple_of(written.n_heads) => written.d_model / written.n_heads,
         None => {
-            let divisors: Vec<usize> = (1..=written.d_model.min(1024)).filter(|n| written.d_model % n == 0).collect();
+            let divisors: Vec<usize> = (1..=written.d_model.min(1024)).filter(|n| written.d_model.is_multiple_of(*n)).collect();
             let nearest = divisors.iter().min_by_key(|n| n.abs_diff(written.n_heads)).copied().unwrap_or(1);
             let allowed = divisors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let problem = format!("must divide d_model = {}", written.d_model);

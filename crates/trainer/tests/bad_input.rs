@@ -1,0 +1,182 @@
+//! Every mistake is refused before any work, with the key named, what is allowed, and the right exit code.
+
+mod common;
+
+use common::{Scratch, TINY, exits, longreach, stderr, stdout};
+
+/// Overrides that cannot work: the argument, the exit code, and what the message must name.
+const OVERRIDES: &[(&str, i32, &[&str])] = &[
+    // unknown, misspelt, wrong type
+    ("train.stepz=5", 2, &["stepz", "steps", "command line: train.stepz=5"]),
+    ("modle.d_model=8", 2, &["modle", "model"]),
+    ("train.steps=\"many\"", 2, &["train.steps", "many"]),
+    ("train.steps=1.5", 2, &["train.steps", "1.5"]),
+    ("model.pe.tehta=1", 2, &["tehta", "base"]),
+    ("model.pe.kind=rpoe", 2, &["rpoe", "rope"]),
+    ("task.kind=kopy", 2, &["kopy", "copy"]),
+    ("seeds=3", 2, &["seeds"]),
+    ("train.length=\"sometimes\"", 2, &["train.length", "fixed", "uniform"]),
+    // zero, negative, huge, nan, inf
+    ("train.steps=0", 2, &["train.steps", "1 to"]),
+    ("train.steps=-4", 2, &["train.steps", "-4"]),
+    ("train.steps=99999999999999999999", 2, &["train.steps"]),
+    ("train.lr=nan", 2, &["train.lr"]),
+    ("train.lr=inf", 2, &["train.lr"]),
+    ("train.lr=0", 2, &["train.lr"]),
+    ("train.batch_size=0", 2, &["train.batch_size"]),
+    ("train.train_len=0", 2, &["train.train_len"]),
+    ("train.warmup_steps=7", 2, &["train.warmup_steps", "0 to 6"]),
+    ("train.adamw.beta2=1.0", 2, &["train.adamw.beta2"]),
+    ("train.min_len=5", 2, &["train.min_len", "1 to 4"]),
+    ("model.d_model=0", 2, &["model.d_model"]),
+    ("model.d_model=100000000", 2, &["model.d_model"]),
+    ("model.dropout=1.0", 2, &["model.dropout"]),
+    ("model.n_layers=0", 2, &["model.n_layers"]),
+    ("eval.test_lens=[]", 2, &["eval.test_lens"]),
+    ("eval.test_lens=[4,4]", 2, &["eval.test_lens.1", "twice"]),
+    ("eval.test_lens=[0]", 2, &["eval.test_lens.0"]),
+    ("eval.test_lens=[5000000]", 2, &["eval.test_lens"]),
+    ("seeds=[]", 2, &["seeds", "empty"]),
+    ("seeds=[1,1]", 2, &["seeds.1", "twice"]),
+    ("task.alphabet=1", 2, &["task.alphabet"]),
+    ("name=\"../x\"", 2, &["name"]),
+    ("name=\"\"", 2, &["name"]),
+    // sizes that do not fit together
+    ("model.n_heads=3", 2, &["model.n_heads", "divide d_model = 16", "1, 2, 4, 8, 16"]),
+    ("model.head_dim=7", 2, &["rotary_dim", "odd"]),
+    ("model.pe.rotary_dim=3", 2, &["model.pe.rotary_dim", "2 to head_dim = 8"]),
+    ("model.pe.rotary_dim=10", 2, &["model.pe.rotary_dim"]),
+    ("model.pe.base=0", 2, &["model.pe.base"]),
+    ("model.pe.scaling={kind=\"ntk\",factor=0.5}", 2, &["model.pe.scaling.factor", "0.5"]),
+    ("model.pe={kind=\"rope\",rotary_dim=2,scaling={kind=\"ntk\"}}", 2, &["model.pe.scaling", "d/(d-2)"]),
+    ("model.pe.scaling={kind=\"yarn\",beta_fast=1,beta_slow=32}", 2, &["model.pe.scaling.beta_fast", "beta_slow"]),
+    ("model.pe={kind=\"learned\",max_position=3}", 2, &["model.pe.max_position", "10"]),
+    ("model.pe={kind=\"stack\",parts=[]}", 2, &["model.pe.parts"]),
+    ("model.pe={kind=\"stack\",parts=[{kind=\"alibi\"},{kind=\"rope\",bas=1}]}", 2, &["model.pe.parts.1", "bas", "base"]),
+    // axes
+    ("axes.\"model.pe\"=[]", 2, &["axes", "empty"]),
+    ("axes.\"train.lr\"=0.1", 2, &["axes", "list"]),
+    ("axes.\"train.lr\"=[0.1,0.1]", 2, &["axes"]),
+    ("max_runs=2", 2, &["max_runs"]),
+    // variants
+    ("eval.variants=[{name=\"a\",set={scaling={kind=\"yarn\"}}}]", 2, &["eval.variants.0.set", "learned"]),
+    ("eval.variants=[{name=\"a\",set={kind=\"learned\",max_position=64}}]", 2, &["eval.variants.0.set", "table", "parameters"]),
+    ("eval.variants=[{name=\"trained\",set={kind=\"nope\"}}]", 2, &["eval.variants.0.name"]),
+    // overrides that are none
+    ("train.steps", 2, &["train.steps", "="]),
+    ("=5", 2, &["=5"]),
+    // corpora
+    ("task={kind=\"text\",files=[\"nowhere/*.txt\"]}", 3, &["nowhere"]),
+    ("task={kind=\"text\",files=[\"empty.txt\"]}", 3, &["empty.txt"]),
+    ("task={kind=\"text\",files=[\"short.txt\"],split={by=\"range\",valid_fraction=0.5}}", 3, &["bytes"]),
+];
+
+#[test]
+fn overrides_that_cannot_work_are_refused_by_name() {
+    let scratch = Scratch::with(TINY);
+    std::fs::write(scratch.directory.path().join("empty.txt"), "").unwrap();
+    std::fs::write(scratch.directory.path().join("short.txt"), "too short").unwrap();
+    for (argument, code, names) in OVERRIDES {
+        for command in ["check", "run"] {
+            // An axis would hide what is wrong with model.pe: fix it first.
+            let pe: &[&str] = if argument.starts_with("model.") { &["model.pe={kind=\"rope\"}"] } else { &[] };
+            let arguments: Vec<&str> = pe.iter().copied().chain([*argument]).collect();
+            let output = scratch.longreach(command, &arguments);
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(*code), "{command} {argument}\n{said}\n{}", stdout(&output));
+            assert!(said.starts_with("error: "), "{command} {argument}\n{said}");
+            for name in *names {
+                assert!(said.contains(name), "{command} {argument} does not name `{name}`\n{said}");
+            }
+            assert!(!said.contains("panicked"), "{said}");
+        }
+    }
+    assert!(!scratch.runs().exists(), "something was written before the mistake was found");
+}
+
+#[test]
+fn a_mistake_in_the_file_is_shown_with_its_line() {
+    let scratch = Scratch::with(&TINY.replace("steps = 6", "step = 6"));
+    let output = scratch.longreach("run", &[]);
+    exits(&output, 2);
+    let said = stderr(&output);
+    for part in ["unknown key `step` in `train`", "x.toml:17:1", "17 | step = 6", "did you mean `steps`?"] {
+        assert!(said.contains(part), "`{part}` is missing:\n{said}");
+    }
+    let scratch = Scratch::with(&format!("{TINY}\n[train]\nlr = 1\n"));
+    let output = scratch.longreach("check", &[]);
+    exits(&output, 2);
+    assert!(stderr(&output).contains("x.toml:"), "{}", stderr(&output));
+    let output = longreach().args(["run", "no-such-config.toml"]).output().unwrap();
+    exits(&output, 2);
+    assert!(stderr(&output).contains("no-such-config.toml"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_device_that_is_not_there_is_refused_before_any_work() {
+    let scratch = Scratch::with(TINY);
+    for (device, code, names) in [
+        ("cuda", 7, ["cuda", "not compiled in", "--features cuda", "cpu"]),
+        ("rocm:1", 7, ["rocm:1", "not compiled in", "--features rocm", "cpu"]),
+        ("gpu", 2, ["gpu", "allowed", "cpu", "wgpu"]),
+        ("cpu:3", 2, ["cpu:3", "there is one cpu", "number", "cpu"]),
+    ] {
+        if cfg!(feature = "cuda") || cfg!(feature = "rocm") {
+            continue;
+        }
+        let output = scratch.longreach("run", &["--device", device]);
+        exits(&output, code);
+        for name in names {
+            assert!(stderr(&output).contains(name), "{device} does not name `{name}`: {}", stderr(&output));
+        }
+    }
+    assert!(!scratch.runs().exists());
+}
+
+#[test]
+fn other_commands_refuse_what_is_not_there() {
+    let scratch = Scratch::with(TINY);
+    let nowhere = scratch.directory.path().join("nowhere");
+    let empty = scratch.directory.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let run = |arguments: &[&str]| longreach().args(arguments).output().unwrap();
+    for directory in [&nowhere, &empty] {
+        let directory = directory.to_str().unwrap();
+        exits(&run(&["report", directory]), 3);
+        exits(&run(&["eval", directory]), 3);
+    }
+    exits(&run(&["report", empty.to_str().unwrap(), "--format", "pdf"]), 2);
+    exits(&run(&["list", "optimizers"]), 2);
+    exits(&run(&["completions", "tcsh"]), 2);
+    exits(&run(&[]), 2);
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(stdout(&run(&["completions", shell])).contains("longreach"));
+    }
+    // Results cannot be written where a file stands in the way.
+    let blocked = scratch.directory.path().join("blocked");
+    std::fs::write(&blocked, "a file").unwrap();
+    let output = longreach().arg("run").arg(&scratch.config).arg("--runs").arg(&blocked).output().unwrap();
+    exits(&output, 6);
+    assert!(stderr(&output).contains("blocked"), "{}", stderr(&output));
+}
+
+#[test]
+fn lists_are_the_same_as_json() {
+    for (what, keys) in [
+        ("encodings", ["kind", "formula", "hooks"]),
+        ("tasks", ["kind", "summary", "examples"]),
+        ("devices", ["device", "compiled_in", "works"]),
+    ] {
+        let text = stdout(&longreach().args(["list", what]).output().unwrap());
+        let json = stdout(&longreach().args(["list", what, "--json"]).output().unwrap());
+        let lines: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+        assert!(!lines.is_empty());
+        for line in lines {
+            for key in keys {
+                assert!(line.get(key).is_some(), "{what}: {key} is missing in {line}");
+            }
+            let name = line[keys[0]].as_str().unwrap();
+            assert!(text.contains(name), "{name} is missing in:\n{text}");
+        }
+    }
+}
