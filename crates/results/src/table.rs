@@ -410,6 +410,9 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
     reached.sort_by_key(|r| std::cmp::Reverse(r.1));
     let kept = format!("{} of its in-length {metric}", metric::KEPT);
     let first = match reached.first() {
+        None if !setting.lengths.contains(&setting.task.train_len) => {
+            format!("the training length itself was not tested, so no {metric} is known to be kept")
+        }
         None => format!("no method has an in-length {metric} better than guessing"),
         Some((_, 0)) => format!("no method keeps {kept} past the training length"),
         Some((_, best)) => {
