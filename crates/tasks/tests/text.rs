@@ -114,12 +114,23 @@ fn split_by_every_file() {
     assert_eq!(held_out, [b'2', b'5'].map(i32::from).into());
     let trained: BTreeSet<i32> = (0..100).flat_map(|step| task.train_batch(4, 1, 0, step).inputs).collect();
     assert_eq!(trained, [b'0', b'1', b'3', b'4', b'6'].map(i32::from).into());
-    for (table, allowed) in [("files = [\"**/*.txt\"]", "2..=7"), ("files = [\"sub/1.txt\"]", "none with a single file")] {
+    for (table, allowed) in [
+        ("files = [\"**/*.txt\"]\nsplit = { by = \"file\" }", "2..=7"),
+        ("files = [\"sub/1.txt\"]\nsplit = { by = \"file\" }", "none with a single file"),
+    ] {
         match build(table, &ctx(dir.path())).err() {
             Some(TaskError::Config { key, value, allowed: a, .. }) => assert_eq!((&*key, &*value, &*a), ("split.every", "10", allowed)),
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn named_files_hold_out_their_last_tenth_by_default() {
+    let dir = dir(&[("a.txt", &[b'a'; 60]), ("b.txt", &[b'b'; 40])]);
+    let task = build("files = [\"*.txt\"]", &ctx(dir.path())).unwrap();
+    let facts = task.corpus().unwrap();
+    assert_eq!((facts.files, facts.train_bytes, facts.valid_bytes), (2, 90, 10));
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub struct TextConfig {
     pub files: Vec<String>,
     /// For `corpus = "cargo"`: names of registry packages, `name` or `name@version`; [`DEFAULT_CRATES`] when absent.
     pub crates: Vec<String>,
-    /// What is held out for testing.
+    /// What is held out for testing: when absent, every 10th file of `"cargo"`, the last tenth of the bytes of `"files"`.
     pub split: Split,
     /// Bytes scored at each test length, at most: cut to what the validation split has and to a common multiple of the lengths.
     pub eval_tokens: usize,
@@ -60,8 +60,7 @@ struct Table {
     #[serde(default)]
     files: Vec<String>,
     crates: Option<Vec<String>>,
-    #[serde(default)]
-    split: Split,
+    split: Option<Split>,
     #[serde(default = "default_eval_tokens")]
     eval_tokens: usize,
     #[serde(default)]
@@ -86,6 +85,11 @@ impl From<Table> for TextConfig {
             CorpusKind::Cargo => DEFAULT_CRATES.map(String::from).to_vec(),
             CorpusKind::Files => vec![],
         });
+        // Files that people name are often one or two, of which no tenth can be held out.
+        let split = split.unwrap_or_else(|| match corpus {
+            CorpusKind::Cargo => Split::default(),
+            CorpusKind::Files => Split::Range(HeldOutRange::default()),
+        });
         Self { corpus, files, crates, split, eval_tokens, windows, max_bytes }
     }
 }
@@ -96,7 +100,7 @@ impl Default for TextConfig {
             corpus: None,
             files: vec![],
             crates: None,
-            split: Split::default(),
+            split: None,
             eval_tokens: default_eval_tokens(),
             windows: Windows::default(),
             max_bytes: default_max_bytes(),

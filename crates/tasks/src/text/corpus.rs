@@ -65,13 +65,13 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
         (Split::File(by), _) => files.iter().skip(by.every - 1).step_by(by.every).map(|f| f.path.clone()).collect(),
         (Split::Range(_), _) => BTreeSet::new(),
     };
-    check_held_out(config, &held_out, &files)?;
     let contents = read_all(&files, config.max_bytes)?;
     let total: usize = contents.iter().map(Vec::len).sum();
     if total == 0 {
         let problem = format!("the corpus is empty: {} files with 0 bytes together", files.len());
         return Err(TaskError::Input { path: files.first().map(|f| f.path.clone()), problem, hint: "name files with text in them".into() });
     }
+    check_held_out(config, &held_out, &files)?;
     let (mut train, mut valid) = (Part::default(), Part::default());
     match &config.split {
         Split::Range(by) => {
