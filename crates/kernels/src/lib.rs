@@ -1,6 +1,6 @@
 //! The operations a small transformer spends its time in, fused: one pass over memory each, with hand-written gradients.
 //!
-//! Every function here is defined by the function of the same name in [`reference`], written with plain tensor operations. The
+//! Every function here is defined by the function of the same name in [`mod@reference`], written with plain tensor operations. The
 //! fused version runs for `f32` tensors on the Flex backend, with and without autodiff; on every other backend, and for every
 //! other type, the definition itself runs. Results are bitwise the same for any number of threads: work is split over
 //! independent outputs, and sums have a fixed order.
