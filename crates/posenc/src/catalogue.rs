@@ -43,6 +43,20 @@ pub struct Hooks {
     pub content_bias: bool,
 }
 
+impl std::fmt::Display for Hooks {
+    /// The names of the hooks in use, or `none`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let named = [
+            (self.embed, "embed"),
+            (self.transform_qk, "transform_qk"),
+            (self.logits_bias, "logits_bias"),
+            (self.content_bias, "content_bias"),
+        ];
+        let used: Vec<&str> = named.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
+        f.write_str(if used.is_empty() { "none".to_owned() } else { used.join(", ") }.as_str())
+    }
+}
+
 impl Hooks {
     pub(crate) fn or(self, other: Self) -> Self {
         Self {

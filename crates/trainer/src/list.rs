@@ -44,7 +44,7 @@ pub fn encodings(json: bool) -> Result<String, Failure> {
         table.add_row([
             line.kind.to_owned(),
             line.summary.to_owned(),
-            hooks(line.hooks),
+            line.hooks.to_string(),
             if parameters == 0 {
                 "none".to_owned()
             } else {
@@ -80,17 +80,6 @@ fn line(kind: &str) -> Option<EncodingLine> {
         scalings,
         defaults,
     })
-}
-
-fn hooks(hooks: Hooks) -> String {
-    let named = [
-        (hooks.embed, "embed"),
-        (hooks.transform_qk, "transform_qk"),
-        (hooks.logits_bias, "logits_bias"),
-        (hooks.content_bias, "content_bias"),
-    ];
-    let used: Vec<&str> = named.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
-    if used.is_empty() { "none".to_owned() } else { used.join(", ") }
 }
 
 /// The tasks.

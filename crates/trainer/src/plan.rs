@@ -5,9 +5,9 @@ use crate::evaluate::MAX_LOGITS;
 use crate::spec::RunSpec;
 use serde::Serialize;
 
-/// Arithmetic rate of one process that time estimates assume, in FLOP/s: what training small models reached on two cores of a
-/// server CPU of 2021 (`docs/performance.md`).
-pub const ASSUMED_FLOPS: f64 = 1.5e10;
+/// Arithmetic rate of one process that time estimates assume, in FLOP/s: what the quickstart's workers reached in training on
+/// the machine of `docs/performance.md`.
+pub const ASSUMED_FLOPS: f64 = 3.5e10;
 
 /// A run of the plan, as printed.
 #[derive(Debug, Serialize)]

@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::spec::{Job, RunSpec};
 use crate::train::train;
 use crate::weights::Weights;
-use results::record::{CorpusFacts, Environment, EvalRow, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TaskFacts, TrainFacts};
+use results::record::{CorpusFacts, Environment, ModelFacts, RunRecord, RunStatus, SCHEMA, TaskFacts, TrainFacts};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
@@ -226,11 +226,6 @@ pub fn environment(name: &DeviceName) -> Environment {
         device: name.kind.to_owned(),
         burn: "0.22.1".to_owned(),
     }
-}
-
-/// Rows that have numbers, out of all.
-pub fn measured(rows: &[EvalRow]) -> usize {
-    rows.iter().filter(|row| row.status == EvalStatus::Ok).count()
 }
 
 /// Tells the sweep. A sweep that is gone must not stop the run.

@@ -2,7 +2,6 @@
 
 use super::Inspection;
 use super::numbers::{Decay, Numbers, Rotary};
-use posenc::Hooks;
 use std::fmt::Write as _;
 
 /// Rows and columns of a table of positions.
@@ -37,7 +36,7 @@ fn encoding(out: &mut String, numbers: &Numbers, inspection: &Inspection, surrou
     let mut lines = vec![("formula", numbers.formula.to_owned()), ("source", numbers.source.to_owned()), ("config", config(numbers))];
     lines.extend(surroundings.iter().cloned());
     lines.extend([
-        ("hooks", hooks(facts.hooks)),
+        ("hooks", facts.hooks.to_string()),
         ("parameters", if parameters.is_empty() { "none".to_owned() } else { parameters }),
         ("limit", limit),
         ("logits", format!("depend {depends}; sequence length {reads}")),
@@ -197,17 +196,6 @@ fn inline(value: &serde_json::Value) -> String {
         serde_json::Value::Number(n) => n.as_f64().map_or_else(|| n.to_string(), crate::config::diagnose::float_text),
         other => other.to_string(),
     }
-}
-
-fn hooks(hooks: Hooks) -> String {
-    let named = [
-        (hooks.embed, "embed"),
-        (hooks.transform_qk, "transform_qk"),
-        (hooks.logits_bias, "logits_bias"),
-        (hooks.content_bias, "content_bias"),
-    ];
-    let used: Vec<&str> = named.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
-    if used.is_empty() { "none".to_owned() } else { used.join(", ") }
 }
 
 /// Six significant digits.
