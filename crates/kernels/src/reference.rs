@@ -30,9 +30,16 @@ pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
 
 /// Definition of [`attention`](crate::attention).
 pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, bias: Option<Tensor<4>>, scale: f64, first_query: usize) -> Tensor<4> {
+    let visible = first_query + q.dims()[2];
+    let v = v.slice_dim(2, 0..visible);
+    weights(q, k, bias, scale, first_query).matmul(v)
+}
+
+/// The weights of [`attention`](crate::attention), `[B, H, Q, first_query + Q]`: what each visible value is multiplied by.
+pub fn weights(q: Tensor<4>, k: Tensor<4>, bias: Option<Tensor<4>>, scale: f64, first_query: usize) -> Tensor<4> {
     let [_, _, queries, _] = q.dims();
     let visible = first_query + queries;
-    let [k, v] = [k, v].map(|x| x.slice_dim(2, 0..visible));
+    let k = k.slice_dim(2, 0..visible);
     let mut hidden = vec![0.0f32; queries * visible];
     for (row, hidden) in hidden.chunks_mut(visible).enumerate() {
         hidden[first_query + row + 1..].fill(f32::NEG_INFINITY);
@@ -48,7 +55,7 @@ pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, bias: Option<Tensor<4
     let empty = largest.clone().equal_elem(f32::NEG_INFINITY);
     let weights = (logits - largest.mask_fill(empty.clone(), 0.0)).exp();
     let sum = weights.clone().sum_dim(3).mask_fill(empty, 1.0);
-    (weights / sum).matmul(v)
+    weights / sum
 }
 
 /// Definition of [`rotate`](crate::rotate).

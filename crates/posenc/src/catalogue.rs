@@ -30,7 +30,7 @@ pub struct Lengths {
     pub test_len: usize,
 }
 
-/// Which of the four hooks an encoding uses.
+/// Which of the five hooks an encoding uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hooks {
     /// Adds to the embedded input.
@@ -41,6 +41,8 @@ pub struct Hooks {
     pub logits_bias: bool,
     /// Adds a bias that sees queries and keys.
     pub content_bias: bool,
+    /// Adds a term to attention's output that sees the weights.
+    pub output_bias: bool,
 }
 
 impl std::fmt::Display for Hooks {
@@ -51,6 +53,7 @@ impl std::fmt::Display for Hooks {
             (self.transform_qk, "transform_qk"),
             (self.logits_bias, "logits_bias"),
             (self.content_bias, "content_bias"),
+            (self.output_bias, "output_bias"),
         ];
         let used: Vec<&str> = named.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
         f.write_str(if used.is_empty() { "none".to_owned() } else { used.join(", ") }.as_str())
@@ -64,12 +67,13 @@ impl Hooks {
             transform_qk: self.transform_qk || other.transform_qk,
             logits_bias: self.logits_bias || other.logits_bias,
             content_bias: self.content_bias || other.content_bias,
+            output_bias: self.output_bias || other.output_bias,
         }
     }
 }
 
 /// What a configured encoding declares about itself; tests compare each line with what is observed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Facts {
     /// Hooks that are not the identity.
     pub hooks: Hooks,
@@ -81,6 +85,10 @@ pub struct Facts {
     pub reads_length: bool,
     /// Whether logits depend on `key - query` alone; where `reads_length` holds, at one length.
     pub relative: bool,
+    /// Whether positions are seen through the distances between queries and keys alone, so that distances may be drawn at random.
+    pub by_distance: bool,
+    /// Whether linear attention can host it.
+    pub linear: bool,
 }
 
 impl Facts {
@@ -241,13 +249,36 @@ macro_rules! encodings {
     };
 }
 
-use crate::encodings::{alibi::*, learned::*, nope::*, rope::*, sinusoidal::*, stack::*};
+use crate::encodings::{
+    alibi::*, axial_rope::*, cope::*, deberta::*, fire::*, fox::*, hard_alibi::*, kerple::*, learned::*, learned_bias::*, log_scaling::*,
+    nope::*, nope_layers::*, pope::*, rerope::*, rope::*, sandwich::*, self_extend::*, shaw::*, sinusoidal::*, stack::*, t5::*,
+    transformer_xl::*, window::*, xpos::*,
+};
 
 encodings! {
     "nope" => Nope, NopeConfig;
     "sinusoidal" => Sinusoidal, SinusoidalConfig;
     "learned" => Learned, LearnedConfig;
     "rope" => Rope, RopeConfig;
+    "xpos" => Xpos, XposConfig;
+    "axial_rope" => AxialRope, AxialRopeConfig;
+    "pope" => Pope, PopeConfig;
+    "rerope" => Rerope, ReropeConfig;
+    "self_extend" => SelfExtend, SelfExtendConfig;
+    "log_scaling" => LogScaling, LogScalingConfig;
     "alibi" => Alibi, AlibiConfig;
+    "t5" => T5, T5Config;
+    "kerple" => Kerple, KerpleConfig;
+    "fire" => Fire, FireConfig;
+    "sandwich" => Sandwich, SandwichConfig;
+    "learned_bias" => LearnedBias, LearnedBiasConfig;
+    "hard_alibi" => HardAlibi, HardAlibiConfig;
+    "window" => Window, WindowConfig;
+    "shaw" => Shaw, ShawConfig;
+    "transformer_xl" => TransformerXl, TransformerXlConfig;
+    "deberta" => Deberta, DebertaConfig;
+    "cope" => Cope, CopeConfig;
+    "fox" => Fox, FoxConfig;
+    "nope_layers" => NopeLayers, NopeLayersConfig;
     "stack" => Stack, StackConfig;
 }

@@ -27,15 +27,22 @@ pub struct Frequencies {
 }
 
 impl Frequencies {
-    /// Frequencies of `base` over `dim` dimensions under `scaling` for a sequence of `length` tokens.
-    pub(crate) fn new(dim: usize, base: f64, scaling: Option<&RopeScaling>, length: f64) -> Self {
-        let plain = |base| Self { inv_freq: inv_freq(dim, base), attention_factor: 1.0 };
+    /// `plain` frequencies, those of `base` over `dim` dimensions, under `scaling` for a sequence of `length` tokens.
+    pub(crate) fn new(plain: Vec<f64>, dim: usize, base: f64, scaling: Option<&RopeScaling>, length: f64) -> Self {
+        let plain = Self { inv_freq: plain, attention_factor: 1.0 };
+        let of_base = |base| Self { inv_freq: inv_freq(dim, base), attention_factor: 1.0 };
         match scaling {
-            None => plain(base),
-            Some(RopeScaling::Linear(config)) => linear(plain(base), config.factor.value()),
-            Some(RopeScaling::Ntk(config)) => plain(ntk_base(base, dim, config.factor.value())),
-            Some(RopeScaling::DynamicNtk(config)) => plain(dynamic_ntk_base(base, dim, config, length)),
-            Some(RopeScaling::Yarn(config)) => yarn(plain(base), dim, base, config),
+            None => plain,
+            Some(RopeScaling::Linear(config)) => linear(plain, config.factor.value()),
+            Some(RopeScaling::Ntk(config)) => of_base(ntk_base(base, dim, config.factor.value())),
+            Some(RopeScaling::NtkByParts(config)) => ntk_by_parts(plain, config),
+            Some(RopeScaling::DynamicNtk(config)) => of_base(dynamic_ntk_base(base, dim, config, length)),
+            Some(RopeScaling::Yarn(config)) => yarn(plain, dim, base, config),
+            Some(RopeScaling::DynamicYarn(config)) => yarn(plain, dim, base, &config.at(length)),
+            Some(RopeScaling::Longrope(config)) => longrope(plain, config, length),
+            Some(RopeScaling::Llama3(config)) => llama3(plain, config),
+            Some(RopeScaling::Proportional(config)) => proportional(plain, config.fraction),
+            Some(RopeScaling::Resonance(_)) => resonance(plain),
         }
     }
 
@@ -58,13 +65,13 @@ pub enum Factor {
 }
 
 impl Factor {
-    fn resolve(&mut self, original: usize, lengths: &Lengths) {
+    pub(crate) fn resolve(&mut self, original: usize, lengths: &Lengths) {
         if *self == Self::Auto {
             *self = Self::Fixed((lengths.test_len as f64 / original as f64).max(1.0));
         }
     }
 
-    fn check(self, key: &str) -> Result<(), ConfigError> {
+    pub(crate) fn check(self, key: &str) -> Result<(), ConfigError> {
         match self {
             Self::Auto => Ok(()),
             Self::Fixed(factor) => in_range(key, factor, 1.0, 1e6, "use \"auto\" for test length over training length"),
@@ -72,7 +79,7 @@ impl Factor {
     }
 
     /// The factor; `auto` that was never resolved scales nothing.
-    fn value(self) -> f64 {
+    pub(crate) fn value(self) -> f64 {
         match self {
             Self::Auto => 1.0,
             Self::Fixed(factor) => factor,
@@ -120,8 +127,14 @@ crate::catalogue::tagged! {
     pub enum RopeScaling {
         "linear" => Linear(LinearScaling),
         "ntk" => Ntk(NtkScaling),
+        "ntk_by_parts" => NtkByParts(NtkByPartsScaling),
         "dynamic_ntk" => DynamicNtk(DynamicNtkScaling),
         "yarn" => Yarn(YarnScaling),
+        "dynamic_yarn" => DynamicYarn(DynamicYarnScaling),
+        "longrope" => Longrope(LongropeScaling),
+        "llama3" => Llama3(Llama3Scaling),
+        "proportional" => Proportional(ProportionalScaling),
+        "resonance" => Resonance(ResonanceScaling),
     }
 }
 
@@ -162,6 +175,131 @@ impl Default for DynamicNtkScaling {
         Self { factor: 1.0, original_max_position_embeddings: None }
     }
 }
+
+/// NTK by parts: pairs that turn more than `beta` times within `L` keep their frequency, pairs that turn less than `alpha` times
+/// are interpolated, with a ramp linear in the number of turns between. Peng et al. 2023 (arXiv 2309.00071), eq. 17 to 19, as the
+/// paper has it; YaRN's code has a ramp linear in the pair index.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NtkByPartsScaling {
+    /// `s`.
+    pub factor: Factor,
+    /// `L`; the training length unless given.
+    pub original_max_position_embeddings: Option<usize>,
+    /// Turns within `L` below which a pair is interpolated in full.
+    pub alpha: f64,
+    /// Turns within `L` above which a pair is left alone.
+    pub beta: f64,
+}
+
+impl Default for NtkByPartsScaling {
+    fn default() -> Self {
+        Self { factor: Factor::Auto, original_max_position_embeddings: None, alpha: 1.0, beta: 32.0 }
+    }
+}
+
+/// YaRN with `s = max(1, T/L)` taken from the length of every forward pass, without state between them. jquesnelle/yarn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DynamicYarnScaling {
+    /// `L`; the training length unless given.
+    pub original_max_position_embeddings: Option<usize>,
+    /// Turns within `L` above which a pair is left alone.
+    pub beta_fast: f64,
+    /// Turns within `L` below which a pair is interpolated in full.
+    pub beta_slow: f64,
+    /// Factor on cos and sin; `0.1 ln s + 1` unless given.
+    pub attention_factor: Option<f64>,
+    /// Whether the ramp's ends are rounded to whole dimensions.
+    pub truncate: bool,
+}
+
+impl Default for DynamicYarnScaling {
+    fn default() -> Self {
+        let YarnScaling { beta_fast, beta_slow, truncate, .. } = YarnScaling::default();
+        Self { original_max_position_embeddings: None, beta_fast, beta_slow, attention_factor: None, truncate }
+    }
+}
+
+impl DynamicYarnScaling {
+    /// What YaRN does at this length.
+    fn at(&self, length: f64) -> YarnScaling {
+        let original = self.original_max_position_embeddings.map_or(length, |l| l as f64);
+        YarnScaling {
+            factor: Factor::Fixed((length / original).max(1.0)),
+            original_max_position_embeddings: self.original_max_position_embeddings,
+            beta_fast: self.beta_fast,
+            beta_slow: self.beta_slow,
+            attention_factor: self.attention_factor,
+            truncate: self.truncate,
+            ..YarnScaling::default()
+        }
+    }
+}
+
+/// LongRoPE: `theta_i / f_i` with one searched factor per pair, `short_factor` up to `L` and `long_factor` beyond; attention factor
+/// `sqrt(1 + ln s / ln L)` at every length. Ding et al. 2024 (arXiv 2402.13753); Hugging Face `longrope`. Reads the length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LongropeScaling {
+    /// `s`, the length aimed at over `L`, for the attention factor alone.
+    #[serde(default)]
+    pub factor: Factor,
+    /// `L`; the training length unless given.
+    #[serde(default)]
+    pub original_max_position_embeddings: Option<usize>,
+    /// Divisors of the frequencies up to `L`, one per pair.
+    pub short_factor: Vec<f64>,
+    /// Divisors of the frequencies beyond `L`, one per pair.
+    pub long_factor: Vec<f64>,
+    /// Factor on cos and sin, instead of the formula.
+    #[serde(default)]
+    pub attention_factor: Option<f64>,
+}
+
+/// Llama 3: wavelengths over `L / low_freq_factor` are stretched by `s`, those under `L / high_freq_factor` are left alone, with a
+/// ramp between. Meta's code for Llama 3.1; Hugging Face `llama3`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Llama3Scaling {
+    /// `s`.
+    pub factor: Factor,
+    /// `L`; the training length unless given.
+    pub original_max_position_embeddings: Option<usize>,
+    /// Turns within `L` below which a pair is interpolated in full.
+    pub low_freq_factor: f64,
+    /// Turns within `L` above which a pair is left alone.
+    pub high_freq_factor: f64,
+}
+
+impl Default for Llama3Scaling {
+    fn default() -> Self {
+        Self { factor: Factor::Auto, original_max_position_embeddings: None, low_freq_factor: 1.0, high_freq_factor: 4.0 }
+    }
+}
+
+/// p-RoPE: only the fastest share `fraction` of the pairs turns, with the frequencies they have in the full head; the rest stand
+/// still. 1 is plain RoPE, 0 no encoding. Barbero et al. 2024 (arXiv 2410.06205), appendix D; Hugging Face `proportional`.
+///
+/// Not partial rotation (`rotary_dim`), which pairs inside a slice of the head and spreads all frequencies over it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProportionalScaling {
+    /// p; rounded down to whole pairs.
+    pub fraction: f64,
+}
+
+impl Default for ProportionalScaling {
+    fn default() -> Self {
+        Self { fraction: 0.75 }
+    }
+}
+
+/// Resonance RoPE: every wavelength rounded to a whole number of tokens, so that a pair repeats exactly. Wang et al. 2024
+/// (arXiv 2403.00071).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResonanceScaling {}
 
 /// YaRN: pairs that turn often in training keep their frequency, pairs that never complete a turn are interpolated, a linear ramp
 /// over the pair index lies between, and cos and sin carry an attention factor. Peng et al. 2023 (arXiv 2309.00071), in the
@@ -210,8 +348,13 @@ impl RopeScaling {
         let (factor, original) = match self {
             Self::Linear(c) => (Some(&mut c.factor), &mut c.original_max_position_embeddings),
             Self::Ntk(c) => (Some(&mut c.factor), &mut c.original_max_position_embeddings),
+            Self::NtkByParts(c) => (Some(&mut c.factor), &mut c.original_max_position_embeddings),
             Self::DynamicNtk(c) => (None, &mut c.original_max_position_embeddings),
             Self::Yarn(c) => (Some(&mut c.factor), &mut c.original_max_position_embeddings),
+            Self::DynamicYarn(c) => (None, &mut c.original_max_position_embeddings),
+            Self::Longrope(c) => (Some(&mut c.factor), &mut c.original_max_position_embeddings),
+            Self::Llama3(c) => (Some(&mut c.factor), &mut c.original_max_position_embeddings),
+            Self::Proportional(_) | Self::Resonance(_) => return,
         };
         let original = *original.get_or_insert(lengths.train_len);
         if let Some(factor) = factor {
@@ -221,7 +364,12 @@ impl RopeScaling {
 
     /// Whether the frequencies depend on the length of the forward pass.
     pub(crate) fn reads_length(&self) -> bool {
-        matches!(self, Self::DynamicNtk(_))
+        matches!(self, Self::DynamicNtk(_) | Self::DynamicYarn(_) | Self::Longrope(_))
+    }
+
+    /// Whether the formula reads `base` and not only the frequencies.
+    pub(crate) fn needs_base(&self) -> bool {
+        matches!(self, Self::Ntk(_) | Self::DynamicNtk(_) | Self::Yarn(_) | Self::DynamicYarn(_))
     }
 
     /// Refuses what the formula has no meaning for; `dim` is the rotated dimension.
@@ -229,8 +377,13 @@ impl RopeScaling {
         let original = match self {
             Self::Linear(c) => c.original_max_position_embeddings,
             Self::Ntk(c) => c.original_max_position_embeddings,
+            Self::NtkByParts(c) => c.original_max_position_embeddings,
             Self::DynamicNtk(c) => c.original_max_position_embeddings,
             Self::Yarn(c) => c.original_max_position_embeddings,
+            Self::DynamicYarn(c) => c.original_max_position_embeddings,
+            Self::Longrope(c) => c.original_max_position_embeddings,
+            Self::Llama3(c) => c.original_max_position_embeddings,
+            Self::Proportional(_) | Self::Resonance(_) => None,
         };
         if let Some(original) = original {
             in_range("original_max_position_embeddings", original as f64, 1.0, 1e9, "leave it out for the training length")?;
@@ -238,28 +391,64 @@ impl RopeScaling {
         match self {
             Self::Linear(c) => c.factor.check("factor"),
             Self::Ntk(c) => c.factor.check("factor").and_then(|()| ntk_dim(self.kind(), dim)),
+            Self::NtkByParts(c) => {
+                c.factor.check("factor")?;
+                ordered(("alpha", c.alpha), ("beta", c.beta), 1e-6..=1e6, "the paper uses 1 and 32")
+            }
             Self::DynamicNtk(c) => in_range("factor", c.factor, 1.0, 1e6, "1 scales by test length over training length")
                 .and_then(|()| ntk_dim(self.kind(), dim)),
             Self::Yarn(c) => c.check(),
+            Self::DynamicYarn(c) => c.at(1.0).check(),
+            Self::Longrope(c) => c.check(dim),
+            Self::Llama3(c) => {
+                c.factor.check("factor")?;
+                let (low, high) = (("low_freq_factor", c.low_freq_factor), ("high_freq_factor", c.high_freq_factor));
+                ordered(low, high, 1e-6..=1e6, "Llama 3.1 uses 1 and 4")
+            }
+            Self::Proportional(c) => in_range("fraction", c.fraction, 0.0, 1.0, "the paper uses 0.75"),
+            Self::Resonance(_) => Ok(()),
         }
+    }
+}
+
+/// Refuses two numbers that are out of range or do not rise.
+fn ordered(low: (&str, f64), high: (&str, f64), range: std::ops::RangeInclusive<f64>, hint: &str) -> Result<(), ConfigError> {
+    for (key, value) in [low, high] {
+        in_range(key, value, *range.start(), *range.end(), hint)?;
+    }
+    if high.1 > low.1 {
+        return Ok(());
+    }
+    let problem = format!("must be larger than {}", low.0);
+    let hint = format!("swap {} and {}; {hint}", low.0, high.0);
+    Err(ConfigError::new(high.0, high.1, problem, format!("above {}", low.1), hint))
+}
+
+impl LongropeScaling {
+    fn check(&self, dim: usize) -> Result<(), ConfigError> {
+        self.factor.check("factor")?;
+        if let Some(factor) = self.attention_factor {
+            in_range("attention_factor", factor, 1e-3, 1e3, "leave it out for sqrt(1 + ln(factor) / ln(L))")?;
+        }
+        for (key, factors) in [("short_factor", &self.short_factor), ("long_factor", &self.long_factor)] {
+            let pairs = dim / 2;
+            if factors.len() != pairs {
+                let problem = format!("{} factors for {pairs} pairs of dimensions", factors.len());
+                let hint = "give one factor per pair, fastest first";
+                return Err(ConfigError::new(key, format!("{factors:?}"), problem, format!("{pairs} numbers"), hint));
+            }
+            for (i, factor) in factors.iter().enumerate() {
+                in_range(&format!("{key}.{i}"), *factor, 1e-3, 1e6, "1 leaves a pair alone")?;
+            }
+        }
+        Ok(())
     }
 }
 
 impl YarnScaling {
     fn check(&self) -> Result<(), ConfigError> {
         self.factor.check("factor")?;
-        in_range("beta_slow", self.beta_slow, 1e-6, 1e6, "the paper uses 1")?;
-        in_range("beta_fast", self.beta_fast, 1e-6, 1e6, "the paper uses 32")?;
-        if self.beta_fast <= self.beta_slow {
-            let hint = "swap beta_fast and beta_slow; the paper uses 32 and 1";
-            return Err(ConfigError::new(
-                "beta_fast",
-                self.beta_fast,
-                "must be larger than beta_slow",
-                format!("above {}", self.beta_slow),
-                hint,
-            ));
-        }
+        ordered(("beta_slow", self.beta_slow), ("beta_fast", self.beta_fast), 1e-6..=1e6, "the paper uses 1 and 32")?;
         if let Some(factor) = self.attention_factor {
             in_range("attention_factor", factor, 1e-3, 1e3, "leave it out for 0.1 ln(factor) + 1")?;
         }
@@ -335,4 +524,51 @@ fn yarn(plain: Frequencies, dim: usize, base: f64, config: &YarnScaling) -> Freq
         theta / s * ramp + theta * (1.0 - ramp)
     });
     Frequencies { inv_freq: inv_freq.collect(), attention_factor: config.attention_factor() }
+}
+
+/// Blends interpolated and plain frequencies; `kept(theta)` is the share of the plain one.
+fn blend(mut plain: Frequencies, factor: f64, kept: impl Fn(f64) -> f64) -> Frequencies {
+    plain.inv_freq.iter_mut().for_each(|theta| {
+        let kept = kept(*theta);
+        *theta = (1.0 - kept) * *theta / factor + kept * *theta;
+    });
+    plain
+}
+
+/// Turns a pair of this frequency completes within `original` tokens.
+fn turns(theta: f64, original: f64) -> f64 {
+    original * theta / (2.0 * PI)
+}
+
+fn ntk_by_parts(plain: Frequencies, config: &NtkByPartsScaling) -> Frequencies {
+    let original = config.original_max_position_embeddings.unwrap_or(1) as f64;
+    let ramp = |theta| ((turns(theta, original) - config.alpha) / (config.beta - config.alpha)).clamp(0.0, 1.0);
+    blend(plain, config.factor.value(), ramp)
+}
+
+fn llama3(plain: Frequencies, config: &Llama3Scaling) -> Frequencies {
+    let original = config.original_max_position_embeddings.unwrap_or(1) as f64;
+    let (low, high) = (config.low_freq_factor, config.high_freq_factor);
+    blend(plain, config.factor.value(), |theta| ((turns(theta, original) - low) / (high - low)).clamp(0.0, 1.0))
+}
+
+fn longrope(mut plain: Frequencies, config: &LongropeScaling, length: f64) -> Frequencies {
+    let original = config.original_max_position_embeddings.map_or(length, |l| l as f64);
+    let factors = if length <= original { &config.short_factor } else { &config.long_factor };
+    plain.inv_freq.iter_mut().zip(factors).for_each(|(theta, factor)| *theta /= factor);
+    let s = config.factor.value();
+    let formula = if s <= 1.0 { 1.0 } else { (1.0 + libm::log(s) / libm::log(original)).sqrt() };
+    plain.attention_factor = config.attention_factor.unwrap_or(formula);
+    plain
+}
+
+fn proportional(mut plain: Frequencies, fraction: f64) -> Frequencies {
+    let turning = (fraction * plain.inv_freq.len() as f64).floor() as usize;
+    plain.inv_freq[turning..].fill(0.0);
+    plain
+}
+
+fn resonance(mut plain: Frequencies) -> Frequencies {
+    plain.inv_freq.iter_mut().for_each(|theta| *theta = 2.0 * PI / (2.0 * PI / *theta).round());
+    plain
 }

@@ -1,9 +1,9 @@
-//! The one interface: an encoding is prepared for positions, then hooks in at four places.
+//! The one interface: an encoding is prepared for positions, then hooks in at five places.
 //!
 //! Shapes: `B` batch, `H` heads, `Q` and `K` query and key length, `D` d_model, `E` head_dim.
 
 use crate::Positions;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Bool, Device, Tensor, TensorData};
 use std::ops::Range;
 
 /// A trainable or fixed encoding of position.
@@ -30,7 +30,8 @@ pub trait Prepared {
 
     /// Transforms queries `[B, H, Q, E]` and keys `[B, H, K, E]` of a layer, before the product.
     ///
-    /// Takes both because some encodings scale one by the inverse of the other (xPos).
+    /// Takes both because some encodings scale one by the inverse of the other (xPos). Both may come back wider, by the same width
+    /// (PoPE); the division by the square root of the model's head_dim stays. In linear attention q and k are the feature maps.
     fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         let _ = layer;
         (q, k)
@@ -49,6 +50,15 @@ pub trait Prepared {
         let _ = (layer, content);
         None
     }
+
+    /// A term added to attention's output, `[B, H, q_len, E]`, for the block in `content`.
+    ///
+    /// `weights` computes the softmax of the block, `[B, H, q_len, k_len]`, when called: fused attention does not hold it, so that
+    /// only an encoding with a value term (Shaw) pays for it. Linear attention cannot host such an encoding.
+    fn output_bias(&self, layer: usize, content: &Content<'_>, weights: &dyn Fn() -> Tensor<4>) -> Option<Tensor<4>> {
+        let _ = (layer, content, weights);
+        None
+    }
 }
 
 /// What a content-dependent bias may look at: one block of queries against the keys it can see.
@@ -57,19 +67,35 @@ pub struct Content<'a> {
     pub q: &'a Tensor<4>,
     /// Keys of the block after `transform_qk`, `[B, H, k_len, E]`.
     pub k: &'a Tensor<4>,
+    /// Gives *all* prepared queries and keys as they were before `transform_qk`, or, inside a `stack`, as the other parts left them; a
+    /// block slices them by `queries` and `keys`.
+    pub raw: &'a dyn Fn() -> (Tensor<4>, Tensor<4>),
+    /// What q, k and v of the layer are projected from, `[B, K, D]`, for *all* prepared keys; a block slices it by `keys`.
+    pub hidden: &'a Tensor<3>,
     /// Rows of the block, as indices into the prepared queries.
     pub queries: Range<usize>,
-    /// Columns of the block, as indices into the prepared keys.
+    /// Columns of the block, as indices into the prepared keys; always from 0.
     pub keys: Range<usize>,
+    /// The key index of the block's first query: row i sees the keys `0..=first_query + i`.
+    pub first_query: usize,
+    /// What the product of q and k is multiplied by, `1 / sqrt(head_dim)`.
+    pub scale: f64,
 }
 
 impl Content<'_> {
-    /// `q k^T / sqrt(head_dim)`, `[B, H, q_len, k_len]`, before any bias or mask.
+    /// `scale q k^T`, `[B, H, q_len, k_len]`, before any bias or mask.
     ///
     /// Computed when asked for: fused attention never holds the logits, and most encodings have no use for them.
     pub fn logits(&self) -> Tensor<4> {
-        let scale = 1.0 / (self.q.dims()[3] as f64).sqrt();
-        (self.q.clone() * scale).matmul(self.k.clone().swap_dims(2, 3))
+        (self.q.clone() * self.scale).matmul(self.k.clone().swap_dims(2, 3))
+    }
+
+    /// `[1, 1, q_len, k_len]`, true where the key comes after the query and is hidden from it.
+    pub fn causal_mask(&self) -> Tensor<4, Bool> {
+        let rows = self.queries.len();
+        let hidden = (0..rows).flat_map(|row| self.keys.clone().map(move |key| key > self.first_query + row));
+        let data = TensorData::new(hidden.collect::<Vec<bool>>(), [1, 1, rows, self.keys.len()]);
+        Tensor::from_data(data, &self.q.device())
     }
 }
 
@@ -77,6 +103,12 @@ impl Content<'_> {
 pub trait BiasBlocks {
     /// The bias for these rows and columns, `[1, H or 1, q_len, k_len]`.
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4>;
+
+    /// Whether `bias(m, n) = bias(m, c) + bias(c, n)` for every key `n <= c <= m`: a decay, which linear attention can carry along
+    /// in its state.
+    fn is_decay(&self) -> bool {
+        false
+    }
 }
 
 /// A sum of position-only biases.
@@ -96,6 +128,11 @@ impl<'a> Bias<'a> {
     pub fn plus(mut self, other: Bias<'a>) -> Self {
         self.terms.extend(other.terms);
         self
+    }
+
+    /// Whether every term is a decay; see [`BiasBlocks::is_decay`].
+    pub fn is_decay(&self) -> bool {
+        self.terms.iter().all(|term| term.is_decay())
     }
 
     /// The sum for these rows and columns, `[1, H or 1, q_len, k_len]`.

@@ -15,6 +15,8 @@ pub enum Distribution {
     Constant(f64),
     /// Normal around 0 with this standard deviation.
     Normal(f64),
+    /// Uniform between the first, included, and the second, excluded.
+    Uniform(f64, f64),
 }
 
 /// Gives the values of the parameter at a path: `(path, shape, distribution)` to as many numbers as the shape holds, row-major.

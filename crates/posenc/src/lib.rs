@@ -1,7 +1,8 @@
 //! Encodings of position for transformers, as [Burn](burn) modules: one interface, one list, one file for each.
 //!
-//! An encoding is *prepared* for the positions of one forward pass and then hooks in at four places: it may add to the embedded
-//! input, transform queries and keys, add a position-only bias to the logits, or add a bias that sees the queries and keys.
+//! An encoding is *prepared* for the positions of one forward pass and then hooks in at five places: it may add to the
+//! embedded input, transform queries and keys, add a position-only bias to the logits, add a bias that sees the queries and keys, or
+//! add a term to attention's output.
 //! The attention that hosts it never needs to know which encoding it is.
 //!
 //! ```
@@ -26,24 +27,56 @@
 #![warn(missing_docs)]
 
 mod catalogue;
+mod distances;
 mod encodings;
 mod error;
 mod frequencies;
 mod hooks;
 mod init;
+mod mask;
 mod positions;
+mod rotation;
+mod samplers;
+mod zones;
 
 pub use catalogue::{About, Encoding, EncodingConfig, Facts, Hooks, Lengths, ModelShape, Spec};
 pub use encodings::{
     alibi::{Alibi, AlibiConfig, slopes},
+    axial_rope::{AxialMode, AxialRope, AxialRopeConfig},
+    cope::{Cope, CopeConfig},
+    deberta::{Deberta, DebertaConfig, DebertaTerms},
+    fire::{Fire, FireConfig, FireFunction},
+    fox::{Fox, FoxConfig, FoxLayer},
+    hard_alibi::{HardAlibi, HardAlibiConfig},
+    kerple::{Kerple, KerpleConfig, KerpleForm},
     learned::{Learned, LearnedConfig},
+    learned_bias::{LearnedBias, LearnedBiasConfig},
+    log_scaling::{LogScaling, LogScalingConfig, LogScalingForm},
     nope::{Nope, NopeConfig},
-    rope::{Rope, RopeConfig, RotaryLayout},
+    nope_layers::{NopeLayers, NopeLayersConfig},
+    pope::{Pope, PopeConfig},
+    rerope::{Rerope, ReropeConfig},
+    rope::{FrequencySpacing, Rope, RopeConfig},
+    sandwich::{Sandwich, SandwichConfig},
+    self_extend::{SelfExtend, SelfExtendConfig},
+    shaw::{Shaw, ShawConfig},
     sinusoidal::{Sinusoidal, SinusoidalConfig, SinusoidalOrder},
     stack::{Stack, StackConfig},
+    t5::{T5, T5Config},
+    transformer_xl::{TransformerXl, TransformerXlConfig, TransformerXlLayer},
+    window::{Window, WindowConfig},
+    xpos::{Xpos, XposConfig},
 };
 pub use error::ConfigError;
-pub use frequencies::{DynamicNtkScaling, Factor, Frequencies, LinearScaling, NtkScaling, RopeScaling, YarnScaling, inv_freq};
+pub use frequencies::{
+    DynamicNtkScaling, DynamicYarnScaling, Factor, Frequencies, LinearScaling, Llama3Scaling, LongropeScaling, NtkByPartsScaling,
+    NtkScaling, ProportionalScaling, ResonanceScaling, RopeScaling, YarnScaling, inv_freq,
+};
 pub use hooks::{Bias, BiasBlocks, Content, PositionalEncoding, Prepared};
 pub use init::{Distribution, Init};
-pub use positions::Positions;
+pub use positions::{Axis, Positions};
+pub use rotation::RotaryLayout;
+pub use samplers::{
+    ContiguousPositions, GridPositions, InterpolatedPositions, PositionsConfig, RandomOffsetPositions, RandomizedDistances,
+    RandomizedPositions,
+};

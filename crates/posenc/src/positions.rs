@@ -9,6 +9,17 @@
 pub struct Positions {
     queries: Vec<f64>,
     keys: Vec<f64>,
+    axes: Vec<Axis>,
+    distances: Option<Vec<f64>>,
+}
+
+/// One coordinate of every query and of every key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// Coordinates of the queries.
+    pub queries: Vec<f64>,
+    /// Coordinates of the keys.
+    pub keys: Vec<f64>,
 }
 
 impl Positions {
@@ -19,8 +30,16 @@ impl Positions {
 
     /// Positions `offset`, `offset + 1`, ... for queries and keys alike.
     pub fn from_offset(offset: usize, seq_len: usize) -> Self {
-        let all: Vec<f64> = (offset..offset + seq_len).map(|p| p as f64).collect();
-        Self { queries: all.clone(), keys: all }
+        Self::same((offset..offset + seq_len).map(|p| p as f64).collect())
+    }
+
+    /// Queries and keys at the same positions.
+    ///
+    /// # Panics
+    ///
+    /// As [`Positions::new`].
+    pub fn same(positions: Vec<f64>) -> Self {
+        Self::new(positions.clone(), positions)
     }
 
     /// Any positions.
@@ -31,7 +50,49 @@ impl Positions {
     pub fn new(queries: Vec<f64>, keys: Vec<f64>) -> Self {
         assert!(!keys.is_empty(), "positions need at least one key");
         assert!(queries.iter().chain(&keys).all(|p| p.is_finite() && *p >= 0.0), "positions are finite and not negative");
-        Self { queries, keys }
+        Self { queries, keys, axes: Vec::new(), distances: None }
+    }
+
+    /// The same positions with coordinates on several axes, for the encodings that see more than the sequence.
+    ///
+    /// # Panics
+    ///
+    /// If an axis has not one finite coordinate per query and per key.
+    #[must_use]
+    pub fn with_axes(mut self, axes: Vec<Axis>) -> Self {
+        for axis in &axes {
+            assert_eq!((axis.queries.len(), axis.keys.len()), (self.queries.len(), self.keys.len()), "one coordinate per position");
+            assert!(axis.queries.iter().chain(&axis.keys).all(|p| p.is_finite()), "coordinates are finite");
+        }
+        self.axes = axes;
+        self
+    }
+
+    /// The same positions with the distance `d` between a query and a key replaced by `distances[d]`, in both directions.
+    ///
+    /// Only encodings with [`Facts::by_distance`](crate::Facts) see it; positions must then be whole numbers.
+    ///
+    /// # Panics
+    ///
+    /// If a distance between two of the positions has no replacement.
+    #[must_use]
+    pub fn with_distances(mut self, distances: Vec<f64>) -> Self {
+        let smallest = self.queries.iter().chain(&self.keys).copied().fold(f64::INFINITY, f64::min);
+        assert!(self.length() - smallest <= distances.len() as f64, "a replacement for every distance");
+        self.distances = Some(distances);
+        self
+    }
+
+    /// The last `count` queries against all keys: what decoding with a cache prepares.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer queries.
+    #[must_use]
+    pub fn last(&self, count: usize) -> Self {
+        let from = self.queries.len() - count;
+        let axes = self.axes.iter().map(|axis| Axis { queries: axis.queries[from..].to_vec(), keys: axis.keys.clone() });
+        Self { queries: self.queries[from..].to_vec(), keys: self.keys.clone(), axes: axes.collect(), distances: self.distances.clone() }
     }
 
     /// Positions of the queries.
@@ -42,6 +103,41 @@ impl Positions {
     /// Positions of the keys.
     pub fn keys(&self) -> &[f64] {
         &self.keys
+    }
+
+    /// The coordinates on axis `index`. A sequence without axes stands at its position on every axis, as text does in
+    /// multimodal rotary encodings.
+    ///
+    /// # Panics
+    ///
+    /// If there are axes, but fewer.
+    pub fn axis(&self, index: usize) -> (&[f64], &[f64]) {
+        match self.axes.get(index) {
+            Some(axis) => (&axis.queries, &axis.keys),
+            None => {
+                assert!(self.axes.is_empty(), "axis {index} of {}", self.axes.len());
+                (&self.queries, &self.keys)
+            }
+        }
+    }
+
+    /// Number of axes with coordinates of their own.
+    pub fn num_axes(&self) -> usize {
+        self.axes.len()
+    }
+
+    /// `query - key`, or the signed replacement of that distance.
+    pub fn distance(&self, query: f64, key: f64) -> f64 {
+        let distance = query - key;
+        match &self.distances {
+            None => distance,
+            Some(replaced) => replaced[distance.abs().round() as usize].copysign(distance),
+        }
+    }
+
+    /// Whether distances are replaced.
+    pub fn replaces_distances(&self) -> bool {
+        self.distances.is_some()
     }
 
     /// The length that length-reading encodings see: one more than the largest position, as in Hugging Face's dynamic scaling.

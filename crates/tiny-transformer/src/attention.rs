@@ -1,5 +1,7 @@
 //! Causal multi-head attention that knows an encoding by its hooks alone.
 
+use crate::config::{AttentionKind, FeatureMap, Normalizer};
+use crate::linear::{feature_map, linear_attention};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use posenc::{Content, Distribution, Init, ModelShape, Prepared};
@@ -14,10 +16,36 @@ pub struct Attention {
     output: Param<Tensor<2>>,
     n_heads: usize,
     head_dim: usize,
+    #[module(skip)]
+    kind: AttentionKind,
+    #[module(skip)]
+    feature_map: FeatureMap,
+    #[module(skip)]
+    normalizer: Normalizer,
+}
+
+/// What one layer keeps of the tokens before: keys *before* `transform_qk`, so that encodings that read the length stay right when it
+/// grows; values; and what both were projected from.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    held: Option<(Tensor<4>, Tensor<4>, Tensor<3>)>,
+}
+
+/// Everything of one layer's pass that its blocks share.
+struct Whole<'a> {
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    raw: &'a dyn Fn() -> (Tensor<4>, Tensor<4>),
+    hidden: &'a Tensor<3>,
+    layer: usize,
+    encoding: &'a dyn Prepared,
+    /// Key index of the first query.
+    first_query: usize,
 }
 
 impl Attention {
-    pub(crate) fn new(shape: &ModelShape, init: &Init<'_>) -> Self {
+    pub(crate) fn new(shape: &ModelShape, kind: AttentionKind, map: FeatureMap, normalizer: Normalizer, init: &Init<'_>) -> Self {
         let inner = shape.n_heads * shape.head_dim;
         // The output of each half of a block is scaled down so that the residual stream starts with the same variance at any depth.
         let depth = (2.0 * shape.n_layers as f64).sqrt();
@@ -26,56 +54,101 @@ impl Attention {
             output: init.param("output", [inner, shape.d_model], Distribution::Normal(fan_in(inner) / depth)),
             n_heads: shape.n_heads,
             head_dim: shape.head_dim,
+            kind,
+            feature_map: map,
+            normalizer,
         }
     }
 
-    /// Attends `x`, `[B, L, d_model]`, to itself and everything before it.
+    /// Attends `x`, `[B, L, d_model]`, to what `past` holds, to itself and to everything before it; `past` holds it afterwards too.
     ///
     /// At most `max_logits` logits (batch x heads x queries x keys) are held at once: longer sequences go block by block over
     /// queries, and keys after a block are never looked at.
-    pub fn forward(&self, x: Tensor<3>, layer: usize, encoding: &dyn Prepared, max_logits: usize) -> Tensor<3> {
+    pub fn forward(
+        &self,
+        x: Tensor<3>,
+        layer: usize,
+        encoding: &dyn Prepared,
+        max_logits: usize,
+        past: Option<&mut Past>,
+    ) -> Tensor<3> {
         let [batch, length, d_model] = x.dims();
         let inner = self.n_heads * self.head_dim;
-        let projected = x.reshape([batch * length, d_model]).matmul(self.qkv.val());
-        let [q, k, v] = [0, 1, 2].map(|part| {
+        let projected = x.clone().reshape([batch * length, d_model]).matmul(self.qkv.val());
+        let [q, mut k, mut v] = [0, 1, 2].map(|part| {
             let part = projected.clone().slice_dim(1, part * inner..(part + 1) * inner);
             part.reshape([batch, length, self.n_heads, self.head_dim]).swap_dims(1, 2)
         });
-        let (q, k) = encoding.transform_qk(layer, q, k);
-        let rows = (max_logits / (batch * self.n_heads * length)).clamp(1, length);
-        let mut blocks: Vec<Tensor<4>> =
-            (0..length).step_by(rows).map(|start| self.block(&q, &k, &v, layer, encoding, start..(start + rows).min(length))).collect();
-        let attended = if blocks.len() == 1 { blocks.remove(0) } else { Tensor::cat(blocks, 2) };
+        let mut hidden = x;
+        if let Some(past) = past {
+            if let Some((keys, values, before)) = past.held.take() {
+                k = Tensor::cat(vec![keys, k], 2);
+                v = Tensor::cat(vec![values, v], 2);
+                hidden = Tensor::cat(vec![before, hidden], 1);
+            }
+            past.held = Some((k.clone(), v.clone(), hidden.clone()));
+        }
+        let first_query = k.dims()[2] - length;
+        let attended = match self.kind {
+            AttentionKind::Softmax => {
+                let raw = || (q.clone(), k.clone());
+                let (q, k) = encoding.transform_qk(layer, q.clone(), k.clone());
+                self.softmax(&Whole { q, k, v, raw: &raw, hidden: &hidden, layer, encoding, first_query }, max_logits)
+            }
+            AttentionKind::Linear => {
+                let [q, k] = [q, k].map(|x| feature_map(x, self.feature_map, self.normalizer));
+                linear_attention(q, k, v, layer, encoding, self.normalizer, first_query)
+            }
+        };
         let attended = attended.swap_dims(1, 2).reshape([batch * length, inner]);
         attended.matmul(self.output.val()).reshape([batch, length, d_model])
     }
 
+    fn softmax(&self, whole: &Whole<'_>, max_logits: usize) -> Tensor<4> {
+        let [batch, heads, length, _] = whole.q.dims();
+        let keys = whole.k.dims()[2];
+        let rows = (max_logits / (batch * heads * keys)).clamp(1, length);
+        let blocks = (0..length).step_by(rows).map(|start| self.block(whole, start..(start + rows).min(length)));
+        let mut blocks: Vec<Tensor<4>> = blocks.collect();
+        if blocks.len() == 1 { blocks.remove(0) } else { Tensor::cat(blocks, 2) }
+    }
+
     /// One block of queries against all keys up to its last row.
-    fn block(
-        &self,
-        q: &Tensor<4>,
-        k: &Tensor<4>,
-        v: &Tensor<4>,
-        layer: usize,
-        encoding: &dyn Prepared,
-        queries: Range<usize>,
-    ) -> Tensor<4> {
-        let keys = 0..queries.end;
+    fn block(&self, whole: &Whole<'_>, queries: Range<usize>) -> Tensor<4> {
+        let Whole { raw, hidden, layer, encoding, .. } = *whole;
+        let first_query = whole.first_query + queries.start;
+        let keys = 0..whole.first_query + queries.end;
         let rows_of = |t: &Tensor<4>, range: &Range<usize>| {
             let whole = t.dims()[2] == range.len();
             if whole { t.clone() } else { t.clone().slice_dim(2, range.clone()) }
         };
-        let (q, k, v) = (rows_of(q, &queries), rows_of(k, &keys), rows_of(v, &keys));
-        let content = Content { q: &q, k: &k, queries: queries.clone(), keys: keys.clone() };
+        let (q, k, v) = (rows_of(&whole.q, &queries), rows_of(&whole.k, &keys), rows_of(&whole.v, &keys));
+        let scale = 1.0 / (self.head_dim as f64).sqrt();
+        let content = Content { q: &q, k: &k, raw, hidden, queries: queries.clone(), keys: keys.clone(), first_query, scale };
         let content_bias = encoding.content_bias(layer, &content);
-        let logits_bias = encoding.logits_bias(layer).map(|bias| bias.block(queries.clone(), keys));
+        let logits_bias = encoding.logits_bias(layer).map(|bias| bias.block(queries.clone(), keys.clone()));
         let bias = match (logits_bias, content_bias) {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
         };
-        let scale = 1.0 / (self.head_dim as f64).sqrt();
-        kernels::attention(q, k, v, bias, scale, queries.start)
+        let weights = || kernels::reference::weights(q.clone(), k.clone(), bias.clone(), scale, first_query);
+        let term = encoding.output_bias(layer, &content, &weights);
+        let attended = attention(q.clone(), k.clone(), v, bias.clone(), scale, first_query);
+        match term {
+            Some(term) => attended + term,
+            None => attended,
+        }
     }
+}
+
+/// [`kernels::attention`] for queries and keys that may be wider than the values.
+fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, bias: Option<Tensor<4>>, scale: f64, first_query: usize) -> Tensor<4> {
+    let ([batch, heads, keys, width], wide) = (v.dims(), q.dims()[3]);
+    if wide == width {
+        return kernels::attention(q, k, v, bias, scale, first_query);
+    }
+    let rest = Tensor::zeros([batch, heads, keys, wide - width], (&v.device(), v.dtype()));
+    kernels::attention(q, k, Tensor::cat(vec![v, rest], 3), bias, scale, first_query).slice_dim(3, 0..width)
 }
 
 /// Standard deviation that keeps the variance of a product with unit-variance inputs below 1, PyTorch's default for linear layers.

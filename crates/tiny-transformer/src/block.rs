@@ -1,6 +1,6 @@
 //! One pre-norm block: attention and a feed-forward half, each added to the residual stream.
 
-use crate::attention::{Attention, fan_in};
+use crate::attention::{Attention, Past, fan_in};
 use crate::config::{Activation, TransformerConfig};
 use crate::model::Pass;
 use crate::norm::Norm;
@@ -30,15 +30,21 @@ impl Block {
     pub(crate) fn new(config: &TransformerConfig, init: &Init<'_>) -> Self {
         Self {
             attention_norm: Norm::new(config.norm, config.d_model, &init.scope("attention_norm")),
-            attention: Attention::new(&config.shape(), &init.scope("attention")),
+            attention: Attention::new(
+                &config.shape(),
+                config.attention,
+                config.feature_map,
+                config.normalizer,
+                &init.scope("attention"),
+            ),
             mlp_norm: Norm::new(config.norm, config.d_model, &init.scope("mlp_norm")),
             mlp: Mlp::new(config, &init.scope("mlp")),
         }
     }
 
-    /// The residual stream `[B, L, d_model]` after this block.
-    pub fn forward(&self, x: Tensor<3>, layer: usize, encoding: &dyn Prepared, pass: &Pass<'_>) -> Tensor<3> {
-        let attended = self.attention.forward(self.attention_norm.forward(x.clone()), layer, encoding, pass.max_logits);
+    /// The residual stream `[B, L, d_model]` after this block; `past` holds what the block keeps of the tokens before.
+    pub fn forward(&self, x: Tensor<3>, layer: usize, encoding: &dyn Prepared, pass: &Pass<'_>, past: Option<&mut Past>) -> Tensor<3> {
+        let attended = self.attention.forward(self.attention_norm.forward(x.clone()), layer, encoding, pass.max_logits, past);
         let x = x + pass.drop(2 * layer + 1, attended);
         let fed = self.mlp.forward(self.mlp_norm.forward(x.clone()));
         x + pass.drop(2 * layer + 2, fed)

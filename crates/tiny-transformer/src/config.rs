@@ -25,6 +25,46 @@ pub enum Activation {
     Swiglu,
 }
 
+/// How a query meets the keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttentionKind {
+    /// Softmax over scaled products.
+    #[default]
+    Softmax,
+    /// Products of feature maps, in time linear in the length.
+    Linear,
+}
+
+/// The features of linear attention.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeatureMap {
+    /// `elu(x) + 1`. Katharopoulos et al. 2020 (arXiv 2006.16236).
+    #[default]
+    Elu,
+    /// `max(x, 0)`.
+    Relu,
+}
+
+/// What linear attention divides by when an encoding transforms its features, phi(q) to R phi(q).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Normalizer {
+    /// `sum R phi(q) . R phi(k)`, as the numerator; may cross 0 and is kept away from it by 1e-6.
+    Rotated,
+    /// `sum phi(q) . phi(k)`; weights may be negative and do not sum to 1. RoFormer, eq. 19.
+    #[default]
+    Unrotated,
+    /// Similarity `1 + R q/|q| . R k/|k|` above and below: never negative where R keeps norms. Takes no feature map.
+    Cosine,
+}
+
+/// Left out of a specification, so that an option added later changes no identity of older runs.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Everything about the model but its encoding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +91,15 @@ pub struct TransformerConfig {
     pub dropout: f64,
     /// Standard deviation of the initial embedding.
     pub embedding_std: f64,
+    /// How a query meets the keys.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attention: AttentionKind,
+    /// The features of linear attention.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub feature_map: FeatureMap,
+    /// What linear attention divides by.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub normalizer: Normalizer,
 }
 
 impl TransformerConfig {
@@ -87,7 +136,26 @@ impl TransformerConfig {
                 return Err(ConfigError::new(key, value, "out of range", format!("a number from {low} to {high}"), hint));
             }
         }
+        if self.attention == AttentionKind::Softmax && !(is_default(&self.feature_map) && is_default(&self.normalizer)) {
+            let (key, value) = if is_default(&self.feature_map) { ("normalizer", "given") } else { ("feature_map", "given") };
+            let hint = format!("add attention = \"linear\" or remove {key}");
+            return Err(ConfigError::new(key, value, "softmax attention has none", "only with attention = \"linear\"", hint));
+        }
         Ok(())
+    }
+
+    /// Refuses an encoding that this attention cannot host.
+    ///
+    /// # Errors
+    ///
+    /// Names `attention`.
+    pub fn check_encoding(&self, encoding: &Facts) -> Result<(), ConfigError> {
+        if self.attention == AttentionKind::Softmax || encoding.linear {
+            return Ok(());
+        }
+        let problem = format!("linear attention cannot host this encoding, whose hooks are {}", encoding.hooks);
+        let allowed = "with this encoding \"softmax\"; \"linear\" hosts what only adds to the input or transforms queries and keys, and decays such as alibi";
+        Err(ConfigError::new("attention", "linear", problem, allowed, "use attention = \"softmax\" or another encoding"))
     }
 
     /// Trainable numbers of the model with an encoding of these facts.

@@ -1,6 +1,6 @@
 //! The model: embedding, encoding, blocks, head.
 
-use crate::attention::fan_in;
+use crate::attention::{Past, fan_in};
 use crate::block::Block;
 use crate::config::TransformerConfig;
 use crate::norm::Norm;
@@ -18,6 +18,25 @@ pub struct Transformer<E: Module = Encoding> {
     final_norm: Norm,
     /// `[d_model, vocab_size]`; absent where the head is the transposed embedding.
     head: Option<Param<Tensor<2>>>,
+}
+
+/// What a model keeps of the tokens it has seen, so that the next ones need not see them again.
+#[derive(Clone, Debug, Default)]
+pub struct Cache {
+    layers: Vec<Past>,
+    length: usize,
+}
+
+impl Cache {
+    /// Tokens seen so far.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether no token has been seen.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
 }
 
 /// What one forward pass may use: how many logits at once, and which elements dropout keeps.
@@ -89,14 +108,39 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
     ///
     /// If there are not as many positions as tokens in a row, or a position lies past the encoding's `max_position`.
     pub fn forward(&self, tokens: Tensor<2, Int>, positions: &Positions, pass: &Pass<'_>) -> Tensor<3> {
-        let [batch, length] = tokens.dims();
+        let length = tokens.dims()[1];
         assert_eq!((positions.queries().len(), positions.keys().len()), (length, length), "one position per token");
+        self.run(tokens, positions, pass, &mut self.blocks.iter().map(|_| None).collect::<Vec<_>>())
+    }
+
+    /// The same for tokens that continue what `cache` holds: `positions` are those of *all* tokens, the last of them these. The cache
+    /// holds these tokens afterwards too.
+    ///
+    /// Positions are prepared anew for every call, and keys are kept before the encoding transforms them, so that encodings that
+    /// read the length see the true one.
+    ///
+    /// # Panics
+    ///
+    /// If the positions are not as many as the cache's tokens and these, or the batch has changed.
+    pub fn extend(&self, tokens: Tensor<2, Int>, positions: &Positions, cache: &mut Cache, pass: &Pass<'_>) -> Tensor<3> {
+        let length = tokens.dims()[1];
+        let all = cache.length + length;
+        assert_eq!((positions.queries().len(), positions.keys().len()), (all, all), "one position per token, those in the cache included");
+        cache.layers.resize_with(self.blocks.len(), Past::default);
+        cache.length = all;
+        self.run(tokens, &positions.last(length), pass, &mut cache.layers.iter_mut().map(Some).collect::<Vec<_>>())
+    }
+
+    fn run(&self, tokens: Tensor<2, Int>, positions: &Positions, pass: &Pass<'_>, past: &mut [Option<&mut Past>]) -> Tensor<3> {
+        let [batch, length] = tokens.dims();
         let embedding = self.embedding.val();
         let [vocab, d_model] = embedding.dims();
         let prepared = self.encoding.prepare(positions, &embedding.device());
         let embedded = burn::tensor::module::embedding(embedding.clone(), tokens);
-        let x = pass.drop(0, prepared.embed(embedded));
-        let x = self.blocks.iter().enumerate().fold(x, |x, (layer, block)| block.forward(x, layer, prepared.as_ref(), pass));
+        let mut x = pass.drop(0, prepared.embed(embedded));
+        for (layer, (block, past)) in self.blocks.iter().zip(past).enumerate() {
+            x = block.forward(x, layer, prepared.as_ref(), pass, past.as_deref_mut());
+        }
         let x = self.final_norm.forward(x).reshape([batch * length, d_model]);
         let head = self.head.as_ref().map_or_else(|| embedding.transpose(), Param::val);
         x.matmul(head).reshape([batch, length, vocab])

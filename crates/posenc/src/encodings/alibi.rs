@@ -1,33 +1,50 @@
-//! Formula: `-slope_h |query - key|` added to the logits after the division by sqrt(head_dim).
-//! Source: Press et al. 2021 (arXiv 2108.12409), section 3; the authors' code for head counts that are no power of two.
+//! Formula: `-slope_h / factor |query - key|` added to the logits after the division by sqrt(head_dim).
+//! Source: Press et al. 2021 (arXiv 2108.12409), section 3; the authors' code for head counts that are no power of two. `factor`:
+//! slopes interpolated at test time, Al-Khateeb et al. 2023 (arXiv 2310.13017).
 //! Deviations: the symmetric form for keys after the query, which a causal mask hides; the authors add `slope_h key`, equal up to
 //! a constant per row, which the softmax does not see.
 //! Parameters: none.
 //! Limits: none; distances are exact below 2^24.
 
 use super::upload;
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
-use crate::{Bias, BiasBlocks, ConfigError, Init, PositionalEncoding, Positions, Prepared};
+use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
+use crate::distances::Distances;
+use crate::{Bias, BiasBlocks, ConfigError, Factor, Init, PositionalEncoding, Positions, Prepared};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Configuration of [`Alibi`]: nothing to set; any number of heads.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AlibiConfig {}
+/// Configuration of [`Alibi`]; any number of heads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AlibiConfig {
+    /// Divides the slopes; `"auto"` is test length over training length.
+    #[serde(skip_serializing_if = "is_one")]
+    pub factor: Factor,
+}
+
+impl Default for AlibiConfig {
+    fn default() -> Self {
+        Self { factor: Factor::Fixed(1.0) }
+    }
+}
+
+fn is_one(factor: &Factor) -> bool {
+    *factor == Factor::Fixed(1.0)
+}
 
 /// Linear penalty on distance, one fixed slope per head.
 #[derive(Module, Debug)]
 pub struct Alibi {
     n_heads: usize,
+    factor: f64,
 }
 
 struct PreparedAlibi {
     slopes: Tensor<4>,
-    queries: Tensor<4>,
-    keys: Tensor<4>,
+    distances: Distances,
+    decays: bool,
 }
 
 /// Slopes of the heads: `2^(-8h/H)` for `h = 1..=H` where `H` is a power of two; otherwise those of the largest power of two
@@ -40,12 +57,11 @@ pub fn slopes(n_heads: usize) -> Vec<f64> {
 
 impl PositionalEncoding for Alibi {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        let (queries, keys) = (positions.queries().to_vec(), positions.keys().to_vec());
-        let (q_len, k_len) = (queries.len(), keys.len());
+        let slopes = slopes(self.n_heads).iter().map(|slope| -slope / self.factor).collect();
         Box::new(PreparedAlibi {
-            slopes: upload(slopes(self.n_heads), [1, self.n_heads, 1, 1], device),
-            queries: upload(queries, [1, 1, q_len, 1], device),
-            keys: upload(keys, [1, 1, 1, k_len], device),
+            slopes: upload(slopes, [1, self.n_heads, 1, 1], device),
+            distances: Distances::new(positions, device),
+            decays: !positions.replaces_distances(),
         })
     }
 }
@@ -58,8 +74,11 @@ impl Prepared for PreparedAlibi {
 
 impl BiasBlocks for &PreparedAlibi {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
-        let distance = (self.queries.clone().slice_dim(2, queries) - self.keys.clone().slice_dim(3, keys)).abs();
-        distance * self.slopes.clone().neg()
+        self.distances.block(queries, keys).abs() * self.slopes.clone()
+    }
+
+    fn is_decay(&self) -> bool {
+        self.decays
     }
 }
 
@@ -72,15 +91,19 @@ impl Spec for AlibiConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        Ok(())
+        self.factor.check("factor")
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        self.factor.resolve(lengths.train_len, lengths);
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
         let hooks = Hooks { logits_bias: true, ..Hooks::default() };
-        Facts { hooks, parameters: vec![], max_position: None, reads_length: false, relative: true }
+        Facts { hooks, relative: true, by_distance: true, linear: true, ..Facts::default() }
     }
 
     fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Alibi {
-        Alibi { n_heads: shape.n_heads }
+        Alibi { n_heads: shape.n_heads, factor: self.factor.value() }
     }
 }

@@ -2,8 +2,10 @@
 //! Source: BERT (Devlin et al. 2018, arXiv 1810.04805) and GPT-2; Gehring et al. 2017 (arXiv 1705.03122).
 //! Deviations: none.
 //! Parameters: `table`, drawn from a normal distribution of deviation `init_std`.
-//! Limits: `max_position` rows; a longer sequence is unsupported. Rows that training never reached keep their initial values.
+//! Limits: `max_position` rows; a longer sequence is unsupported, or, with `interpolate`, stretched over the table: position p of T
+//! reads the table at `p (max_position - 1) / (T - 1)`, between two rows. Rows that training never reached keep their initial values.
 
+use super::{is_default, upload};
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::error::in_range;
 use crate::{ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
@@ -19,11 +21,14 @@ pub struct LearnedConfig {
     pub max_position: Option<usize>,
     /// Standard deviation of the initial values.
     pub init_std: f64,
+    /// Whether a sequence longer than the table is squeezed into it, as vision transformers do when images grow.
+    #[serde(skip_serializing_if = "is_default")]
+    pub interpolate: bool,
 }
 
 impl Default for LearnedConfig {
     fn default() -> Self {
-        Self { max_position: None, init_std: 0.02 }
+        Self { max_position: None, init_std: 0.02, interpolate: false }
     }
 }
 
@@ -31,6 +36,7 @@ impl Default for LearnedConfig {
 #[derive(Module, Debug)]
 pub struct Learned {
     table: Param<Tensor<2>>,
+    interpolate: bool,
 }
 
 struct PreparedLearned {
@@ -40,16 +46,24 @@ struct PreparedLearned {
 impl PositionalEncoding for Learned {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
         let table = self.table.val();
-        let [max_position, _] = table.dims();
-        assert!(positions.rows() <= max_position, "position {} is past the learned table", positions.rows() - 1);
-        let indices: Vec<i32> = positions.queries().iter().map(|p| p.round() as i32).collect();
-        let length = indices.len();
-        let indices = Tensor::<1, Int>::from_data(TensorData::new(indices, [length]), device);
-        Box::new(PreparedLearned { rows: table.select(0, indices).unsqueeze_dim(0) })
+        let [rows, _] = table.dims();
+        let read = |rows: Vec<i32>| {
+            let count = rows.len();
+            table.clone().select(0, Tensor::<1, Int>::from_data(TensorData::new(rows, [count]), device)).unsqueeze_dim(0)
+        };
+        if positions.rows() <= rows {
+            return Box::new(PreparedLearned { rows: read(positions.queries().iter().map(|p| p.round() as i32).collect()) });
+        }
+        assert!(self.interpolate, "position {} is past the learned table", positions.rows() - 1);
+        let last = (rows - 1) as f64;
+        let places: Vec<f64> = positions.queries().iter().map(|p| p * last / (positions.length() - 1.0)).collect();
+        let upper = upload(places.iter().map(|p| p - p.floor()).collect(), [1, places.len(), 1], device);
+        let [below, above] = [0.0, 1.0].map(|step| read(places.iter().map(|p| (p.floor() + step).min(last) as i32).collect()));
+        Box::new(PreparedLearned { rows: below * (upper.clone().neg() + 1.0) + above * upper })
     }
 
     fn max_position(&self) -> Option<usize> {
-        Some(self.table.dims()[0])
+        (!self.interpolate).then(|| self.table.dims()[0])
     }
 }
 
@@ -82,14 +96,16 @@ impl Spec for LearnedConfig {
         Facts {
             hooks: Hooks { embed: true, ..Hooks::default() },
             parameters: vec![("table".to_owned(), vec![rows, shape.d_model])],
-            max_position: Some(rows),
-            reads_length: false,
-            relative: false,
+            max_position: (!self.interpolate).then_some(rows),
+            reads_length: self.interpolate,
+            linear: true,
+            ..Facts::default()
         }
     }
 
     fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Learned {
         let rows = self.max_position.unwrap_or(0);
-        Learned { table: init.param("table", [rows, shape.d_model], Distribution::Normal(self.init_std)) }
+        let interpolate = self.interpolate;
+        Learned { interpolate, table: init.param("table", [rows, shape.d_model], Distribution::Normal(self.init_std)) }
     }
 }

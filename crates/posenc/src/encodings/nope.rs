@@ -4,7 +4,7 @@
 //! Parameters: none.
 //! Limits: none. The unit of `stack`.
 
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
+use crate::catalogue::{About, Facts, ModelShape, Spec};
 use crate::{ConfigError, Init, PositionalEncoding, Positions, Prepared};
 use burn::module::Module;
 use burn::tensor::Device;
@@ -42,7 +42,7 @@ impl Spec for NopeConfig {
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
-        Facts { hooks: Hooks::default(), parameters: vec![], max_position: None, reads_length: false, relative: true }
+        Facts { relative: true, by_distance: true, linear: true, ..Facts::default() }
     }
 
     fn init(&self, _shape: &ModelShape, _init: &Init<'_>) -> Nope {

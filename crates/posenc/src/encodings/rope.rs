@@ -1,27 +1,29 @@
-//! Formula: pair i of q and k at position p turns by the angle `p theta_i`, `theta_i = base^(-2i/r)`; scalings change theta_i.
+//! Formula: pair i of q and k at position p turns by the angle `p theta_i`, `theta_i = base^(-2i/r)`; scalings change theta_i;
+//! `learnable` trains alpha in `theta_i exp(alpha_i)`, from alpha = 0.
 //! Source: Su et al. 2021, RoFormer (arXiv 2104.09864), eq. 15 and 34; layouts of GPT-J (interleaved) and NeoX, Llama (half).
 //! Deviations: none; `rotary_dim` r turns the first r dimensions of a head only (GPT-J, NeoX), frequencies use r.
-//! Parameters: none.
+//! Parameters: none; `log_frequency`, alpha, `[r/2]`, shared by layers and heads, where `learnable`.
 //! Limits: none by construction; `dynamic_ntk` reads the length of the sequence. Scalings and their sources: `frequencies.rs`.
 
-use super::upload;
+use super::{is_default, upload};
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::error::in_range;
-use crate::frequencies::{Frequencies, RopeScaling};
-use crate::{ConfigError, Init, PositionalEncoding, Positions, Prepared};
-use burn::module::Module;
+use crate::frequencies::{Frequencies, RopeScaling, inv_freq};
+use crate::rotation::{RotaryLayout, Turn, moved, rotated, to_host};
+use crate::{ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-/// Which two dimensions of a head form pair i. Equal up to a permutation of the head; never to be mixed in one model.
+/// How the frequencies of the pairs fall off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RotaryLayout {
-    /// `(2i, 2i + 1)`: the paper, GPT-J.
-    Interleaved,
-    /// `(i, i + r/2)`: NeoX, Llama, Qwen.
+pub enum FrequencySpacing {
+    /// `base^(-2i/r)`: the paper.
     #[default]
-    Half,
+    Geometric,
+    /// `1/(1 + 2i)`: folklore, without a claim of merit; `base` has no effect.
+    Linear,
 }
 
 /// Configuration of [`Rope`].
@@ -34,6 +36,12 @@ pub struct RopeConfig {
     pub layout: RotaryLayout,
     /// Dimensions of each head that turn; the whole head unless given.
     pub rotary_dim: Option<usize>,
+    /// How the frequencies fall off.
+    #[serde(skip_serializing_if = "is_default")]
+    pub spacing: FrequencySpacing,
+    /// Whether the frequencies are trained.
+    #[serde(skip_serializing_if = "is_default")]
+    pub learnable: bool,
     /// Rescaling of the frequencies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling: Option<RopeScaling>,
@@ -41,29 +49,30 @@ pub struct RopeConfig {
 
 impl Default for RopeConfig {
     fn default() -> Self {
-        Self { base: 10_000.0, layout: RotaryLayout::Half, rotary_dim: None, scaling: None }
+        let (spacing, learnable) = (FrequencySpacing::Geometric, false);
+        Self { base: 10_000.0, layout: RotaryLayout::Half, rotary_dim: None, spacing, learnable, scaling: None }
     }
 }
 
 impl RopeConfig {
     /// Frequencies and attention factor for a sequence of `length` tokens in heads of `head_dim`.
     pub fn frequencies(&self, head_dim: usize, length: f64) -> Frequencies {
-        Frequencies::new(self.rotary_dim.unwrap_or(head_dim), self.base, self.scaling.as_ref(), length)
+        let dim = self.rotary_dim.unwrap_or(head_dim);
+        let plain = match self.spacing {
+            FrequencySpacing::Geometric => inv_freq(dim, self.base),
+            FrequencySpacing::Linear => (0..dim.div_ceil(2)).map(|i| 1.0 / (1.0 + 2.0 * i as f64)).collect(),
+        };
+        Frequencies::new(plain, dim, self.base, self.scaling.as_ref(), length)
     }
 }
 
 /// Rotation of queries and keys by their position.
 #[derive(Module, Debug)]
 pub struct Rope {
+    log_frequency: Option<Param<Tensor<1>>>,
     head_dim: usize,
     #[module(skip)]
     config: RopeConfig,
-}
-
-/// cos and sin of every position's angles, `[1, 1, positions, r/2]`, times the attention factor.
-struct Turn {
-    cos: Tensor<4>,
-    sin: Tensor<4>,
 }
 
 struct PreparedRope {
@@ -72,58 +81,27 @@ struct PreparedRope {
     keys: Turn,
 }
 
-impl Turn {
-    fn new(positions: &[f64], frequencies: &Frequencies, device: &Device) -> Self {
-        let (mut cos, mut sin) = (Vec::new(), Vec::new());
-        for position in positions {
-            for theta in &frequencies.inv_freq {
-                let (s, c) = libm::sincos(position * theta);
-                cos.push(c * frequencies.attention_factor);
-                sin.push(s * frequencies.attention_factor);
-            }
-        }
-        let shape = [1, 1, positions.len(), frequencies.inv_freq.len()];
-        Self { cos: upload(cos, shape, device), sin: upload(sin, shape, device) }
-    }
-
-    /// Turns `x`, `[B, H, positions, E]`; dimensions past the rotated ones pass through.
-    fn apply(&self, x: Tensor<4>, layout: RotaryLayout) -> Tensor<4> {
-        let [batch, heads, length, head_dim] = x.dims();
-        let pairs = self.cos.dims()[3];
-        let rest = (2 * pairs < head_dim).then(|| x.clone().slice_dim(3, 2 * pairs..head_dim));
-        let turned = match layout {
-            RotaryLayout::Half => {
-                let (a, b) = self.turn(x.clone().slice_dim(3, 0..pairs), x.slice_dim(3, pairs..2 * pairs));
-                Tensor::cat(vec![a, b], 3)
-            }
-            RotaryLayout::Interleaved => {
-                let x = x.slice_dim(3, 0..2 * pairs).reshape([batch, heads, length, pairs, 2]);
-                let [a, b] = [0, 1].map(|side| x.clone().slice_dim(4, side..side + 1).reshape([batch, heads, length, pairs]));
-                let (a, b) = self.turn(a, b);
-                Tensor::stack::<5>(vec![a, b], 4).reshape([batch, heads, length, 2 * pairs])
-            }
-        };
-        match rest {
-            Some(rest) => Tensor::cat(vec![turned, rest], 3),
-            None => turned,
-        }
-    }
-
-    fn turn(&self, a: Tensor<4>, b: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        let turned_a = a.clone() * self.cos.clone() - b.clone() * self.sin.clone();
-        let turned_b = b * self.cos.clone() + a * self.sin.clone();
-        (turned_a, turned_b)
-    }
-}
-
 impl PositionalEncoding for Rope {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        let frequencies = self.config.frequencies(self.head_dim, positions.length());
-        Box::new(PreparedRope {
-            layout: self.config.layout,
-            queries: Turn::new(positions.queries(), &frequencies, device),
-            keys: Turn::new(positions.keys(), &frequencies, device),
-        })
+        let mut frequencies = self.config.frequencies(self.head_dim, positions.length());
+        let alpha = self.log_frequency.as_ref().map(Param::val);
+        if let Some(alpha) = &alpha {
+            let alpha = to_host(alpha.clone());
+            frequencies.inv_freq.iter_mut().zip(alpha).for_each(|(theta, alpha)| *theta *= libm::exp(alpha));
+        }
+        let turn = |positions: &[f64]| {
+            let turn = Turn::new(positions, &frequencies, device);
+            match &alpha {
+                None => turn,
+                Some(alpha) => {
+                    let angles = positions.iter().flat_map(|p| frequencies.inv_freq.iter().map(move |theta| p * theta)).collect();
+                    let angles: Tensor<4> = upload(angles, [1, 1, positions.len(), frequencies.inv_freq.len()], device);
+                    turn.following(angles * moved(alpha.clone()).unsqueeze())
+                }
+            }
+        };
+        let (queries, keys) = (turn(positions.queries()), turn(positions.keys()));
+        Box::new(PreparedRope { layout: self.config.layout, queries, keys })
     }
 }
 
@@ -143,28 +121,14 @@ impl Spec for RopeConfig {
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         in_range("base", self.base, 1.0 + 1e-9, 1e15, "the paper uses 10000")?;
-        let dim = self.rotary_dim.unwrap_or(shape.head_dim);
-        let even = format!("an even number from 2 to head_dim = {}", shape.head_dim);
-        if self.rotary_dim.is_some() && (dim % 2 == 1 || dim == 0 || dim > shape.head_dim) {
-            return Err(ConfigError::new(
-                "rotary_dim",
-                dim,
-                "pairs of dimensions inside one head must turn",
-                even,
-                "leave it out to turn the whole head",
-            ));
+        let dim = rotated(self.rotary_dim, shape)?;
+        let Some(scaling) = &self.scaling else { return Ok(()) };
+        if self.spacing == FrequencySpacing::Linear && scaling.needs_base() {
+            let hint = "use spacing = \"geometric\", or linear scaling";
+            let problem = format!("scaling `{}` changes the base, which linear spacing does not have", scaling.kind());
+            return Err(ConfigError::new("spacing", "linear", problem, "geometric", hint));
         }
-        if dim % 2 == 1 {
-            let hint = "set rotary_dim to an even number, or change d_model or n_heads so that head_dim is even";
-            return Err(ConfigError::new(
-                "rotary_dim",
-                dim,
-                format!("head_dim = {dim} is odd and pairs of dimensions must turn"),
-                even,
-                hint,
-            ));
-        }
-        self.scaling.as_ref().map_or(Ok(()), |scaling| scaling.check(dim).map_err(|error| error.within("scaling")))
+        scaling.check(dim).map_err(|error| error.within("scaling"))
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
@@ -173,13 +137,21 @@ impl Spec for RopeConfig {
         }
     }
 
-    fn facts(&self, _shape: &ModelShape) -> Facts {
-        let hooks = Hooks { transform_qk: true, ..Hooks::default() };
-        let reads_length = self.scaling.as_ref().is_some_and(RopeScaling::reads_length);
-        Facts { hooks, parameters: vec![], max_position: None, reads_length, relative: true }
+    fn facts(&self, shape: &ModelShape) -> Facts {
+        let pairs = self.rotary_dim.unwrap_or(shape.head_dim) / 2;
+        Facts {
+            hooks: Hooks { transform_qk: true, ..Hooks::default() },
+            parameters: if self.learnable { vec![("log_frequency".to_owned(), vec![pairs])] } else { vec![] },
+            reads_length: self.scaling.as_ref().is_some_and(RopeScaling::reads_length),
+            relative: true,
+            linear: true,
+            ..Facts::default()
+        }
     }
 
-    fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Rope {
-        Rope { head_dim: shape.head_dim, config: self.clone() }
+    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Rope {
+        let pairs = self.rotary_dim.unwrap_or(shape.head_dim) / 2;
+        let log_frequency = self.learnable.then(|| init.param("log_frequency", [pairs], Distribution::Constant(0.0)));
+        Rope { log_frequency, head_dim: shape.head_dim, config: self.clone() }
     }
 }

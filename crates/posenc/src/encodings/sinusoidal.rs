@@ -1,15 +1,15 @@
 //! Formula: `PE(p, 2i) = scale sin(p base^(-2i/D))`, `PE(p, 2i+1) = scale cos(same)`, added to the input; D = d_model.
 //! Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.5; orders as in RoFormer's and tensor2tensor's code.
 //! Deviations: `scale` (1 is the paper's); the paper instead multiplies the embeddings by sqrt(D).
-//! Parameters: none.
+//! Parameters: none; `scale`, one number shared by all, where `learnable_scale` (x-transformers' scaled sinusoid).
 //! Limits: none by construction; positions past the training length were never seen.
 
-use super::upload;
+use super::{is_default, upload};
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::error::in_range;
 use crate::frequencies::inv_freq;
-use crate::{ConfigError, Init, PositionalEncoding, Positions, Prepared};
-use burn::module::Module;
+use crate::{ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
@@ -36,17 +36,21 @@ pub struct SinusoidalConfig {
     pub order: SinusoidalOrder,
     /// Factor on the table. Embeddings drawn with a small deviation drown in a table of unit amplitude.
     pub scale: f64,
+    /// Whether the factor is trained, starting from `scale`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub learnable_scale: bool,
 }
 
 impl Default for SinusoidalConfig {
     fn default() -> Self {
-        Self { base: 10_000.0, order: SinusoidalOrder::Interleaved, scale: 1.0 }
+        Self { base: 10_000.0, order: SinusoidalOrder::Interleaved, scale: 1.0, learnable_scale: false }
     }
 }
 
 /// Fixed sines and cosines added to the input.
 #[derive(Module, Debug)]
 pub struct Sinusoidal {
+    scale: Option<Param<Tensor<1>>>,
     d_model: usize,
     #[module(skip)]
     config: SinusoidalConfig,
@@ -57,7 +61,7 @@ struct PreparedSinusoidal {
 }
 
 impl SinusoidalConfig {
-    /// The encoding of one position, `d_model` numbers, in f64.
+    /// The encoding of one position before `scale`, `d_model` numbers, in f64.
     pub(crate) fn row(&self, position: f64, d_model: usize) -> Vec<f64> {
         let half = d_model / 2;
         let frequencies = match self.order {
@@ -67,8 +71,8 @@ impl SinusoidalConfig {
             }
             _ => inv_freq(d_model, self.base),
         };
-        let sin = frequencies.iter().map(|f| self.scale * libm::sin(position * f));
-        let cos = frequencies.iter().map(|f| self.scale * libm::cos(position * f));
+        let sin = frequencies.iter().map(|f| libm::sin(position * f));
+        let cos = frequencies.iter().map(|f| libm::cos(position * f));
         let mut row: Vec<f64> = match self.order {
             SinusoidalOrder::Interleaved => sin.zip(cos).flat_map(|(s, c)| [s, c]).collect(),
             _ => sin.chain(cos).collect(),
@@ -82,8 +86,15 @@ impl SinusoidalConfig {
 impl PositionalEncoding for Sinusoidal {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
         let rows = positions.queries();
-        let values = rows.iter().flat_map(|p| self.config.row(*p, self.d_model)).collect();
-        Box::new(PreparedSinusoidal { table: upload(values, [1, rows.len(), self.d_model], device) })
+        let fixed = if self.scale.is_some() { 1.0 } else { self.config.scale };
+        let values = rows.iter().flat_map(|p| self.config.row(*p, self.d_model)).map(|value| fixed * value).collect();
+        let table = upload(values, [1, rows.len(), self.d_model], device);
+        Box::new(PreparedSinusoidal {
+            table: match &self.scale {
+                None => table,
+                Some(scale) => table * scale.val().unsqueeze(),
+            },
+        })
     }
 }
 
@@ -108,10 +119,12 @@ impl Spec for SinusoidalConfig {
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
         let hooks = Hooks { embed: true, ..Hooks::default() };
-        Facts { hooks, parameters: vec![], max_position: None, reads_length: false, relative: false }
+        let parameters = if self.learnable_scale { vec![("scale".to_owned(), vec![1])] } else { vec![] };
+        Facts { hooks, parameters, linear: true, ..Facts::default() }
     }
 
-    fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Sinusoidal {
-        Sinusoidal { d_model: shape.d_model, config: self.clone() }
+    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Sinusoidal {
+        let scale = self.learnable_scale.then(|| init.param("scale", [1], Distribution::Constant(self.scale)));
+        Sinusoidal { scale, d_model: shape.d_model, config: self.clone() }
     }
 }

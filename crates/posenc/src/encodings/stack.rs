@@ -52,7 +52,24 @@ impl Prepared for PreparedStack<'_> {
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        self.parts.iter().filter_map(|part| part.content_bias(layer, content)).reduce(|sum, bias| sum + bias)
+        let biases = self.parts.iter().enumerate().filter_map(|(i, part)| {
+            let raw = || self.without(i, layer, (content.raw)());
+            part.content_bias(layer, &Content { raw: &raw, queries: content.queries.clone(), keys: content.keys.clone(), ..*content })
+        });
+        biases.reduce(|sum, bias| sum + bias)
+    }
+
+    fn output_bias(&self, layer: usize, content: &Content<'_>, weights: &dyn Fn() -> Tensor<4>) -> Option<Tensor<4>> {
+        let terms = self.parts.iter().filter_map(|part| part.output_bias(layer, content, weights));
+        terms.reduce(|sum, term| sum + term)
+    }
+}
+
+impl PreparedStack<'_> {
+    /// Queries and keys as all parts but one leave them: a part that replaces its own rotation must not undo the rest with it.
+    fn without(&self, skipped: usize, layer: usize, (q, k): (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
+        let others = self.parts.iter().enumerate().filter(|(i, _)| *i != skipped);
+        others.fold((q, k), |(q, k), (_, other)| other.transform_qk(layer, q, k))
     }
 }
 
@@ -87,6 +104,8 @@ impl Spec for StackConfig {
             max_position: parts.iter().filter_map(|part| part.max_position).min(),
             reads_length: parts.iter().any(|part| part.reads_length),
             relative: parts.iter().all(|part| part.relative),
+            by_distance: parts.iter().all(|part| part.by_distance),
+            linear: parts.iter().all(|part| part.linear),
         }
     }
 

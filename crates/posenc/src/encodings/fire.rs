@@ -1,0 +1,160 @@
+//! Formula: `f(psi(m - n) / psi(max(threshold, m)))` added to the logits, `psi(x) = ln(|c x| + 1)`, f a network of one hidden layer of
+//! ReLU units, threshold = `|multiplier L|`, L = `threshold`. The distance is measured in units of how far the query could look.
+//! Source: Li et al. 2023 (arXiv 2310.04418), section 3 and appendix; mcleish7/arithmetic.
+//! Deviations: none; the quotient has 1e-6 added to its denominator as in the public code.
+//! Parameters: `c` and `multiplier`, `[1]`; `w1`, `b1`, `[hidden]`; `w2`, `[hidden, H]`; `b2`, `[H]`; one set for all layers (FIRE-S) or,
+//! with `shared = false`, one per layer.
+//! Limits: none. The bias of a key depends on the query's position, not on the distance alone.
+
+use super::upload;
+use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
+use crate::error::in_range;
+use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor, activation};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Added to the denominator, as in the public code.
+const EPSILON: f64 = 1e-6;
+
+/// Configuration of [`Fire`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FireConfig {
+    /// Units of the hidden layer.
+    pub hidden: usize,
+    /// c at start.
+    pub init_c: f64,
+    /// L, the position under which the query's own is not read, at start; the paper uses 512.
+    pub threshold: f64,
+    /// Whether all layers share one function.
+    pub shared: bool,
+}
+
+impl Default for FireConfig {
+    fn default() -> Self {
+        Self { hidden: 32, init_c: 0.1, threshold: 512.0, shared: true }
+    }
+}
+
+/// A trained function of the distance relative to the query's position.
+#[derive(Module, Debug)]
+pub struct Fire {
+    functions: Vec<FireFunction>,
+}
+
+/// The function of one layer, or of all.
+#[derive(Module, Debug)]
+pub struct FireFunction {
+    c: Param<Tensor<1>>,
+    multiplier: Param<Tensor<1>>,
+    w1: Param<Tensor<1>>,
+    b1: Param<Tensor<1>>,
+    w2: Param<Tensor<2>>,
+    b2: Param<Tensor<1>>,
+    threshold: f64,
+}
+
+struct PreparedFire<'a> {
+    functions: &'a [FireFunction],
+    /// `[Q, 1]` and `[1, K]`.
+    queries: Tensor<2>,
+    keys: Tensor<2>,
+}
+
+struct Layer<'a> {
+    function: &'a FireFunction,
+    prepared: &'a PreparedFire<'a>,
+}
+
+impl PositionalEncoding for Fire {
+    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+        let (queries, keys) = (positions.queries(), positions.keys());
+        Box::new(PreparedFire {
+            functions: &self.functions,
+            queries: upload(queries.to_vec(), [queries.len(), 1], device),
+            keys: upload(keys.to_vec(), [1, keys.len()], device),
+        })
+    }
+}
+
+impl Prepared for PreparedFire<'_> {
+    fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
+        let function = self.functions.get(layer).unwrap_or(&self.functions[0]);
+        Some(Bias::new(Layer { function, prepared: self }))
+    }
+}
+
+impl BiasBlocks for Layer<'_> {
+    fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
+        let f = self.function;
+        let [rows, columns] = [queries.len(), keys.len()];
+        let query = self.prepared.queries.clone().slice_dim(0, queries);
+        let distance = query.clone() - self.prepared.keys.clone().slice_dim(1, keys);
+        let psi = |x: Tensor<2>| (x * f.c.val().unsqueeze()).abs().log1p();
+        let threshold = (f.multiplier.val() * f.threshold).abs().unsqueeze::<2>();
+        let reach = query.max_pair(threshold.expand([rows, 1]));
+        let relative = psi(distance) / (psi(reach) + EPSILON);
+        let hidden = relative.reshape([rows * columns, 1]) * f.w1.val().unsqueeze() + f.b1.val().unsqueeze();
+        let bias = activation::relu(hidden).matmul(f.w2.val()) + f.b2.val().unsqueeze();
+        let heads = bias.dims()[1];
+        bias.transpose().reshape([1, heads, rows, columns])
+    }
+}
+
+impl Spec for FireConfig {
+    type Module = Fire;
+    const ABOUT: About = About {
+        summary: "a trained function of distance, measured in units of how far the query could look, as a bias per head",
+        formula: "logits + f(psi(m - n)/psi(max(threshold, m))), psi(x) = ln(c x + 1)",
+        source: "Li et al. 2023, arXiv 2310.04418",
+    };
+
+    fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+        in_range("hidden", self.hidden as f64, 1.0, 4096.0, "the paper uses 32")?;
+        in_range("init_c", self.init_c, 1e-6, 1e3, "the paper uses 0.1")?;
+        in_range("threshold", self.threshold, 1e-3, 1e9, "the paper uses 512")
+    }
+
+    fn facts(&self, shape: &ModelShape) -> Facts {
+        let functions = if self.shared { 1 } else { shape.n_layers };
+        let (hidden, heads) = (self.hidden, shape.n_heads);
+        let of = |i: usize| {
+            let sizes = [
+                ("c", vec![1]),
+                ("multiplier", vec![1]),
+                ("w1", vec![hidden]),
+                ("b1", vec![hidden]),
+                ("w2", vec![hidden, heads]),
+                ("b2", vec![heads]),
+            ];
+            sizes.map(|(name, shape)| (format!("functions.{i}.{name}"), shape))
+        };
+        Facts {
+            hooks: Hooks { logits_bias: true, ..Hooks::default() },
+            parameters: (0..functions).flat_map(of).collect(),
+            ..Facts::default()
+        }
+    }
+
+    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Fire {
+        let functions = if self.shared { 1 } else { shape.n_layers };
+        let scope = init.scope("functions");
+        // PyTorch's default for a linear layer: within 1/sqrt(inputs).
+        let inner = 1.0 / (self.hidden as f64).sqrt();
+        let function = |i: usize| {
+            let init = scope.scope(i);
+            FireFunction {
+                c: init.param("c", [1], Distribution::Constant(self.init_c)),
+                multiplier: init.param("multiplier", [1], Distribution::Constant(1.0)),
+                w1: init.param("w1", [self.hidden], Distribution::Uniform(-1.0, 1.0)),
+                b1: init.param("b1", [self.hidden], Distribution::Uniform(-1.0, 1.0)),
+                w2: init.param("w2", [self.hidden, shape.n_heads], Distribution::Uniform(-inner, inner)),
+                b2: init.param("b2", [shape.n_heads], Distribution::Uniform(-inner, inner)),
+                threshold: self.threshold,
+            }
+        };
+        Fire { functions: (0..functions).map(function).collect() }
+    }
+}

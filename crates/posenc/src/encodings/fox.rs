@@ -1,0 +1,105 @@
+//! Formula: each head forgets: logits get `sum of ln f_l over l = n+1..m`, with gates `f_l = sigmoid(w.x_l + b)` from the layer's input.
+//! Source: Lin et al. 2025, Forgetting Transformer (arXiv 2503.02130), eq. 4 to 8; ALiBi whose slope depends on the data.
+//! Deviations: none of the attention; the paper's other changes to the block (output gates, norms) are not encodings.
+//! Parameters: per layer L: `layers.L.weight`, `[D, H]`; `layers.L.bias`, `[H]`, starting at `init_bias`.
+//! Limits: none by construction. Linear attention cannot host it here.
+
+use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
+use crate::error::in_range;
+use crate::{ConfigError, Content, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor, activation};
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`Fox`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FoxConfig {
+    /// The gates' bias at start: the larger, the longer a head remembers.
+    pub init_bias: f64,
+}
+
+impl Default for FoxConfig {
+    fn default() -> Self {
+        Self { init_bias: 0.0 }
+    }
+}
+
+/// Forget gates accumulated between key and query.
+#[derive(Module, Debug)]
+pub struct Fox {
+    layers: Vec<FoxLayer>,
+}
+
+/// The gates of one layer.
+#[derive(Module, Debug)]
+pub struct FoxLayer {
+    weight: Param<Tensor<2>>,
+    bias: Param<Tensor<1>>,
+}
+
+struct PreparedFox<'a> {
+    encoding: &'a Fox,
+}
+
+impl PositionalEncoding for Fox {
+    fn prepare<'a>(&'a self, _positions: &Positions, _device: &Device) -> Box<dyn Prepared + 'a> {
+        Box::new(PreparedFox { encoding: self })
+    }
+}
+
+impl Prepared for PreparedFox<'_> {
+    fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
+        let gates = &self.encoding.layers[layer];
+        let hidden = content.hidden.clone().slice_dim(1, content.keys.clone());
+        let [batch, k_len, width] = hidden.dims();
+        let heads = gates.bias.val().dims()[0];
+        let opened = hidden.reshape([batch * k_len, width]).matmul(gates.weight.val()) + gates.bias.val().unsqueeze();
+        let remembered = activation::log_sigmoid(opened).reshape([batch, k_len, heads]).swap_dims(1, 2).cumsum(2);
+        let rows = content.first_query..content.first_query + content.queries.len();
+        let query = remembered.clone().slice_dim(2, rows).unsqueeze_dim::<4>(3);
+        let bias = query - remembered.unsqueeze_dim::<4>(2);
+        let shape = bias.dims();
+        // Hidden keys would get a growing bias.
+        Some(bias.mask_fill(content.causal_mask().expand(shape), 0.0))
+    }
+}
+
+impl Spec for FoxConfig {
+    type Module = Fox;
+    const ABOUT: About = About {
+        summary: "forget gates: a penalty on distance that every token sets for itself",
+        formula: "logits + sum_{l=n+1..m} ln sigmoid(w.x_l + b)",
+        source: "Lin et al. 2025, arXiv 2503.02130",
+    };
+
+    fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+        in_range("init_bias", self.init_bias, -20.0, 20.0, "0 forgets half at every token, 5 next to nothing")
+    }
+
+    fn facts(&self, shape: &ModelShape) -> Facts {
+        let of = |layer: usize| {
+            [(format!("layers.{layer}.weight"), vec![shape.d_model, shape.n_heads]), (format!("layers.{layer}.bias"), vec![shape.n_heads])]
+        };
+        Facts {
+            hooks: Hooks { content_bias: true, ..Hooks::default() },
+            parameters: (0..shape.n_layers).flat_map(of).collect(),
+            relative: true,
+            by_distance: true,
+            ..Facts::default()
+        }
+    }
+
+    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Fox {
+        let scope = init.scope("layers");
+        let layer = |layer: usize| {
+            let init = scope.scope(layer);
+            let spread = Distribution::Normal(1.0 / (3.0 * shape.d_model as f64).sqrt());
+            FoxLayer {
+                weight: init.param("weight", [shape.d_model, shape.n_heads], spread),
+                bias: init.param("bias", [shape.n_heads], Distribution::Constant(self.init_bias)),
+            }
+        };
+        Fox { layers: (0..shape.n_layers).map(layer).collect() }
+    }
+}

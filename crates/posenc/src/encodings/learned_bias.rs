@@ -1,0 +1,95 @@
+//! Formula: a trained bias per head and distance, `table[min(|query - key|, max_distance), h]`, added to the logits.
+//! Source: T5's bias (Raffel et al. 2019, arXiv 1910.10683) without buckets; clipping as in Shaw et al. 2018 (arXiv 1803.02155).
+//! Deviations: distances count alike in both directions.
+//! Parameters: `table`, `[max_distance + 1, H]`, shared by layers.
+//! Limits: none: distances past the end share the last row. Rows that training never reached keep their initial values.
+
+use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
+use crate::distances::Distances;
+use crate::error::in_range;
+use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Configuration of [`LearnedBias`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LearnedBiasConfig {
+    /// The largest distance with a row of its own; the largest of training unless given.
+    pub max_distance: Option<usize>,
+    /// Standard deviation of the initial biases.
+    pub init_std: f64,
+}
+
+impl Default for LearnedBiasConfig {
+    fn default() -> Self {
+        Self { max_distance: None, init_std: 0.02 }
+    }
+}
+
+/// A trained bias per distance.
+#[derive(Module, Debug)]
+pub struct LearnedBias {
+    table: Param<Tensor<2>>,
+}
+
+struct PreparedLearnedBias {
+    table: Tensor<2>,
+    distances: Distances,
+}
+
+impl PositionalEncoding for LearnedBias {
+    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+        Box::new(PreparedLearnedBias { table: self.table.val().transpose(), distances: Distances::new(positions, device) })
+    }
+}
+
+impl Prepared for PreparedLearnedBias {
+    fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
+        Some(Bias::new(self))
+    }
+}
+
+impl BiasBlocks for &PreparedLearnedBias {
+    fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
+        let last = self.table.dims()[1] - 1;
+        let distinct = self.distances.distinct(queries, keys);
+        let rows = distinct.rows(&self.table.device(), |distance| (distance.abs().round() as usize).min(last));
+        distinct.spread(self.table.clone().select(1, rows))
+    }
+}
+
+impl Spec for LearnedBiasConfig {
+    type Module = LearnedBias;
+    const ABOUT: About = About {
+        summary: "a trained bias per head and distance, clipped; for example beside RoPE",
+        formula: "logits + table[min(|query - key|, max_distance), h]",
+        source: "Raffel et al. 2019, arXiv 1910.10683; Shaw et al. 2018, arXiv 1803.02155",
+    };
+
+    fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+        in_range("max_distance", self.max_distance.unwrap_or(1) as f64, 1.0, 1e7, "leave it out for the training length")?;
+        in_range("init_std", self.init_std, 0.0, 10.0, "0.02 by default")
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        self.max_distance.get_or_insert((lengths.train_len - 1).max(1));
+    }
+
+    fn facts(&self, shape: &ModelShape) -> Facts {
+        Facts {
+            hooks: Hooks { logits_bias: true, ..Hooks::default() },
+            parameters: vec![("table".to_owned(), vec![self.max_distance.unwrap_or(0) + 1, shape.n_heads])],
+            relative: true,
+            by_distance: true,
+            ..Facts::default()
+        }
+    }
+
+    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> LearnedBias {
+        let rows = self.max_distance.unwrap_or(0) + 1;
+        LearnedBias { table: init.param("table", [rows, shape.n_heads], Distribution::Normal(self.init_std)) }
+    }
+}

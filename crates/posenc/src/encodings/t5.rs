@@ -1,0 +1,138 @@
+//! Formula: a trained bias per head and bucket of distance d = query - key. Of `num_buckets` N buckets the first half hold one
+//! distance each; the rest grow with the logarithm up to `max_distance` M: `N/2 + floor(ln(d/(N/2)) / ln(M/(N/2)) N/2)`, capped.
+//! Source: Raffel et al. 2019 (arXiv 1910.10683), section 2.1; mesh-tensorflow; Hugging Face `T5Attention`.
+//! Deviations: T5 does not divide logits by sqrt(head_dim); with `scaled = false` queries are multiplied by it, else not.
+//! Parameters: `table`, `[num_buckets, H]`, shared by layers.
+//! Limits: none: the last bucket has no end. Buckets that training never reached keep their initial values.
+
+use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
+use crate::distances::Distances;
+use crate::error::in_range;
+use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Configuration of [`T5`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct T5Config {
+    /// Buckets of distances.
+    pub num_buckets: usize,
+    /// Distance from which on all share the last bucket. Buckets beyond the training length are never trained.
+    pub max_distance: usize,
+    /// Whether keys after the query have buckets of their own, half of all.
+    pub bidirectional: bool,
+    /// Whether logits keep their division by sqrt(head_dim), which T5 itself does not have.
+    pub scaled: bool,
+    /// Standard deviation of the initial biases.
+    pub init_std: f64,
+}
+
+impl Default for T5Config {
+    fn default() -> Self {
+        Self { num_buckets: 32, max_distance: 128, bidirectional: false, scaled: true, init_std: 0.02 }
+    }
+}
+
+impl T5Config {
+    /// Bucket of `relative = key - query`.
+    pub fn bucket(&self, relative: f64) -> usize {
+        let buckets = if self.bidirectional { self.num_buckets / 2 } else { self.num_buckets };
+        let (first, distance) = match self.bidirectional {
+            true => (if relative > 0.0 { buckets } else { 0 }, relative.abs()),
+            false => (0, (-relative).max(0.0)),
+        };
+        let exact = buckets / 2;
+        if distance < exact as f64 {
+            return first + distance as usize;
+        }
+        let ratio = libm::log(distance / exact as f64) / libm::log(self.max_distance as f64 / exact as f64);
+        let beyond = (ratio * (buckets - exact) as f64).floor() as usize;
+        first + (exact + beyond).min(buckets - 1)
+    }
+}
+
+/// A trained bias per bucket of distance.
+#[derive(Module, Debug)]
+pub struct T5 {
+    table: Param<Tensor<2>>,
+    scaled: bool,
+    #[module(skip)]
+    config: T5Config,
+}
+
+struct PreparedT5<'a> {
+    table: Tensor<2>,
+    distances: Distances,
+    encoding: &'a T5,
+}
+
+impl PositionalEncoding for T5 {
+    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+        // Head by bucket, so that a block gathers along buckets.
+        Box::new(PreparedT5 { table: self.table.val().transpose(), distances: Distances::new(positions, device), encoding: self })
+    }
+}
+
+impl Prepared for PreparedT5<'_> {
+    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        let head_dim = q.dims()[3] as f64;
+        (if self.encoding.scaled { q } else { q * head_dim.sqrt() }, k)
+    }
+
+    fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
+        Some(Bias::new(self))
+    }
+}
+
+impl BiasBlocks for &PreparedT5<'_> {
+    fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
+        let distinct = self.distances.distinct(queries, keys);
+        let buckets = distinct.rows(&self.table.device(), |distance| self.encoding.config.bucket(-distance));
+        distinct.spread(self.table.clone().select(1, buckets))
+    }
+}
+
+impl Spec for T5Config {
+    type Module = T5;
+    const ABOUT: About = About {
+        summary: "a trained bias per head and bucket of distance, buckets growing with the logarithm",
+        formula: "logits + table[bucket(query - key), h]",
+        source: "Raffel et al. 2019, arXiv 1910.10683",
+    };
+
+    fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+        let (step, least) = if self.bidirectional { (4, 4) } else { (2, 2) };
+        in_range("num_buckets", self.num_buckets as f64, f64::from(least), 1e6, "T5 uses 32")?;
+        if self.num_buckets % step != 0 {
+            let problem =
+                if self.bidirectional { "a quarter of them hold one distance each" } else { "half of them hold one distance each" };
+            return Err(ConfigError::new("num_buckets", self.num_buckets, problem, format!("a multiple of {step}"), "T5 uses 32"));
+        }
+        let exact = self.num_buckets / step;
+        in_range("max_distance", self.max_distance as f64, 1.0, 1e9, "T5 uses 128")?;
+        if self.max_distance <= exact {
+            let problem = format!("the {exact} buckets of one distance each already reach it");
+            let hint = "raise max_distance or lower num_buckets";
+            return Err(ConfigError::new("max_distance", self.max_distance, problem, format!("above {exact}"), hint));
+        }
+        in_range("init_std", self.init_std, 0.0, 10.0, "0.02 by default")
+    }
+
+    fn facts(&self, shape: &ModelShape) -> Facts {
+        Facts {
+            hooks: Hooks { logits_bias: true, transform_qk: !self.scaled, ..Hooks::default() },
+            parameters: vec![("table".to_owned(), vec![self.num_buckets, shape.n_heads])],
+            relative: true,
+            by_distance: true,
+            ..Facts::default()
+        }
+    }
+
+    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> T5 {
+        let table = init.param("table", [self.num_buckets, shape.n_heads], Distribution::Normal(self.init_std));
+        T5 { table, scaled: self.scaled, config: self.clone() }
+    }
+}

@@ -1,0 +1,117 @@
+//! Linear attention: similarities that are products of features, so that what came before fits into a state of fixed size.
+//!
+//! Katharopoulos et al. 2020 (arXiv 2006.16236); with rotation, RoFormer (arXiv 2104.09864), eq. 19.
+
+use crate::config::{FeatureMap, Normalizer};
+use burn::tensor::{Tensor, TensorData, activation};
+use posenc::{Bias, Prepared};
+use std::ops::Range;
+
+/// Rows that go through the state together; within them every pair is computed.
+const CHUNK: usize = 64;
+
+/// The smallest size of a denominator, which rotated features may bring to 0.
+const LEAST_DENOMINATOR: f64 = 1e-6;
+
+/// The features of queries or keys, `[B, H, L, E]`, before an encoding transforms them.
+pub(crate) fn feature_map(x: Tensor<4>, map: FeatureMap, normalizer: Normalizer) -> Tensor<4> {
+    match (normalizer, map) {
+        // A unit vector: 1 + cosine needs no other map to stay non-negative.
+        (Normalizer::Cosine, _) => {
+            let norm = (x.clone().square().sum_dim(3) + 1e-12).sqrt();
+            x / norm
+        }
+        (_, FeatureMap::Elu) => activation::elu(x, 1.0) + 1.0,
+        (_, FeatureMap::Relu) => activation::relu(x),
+    }
+}
+
+/// Attention with features `q` and `k`, `[B, H, *, E]`, and values `v`; query row i sees the keys `0..=first_query + i`.
+///
+/// # Panics
+///
+/// If the encoding's bias is no decay, or it sees content: [`TransformerConfig::check_encoding`](crate::TransformerConfig::check_encoding)
+/// refuses it before.
+pub(crate) fn linear_attention(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    layer: usize,
+    encoding: &dyn Prepared,
+    normalizer: Normalizer,
+    first_query: usize,
+) -> Tensor<4> {
+    let decay = encoding.logits_bias(layer);
+    assert!(decay.as_ref().is_none_or(Bias::is_decay), "linear attention carries decays alone");
+    let decay = decay.as_ref();
+    let [batch, heads, keys, width] = v.dims();
+    let ones = |width: usize, length: usize| Tensor::<4>::ones([batch, heads, length, width], (&v.device(), v.dtype()));
+    let (turned_q, turned_k) = encoding.transform_qk(layer, q.clone(), k.clone());
+    let (numerator, denominator) = match normalizer {
+        Normalizer::Unrotated => {
+            let numerator = prefix_sums(turned_q, turned_k, v.clone(), decay, first_query);
+            (numerator, prefix_sums(q, k, ones(1, keys), decay, first_query))
+        }
+        Normalizer::Rotated | Normalizer::Cosine => {
+            let (turned_q, turned_k) = if normalizer == Normalizer::Cosine {
+                // The 1 of 1 + cosine is one more feature.
+                let queries = turned_q.dims()[2];
+                (Tensor::cat(vec![ones(1, queries), turned_q], 3), Tensor::cat(vec![ones(1, keys), turned_k], 3))
+            } else {
+                (turned_q, turned_k)
+            };
+            let sums = prefix_sums(turned_q, turned_k, Tensor::cat(vec![v.clone(), ones(1, keys)], 3), decay, first_query);
+            (sums.clone().slice_dim(3, 0..width), sums.slice_dim(3, width..width + 1))
+        }
+    };
+    let sign = denominator.clone().detach().greater_equal_elem(0.0).float() * 2.0 - 1.0;
+    let denominator = (denominator * sign.clone()).clamp_min(LEAST_DENOMINATOR) * sign;
+    numerator / denominator
+}
+
+/// `sum over keys n <= m of exp(decay(m, n)) (q_m . k_n) v_n`, `[B, H, Q, V]`, in time and memory linear in the length.
+///
+/// The state at row a is that sum's factor of `q_m` over the keys before a, as row a sees them.
+fn prefix_sums(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, decay: Option<&Bias<'_>>, first_query: usize) -> Tensor<4> {
+    let queries = q.dims()[2];
+    let factor = |rows: Range<usize>, keys: Range<usize>| decay.map(|bias| bias.block(rows, keys).exp());
+    let scale = |x: Tensor<4>, by: Option<Tensor<4>>| match by {
+        Some(by) => x * by,
+        None => x,
+    };
+    // Keys, each as row `anchor` sees them, times values.
+    let gathered = |keys: Range<usize>, anchor: usize| {
+        let k = k.clone().slice_dim(2, keys.clone()).swap_dims(2, 3);
+        let k = scale(k, factor(anchor..anchor + 1, keys.clone()));
+        k.matmul(v.clone().slice_dim(2, keys))
+    };
+    let mut state = (first_query > 0).then(|| gathered(0..first_query, 0));
+    let mut sums = Vec::new();
+    for start in (0..queries).step_by(CHUNK) {
+        let rows = start..(start + CHUNK).min(queries);
+        let keys = first_query + rows.start..first_query + rows.end;
+        let q = q.clone().slice_dim(2, rows.clone());
+        let similar = q.clone().matmul(k.clone().slice_dim(2, keys.clone()).swap_dims(2, 3));
+        let similar = scale(similar, factor(rows.clone(), keys.clone())) * visible(rows.len(), &q);
+        let mut sum = similar.matmul(v.clone().slice_dim(2, keys.clone()));
+        if let Some(state) = &state {
+            sum = sum + scale(q.matmul(state.clone()), factor(rows.clone(), keys.start..keys.start + 1));
+        }
+        sums.push(sum);
+        if rows.end < queries {
+            let next = gathered(keys.clone(), rows.end);
+            let carried = state.map(|state| scale(state, factor(rows.end..rows.end + 1, keys.start..keys.start + 1)));
+            state = Some(match carried {
+                Some(carried) => carried + next,
+                None => next,
+            });
+        }
+    }
+    if sums.len() == 1 { sums.remove(0) } else { Tensor::cat(sums, 2) }
+}
+
+/// 1 where a row of a chunk sees a key of the same chunk, `[1, 1, rows, rows]`.
+fn visible(rows: usize, like: &Tensor<4>) -> Tensor<4> {
+    let cells = (0..rows).flat_map(|row| (0..rows).map(move |key| f32::from(u8::from(key <= row))));
+    Tensor::from_data(TensorData::new(cells.collect::<Vec<f32>>(), [1, 1, rows, rows]), (&like.device(), like.dtype()))
+}
