@@ -1,189 +1,38 @@
-//! Golden numbers: every case of `golden/*.json`, whose heads say where the numbers come from and what confirmed them.
+//! Golden numbers of what is added to the input, of rotations and of positions. The head of every `golden/*.json` says where its numbers
+//! come from and what confirmed them; biases are in `golden_bias.rs` and `golden_content.rs`, far positions in `golden_positions.rs`.
 //!
 //! Tables are compared with f64 references to one unit in the last place of f32, values that stay on the host to 1e-12, results of
 //! f32 arithmetic to 1e-6. A case whose kind is not known here fails; cases of features this crate does not have are named in
 //! `left_out` of each file.
 
-mod common;
+mod golden_common;
 
-use burn::tensor::{Device, Tensor};
-use common::{build, config, host, tensor};
-use posenc::{EncodingConfig, Lengths, ModelShape, PositionalEncoding, Positions, RopeConfig, inv_freq, slopes};
-use serde_json::{Value, json};
-
-struct Case {
-    name: String,
-    kind: String,
-    inputs: Value,
-    expected: Value,
-}
-
-impl Case {
-    fn number(&self, key: &str) -> f64 {
-        self.inputs[key].as_f64().unwrap_or_else(|| panic!("{}: no number {key}", self.name))
-    }
-    fn size(&self, key: &str) -> usize {
-        self.number(key) as usize
-    }
-    fn list(&self, key: &str) -> Vec<f64> {
-        numbers(&self.inputs[key])
-    }
-    fn other_kind(&self) -> ! {
-        panic!("{}: nothing tests kind {}", self.name, self.kind)
-    }
-}
-
-fn cases(text: &str, count: usize) -> Vec<Case> {
-    let file: Value = serde_json::from_str(text).expect("golden files are JSON");
-    for key in ["topic", "source", "verified_against", "tolerance"] {
-        assert!(file[key].is_string(), "a golden file says its {key}");
-    }
-    let text = |value: &Value| value.as_str().expect("a string").to_owned();
-    let cases = file["cases"].as_array().expect("a list of cases").iter().map(|case| Case {
-        name: text(&case["name"]),
-        kind: text(&case["kind"]),
-        inputs: case["inputs"].clone(),
-        expected: case["expected"].clone(),
-    });
-    let cases: Vec<Case> = cases.collect();
-    assert_eq!(cases.len(), count, "every case is read");
-    cases
-}
-
-/// All numbers below a value, row-major.
-fn numbers(value: &Value) -> Vec<f64> {
-    match value {
-        Value::Array(items) => items.iter().flat_map(numbers).collect(),
-        other => vec![other.as_f64().unwrap_or_else(|| panic!("{other} is no number"))],
-    }
-}
-
-/// Relative error at most `tolerance`, absolute below 1.
-fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) {
-    assert_eq!(got.len(), expected.len(), "{name}: lengths");
-    for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
-        assert!((got - expected).abs() <= tolerance * expected.abs().max(1.0), "{name}[{i}]: {got} instead of {expected}");
-    }
-}
-
-/// Relative error at most 1e-12 at any magnitude.
-fn exact(name: &str, got: &[f64], expected: &[f64]) {
-    assert_eq!(got.len(), expected.len(), "{name}: lengths");
-    for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
-        assert!((got - expected).abs() <= 1e-12 * expected.abs(), "{name}[{i}]: {got} instead of {expected}");
-    }
-}
-
-/// Equal to the f64 reference rounded to f32, or one of its two neighbours.
-fn one_ulp(name: &str, got: &[f64], expected: &[f64]) {
-    assert_eq!(got.len(), expected.len(), "{name}: lengths");
-    for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
-        let rounded = *expected as f32;
-        let neighbours = [rounded.next_down(), rounded, rounded.next_up()].map(f64::from);
-        assert!(neighbours.contains(got), "{name}[{i}]: {got:e} instead of {expected:e}");
-    }
-}
-
-fn shape(d_model: usize, n_heads: usize, head_dim: usize) -> ModelShape {
-    ModelShape { d_model, n_layers: 1, n_heads, head_dim }
-}
-
-/// `[H, Q, K]` bias of ALiBi.
-fn alibi_bias(n_heads: usize, queries: Vec<f64>, keys: Vec<f64>) -> Vec<f64> {
-    let encoding = build(&config(json!({"kind": "alibi"})), &shape(8, n_heads, 8));
-    let (q_len, k_len) = (queries.len(), keys.len());
-    let prepared = encoding.prepare(&Positions::new(queries, keys), &Device::flex());
-    let bias = prepared.logits_bias(0).expect("ALiBi has a bias").block(0..q_len, 0..k_len);
-    assert_eq!(bias.dims(), [1, n_heads, q_len, k_len]);
-    host(bias)
-}
-
-fn count(n: usize) -> Vec<f64> {
-    (0..n).map(|p| p as f64).collect()
-}
-
-/// Softmax over the keys up to each query.
-fn causal_softmax(bias: &[f64], length: usize) -> Vec<f64> {
-    let mut weights = Vec::new();
-    for (row, values) in bias.chunks(length).enumerate() {
-        let visible = &values[..=row % length];
-        let top = visible.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = visible.iter().map(|v| (v - top).exp()).sum();
-        weights.extend(visible.iter().map(|v| (v - top).exp() / sum));
-    }
-    weights
-}
-
-#[test]
-fn alibi() {
-    for case in cases(include_str!("golden/alibi.json"), 21) {
-        let (name, heads, expected) = (&case.name, case.size("n_heads"), numbers(&case.expected));
-        match case.kind.as_str() {
-            "slopes" => {
-                exact(name, &slopes(heads), &expected);
-                let at_distance_one = alibi_bias(heads, vec![1.0], vec![0.0]);
-                one_ulp(name, &at_distance_one.iter().map(|bias| -bias).collect::<Vec<_>>(), &expected);
-            }
-            "causal_bias" => {
-                let length = case.size("length");
-                let bias = alibi_bias(heads, count(length), count(length));
-                let visible = |i: &usize| i % length <= (i / length) % length;
-                let pick = |from: &[f64]| (0..from.len()).filter(visible).map(|i| from[i]).collect::<Vec<f64>>();
-                close(name, &pick(&bias), &pick(&expected), 1e-6);
-            }
-            "symmetric_bias" => {
-                let length = case.size("length");
-                close(name, &alibi_bias(heads, count(length), count(length)), &expected, 1e-6);
-            }
-            "decode_bias" => close(name, &alibi_bias(heads, vec![case.number("query")], count(case.size("keys"))), &expected, 1e-6),
-            "key_index_bias" => {
-                let length = case.size("length");
-                let bias = alibi_bias(heads, count(length), count(length));
-                close(name, &causal_softmax(&bias, length), &causal_softmax(&expected, length), 1e-6);
-            }
-            _ => case.other_kind(),
-        }
-    }
-}
-
-/// The table of an encoding that adds to the input: what it makes of zeros.
-fn added(config: &EncodingConfig, d_model: usize, positions: Vec<f64>) -> Vec<f64> {
-    let encoding = build(config, &shape(d_model, 1, d_model));
-    let length = positions.len();
-    let prepared = encoding.prepare(&Positions::new(positions.clone(), positions), &Device::flex());
-    host(prepared.embed(Tensor::zeros([1, length, d_model], &Device::flex())))
-}
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Gradients, Tensor};
+use golden_common::*;
+use posenc::{
+    Axis, EncodingConfig, Lengths, PositionalEncoding, Positions, PositionsConfig, ReropeConfig, RopeConfig, XposConfig, inv_freq,
+};
+use serde_json::json;
 
 #[test]
 fn sinusoidal() {
     for case in cases(include_str!("golden/sinusoidal.json"), 8) {
+        let d_model = case.size("d_model");
         let sinusoidal = config(json!({"kind": "sinusoidal", "order": case.kind, "base": case.number("base")}));
-        one_ulp(&case.name, &added(&sinusoidal, case.size("d_model"), case.list("positions")), &numbers(&case.expected));
+        let encoding = build(&sinusoidal, &shape(d_model, 1, d_model), &[]);
+        let positions = case.list("positions");
+        let length = positions.len();
+        let prepared = encoding.prepare(&Positions::same(positions), &Device::flex());
+        let added = host(prepared.embed(Tensor::zeros([1, length, d_model], &Device::flex())));
+        one_ulp(&case.name, &added, &case.wanted());
     }
-}
-
-/// `x` turned as if it stood at each of the positions.
-fn turned(config: &EncodingConfig, x: &[f64], positions: &[f64]) -> Vec<f64> {
-    let encoding = build(config, &shape(x.len(), 1, x.len()));
-    let prepared = encoding.prepare(&Positions::new(positions.to_vec(), positions.to_vec()), &Device::flex());
-    let x = || tensor(x.repeat(positions.len()), [1, 1, positions.len(), x.len()]);
-    let (q, k) = prepared.transform_qk(0, x(), x());
-    let (q, k) = (host(q), host(k));
-    assert_eq!(q, k, "queries and keys turn alike");
-    q
-}
-
-fn scores(config: &EncodingConfig, case: &Case) -> Vec<f64> {
-    let (q, k) = (case.list("q"), case.list("k"));
-    let pairs = case.list("pairs");
-    let dot = |pair: &[f64]| turned(config, &q, &pair[..1]).iter().zip(turned(config, &k, &pair[1..])).map(|(a, b)| a * b).sum();
-    pairs.chunks(2).map(dot).collect()
 }
 
 #[test]
 fn rope() {
     for case in cases(include_str!("golden/rope.json"), 29) {
-        let (name, expected, base) = (&case.name, numbers(&case.expected), case.number("base"));
+        let (name, expected, base) = (&case.name, case.wanted(), case.number("base"));
         match case.kind.as_str() {
             "inv_freq" => {
                 let dim = case.size("dim");
@@ -200,7 +49,7 @@ fn rope() {
             }
             "scores" => {
                 let rope = config(json!({"kind": "rope", "layout": case.inputs["layout"], "base": base}));
-                close(name, &scores(&rope, &case), &expected, 1e-6);
+                close(name, &head_scores(&rope, &case), &expected, 1e-6);
             }
             "layout_permutation" => {
                 let permutation: Vec<usize> = case.list("permutation").iter().map(|i| *i as usize).collect();
@@ -216,9 +65,15 @@ fn rope() {
     }
 }
 
+/// Scores of the case's vectors in one head of their width, without parameters.
+fn head_scores(config: &EncodingConfig, case: &Case) -> Vec<f64> {
+    let width = case.list("q").len();
+    scores(&build(config, &shape(width, 1, width), &[]), case)
+}
+
 #[test]
 fn rope_scaling() {
-    for case in cases(include_str!("golden/rope_scaling.json"), 100) {
+    for case in cases(include_str!("golden/rope_scaling.json"), 138) {
         let (name, base, scaling) = (&case.name, case.number("base"), &case.inputs["scaling"]);
         let scaled = json!({"kind": "rope", "base": base, "scaling": scaling});
         match case.kind.as_str() {
@@ -238,7 +93,61 @@ fn rope_scaling() {
             "scores" => {
                 let mut scaled = config(json!({"kind": "rope", "layout": case.inputs["layout"], "base": base, "scaling": scaling}));
                 scaled.resolve(&Lengths { train_len: 99, test_len: 99 });
-                close(name, &scores(&scaled, &case), &numbers(&case.expected), 1e-6);
+                close(name, &head_scores(&scaled, &case), &case.wanted(), 1e-6);
+            }
+            _ => case.other_kind(),
+        }
+    }
+}
+
+/// The gradient of the only parameter.
+struct OnlyGradient<'a>(&'a Gradients, Vec<Vec<f64>>);
+
+impl ModuleVisitor for OnlyGradient<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.1.push(host(param.val().grad(self.0).expect("a gradient")));
+    }
+}
+
+#[test]
+fn rope_combinations() {
+    for case in cases(include_str!("golden/rope_combinations.json"), 2) {
+        let (name, layout, base) = (&case.name, &case.inputs["layout"], case.number("base"));
+        let (q, k) = (case.list("q"), case.list("k"));
+        match case.kind.as_str() {
+            "gradient" => {
+                let (width, theta) = (q.len(), inv_freq(q.len(), base));
+                let by_frequency = numbers(&case.expected["grad_wrt_inv_freq"]);
+                let by_alpha: Vec<f64> = by_frequency.iter().zip(&theta).map(|(slope, theta)| slope * theta).collect();
+                // From the base itself, and from another one whose frequencies alpha brings to the same values.
+                for other in [base, 100.0] {
+                    let alpha: Vec<f64> = theta.iter().zip(inv_freq(width, other)).map(|(theta, start)| (theta / start).ln()).collect();
+                    let learnable = config(json!({"kind": "rope", "layout": layout, "base": other, "learnable": true}));
+                    let device = Device::flex().autodiff();
+                    let encoding = build_on(&device, &learnable, &shape(width, 1, width), &[("log_frequency", alpha)]);
+                    let positions = Positions::new(vec![case.number("query")], vec![case.number("key")]);
+                    let row = |x: &Vec<f64>| Tensor::from_data(burn::tensor::TensorData::new(x.clone(), [1, 1, 1, width]), &device);
+                    let (turned_q, turned_k) = encoding.prepare(&positions, &device).transform_qk(0, row(&q), row(&k));
+                    let score: Tensor<1> = (turned_q * turned_k).sum();
+                    close(name, &host(score.clone()), &numbers(&case.expected["score"]), 1e-6);
+                    let gradients = score.backward();
+                    let mut found = OnlyGradient(&gradients, vec![]);
+                    encoding.visit(&mut found);
+                    assert_eq!(found.1.len(), 1, "one parameter");
+                    close(name, &found.1[0], &by_alpha, 1e-6);
+                }
+            }
+            "alibi" => {
+                let (heads, head, length) = (case.size("n_heads"), case.size("head"), q.len() / 4);
+                let both = config(json!({"kind": "stack", "parts": [{"kind": "rope", "layout": layout, "base": base}, {"kind": "alibi"}]}));
+                let encoding = build(&both, &shape(4 * heads, heads, 4), &[]);
+                let repeated = |x: &Vec<f64>| tensor(x.repeat(heads), [1, heads, length, 4]);
+                let inputs = Inputs { q: repeated(&q), k: repeated(&k), hidden: None };
+                let logits = inputs.pass(&encoding, &Positions::contiguous(length)).logits();
+                let logits = &logits[head * length * length..][..length * length];
+                close(name, &visible(logits, length), &numbers(&case.expected["logits"]), 1e-6);
+                let weights = causal_softmax(logits, length);
+                close(name, &visible(&weights, length), &numbers(&case.expected["weights"]), 1e-6);
             }
             _ => case.other_kind(),
         }
@@ -246,40 +155,169 @@ fn rope_scaling() {
 }
 
 #[test]
-fn far_positions() {
-    let text = include_str!("golden/positions.json");
-    let file: Value = serde_json::from_str(text).expect("golden files are JSON");
-    let positions = numbers(&file["positions"]);
-    assert_eq!(positions, [0.0, 1.0, 2.0, 127.0, 1023.0, 4095.0, 65535.0, 1e6]);
-    for case in cases(text, 28) {
+fn xpos() {
+    for case in cases(include_str!("golden/xpos.json"), 5) {
         let name = &case.name;
+        if case.kind == "zeta" {
+            let zeta = XposConfig { gamma: case.number("gamma"), ..Default::default() }.zeta(case.size("dim"));
+            exact(name, &zeta, &case.wanted());
+            continue;
+        }
+        let (base, scale_base, layout) = (case.number("base"), case.number("scale_base"), &case.inputs["layout"]);
+        let xpos = config(json!({"kind": "xpos", "layout": layout, "base": base, "scale_base": scale_base}));
         match case.kind.as_str() {
-            "rope" => {
-                let (dim, base, scaling) = (case.size("dim"), case.number("base"), &case.inputs["scaling"]);
-                for layout in ["half", "interleaved"] {
-                    let rope = config(json!({"kind": "rope", "layout": layout, "base": base, "scaling": scaling}));
-                    let EncodingConfig::Rope(of_length) = &rope else { panic!("{rope:?}") };
-                    let frequencies = of_length.frequencies(dim, 1_000_001.0);
-                    exact(name, &frequencies.inv_freq, &numbers(&case.expected["inv_freq"]));
-                    exact(name, &[frequencies.attention_factor], &numbers(&case.expected["attention_factor"]));
-                    // The first of each pair 1 and the second 0: what comes out is the tables themselves.
-                    let first = |i: usize| if layout == "half" { i < dim / 2 } else { i.is_multiple_of(2) };
-                    let unit: Vec<f64> = (0..dim).map(|i| f64::from(first(i))).collect();
-                    let table = turned(&rope, &unit, &positions);
-                    let side = |want: bool| (0..table.len()).filter(|i| first(i % dim) == want).map(|i| table[i]).collect::<Vec<f64>>();
-                    one_ulp(name, &side(true), &numbers(&case.expected["cos"]));
-                    one_ulp(name, &side(false), &numbers(&case.expected["sin"]));
-                }
-            }
-            "sinusoidal" => {
-                let sinusoidal = config(json!({"kind": "sinusoidal", "order": case.inputs["order"], "base": case.number("base")}));
-                one_ulp(name, &added(&sinusoidal, case.size("d_model"), positions.clone()), &numbers(&case.expected));
-            }
-            "alibi" => {
-                let bias = alibi_bias(case.size("n_heads"), vec![case.number("query")], positions.clone());
-                close(name, &bias, &numbers(&case.expected), 1e-6);
+            "scores" => close(name, &head_scores(&xpos, &case), &case.wanted(), 1e-6),
+            "rotate" => {
+                let (q, k, length) = (case.list("q"), case.list("k"), case.size("length"));
+                let width = q.len();
+                let encoding = build(&xpos, &shape(width, 1, width), &[]);
+                let rows = |x: &Vec<f64>| tensor(x.repeat(length), [1, 1, length, width]);
+                let (q, k) = transformed(&encoding, &Positions::contiguous(length), rows(&q), rows(&k));
+                // Our vectors have no factor in the middle of the positions, the reference's at another place.
+                let shift = (length - 1) as f64 / 2.0 - case.number("center");
+                let zeta = XposConfig::default().zeta(width);
+                let moved = |x: &[f64], sign: f64| -> Vec<f64> {
+                    x.iter().enumerate().map(|(i, x)| x * zeta[i % width / 2].powf(sign * shift / scale_base)).collect()
+                };
+                close(name, &moved(&q, 1.0), &numbers(&case.expected["q"]), 1e-6);
+                close(name, &moved(&k, -1.0), &numbers(&case.expected["k"]), 1e-6);
             }
             _ => case.other_kind(),
         }
     }
+}
+
+/// `x` turned as if it stood at each of the coordinates, `[positions, axes]`.
+fn turned_by_axes(config: &EncodingConfig, x: &[f64], coordinates: &[Vec<f64>]) -> Vec<f64> {
+    let (width, length) = (x.len(), coordinates.len());
+    let axis = |a: usize| coordinates.iter().map(|at| at[a]).collect::<Vec<f64>>();
+    let axes = (0..coordinates[0].len()).map(|a| Axis { queries: axis(a), keys: axis(a) }).collect();
+    let rows = || tensor(x.repeat(length), [1, 1, length, width]);
+    let encoding = build(config, &shape(width, 1, width), &[]);
+    let (q, k) = transformed(&encoding, &Positions::contiguous(length).with_axes(axes), rows(), rows());
+    assert_eq!(q, k, "queries and keys turn alike");
+    q
+}
+
+#[test]
+fn axial_rope() {
+    for case in cases(include_str!("golden/axial_rope.json"), 6) {
+        let (name, base) = (&case.name, case.number("base"));
+        match case.kind.as_str() {
+            "rotate" => {
+                let (layout, sections) = (&case.inputs["layout"], case.list("sections"));
+                let whole: Vec<usize> = sections.iter().map(|width| *width as usize).collect();
+                let axes = whole.len();
+                let coordinates: Vec<Vec<f64>> = case.list("coordinates").chunks(axes).map(<[f64]>::to_vec).collect();
+                let axial = config(json!({"kind": "axial_rope", "axes": axes, "base": base, "layout": layout, "sections": whole}));
+                close(name, &turned_by_axes(&axial, &case.list("x"), &coordinates), &case.wanted(), 1e-6);
+            }
+            "whole_head_angles" => {
+                let (dim, angles) = (case.size("head_dim"), case.wanted());
+                let axial = config(json!({"kind": "axial_rope", "base": base}));
+                let x: Vec<f64> = (0..dim).map(|i| (i as f64 - 2.5) / 4.0).collect();
+                // One rotation of halves over the whole head: x cos + (-x2 | x1) sin.
+                let other = |i: usize| if i < dim / 2 { -x[i + dim / 2] } else { x[i - dim / 2] };
+                let whole: Vec<f64> = (0..dim).map(|i| x[i] * angles[i].cos() + other(i) * angles[i].sin()).collect();
+                // Blocks of a quarter: in the head they are [h1 w1 h2 w2], in ours [h1 h2 w1 w2].
+                let quarter = dim / 4;
+                let regrouped = |x: &[f64]| [0, 2, 1, 3].iter().flat_map(|b| x[b * quarter..][..quarter].to_vec()).collect::<Vec<f64>>();
+                close(name, &turned_by_axes(&axial, &regrouped(&x), &[case.list("coordinates")]), &regrouped(&whole), 1e-6);
+            }
+            _ => case.other_kind(),
+        }
+    }
+}
+
+#[test]
+fn pope() {
+    for case in cases(include_str!("golden/pope.json"), 1) {
+        let width = case.list("q").len();
+        let encoding =
+            build(&config(json!({"kind": "pope", "base": case.number("base")})), &shape(width, 1, width), &[("delta", case.list("delta"))]);
+        close(&case.name, &scores(&encoding, &case), &case.wanted(), 1e-6);
+    }
+}
+
+#[test]
+fn position_maps() {
+    for case in cases(include_str!("golden/position_maps.json"), 4) {
+        let (name, expected) = (&case.name, case.wanted());
+        match case.kind.as_str() {
+            "rerope" => {
+                let (window, leak, length) = (case.size("window"), &case.inputs["leak"], case.size("length"));
+                let rerope = ReropeConfig { window: Some(window), leak: leak.as_f64(), ..Default::default() };
+                let distances: Vec<f64> = (0..length).flat_map(|m| (0..=m).map(move |n| (m - n) as f64)).collect();
+                close(name, &distances.iter().map(|d| rerope.distance(*d)).collect::<Vec<f64>>(), &expected, 1e-12);
+                // Logits are those of rotary attention at the distances of the reference.
+                let (q, k) = ([0.5, -1.25, 0.75, 1.0], [1.0, 0.25, -0.5, 1.5]);
+                let encoding = build(&EncodingConfig::Rerope(rerope), &shape(4, 1, 4), &[]);
+                let inputs = Inputs::rows(q.repeat(length), k.repeat(length), 4);
+                let logits = inputs.pass(&encoding, &Positions::contiguous(length)).logits();
+                let plain = config(json!({"kind": "rope"}));
+                let at = |d: &f64| turned(&plain, &q, &[*d]).iter().zip(k).map(|(a, b)| a * b / 2.0).sum::<f64>();
+                close(name, &visible(&logits, length), &expected.iter().map(at).collect::<Vec<f64>>(), 1e-6);
+            }
+            "log_scaling" => {
+                let original = &case.inputs["original_max_position_embeddings"];
+                let log_n = config(json!({"kind": "log_scaling", "original_max_position_embeddings": original}));
+                let encoding = build(&log_n, &shape(1, 1, 1), &[]);
+                let positions = case.list("positions");
+                let length = positions.len();
+                let ones = || Tensor::ones([1, 1, length, 1], &Device::flex());
+                let (q, k) = transformed(&encoding, &Positions::same(positions), ones(), ones());
+                one_ulp(name, &q, &expected);
+                assert_eq!(k, vec![1.0; length], "keys stay");
+            }
+            "interpolated" => {
+                let (train_len, test_len) = (case.size("train_len"), case.size("test_len"));
+                let mut interpolated: PositionsConfig = serde_json::from_value(json!({"kind": "interpolated"})).expect("a sampler");
+                interpolated.resolve(&Lengths { train_len, test_len }, test_len);
+                let positions = interpolated.sample(test_len, &mut |_| panic!("nothing is drawn"));
+                let at = |token: &f64| positions.queries()[*token as usize];
+                exact(name, &case.list("tokens").iter().map(at).collect::<Vec<f64>>(), &expected);
+                assert_eq!(positions.queries(), positions.keys());
+            }
+            _ => case.other_kind(),
+        }
+    }
+}
+
+#[test]
+fn randomized_positions() {
+    const DRAWS: u32 = 4000;
+    for case in cases(include_str!("golden/randomized_positions.json"), 3) {
+        let (name, bound, length) = (&case.name, case.size("max_position"), case.size("length"));
+        assert_eq!(case.kind, "randomized");
+        let sampler: PositionsConfig =
+            serde_json::from_value(json!({"kind": "randomized", "max_position": bound})).expect("a sampler of positions");
+        let mut state = 1u64;
+        let mut below = |n: u64| {
+            // Numbers of splitmix64; what modulo adds to small ones is far below what 4000 draws show.
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (z ^ (z >> 31)) % n
+        };
+        let mut sums = vec![0.0; length];
+        for _ in 0..DRAWS {
+            let positions = sampler.sample(length, &mut below);
+            let drawn = positions.queries();
+            assert_eq!(drawn, positions.keys(), "{name}: one draw for queries and keys");
+            assert_eq!(drawn.len(), length);
+            assert!(drawn.is_sorted_by(|a, b| a < b) && drawn.iter().all(|p| (0.0..bound as f64).contains(p) && p.fract() == 0.0));
+            sums.iter_mut().zip(drawn).for_each(|(sum, p)| *sum += p);
+        }
+        let (n, l) = (length as f64, bound as f64);
+        for (i, (sum, mean)) in sums.iter().zip(numbers(&case.expected["means"])).enumerate() {
+            // Variance of the (i + 1)-th of n out of l.
+            let variance = (i + 1) as f64 * (n - i as f64) * (l + 1.0) * (l - n) / ((n + 1.0).powi(2) * (n + 2.0));
+            let error = (sum / f64::from(DRAWS) - mean) / (variance / f64::from(DRAWS)).sqrt();
+            assert!(error.abs() < 5.0, "{name}[{i}]: {error} standard errors away from {mean}");
+        }
+        assert_eq!(sampler.max_seq_len(), Some(bound));
+        assert_eq!(PositionsConfig::sample(&sampler, bound.min(64), &mut below).queries().len(), bound.min(64));
+    }
+    let full: PositionsConfig = serde_json::from_value(json!({"kind": "randomized", "max_position": 16})).expect("a sampler");
+    assert_eq!(full.sample(16, &mut |n| n - 1).queries(), count(16), "as many as there are leave no choice");
 }

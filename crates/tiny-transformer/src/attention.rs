@@ -64,14 +64,7 @@ impl Attention {
     ///
     /// At most `max_logits` logits (batch x heads x queries x keys) are held at once: longer sequences go block by block over
     /// queries, and keys after a block are never looked at.
-    pub fn forward(
-        &self,
-        x: Tensor<3>,
-        layer: usize,
-        encoding: &dyn Prepared,
-        max_logits: usize,
-        past: Option<&mut Past>,
-    ) -> Tensor<3> {
+    pub fn forward(&self, x: Tensor<3>, layer: usize, encoding: &dyn Prepared, max_logits: usize, past: Option<&mut Past>) -> Tensor<3> {
         let [batch, length, d_model] = x.dims();
         let inner = self.n_heads * self.head_dim;
         let projected = x.clone().reshape([batch * length, d_model]).matmul(self.qkv.val());

@@ -14,7 +14,7 @@ const CHUNK: usize = 64;
 const LEAST_DENOMINATOR: f64 = 1e-6;
 
 /// The features of queries or keys, `[B, H, L, E]`, before an encoding transforms them.
-pub(crate) fn feature_map(x: Tensor<4>, map: FeatureMap, normalizer: Normalizer) -> Tensor<4> {
+pub fn feature_map(x: Tensor<4>, map: FeatureMap, normalizer: Normalizer) -> Tensor<4> {
     match (normalizer, map) {
         // A unit vector: 1 + cosine needs no other map to stay non-negative.
         (Normalizer::Cosine, _) => {
@@ -32,7 +32,7 @@ pub(crate) fn feature_map(x: Tensor<4>, map: FeatureMap, normalizer: Normalizer)
 ///
 /// If the encoding's bias is no decay, or it sees content: [`TransformerConfig::check_encoding`](crate::TransformerConfig::check_encoding)
 /// refuses it before.
-pub(crate) fn linear_attention(
+pub fn linear_attention(
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,

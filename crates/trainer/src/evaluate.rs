@@ -5,11 +5,11 @@ use crate::train::upload;
 use crate::weights::Weights;
 use anyhow::Result;
 use burn::tensor::{Device, Int, Tensor};
-use posenc::{EncodingConfig, Init, Positions};
+use posenc::{EncodingConfig, Init, Positions, PositionsConfig};
 use results::record::{EvalRow, EvalStatus, Metric, PositionBin};
 use std::collections::BTreeMap;
 use std::time::Instant;
-use tasks::{Batch, Scoring, Task, TestSet};
+use tasks::{Batch, Scoring, Stream, Task, TestSet};
 use tiny_transformer::{Pass, Transformer};
 
 /// Bins that loss by position is stored in at most.
@@ -43,14 +43,17 @@ pub fn evaluate(
     let mut rows = Vec::new();
     let mut model = rebuild(spec, &spec.encoding, weights, device)?;
     for variant in &eval.variants {
-        for (test_len, encoding) in eval.test_lens.iter().zip(&variant.encodings) {
+        for (index, (test_len, encoding)) in eval.test_lens.iter().zip(&variant.encodings).enumerate() {
             let started = Instant::now();
-            let row = match unsupported(spec, task, encoding, *test_len) {
+            let positions = variant.positions.get(index).unwrap_or(&spec.positions);
+            let row = match unsupported(spec, encoding, positions, task.seq_len(*test_len)) {
                 Some(reason) => empty_row(&variant.name, *test_len, EvalStatus::Unsupported, reason),
                 None => {
                     let encoding = rebuild_encoding(spec, encoding, weights, device)?;
                     model = model.with_encoding(encoding);
-                    score(&variant.name, *test_len, eval.batch_tokens, task, &model, device)
+                    let test =
+                        Test { variant: &variant.name, test_len: *test_len, batch_tokens: eval.batch_tokens, positions, seed: spec.seed };
+                    score(&test, task, &model, device)
                 }
             };
             progress(&row, started.elapsed().as_secs_f64());
@@ -92,9 +95,13 @@ pub fn diverged_rows(eval: &EvalSpec, reason: &str) -> Vec<EvalRow> {
     eval.variants.iter().flat_map(|variant| eval.test_lens.iter().map(|test_len| row(&variant.name, *test_len))).collect()
 }
 
-fn unsupported(spec: &RunSpec, task: &dyn Task, encoding: &EncodingConfig, test_len: usize) -> Option<String> {
-    let (seq_len, limit) = (task.seq_len(test_len), encoding.facts(&spec.model.shape()).max_position?);
-    (seq_len > limit).then(|| format!("{} tokens, but the {} encoding ends at max_position = {limit}", seq_len, encoding.kind()))
+fn unsupported(spec: &RunSpec, encoding: &EncodingConfig, positions: &PositionsConfig, seq_len: usize) -> Option<String> {
+    if let Some(longest) = positions.max_seq_len().filter(|longest| seq_len > *longest) {
+        return Some(format!("{seq_len} tokens, but {} positions are drawn out of {longest}", positions.kind()));
+    }
+    let (rows, limit) = (positions.rows(seq_len), encoding.facts(&spec.model.shape()).max_position?);
+    let reach = if rows == seq_len { String::new() } else { format!(" at positions up to {}", rows - 1) };
+    (rows > limit).then(|| format!("{seq_len} tokens{reach}, but the {} encoding ends at max_position = {limit}", encoding.kind()))
 }
 
 fn empty_row(variant: &str, test_len: usize, status: EvalStatus, reason: String) -> EvalRow {
@@ -102,12 +109,25 @@ fn empty_row(variant: &str, test_len: usize, status: EvalStatus, reason: String)
     EvalRow { variant: variant.to_owned(), test_len, status, reason: Some(reason), metrics, loss_by_position }
 }
 
-fn score(variant: &str, test_len: usize, batch_tokens: usize, task: &dyn Task, model: &Transformer, device: &Device) -> EvalRow {
+/// One cell of a run's table: a variant at a length.
+struct Test<'a> {
+    variant: &'a str,
+    test_len: usize,
+    batch_tokens: usize,
+    positions: &'a PositionsConfig,
+    seed: u64,
+}
+
+fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device) -> EvalRow {
+    let Test { variant, test_len, batch_tokens, .. } = *test;
     let seq_len = task.seq_len(test_len);
     let mut sums = Sums { nll: vec![0.0; seq_len], counted: vec![0; seq_len], right: 0, exact_rows: 0, rows: 0 };
     let answers = task.scoring() == Scoring::Answer;
-    for batch in TestSet::new(task, test_len).batches((batch_tokens / seq_len).max(1)) {
-        sums.add(&batch, model, device, answers);
+    for (index, batch) in TestSet::new(task, test_len).batches((batch_tokens / seq_len).max(1)).enumerate() {
+        // Sampled positions are drawn anew for every batch, from a stream of this length alone.
+        let mut stream = Stream::new(test.seed, &format!("test-positions {test_len}"), index as u64);
+        let positions = test.positions.sample(batch.seq_len, &mut |bound| stream.below(bound));
+        sums.add(&batch, &positions, model, device, answers);
     }
     let tokens: u64 = sums.counted.iter().sum();
     let loss_nats = sums.nll.iter().sum::<f64>() / tokens as f64;
@@ -125,10 +145,9 @@ fn score(variant: &str, test_len: usize, batch_tokens: usize, task: &dyn Task, m
 }
 
 impl Sums {
-    fn add(&mut self, batch: &Batch, model: &Transformer, device: &Device, answers: bool) {
+    fn add(&mut self, batch: &Batch, positions: &Positions, model: &Transformer, device: &Device, answers: bool) {
         let (inputs, targets) = upload(batch, device);
-        let positions = Positions::contiguous(batch.seq_len);
-        let (nll, logits) = model.nll(inputs, targets, &positions, &Pass { max_logits: MAX_LOGITS, dropout: None });
+        let (nll, logits) = model.nll(inputs, targets, positions, &Pass { max_logits: MAX_LOGITS, dropout: None });
         let nll = nll.into_data().convert::<f64>().try_to_vec::<f64>().expect("data was just converted to f64");
         let guesses = answers.then(|| {
             let guesses: Tensor<2, Int> = logits.argmax(2).squeeze_dim(2);

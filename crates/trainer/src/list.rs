@@ -3,7 +3,7 @@
 use crate::device;
 use crate::exit::{Exit, Failure};
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
-use posenc::{EncodingConfig, Facts, Hooks, ModelShape, RopeScaling};
+use posenc::{EncodingConfig, Facts, Hooks, ModelShape, PositionsConfig, RopeScaling};
 use serde::Serialize;
 
 /// The model that facts are shown for.
@@ -22,6 +22,10 @@ struct EncodingLine {
     max_position: Option<usize>,
     reads_length: bool,
     relative: bool,
+    /// Whether positions are seen through distances alone, so that `randomized_distances` apply.
+    by_distance: bool,
+    /// Whether linear attention can host it.
+    linear: bool,
     /// Kinds of `scaling` it takes.
     scalings: &'static [&'static str],
     /// Every key with its default.
@@ -38,35 +42,57 @@ pub fn encodings(json: bool) -> Result<String, Failure> {
     if json {
         return to_json(&lines);
     }
-    let mut table = table(["kind", "what it does", "hooks", "parameters", "limit", "scalings", "source"]);
+    let mut table = table(["kind", "what it does", "hooks", "parameters", "properties", "source"]);
     for line in &lines {
-        let parameters: usize = line.parameters.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
+        let limit = line.max_position.map(|limit| format!("up to position {limit}"));
+        let properties = [
+            (line.relative, "relative"),
+            (line.by_distance, "by distance"),
+            (line.reads_length, "reads length"),
+            (line.linear, "linear attention"),
+            (!line.scalings.is_empty(), "scalings"),
+        ];
+        let properties = properties.iter().filter(|(holds, _)| *holds).map(|(_, name)| (*name).to_owned()).chain(limit);
         table.add_row([
             line.kind.to_owned(),
             line.summary.to_owned(),
             line.hooks.to_string(),
-            if parameters == 0 {
-                "none".to_owned()
-            } else {
-                line.parameters.iter().map(|(path, shape)| format!("{path} {shape:?}")).collect::<Vec<_>>().join(", ")
-            },
-            line.max_position.map_or_else(|| "none".to_owned(), |limit| format!("max_position = {limit}")),
-            line.scalings.join(", "),
+            parameters(&line.parameters),
+            properties.collect::<Vec<_>>().join(", "),
             line.source.to_owned(),
         ]);
     }
-    Ok(format!("{table}\n(shapes in a model of width 64 with 4 heads, trained at length 64)"))
+    let scalings = format!("scalings of rope: {}", RopeScaling::KINDS.join(", "));
+    let positions = format!("positions, for every encoding: {}", PositionsConfig::KINDS.join(", "));
+    let note =
+        "shapes and limits in a model of width 64 with 2 layers and 4 heads, trained at length 64; every key with its default: --json";
+    Ok(format!("{table}\n{scalings}\n{positions}\n({note})"))
+}
+
+/// The parameters by name and shape where they are few, else their numbers.
+fn parameters(parameters: &[(String, Vec<usize>)]) -> String {
+    let total: usize = parameters.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
+    match parameters {
+        [] => "none".to_owned(),
+        [..] if parameters.len() <= 2 => parameters.iter().map(|(path, shape)| format!("{path} {shape:?}")).collect::<Vec<_>>().join(", "),
+        [..] => format!("{total} in {} tensors", parameters.len()),
+    }
+}
+
+/// A kind with its defaults; what has none of its own around the simplest part there is.
+pub fn example(kind: &str) -> Option<EncodingConfig> {
+    let around = [r#"{"kind":"stack","parts":[{"kind":"nope"}]}"#, r#"{"kind":"nope_layers","part":{"kind":"rope"}}"#];
+    let around = || around.iter().filter_map(|text| serde_json::from_str(text).ok()).find(|config: &EncodingConfig| config.kind() == kind);
+    EncodingConfig::default_of(kind).or_else(around)
 }
 
 fn line(kind: &str) -> Option<EncodingLine> {
-    // A stack has no default; show the smallest one.
-    let mut config =
-        EncodingConfig::default_of(kind).or_else(|| serde_json::from_str(r#"{"kind":"stack","parts":[{"kind":"nope"}]}"#).ok())?;
+    let mut config = example(kind)?;
     let defaults = serde_json::to_value(&config).unwrap_or_default();
     config.resolve(&posenc::Lengths { train_len: 64, test_len: 64 });
-    let Facts { hooks, parameters, max_position, reads_length, relative } = config.facts(&SHAPE);
+    let Facts { hooks, parameters, max_position, reads_length, relative, by_distance, linear } = config.facts(&SHAPE);
     let about = config.about();
-    let scalings: &[&str] = if defaults.get("rotary_dim").is_some() { RopeScaling::KINDS } else { &[] };
+    let scaled = serde_json::from_value::<EncodingConfig>(serde_json::json!({ "kind": kind, "scaling": { "kind": "linear" } }));
     Some(EncodingLine {
         kind: config.kind(),
         summary: about.summary,
@@ -77,7 +103,9 @@ fn line(kind: &str) -> Option<EncodingLine> {
         max_position,
         reads_length,
         relative,
-        scalings,
+        by_distance,
+        linear,
+        scalings: if scaled.is_ok() { RopeScaling::KINDS } else { &[] },
         defaults,
     })
 }

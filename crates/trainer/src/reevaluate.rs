@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::spec::{EvalSpec, RunSpec, TRAINED, VariantSpec};
 use crate::weights::Weights;
 use crate::worker::{WEIGHTS_FILE, build_task, environment, read_job, spec_map};
-use posenc::{EncodingConfig, Lengths};
+use posenc::{EncodingConfig, Lengths, PositionsConfig};
 use results::record::RunStatus;
 use results::{Excluded, ReportSpec, RunRecord, read_record, report};
 use std::path::{Path, PathBuf};
@@ -98,7 +98,8 @@ fn check_lengths(lengths: &[usize]) -> Result<(), Failure> {
 /// The trained encoding, then each asked for.
 fn variants(spec: &RunSpec, task: &dyn Task, lengths: &[usize], asked: &[String]) -> Result<Vec<VariantSpec>, Failure> {
     let trained = spec.encoding.facts(&spec.model.shape()).parameters;
-    let mut variants = vec![VariantSpec { name: TRAINED.to_owned(), encodings: vec![spec.encoding.clone(); lengths.len()] }];
+    let mut variants =
+        vec![VariantSpec { name: TRAINED.to_owned(), encodings: vec![spec.encoding.clone(); lengths.len()], positions: Vec::new() }];
     for text in asked {
         let fail = |problem: String, help: &str| Failure::new(Exit::Config, format!("--variant {text}: {problem}\n  = help: {help}"));
         let syntax = "write TOML such as 'scaling = { kind = \"yarn\" }', or the path of a .toml file with it";
@@ -117,6 +118,8 @@ fn variants(spec: &RunSpec, task: &dyn Task, lengths: &[usize], asked: &[String]
             let mut encoding = encoding.clone();
             encoding.resolve(&Lengths { train_len: spec.train.seq_len, test_len: task.seq_len(*length) });
             encoding.check(&spec.model.shape()).map_err(|error| fail(error.to_string(), &error.hint))?;
+            let facts = encoding.facts(&spec.model.shape());
+            spec.model.check_encoding(&facts).map_err(|error| fail(error.to_string(), &error.hint))?;
             let missing = encoding.facts(&spec.model.shape()).parameters.into_iter().find(|parameter| !trained.contains(parameter));
             match missing {
                 None => Ok(encoding),
@@ -127,8 +130,19 @@ fn variants(spec: &RunSpec, task: &dyn Task, lengths: &[usize], asked: &[String]
             }
         });
         let encodings: Vec<EncodingConfig> = encodings.collect::<Result<_, _>>()?;
-        let name = table.name.unwrap_or_else(|| compact(&table.set));
-        variants.push(VariantSpec { name, encodings });
+        let name = table.name.unwrap_or_else(|| match &table.positions {
+            Some(positions) if table.set.is_empty() => positions.kind().to_owned(),
+            _ => compact(&table.set),
+        });
+        let longest = lengths.iter().map(|length| task.seq_len(*length)).max().unwrap_or(0);
+        let positions = lengths.iter().zip(&encodings).filter_map(|(length, encoding)| {
+            let mut positions = table.positions.clone()?;
+            positions.resolve(&Lengths { train_len: spec.train.seq_len, test_len: task.seq_len(*length) }, longest);
+            let facts = encoding.facts(&spec.model.shape());
+            Some(positions.check(&facts).map(|()| positions).map_err(|error| fail(error.to_string(), &error.hint)))
+        });
+        let positions = positions.collect::<Result<_, _>>()?;
+        variants.push(VariantSpec { name, encodings, positions });
     }
     Ok(variants)
 }
@@ -137,6 +151,7 @@ fn variants(spec: &RunSpec, task: &dyn Task, lengths: &[usize], asked: &[String]
 struct Variant {
     name: Option<String>,
     set: Table,
+    positions: Option<PositionsConfig>,
 }
 
 fn parse_variant(text: &str) -> Result<Variant, String> {
@@ -149,12 +164,21 @@ fn parse_variant(text: &str) -> Result<Variant, String> {
         Some(Value::String(name)) => Some(name),
         Some(_) => return Err("`name` must be a text".to_owned()),
     };
+    let positions = match table.remove("positions") {
+        None => None,
+        Some(value) => {
+            let mut value = Table::from_iter([("positions".to_owned(), value)]);
+            crate::config::diagnose::normalise(&mut value);
+            let positions = value.remove("positions").expect("was put in").try_into();
+            Some(positions.map_err(|error: toml::de::Error| format!("positions: {}", error.message()))?)
+        }
+    };
     // A file may hold the same table as [[eval.variants]].
     let set = match table.remove("set") {
         Some(Value::Table(set)) => set,
         _ => table,
     };
-    Ok(Variant { name, set })
+    Ok(Variant { name, set, positions })
 }
 
 fn compact(set: &Table) -> String {

@@ -1,10 +1,10 @@
 //! One run, resolved: no default left. With the commit and the kind of device it determines the numbers.
 
 use crate::optimizer::AdamWConfig;
-use posenc::EncodingConfig;
+use posenc::{EncodingConfig, Positions, PositionsConfig};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use tasks::TaskConfig;
+use tasks::{Stream, TaskConfig};
 use tiny_transformer::TransformerConfig;
 
 /// Name of the rows evaluated under the encoding as trained.
@@ -22,11 +22,14 @@ pub struct RunSpec {
     pub model: TransformerConfig,
     /// The encoding trained with.
     pub encoding: EncodingConfig,
+    /// Where training puts its tokens.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub positions: PositionsConfig,
     /// The training.
     pub train: TrainSpec,
     /// The evaluation.
     pub eval: EvalSpec,
-    /// Seed of weights, batches, lengths and dropout.
+    /// Seed of weights, batches, lengths, positions and dropout.
     pub seed: u64,
 }
 
@@ -91,6 +94,14 @@ pub struct VariantSpec {
     pub name: String,
     /// The encoding at each test length, where `factor = "auto"` has become a number.
     pub encodings: Vec<EncodingConfig>,
+    /// Where tokens stand at each test length; as in training, unless given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub positions: Vec<PositionsConfig>,
+}
+
+/// Left out of a specification, so that an option added later changes no identity of older runs.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What a worker is given: the spec, and what names and places it without changing the numbers.
@@ -110,6 +121,12 @@ pub struct Job {
 }
 
 impl RunSpec {
+    /// Positions of the batch of a step.
+    pub fn train_positions(&self, seq_len: usize, step: u64) -> Positions {
+        let mut stream = Stream::new(self.seed, "positions", step);
+        self.positions.sample(seq_len, &mut |bound| stream.below(bound))
+    }
+
     /// Identity of the run: the first 16 hex digits of the BLAKE3 of the spec as compact JSON.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use crate::optimizer::{AdamW, squared_norms};
 use crate::spec::{LengthCurriculum, RunSpec};
 use crate::weights::draw;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use posenc::{Init, Positions};
+use posenc::Init;
 use results::record::{CurvePoint, Divergence};
 use tasks::{Batch, Stream, Task};
 use tiny_transformer::{Pass, Transformer};
@@ -100,7 +100,7 @@ fn batch_loss(spec: &RunSpec, model: &Transformer, batch: &Batch, step: u64, dev
     let dropout: Option<&dyn Fn(usize, usize) -> Vec<f32>> = if spec.model.dropout > 0.0 { Some(&factors) } else { None };
     let (inputs, targets) = upload(batch, device);
     let pass = Pass { max_logits: usize::MAX, dropout };
-    let nll = model.nll(inputs, targets, &Positions::contiguous(batch.seq_len), &pass).0;
+    let nll = model.nll(inputs, targets, &spec.train_positions(batch.seq_len, step), &pass).0;
     let counted = batch.counted.iter().filter(|counted| **counted).count();
     let nll = if counted == batch.counted.len() {
         nll

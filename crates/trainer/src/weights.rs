@@ -43,6 +43,10 @@ pub fn draw(seed: u64, path: &str, shape: &[usize], distribution: Distribution) 
             let mut stream = Stream::new(seed, &format!("weights {path}"), 0);
             (0..count).map(|_| std * stream.normal()).collect()
         }
+        Distribution::Uniform(low, high) => {
+            let mut stream = Stream::new(seed, &format!("weights {path}"), 0);
+            (0..count).map(|_| low + (high - low) * stream.unit_f64()).collect()
+        }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Formula: `ratio_h (sum over i = 1..D/2 of cos(d / 10000^(2i/D)) - D/2)` added to the logits; d the distance, D = `width`,
+//! Formula: `(sum over i = 1..D/2 of cos(d / 10000^(2i/D)) - D/2) / ratio_h` added to the logits; d the distance, D = `width`,
 //! `ratio_h = 8h/H` for h = 1..=H: the product of two sinusoidal encodings, 0 at distance 0.
 //! Source: Chi et al. 2022, Sandwich (arXiv 2212.10356), section 5; NVIDIA NeMo's `sandwich_relative_position_embedding`.
-//! Deviations: none from NeMo, whose D is the width of the model.
+//! Deviations: none from NeMo, whose D is the width of a head.
 //! Parameters: none.
 //! Limits: none by construction; the sum oscillates past half of its longest wavelength.
 
@@ -69,7 +69,7 @@ impl BiasBlocks for &PreparedSandwich<'_> {
         let distinct = self.distances.distinct(queries, keys);
         let base: Vec<f64> = distinct.distances.iter().map(|distance| self.encoding.config.value(*distance)).collect();
         let heads = self.encoding.n_heads;
-        let values = (1..=heads).flat_map(|h| base.iter().map(move |value| 8.0 * h as f64 / heads as f64 * value)).collect();
+        let values = (1..=heads).flat_map(|h| base.iter().map(move |value| value / (8.0 * h as f64 / heads as f64))).collect();
         distinct.spread(upload(values, [heads, base.len()], &self.device))
     }
 }
@@ -77,8 +77,8 @@ impl BiasBlocks for &PreparedSandwich<'_> {
 impl Spec for SandwichConfig {
     type Module = Sandwich;
     const ABOUT: About = About {
-        summary: "a fixed bias that falls off like the product of two sinusoidal encodings, steeper for later heads",
-        formula: "logits + 8h/H (sum_i cos(d / 10000^(2i/D)) - D/2)",
+        summary: "a fixed bias that falls off like the product of two sinusoidal encodings, flatter for later heads",
+        formula: "logits + (sum_i cos(d / 10000^(2i/D)) - D/2) H/(8h)",
         source: "Chi et al. 2022, arXiv 2212.10356",
     };
 

@@ -58,7 +58,7 @@ impl T5Config {
 #[derive(Module, Debug)]
 pub struct T5 {
     table: Param<Tensor<2>>,
-    scaled: bool,
+    head_dim: usize,
     #[module(skip)]
     config: T5Config,
 }
@@ -78,8 +78,8 @@ impl PositionalEncoding for T5 {
 
 impl Prepared for PreparedT5<'_> {
     fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        let head_dim = q.dims()[3] as f64;
-        (if self.encoding.scaled { q } else { q * head_dim.sqrt() }, k)
+        // The model's head_dim: beside PoPE, heads are wider than what their product is divided by.
+        (if self.encoding.config.scaled { q } else { q * (self.encoding.head_dim as f64).sqrt() }, k)
     }
 
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
@@ -133,6 +133,6 @@ impl Spec for T5Config {
 
     fn init(&self, shape: &ModelShape, init: &Init<'_>) -> T5 {
         let table = init.param("table", [self.num_buckets, shape.n_heads], Distribution::Normal(self.init_std));
-        T5 { table, scaled: self.scaled, config: self.clone() }
+        T5 { table, head_dim: shape.head_dim, config: self.clone() }
     }
 }

@@ -2,9 +2,12 @@
 #![allow(dead_code)]
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{DType, Device, Tensor, TensorData};
-use posenc::{Distribution, Encoding, EncodingConfig, Init, Lengths, ModelShape, PositionalEncoding, Positions};
-use serde_json::{Value, json};
+use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData, activation};
+use posenc::{Content, Distribution, Encoding, EncodingConfig, Init, Lengths, ModelShape, PositionalEncoding, Positions, Prepared};
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
 
 pub const SHAPE: ModelShape = ModelShape { d_model: 32, n_layers: 2, n_heads: 4, head_dim: 8 };
 pub const LENGTHS: Lengths = Lengths { train_len: 64, test_len: 256 };
@@ -31,6 +34,16 @@ pub fn noise(seed: u64, count: usize) -> Vec<f64> {
     (0..count).map(|_| next() as f64 / (1u64 << 52) as f64 - 1.0).collect()
 }
 
+/// Whole numbers under n, as samplers of positions ask for them.
+pub fn below(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut drawn = 0;
+    move |n| {
+        drawn += 1;
+        let unit = (noise(seed ^ (drawn << 20), 1)[0] + 1.0) / 2.0;
+        (unit * n as f64) as u64
+    }
+}
+
 pub fn random<const D: usize>(seed: u64, shape: [usize; D]) -> Tensor<D> {
     tensor(noise(seed, shape.iter().product()), shape)
 }
@@ -40,16 +53,43 @@ pub fn draw(path: &str, shape: &[usize], distribution: Distribution) -> Vec<f64>
     let count = shape.iter().product();
     match distribution {
         Distribution::Constant(value) => vec![value; count],
-        Distribution::Normal(std) => {
-            let seed = path.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(1_099_511_628_211) ^ u64::from(byte));
-            noise(seed, count).iter().map(|v| v * std * 3f64.sqrt()).collect()
-        }
+        Distribution::Normal(std) => noise(seed_of(path), count).iter().map(|v| v * std * 3f64.sqrt()).collect(),
+        Distribution::Uniform(low, high) => noise(seed_of(path), count).iter().map(|v| low + (high - low) * (v + 1.0) / 2.0).collect(),
     }
+}
+
+fn seed_of(path: &str) -> u64 {
+    path.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(1_099_511_628_211) ^ u64::from(byte))
+}
+
+/// As `draw`, but what starts from a constant has moved away from it, as after training.
+pub fn stirred(path: &str, shape: &[usize], distribution: Distribution) -> Vec<f64> {
+    let values = draw(path, shape, distribution);
+    let Distribution::Constant(_) = distribution else { return values };
+    let moves = noise(!seed_of(path), values.len());
+    values.iter().zip(moves).map(|(value, moved)| value + 0.3 * moved).collect()
 }
 
 pub fn build(config: &EncodingConfig, shape: &ModelShape) -> Encoding {
     config.check(shape).unwrap_or_else(|error| panic!("{config:?}: {error}"));
     config.init(shape, &Init::new(&Device::flex(), &draw))
+}
+
+pub fn build_stirred(config: &EncodingConfig, shape: &ModelShape) -> Encoding {
+    build_recorded(config, shape).0
+}
+
+/// The stirred encoding, and every parameter's values by path, rounded to f32 as the device holds them.
+pub fn build_recorded(config: &EncodingConfig, shape: &ModelShape) -> (Encoding, HashMap<String, Vec<f64>>) {
+    config.check(shape).unwrap_or_else(|error| panic!("{config:?}: {error}"));
+    let drawn = RefCell::new(HashMap::new());
+    let source = |path: &str, shape: &[usize], distribution| {
+        let values: Vec<f64> = stirred(path, shape, distribution).iter().map(|v| f64::from(*v as f32)).collect();
+        drawn.borrow_mut().insert(path.to_owned(), values.clone());
+        values
+    };
+    let encoding = config.init(shape, &Init::new(&Device::flex(), &source));
+    (encoding, drawn.into_inner())
 }
 
 pub fn config(value: Value) -> EncodingConfig {
@@ -80,83 +120,171 @@ pub fn parameters(module: &impl Module) -> Vec<(String, Vec<usize>)> {
     walk.found
 }
 
-/// Every kind with its defaults, and variations of every option, with lengths resolved.
-pub fn all_configs() -> Vec<(String, EncodingConfig)> {
-    let scaled = |scaling: Value| json!({"kind": "rope", "scaling": scaling});
-    let mut list: Vec<Value> = EncodingConfig::KINDS
-        .iter()
-        .filter_map(|kind| EncodingConfig::default_of(kind))
-        .map(|config| serde_json::to_value(config).expect("configurations are plain data"))
-        .collect();
-    list.extend([
-        json!({"kind": "sinusoidal", "order": "half", "base": 100.0, "scale": 0.25}),
-        json!({"kind": "sinusoidal", "order": "tensor2tensor"}),
-        json!({"kind": "learned", "max_position": 300, "init_std": 0.5}),
-        json!({"kind": "rope", "layout": "interleaved", "base": 500000.0}),
-        json!({"kind": "rope", "layout": "half", "rotary_dim": 4}),
-        json!({"kind": "rope", "layout": "interleaved", "rotary_dim": 6}),
-        scaled(json!({"kind": "linear"})),
-        scaled(json!({"kind": "linear", "factor": 3.0})),
-        scaled(json!({"kind": "ntk"})),
-        scaled(json!({"kind": "ntk", "factor": 8.0, "original_max_position_embeddings": 32})),
-        scaled(json!({"kind": "dynamic_ntk"})),
-        scaled(json!({"kind": "dynamic_ntk", "factor": 2.0, "original_max_position_embeddings": 16})),
-        scaled(json!({"kind": "yarn"})),
-        scaled(json!({"kind": "yarn", "factor": 4.0, "beta_fast": 8.0, "beta_slow": 0.5, "truncate": false})),
-        scaled(json!({"kind": "yarn", "factor": 4.0, "mscale": 0.707, "mscale_all_dim": 1.0})),
-        scaled(json!({"kind": "yarn", "factor": 4.0, "attention_factor": 1.0})),
-        json!({"kind": "stack", "parts": [{"kind": "nope"}]}),
-        json!({"kind": "stack", "parts": [{"kind": "rope"}, {"kind": "alibi"}]}),
-        json!({"kind": "stack", "parts": [{"kind": "alibi"}, {"kind": "alibi"}]}),
-        json!({"kind": "stack", "parts": [{"kind": "sinusoidal"}, {"kind": "rope", "scaling": {"kind": "dynamic_ntk"}}]}),
-        json!({"kind": "stack", "parts": [
-            {"kind": "learned"}, {"kind": "stack", "parts": [{"kind": "learned", "max_position": 40}, {"kind": "alibi"}]}, {"kind": "rope"}]}),
-    ]);
-    list.into_iter()
-        .map(|value| {
-            let mut config = config(value.clone());
-            config.resolve(&LENGTHS);
-            (value.to_string(), config)
-        })
-        .collect()
-}
-
-/// Attention logits `[1, H, Q, K]` of an encoding used on its own: random inputs, identity projections, all hooks that need no
-/// content.
-pub fn logits(config: &EncodingConfig, positions: &Positions) -> Vec<f64> {
-    let ModelShape { d_model, n_heads, head_dim, .. } = SHAPE;
-    assert_eq!(d_model, n_heads * head_dim);
-    let encoding = build(config, &SHAPE);
-    let (q_len, k_len) = (positions.queries().len(), positions.keys().len());
-    let heads = |x: Tensor<3>, length: usize| x.reshape([1, length, n_heads, head_dim]).swap_dims(1, 2);
-    let embedded = |seed: u64, at: &[f64]| {
-        let at = Positions::new(at.to_vec(), positions.queries().iter().chain(positions.keys()).copied().collect());
-        let prepared = encoding.prepare(&at, &Device::flex());
-        prepared.embed(random(seed, [1, at.queries().len(), d_model]))
-    };
-    let (q, k) = (heads(embedded(1, positions.queries()), q_len), heads(embedded(2, positions.keys()), k_len));
-    let prepared = encoding.prepare(positions, &Device::flex());
-    let (q, k) = prepared.transform_qk(0, q, k);
-    let (q, k) = (host(q), host(k));
-    let bias = prepared.logits_bias(0).map(|bias| {
-        let bias = bias.block(0..q_len, 0..k_len);
-        host(bias.expand([1, n_heads, q_len, k_len]))
-    });
-    let row = |t: &[f64], length: usize, h: usize, i: usize| t[(h * length + i) * head_dim..][..head_dim].to_vec();
-    let mut logits = Vec::new();
-    for h in 0..n_heads {
-        for i in 0..q_len {
-            for j in 0..k_len {
-                let dot: f64 = row(&q, q_len, h, i).iter().zip(row(&k, k_len, h, j)).map(|(a, b)| a * b).sum();
-                let bias = bias.as_ref().map_or(0.0, |bias| bias[(h * q_len + i) * k_len + j]);
-                logits.push(dot / (head_dim as f64).sqrt() + bias);
-            }
+/// The gradient of `loss` for every parameter, by path; a parameter without one fails.
+pub fn gradients(module: &impl Module, loss: &Tensor<1>) -> HashMap<String, Vec<f64>> {
+    struct Walk {
+        path: Vec<String>,
+        gradients: Gradients,
+        found: HashMap<String, Vec<f64>>,
+    }
+    impl ModuleVisitor for Walk {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.path.push(if container.starts_with("Enum") { String::new() } else { name.to_owned() });
+        }
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.pop();
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let path: Vec<&str> = self.path.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+            let path = path.join(".");
+            let gradient = param.val().grad(&self.gradients).unwrap_or_else(|| panic!("{path} has no gradient"));
+            self.found.insert(path, host(gradient));
         }
     }
-    logits
+    let mut walk = Walk { path: vec![], gradients: loss.backward(), found: HashMap::new() };
+    module.visit(&mut walk);
+    walk.found
 }
 
+/// The list of example configurations, which tests of other crates share: every kind, every scaling, every option.
+pub fn all_values() -> Vec<Value> {
+    serde_json::from_str(include_str!("../encodings.json")).expect("a list of configurations")
+}
+
+/// The list with lengths resolved.
+pub fn all_configs() -> Vec<(String, EncodingConfig)> {
+    let resolved = |value: Value| {
+        let mut config = config(value.clone());
+        config.resolve(&LENGTHS);
+        (value.to_string(), config)
+    };
+    all_values().into_iter().map(resolved).collect()
+}
+
+/// The attention of one layer around an encoding: identity projections of random inputs.
+pub struct Attention<'a> {
+    pub prepared: Box<dyn Prepared + 'a>,
+    pub layer: usize,
+    /// Queries and keys before `transform_qk`.
+    pub raw: (Tensor<4>, Tensor<4>),
+    /// Queries and keys after it.
+    pub turned: (Tensor<4>, Tensor<4>),
+    pub hidden: Tensor<3>,
+    pub first_query: usize,
+    pub scale: f64,
+}
+
+impl<'a> Attention<'a> {
+    /// Queries from one random input and keys from another, so that every pair differs; `first_query` is its index among the keys.
+    pub fn new(encoding: &'a Encoding, positions: &Positions, layer: usize, first_query: usize) -> Self {
+        let ModelShape { d_model, n_heads, head_dim, .. } = SHAPE;
+        assert_eq!(d_model, n_heads * head_dim);
+        let heads = |x: Tensor<3>| {
+            let length = x.dims()[1];
+            x.reshape([1, length, n_heads, head_dim]).swap_dims(1, 2)
+        };
+        let embedded = |seed: u64, at: &[f64]| {
+            let at = Positions::new(at.to_vec(), positions.queries().iter().chain(positions.keys()).copied().collect());
+            encoding.prepare(&at, &Device::flex()).embed(random(seed, [1, at.queries().len(), d_model]))
+        };
+        let (queries, keys) = (embedded(1, positions.queries()), embedded(2, positions.keys()));
+        Self::of(encoding, positions, layer, first_query, (heads(queries), heads(keys.clone())), keys)
+    }
+
+    /// Given queries, keys and hidden states.
+    pub fn of(
+        encoding: &'a Encoding,
+        positions: &Positions,
+        layer: usize,
+        first_query: usize,
+        raw: (Tensor<4>, Tensor<4>),
+        hidden: Tensor<3>,
+    ) -> Self {
+        let prepared = encoding.prepare(positions, &Device::flex());
+        let turned = prepared.transform_qk(layer, raw.0.clone(), raw.1.clone());
+        let scale = 1.0 / (SHAPE.head_dim as f64).sqrt();
+        Self { prepared, layer, raw, turned, hidden, first_query, scale }
+    }
+
+    pub fn q_len(&self) -> usize {
+        self.raw.0.dims()[2]
+    }
+
+    pub fn k_len(&self) -> usize {
+        self.raw.1.dims()[2]
+    }
+
+    /// What the encoding is shown of a block.
+    pub fn content<R>(&self, queries: Range<usize>, keys: Range<usize>, look: impl FnOnce(&Content<'_>) -> R) -> R {
+        let q = self.turned.0.clone().slice_dim(2, queries.clone());
+        let k = self.turned.1.clone().slice_dim(2, keys.clone());
+        let raw = || self.raw.clone();
+        let (hidden, scale, first_query) = (&self.hidden, self.scale, self.first_query + queries.start);
+        look(&Content { q: &q, k: &k, raw: &raw, hidden, queries, keys, first_query, scale })
+    }
+
+    pub fn content_bias(&self, queries: Range<usize>, keys: Range<usize>) -> Option<Tensor<4>> {
+        self.content(queries, keys, |content| self.prepared.content_bias(self.layer, content))
+    }
+
+    pub fn output_bias(&self, queries: Range<usize>, keys: Range<usize>) -> Option<Tensor<4>> {
+        let weights = || self.weights(queries.clone(), keys.clone());
+        self.content(queries.clone(), keys.clone(), |content| self.prepared.output_bias(self.layer, content, &weights))
+    }
+
+    /// Product and biases of a block, `[1, H, q_len, k_len]`, computed by the device.
+    pub fn scores(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
+        let product = self.content(queries.clone(), keys.clone(), |content| content.logits());
+        let shape = product.dims();
+        let position = self.prepared.logits_bias(self.layer).map(|bias| bias.block(queries.clone(), keys.clone()));
+        let biases = [position, self.content_bias(queries, keys)];
+        biases.into_iter().flatten().fold(product, |sum, bias| sum + bias.expand(shape))
+    }
+
+    /// The causal softmax of a block.
+    pub fn weights(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
+        let scores = self.scores(queries.clone(), keys.clone());
+        let mask: Tensor<4, Bool> = self.content(queries, keys, |content| content.causal_mask());
+        let shape = scores.dims();
+        activation::softmax(scores.mask_fill(mask.expand(shape), f64::NEG_INFINITY), 3)
+    }
+
+    /// Logits of all pairs, `[1, H, Q, K]`: the product in f64, so that no error of a long sum hides one of the encoding.
+    pub fn logits(&self) -> Vec<f64> {
+        let (q_len, k_len, heads) = (self.q_len(), self.k_len(), SHAPE.n_heads);
+        let width = self.turned.0.dims()[3];
+        let (q, k) = (host(self.turned.0.clone()), host(self.turned.1.clone()));
+        let mut logits: Vec<f64> = Vec::new();
+        for head in 0..heads {
+            for i in 0..q_len {
+                let q = &q[(head * q_len + i) * width..][..width];
+                logits.extend((0..k_len).map(|j| dot(q, &k[(head * k_len + j) * width..][..width]) * self.scale));
+            }
+        }
+        let position = self.prepared.logits_bias(self.layer).map(|bias| bias.block(0..q_len, 0..k_len));
+        for bias in [position, self.content_bias(0..q_len, 0..k_len)].into_iter().flatten() {
+            let bias = host(bias.expand([1, heads, q_len, k_len]));
+            logits.iter_mut().zip(bias).for_each(|(logit, bias)| *logit += bias);
+        }
+        logits
+    }
+}
+
+/// Attention logits `[1, H, Q, K]` of a stirred encoding used on its own, in layer 0, through all hooks; row i of the queries sees the
+/// keys up to i.
+pub fn logits(config: &EncodingConfig, positions: &Positions) -> Vec<f64> {
+    Attention::new(&build_stirred(config, &SHAPE), positions, 0, 0).logits()
+}
+
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// Infinite where only one of two is, or one is no number.
 pub fn largest_difference(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    let difference = |a: f64, b: f64| if a == b { 0.0 } else { (a - b).abs() };
+    let differences = a.iter().zip(b).map(|(a, b)| difference(*a, *b));
+    differences.map(|d| if d.is_nan() { f64::INFINITY } else { d }).fold(0.0, f64::max)
 }

@@ -1,14 +1,16 @@
 //! What the tests of this crate share: weights by path, a list of encodings, gradients, and encodings that only tests need.
 #![allow(dead_code)]
 
+pub mod reference;
+
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Int, Tensor, TensorData};
 use posenc::{Bias, BiasBlocks, Content, Distribution, Encoding, EncodingConfig, Init, Lengths, PositionalEncoding, Positions, Prepared};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use tiny_transformer::{Activation, NormKind, Transformer, TransformerConfig};
+use tiny_transformer::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, Transformer, TransformerConfig};
 
 /// A small model whose heads do not add up to its width.
 pub fn small(norm: NormKind, activation: Activation, tied_head: bool) -> TransformerConfig {
@@ -17,14 +19,22 @@ pub fn small(norm: NormKind, activation: Activation, tied_head: bool) -> Transfo
         d_model: 10,
         n_layers: 2,
         n_heads: 3,
-        head_dim: 4,
+        head_dim: 8,
         d_ff: 14,
         norm,
         activation,
         tied_head,
         dropout: 0.0,
         embedding_std: 0.8,
+        attention: AttentionKind::Softmax,
+        feature_map: FeatureMap::Elu,
+        normalizer: Normalizer::Unrotated,
     }
+}
+
+/// The same model with linear attention.
+pub fn linear(config: TransformerConfig, feature_map: FeatureMap, normalizer: Normalizer) -> TransformerConfig {
+    TransformerConfig { attention: AttentionKind::Linear, feature_map, normalizer, ..config }
 }
 
 pub const VARIANTS: [(NormKind, Activation, bool); 2] =
@@ -51,8 +61,11 @@ pub fn seed_of(path: &str) -> u64 {
 pub fn draw(path: &str, shape: &[usize], distribution: Distribution) -> Vec<f64> {
     let values = noise(seed_of(path), shape.iter().product());
     match distribution {
+        // A phase is read between -2 pi and 0; outside, its gradient points back inside and is not the slope of anything.
+        Distribution::Constant(value) if path.ends_with("delta") => values.iter().map(|v| value - 0.3 * v.abs()).collect(),
         Distribution::Constant(value) => values.iter().map(|v| value + 0.3 * v).collect(),
         Distribution::Normal(std) => values.iter().map(|v| std * 3f64.sqrt() * v).collect(),
+        Distribution::Uniform(low, high) => values.iter().map(|v| low + (high - low) * (v + 1.0) / 2.0).collect(),
     }
 }
 
@@ -80,28 +93,20 @@ pub fn config(value: Value) -> EncodingConfig {
     config
 }
 
-/// Encodings of every kind, resolved for a training length of 8 and a test length of 32.
+/// The list of encodings that all crates share, every kind among them, resolved for a training length of 8 and a test length of 32.
 pub fn encodings() -> Vec<(String, EncodingConfig)> {
-    let list = [
-        json!({"kind": "nope"}),
-        json!({"kind": "sinusoidal"}),
-        json!({"kind": "sinusoidal", "order": "half", "scale": 0.3}),
-        json!({"kind": "learned", "max_position": 32, "init_std": 0.5}),
-        json!({"kind": "rope"}),
-        json!({"kind": "rope", "layout": "interleaved", "rotary_dim": 2, "base": 100.0}),
-        json!({"kind": "rope", "scaling": {"kind": "linear"}}),
-        json!({"kind": "rope", "scaling": {"kind": "ntk"}}),
-        json!({"kind": "rope", "scaling": {"kind": "dynamic_ntk", "factor": 2.0}}),
-        json!({"kind": "rope", "scaling": {"kind": "yarn"}}),
-        json!({"kind": "alibi"}),
-        json!({"kind": "stack", "parts": [
-            {"kind": "learned", "max_position": 32, "init_std": 0.5}, {"kind": "rope"}, {"kind": "alibi"}, {"kind": "nope"}]}),
-    ];
+    let list: Vec<Value> = serde_json::from_str(include_str!("../../../posenc/tests/encodings.json")).expect("a list");
     let list: Vec<_> = list.into_iter().map(|value| (value.to_string(), config(value))).collect();
     for kind in EncodingConfig::KINDS {
         assert!(list.iter().any(|(_, config)| config.kind() == *kind), "{kind} is missing from the list");
     }
     list
+}
+
+/// `wanted` tokens, or as many as the encoding has positions for.
+pub fn reach(encoding: &EncodingConfig, wanted: usize) -> usize {
+    let shape = small(NormKind::LayerNorm, Activation::Gelu, true).shape();
+    encoding.facts(&shape).max_position.map_or(wanted, |limit| limit.min(wanted))
 }
 
 pub fn model(config: &TransformerConfig, encoding: &EncodingConfig, device: &Device) -> Transformer<Encoding> {
@@ -166,9 +171,10 @@ pub enum Call {
     LogitsBias(usize),
     Block(usize, Range<usize>, Range<usize>),
     ContentBias(usize, Range<usize>, Range<usize>),
+    OutputBias(usize, Range<usize>, Range<usize>),
 }
 
-/// An encoding that uses all four hooks in a way that a host can follow, has a parameter, and writes down every call.
+/// An encoding that uses all five hooks in a way that a host can follow, has a parameter, and writes down every call.
 #[derive(Module, Debug)]
 pub struct AllHooks {
     pub gain: Param<Tensor<1>>,
@@ -241,11 +247,32 @@ impl Prepared for PreparedAllHooks<'_> {
         assert_eq!((q_len, k_len), (content.queries.len(), content.keys.len()), "logits of the block");
         assert_eq!(content.q.dims()[..3], [batch, heads, q_len], "queries of the block");
         assert_eq!(content.k.dims()[..3], [batch, heads, k_len], "keys of the block");
-        let of_index = content.queries.clone().flat_map(|i| content.keys.clone().map(move |j| 0.01 * i as f64 - 0.03 * j as f64));
+        assert_eq!(content.keys, 0..content.first_query + q_len, "keys up to the block's last row");
+        assert_eq!(content.scale, 1.0 / (content.q.dims()[3] as f64).sqrt());
+        let rows = content.first_query..content.first_query + q_len;
+        let of_index = rows.flat_map(|i| content.keys.clone().map(move |j| 0.01 * i as f64 - 0.03 * j as f64));
         let of_index = self.column(of_index.collect()).reshape([1, 1, q_len, k_len]);
-        let seen = content.q.clone().sum_dim(3) * 0.1 + content.k.clone().sum_dim(3).swap_dims(2, 3) * 0.2;
-        let bias = logits.tanh() * (0.5 * (layer + 1) as f64) + seen + of_index;
+        let turned = content.q.clone().sum_dim(3) * 0.1 + content.k.clone().sum_dim(3).swap_dims(2, 3) * 0.2;
+        let (raw_q, raw_k) = (content.raw)();
+        let (positions, hidden) = (&self.positions, content.hidden.clone());
+        assert_eq!((raw_q.dims()[2], raw_k.dims()[2]), (positions.queries().len(), positions.keys().len()), "all of them");
+        assert_eq!(hidden.dims()[..2], [batch, positions.keys().len()], "all of them");
+        let raw_q = raw_q.slice_dim(2, content.queries.clone()).sum_dim(3) * 0.05;
+        let raw_k = raw_k.slice_dim(2, content.keys.clone()).sum_dim(3).swap_dims(2, 3) * 0.03;
+        let hidden = hidden.slice_dim(1, content.keys.clone()).sum_dim(2).reshape([batch, 1, 1, k_len]) * 0.02;
+        let bias = logits.tanh() * (0.5 * (layer + 1) as f64) + turned + raw_q - raw_k + hidden + of_index;
         Some(bias * self.encoding.gain.val().reshape([1, 1, 1, 1]))
+    }
+    fn output_bias(&self, layer: usize, content: &Content<'_>, weights: &dyn Fn() -> Tensor<4>) -> Option<Tensor<4>> {
+        self.note(Call::OutputBias(layer, content.queries.clone(), content.keys.clone()));
+        let weights = weights();
+        let [batch, heads, q_len, _] = content.q.dims();
+        assert_eq!(weights.dims(), [batch, heads, q_len, content.keys.len()], "weights of the block");
+        let rows = content.first_query..content.first_query + q_len;
+        let distance = rows.flat_map(|i| content.keys.clone().map(move |j| i as f64 - j as f64)).collect();
+        let distance = self.column(distance).reshape([1, 1, q_len, content.keys.len()]);
+        let term = (weights * distance).sum_dim(3) * (0.1 * (layer + 1) as f64) + content.q.clone() * 0.05;
+        Some(term * self.encoding.gain.val().reshape([1, 1, 1, 1]))
     }
 }
 

@@ -6,13 +6,13 @@ use super::source::Source;
 use crate::exit::Exit;
 use crate::optimizer::AdamWConfig;
 use crate::spec::{EvalSpec, Job, LengthCurriculum, RunSpec, TRAINED, TrainSpec, VariantSpec};
-use posenc::{ConfigError, EncodingConfig, Lengths};
+use posenc::{ConfigError, EncodingConfig, Lengths, PositionsConfig};
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tasks::{BuildContext, Task, TaskConfig, TaskError};
-use tiny_transformer::{Activation, NormKind, TransformerConfig};
+use tiny_transformer::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, TransformerConfig};
 use toml::{Table, Value};
 
 /// The lock file this binary was built with: it names the default text corpus.
@@ -61,6 +61,14 @@ struct ModelSection {
     dropout: f64,
     #[serde(default = "default_embedding_std")]
     embedding_std: f64,
+    #[serde(default)]
+    attention: AttentionKind,
+    #[serde(default)]
+    feature_map: FeatureMap,
+    #[serde(default)]
+    normalizer: Normalizer,
+    #[serde(default)]
+    positions: PositionsConfig,
     pe: EncodingConfig,
 }
 
@@ -135,7 +143,11 @@ pub struct VariantSection {
     #[serde(default)]
     pub when: Table,
     /// Keys to change in the trained encoding's table; with `kind`, a whole new encoding.
+    #[serde(default)]
     pub set: Table,
+    /// Where tokens stand; as in training unless given.
+    #[serde(default)]
+    pub positions: Option<PositionsConfig>,
 }
 
 /// A run, resolved and checked.
@@ -240,13 +252,21 @@ impl Planner {
         let shape = model.shape();
         encoding.check(&shape).map_err(|error| refused(cell, "model.pe", &error))?;
         let facts = encoding.facts(&shape);
-        if let Some(limit) = facts.max_position.filter(|limit| *limit < train.seq_len) {
-            let problem = format!("is shorter than the training sequences of {} tokens", train.seq_len);
-            let help = format!("set model.pe.max_position to at least {}", train.seq_len);
-            return Err(cell.error("model.pe.max_position", &problem, &format!("{} or more", train.seq_len), &help).with_value(limit));
-        }
+        model.check_encoding(&facts).map_err(|error| refused(cell, "model", &error))?;
         let test_lens = written.eval.test_lens.clone();
-        let mut variants = vec![VariantSpec { name: TRAINED.to_owned(), encodings: vec![encoding.clone(); test_lens.len()] }];
+        let longest = test_lens.iter().map(|length| task.seq_len(*length)).max().unwrap_or(0);
+        let mut positions = written.model.positions.clone();
+        positions.resolve(&lengths(train.train_len), longest);
+        check_positions(cell, "model.positions", &positions, &facts, train.seq_len)?;
+        let rows = positions.rows(train.seq_len);
+        if let Some(limit) = facts.max_position.filter(|limit| *limit < rows) {
+            let reach = if rows == train.seq_len { String::new() } else { format!(" at positions up to {}", rows - 1) };
+            let problem = format!("is shorter than the training sequences of {} tokens{reach}", train.seq_len);
+            let help = format!("set model.pe.max_position to at least {rows}");
+            return Err(cell.error("model.pe.max_position", &problem, &format!("{rows} or more"), &help).with_value(limit));
+        }
+        let trained = VariantSpec { name: TRAINED.to_owned(), encodings: vec![encoding.clone(); test_lens.len()], positions: Vec::new() };
+        let mut variants = vec![trained];
         for (index, variant) in written.eval.variants.iter().enumerate() {
             let key = format!("eval.variants.{index}");
             check_name(cell, &format!("{key}.name"), &variant.name)?;
@@ -264,6 +284,10 @@ impl Planner {
             if !applies(variant, &pe) {
                 continue;
             }
+            if variant.set.is_empty() && variant.positions.is_none() {
+                let help = "write set = { scaling = { kind = \"yarn\" } }, or positions = { kind = \"interpolated\" }";
+                return Err(cell.error(&key, "changes nothing", "`set`, `positions` or both", help));
+            }
             let changed = changed(&pe, &variant.set);
             let changed: EncodingConfig = changed.map_err(|problem| {
                 let problem = format!("does not fit the trained encoding `{}`: {problem}", written.model.pe.kind());
@@ -274,6 +298,7 @@ impl Planner {
                 let mut encoding = changed.clone();
                 encoding.resolve(&lengths(*test_len));
                 encoding.check(&shape).map_err(|error| refused(cell, &format!("{key}.set"), &error))?;
+                model.check_encoding(&encoding.facts(&shape)).map_err(|error| refused(cell, "model", &error))?;
                 let wanted = encoding.facts(&shape).parameters;
                 if wanted.iter().any(|parameter| !facts.parameters.contains(parameter)) {
                     let problem = format!(
@@ -287,7 +312,15 @@ impl Planner {
                 }
                 Ok(encoding)
             });
-            variants.push(VariantSpec { name: variant.name.clone(), encodings: encodings.collect::<Result<_, Diagnostic>>()? });
+            let encodings = encodings.collect::<Result<Vec<EncodingConfig>, Diagnostic>>()?;
+            let positions = test_lens.iter().zip(&encodings).filter_map(|(test_len, encoding)| {
+                let mut positions = variant.positions.clone()?;
+                positions.resolve(&lengths(*test_len), longest);
+                let checked = check_positions(cell, &format!("{key}.positions"), &positions, &encoding.facts(&shape), 1);
+                Some(checked.map(|()| positions))
+            });
+            let positions = positions.collect::<Result<_, Diagnostic>>()?;
+            variants.push(VariantSpec { name: variant.name.clone(), encodings, positions });
         }
         let rows: u64 = test_lens.iter().map(|length| (task.test_rows(*length) * task.seq_len(*length)) as u64).sum();
         let evaluations = variants.len() as u64;
@@ -306,6 +339,7 @@ impl Planner {
                 corpus_blake3: task.corpus().map(|corpus| corpus.blake3.clone()),
                 model: model.clone(),
                 encoding: encoding.clone(),
+                positions: positions.clone(),
                 train: train.clone(),
                 eval: eval.clone(),
                 seed: *seed,
@@ -382,6 +416,20 @@ fn describe(wanted: &[(String, Vec<usize>)], trained: &[(String, Vec<usize>)]) -
 
 fn refused(cell: &Cell, table: &str, error: &ConfigError) -> Diagnostic {
     cell.error(&format!("{table}.{}", error.key), &error.problem, &error.allowed, &error.hint).with_value(&error.value)
+}
+
+/// Refuses positions that the encoding cannot see, or that training cannot be given.
+fn check_positions(cell: &Cell, table: &str, positions: &PositionsConfig, facts: &posenc::Facts, seq_len: usize) -> Result<(), Diagnostic> {
+    positions.check(facts).map_err(|error| refused(cell, table, &error))?;
+    match positions.max_seq_len().filter(|longest| *longest < seq_len) {
+        None => Ok(()),
+        Some(longest) => {
+            let key = if matches!(positions, PositionsConfig::RandomizedDistances(_)) { "max_distance" } else { "max_position" };
+            let problem = format!("leaves no room for the training sequences of {seq_len} tokens");
+            let help = "leave it out for four times the training length";
+            Err(cell.error(&format!("{table}.{key}"), &problem, &format!("{seq_len} or more"), help).with_value(longest))
+        }
+    }
 }
 
 fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
@@ -493,6 +541,9 @@ fn model(cell: &Cell, written: &ModelSection, vocab_size: usize) -> Result<Trans
         tied_head: written.tied_head,
         dropout: written.dropout,
         embedding_std: written.embedding_std,
+        attention: written.attention,
+        feature_map: written.feature_map,
+        normalizer: written.normalizer,
     };
     config.check().map_err(|error| refused(cell, "model", &error))?;
     Ok(config)
