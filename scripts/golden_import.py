@@ -322,63 +322,69 @@ def deberta_scores():
 TOPICS = [
     (POSENC, "alibi", "alibi", alibi, {
         "topic": "ALiBi slopes and biases",
-        "source": "formula of Press et al. 2021 (arXiv 2108.12409) as in the authors' fairseq code (ofirpress/attention_with_linear_biases), "
-        f"interpolated slopes of Al-Khateeb et al. 2023 (arXiv 2310.13017), {PLAIN}",
-        "verified_against": "slopes: transformers BLOOM within 5e-8, MPT within 2e-8, x-transformers 2.31.10 exactly; bias: x-transformers exactly",
+        "source": "formula of Press et al. 2021 (arXiv 2108.12409) as in the authors' fairseq code "
+        f"(ofirpress/attention_with_linear_biases), interpolated slopes of Al-Khateeb et al. 2023 (arXiv 2310.13017), {PLAIN}",
+        "verified_against": "slopes: transformers BLOOM within 5e-8, MPT within 2e-8, x-transformers 2.31.10 exactly; bias: "
+        "x-transformers exactly",
         "tolerance": "1e-6 between implementations; host values here are compared at 1e-12",
-        "notes": "the bias is added after the division by sqrt(head_dim); slopes of head counts that are no power of two are not sorted; mpt_ "
-        "cases are MPT's own construction with alibi_bias_max 8; kind key_index_bias is slope times key index in every row, equal after a causal softmax",
+        "notes": "the bias is added after the division by sqrt(head_dim); slopes of head counts that are no power of two are not sorted; "
+        "mpt_ cases are MPT's own construction with alibi_bias_max 8; kind key_index_bias is slope times key index in every row, equal "
+        "after a causal softmax",
     }),
     (POSENC, "sinusoidal", "sinusoidal", sinusoidal, {
         "topic": "sinusoidal tables in three orders",
-        "source": "interleaved: Vaswani et al. 2017, section 3.5; half: DeepMind randomized_positional_encodings and RoFormer in transformers "
-        f"(odd widths); tensor2tensor: tensor2tensor and fairseq, exponent i/(D/2 - 1); {PLAIN}",
+        "source": "interleaved: Vaswani et al. 2017, section 3.5; half: DeepMind randomized_positional_encodings and RoFormer in "
+        f"transformers (odd widths); tensor2tensor: tensor2tensor and fairseq, exponent i/(D/2 - 1); {PLAIN}",
         "verified_against": "half order: RoFormer's table in transformers within 3e-8",
         "tolerance": "1e-6 between implementations; one f32 ulp here",
         "notes": "the three orders cannot be exchanged in a trained model",
     }),
     (POSENC, "rope", "rope", rope, {
         "topic": "rotary embedding: frequencies, rotations, scores",
-        "source": "Su et al. 2021 (arXiv 2104.09864), eq. 15 and 34; half layout as Llama in transformers, interleaved as GPT-J, partial rotation "
-        f"as GPT-J and NeoX; {PLAIN}",
-        "verified_against": "Llama and x-transformers within 1e-6 up to position 10000; within 1.3e-3 at 100000, where those form the angle in f32",
+        "source": "Su et al. 2021 (arXiv 2104.09864), eq. 15 and 34; half layout as Llama in transformers, interleaved as GPT-J, partial "
+        f"rotation as GPT-J and NeoX; {PLAIN}",
+        "verified_against": "Llama and x-transformers within 1e-6 up to position 10000; within 1.3e-3 at 100000, where those form the "
+        "angle in f32",
         "tolerance": "1e-6, also at position 100000: angles here are f64",
-        "notes": "scores: pairs are (query position, key position); layout_permutation: half(x[perm]) = interleaved(x)[perm] = expected; its "
-        "vector and position were recovered from the numbers",
+        "notes": "scores: pairs are (query position, key position); layout_permutation: half(x[perm]) = interleaved(x)[perm] = expected; "
+        "its vector and position were recovered from the numbers",
     }),
     (POSENC, "rope_scaling", "rope_scaling", rope_scaling, {
         "topic": "scaled rotary frequencies and attention factors",
-        "source": "linear, dynamic, yarn, longrope, llama3, proportional: transformers 5.23 modeling_rope_utils; ntk, dynamic yarn: jquesnelle/yarn; "
-        f"ntk_by_parts: Peng et al. 2023 (arXiv 2309.00071), eq. 17 to 19; {PLAIN}",
-        "verified_against": "transformers 5.23.0 (f32): linear 8e-8, dynamic 1e-7, yarn 2.7e-7, longrope 1.2e-7, llama3 4.4e-7, proportional 7e-8 "
-        "relative, attention factors exactly; jquesnelle/yarn: ntk, yarn, dynamic yarn 2.7e-7 relative; ntk_by_parts: the formula alone",
+        "source": "linear, dynamic, yarn, longrope, llama3, proportional: transformers 5.23 modeling_rope_utils; ntk, dynamic yarn: "
+        f"jquesnelle/yarn; ntk_by_parts: Peng et al. 2023 (arXiv 2309.00071), eq. 17 to 19; {PLAIN}",
+        "verified_against": "transformers 5.23.0 (f32): linear 8e-8, dynamic 1e-7, yarn 2.7e-7, longrope 1.2e-7, llama3 4.4e-7, "
+        "proportional 7e-8 relative, attention factors exactly; jquesnelle/yarn: ntk, yarn, dynamic yarn 2.7e-7 relative; ntk_by_parts: "
+        "the formula alone",
         "tolerance": "1e-6 between implementations; host values here are compared at 1e-12",
-        "notes": "length is the sequence length that auto factors and the dynamic kinds read, null where nothing does; the ends of yarn's ramp "
-        "stop at 0 and d - 1",
+        "notes": "length is the sequence length that auto factors and the dynamic kinds read, null where nothing does; the ends of yarn's "
+        "ramp stop at 0 and d - 1",
     }),
     (POSENC, "rope_combinations", "rope_combinations", rope_combinations, {
         "topic": "rotary embedding with trained frequencies, and beside ALiBi",
-        "source": f"definitions: derivative of a score by the inverse frequencies; logits with ALiBi's bias after the division by sqrt(head_dim); {PLAIN}",
+        "source": "definitions: derivative of a score by the inverse frequencies; logits with ALiBi's bias after the division by "
+        f"sqrt(head_dim); {PLAIN}",
         "verified_against": FORMULA,
         "tolerance": CLOSE,
-        "notes": "with frequencies theta exp(alpha) the derivative by alpha is theta times that by theta; layout and base of the ALiBi case were "
-        "recovered from the numbers; rows up to the query",
+        "notes": "with frequencies theta exp(alpha) the derivative by alpha is theta times that by theta; layout and base of the ALiBi "
+        "case were recovered from the numbers; rows up to the query",
     }),
     (POSENC, "xpos", "xpos", xpos, {
         "topic": "xPos: factors, scores, rotated vectors",
         "source": f"Sun et al. 2022 (arXiv 2212.10554); microsoft/torchscale, x-transformers; {PLAIN}",
         "verified_against": "x-transformers: vectors within 3e-7; torchscale: scores within 4e-7",
         "tolerance": CLOSE,
-        "notes": "center is the position without a factor, x-transformers' here; vectors of implementations with another differ by a power of zeta, "
-        "scores do not; gamma 0.4",
+        "notes": "center is the position without a factor, x-transformers' here; vectors of implementations with another differ by a "
+        "power of zeta, scores do not; gamma 0.4",
     }),
     (POSENC, "axial_rope", "axial_rope", axial_rope, {
         "topic": "rotary embedding by two and three coordinates",
-        "source": f"one block of the head per axis, Heo et al. 2024 (arXiv 2403.13298); whole_head_angles: vision tower of qwen3_vl in transformers; {PLAIN}",
+        "source": "one block of the head per axis, Heo et al. 2024 (arXiv 2403.13298); whole_head_angles: vision tower of qwen3_vl in "
+        f"transformers; {PLAIN}",
         "verified_against": FORMULA,
         "tolerance": CLOSE,
-        "notes": "sections are dimensions per axis; whole_head_angles: angle of each dimension where the half layout spans the head, [h|w|h|w], a "
-        "permutation of the blocks",
+        "notes": "sections are dimensions per axis; whole_head_angles: angle of each dimension where the half layout spans the head, "
+        "[h|w|h|w], a permutation of the blocks",
     }),
     (POSENC, "newer_encodings", "pope", pope, {
         "topic": "PoPE: scores",
@@ -393,11 +399,13 @@ TOPICS = [
         "source": f"ReRoPE, leaky ReRoPE and log n: bojone/rerope; interpolation: Chen et al. 2023 (arXiv 2306.15595); {PLAIN}",
         "verified_against": FORMULA,
         "tolerance": CLOSE,
-        "notes": "rerope: distance that a query and a key are turned by, rows up to the query; log_scaling: factor on the query at each position",
+        "notes": "rerope: distance that a query and a key are turned by, rows up to the query; log_scaling: factor on the query at each "
+        "position",
     }),
     (POSENC, "randomized_positions", "randomized_positions", randomized_positions, {
         "topic": "randomized positions: means of the order statistics",
-        "source": f"Ruoss et al. 2023 (arXiv 2305.16843): a sorted sample of n from 0..L without replacement; k(L + 1)/(n + 1) - 1; {PLAIN}",
+        "source": "Ruoss et al. 2023 (arXiv 2305.16843): a sorted sample of n from 0..L without replacement; k(L + 1)/(n + 1) - 1; "
+        f"{PLAIN}",
         "verified_against": FORMULA,
         "tolerance": "five standard errors of the mean of the draws",
     }),
@@ -442,8 +450,8 @@ TOPICS = [
         "source": f"Dai et al. 2019 (arXiv 1901.02860), appendix B; XLNet in transformers; {PLAIN}",
         "verified_against": "relative shift: XLNet in transformers exactly; the rest: the formula alone",
         "tolerance": CLOSE,
-        "notes": "logits are not divided by sqrt(head_dim), rows up to the query; projection maps a row R(d) from the left, R(d) W; distances: "
-        "query minus key of each cell, as the shifts of columns in the reference tell",
+        "notes": "logits are not divided by sqrt(head_dim), rows up to the query; projection maps a row R(d) from the left, R(d) W; "
+        "distances: query minus key of each cell, as the shifts of columns in the reference tell",
     }),
     (POSENC, "cope", "cope", cope, {
         "topic": "CoPE: biases and logits",
@@ -461,12 +469,12 @@ TOPICS = [
     }),
     (POSENC, "deberta", "deberta", deberta, {
         "topic": "DeBERTa: buckets and disentangled logits",
-        "source": "buckets: make_log_bucket_position of deberta_v2 in transformers; logits: He et al. 2020 (arXiv 2006.03654), eq. 3 and 4, by "
-        f"scripts/golden_import.py; {PLAIN}",
+        "source": "buckets: make_log_bucket_position of deberta_v2 in transformers; logits: He et al. 2020 (arXiv 2006.03654), eq. 3 and "
+        f"4, by scripts/golden_import.py; {PLAIN}",
         "verified_against": "buckets: transformers exactly; logits: the formula alone",
         "tolerance": CLOSE,
-        "notes": "logits [H, queries, keys] over sqrt(terms head_dim); position to content reads row delta(key, query), as eq. 4 has it; the authors' "
-        "code and transformers read delta(query, key) there",
+        "notes": "logits [H, queries, keys] over sqrt(terms head_dim); position to content reads row delta(key, query), as eq. 4 has it; "
+        "the authors' code and transformers read delta(query, key) there",
     }),
     (POSENC, None, "hard_alibi", hard_alibi, {
         "topic": "Hard-ALiBi: what each head sees",
@@ -480,8 +488,9 @@ TOPICS = [
         "source": f"Su et al. 2021 (arXiv 2104.09864), eq. 19, and two other normalizations; {PLAIN}",
         "verified_against": FORMULA,
         "tolerance": CLOSE,
-        "notes": "q and k [tokens, head_dim], v [tokens, 2]; numerator weights [tokens, tokens] are (R phi(q)).(R phi(k)), denominators their row "
-        "sums with or without R; hidden pairs are 0 in the causal case; out_divide_by_count divides by the number of visible keys",
+        "notes": "q and k [tokens, head_dim], v [tokens, 2]; numerator weights [tokens, tokens] are (R phi(q)).(R phi(k)), denominators "
+        "their row sums with or without R; hidden pairs are 0 in the causal case; out_divide_by_count divides by the number of visible "
+        "keys",
     }),
 ]
 

@@ -35,7 +35,7 @@ impl Turn {
 
     /// Any angles, row by row, in radians.
     pub fn of_angles(angles: impl Iterator<Item = f64>, factor: f64, shape: [usize; 4], device: &Device) -> Self {
-        let (sin, cos): (Vec<f64>, Vec<f64>) = angles.map(|angle| libm::sincos(angle)).map(|(s, c)| (s * factor, c * factor)).unzip();
+        let (sin, cos): (Vec<f64>, Vec<f64>) = angles.map(libm::sincos).map(|(s, c)| (s * factor, c * factor)).unzip();
         Self { cos: upload(cos, shape, device), sin: upload(sin, shape, device) }
     }
 

@@ -116,8 +116,10 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
     /// The same for tokens that continue what `cache` holds: `positions` are those of *all* tokens, the last of them these. The cache
     /// holds these tokens afterwards too.
     ///
-    /// Positions are prepared anew for every call, and keys are kept before the encoding transforms them, so that encodings that
-    /// read the length see the true one.
+    /// Positions are prepared anew for every call, and keys are kept before the encoding transforms them, so that rotations that
+    /// read the length turn all keys by the true one. What the layers below made of earlier tokens stays as it was at their length:
+    /// for an encoding that reads the length ([`Facts::reads_length`](posenc::Facts)) only a single layer without an embedded
+    /// position gives what [`forward`](Self::forward) gives.
     ///
     /// # Panics
     ///

@@ -124,8 +124,19 @@ fn long_caches_of_linear_attention_are_exact_too() {
     }
 }
 
+/// Up to the length from which on they differ, encodings that read it are like any other.
+#[test]
+fn encodings_that_read_the_length_are_exact_up_to_the_training_length() {
+    for (name, encoding) in encodings().into_iter().filter(|(_, encoding)| reads_length(encoding)) {
+        for config in kinds(&encoding) {
+            agrees(&name, &model(&config, &encoding, &device()), 8, 0);
+        }
+    }
+}
+
 /// Where an encoding reads the length, a token's logits are those of the sequence that ended with it, not of a longer one. A cache
-/// holds keys before they are turned, so that one layer of a rotation is exact at every length.
+/// holds keys before they are turned, so that one layer of a rotation is exact at every length; a second layer attends to what the first
+/// made of earlier tokens at their length, and an embedded position is part of that too.
 #[test]
 fn a_cache_is_never_stale_where_rotations_read_the_length() {
     let mut checked = 0;

@@ -216,8 +216,9 @@ fn long_sequences_go_through_the_state() {
         (json!({"kind": "alibi"}), Normalizer::Rotated),
         (json!({"kind": "rope"}), Normalizer::Cosine),
     ] {
+        let encoding = config(value.clone());
         let config = TransformerConfig { n_layers: 1, ..linear(softmax(), FeatureMap::Elu, normalizer) };
-        let model = model(&config, &config_of(&value), &DEVICE);
+        let model = model(&config, &encoding, &DEVICE);
         let sequence = tokens(61, 1, length, VOCAB);
         let whole = host(model.forward(ints(&sequence, 1, &DEVICE), &Positions::contiguous(length), &Pass::default()));
         assert!(whole.iter().all(|logit| logit.is_finite()), "{value}");
@@ -229,10 +230,6 @@ fn long_sequences_go_through_the_state() {
         let last = extend(length - 1, length, &mut cache);
         assert!(largest_difference(&last, &whole[(length - 1) * VOCAB..]) < 1e-9, "{value}");
     }
-}
-
-fn config_of(value: &Value) -> posenc::EncodingConfig {
-    config(value.clone())
 }
 
 #[test]
@@ -272,9 +269,10 @@ fn encodings_are_hosted_or_refused_as_they_declare() {
 /// A model never runs with a bias that its state cannot carry.
 #[test]
 fn a_bias_that_is_no_decay_is_a_broken_promise() {
-    let config = linear(softmax(), FeatureMap::Elu, Normalizer::Unrotated);
+    let linear = linear(softmax(), FeatureMap::Elu, Normalizer::Unrotated);
     let runs = |value: Value, positions: Positions| {
-        let model = model(&config, &config_of(&value), &DEVICE);
+        let encoding = config(value);
+        let model = model(&linear, &encoding, &DEVICE);
         let tokens = ints(&tokens(1, 1, 6, VOCAB), 1, &DEVICE);
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| model.forward(tokens, &positions, &Pass::default()))).is_ok()
     };

@@ -1,5 +1,6 @@
 //! What people type, and what they get back.
 
+use crate::catalogue;
 use crate::config::diagnose::Diagnostic;
 use crate::config::experiment::{Plan, plan};
 use crate::device::{self, DeviceName};
@@ -50,6 +51,15 @@ enum Command {
     /// Show the numbers that define an encoding, and pictures of them
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
+    /// Write the catalogue of encodings as a page with pictures and measured perplexities
+    #[command(after_help = "Example:\n  longreach catalogue experiments/002-catalogue/results.jsonl --out docs/catalogue")]
+    Catalogue {
+        /// Records of an experiment with the kinds of encodings on its axis: a directory or a .jsonl file
+        records: PathBuf,
+        /// Where to
+        #[arg(long, value_name = "DIR", default_value = "catalogue")]
+        out: PathBuf,
+    },
     /// List encodings, tasks or devices
     List(ListArgs),
     /// Print a completion script for a shell
@@ -256,6 +266,10 @@ fn run(command: Command) -> Result<Exit, Failure> {
             print(&reporting::told(&summary, &paths))
         }
         Command::Inspect(arguments) => print(&inspect::run(&arguments)?),
+        Command::Catalogue { records, out } => {
+            let written = catalogue::write(&records, &out)?;
+            print(&format!("wrote {} and {} pictures", written[0].display(), written.len() - 1))
+        }
         Command::List(ListArgs { what }) => print(&match what {
             ListWhat::Encodings { json } => list::encodings(json)?,
             ListWhat::Tasks { json } => list::tasks(json)?,

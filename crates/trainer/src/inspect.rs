@@ -76,6 +76,25 @@ pub fn run(arguments: &InspectArgs) -> Result<String, Failure> {
     if arguments.json { json(&inspection) } else { Ok(text::render(&inspection)) }
 }
 
+/// The picture of [`numbers::Response`] for an encoding with the initial values of seed 0, as SVG.
+///
+/// # Errors
+///
+/// [`Exit::Bug`]: a hook gave a tensor that cannot be read.
+pub fn response_svg(mut config: EncodingConfig, shape: ModelShape, train_len: usize, command: &str) -> Result<String, Failure> {
+    let lengths = Lengths { train_len, test_len: train_len };
+    config.resolve(&lengths);
+    let subject = Subject { config, shape, lengths, path: vec!["encoding".to_owned()] };
+    let device = device::open(&DeviceName { kind: "cpu", index: None })?;
+    let numbers = numbers::gather(&subject, &[0.0], &device)?;
+    Ok(pictures::response_svg(&subject, &numbers, command, &device))
+}
+
+/// The keys of an encoding as TOML would have them, without those that stand for nothing.
+pub fn keys(config: &serde_json::Value) -> String {
+    text::keys(config)
+}
+
 /// The positions as typed: distinct from a list of numbers in that every mistake can be named.
 fn positions(typed: Option<&str>) -> Result<Vec<f64>, Failure> {
     let Some(typed) = typed else { return Ok(vec![0.0, 1.0, 2.0, 3.0]) };

@@ -4,6 +4,7 @@
 //! Source: RoPE-ViT, Heo et al. 2024 (arXiv 2403.13298), axial and mixed; sections as in Qwen2-VL (arXiv 2409.12191), by turns as in
 //! Qwen3-VL.
 //! Deviations: `mixed` starts from directions evenly spread over the heads, RoPE-ViT draws them; it shares frequencies between layers.
+//! `interleaved` takes turns to the last pair; Qwen3-VL leaves the last few pairs to the first axis.
 //! Parameters: none; `mixed`: `frequency_offset`, `[axes, H, head_dim/2]`, added to the initial frequencies and 0 at start.
 //! Limits: none by construction. Positions without axes stand at the same coordinate on every axis, as text does in Qwen2-VL.
 

@@ -106,7 +106,7 @@ impl Spec for T5Config {
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
         let (step, least) = if self.bidirectional { (4, 4) } else { (2, 2) };
         in_range("num_buckets", self.num_buckets as f64, f64::from(least), 1e6, "T5 uses 32")?;
-        if self.num_buckets % step != 0 {
+        if !self.num_buckets.is_multiple_of(step) {
             let problem =
                 if self.bidirectional { "a quarter of them hold one distance each" } else { "half of them hold one distance each" };
             return Err(ConfigError::new("num_buckets", self.num_buckets, problem, format!("a multiple of {step}"), "T5 uses 32"));

@@ -3,7 +3,7 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use posenc::{Content, Distribution, Encoding, EncodingConfig, Init, ModelShape, PositionalEncoding, Positions, Prepared};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::cell::RefCell;
 
 pub struct Case {
@@ -135,6 +135,15 @@ pub fn build_on(device: &Device, config: &EncodingConfig, shape: &ModelShape, pa
         assert!(asked.borrow().iter().any(|asked| asked == path), "{config:?}: there is no {path}");
     }
     encoding
+}
+
+/// FIRE with the case's function.
+pub fn fire_of(case: &Case) -> Encoding {
+    let layers = ["c", "multiplier", "w1", "b1", "w2", "b2"];
+    let paths = layers.map(|layer| format!("functions.0.{layer}"));
+    let parameters: Vec<(&str, Vec<f64>)> = paths.iter().zip(layers).map(|(path, layer)| (path.as_str(), case.list(layer))).collect();
+    let fire = config(json!({"kind": "fire", "hidden": case.list("w1").len(), "threshold": case.inputs["threshold"]}));
+    build(&fire, &shape(8, case.list("b2").len(), 8), &parameters)
 }
 
 /// `[H, Q, K]` of a position-only bias.

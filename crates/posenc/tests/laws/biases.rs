@@ -141,10 +141,10 @@ fn logarithmic_buckets_of_deberta_are_distances_at_first_and_end_in_the_last_row
         assert_eq!(rows[max_distance - 1], (buckets - 1) as f64);
         assert!((1..max_distance).all(|distance| deberta.bucket(-(distance as f64)) == -rows[distance]), "odd");
         // The authors' code, in its own words.
-        for distance in half + 1..max_distance {
+        for (distance, row) in rows.iter().enumerate().skip(half + 1) {
             let mid = half as f64;
             let log_pos = ((distance as f64 / mid).ln() / ((max_distance as f64 - 1.0) / mid).ln() * (mid - 1.0)).ceil() + mid;
-            assert_eq!(rows[distance], log_pos);
+            assert_eq!(*row, log_pos);
         }
     }
     assert_eq!(DebertaConfig { max_distance: Some(5), ..DebertaConfig::default() }.bucket(-70.0), -70.0, "clipped later");
@@ -194,7 +194,8 @@ fn sandwich_is_the_product_of_two_sinusoidal_encodings() {
         let encoding = build(&config(json!({"kind": "sandwich", "width": width})), &SHAPE);
         let bias = bias_of(&encoding, &Positions::new(vec![100.0], vec![0.0, 99.0, 100.0]));
         for (at, bias) in bias.iter().enumerate() {
-            let expected = 8.0 * (at / 3 + 1) as f64 / 4.0 * sandwich.value([100.0, 1.0, 0.0][at % 3]);
+            // Divided by the compression ratio 8h/H of the head.
+            let expected = sandwich.value([100.0, 1.0, 0.0][at % 3]) / (8.0 * (at / 3 + 1) as f64 / 4.0);
             assert!((bias - expected).abs() < 1e-6 * (1.0 + expected.abs()), "{width}");
         }
     }

@@ -303,7 +303,10 @@ fn numbers_that_are_not_numbers_are_refused() {
     for (value, path) in [
         (json!({"kind": "rope", "scaling": {"kind": "yarn"}}), "scaling.attention_factor"),
         (json!({"kind": "rope", "scaling": {"kind": "dynamic_yarn"}}), "scaling.attention_factor"),
-        (json!({"kind": "rope", "scaling": {"kind": "longrope", "short_factor": [1, 1, 1, 1], "long_factor": [1, 1, 1, 1]}}), "scaling.attention_factor"),
+        (
+            json!({"kind": "rope", "scaling": {"kind": "longrope", "short_factor": [1, 1, 1, 1], "long_factor": [1, 1, 1, 1]}}),
+            "scaling.attention_factor",
+        ),
         (json!({"kind": "rerope"}), "leak"),
     ] {
         refused(&config(value), path);

@@ -46,14 +46,12 @@ impl Slow<'_> {
     }
 }
 
+/// A number for a head, a row and a key or a dimension.
+type Formula<'a> = dyn Fn(&Slow<'_>, usize, usize, usize) -> f64 + 'a;
+
 /// Compares what the hooks make of queries `FIRST..LENGTH` with `logits`, the formula of the whole logit of (head, row, key), and
 /// `output`, that of dimension e of the term added to the output of (head, row).
-fn agrees(
-    name: &str,
-    config: &EncodingConfig,
-    logits: &dyn Fn(&Slow<'_>, usize, usize, usize) -> f64,
-    output: Option<&dyn Fn(&Slow<'_>, usize, usize, usize) -> f64>,
-) {
+fn agrees(name: &str, config: &EncodingConfig, logits: &Formula<'_>, output: Option<&Formula<'_>>) {
     let (encoding, values) = build_recorded(config, &SHAPE);
     for layer in 0..SHAPE.n_layers {
         for offset in [0, 1000] {

@@ -351,6 +351,9 @@ fn a_decay_adds_up_and_linear_attention_can_host_what_it_can_carry() {
             let off = adds_up.fold(0.0, f64::max);
             assert_eq!(decays, off < 1e-4, "{name}: {off}");
         }
+        let drawn = Positions::contiguous(3).with_distances(vec![0.0, 2.0, 3.0]);
+        let unevenly = prepare(&encoding, &drawn).logits_bias(0).is_some_and(|bias| bias.is_decay());
+        assert!(!unevenly, "{name}: distances drawn at random do not add up");
         let (q, k) = (random(1, [1, 4, count, 8]), random(2, [1, 4, count, 8]));
         let widens = prepared.transform_qk(0, q, k).0.dims()[3] != SHAPE.head_dim;
         let carried = decays && !facts.hooks.content_bias && !facts.hooks.output_bias && !widens;

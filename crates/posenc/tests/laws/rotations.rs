@@ -2,7 +2,8 @@
 
 use super::{bias_of, prepare, rope, turn};
 use crate::common::{
-    Attention, SHAPE, all_configs, build, build_recorded, build_stirred, config, dot, gradients, host, largest_difference, logits, noise, random,
+    Attention, SHAPE, all_configs, build, build_recorded, build_stirred, config, dot, gradients, host, largest_difference, logits, noise,
+    random,
 };
 use burn::nn::RotaryEncodingConfig;
 use burn::tensor::{Device, Tensor, TensorData};

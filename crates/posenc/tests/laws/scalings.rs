@@ -96,7 +96,8 @@ fn scalings_that_read_the_length_read_that_of_this_pass() {
         assert_eq!(dynamic(512.0 * factor), scaled(&fixed, 64, 1.0));
     }
     let (short, long) = (json!([1.0, 1.1, 1.2, 1.3]), json!([1.0, 2.0, 4.0, 7.5]));
-    let longrope = json!({"kind": "longrope", "factor": 8.0, "original_max_position_embeddings": 512, "short_factor": short, "long_factor": long});
+    let longrope =
+        json!({"kind": "longrope", "factor": 8.0, "original_max_position_embeddings": 512, "short_factor": short, "long_factor": long});
     for (length, factors) in [(512.0, short), (513.0, long)] {
         let scaled = scaled(&longrope, 8, length);
         for ((scaled, plain), factor) in scaled.inv_freq.iter().zip(plain(8)).zip(factors.as_array().expect("a list")) {

@@ -1,10 +1,8 @@
 //! Encodings made of others: `stack` and `nope_layers`.
 
 use super::{bias_block, device, prepare};
-use crate::common::{
-    Attention, SHAPE, all_configs, build, build_stirred, config, draw, host, largest_difference, logits, random,
-};
-use posenc::{Encoding, EncodingConfig, Init, LogScalingConfig, PositionalEncoding, Positions, Prepared};
+use crate::common::{Attention, SHAPE, all_configs, build, build_stirred, config, draw, host, largest_difference, logits, random};
+use posenc::{Encoding, EncodingConfig, Init, PositionalEncoding, Positions, Prepared};
 use serde_json::{Value, json};
 
 /// All five hooks of an encoding on fixed inputs.
@@ -81,7 +79,6 @@ fn stack(parts: &[Value]) -> EncodingConfig {
 fn a_bias_that_replaces_a_rotation_keeps_what_the_other_parts_did() {
     let rerope = json!({"kind": "rerope", "window": 3, "leak": 5.0});
     let log = json!({"kind": "log_scaling", "original_max_position_embeddings": 4});
-    let EncodingConfig::LogScaling(LogScalingConfig { .. }) = config(log.clone()) else { unreachable!() };
     let EncodingConfig::LogScaling(scaling) = config(log.clone()) else { unreachable!() };
     let positions = Positions::from_offset(2, 12);
     let alone = logits(&config(rerope.clone()), &positions);
@@ -134,7 +131,8 @@ fn every_nth_layer_goes_without() {
             let layered = build_stirred(&config(json!({"kind": "nope_layers", "every": every, "part": part})), &shape);
             let nope = build(&config(json!({"kind": "nope"})), &shape);
             let device = device();
-            let draw_part = |path: &str, shape: &[usize], distribution| crate::common::stirred(&format!("part.0.{path}"), shape, distribution);
+            let draw_part =
+                |path: &str, shape: &[usize], distribution| crate::common::stirred(&format!("part.0.{path}"), shape, distribution);
             let alone = config(part.clone()).init(&shape, &Init::new(&device, &draw_part));
             let positions = Positions::contiguous(6);
             for layer in 0..9 {

@@ -65,7 +65,8 @@ pub fn draw(path: &str, shape: &[usize], distribution: Distribution) -> Vec<f64>
         Distribution::Constant(value) if path.ends_with("delta") => values.iter().map(|v| value - 0.3 * v.abs()).collect(),
         Distribution::Constant(value) => values.iter().map(|v| value + 0.3 * v).collect(),
         Distribution::Normal(std) => values.iter().map(|v| std * 3f64.sqrt() * v).collect(),
-        Distribution::Uniform(low, high) => values.iter().map(|v| low + (high - low) * (v + 1.0) / 2.0).collect(),
+        // Away from the ends, at which some parameters are held.
+        Distribution::Uniform(low, high) => values.iter().map(|v| low + (high - low) * (0.5 + 0.4 * v)).collect(),
     }
 }
 

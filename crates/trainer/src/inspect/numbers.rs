@@ -3,7 +3,7 @@
 use crate::exit::{Exit, Failure};
 use crate::weights::draw;
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use posenc::{Encoding, EncodingConfig, Facts, Init, Lengths, ModelShape, PositionalEncoding, Positions, RopeConfig, inv_freq};
+use posenc::{Content, Encoding, EncodingConfig, Facts, Init, Lengths, ModelShape, PositionalEncoding, Positions, RopeConfig};
 use serde::Serialize;
 use std::f64::consts::PI;
 use tasks::Stream;
@@ -45,9 +45,26 @@ pub struct Numbers {
     /// `[head][query][key]` of layer 0, in f32; keys after the query as the encoding has them, before any mask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logits_bias: Option<Vec<Vec<Vec<f32>>>>,
+    /// What attention makes of it, whichever hooks it uses.
+    pub response: Response,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Numbers>,
 }
+
+/// Logits before the softmax of a sequence in which every token is the same, so that only position tells them apart: all hooks on
+/// random inputs, queries and keys, mean over the draws. Parameters as drawn by seed 0.
+#[derive(Debug, Serialize)]
+pub struct Response {
+    /// Distances between the last query and its keys.
+    pub distance: Vec<usize>,
+    /// `[head][distance]` of layer 0; null where a key is hidden from the head.
+    pub logits: Vec<Vec<Option<f64>>>,
+}
+
+/// Length of the sequence [`Response`] is told for, where the encoding reaches so far.
+const RESPONSE_LENGTH: usize = 256;
+/// Random inputs it is the mean of.
+const RESPONSE_DRAWS: usize = 16;
 
 /// What a rotary encoding turns by.
 #[derive(Debug, Serialize)]
@@ -115,14 +132,17 @@ impl Subject {
         self.parts().iter().fold(own, |sum, part| sum.saturating_add(part.count(positions)))
     }
 
-    /// The parts of a stack; nothing otherwise.
+    /// The parts of an encoding made of others; nothing otherwise.
     pub fn parts(&self) -> Vec<Subject> {
-        let EncodingConfig::Stack(stack) = &self.config else { return Vec::new() };
-        let part = |(i, config): (usize, &EncodingConfig)| {
-            let path = self.path.iter().cloned().chain(["parts".to_owned(), i.to_string()]).collect();
+        let part = |name: &str, (i, config): (usize, &EncodingConfig)| {
+            let path = self.path.iter().cloned().chain([name.to_owned(), i.to_string()]).collect();
             Subject { config: config.clone(), path, ..*self }
         };
-        stack.parts.iter().enumerate().map(part).collect()
+        match &self.config {
+            EncodingConfig::Stack(stack) => stack.parts.iter().enumerate().map(|it| part("parts", it)).collect(),
+            EncodingConfig::NopeLayers(layers) => vec![part("part", (0, &layers.part))],
+            _ => Vec::new(),
+        }
     }
 
     /// The module that training with seed 0 starts from.
@@ -162,6 +182,51 @@ impl Subject {
             heads = vec![shared.clone(); self.shape.n_heads];
         }
         Ok(Some(heads))
+    }
+
+    /// Mean logits of layer 0, `[head][query][key]`, of sequences of `length` equal tokens; -infinity where a key is hidden.
+    pub fn logits(&self, encoding: &Encoding, length: usize, device: &Device) -> Result<Vec<Vec<Vec<f64>>>, Failure> {
+        let ModelShape { d_model, n_heads, head_dim, .. } = self.shape;
+        let prepared = encoding.prepare(&Positions::contiguous(length), device);
+        let mut stream = Stream::new(SEED, "inspect response", 0);
+        let mut draw = |width: usize| {
+            let values: Vec<f32> = (0..RESPONSE_DRAWS * width).map(|_| stream.normal() as f32).collect();
+            Tensor::<2>::from_data(TensorData::new(values, [RESPONSE_DRAWS, width]), device)
+        };
+        let (token, content) = (draw(d_model), draw(n_heads * head_dim));
+        // A table meets itself where the encoding adds to the input; everywhere else queries and keys are one vector.
+        let token = token.unsqueeze_dim::<3>(1).repeat_dim(1, length);
+        let hidden = prepared.embed(token.clone());
+        let added = hidden.clone() - token;
+        let inner = n_heads * head_dim;
+        let added = if d_model < inner {
+            let rest = Tensor::zeros([RESPONSE_DRAWS, length, inner - d_model], device);
+            Tensor::cat(vec![added, rest], 2)
+        } else {
+            added.slice_dim(2, 0..inner)
+        };
+        let x = content.unsqueeze_dim::<3>(1).repeat_dim(1, length) + added;
+        let x = x.reshape([RESPONSE_DRAWS, length, n_heads, head_dim]).swap_dims(1, 2);
+        let raw = || (x.clone(), x.clone());
+        let (q, k) = prepared.transform_qk(0, x.clone(), x.clone());
+        let scale = 1.0 / (head_dim as f64).sqrt();
+        let content = Content { q: &q, k: &k, raw: &raw, hidden: &hidden, queries: 0..length, keys: 0..length, first_query: 0, scale };
+        let mut logits = content.logits();
+        if let Some(bias) = prepared.content_bias(0, &content) {
+            logits = logits + bias;
+        }
+        let mut mean = logits.mean_dim(0);
+        if let Some(bias) = prepared.logits_bias(0) {
+            mean = mean + bias.block(0..length, 0..length);
+        }
+        let values = host(mean)?;
+        let row = |row: &[f32]| row.iter().map(|v| f64::from(*v)).collect();
+        Ok(values.chunks(length * length).map(|head| head.chunks(length).map(row).collect()).collect())
+    }
+
+    /// The longest sequence up to `most` that the encoding reaches.
+    pub fn reach(&self, most: usize) -> usize {
+        self.facts().max_position.unwrap_or(most).clamp(1, most)
     }
 
     /// Turns `x`, row-major `[vectors, positions, head_dim]`, by the hook for queries or the one for keys. The other side is one
@@ -218,8 +283,16 @@ pub fn gather(subject: &Subject, positions: &[f64], device: &Device) -> Result<N
         slopes: matches!(subject.config, EncodingConfig::Alibi(_)).then(|| posenc::slopes(subject.shape.n_heads)),
         embedding: subject.embedding(&encoding, positions, device)?,
         logits_bias: subject.bias(&encoding, positions, positions, device)?,
+        response: response(subject, &encoding, device)?,
         parts,
     })
+}
+
+fn response(subject: &Subject, encoding: &Encoding, device: &Device) -> Result<Response, Failure> {
+    let length = subject.reach(RESPONSE_LENGTH);
+    let logits = subject.logits(encoding, length, device)?;
+    let of_head = |head: &Vec<Vec<f64>>| head[length - 1].iter().rev().map(|logit| logit.is_finite().then_some(*logit)).collect();
+    Ok(Response { distance: (0..length).collect(), logits: logits.iter().map(of_head).collect() })
 }
 
 fn rotary(subject: &Subject, config: &RopeConfig, encoding: &Encoding, positions: &[f64], device: &Device) -> Result<Rotary, Failure> {
@@ -228,7 +301,7 @@ fn rotary(subject: &Subject, config: &RopeConfig, encoding: &Encoding, positions
     let table = |of: fn(f64) -> f64| -> Vec<Vec<f64>> {
         positions.iter().map(|p| frequencies.inv_freq.iter().map(|theta| of(p * theta) * factor).collect()).collect()
     };
-    let plain = inv_freq(config.rotary_dim.unwrap_or(subject.shape.head_dim), config.base);
+    let plain = RopeConfig { scaling: None, ..config.clone() }.frequencies(subject.shape.head_dim, 1.0).inv_freq;
     Ok(Rotary {
         cos: table(libm::cos),
         sin: table(libm::sin),

@@ -62,6 +62,11 @@ pub fn write(subject: &Subject, numbers: &Numbers, command: &str, directory: &Pa
     files.into_iter().map(write).collect()
 }
 
+/// One picture alone; see [`Numbers::response`].
+pub fn response_svg(subject: &Subject, numbers: &Numbers, command: &str, device: &Device) -> String {
+    Drawing { subject, numbers, command, name: numbers.kind.to_owned(), device }.response().svg()
+}
+
 struct Drawing<'a> {
     subject: &'a Subject,
     numbers: &'a Numbers,
@@ -82,6 +87,8 @@ impl Drawing<'_> {
             add("decay", self.decay(rotary));
             add("similarity", self.turned(&encoding)?);
         }
+        add("response", self.response());
+        add("logits", self.logits(&encoding)?);
         // The sum of one part is that part's own picture.
         let sums = |of: fn(&Numbers) -> bool| of(self.numbers) && self.numbers.parts.iter().filter(|part| of(part)).count() != 1;
         if sums(|numbers| numbers.logits_bias.is_some()) {
@@ -217,6 +224,38 @@ impl Drawing<'_> {
         Ok(self.map("dot products of one vector at two positions", "q = k = (1, ..., 1)/sqrt(head_dim)", labels, values))
     }
 
+    /// Logits by distance of equal tokens: what attention makes of the encoding.
+    pub fn response(&self) -> Picture {
+        let response = &self.numbers.response;
+        let step = response.logits.len().div_ceil(LINES).max(1);
+        let line = |(h, logits): (usize, &Vec<Option<f64>>)| Series {
+            name: format!("head {h}"),
+            points: response.distance.iter().zip(logits).filter_map(|(d, logit)| Some((*d as f64, (*logit)?))).collect(),
+            band: Vec::new(),
+            style: h / step,
+        };
+        let train_len = self.subject.lengths.train_len;
+        Picture::Lines(LinePlot {
+            title: self.title("logits of equal tokens by distance"),
+            subtitle: self.subtitle(self.drawn()),
+            x_label: "distance in tokens".into(),
+            y_label: "logit, mean over random inputs".into(),
+            series: response.logits.iter().enumerate().step_by(step).map(line).collect(),
+            reference_x: (train_len < response.distance.len()).then(|| (train_len as f64, format!("train_len {train_len}"))),
+            ..Default::default()
+        })
+    }
+
+    fn logits(&self, encoding: &Encoding) -> Result<Picture, Failure> {
+        let heads = self.subject.logits(encoding, self.subject.reach(CELLS), self.device)?;
+        let head = heads.into_iter().next().unwrap_or_default();
+        // What is hidden is drawn as low as the lowest that is not.
+        let low = head.iter().flatten().copied().filter(|v| v.is_finite()).fold(f64::INFINITY, f64::min);
+        let values = head.iter().map(|row| row.iter().map(|v| if v.is_finite() { *v } else { low }).collect()).collect();
+        let labels = ["key position", "query position", "logit"];
+        Ok(self.map("logits of equal tokens, head 0", "before any mask", labels, values))
+    }
+
     /// Whole positions from 0, of those that the encoding has.
     fn first_positions(&self) -> Vec<f64> {
         let count = self.subject.facts().max_position.unwrap_or(CELLS).clamp(1, CELLS);
@@ -237,7 +276,12 @@ impl Drawing<'_> {
         };
         let line = |(h, rows): (usize, &Vec<Vec<f32>>)| Series {
             name: name(h),
-            points: distances.iter().copied().zip(rows.iter().flatten().map(|v| f64::from(*v))).collect(),
+            points: distances
+                .iter()
+                .copied()
+                .zip(rows.iter().flatten().map(|v| f64::from(*v)))
+                .filter(|(_, bias)| bias.is_finite())
+                .collect(),
             band: Vec::new(),
             style: h / step,
         };
@@ -257,7 +301,9 @@ impl Drawing<'_> {
     fn bias_of_head(&self, encoding: &Encoding) -> Result<Picture, Failure> {
         let positions = self.first_positions();
         let heads = self.subject.bias(encoding, &positions, &positions, self.device)?.unwrap_or_default();
-        let rows = heads.first().map(|head| head.iter().map(|row| row.iter().map(|v| f64::from(*v)).collect()).collect());
+        let low = heads.iter().flatten().flatten().copied().filter(|v| v.is_finite()).fold(0f32, f32::min);
+        let shown = |v: &f32| f64::from(if v.is_finite() { *v } else { low - 1.0 });
+        let rows = heads.first().map(|head| head.iter().map(|row| row.iter().map(shown).collect()).collect());
         let labels = ["key position", "query position", "bias"];
         Ok(self.map("bias on the logits of head 0", "before any mask", labels, rows.unwrap_or_default()))
     }

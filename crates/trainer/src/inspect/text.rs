@@ -69,8 +69,10 @@ fn encoding(out: &mut String, numbers: &Numbers, inspection: &Inspection, surrou
         let rows = first.iter().map(|row| row.iter().map(|v| f64::from(*v)).collect::<Vec<_>>());
         matrix(out, "query", &inspection.positions, "key", &inspection.positions, rows);
     }
+    response(out, numbers);
     for (index, part) in numbers.parts.iter().enumerate() {
-        let _ = write!(out, "\nparts.{index}: ");
+        let name = if numbers.kind == "stack" { format!("parts.{index}") } else { "part".to_owned() };
+        let _ = write!(out, "\n{name}: ");
         encoding(out, part, inspection, &[]);
     }
 }
@@ -136,6 +138,26 @@ fn decay(out: &mut String, decay: &Decay) {
     columns(out, &rows);
 }
 
+fn response(out: &mut String, numbers: &Numbers) {
+    let response = &numbers.response;
+    let last = response.distance.len() - 1;
+    let mut picked: Vec<usize> = [0, 1, 2, 4, 8, 16, 32, 64, 128, 255].into_iter().filter(|d| *d <= last).collect();
+    if picked.last() != Some(&last) {
+        picked.push(last);
+    }
+    let mut rows = vec![["distance".to_owned()].into_iter().chain(picked.iter().map(ToString::to_string)).collect::<Vec<_>>()];
+    for (head, logits) in response.logits.iter().enumerate().take(SHOWN) {
+        let cell = |d: &usize| logits[*d].map_or_else(|| "hidden".to_owned(), |logit| number_of(logit, 4));
+        rows.push([format!("head {head}")].into_iter().chain(picked.iter().map(cell)).collect());
+    }
+    let _ = writeln!(
+        out,
+        "\nresponse: logits of the last of {} equal tokens by distance, all hooks, layer 0, mean over random inputs",
+        last + 1
+    );
+    columns(out, &rows);
+}
+
 fn checks(out: &mut String, rotary: &Rotary) {
     out.push('\n');
     for check in &rotary.checks {
@@ -181,7 +203,12 @@ fn columns(out: &mut String, rows: &[Vec<String>]) {
 
 /// The resolved keys as TOML would have them, without those that stand for nothing.
 pub fn config(numbers: &Numbers) -> String {
-    let keys = numbers.config.as_object().into_iter().flatten().filter(|(key, value)| *key != "kind" && !value.is_null());
+    keys(&numbers.config)
+}
+
+/// The same of any table.
+pub fn keys(config: &serde_json::Value) -> String {
+    let keys = config.as_object().into_iter().flatten().filter(|(key, value)| *key != "kind" && !value.is_null());
     let shown: Vec<String> = keys.map(|(key, value)| format!("{key} = {}", inline(value))).collect();
     if shown.is_empty() { "nothing to set".to_owned() } else { shown.join(", ") }
 }
