@@ -89,6 +89,14 @@ pub struct Facts {
     pub by_distance: bool,
     /// Whether linear attention can host it.
     pub linear: bool,
+    /// Whether queries and keys turn with their positions, so that whatever meets them in a `stack` meets turned ones.
+    pub turns: bool,
+    /// Whether trained vectors of head_dim meet queries or keys as `transform_qk` left them.
+    pub meets: bool,
+    /// Whether no other part of a `stack` may turn or meet queries and keys: PoPE makes heads wider, xPos's two factors only fit each other.
+    pub alone: bool,
+    /// Axes of [`Positions`] it reads; 0 where it reads the position alone.
+    pub axes: usize,
 }
 
 impl Facts {

@@ -359,6 +359,36 @@ fn without_an_encoding_the_last_row_sees_a_set() {
     }
 }
 
+/// Whatever two encodings are stacked: they are refused, or the model runs and sees no future.
+#[test]
+fn no_pair_of_encodings_breaks_a_model() {
+    let config = small(NormKind::LayerNorm, Activation::Gelu, true);
+    let kinds: Vec<&str> = EncodingConfig::KINDS.iter().copied().filter(|kind| EncodingConfig::default_of(kind).is_some()).collect();
+    let (mut ran, mut refused) = (0, 0);
+    for (first, second) in kinds.iter().flat_map(|first| kinds.iter().map(move |second| (first, second))) {
+        let stack = common::config(json!({"kind": "stack", "parts": [{"kind": first}, {"kind": second}]}));
+        if stack.check(&config.shape()).is_err() {
+            refused += 1;
+            continue;
+        }
+        ran += 1;
+        let facts = stack.facts(&config.shape());
+        let length = reach(&stack, LENGTH);
+        let whole = tokens(16, BATCH, length, 11);
+        let prefix: Vec<i64> = whole.chunks(length).flat_map(|row| row[..5].to_vec()).collect();
+        let variants = [config.clone(), linear(config.clone(), FeatureMap::Elu, Normalizer::Unrotated)];
+        for config in variants.into_iter().take(1 + usize::from(facts.linear)) {
+            let model = model(&config, &stack, &device());
+            let within = forward(&model, &whole, BATCH, &Pass::default());
+            assert!(within.iter().all(|logit| logit.is_finite()), "{first} and {second}");
+            let within: Vec<f64> = within.chunks(length * 11).flat_map(|rows| rows[..5 * 11].to_vec()).collect();
+            let difference = largest_difference(&within, &forward(&model, &prefix, BATCH, &Pass::default()));
+            assert!(facts.reads_length || difference < 1e-5, "{first} and {second}: {difference}");
+        }
+    }
+    assert!(ran > 400 && refused > 30, "{ran} ran, {refused} were refused");
+}
+
 // Blocks
 
 fn blocks_change_nothing<E: Module + PositionalEncoding>(name: &str, model: &Transformer<E>, length: usize) {

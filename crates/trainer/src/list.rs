@@ -90,7 +90,7 @@ fn line(kind: &str) -> Option<EncodingLine> {
     let mut config = example(kind)?;
     let defaults = serde_json::to_value(&config).unwrap_or_default();
     config.resolve(&posenc::Lengths { train_len: 64, test_len: 64 });
-    let Facts { hooks, parameters, max_position, reads_length, relative, by_distance, linear } = config.facts(&SHAPE);
+    let Facts { hooks, parameters, max_position, reads_length, relative, by_distance, linear, .. } = config.facts(&SHAPE);
     let about = config.about();
     let scaled = serde_json::from_value::<EncodingConfig>(serde_json::json!({ "kind": kind, "scaling": { "kind": "linear" } }));
     Some(EncodingLine {

@@ -212,6 +212,8 @@ impl Spec for AxialRopeConfig {
             parameters: if self.mode == AxialMode::Mixed { vec![trained] } else { vec![] },
             relative: true,
             linear: true,
+            turns: true,
+            axes: self.axes,
             ..Facts::default()
         }
     }

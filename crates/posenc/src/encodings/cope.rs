@@ -91,6 +91,7 @@ impl Spec for CopeConfig {
             parameters: (0..shape.n_layers).map(table).collect(),
             relative: true,
             by_distance: true,
+            meets: true,
             ..Facts::default()
         }
     }

@@ -176,6 +176,7 @@ impl Spec for DebertaConfig {
             parameters: std::iter::once(table).chain(c2p).chain(p2c).collect(),
             relative: true,
             by_distance: true,
+            meets: true,
             ..Facts::default()
         }
     }

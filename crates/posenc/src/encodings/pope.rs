@@ -92,6 +92,8 @@ impl Spec for PopeConfig {
             hooks: Hooks { transform_qk: true, ..Hooks::default() },
             parameters: if self.learnable { vec![("delta".to_owned(), vec![shape.n_heads, shape.head_dim])] } else { vec![] },
             relative: true,
+            turns: true,
+            alone: true,
             ..Facts::default()
         }
     }

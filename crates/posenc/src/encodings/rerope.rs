@@ -94,7 +94,7 @@ impl Spec for ReropeConfig {
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
         let hooks = Hooks { transform_qk: true, content_bias: true, ..Hooks::default() };
-        Facts { hooks, relative: true, ..Facts::default() }
+        Facts { hooks, relative: true, turns: true, ..Facts::default() }
     }
 
     fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Rerope {

@@ -145,6 +145,7 @@ impl Spec for RopeConfig {
             reads_length: self.scaling.as_ref().is_some_and(RopeScaling::reads_length),
             relative: true,
             linear: true,
+            turns: true,
             ..Facts::default()
         }
     }

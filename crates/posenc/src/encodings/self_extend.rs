@@ -91,14 +91,15 @@ impl Spec for SelfExtendConfig {
 
     fn resolve(&mut self, lengths: &Lengths) {
         let window = *self.window.get_or_insert((lengths.train_len / 2).max(1));
-        // Grouped distances from the window on have to fit what training left over beside it.
-        let (far, left) = (lengths.test_len.saturating_sub(window), lengths.train_len.saturating_sub(window).max(1));
-        self.group.get_or_insert(far.div_ceil(left).max(1));
+        // The smallest that keeps the largest distance, from the last token to the first, inside what training saw.
+        let (last, longest) = (lengths.test_len.saturating_sub(1), lengths.train_len.saturating_sub(1));
+        let fits = |group: &usize| last / group + window - window / group <= longest;
+        self.group.get_or_insert_with(|| (1..=lengths.test_len.max(1)).find(fits).unwrap_or(lengths.test_len.max(1)));
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
         let hooks = Hooks { transform_qk: true, content_bias: true, ..Hooks::default() };
-        Facts { hooks, relative: self.group == Some(1), ..Facts::default() }
+        Facts { hooks, relative: self.group == Some(1), turns: true, ..Facts::default() }
     }
 
     fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> SelfExtend {

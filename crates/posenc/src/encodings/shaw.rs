@@ -106,6 +106,7 @@ impl Spec for ShawConfig {
             parameters: tables("keys").chain(values).collect(),
             relative: true,
             by_distance: true,
+            meets: true,
             ..Facts::default()
         }
     }

@@ -73,27 +73,6 @@ impl PreparedStack<'_> {
     }
 }
 
-/// Whether `is` holds for an encoding or for one inside it.
-fn any(config: &EncodingConfig, is: &dyn Fn(&EncodingConfig) -> bool) -> bool {
-    match config {
-        EncodingConfig::Stack(stack) => stack.parts.iter().any(|part| any(part, is)),
-        EncodingConfig::NopeLayers(layers) => any(&layers.part, is),
-        other => is(other),
-    }
-}
-
-/// Encodings whose trained vectors meet queries or keys as all parts left them.
-fn meets_queries(config: &EncodingConfig) -> bool {
-    use EncodingConfig::{Cope, Deberta, Shaw, TransformerXl};
-    matches!(config, Shaw(_) | TransformerXl(_) | Deberta(_) | Cope(_))
-}
-
-/// Encodings that turn queries and keys by their positions.
-fn turns(config: &EncodingConfig) -> bool {
-    use EncodingConfig::{AxialRope, Pope, Rerope, Rope, SelfExtend, Xpos};
-    matches!(config, Rope(_) | Xpos(_) | AxialRope(_) | Pope(_) | Rerope(_) | SelfExtend(_))
-}
-
 impl Spec for StackConfig {
     type Module = Stack;
     const ABOUT: About =
@@ -111,14 +90,15 @@ impl Spec for StackConfig {
         }
         let check = |(i, part): (usize, &EncodingConfig)| part.check(shape).map_err(|error| error.within(&format!("parts.{i}")));
         self.parts.iter().enumerate().try_for_each(check)?;
-        let meets = self.parts.iter().find(|part| any(part, &meets_queries));
-        match meets.filter(|_| self.parts.iter().any(|part| any(part, &|part| matches!(part, EncodingConfig::Pope(_))))) {
-            Some(part) => Err(ConfigError::new(
+        let facts: Vec<Facts> = self.parts.iter().map(|part| part.facts(shape)).collect();
+        let Some(alone) = facts.iter().position(|facts| facts.alone) else { return Ok(()) };
+        match facts.iter().enumerate().position(|(i, facts)| i != alone && (facts.meets || facts.turns)) {
+            Some(other) => Err(ConfigError::new(
                 "parts",
-                format!("{} and pope", part.kind()),
-                "PoPE doubles the heads, and queries meet trained vectors of the model's head_dim",
+                format!("{} and {}", self.parts[other].kind(), self.parts[alone].kind()),
+                format!("what {} makes of queries and keys fits nothing but itself", self.parts[alone].kind()),
                 "one of the two",
-                "remove either; biases on positions alone and `fox` go with PoPE",
+                "remove either; biases on positions alone and `fox` go with both",
             )),
             None => Ok(()),
         }
@@ -136,11 +116,14 @@ impl Spec for StackConfig {
             parameters: parts.iter().enumerate().flat_map(|(i, part)| part.parameters.iter().map(move |p| under(i, p))).collect(),
             max_position: parts.iter().filter_map(|part| part.max_position).min(),
             reads_length: parts.iter().any(|part| part.reads_length),
-            // What meets a query that another part has turned sees by how much.
-            relative: parts.iter().all(|part| part.relative)
-                && !(self.parts.iter().any(|part| any(part, &meets_queries)) && self.parts.iter().any(|part| any(part, &turns))),
+            // Two rotations need not commute, and what meets a query that another part has turned sees by how much.
+            relative: parts.iter().all(|part| part.relative) && parts.iter().filter(|part| part.turns || part.meets).count() < 2,
             by_distance: parts.iter().all(|part| part.by_distance),
             linear: parts.iter().all(|part| part.linear),
+            turns: parts.iter().any(|part| part.turns),
+            meets: parts.iter().any(|part| part.meets),
+            alone: parts.iter().any(|part| part.alone),
+            axes: parts.iter().map(|part| part.axes).max().unwrap_or(0),
         }
     }
 

@@ -115,6 +115,7 @@ impl Spec for TransformerXlConfig {
             parameters: (0..n_layers).flat_map(of).collect(),
             relative: true,
             by_distance: true,
+            meets: true,
             ..Facts::default()
         }
     }

@@ -136,6 +136,8 @@ impl Spec for XposConfig {
             // Blocks begin at fixed positions.
             relative: self.block_size.is_none(),
             linear: self.block_size.is_none(),
+            turns: true,
+            alone: true,
             ..Facts::default()
         }
     }

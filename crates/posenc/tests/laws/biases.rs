@@ -1,10 +1,12 @@
 //! Biases that depend on positions alone.
 
 use super::{bias_block, bias_of, prepare};
-use crate::common::{SHAPE, all_configs, build, build_recorded, build_stirred, config, dot, host, largest_difference, random};
+use crate::common::{SHAPE, all_configs, build, build_recorded, build_stirred, config, dot, gradients, host, largest_difference, random};
 use burn::nn::PositionalEncodingConfig;
 use burn::tensor::Device;
-use posenc::{DebertaConfig, EncodingConfig, ModelShape, Positions, SandwichConfig, SinusoidalConfig, T5Config, slopes};
+use posenc::{
+    DebertaConfig, EncodingConfig, ModelShape, PositionalEncoding, Positions, SandwichConfig, SinusoidalConfig, T5Config, slopes,
+};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -174,6 +176,21 @@ fn kernels_are_those_of_kerple() {
             let alibi_like: Vec<f64> = distances.iter().map(|distance| -0.5 * distance).collect();
             let error = largest_difference(&bias[24..36], &alibi_like);
             assert!(error < 0.1, "the third head is linear in distance, off by {error}");
+        }
+    }
+}
+
+#[test]
+fn a_parameter_out_of_range_keeps_its_gradient() {
+    let device = Device::flex().autodiff();
+    for form in ["log", "power"] {
+        let source = |path: &str, _: &[usize], _: posenc::Distribution| if path == "r1" { vec![-1.0; 4] } else { vec![-2.0; 4] };
+        let kerple = config(json!({"kind": "kerple", "form": form}));
+        let encoding = kerple.init(&SHAPE, &posenc::Init::new(&device, &source));
+        let prepared = encoding.prepare(&Positions::contiguous(5), &device);
+        let bias = prepared.logits_bias(0).expect("a bias").block(0..5, 0..5);
+        for (path, gradient) in gradients(&encoding, &bias.sum()) {
+            assert!(gradient.iter().all(|g| g.is_finite() && *g < 0.0), "{form}: {path} could not come back: {gradient:?}");
         }
     }
 }

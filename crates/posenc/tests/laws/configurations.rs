@@ -165,7 +165,7 @@ fn every_refusal_names_its_key() {
         (of("stack", json!({"parts": vec![json!({"kind": "nope"}); 17]})), 8, "parts"),
         (of("stack", json!({"parts": [{"kind": "nope"}, {"kind": "rope", "base": 0.0}]})), 8, "parts.1.base"),
         (
-            json!({"kind": "stack", "parts": [{"kind": "stack", "parts": [{"kind": "rope", "scaling": {"kind": "linear", "factor": 0.5}}]}]}),
+            of("stack", json!({"parts": [of("stack", json!({"parts": [scaled("linear", json!({"factor": 0.5}))]}))]})),
             8,
             "parts.0.parts.0.scaling.factor",
         ),
@@ -384,7 +384,7 @@ fn resolving_replaces_what_depends_on_lengths_and_nothing_else() {
     for (value, key, at_64, at_2) in [
         (json!({"kind": "rerope"}), "window", json!(32), json!(1)),
         (json!({"kind": "self_extend"}), "window", json!(32), json!(1)),
-        (json!({"kind": "self_extend"}), "group", json!(7), json!(255)),
+        (json!({"kind": "self_extend"}), "group", json!(8), json!(256)),
         (json!({"kind": "log_scaling"}), "original_max_position_embeddings", json!(64), json!(2)),
         (json!({"kind": "alibi", "factor": "auto"}), "factor", json!(4.0), json!(128.0)),
         (json!({"kind": "learned_bias"}), "max_distance", json!(63), json!(1)),

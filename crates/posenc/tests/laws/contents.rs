@@ -1,6 +1,6 @@
 //! Biases and outputs that see queries, keys or hidden states, against slow loops over the papers' formulas.
 
-use crate::common::{Attention, SHAPE, all_configs, build_recorded, dot, host, largest_difference, random};
+use crate::common::{Attention, SHAPE, all_configs, build_recorded, config, dot, host, largest_difference, random};
 use posenc::{EncodingConfig, Positions};
 use std::collections::HashMap;
 
@@ -90,7 +90,7 @@ fn each(kind: &str, test: impl Fn(&str, &EncodingConfig)) {
 
 #[test]
 fn shaw_equals_a_loop_over_pairs() {
-    each("shaw", |name, config| {
+    let test = |name: &str, config: &EncodingConfig| {
         let EncodingConfig::Shaw(shaw) = config else { unreachable!() };
         let k = shaw.max_distance.expect("resolved") as f64;
         let row = |i: usize, j: usize| ((j as f64 - (FIRST + i) as f64).clamp(-k, k) + k) as usize;
@@ -104,7 +104,11 @@ fn shaw_equals_a_loop_over_pairs() {
             (0..LENGTH).map(|j| weight(j) * slow.of("values.{}")[row(i, j) * SHAPE.head_dim + e]).sum()
         };
         agrees(name, config, &logits, shaw.values.then_some(&output));
-    });
+    };
+    each("shaw", test);
+    // Keys that share a row of the tables add up.
+    let clipped = config(serde_json::json!({"kind": "shaw", "max_distance": 2, "init_std": 0.5}));
+    test("clipped", &clipped);
 }
 
 #[test]

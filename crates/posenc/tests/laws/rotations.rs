@@ -371,17 +371,20 @@ fn replaced_distances_that_replace_nothing_are_rope() {
 }
 
 #[test]
-fn the_default_group_is_the_smallest_that_reaches_the_test_length() {
-    // Section 3.3: with window w and groups of G, lengths up to (L - w) G + w.
-    for (train_len, test_len) in [(64, 64), (64, 65), (64, 96), (64, 256), (64, 1000), (128, 4096), (2, 100), (1, 9)] {
+fn the_default_group_is_the_smallest_whose_distances_training_saw() {
+    for (train_len, test_len) in [(64, 64), (64, 65), (64, 96), (64, 256), (64, 1000), (128, 4096), (2, 100)] {
         let mut config = config(json!({"kind": "self_extend"}));
         config.resolve(&posenc::Lengths { train_len, test_len });
         let EncodingConfig::SelfExtend(resolved) = config else { unreachable!() };
         let (window, group) = (resolved.window.expect("resolved"), resolved.group.expect("resolved"));
         assert_eq!(window, (train_len / 2).max(1));
-        let left = (train_len - window).max(1);
-        assert!(left * group + window >= test_len, "{train_len} to {test_len}: {group}");
-        assert!(group == 1 || left * (group - 1) + window < test_len, "{train_len} to {test_len}: {group}");
+        let largest = |group: usize| {
+            let config = posenc::SelfExtendConfig { group: Some(group), ..resolved.clone() };
+            (0..test_len).map(|n| config.distance(test_len as f64 - 1.0, n as f64)).fold(0.0, f64::max)
+        };
+        let seen = train_len as f64 - 1.0;
+        assert!(largest(group) <= seen, "{train_len} to {test_len}: {group}");
+        assert!(group == 1 || largest(group - 1) > seen, "{train_len} to {test_len}: {group}");
     }
 }
 

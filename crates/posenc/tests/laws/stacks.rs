@@ -92,7 +92,7 @@ fn a_bias_that_replaces_a_rotation_keeps_what_the_other_parts_did() {
 }
 
 #[test]
-fn tables_that_queries_meet_are_refused_beside_a_part_that_widens_heads() {
+fn what_turns_or_meets_queries_is_refused_beside_a_part_that_fits_nothing_else() {
     let pope = json!({"kind": "pope"});
     for kind in ["shaw", "transformer_xl", "deberta", "cope"] {
         let part = json!({"kind": kind});
@@ -101,6 +101,13 @@ fn tables_that_queries_meet_are_refused_beside_a_part_that_widens_heads() {
             assert_eq!(error.key, "parts", "{error}");
         }
         stack(&[json!({"kind": "rope"}), part]).check(&SHAPE).expect("rotations leave the width alone");
+    }
+    for alone in [json!({"kind": "pope"}), json!({"kind": "xpos"})] {
+        for other in ["pope", "xpos", "rope", "axial_rope", "rerope", "self_extend"] {
+            let error = stack(&[json!({"kind": other}), alone.clone()]).check(&SHAPE).expect_err(other);
+            assert_eq!(error.key, "parts", "{error}");
+        }
+        stack(&[alone, json!({"kind": "log_scaling"}), json!({"kind": "t5"})]).check(&SHAPE).expect("a factor and a bias fit everything");
     }
     stack(&[pope.clone(), json!({"kind": "fox"}), json!({"kind": "alibi"})]).check(&SHAPE).expect("these meet no query");
     // T5's factor is that of the model's heads, not of wider ones.
@@ -121,6 +128,8 @@ fn a_rotation_makes_what_queries_meet_depend_on_more_than_distance() {
         assert!(both(json!({"kind": "alibi"})), "{kind}");
     }
     assert!(stack(&[json!({"kind": "rope"}), json!({"kind": "fox"})]).facts(&SHAPE).relative);
+    let twice = [json!({"kind": "rope", "layout": "half"}), json!({"kind": "rope", "layout": "interleaved"})];
+    assert!(!stack(&twice).facts(&SHAPE).relative, "rotations of different pairs do not commute");
 }
 
 #[test]

@@ -257,7 +257,7 @@ impl Planner {
         let longest = test_lens.iter().map(|length| task.seq_len(*length)).max().unwrap_or(0);
         let mut positions = written.model.positions.clone();
         positions.resolve(&lengths(train.train_len), longest);
-        check_positions(cell, "model.positions", &positions, &facts, train.seq_len)?;
+        check_positions(cell, "model.positions", &positions, &facts, &model, train.seq_len)?;
         let rows = positions.rows(train.seq_len);
         if let Some(limit) = facts.max_position.filter(|limit| *limit < rows) {
             let reach = if rows == train.seq_len { String::new() } else { format!(" at positions up to {}", rows - 1) };
@@ -316,7 +316,7 @@ impl Planner {
             let positions = test_lens.iter().zip(&encodings).filter_map(|(test_len, encoding)| {
                 let mut positions = variant.positions.clone()?;
                 positions.resolve(&lengths(*test_len), longest);
-                let checked = check_positions(cell, &format!("{key}.positions"), &positions, &encoding.facts(&shape), 1);
+                let checked = check_positions(cell, &format!("{key}.positions"), &positions, &encoding.facts(&shape), &model, 1);
                 Some(checked.map(|()| positions))
             });
             let positions = positions.collect::<Result<_, Diagnostic>>()?;
@@ -419,12 +419,25 @@ fn refused(cell: &Cell, table: &str, error: &ConfigError) -> Diagnostic {
 }
 
 /// Refuses positions that the encoding cannot see, or that training cannot be given.
-fn check_positions(cell: &Cell, table: &str, positions: &PositionsConfig, facts: &posenc::Facts, seq_len: usize) -> Result<(), Diagnostic> {
+fn check_positions(
+    cell: &Cell,
+    table: &str,
+    positions: &PositionsConfig,
+    facts: &posenc::Facts,
+    model: &TransformerConfig,
+    seq_len: usize,
+) -> Result<(), Diagnostic> {
     positions.check(facts).map_err(|error| refused(cell, table, &error))?;
+    let replaced = matches!(positions, PositionsConfig::RandomizedDistances(_));
+    if replaced && facts.hooks.logits_bias && model.attention == AttentionKind::Linear {
+        let problem = "makes the bias no decay any more, and linear attention carries decays alone";
+        let help = "use kind = \"randomized\", or attention = \"softmax\"";
+        return Err(cell.error(&format!("{table}.kind"), problem, "other positions", help).with_value(positions.kind()));
+    }
     match positions.max_seq_len().filter(|longest| *longest < seq_len) {
         None => Ok(()),
         Some(longest) => {
-            let key = if matches!(positions, PositionsConfig::RandomizedDistances(_)) { "max_distance" } else { "max_position" };
+            let key = if replaced { "max_distance" } else { "max_position" };
             let problem = format!("leaves no room for the training sequences of {seq_len} tokens");
             let help = "leave it out for four times the training length";
             Err(cell.error(&format!("{table}.{key}"), &problem, &format!("{seq_len} or more"), help).with_value(longest))
