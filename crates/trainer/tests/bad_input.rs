@@ -53,6 +53,21 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
     ("model.pe={kind=\"learned\",max_position=3}", 2, &["model.pe.max_position", "10"]),
     ("model.pe={kind=\"stack\",parts=[]}", 2, &["model.pe.parts"]),
     ("model.pe={kind=\"stack\",parts=[{kind=\"alibi\"},{kind=\"rope\",bas=1}]}", 2, &["model.pe.parts.1", "bas", "base"]),
+    // the catalogue
+    ("model.pe={kind=\"t5\",num_buckets=32,max_distance=16}", 2, &["model.pe.max_distance", "above 16"]),
+    ("model.pe={kind=\"rope\",scaling={kind=\"longrope\",short_factor=[1],long_factor=[1]}}", 2, &["scaling.short_factor", "4 numbers"]),
+    ("model.pe={kind=\"axial_rope\",sections=[3,5]}", 2, &["model.pe.sections", "even numbers"]),
+    ("model.pe={kind=\"hard_alibi\",masked_heads=3}", 2, &["model.pe.masked_heads", "n_heads = 2"]),
+    ("model.pe={kind=\"nope_layers\",every=1,part={kind=\"rope\"}}", 2, &["model.pe.every", "nope"]),
+    ("model.pe={kind=\"nope_layers\",part={kind=\"rope\",bas=1}}", 2, &["model.pe.part", "bas", "base"]),
+    ("model.pe={kind=\"stack\",parts=[{kind=\"pope\"},{kind=\"rope\"}]}", 2, &["model.pe.parts", "rope and pope"]),
+    // positions and linear attention
+    ("model.positions.kind=randomised", 2, &["randomised", "randomized"]),
+    ("model.positions={kind=\"randomized\",max_position=5}", 2, &["model.positions.max_position", "10 or more"]),
+    ("model.positions={kind=\"randomized_distances\"}", 2, &["model.positions.kind", "distances alone"]),
+    ("model.positions={kind=\"grid\",sizes=[]}", 2, &["model.positions.sizes"]),
+    ("model.normalizer=\"cosine\"", 2, &["model.normalizer", "attention = \"linear\""]),
+    ("model.attention=\"quadratic\"", 2, &["model.attention", "softmax", "linear"]),
     // axes
     ("axes.\"model.pe\"=[]", 2, &["axis `model.pe` has no values"]),
     ("axes.\"train.lr\"=0.1", 2, &["axes", "list"]),

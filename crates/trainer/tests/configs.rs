@@ -17,7 +17,7 @@ fn configs() -> Vec<std::path::PathBuf> {
 fn every_config_plans() {
     let paths = configs();
     let names: Vec<String> = paths.iter().map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect();
-    for wanted in ["quickstart", "copy", "reverse", "text-lengths", "theta-base", "smoke"] {
+    for wanted in ["quickstart", "copy", "reverse", "text-lengths", "theta-base", "catalogue", "randomized", "linear-attention", "smoke"] {
         assert!(names.iter().any(|name| name == wanted), "configs/{wanted}.toml is missing");
     }
     for path in paths {
@@ -67,5 +67,16 @@ fn the_identity_of_a_run_is_its_numbers_not_its_names() {
     {
         let changed = ids(&[change]);
         assert!(changed.iter().all(|id| !plain.contains(id)), "{change} left an identity as it was");
+    }
+}
+
+#[test]
+fn every_kind_of_the_list_is_in_the_catalogue_config() {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/catalogue.toml");
+    let plan = plan(&config, &["seeds=[0]".to_owned()]).unwrap();
+    let specs: Vec<String> = plan.runs.iter().map(|run| serde_json::to_string(&run.job.spec).unwrap()).collect();
+    for kind in posenc::EncodingConfig::KINDS {
+        let named = format!("\"kind\":\"{kind}\"");
+        assert!(specs.iter().any(|spec| spec.contains(&named)), "{kind} is neither trained nor evaluated");
     }
 }

@@ -321,15 +321,16 @@ fn pictures_are_written_and_listed() {
         names.iter().map(|name| name.rsplit(['/', '\\']).next().unwrap().trim_end_matches(".svg").to_owned()).collect()
     };
     let long = ["--seq-len", "4096"];
-    assert_eq!(files(&["rope"], "a"), ["rope-spectrum", "rope-decay", "rope-similarity"]);
+    assert_eq!(files(&["rope"], "a"), ["rope-spectrum", "rope-decay", "rope-similarity", "rope-response", "rope-logits"]);
     let scaled = files(&["rope", "scaling.kind=yarn", long[0], long[1]], "b/c");
-    assert_eq!(scaled, ["rope-spectrum", "rope-scaling", "rope-decay", "rope-similarity"]);
-    assert_eq!(files(&["alibi", "n_heads=40"], "d"), ["alibi-bias", "alibi-bias-head0"]);
-    assert_eq!(files(&["learned", "max_position=1", "--positions", "0"], "e"), ["learned-table", "learned-similarity"]);
-    assert_eq!(files(&["nope"], "f"), Vec::<String>::new());
+    assert_eq!(scaled, ["rope-spectrum", "rope-scaling", "rope-decay", "rope-similarity", "rope-response", "rope-logits"]);
+    assert_eq!(files(&["alibi", "n_heads=40"], "d"), ["alibi-response", "alibi-logits", "alibi-bias", "alibi-bias-head0"]);
+    let learned = ["learned-response", "learned-logits", "learned-table", "learned-similarity"];
+    assert_eq!(files(&["learned", "max_position=1", "--positions", "0"], "e"), learned);
+    assert_eq!(files(&["nope"], "f"), ["nope-response", "nope-logits"]);
     let stack = "parts=[{kind=\"alibi\"},{kind=\"alibi\"},{kind=\"learned\"}]";
     let names = files(&["stack", stack], "g");
-    assert_eq!(names[..3], ["stack-bias", "stack-bias-head0", "stack-0-alibi-bias"]);
+    assert_eq!(names[..3], ["stack-response", "stack-logits", "stack-bias"]);
     assert_eq!(names[names.len() - 2..], ["stack-2-learned-table", "stack-2-learned-similarity"]);
 
     let taken = directory.path().join("taken");
@@ -339,9 +340,52 @@ fn pictures_are_written_and_listed() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("taken"));
 }
 
+/// Logits of equal tokens are products in f32, whose last digits depend on the machine's instructions.
+fn without_response(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.starts_with("  head ") && !(line.starts_with("distance") && line.contains("  255")));
+    lines.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+#[test]
+fn every_kind_shows_what_attention_makes_of_it() {
+    let list = Command::new(env!("CARGO_BIN_EXE_longreach")).args(["list", "encodings", "--json"]).output().unwrap();
+    let list: Value = serde_json::from_slice(&list.stdout).unwrap();
+    let kinds: Vec<String> = list.as_array().unwrap().iter().map(|line| line["kind"].as_str().unwrap().to_owned()).collect();
+    assert!(kinds.len() >= 25);
+    for kind in &kinds {
+        let keys = match kind.as_str() {
+            "stack" => vec!["parts=[{kind=\"rope\"},{kind=\"alibi\"}]"],
+            "nope_layers" => vec!["part={kind=\"rope\"}"],
+            _ => vec![],
+        };
+        let shown = json(&[&[kind.as_str()][..], &keys, &["--train-len", "64"]].concat());
+        let logits = shown["response"]["logits"].as_array().unwrap();
+        assert_eq!(logits.len(), 4, "{kind}");
+        let length = shown["response"]["distance"].as_array().unwrap().len();
+        assert_eq!(length, if shown["facts"]["max_position"] == 64 { 64 } else { 256 }, "{kind}");
+        // A query sees itself, whatever the encoding.
+        assert!(logits.iter().all(|head| head.as_array().unwrap().len() == length && head[0].is_f64()), "{kind}");
+    }
+}
+
+#[test]
+fn the_response_is_that_of_the_formula() {
+    let head = |shown: &Value, head: usize| shown["response"]["logits"][head].as_array().unwrap().clone();
+    let (nope, alibi) = (json(&["nope"]), json(&["alibi"]));
+    for (h, slope) in [0.25, 0.0625, 0.015_625, 0.003_906_25].into_iter().enumerate() {
+        for (distance, (without, with)) in head(&nope, h).iter().zip(head(&alibi, h)).enumerate() {
+            let penalty = without.as_f64().unwrap() - with.as_f64().unwrap();
+            assert!((penalty - slope * distance as f64).abs() < 1e-4, "head {h} at {distance}: {penalty}");
+        }
+    }
+    let window = json(&["window", "size=3", "sinks=1"]);
+    let hidden: Vec<bool> = head(&window, 0).iter().map(Value::is_null).collect();
+    assert_eq!((hidden[2], hidden[3], hidden[254], hidden[255]), (false, true, true, false));
+}
+
 #[test]
 fn text_of_rope() {
-    let shown = text(&["rope", "head_dim=8"]);
+    let shown = without_response(&text(&["rope", "head_dim=8"]));
     // How far f32 is off depends on the machine's instructions.
     let lines = shown.lines().map(|line| match line.split_once("worst relative error ") {
         Some((start, end)) => format!("{start}worst relative error ? {}", &end[end.find('(').unwrap()..]),
@@ -390,12 +434,14 @@ fn text_of_rope() {
     check relative-position identity: worst relative error ? (allowed 1e-5) ok
     check norm preservation: worst relative error ? (allowed 1e-5) ok
     check group property R_m R_n = R_(m+n): worst relative error ? (allowed 1e-5) ok
+
+    response: logits of the last of 256 equal tokens by distance, all hooks, layer 0, mean over random inputs
     "#);
 }
 
 #[test]
 fn text_of_alibi() {
-    insta::assert_snapshot!(text(&["alibi", "n_heads=6", "--positions", "0,1,100"]), @r"
+    insta::assert_snapshot!(without_response(&text(&["alibi", "n_heads=6", "--positions", "0,1,100"])), @r"
     alibi: a penalty on the logits linear in distance, one fixed slope per head
       formula     logits - slope_h |query - key|, slope_h = 2^(-8h/H)
       source      Press et al. 2021, arXiv 2108.12409
@@ -420,5 +466,7 @@ fn text_of_alibi() {
         0      0   -0.25      -25
         1  -0.25       0   -24.75
       100    -25  -24.75        0
+
+    response: logits of the last of 256 equal tokens by distance, all hooks, layer 0, mean over random inputs
     ");
 }

@@ -42,7 +42,7 @@ pub struct Numbers {
     /// `[position][d_model]`: what the hook adds to the input, in f32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<Vec<Vec<f32>>>,
-    /// `[head][query][key]` of layer 0, in f32; keys after the query as the encoding has them, before any mask.
+    /// `[head][query][key]` of layer 0, in f32, null for -infinity; keys after the query as the encoding has them, before any mask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logits_bias: Option<Vec<Vec<Vec<f32>>>>,
     /// What attention makes of it, whichever hooks it uses.
@@ -267,9 +267,9 @@ pub enum Side {
 pub fn gather(subject: &Subject, positions: &[f64], device: &Device) -> Result<Numbers, Failure> {
     let encoding = subject.encoding(device);
     let about = subject.config.about();
-    let rotary = match &subject.config {
-        EncodingConfig::Rope(config) => Some(rotary(subject, config, &encoding, positions, device)?),
-        _ => None,
+    let rotary = match turned_by(&subject.config) {
+        Some(config) => Some(rotary(subject, &config, &encoding, positions, device)?),
+        None => None,
     };
     let parts = subject.parts().iter().map(|part| gather(part, positions, device)).collect::<Result<_, _>>()?;
     Ok(Numbers {
@@ -295,6 +295,18 @@ fn response(subject: &Subject, encoding: &Encoding, device: &Device) -> Result<R
     Ok(Response { distance: (0..length).collect(), logits: logits.iter().map(of_head).collect() })
 }
 
+/// The frequencies an encoding turns by, as the configuration of a plain rotation with them.
+fn turned_by(config: &EncodingConfig) -> Option<RopeConfig> {
+    let plain = |base, layout, rotary_dim| RopeConfig { base, layout, rotary_dim, ..RopeConfig::default() };
+    match config {
+        EncodingConfig::Rope(config) => Some(config.clone()),
+        EncodingConfig::Xpos(config) => Some(plain(config.base, config.layout, config.rotary_dim)),
+        EncodingConfig::Rerope(config) => Some(plain(config.base, config.layout, config.rotary_dim)),
+        EncodingConfig::SelfExtend(config) => Some(plain(config.base, config.layout, config.rotary_dim)),
+        _ => None,
+    }
+}
+
 fn rotary(subject: &Subject, config: &RopeConfig, encoding: &Encoding, positions: &[f64], device: &Device) -> Result<Rotary, Failure> {
     let frequencies = config.frequencies(subject.shape.head_dim, subject.lengths.test_len as f64);
     let factor = frequencies.attention_factor;
@@ -308,7 +320,11 @@ fn rotary(subject: &Subject, config: &RopeConfig, encoding: &Encoding, positions
         wavelengths: frequencies.wavelengths(),
         bounds: bounds(config.base, &plain, &frequencies.inv_freq, subject.lengths.train_len as f64),
         decay: decay(&frequencies.inv_freq, subject.lengths.test_len),
-        checks: checks(subject, encoding, 2 * plain.len(), factor, device)?,
+        // The laws of rotations hold for what does nothing else with queries and keys.
+        checks: match subject.config {
+            EncodingConfig::Rope(_) => checks(subject, encoding, 2 * plain.len(), factor, device)?,
+            _ => Vec::new(),
+        },
         inv_freq: frequencies.inv_freq,
         plain_inv_freq: plain,
         attention_factor: factor,

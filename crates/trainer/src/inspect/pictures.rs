@@ -85,6 +85,8 @@ impl Drawing<'_> {
                 add("scaling", self.scaling(rotary));
             }
             add("decay", self.decay(rotary));
+        }
+        if self.numbers.kind == "rope" {
             add("similarity", self.turned(&encoding)?);
         }
         add("response", self.response());

@@ -159,7 +159,9 @@ fn response(out: &mut String, numbers: &Numbers) {
 }
 
 fn checks(out: &mut String, rotary: &Rotary) {
-    out.push('\n');
+    if !rotary.checks.is_empty() {
+        out.push('\n');
+    }
     for check in &rotary.checks {
         let verdict = if check.ok { "ok" } else { "FAILED" };
         let (worst, allowed) = (check.worst_relative_error, check.allowed);
