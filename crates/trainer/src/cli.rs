@@ -5,6 +5,7 @@ use crate::config::diagnose::Diagnostic;
 use crate::config::experiment::{Plan, plan};
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
+use crate::worker::CheckpointEvery;
 use crate::{inspect, list, plan as planning, reevaluate, reporting, sweep, worker};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use results::{Format, ReportSpec};
@@ -75,6 +76,9 @@ enum Command {
         directory: PathBuf,
         #[arg(long, default_value = "cpu")]
         device: DeviceName,
+        /// Steps, or seconds with an s
+        #[arg(long, default_value_t = CheckpointEvery::default())]
+        checkpoint_every: CheckpointEvery,
     },
 }
 
@@ -128,6 +132,9 @@ struct RunArgs {
     /// Start no further run after the first failure
     #[arg(long)]
     fail_fast: bool,
+    /// When each run saves a checkpoint to go on from: after so many steps (500) or seconds (30s)
+    #[arg(long, value_name = "STEPS|SECONDSs", default_value_t = CheckpointEvery::default())]
+    checkpoint_every: CheckpointEvery,
 }
 
 #[derive(Debug, Args)]
@@ -280,7 +287,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "longreach", &mut script);
             print(String::from_utf8_lossy(&script).trim_end())
         }
-        Command::Worker { directory, device } => worker::run(&directory, &device).map(|()| Exit::Done),
+        Command::Worker { directory, device, checkpoint_every } => worker::run(&directory, &device, &checkpoint_every).map(|()| Exit::Done),
     }
 }
 
@@ -298,7 +305,13 @@ fn run_experiment(arguments: &RunArgs) -> Result<Exit, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let on_cpu = matches!(arguments.device.kind, "cpu" | "ndarray");
     let jobs = arguments.jobs.map_or(if on_cpu { cores } else { 1 }, usize::from);
-    let options = sweep::Options { runs: arguments.runs.clone(), device: arguments.device.clone(), jobs, fail_fast: arguments.fail_fast };
+    let options = sweep::Options {
+        runs: arguments.runs.clone(),
+        device: arguments.device.clone(),
+        jobs,
+        fail_fast: arguments.fail_fast,
+        checkpoint_every: arguments.checkpoint_every.clone(),
+    };
     let outcome = sweep::run(&plan, &options)?;
     if !outcome.records.is_empty() {
         let out = arguments.runs.join(&plan.name).join("report");
@@ -308,7 +321,13 @@ fn run_experiment(arguments: &RunArgs) -> Result<Exit, Failure> {
     for (name, directory, message) in &outcome.failed {
         eprintln!("\nfailed: {name} ({})\n  {}", directory.display(), message.replace('\n', "\n  "));
     }
-    if !outcome.failed.is_empty() {
+    if outcome.stopped.is_some() {
+        eprintln!(
+            "\nstopped: {} of {} recorded; run the same command again to go on",
+            outcome.records.len(),
+            planning::count(plan.runs.len(), "run")
+        );
+    } else if !outcome.failed.is_empty() {
         let not_started = if outcome.not_started > 0 { format!(", {} not started", outcome.not_started) } else { String::new() };
         eprintln!(
             "\n{} of {} failed{not_started}; run the same command again to retry them",

@@ -1,5 +1,6 @@
 //! Evaluation: the trained weights under each variant at each test length, scored in host f64.
 
+use crate::signals;
 use crate::spec::{EvalSpec, RunSpec};
 use crate::train::upload;
 use crate::weights::Weights;
@@ -27,7 +28,8 @@ struct Sums {
     rows: u64,
 }
 
-/// Evaluates every variant at every length; `progress(variant, test_len, row, secs)` hears of each result.
+/// Evaluates every variant at every length; `progress(variant, test_len, row, secs)` hears of each result. `None` if a signal asked to
+/// stop before the end.
 ///
 /// # Errors
 ///
@@ -39,7 +41,7 @@ pub fn evaluate(
     weights: &Weights,
     device: &Device,
     mut progress: impl FnMut(&EvalRow, f64),
-) -> Result<Vec<EvalRow>> {
+) -> Result<Option<Vec<EvalRow>>> {
     let mut rows = Vec::new();
     let mut model = rebuild(spec, &spec.encoding, weights, device)?;
     for variant in &eval.variants {
@@ -53,14 +55,15 @@ pub fn evaluate(
                     model = model.with_encoding(encoding);
                     let test =
                         Test { variant: &variant.name, test_len: *test_len, batch_tokens: eval.batch_tokens, positions, seed: spec.seed };
-                    score(&test, task, &model, device)
+                    let Some(row) = score(&test, task, &model, device) else { return Ok(None) };
+                    row
                 }
             };
             progress(&row, started.elapsed().as_secs_f64());
             rows.push(row);
         }
     }
-    Ok(rows)
+    Ok(Some(rows))
 }
 
 /// The model of a spec with saved weights, under `encoding`.
@@ -118,12 +121,16 @@ struct Test<'a> {
     seed: u64,
 }
 
-fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device) -> EvalRow {
+/// `None` if a signal asked to stop.
+fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device) -> Option<EvalRow> {
     let Test { variant, test_len, batch_tokens, .. } = *test;
     let seq_len = task.seq_len(test_len);
     let mut sums = Sums { nll: vec![0.0; seq_len], counted: vec![0; seq_len], right: 0, exact_rows: 0, rows: 0 };
     let answers = task.scoring() == Scoring::Answer;
     for (index, batch) in TestSet::new(task, test_len).batches((batch_tokens / seq_len).max(1)).enumerate() {
+        if signals::asked().is_some() {
+            return None;
+        }
         // Sampled positions are drawn anew for every batch, from a stream of this length alone.
         let mut stream = Stream::new(test.seed, &format!("test-positions {test_len}"), index as u64);
         let positions = test.positions.sample(batch.seq_len, &mut |bound| stream.below(bound));
@@ -132,7 +139,7 @@ fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device)
     let tokens: u64 = sums.counted.iter().sum();
     let loss_nats = sums.nll.iter().sum::<f64>() / tokens as f64;
     if !loss_nats.is_finite() {
-        return empty_row(variant, test_len, EvalStatus::Diverged, format!("the loss at length {test_len} is not finite"));
+        return Some(empty_row(variant, test_len, EvalStatus::Diverged, format!("the loss at length {test_len} is not finite")));
     }
     let mut metrics = BTreeMap::from([("loss_nats".to_owned(), Metric { value: loss_nats, n: tokens })]);
     if answers {
@@ -141,7 +148,7 @@ fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device)
         metrics.insert("exact_match".to_owned(), share(sums.exact_rows, sums.rows));
     }
     let loss_by_position = if answers { Vec::new() } else { sums.by_position() };
-    EvalRow { variant: variant.to_owned(), test_len, status: EvalStatus::Ok, reason: None, metrics, loss_by_position }
+    Some(EvalRow { variant: variant.to_owned(), test_len, status: EvalStatus::Ok, reason: None, metrics, loss_by_position })
 }
 
 impl Sums {

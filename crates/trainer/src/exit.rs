@@ -24,6 +24,12 @@ pub enum Exit {
     Device = 7,
     /// A broken promise of this program.
     Bug = 70,
+    /// Stopped on request (USR1) to be started again: what cluster schedulers requeue on.
+    TryAgain = 75,
+    /// Stopped by INT after saving.
+    Interrupted = 130,
+    /// Stopped by TERM after saving.
+    Terminated = 143,
 }
 
 /// A message for people and the code for the shell.

@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 pub mod catalogue;
+pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod device;
@@ -20,7 +21,9 @@ pub mod optimizer;
 pub mod plan;
 pub mod reevaluate;
 pub mod reporting;
+pub mod signals;
 pub mod spec;
+pub mod steplog;
 pub mod sweep;
 pub mod train;
 pub mod weights;

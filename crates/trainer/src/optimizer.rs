@@ -3,9 +3,9 @@
 //! Burn's optimizer keys its state by random ids and drops in silence what it cannot match on load, and its clipping works per
 //! tensor; PyTorch's recipes mean the norm over all parameters. Sixty lines buy exact resume and the recipe people expect.
 
-use crate::weights::ParamPath;
+use crate::weights::{HostTensor, ParamPath, Weights};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{Gradients, Tensor};
+use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,6 +46,25 @@ impl AdamW {
     /// No state yet.
     pub fn new(config: AdamWConfig) -> Self {
         Self { config, step: 0, moments: BTreeMap::new() }
+    }
+
+    /// The state after `step` updates, as [`moments`](Self::moments) gave it, on a device without autodiff.
+    pub fn resumed(config: AdamWConfig, step: u64, moments: &[Weights; 2], device: &Device) -> Self {
+        let upload = |tensor: &HostTensor| Tensor::from_data(TensorData::new(tensor.values.clone(), [tensor.values.len()]), device);
+        let [first, second] = moments;
+        let pair = |path: &String| Moments { first: upload(&first.0[path]), second: upload(&second.0[path]) };
+        let moments = first.0.keys().map(|path| (path.clone(), pair(path))).collect();
+        Self { config, step: step as i32, moments }
+    }
+
+    /// First and second moments on the host, flattened, by the path of their parameter.
+    pub fn moments(&self) -> [Weights; 2] {
+        let host = |tensor: &Tensor<1>| {
+            let values = tensor.clone().into_data_dtype(DType::F32).try_to_vec::<f32>().expect("data was just converted to f32");
+            HostTensor { shape: vec![values.len()], values }
+        };
+        let all = |of: fn(&Moments) -> &Tensor<1>| Weights(self.moments.iter().map(|(path, m)| (path.clone(), host(of(m)))).collect());
+        [all(|m| &m.first), all(|m| &m.second)]
     }
 
     /// Applies one update with gradients multiplied by `grad_scale`.

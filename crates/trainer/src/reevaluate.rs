@@ -43,6 +43,7 @@ pub struct Reevaluated {
 /// [`Exit::Input`] if the run is not there, not finished, diverged, or its weights are damaged; [`Exit::Config`] for a length or
 /// a variant that cannot work; [`Exit::Device`].
 pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Reevaluated, Failure> {
+    crate::signals::listen();
     let directory = if request.run.is_file() { request.run.parent().unwrap_or(Path::new(".")) } else { &request.run };
     let job = read_job(directory)?;
     let record_path = directory.join("record.json");
@@ -69,7 +70,8 @@ pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Reevalua
             .map_or_else(|| row.reason.clone().unwrap_or_default(), |loss| format!("loss {:.4} nats", loss.value));
         progress(&format!("[{done}/{total}] {} at {}: {loss} ({secs:.1} s)", row.variant, row.test_len));
     })
-    .map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?;
+    .map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?
+    .ok_or_else(|| Failure::new(crate::signals::asked().unwrap_or(Exit::Interrupted), "stopped; nothing was written"))?;
     record.run_id = spec.run_id().map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
     record.environment = environment(&request.device);
     record.spec = spec_map(&spec)?;

@@ -7,11 +7,12 @@ use crate::config::experiment::{Plan, PlannedRun};
 use crate::device::DeviceName;
 use crate::exit::{Exit, Failure};
 use crate::plan::{count, duration, flops};
-use crate::worker::{ERROR_FILE, Event, JOB_FILE};
+use crate::signals;
+use crate::worker::{CheckpointEvery, ERROR_FILE, Event, JOB_FILE};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use results::RunRecord;
 use results::record::RunStatus;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,6 +29,8 @@ pub struct Options {
     pub jobs: usize,
     /// Stop starting runs after the first failure.
     pub fail_fast: bool,
+    /// When workers write checkpoints.
+    pub checkpoint_every: CheckpointEvery,
 }
 
 /// What became of a sweep.
@@ -38,11 +41,14 @@ pub struct Outcome {
     pub failed: Vec<(String, PathBuf, String)>,
     /// Runs that were never started.
     pub not_started: usize,
+    /// Set if a signal ended the sweep; runs that were under way have saved.
+    pub stopped: Option<Exit>,
 }
 
 /// What the threads that watch workers tell the one that draws.
 enum Message {
     Started(usize),
+    Process(usize, u32),
     Event(usize, Event),
     Ended(usize, Result<(), Failure>),
 }
@@ -91,10 +97,12 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
         if skipped > 0 { format!(" ({skipped} recorded already)") } else { String::new() }
     );
     let mut display = Display::new(plan, &todo, terminal);
+    signals::listen();
     let (failed, not_started) = work(plan, todo, jobs, options, &mut display);
     display.finish();
+    let stopped = signals::asked();
     let records = plan.runs.iter().filter_map(|run| recorded(&options.runs, run)).collect();
-    Ok(Outcome { records, failed, not_started })
+    Ok(Outcome { records, failed, not_started, stopped })
 }
 
 /// Creates the directories and writes every job, so that a directory that cannot be written is found before any work.
@@ -127,7 +135,8 @@ fn work(
                 while let Some(index) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) {
                     let _ = sender.send(Message::Started(index));
                     let directory = directory(&options.runs, &plan.runs[index]);
-                    let ended = watch(&directory, options, threads, |event| {
+                    let process = |id| drop(sender.send(Message::Process(index, id)));
+                    let ended = watch(&directory, options, threads, process, |event| {
                         let _ = sender.send(Message::Event(index, event));
                     });
                     let _ = sender.send(Message::Ended(index, ended));
@@ -135,20 +144,40 @@ fn work(
             });
         }
         drop(sender);
-        for message in receiver {
-            match message {
-                Message::Started(index) => display.started(index),
-                Message::Event(index, event) => display.event(index, &event),
-                Message::Ended(index, ended) => {
+        let (mut processes, mut passed_on) = (BTreeMap::new(), None);
+        loop {
+            // A request to stop is passed on to every worker once, and nothing new is started.
+            if let Some(exit) = signals::asked().filter(|_| passed_on.is_none()) {
+                passed_on = Some(exit);
+                if let Ok(mut queue) = queue.lock() {
+                    display.not_started += queue.drain(..).count();
+                }
+                processes.values().for_each(|process| signals::pass_on(exit, *process));
+            }
+            match receiver.recv_timeout(Duration::from_millis(100)) {
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Ok(Message::Started(index)) => display.started(index),
+                Ok(Message::Process(index, process)) => {
+                    processes.insert(index, process);
+                    if let Some(exit) = passed_on {
+                        signals::pass_on(exit, process);
+                    }
+                }
+                Ok(Message::Event(index, event)) => display.event(index, &event),
+                Ok(Message::Ended(index, ended)) => {
+                    processes.remove(&index);
                     display.ended(index, &ended);
-                    if let Err(failure) = ended {
-                        let directory = directory(&options.runs, &plan.runs[index]);
-                        failed.push((name(&plan.runs[index]), directory, failure.message));
-                        if options.fail_fast
-                            && let Ok(mut queue) = queue.lock()
-                        {
-                            display.not_started = queue.drain(..).count();
-                        }
+                    let Err(failure) = ended else { continue };
+                    if matches!(failure.exit, Exit::Interrupted | Exit::Terminated | Exit::TryAgain) {
+                        continue;
+                    }
+                    let directory = directory(&options.runs, &plan.runs[index]);
+                    failed.push((name(&plan.runs[index]), directory, failure.message));
+                    if options.fail_fast
+                        && let Ok(mut queue) = queue.lock()
+                    {
+                        display.not_started += queue.drain(..).count();
                     }
                 }
             }
@@ -164,16 +193,27 @@ fn threads_per_worker(jobs: usize) -> Option<usize> {
 }
 
 /// Starts a worker and follows it to its end.
-fn watch(directory: &Path, options: &Options, threads: Option<usize>, mut heard: impl FnMut(Event)) -> Result<(), Failure> {
+fn watch(
+    directory: &Path,
+    options: &Options,
+    threads: Option<usize>,
+    process: impl FnOnce(u32),
+    mut heard: impl FnMut(Event),
+) -> Result<(), Failure> {
     let failure = |message: String| Failure::new(Exit::SomeFailed, message);
     let program = std::env::current_exe().map_err(|error| failure(format!("cannot find this program: {error}")))?;
     let mut command = Command::new(program);
     command.arg("worker").arg(directory).args(["--device", &options.device.to_string()]);
+    command.args(["--checkpoint-every", &options.checkpoint_every.to_string()]);
+    // Ctrl-C reaches the sweep alone, which passes it on once: two would end a worker before it has saved.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(threads) = threads {
         command.env("RAYON_NUM_THREADS", threads.to_string());
     }
     let mut child = command.spawn().map_err(|error| failure(format!("cannot start a worker: {error}")))?;
+    process(child.id());
     let stderr = child.stderr.take();
     let said = std::thread::spawn(move || {
         let mut text = Vec::new();
@@ -194,6 +234,10 @@ fn watch(directory: &Path, options: &Options, threads: Option<usize>, mut heard:
     if status.success() {
         let _ = std::fs::remove_file(error_file);
         return Ok(());
+    }
+    let clean = [Exit::Interrupted, Exit::Terminated, Exit::TryAgain].into_iter().find(|exit| status.code() == Some(*exit as i32));
+    if let Some(exit) = clean {
+        return Err(Failure::new(exit, said.strip_prefix("error: ").unwrap_or(&said)));
     }
     let said = if said.is_empty() { format!("the worker ended with {status} and said nothing") } else { said };
     let _ = std::fs::write(error_file, &said);
@@ -249,6 +293,16 @@ impl<'a> Display<'a> {
             Event::Train { step, steps, loss_nats } => {
                 (0.9 * *step as f64 / *steps as f64, format!("step {step} of {steps}, loss {loss_nats:.3}"))
             }
+            Event::Resumed { step, notes } => {
+                let steps = self.plan.runs[index].job.spec.train.steps;
+                for note in notes {
+                    self.print(&format!("  {}: {note}", name(&self.plan.runs[index])));
+                }
+                if *step > 0 {
+                    self.print(&format!("  {}: goes on from step {step} of {steps}", name(&self.plan.runs[index])));
+                }
+                (0.9 * *step as f64 / steps as f64, format!("step {step} of {steps}"))
+            }
             Event::Eval { done, total } => (0.9 + 0.1 * *done as f64 / *total as f64, format!("evaluated {done} of {total}")),
             Event::Diverged { step, what } => (1.0, format!("diverged at step {step}: the {what} is not finite")),
         };
@@ -268,6 +322,9 @@ impl<'a> Display<'a> {
     fn ended(&mut self, index: usize, ended: &Result<(), Failure>) {
         self.done += 1;
         let text = match ended {
+            Err(failure) if matches!(failure.exit, Exit::Interrupted | Exit::Terminated | Exit::TryAgain) => {
+                format!("  {}: {}", name(&self.plan.runs[index]), failure.message)
+            }
             Ok(()) => format!("[{}/{}] {}: done", self.done, self.count, name(&self.plan.runs[index])),
             Err(failure) => format!(
                 "[{}/{}] {}: FAILED\n  {}",
@@ -284,12 +341,20 @@ impl<'a> Display<'a> {
             }
         }
         match &self.bars {
-            Some(bars) => {
-                let _ = bars.println(&text);
-            }
+            Some(_) => self.print(&text),
             None => eprintln!("{text}{}", self.time_left()),
         }
         self.draw_total();
+    }
+
+    /// A line above the bars.
+    fn print(&self, text: &str) {
+        match &self.bars {
+            Some(bars) => {
+                let _ = bars.println(text);
+            }
+            None => eprintln!("{text}"),
+        }
     }
 
     fn fraction(&self) -> f64 {
@@ -323,7 +388,9 @@ impl<'a> Display<'a> {
 /// Exit code of a finished sweep.
 pub fn exit(outcome: &Outcome) -> Exit {
     let diverged = outcome.records.iter().filter(|record| record.status == RunStatus::Diverged).count();
-    if !outcome.failed.is_empty() {
+    if let Some(exit) = outcome.stopped {
+        exit
+    } else if !outcome.failed.is_empty() {
         Exit::SomeFailed
     } else if diverged > 0 && diverged == outcome.records.len() {
         Exit::Diverged

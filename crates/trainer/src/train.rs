@@ -1,8 +1,10 @@
 //! The training loop: step `s` is a function of the weights, the optimizer's state and (spec, s), and of nothing else.
 
+use crate::evaluate::rebuild;
+use crate::exit::{Exit, Failure};
 use crate::optimizer::{AdamW, squared_norms};
 use crate::spec::{LengthCurriculum, RunSpec};
-use crate::weights::draw;
+use crate::weights::{Weights, draw};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use posenc::Init;
 use results::record::{CurvePoint, Divergence};
@@ -26,7 +28,44 @@ pub struct Trained {
     pub final_loss_nats: Option<f64>,
     /// Set if training stopped early.
     pub diverged: Option<Divergence>,
+    /// Whether the watcher ended it before its last step.
+    pub stopped: bool,
 }
+
+/// Where a training goes on.
+pub struct Start {
+    /// Steps applied.
+    pub step: u64,
+    /// Tokens seen.
+    pub tokens: u64,
+    /// The loss of each of those steps.
+    pub losses: Vec<f64>,
+    /// The model's parameters.
+    pub weights: Weights,
+    /// The optimizer's moments.
+    pub moments: [Weights; 2],
+}
+
+/// A step that was applied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// Its number, counted from 1.
+    pub step: u64,
+    /// Loss of its batch before it, nats per counted token.
+    pub loss_nats: f64,
+    /// Learning rate.
+    pub lr: f64,
+    /// Norm of the whole gradient before clipping.
+    pub grad_norm: f64,
+    /// Tokens seen so far.
+    pub tokens: u64,
+}
+
+/// Gives the parameters and the optimizer's moments after the step just heard of.
+pub type Snapshot<'a> = dyn Fn() -> (Weights, [Weights; 2]) + 'a;
+
+/// Hears of every step; ends the training by saying `false`.
+pub type Watch<'a> = dyn FnMut(Step, &Snapshot<'_>) -> Result<bool, Failure> + 'a;
 
 /// Draws the model of a spec on `device`.
 pub fn initial_model(spec: &RunSpec, device: &Device) -> Transformer {
@@ -46,15 +85,27 @@ pub fn batch_length(spec: &RunSpec, step: u64) -> usize {
     }
 }
 
-/// Trains to the end or to the first number that is not finite; `progress(step, loss)` hears of every step.
+/// Trains to the end, to the first number that is not finite, or until `watch` has had enough, from the beginning or from where another
+/// process left off: the same bits either way.
 ///
 /// A step that would not be finite is not applied: the model returned is the last good one.
-pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, mut progress: impl FnMut(u64, f64)) -> Trained {
+///
+/// # Errors
+///
+/// What `watch` reports.
+pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, start: Option<Start>, watch: &mut Watch<'_>) -> Result<Trained, Failure> {
     let autodiff = device.clone().autodiff();
-    let mut model = initial_model(spec, &autodiff);
-    let mut optimizer = AdamW::new(spec.train.adamw.clone());
-    let (mut losses, mut tokens, mut diverged) = (Vec::new(), 0, None);
-    for step in 0..spec.train.steps {
+    let adamw = spec.train.adamw.clone();
+    let (mut model, mut optimizer, first, mut losses, mut tokens) = match start {
+        None => (initial_model(spec, &autodiff), AdamW::new(adamw), 0, Vec::new(), 0),
+        Some(start) => {
+            let model = rebuild(spec, &spec.encoding, &start.weights, &autodiff);
+            let model = model.map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?;
+            (model, AdamW::resumed(adamw, start.step, &start.moments, device), start.step, start.losses, start.tokens)
+        }
+    };
+    let (mut diverged, mut stopped) = (None, false);
+    for step in first..spec.train.steps {
         let length = batch_length(spec, step);
         let batch = task.train_batch(length, spec.train.batch_size, spec.seed, step);
         let loss = batch_loss(spec, &model, &batch, step, &autodiff);
@@ -72,21 +123,27 @@ pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, mut progress: imp
         let norm = squares.iter().sum::<f64>().sqrt();
         let clip = spec.train.grad_clip;
         let scale = if clip > 0.0 && norm > clip { clip / norm } else { 1.0 };
-        model = optimizer.step(model, &mut grads, spec.train.lr_at(step), scale);
+        let lr = spec.train.lr_at(step);
+        model = optimizer.step(model, &mut grads, lr, scale);
         tokens += (batch.rows * batch.seq_len) as u64;
         losses.push(loss);
-        progress(step + 1, loss);
+        let done = Step { step: step + 1, loss_nats: loss, lr, grad_norm: norm, tokens };
+        if !watch(done, &|| (Weights::of(&model), optimizer.moments()))? {
+            stopped = step + 1 < spec.train.steps;
+            break;
+        }
     }
     let tail = (spec.train.steps / 10).max(1) as usize;
     let final_loss_nats = diverged.is_none().then(|| mean(&losses[losses.len().saturating_sub(tail)..]));
-    Trained {
+    Ok(Trained {
         model: burn::module::Module::valid(&model),
         steps: losses.len() as u64,
         tokens,
         curve: thin(&losses),
         final_loss_nats,
         diverged,
-    }
+        stopped,
+    })
 }
 
 /// Mean loss over the counted targets of a batch, one element on the device.

@@ -119,19 +119,49 @@ impl Weights {
         hasher.finalize().to_hex().to_string()
     }
 
+    /// The parameters with their paths under a prefix.
+    pub fn prefixed<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (String, HostTensor)> + 'a {
+        self.0.iter().map(move |(path, tensor)| (format!("{prefix}{path}"), tensor.clone()))
+    }
+
+    /// A safetensors file of these.
+    ///
+    /// # Errors
+    ///
+    /// Never for tensors whose values fill their shapes.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let bytes: BTreeMap<&String, Vec<u8>> = self.0.iter().map(|(name, tensor)| (name, little_endian(&tensor.values))).collect();
+        let views = self.0.iter().map(|(name, tensor)| {
+            let view = TensorView::new(Dtype::F32, tensor.shape.clone(), &bytes[name])?;
+            Ok((name.clone(), view))
+        });
+        Ok(safetensors::serialize(views.collect::<Result<Vec<_>>>()?, None)?)
+    }
+
+    /// Reads a safetensors file.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, or not of f32, or holds a number that is not finite.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let file = SafeTensors::deserialize(bytes).context("not a safetensors file")?;
+        let mut weights = Self::default();
+        for (name, view) in file.iter() {
+            ensure!(view.dtype() == Dtype::F32, "{name} is {:?}, not F32", view.dtype());
+            let values: Vec<f32> = view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+            ensure!(values.iter().all(|v| v.is_finite()), "{name} has a value that is not finite");
+            weights.0.insert(name.to_owned(), HostTensor { shape: view.shape().to_vec(), values });
+        }
+        Ok(weights)
+    }
+
     /// Writes a safetensors file, whole or not at all.
     ///
     /// # Errors
     ///
     /// If the directory cannot be written.
     pub fn save(&self, path: &std::path::Path) -> Result<()> {
-        let bytes: BTreeMap<&String, Vec<u8>> = self.0.iter().map(|(name, tensor)| (name, little_endian(&tensor.values))).collect();
-        let views = self.0.iter().map(|(name, tensor)| {
-            let view = TensorView::new(Dtype::F32, tensor.shape.clone(), &bytes[name])?;
-            Ok((name.clone(), view))
-        });
-        let views = views.collect::<Result<Vec<_>>>()?;
-        let file = safetensors::serialize(views, None)?;
+        let file = self.to_bytes()?;
         let directory = path.parent().context("a weights file lies in a directory")?;
         let mut scratch = tempfile::NamedTempFile::new_in(directory).with_context(|| format!("cannot write in {}", directory.display()))?;
         scratch.write_all(&file).with_context(|| format!("cannot write {}", path.display()))?;
@@ -146,15 +176,7 @@ impl Weights {
     ///
     /// If the file cannot be read, is no safetensors file of f32, holds a number that is not finite, or has another digest.
     pub fn load(path: &std::path::Path, digest: &str) -> Result<Self> {
-        let bytes = fs_err::read(path)?;
-        let file = SafeTensors::deserialize(&bytes).with_context(|| format!("{} is not a safetensors file", path.display()))?;
-        let mut weights = Self::default();
-        for (name, view) in file.iter() {
-            ensure!(view.dtype() == Dtype::F32, "{}: parameter {name} is {:?}, not F32", path.display(), view.dtype());
-            let values: Vec<f32> = view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-            ensure!(values.iter().all(|v| v.is_finite()), "{}: parameter {name} has a value that is not finite", path.display());
-            weights.0.insert(name.to_owned(), HostTensor { shape: view.shape().to_vec(), values });
-        }
+        let weights = Self::from_bytes(&fs_err::read(path)?).with_context(|| path.display().to_string())?;
         if weights.digest() != digest {
             bail!("{} does not hold the weights of its record: digest {} instead of {digest}", path.display(), weights.digest());
         }

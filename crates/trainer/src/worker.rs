@@ -1,11 +1,14 @@
 //! One run in one process: train, save the weights, evaluate, record. What a sweep spawns and a cluster's array job would call.
 
+use crate::checkpoint;
 use crate::config::experiment::Surroundings;
 use crate::device::{self, DeviceName};
 use crate::evaluate::{diverged_rows, evaluate};
 use crate::exit::{Exit, Failure};
+use crate::signals;
 use crate::spec::{Job, RunSpec};
-use crate::train::train;
+use crate::steplog::StepLog;
+use crate::train::{Start, Trained, initial_model, train};
 use crate::weights::Weights;
 use results::record::{CorpusFacts, Environment, ModelFacts, RunRecord, RunStatus, SCHEMA, TaskFacts, TrainFacts};
 use serde::{Deserialize, Serialize};
@@ -35,6 +38,13 @@ pub enum Event {
         steps: u64,
         /// Loss of the last step, nats per counted token.
         loss_nats: f64,
+    },
+    /// Goes on from a checkpoint, or could not.
+    Resumed {
+        /// Steps that need not be trained again.
+        step: u64,
+        /// What is worth saying.
+        notes: Vec<String>,
     },
     /// One evaluation done.
     Eval {
@@ -71,13 +81,109 @@ pub struct Timings {
     pub threads: usize,
 }
 
+/// When checkpoints are written. Never a part of a run's numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CheckpointEvery {
+    /// After so many steps.
+    Steps(u64),
+    /// After so much time, between two steps.
+    Time(Duration),
+}
+
+impl Default for CheckpointEvery {
+    fn default() -> Self {
+        Self::Time(Duration::from_secs(30))
+    }
+}
+
+impl std::fmt::Display for CheckpointEvery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Steps(steps) => write!(f, "{steps}"),
+            Self::Time(time) => write!(f, "{}s", time.as_secs()),
+        }
+    }
+}
+
+impl std::str::FromStr for CheckpointEvery {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (digits, seconds) = text.strip_suffix('s').map_or((text, false), |digits| (digits, true));
+        match digits.parse::<u64>() {
+            Ok(n) if n > 0 && seconds => Ok(Self::Time(Duration::from_secs(n))),
+            Ok(n) if n > 0 => Ok(Self::Steps(n)),
+            _ => Err(format!("`{text}` is neither a number of steps (500) nor of seconds (30s), of at least 1")),
+        }
+    }
+}
+
+/// Trains, from the newest checkpoint if there is one, and writes checkpoints and the step log on the way.
+fn train_with_checkpoints(
+    directory: &Path,
+    job: &Job,
+    task: &dyn Task,
+    device: &burn::tensor::Device,
+    every: &CheckpointEvery,
+) -> Result<Trained, Failure> {
+    let spec = &job.spec;
+    let resources = |error: anyhow::Error| Failure::resources(format!("{error:#}"));
+    let found = checkpoint::latest(directory, &job.run_id, &Weights::of(&initial_model(spec, device)));
+    let mut notes = found.notes;
+    let resumed = found.state.and_then(|state| match StepLog::resume(directory, state.step, state.log_bytes, &state.log_blake3) {
+        Ok((log, losses)) => Some((state, log, losses)),
+        Err(error) => {
+            notes.push(format!("passed over the checkpoint at step {}: {error:#}", state.step));
+            None
+        }
+    });
+    let (start, mut log) = match resumed {
+        Some((state, log, losses)) => {
+            let checkpoint::State { step, tokens, weights, moments, .. } = state;
+            say(&Event::Resumed { step, notes });
+            (Some(Start { step, tokens, losses, weights, moments }), log)
+        }
+        None => {
+            if !notes.is_empty() {
+                say(&Event::Resumed { step: 0, notes });
+            }
+            (None, StepLog::create(directory).map_err(resources)?)
+        }
+    };
+    let mut said = Instant::now() - Duration::from_secs(1);
+    let (mut saved, mut saved_step) = (Instant::now(), start.as_ref().map_or(0, |start| start.step));
+    train(spec, task, device, start, &mut |step, snapshot| {
+        log.append(&step).map_err(resources)?;
+        let last = step.step == spec.train.steps;
+        if said.elapsed() >= Duration::from_millis(100) || last {
+            said = Instant::now();
+            say(&Event::Train { step: step.step, steps: spec.train.steps, loss_nats: step.loss_nats });
+        }
+        let stop = signals::asked().is_some();
+        let due = match every {
+            CheckpointEvery::Steps(steps) => step.step - saved_step >= *steps,
+            CheckpointEvery::Time(time) => saved.elapsed() >= *time,
+        };
+        // The last step is saved too: a run that dies while it is evaluated need not be trained again.
+        if due || stop || last {
+            let (weights, moments) = snapshot();
+            let (log_bytes, log_blake3) = log.sync().map_err(resources)?;
+            let state = checkpoint::State { step: step.step, tokens: step.tokens, weights, moments, log_bytes, log_blake3 };
+            checkpoint::save(directory, &job.run_id, &state).map_err(resources)?;
+            (saved, saved_step) = (Instant::now(), step.step);
+        }
+        Ok(!stop)
+    })
+}
+
 /// Runs a job in its directory.
 ///
 /// # Errors
 ///
-/// [`Exit::Busy`] if another process has it, [`Exit::Device`], [`Exit::Input`] for a changed corpus, [`Exit::Resources`] if the
+/// [`Exit::Interrupted`], [`Exit::Terminated`] or [`Exit::TryAgain`] after saving, if a signal asked for it; [`Exit::Busy`] if another process has it, [`Exit::Device`], [`Exit::Input`] for a changed corpus, [`Exit::Resources`] if the
 /// directory cannot be written. A diverged run is a result, not an error.
-pub fn run(directory: &Path, name: &DeviceName) -> Result<(), Failure> {
+pub fn run(directory: &Path, name: &DeviceName, every: &CheckpointEvery) -> Result<(), Failure> {
+    signals::listen();
     let job: Job = read_job(directory)?;
     let lock =
         fs_err::OpenOptions::new().create(true).truncate(false).write(true).open(directory.join("lock")).map_err(Failure::resources)?;
@@ -88,13 +194,14 @@ pub fn run(directory: &Path, name: &DeviceName) -> Result<(), Failure> {
     let spec = &job.spec;
     let task = build_task(&job, &spec.eval.test_lens)?;
     let started = Instant::now();
-    let mut said = Instant::now() - Duration::from_secs(1);
-    let trained = train(spec, task.as_ref(), &device, |step, loss_nats| {
-        if said.elapsed() >= Duration::from_millis(100) || step == spec.train.steps {
-            said = Instant::now();
-            say(&Event::Train { step, steps: spec.train.steps, loss_nats });
-        }
-    });
+    let trained = train_with_checkpoints(directory, &job, task.as_ref(), &device, every)?;
+    let stopped = |what: String| {
+        let exit = signals::asked().unwrap_or(Exit::Interrupted);
+        Failure::new(exit, format!("stopped {what}; the same command goes on from there"))
+    };
+    if trained.stopped {
+        return Err(stopped(format!("after step {} of {}", trained.steps, spec.train.steps)));
+    }
     let train_secs = started.elapsed().as_secs_f64();
     let weights = Weights::of(&trained.model);
     weights.save(&directory.join(WEIGHTS_FILE)).map_err(|error| Failure::resources(format!("{error:#}")))?;
@@ -111,7 +218,8 @@ pub fn run(directory: &Path, name: &DeviceName) -> Result<(), Failure> {
             seconds.push((row.variant.clone(), row.test_len, secs));
             say(&Event::Eval { done: seconds.len(), total });
         })
-        .map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?,
+        .map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?
+        .ok_or_else(|| stopped("during evaluation".to_owned()))?,
     };
     let timings = Timings {
         train_secs,
@@ -150,6 +258,10 @@ pub fn run(directory: &Path, name: &DeviceName) -> Result<(), Failure> {
         spec: spec_map(spec)?,
     };
     results::write_record(directory, &record).map_err(Failure::resources)?;
+    // The last good state of a run that diverged is worth looking at.
+    if record.status == RunStatus::Ok {
+        checkpoint::clear(directory);
+    }
     Ok(())
 }
 

@@ -1,0 +1,194 @@
+//! Runs that are killed, stopped or damaged go on and end in the same bytes.
+#![cfg(unix)]
+
+mod common;
+
+use common::{Scratch, TINY, exits, longreach, stderr};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Long enough to be met in the middle.
+const LONG: [&str; 3] = ["train.steps=1500", "seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
+
+/// A calm run: its directory, and what has to come out again.
+struct Calm {
+    scratch: Scratch,
+    run: PathBuf,
+}
+
+fn calm() -> Calm {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &LONG), 0);
+    let run = scratch.runs().join(scratch.records()[0].0.parent().expect("a record lies in its run"));
+    Calm { scratch, run }
+}
+
+impl Calm {
+    /// An unfinished copy: the job and nothing else.
+    fn fresh(&self, name: &str) -> PathBuf {
+        let copy = self.scratch.directory.path().join(name);
+        std::fs::create_dir(&copy).unwrap();
+        std::fs::copy(self.run.join("job.json"), copy.join("job.json")).unwrap();
+        copy
+    }
+
+    #[track_caller]
+    fn same(&self, other: &Path) {
+        for file in ["record.json", "weights.safetensors", "steps.jsonl"] {
+            assert!(std::fs::read(self.run.join(file)).unwrap() == std::fs::read(other.join(file)).unwrap(), "{file} differs");
+        }
+        assert!(!other.join("checkpoints").exists(), "a recorded run keeps no checkpoint");
+    }
+}
+
+fn worker(run: &Path, threads: usize) -> Command {
+    let mut command = longreach();
+    command.arg("worker").arg(run).args(["--checkpoint-every", "20"]).env("RAYON_NUM_THREADS", threads.to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn checkpoints(run: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(run.join("checkpoints")).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let mut found: Vec<PathBuf> = entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("step-")).collect();
+    found.sort();
+    found
+}
+
+/// Waits until a run has written its second checkpoint.
+fn underway(run: &Path, child: &mut Child) {
+    let started = Instant::now();
+    while checkpoints(run).len() < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it could be met");
+        assert!(started.elapsed() < Duration::from_secs(60), "no checkpoint");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A run that was killed with two checkpoints behind it.
+fn killed(calm: &Calm, name: &str) -> PathBuf {
+    let run = calm.fresh(name);
+    let mut child = worker(&run, 1).spawn().unwrap();
+    underway(&run, &mut child);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!run.join("record.json").exists());
+    run
+}
+
+fn finish(run: &Path) -> (Output, String) {
+    let output = worker(run, 1).output().unwrap();
+    exits(&output, 0);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output, said)
+}
+
+#[test]
+fn killed_at_any_instant_and_on_any_number_of_threads() {
+    let calm = calm();
+    let run = calm.fresh("killed");
+    for round in 0.. {
+        let mut child = worker(&run, 1 + round % 3).spawn().unwrap();
+        if round < 12 {
+            std::thread::sleep(Duration::from_millis(20 + 37 * (round as u64 % 7)));
+            let _ = child.kill();
+        }
+        if child.wait().unwrap().success() {
+            break;
+        }
+    }
+    calm.same(&run);
+}
+
+#[test]
+fn a_signal_saves_leaves_and_says_how() {
+    let calm = calm();
+    for (signal, exit) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::USR1, 75)] {
+        let scratch = Scratch::with(TINY);
+        let runs = scratch.runs();
+        let mut program = longreach();
+        program.arg("run").arg(&scratch.config).args(LONG).arg("--runs").arg(&runs).args(["--checkpoint-every", "20"]);
+        let mut child = program.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let run = runs.join("tiny").join(calm.run.file_name().unwrap());
+        underway(&run, &mut child);
+        let asked = Instant::now();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(asked.elapsed() < Duration::from_secs(10));
+        exits(&output, exit);
+        assert!(stderr(&output).contains("run the same command again to go on"), "{}", stderr(&output));
+        assert!(!checkpoints(&run).is_empty() && !run.join("record.json").exists());
+        let again = scratch.longreach("run", &LONG);
+        exits(&again, 0);
+        assert!(stderr(&again).contains("goes on from step"), "{}", stderr(&again));
+        calm.same(&run);
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_is_passed_over_for_an_older_one() {
+    let calm = calm();
+    for (name, damage) in [
+        ("cut", (|path: &Path| std::fs::write(path.join("model.safetensors"), b"short").unwrap()) as fn(&Path)),
+        ("gone", |path| std::fs::remove_file(path.join("optimizer.safetensors")).unwrap()),
+        ("empty", |path| std::fs::write(path.join("manifest.json"), b"{}").unwrap()),
+    ] {
+        let run = killed(&calm, name);
+        damage(checkpoints(&run).last().unwrap());
+        let (_, said) = finish(&run);
+        assert!(said.contains("passed over") && said.contains("\"resumed\""), "{said}");
+        calm.same(&run);
+    }
+}
+
+#[test]
+fn a_changed_step_log_means_from_the_start() {
+    let calm = calm();
+    let run = killed(&calm, "log");
+    let log = run.join("steps.jsonl");
+    let mut text = std::fs::read(&log).unwrap();
+    text[20] ^= 1;
+    std::fs::write(&log, text).unwrap();
+    let (_, said) = finish(&run);
+    assert!(said.contains("not the one that the checkpoint belongs to"), "{said}");
+    calm.same(&run);
+}
+
+#[test]
+fn the_step_log_tells_every_step() {
+    let calm = calm();
+    let text = std::fs::read_to_string(calm.run.join("steps.jsonl")).unwrap();
+    assert_eq!(text.lines().count(), 1500);
+    for (index, line) in text.lines().enumerate() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["step"], index + 1);
+        assert_eq!(line["tokens"], (index + 1) * 4 * 10);
+        assert!(
+            line["loss_nats"].as_f64().unwrap() > 0.0 && line["lr"].as_f64().unwrap() > 0.0 && line["grad_norm"].as_f64().unwrap() > 0.0
+        );
+    }
+}
+
+#[test]
+fn one_run_is_never_trained_by_two() {
+    let calm = calm();
+    let run = calm.fresh("two");
+    let mut first = worker(&run, 1).spawn().unwrap();
+    underway(&run, &mut first);
+    let second = worker(&run, 1).output().unwrap();
+    exits(&second, 4);
+    assert!(stderr(&second).contains("another process"), "{}", stderr(&second));
+    assert!(first.wait().unwrap().success());
+    calm.same(&run);
+}
+
+#[test]
+fn intervals_that_are_none_are_refused() {
+    for text in ["0", "0s", "soon", "-5", "1.5s"] {
+        let output = longreach().args(["run", "x.toml", &format!("--checkpoint-every={text}")]).output().unwrap();
+        exits(&output, 2);
+        assert!(stderr(&output).contains("neither a number of steps"), "{}", stderr(&output));
+    }
+}
