@@ -1,7 +1,30 @@
 //! The one list of tasks.
 
+use crate::addition::AdditionConfig;
+use crate::bucket_sort::BucketSortConfig;
+use crate::copy::CopyConfig;
+use crate::count::CountConfig;
+use crate::cycle_navigation::CycleNavigationConfig;
+use crate::duplicate::DuplicateConfig;
+use crate::dyck::DyckConfig;
+use crate::even_pairs::EvenPairsConfig;
+use crate::grid::GridConfig;
+use crate::induction::InductionConfig;
+use crate::majority::MajorityConfig;
+use crate::missing_duplicate::MissingDuplicateConfig;
+use crate::modular_arithmetic::ModularArithmeticConfig;
+use crate::mqar::MqarConfig;
+use crate::odds_first::OddsFirstConfig;
+use crate::parity::ParityConfig;
+use crate::passkey::PasskeyConfig;
+use crate::reverse::ReverseConfig;
+use crate::selective_copy::SelectiveCopyConfig;
+use crate::sort::SortConfig;
+use crate::stack_manipulation::StackManipulationConfig;
+use crate::summation::SummationConfig;
 use crate::tagged::tagged;
-use crate::{BuildContext, Task, TaskError, TaskSpec, copy::CopyConfig, reverse::ReverseConfig, text::TextConfig};
+use crate::text::TextConfig;
+use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::Serialize;
 
 /// What `longreach list tasks` prints of a kind.
@@ -62,6 +85,26 @@ macro_rules! tasks {
 
 tasks! {
     "copy" => Copy(CopyConfig);
+    "duplicate" => Duplicate(DuplicateConfig);
     "reverse" => Reverse(ReverseConfig);
+    "sort" => Sort(SortConfig);
+    "bucket_sort" => BucketSort(BucketSortConfig);
+    "odds_first" => OddsFirst(OddsFirstConfig);
+    "missing_duplicate" => MissingDuplicate(MissingDuplicateConfig);
+    "parity" => Parity(ParityConfig);
+    "even_pairs" => EvenPairs(EvenPairsConfig);
+    "majority" => Majority(MajorityConfig);
+    "count" => Count(CountConfig);
+    "cycle_navigation" => CycleNavigation(CycleNavigationConfig);
+    "summation" => Summation(SummationConfig);
+    "modular_arithmetic" => ModularArithmetic(ModularArithmeticConfig);
+    "addition" => Addition(AdditionConfig);
+    "stack_manipulation" => StackManipulation(StackManipulationConfig);
+    "dyck" => Dyck(DyckConfig);
+    "induction" => Induction(InductionConfig);
+    "mqar" => Mqar(MqarConfig);
+    "selective_copy" => SelectiveCopy(SelectiveCopyConfig);
+    "passkey" => Passkey(PasskeyConfig);
+    "grid" => Grid(GridConfig);
     "text" => Text(TextConfig);
 }

@@ -4,11 +4,21 @@
 //! Sources: reverse string of Ruoss et al. 2023 (arXiv 2305.16843; 2 symbols there) and the reverse tasks of Kazemnejad et al.
 //! 2023 (arXiv 2305.19466); the alphabet is a parameter here (16 unless set).
 
-use crate::symbols::{Rule, SymbolTask, example};
+use crate::symbols::{Apart, StringRule, SymbolTask, check_alphabet, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
 
-const RULE: Rule = Rule { kind: "reverse", answer: |w| w.iter().rev().copied().collect(), answer_len: |n| n };
+fn rule(alphabet: u64) -> StringRule {
+    // Not kept apart: the rows of the first release, which published numbers rest on.
+    StringRule {
+        kind: "reverse",
+        alphabet,
+        answers: alphabet,
+        answer: Box::new(|w| w.iter().rev().copied().collect()),
+        answer_len: |n| n,
+        apart: Apart::No,
+    }
+}
 
 /// `kind = "reverse"`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,9 +39,10 @@ impl Default for ReverseConfig {
 impl TaskSpec for ReverseConfig {
     const SUMMARY: &'static str = "write the string backwards";
     fn examples() -> Vec<String> {
-        vec![example(RULE, &[0, 1, 1, 0, 1, 0]), example(RULE, &[7, 15, 2])]
+        vec![example(&rule(16), &[0, 1, 1, 0, 1, 0]), example(&rule(16), &[7, 15, 2])]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        Ok(Box::new(SymbolTask::new(RULE, self.alphabet, self.test_rows, ctx)?))
+        check_alphabet(self.alphabet)?;
+        Ok(Box::new(SymbolTask::new(rule(self.alphabet), self.test_rows, ctx)?))
     }
 }

@@ -26,12 +26,15 @@ fn every_error_has_its_exact_path() {
         ("[task]\nalphabet = 4\nkind = \"copy\"", "task", "`kind` must be the first key of this table"),
         ("[task]", "task", "`kind` must be the first key of this table"),
         ("task = 3", "task", "invalid type: integer `3`, expected a table whose first key is `kind`"),
-        ("[task]\nkind = 3", "task.kind", "invalid type: integer `3`, expected one of `copy`, `reverse`, `text`"),
-        ("[task]\nkind = \"cpoy\"", "task.kind", "unknown variant `cpoy`, expected one of `copy`, `reverse`, `text`"),
+        ("[task]\nkind = 3", "task.kind", "invalid type: integer `3`, expected one of `copy`, `duplicate`, `reverse`, "),
+        ("[task]\nkind = \"cpoy\"", "task.kind", "unknown variant `cpoy`, expected one of `copy`, `duplicate`, `reverse`, "),
         ("[task]\nkind = \"copy\"\nalphabte = 4", "task.alphabte", "unknown field `alphabte`, expected `alphabet` or `test_rows`"),
         ("[task]\nkind = \"copy\"\nalphabet = \"4\"", "task.alphabet", "invalid type: string \"4\", expected u64"),
         ("[task]\nkind = \"reverse\"\ntest_rows = -1", "task.test_rows", "invalid value: integer `-1`, expected u64"),
         ("[task]\nkind = \"copy\"\nalphabet = 2.5", "task.alphabet", "invalid type: floating point `2.5`, expected u64"),
+        ("[task]\nkind = \"parity\"\nalphabet = 2", "task.alphabet", "unknown field `alphabet`, expected `test_rows`"),
+        ("[task]\nkind = \"addition\"\ndigits = \"lsb\"", "task.digits", "unknown variant `lsb`, expected `msd_first` or `lsd_first`"),
+        ("[task]\nkind = \"dyck\"\nanswer = \"deep\"", "task.answer", "unknown variant `deep`, expected `valid` or `depth`"),
         ("[task]\nkind = \"text\"\nfiles = [\"a\", 2]", "task.files[1]", "invalid type: integer `2`, expected a string"),
         ("[task]\nkind = \"text\"\ncorpus = \"wiki\"", "task.corpus", "unknown variant `wiki`, expected `cargo` or `files`"),
         ("[task]\nkind = \"text\"\nstride = 3", "task.stride", "unknown field `stride`"),
@@ -63,6 +66,24 @@ fn values_out_of_range_name_key_value_and_range() {
         ("kind = \"copy\"\nalphabet = 4097", "alphabet", "4097", "2..=4096"),
         ("kind = \"copy\"\nalphabet = 9223372036854775807", "alphabet", "9223372036854775807", "2..=4096"),
         ("kind = \"reverse\"\ntest_rows = 0", "test_rows", "0", "1..=1000000"),
+        ("kind = \"sort\"\nalphabet = 1", "alphabet", "1", "2..=4096"),
+        ("kind = \"parity\"\ntest_rows = 1000001", "test_rows", "1000001", "1..=1000000"),
+        ("kind = \"cycle_navigation\"\ncycle = 1", "cycle", "1", "2..=4096"),
+        ("kind = \"summation\"\nmodulus = 0", "modulus", "0", "2..=4096"),
+        ("kind = \"modular_arithmetic\"\nmodulus = 1", "modulus", "1", "2..=4096"),
+        ("kind = \"addition\"\nbase = 1", "base", "1", "2..=4096"),
+        ("kind = \"dyck\"\nkinds = 0", "kinds", "0", "1..=2048"),
+        ("kind = \"count\"\nalphabet = 1", "alphabet", "1", "2..=4096"),
+        ("kind = \"induction\"\nalphabet = 0", "alphabet", "0", "2..=4096"),
+        ("kind = \"grid\"\nalphabet = 1", "alphabet", "1", "2..=4096"),
+        ("kind = \"selective_copy\"\ndata = 0", "data", "0", "1..=65536"),
+        ("kind = \"selective_copy\"\ndata = 65", "data", "65", "what fits into length 64"),
+        ("kind = \"passkey\"\ndigits = 0", "digits", "0", "1..=64"),
+        ("kind = \"passkey\"\nfiller = 0", "filler", "0", "1..=4096"),
+        ("kind = \"mqar\"\nvocab = 7", "vocab", "7", "8..=65536"),
+        ("kind = \"mqar\"\nvocab = 16\npairs = 8", "pairs", "8", "1..=7"),
+        ("kind = \"mqar\"\npairs = 17", "pairs", "17", "what fits into length 64"),
+        ("kind = \"mqar\"\npower = nan", "power", "NaN", "0 to 1"),
         ("kind = \"text\"\nsplit = { by = \"file\", every = 1 }", "split.every", "1", "2..=1000000"),
         ("kind = \"text\"\nsplit = { by = \"range\", valid_fraction = nan }", "split.valid_fraction", "NaN", "above 0 and below 1"),
         ("kind = \"text\"\nsplit = { by = \"range\", valid_fraction = 1.0 }", "split.valid_fraction", "1", "above 0 and below 1"),
@@ -119,7 +140,7 @@ fn written_tables_can_be_read_again() {
         // The way a table takes that was expanded as a value first.
         assert_eq!(toml::from_str::<toml::Table>(&toml).unwrap().try_into::<TaskConfig>().unwrap(), config);
     }
-    assert_eq!(TaskConfig::default_of("sort"), None);
+    assert_eq!(TaskConfig::default_of("srot"), None);
 }
 
 #[test]

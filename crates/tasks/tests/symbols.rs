@@ -161,6 +161,38 @@ fn golden_rows() {
     assert_eq!(task.test_batch(17, 3, 1).inputs[13..18], [16, 9, 6, 11, 7]);
 }
 
+/// Runs are named by their configuration alone, so the rows behind a name must stay what they were.
+#[test]
+fn rows_of_the_first_release() {
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |batch: &Batch| {
+        let ids: Vec<u8> = batch.inputs.iter().chain(&batch.targets).flat_map(|id| id.to_le_bytes()).collect();
+        hasher.update(&ids).update(&batch.counted.iter().map(|c| u8::from(*c)).collect::<Vec<_>>());
+    };
+    for kind in ["copy", "reverse"] {
+        for alphabet in [2, 3, 16, 100, 4096] {
+            let task = task(kind, alphabet, 64);
+            for n in [1, 2, 3, 5, 8, 15, 16, 17, 31, 40, 62, 63, 64, 100, 300] {
+                add(&task.train_batch(n, 7, 3, n as u64 + alphabet));
+                add(&task.test_batch(n, 0, task.test_rows(n)));
+            }
+        }
+    }
+    let hash = hasher.finalize().to_hex();
+    // Recorded from the code of commit fa396cc, before other tasks shared it.
+    assert_eq!(hash.as_str(), "2e0937046e02ef417898438e833c92db35e0b92cd337c253ed1d7f4289b9560f");
+    let definitions = task("copy", 16, 256).definitions();
+    assert_eq!(
+        definitions["token_accuracy"],
+        "share of answer tokens, EOS included, predicted right, every token of every row weighing the same; teacher-forced, first \
+         scored token is the one after SEP; 256 distinct test strings per length (all strings where there are fewer), not kept out of \
+         training, so short ones repeat there."
+    );
+    assert!(definitions["exact_match"].starts_with("share of test rows whose answer and EOS are all predicted right; teacher-forced, "));
+    let loss = "mean negative log-likelihood in nats of the answer tokens, EOS included, every token weighing the same; teacher-forced";
+    assert!(definitions["loss_nats"].starts_with(loss));
+}
+
 #[test]
 fn says_what_it_measures() {
     for kind in ["copy", "reverse"] {

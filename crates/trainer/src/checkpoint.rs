@@ -147,6 +147,11 @@ pub fn latest(run_directory: &Path, run_id: &str, model: &Weights) -> Found {
     found
 }
 
+/// The step of the newest complete checkpoint, unverified.
+pub fn newest_step(run_directory: &Path) -> Option<u64> {
+    steps(&run_directory.join(CHECKPOINTS_DIR)).last().map(|(step, _)| *step)
+}
+
 /// Removes all checkpoints of a run that is recorded.
 pub fn clear(run_directory: &Path) {
     let _ = std::fs::remove_dir_all(run_directory.join(CHECKPOINTS_DIR));

@@ -6,7 +6,7 @@ use crate::config::experiment::{Plan, plan};
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
 use crate::worker::CheckpointEvery;
-use crate::{inspect, list, plan as planning, reevaluate, reporting, sweep, worker};
+use crate::{inspect, list, plan as planning, reevaluate, reporting, status, sweep, worker};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use results::{Format, ReportSpec};
 use std::io::Write;
@@ -60,6 +60,16 @@ enum Command {
         /// Where to
         #[arg(long, value_name = "DIR", default_value = "catalogue")]
         out: PathBuf,
+    },
+    /// Tell the state of every run below a directory: planned, running, stopped, done, diverged, failed or stale
+    #[command(after_help = "Examples:\n  longreach status runs\n  longreach status runs/quickstart --json")]
+    Status {
+        /// Where runs are kept, an experiment's directory, or a run's
+        #[arg(default_value = "runs")]
+        directory: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// List encodings, tasks or devices
     List(ListArgs),
@@ -277,6 +287,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
             let written = catalogue::write(&records, &out)?;
             print(&format!("wrote {} and {} pictures", written[0].display(), written.len() - 1))
         }
+        Command::Status { directory, json } => print(&status::status(&directory, json)?),
         Command::List(ListArgs { what }) => print(&match what {
             ListWhat::Encodings { json } => list::encodings(json)?,
             ListWhat::Tasks { json } => list::tasks(json)?,

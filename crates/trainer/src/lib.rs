@@ -23,6 +23,7 @@ pub mod reevaluate;
 pub mod reporting;
 pub mod signals;
 pub mod spec;
+pub mod status;
 pub mod steplog;
 pub mod sweep;
 pub mod train;

@@ -23,6 +23,8 @@ pub const JOB_FILE: &str = "job.json";
 pub const WEIGHTS_FILE: &str = "weights.safetensors";
 /// How long everything took; the only file that differs between reruns.
 pub const TIMINGS_FILE: &str = "timings.json";
+/// Held, by the operating system's means, by the process that trains; says who that is.
+pub const LOCK_FILE: &str = "lock";
 /// What a failed worker said.
 pub const ERROR_FILE: &str = "error.txt";
 
@@ -185,11 +187,7 @@ fn train_with_checkpoints(
 pub fn run(directory: &Path, name: &DeviceName, every: &CheckpointEvery) -> Result<(), Failure> {
     signals::listen();
     let job: Job = read_job(directory)?;
-    let lock =
-        fs_err::OpenOptions::new().create(true).truncate(false).write(true).open(directory.join("lock")).map_err(Failure::resources)?;
-    if lock.file().try_lock().is_err() {
-        return Err(Failure::new(Exit::Busy, format!("{} is being run by another process", directory.display())));
-    }
+    let _lock = lock(directory)?;
     let device = device::open(name)?;
     let spec = &job.spec;
     let task = build_task(&job, &spec.eval.test_lens)?;
@@ -263,6 +261,39 @@ pub fn run(directory: &Path, name: &DeviceName, every: &CheckpointEvery) -> Resu
         checkpoint::clear(directory);
     }
     Ok(())
+}
+
+/// Takes a run for this process, until the file is dropped or the process ends, however it ends.
+fn lock(directory: &Path) -> Result<std::fs::File, Failure> {
+    let path = directory.join(LOCK_FILE);
+    let options = || fs_err::OpenOptions::new().create(true).truncate(false).write(true).read(true).open(&path);
+    let mut file = options().map_err(Failure::resources)?.into_parts().0;
+    // Who only looks holds it for an instant.
+    let taken = (0..5).any(|attempt| {
+        if attempt > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        file.try_lock().is_ok()
+    });
+    if !taken {
+        let who = holder(&path).unwrap_or_else(|| "another process".to_owned());
+        return Err(Failure::new(Exit::Busy, format!("{} is being run by {who}", directory.display())));
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { String::new() } else { format!(" on {}", host.trim()) };
+    // The text is for people; what counts is the lock.
+    let _ = file.set_len(0).and_then(|()| write!(file, "another process, {}{host}", std::process::id()));
+    Ok(file)
+}
+
+/// Who holds a lock file, if anybody does.
+pub fn holder(path: &Path) -> Option<String> {
+    let file = std::fs::File::open(path).ok()?;
+    if file.try_lock_shared().is_ok() {
+        return None;
+    }
+    let said = std::fs::read_to_string(path).unwrap_or_default();
+    Some(if said.is_empty() { "another process".to_owned() } else { said })
 }
 
 /// Reads the job of a run directory.

@@ -179,9 +179,46 @@ fn one_run_is_never_trained_by_two() {
     underway(&run, &mut first);
     let second = worker(&run, 1).output().unwrap();
     exits(&second, 4);
-    assert!(stderr(&second).contains("another process"), "{}", stderr(&second));
+    assert!(stderr(&second).contains(&first.id().to_string()), "who holds it is named: {}", stderr(&second));
     assert!(first.wait().unwrap().success());
     calm.same(&run);
+}
+
+/// State, steps and note of one run.
+fn state(run: &Path) -> (String, u64, String) {
+    let output = longreach().arg("status").arg(run).arg("--json").output().unwrap();
+    exits(&output, 0);
+    let lines: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let line = &lines[0];
+    let note = line["note"].as_str().unwrap_or_default().to_owned();
+    (line["state"].as_str().unwrap().to_owned(), line["step"].as_u64().unwrap(), note)
+}
+
+#[test]
+fn the_state_of_a_run_is_told_by_its_directory_alone() {
+    let calm = calm();
+    assert_eq!(state(&calm.run), ("done".to_owned(), 1500, String::new()));
+    let run = calm.fresh("states");
+    assert_eq!(state(&run).0, "planned");
+    let mut child = worker(&run, 1).spawn().unwrap();
+    underway(&run, &mut child);
+    let (running, step, holder) = state(&run);
+    assert_eq!(running, "running");
+    assert!(step > 0 && holder.contains(&child.id().to_string()), "{step} {holder}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (stopped, step, _) = state(&run);
+    assert!(stopped == "stopped" && step >= 40 && step % 20 == 0, "{stopped} at {step}");
+    std::fs::write(run.join("error.txt"), "error: the disk is full").unwrap();
+    assert_eq!(state(&run), ("failed".to_owned(), step, "the disk is full".to_owned()));
+    let job = std::fs::read_to_string(run.join("job.json")).unwrap();
+    std::fs::write(run.join("job.json"), job.replace("\"steps\": 1500", "\"steps\": 1501")).unwrap();
+    assert_eq!(state(&run).0, "stale");
+    let table = longreach().arg("status").arg(calm.scratch.runs()).output().unwrap();
+    exits(&table, 0);
+    assert!(String::from_utf8_lossy(&table.stdout).contains("1 run: 1 done"), "{table:?}");
+    let nothing = longreach().arg("status").arg(run.join("nowhere")).output().unwrap();
+    exits(&nothing, 3);
 }
 
 #[test]

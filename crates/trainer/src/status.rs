@@ -1,0 +1,149 @@
+//! `longreach status`: what state runs are in, read from their directories alone.
+
+use crate::checkpoint;
+use crate::exit::{Exit, Failure};
+use crate::list::table;
+use crate::plan::count;
+use crate::steplog::LOG_FILE;
+use crate::worker::{ERROR_FILE, JOB_FILE, LOCK_FILE, holder, read_job};
+use results::record::RunStatus;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// Directories below the one that is named: experiments, then runs.
+const DEPTH: usize = 3;
+
+/// What a run's directory says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Asked for, and nothing done yet.
+    Planned,
+    /// A process holds it.
+    Running,
+    /// No process holds it; it goes on from its checkpoint.
+    Stopped,
+    /// Recorded.
+    Done,
+    /// Recorded; its loss or a gradient stopped being finite.
+    Diverged,
+    /// Its worker ended with an error.
+    Failed,
+    /// Its job is of another version, or was changed: `longreach run` would make another run of it.
+    Stale,
+}
+
+/// A line of the answer.
+#[derive(Debug, Serialize)]
+struct Line {
+    directory: PathBuf,
+    experiment: String,
+    name: String,
+    seed: u64,
+    state: RunState,
+    step: u64,
+    steps: u64,
+    /// Who holds it, or what its worker said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// The states of all runs below a directory.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if the directory is not there or holds no run.
+pub fn status(directory: &Path, json: bool) -> Result<String, Failure> {
+    let mut lines: Vec<Line> = jobs(directory, DEPTH)?.iter().map(|run| line(run)).collect();
+    if lines.is_empty() {
+        let help = "name a directory that `longreach run` wrote, such as runs or runs/quickstart";
+        return Err(Failure::input(format!("{} holds no run\n  = help: {help}", directory.display())));
+    }
+    lines.sort_by(|a, b| (&a.experiment, &a.name, a.seed).cmp(&(&b.experiment, &b.name, b.seed)));
+    if json {
+        return serde_json::to_string_pretty(&lines).map_err(|error| Failure::new(Exit::Bug, error.to_string()));
+    }
+    let mut shown = table(["experiment", "run", "seed", "state", "steps", "directory", "note"]);
+    let mut states = BTreeMap::new();
+    for line in &lines {
+        *states.entry(line.state).or_insert(0) += 1;
+        let id = line.directory.file_name().map(|name| name.to_string_lossy().into_owned());
+        shown.add_row([
+            line.experiment.clone(),
+            line.name.clone(),
+            line.seed.to_string(),
+            word(line.state),
+            format!("{} of {}", line.step, line.steps),
+            id.unwrap_or_default(),
+            line.note.as_deref().and_then(|note| note.lines().next()).unwrap_or_default().to_owned(),
+        ]);
+    }
+    let sums: Vec<String> = states.iter().map(|(state, n)| format!("{n} {}", word(*state))).collect();
+    Ok(format!("{shown}\n{}: {}", count(lines.len(), "run"), sums.join(", ")))
+}
+
+/// Directories with a job, no deeper than asked; links are not followed.
+fn jobs(directory: &Path, depth: usize) -> Result<Vec<PathBuf>, Failure> {
+    if directory.join(JOB_FILE).is_file() {
+        return Ok(vec![directory.to_owned()]);
+    }
+    if depth == 0 {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for entry in fs_err::read_dir(directory).map_err(Failure::input)? {
+        let entry = entry.map_err(Failure::input)?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(jobs(&entry.path(), depth - 1)?);
+        }
+    }
+    Ok(found)
+}
+
+fn line(run: &Path) -> Line {
+    let job = match read_job(run) {
+        Ok(job) => job,
+        Err(failure) => {
+            let (experiment, name) = (String::new(), "?".to_owned());
+            let note = Some(failure.message);
+            return Line { directory: run.to_owned(), experiment, name, seed: 0, state: RunState::Stale, step: 0, steps: 0, note };
+        }
+    };
+    let steps = job.spec.train.steps;
+    let (state, step, note) = if job.spec.run_id().ok().as_deref() != Some(&job.run_id) {
+        (RunState::Stale, 0, Some("job.json is not what its run_id names".to_owned()))
+    } else if let Ok(record) = results::read_record(&run.join("record.json")) {
+        let note = record.diverged.map(|diverged| format!("the {} was not finite at step {}", diverged.what, diverged.step));
+        (if record.status == RunStatus::Ok { RunState::Done } else { RunState::Diverged }, record.train.steps, note)
+    } else if let Some(holder) = holder(&run.join(LOCK_FILE)) {
+        (RunState::Running, last_step(&run.join(LOG_FILE)).unwrap_or(0), Some(holder))
+    } else if let Ok(said) = std::fs::read_to_string(run.join(ERROR_FILE)) {
+        (RunState::Failed, checkpoint::newest_step(run).unwrap_or(0), Some(said.trim_start_matches("error: ").to_owned()))
+    } else {
+        match checkpoint::newest_step(run) {
+            Some(step) => (RunState::Stopped, step, None),
+            None => (RunState::Planned, 0, None),
+        }
+    };
+    let labels: Vec<&str> = job.labels.iter().map(|label| label.text.as_str()).collect();
+    let name = labels.join(", ");
+    Line { directory: run.to_owned(), experiment: job.experiment, name, seed: job.spec.seed, state, step, steps, note }
+}
+
+/// The step of the last whole line of a log.
+fn last_step(log: &Path) -> Option<u64> {
+    let mut file = std::fs::File::open(log).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(1024))).ok()?;
+    let mut tail = String::new();
+    file.take(1024).read_to_string(&mut tail).ok()?;
+    let whole = &tail[..tail.rfind('\n')?];
+    let line: serde_json::Value = serde_json::from_str(whole.rsplit('\n').next()?).ok()?;
+    line.get("step")?.as_u64()
+}
+
+fn word(state: RunState) -> String {
+    serde_json::to_value(state).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
