@@ -154,7 +154,7 @@ impl TransformerConfig {
             return Ok(());
         }
         let problem = format!("linear attention cannot host this encoding, whose hooks are {}", encoding.hooks);
-        let allowed = "softmax; linear hosts what only adds to the input or transforms queries and keys, and decays such as alibi";
+        let allowed = "softmax; linear hosts what only adds to the input or transforms queries and keys, and biases that are decays";
         Err(ConfigError::new("attention", "linear", problem, allowed, "use attention = \"softmax\" or another encoding"))
     }
 
