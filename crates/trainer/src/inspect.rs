@@ -76,7 +76,7 @@ pub fn run(arguments: &InspectArgs) -> Result<String, Failure> {
     if arguments.json { json(&inspection) } else { Ok(text::render(&inspection)) }
 }
 
-/// The picture of [`numbers::Response`] for an encoding with the initial values of seed 0, as SVG.
+/// Logits of equal tokens by distance under an encoding with the initial values of seed 0: one of its pictures, as SVG.
 ///
 /// # Errors
 ///
