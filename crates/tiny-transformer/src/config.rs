@@ -137,7 +137,12 @@ impl TransformerConfig {
             }
         }
         if self.attention == AttentionKind::Softmax && !(is_default(&self.feature_map) && is_default(&self.normalizer)) {
-            let (key, value) = if is_default(&self.feature_map) { ("normalizer", "given") } else { ("feature_map", "given") };
+            let (key, value) = if is_default(&self.feature_map) {
+                ("normalizer", format!("{:?}", self.normalizer))
+            } else {
+                ("feature_map", format!("{:?}", self.feature_map))
+            };
+            let value = value.to_lowercase();
             let hint = format!("add attention = \"linear\" or remove {key}");
             return Err(ConfigError::new(key, value, "softmax attention has none", "only with attention = \"linear\"", hint));
         }

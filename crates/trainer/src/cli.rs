@@ -143,7 +143,7 @@ struct RunArgs {
     #[arg(long)]
     fail_fast: bool,
     /// When each run saves a checkpoint to go on from: after so many steps (500) or seconds (30s)
-    #[arg(long, value_name = "STEPS|SECONDSs", default_value_t = CheckpointEvery::default())]
+    #[arg(long, value_name = "N|Ns", default_value_t = CheckpointEvery::default())]
     checkpoint_every: CheckpointEvery,
 }
 

@@ -66,7 +66,7 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
     ("model.positions={kind=\"randomized\",max_position=5}", 2, &["model.positions.max_position", "10 or more"]),
     ("model.positions={kind=\"randomized_distances\"}", 2, &["model.positions.kind", "distances alone"]),
     ("model.positions={kind=\"grid\",sizes=[]}", 2, &["model.positions.sizes"]),
-    ("model.normalizer=\"cosine\"", 2, &["model.normalizer", "attention = \"linear\""]),
+    ("model.normalizer=\"cosine\"", 2, &["model.normalizer", "value: cosine", "attention = \"linear\""]),
     ("model.attention=\"quadratic\"", 2, &["model.attention", "softmax", "linear"]),
     // axes
     ("axes.\"model.pe\"=[]", 2, &["axis `model.pe` has no values"]),
