@@ -251,11 +251,9 @@ impl Drawing<'_> {
     fn logits(&self, encoding: &Encoding) -> Result<Picture, Failure> {
         let heads = self.subject.logits(encoding, self.subject.reach(CELLS), self.device)?;
         let head = heads.into_iter().next().unwrap_or_default();
-        // What is hidden is drawn as low as the lowest that is not.
-        let low = head.iter().flatten().copied().filter(|v| v.is_finite()).fold(f64::INFINITY, f64::min);
-        let values = head.iter().map(|row| row.iter().map(|v| if v.is_finite() { *v } else { low }).collect()).collect();
+        let (values, note) = shown(head);
         let labels = ["key position", "query position", "logit"];
-        Ok(self.map("logits of equal tokens, head 0", "before any mask", labels, values))
+        Ok(self.map("logits of equal tokens, head 0", &format!("before any mask{note}"), labels, values))
     }
 
     /// Whole positions from 0, of those that the encoding has.
@@ -303,11 +301,10 @@ impl Drawing<'_> {
     fn bias_of_head(&self, encoding: &Encoding) -> Result<Picture, Failure> {
         let positions = self.first_positions();
         let heads = self.subject.bias(encoding, &positions, &positions, self.device)?.unwrap_or_default();
-        let low = heads.iter().flatten().flatten().copied().filter(|v| v.is_finite()).fold(0f32, f32::min);
-        let shown = |v: &f32| f64::from(if v.is_finite() { *v } else { low - 1.0 });
-        let rows = heads.first().map(|head| head.iter().map(|row| row.iter().map(shown).collect()).collect());
+        let head = heads.into_iter().next().unwrap_or_default();
+        let (values, note) = shown(head.iter().map(|row| row.iter().map(|v| f64::from(*v)).collect()).collect());
         let labels = ["key position", "query position", "bias"];
-        Ok(self.map("bias on the logits of head 0", "before any mask", labels, rows.unwrap_or_default()))
+        Ok(self.map("bias on the logits of head 0", &format!("before any mask{note}"), labels, values))
     }
 
     fn table(&self, rows: &[Vec<f32>]) -> Picture {
@@ -329,6 +326,18 @@ impl Drawing<'_> {
     fn drawn(&self) -> &'static str {
         if self.numbers.facts.parameters.is_empty() { "" } else { "initial draw of seed 0" }
     }
+}
+
+/// A matrix that can be drawn, and what to say of it: hidden cells, which are -infinity, as a colour below every other.
+fn shown(mut rows: Vec<Vec<f64>>) -> (Vec<Vec<f64>>, &'static str) {
+    let (low, high) =
+        rows.iter().flatten().filter(|v| v.is_finite()).fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
+    let mut hidden = false;
+    for cell in rows.iter_mut().flatten().filter(|v| !v.is_finite()) {
+        *cell = low - (high - low).max(1.0);
+        hidden = true;
+    }
+    (rows, if hidden { "; darkest: hidden" } else { "" })
 }
 
 /// Distance, mean, and smallest and largest value of each window of the curve.
