@@ -72,8 +72,11 @@ pub enum RunStatus {
 pub struct Divergence {
     /// Step whose update was not applied, counted from 0.
     pub step: u64,
-    /// What was not finite: `loss` or the path of a parameter's gradient.
+    /// The first tensor that was not finite, in the order they are computed: `output of blocks.0`, `loss`, `gradient of head`.
     pub what: String,
+    /// BLAKE3 of the batch of that step, which `diverged.json` of its run holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<String>,
 }
 
 /// The task as the report needs it.

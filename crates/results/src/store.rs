@@ -60,12 +60,18 @@ pub fn run_dir(root: &Path, experiment: &str, run_id: &str) -> PathBuf {
 /// Writes `record.json` into `run_dir`, creating the directory: the old file or the whole new one, never a part.
 pub fn write_record(run_dir: &Path, record: &RunRecord) -> Result<PathBuf, StoreError> {
     let path = run_dir.join(RECORD_FILE);
-    let mut text = serde_json::to_string_pretty(record).map_err(|e| invalid(&path, e))?;
-    text.push('\n');
-    check_round_trip(&path, &text, record)?;
+    let text = record_text(&path, record)?;
     fs::create_dir_all(run_dir)?;
     write_atomically(&path, text.as_bytes())?;
     Ok(path)
+}
+
+/// What [`write_record`] writes to `path`, for callers with a way of writing of their own.
+pub fn record_text(path: &Path, record: &RunRecord) -> Result<String, StoreError> {
+    let mut text = serde_json::to_string_pretty(record).map_err(|e| invalid(path, e))?;
+    text.push('\n');
+    check_round_trip(path, &text, record)?;
+    Ok(text)
 }
 
 /// Reads one `record.json`.

@@ -155,7 +155,7 @@ fn absence_is_visible() {
     let mut records = text_experiment();
     for run in records.iter_mut().filter(|r| r.labels[0].text == "fire") {
         run.status = RunStatus::Diverged;
-        run.diverged = Some(Divergence { step: 400 + run.seed, what: "loss".into() });
+        run.diverged = Some(Divergence { step: 400 + run.seed, what: "loss".into(), batch: None });
         run.evals.clear();
     }
     let report = report(&records, &[], &spec()).unwrap();

@@ -19,5 +19,5 @@ pub use attention::{Attention, Past};
 pub use block::{Block, Mlp};
 pub use config::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, TransformerConfig};
 pub use linear::{feature_map, linear_attention};
-pub use model::{Cache, Pass, Transformer};
+pub use model::{Cache, Observe, Pass, Transformer};
 pub use norm::Norm;

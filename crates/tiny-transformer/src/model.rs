@@ -47,16 +47,27 @@ pub struct Pass<'a> {
     /// Factors by which to multiply the output of site `0..=2 n_layers`: 0 for what is dropped, `1 / (1 - dropout)` for the
     /// rest. Given the site and the number of elements; `None` outside training.
     pub dropout: Option<&'a dyn Fn(usize, usize) -> Vec<f32>>,
+    /// Is shown the residual stream after the embedding and after every block, and the logits, by name.
+    pub observe: Option<&'a Observe<'a>>,
 }
+
+/// Looks at a tensor on its way through a model.
+pub type Observe<'a> = dyn Fn(&str, &Tensor<3>) + 'a;
 
 impl Default for Pass<'_> {
     /// Evaluation, with about 16 MiB of logits at a time.
     fn default() -> Self {
-        Self { max_logits: 1 << 22, dropout: None }
+        Self { max_logits: 1 << 22, dropout: None, observe: None }
     }
 }
 
 impl Pass<'_> {
+    fn show(&self, name: impl FnOnce() -> String, x: &Tensor<3>) {
+        if let Some(observe) = self.observe {
+            observe(&name(), x);
+        }
+    }
+
     pub(crate) fn drop(&self, site: usize, x: Tensor<3>) -> Tensor<3> {
         match self.dropout {
             None => x,
@@ -140,12 +151,16 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
         let prepared = self.encoding.prepare(positions, &embedding.device());
         let embedded = burn::tensor::module::embedding(embedding.clone(), tokens);
         let mut x = pass.drop(0, prepared.embed(embedded));
+        pass.show(|| "embedding".to_owned(), &x);
         for (layer, (block, past)) in self.blocks.iter().zip(past).enumerate() {
             x = block.forward(x, layer, prepared.as_ref(), pass, past.as_deref_mut());
+            pass.show(|| format!("blocks.{layer}"), &x);
         }
         let x = self.final_norm.forward(x).reshape([batch * length, d_model]);
         let head = self.head.as_ref().map_or_else(|| embedding.transpose(), Param::val);
-        x.matmul(head).reshape([batch, length, vocab])
+        let logits = x.matmul(head).reshape([batch, length, vocab]);
+        pass.show(|| "head".to_owned(), &logits);
+        logits
     }
 
     /// Negative log-likelihood in nats of each target, `[B, L]`, and the logits it comes from.

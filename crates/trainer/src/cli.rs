@@ -5,11 +5,11 @@ use crate::config::diagnose::Diagnostic;
 use crate::config::experiment::{Plan, plan};
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
-use crate::worker::CheckpointEvery;
-use crate::{inspect, list, plan as planning, reevaluate, reporting, status, sweep, worker};
+use crate::memory::MemoryLimit;
+use crate::worker::{CheckpointEvery, How};
+use crate::{console, inspect, list, plan as planning, reevaluate, reporting, signals, status, sweep, verify, worker};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use results::{Format, ReportSpec};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ Examples:
 
 Exit codes:
   0 done   1 some runs failed   2 config or argument   3 input file   4 run is busy   5 every run diverged
-  6 disk or memory   7 device   70 a bug, please report it";
+  6 disk or memory   7 device   70 a bug, please report it   75 stopped by USR1, start it again   130, 143 stopped by INT, TERM";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -71,6 +71,22 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Check what runs left against their hashes and against each other; on request train them again and compare
+    #[command(after_help = "Examples:\n  longreach verify runs/quickstart\n  longreach verify runs/quickstart/0123456789abcdef --retrain")]
+    Verify {
+        /// Directories of runs, of experiments, or of many
+        #[arg(default_value = "runs")]
+        directories: Vec<PathBuf>,
+        /// Train every run again, elsewhere, and compare weights, step log and record
+        #[arg(long)]
+        retrain: bool,
+        /// The device to train on
+        #[arg(long, default_value = "cpu")]
+        device: DeviceName,
+        /// As in `run`
+        #[arg(long, value_name = "SIZE")]
+        memory_limit: Option<MemoryLimit>,
+    },
     /// List encodings, tasks or devices
     List(ListArgs),
     /// Print a completion script for a shell
@@ -89,6 +105,9 @@ enum Command {
         /// Steps, or seconds with an s
         #[arg(long, default_value_t = CheckpointEvery::default())]
         checkpoint_every: CheckpointEvery,
+        /// Bytes
+        #[arg(long, default_value_t = MemoryLimit::NONE)]
+        memory_limit: MemoryLimit,
     },
 }
 
@@ -145,6 +164,13 @@ struct RunArgs {
     /// When each run saves a checkpoint to go on from: after so many steps (500) or seconds (30s)
     #[arg(long, value_name = "N|Ns", default_value_t = CheckpointEvery::default())]
     checkpoint_every: CheckpointEvery,
+    /// Leave out, and record as left out, lengths expected to need more memory than this in one process (512MiB, 4GiB, none); the machine's
+    /// memory shared by the workers unless given, none on devices with a memory of their own
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<MemoryLimit>,
+    /// Run only those that failed, or those that diverged (anew)
+    #[arg(long, value_name = "WHICH")]
+    retry: Option<sweep::Retry>,
 }
 
 #[derive(Debug, Args)]
@@ -175,6 +201,9 @@ struct EvalArgs {
     /// The device
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
+    /// As in `run`
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<MemoryLimit>,
     /// Print the record as JSON
     #[arg(long)]
     json: bool,
@@ -253,19 +282,45 @@ enum ListWhat {
 /// Parses the command line and does what it says.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    // Whatever goes wrong inside ends as one line and one code, never as a backtrace.
+    signals::survive_file_size_limit();
+    // Whatever goes wrong inside ends as two lines and one code, never as a backtrace, unless one is asked for.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        console::tell(&format!("longreach {} ({}) {panic}", env!("CARGO_PKG_VERSION"), env!("LONGREACH_COMMIT")));
+        if std::env::var_os("RUST_BACKTRACE").is_some() {
+            hook(panic);
+        }
+    }));
+    let device = match &cli.command {
+        Command::Worker { device, .. } if !on_cpu(device) => Some(device.clone()),
+        _ => None,
+    };
     let done = std::panic::catch_unwind(|| run(cli.command));
     let done = done.unwrap_or_else(|_| {
-        let hint = "this is a bug of longreach; please report it with the command, the config and the lines above";
+        // Drivers that lose their device say so by a panic, and a process that has seen it cannot go on.
+        if let Some(device) = device {
+            let help = "the last checkpoint is whole; the same command goes on from it";
+            return Err(Failure::new(Exit::Device, format!("{device} failed, by the lines above\n  = help: {help}")));
+        }
+        let hint = "this is a bug of longreach: please report the lines above, the command, and the config or the run's job.json";
         Err(Failure::new(Exit::Bug, format!("a broken promise inside longreach\n  = help: {hint}")))
     });
     match done {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(failure) => {
-            let _ = writeln!(std::io::stderr(), "{failure}");
+            console::tell(&failure.to_string());
             ExitCode::from(failure.exit as u8)
         }
     }
+}
+
+fn on_cpu(device: &DeviceName) -> bool {
+    matches!(device.kind, "cpu" | "ndarray")
+}
+
+/// What was asked for, or what the machine has for each of so many processes; a device's own memory is not known.
+fn memory_limit(asked: Option<MemoryLimit>, device: &DeviceName, processes: usize) -> MemoryLimit {
+    asked.unwrap_or_else(|| if on_cpu(device) { MemoryLimit::of_machine(processes) } else { MemoryLimit::NONE })
 }
 
 fn run(command: Command) -> Result<Exit, Failure> {
@@ -298,7 +353,13 @@ fn run(command: Command) -> Result<Exit, Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "longreach", &mut script);
             print(String::from_utf8_lossy(&script).trim_end())
         }
-        Command::Worker { directory, device, checkpoint_every } => worker::run(&directory, &device, &checkpoint_every).map(|()| Exit::Done),
+        Command::Verify { directories, retrain, device, memory_limit: limit } => {
+            let memory_limit = memory_limit(limit, &device, 1);
+            verify::run(&verify::Request { directories, retrain, device, memory_limit })
+        }
+        Command::Worker { directory, device, checkpoint_every, memory_limit } => {
+            worker::run(&directory, &How { device, checkpoint_every, memory_limit }).map(|()| Exit::Done)
+        }
     }
 }
 
@@ -314,37 +375,29 @@ fn run_experiment(arguments: &RunArgs) -> Result<Exit, Failure> {
     let plan = plan(&arguments.config, &arguments.overrides)?;
     device::open(&arguments.device)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let on_cpu = matches!(arguments.device.kind, "cpu" | "ndarray");
-    let jobs = arguments.jobs.map_or(if on_cpu { cores } else { 1 }, usize::from);
-    let options = sweep::Options {
-        runs: arguments.runs.clone(),
+    let jobs = arguments.jobs.map_or(if on_cpu(&arguments.device) { cores } else { 1 }, usize::from);
+    let how = How {
         device: arguments.device.clone(),
-        jobs,
-        fail_fast: arguments.fail_fast,
         checkpoint_every: arguments.checkpoint_every.clone(),
+        memory_limit: memory_limit(arguments.memory_limit, &arguments.device, jobs.min(plan.runs.len())),
     };
+    let options = sweep::Options { runs: arguments.runs.clone(), how, jobs, fail_fast: arguments.fail_fast, retry: arguments.retry };
     let outcome = sweep::run(&plan, &options)?;
     if !outcome.records.is_empty() {
         let out = arguments.runs.join(&plan.name).join("report");
         let (report, paths) = reporting::write(&outcome.records, &[], &report_spec(&plan), &out)?;
         print(&reporting::told(&report.summary, &paths))?;
     }
-    for (name, directory, message) in &outcome.failed {
-        eprintln!("\nfailed: {name} ({})\n  {}", directory.display(), message.replace('\n', "\n  "));
+    for (name, directory, failure) in &outcome.failed {
+        console::tell(&format!("\nfailed: {name} ({})\n  {}", directory.display(), failure.message.replace('\n', "\n  ")));
     }
     if outcome.stopped.is_some() {
-        eprintln!(
-            "\nstopped: {} of {} recorded; run the same command again to go on",
-            outcome.records.len(),
-            planning::count(plan.runs.len(), "run")
-        );
+        let runs = planning::count(plan.runs.len(), "run");
+        console::tell(&format!("\nstopped: {} of {runs} recorded; run the same command again to go on", outcome.records.len()));
     } else if !outcome.failed.is_empty() {
         let not_started = if outcome.not_started > 0 { format!(", {} not started", outcome.not_started) } else { String::new() };
-        eprintln!(
-            "\n{} of {} failed{not_started}; run the same command again to retry them",
-            outcome.failed.len(),
-            planning::count(plan.runs.len(), "run")
-        );
+        let runs = planning::count(plan.runs.len(), "run");
+        console::tell(&format!("\n{} of {runs} failed{not_started}; run the same command again to retry them", outcome.failed.len()));
     }
     Ok(sweep::exit(&outcome))
 }
@@ -371,9 +424,10 @@ fn check(arguments: &CheckArgs) -> Result<Exit, Failure> {
 }
 
 fn eval(arguments: EvalArgs) -> Result<Exit, Failure> {
-    let EvalArgs { run, lengths, variants, device, json } = arguments;
-    let request = reevaluate::Request { run, lengths, variants, device };
-    let done = reevaluate::run(&request, |line| eprintln!("{line}"))?;
+    let EvalArgs { run, lengths, variants, device, memory_limit: limit, json } = arguments;
+    let memory_limit = memory_limit(limit, &device, 1);
+    let request = reevaluate::Request { run, lengths, variants, device, memory_limit };
+    let done = reevaluate::run(&request, console::tell)?;
     if json {
         return print(&serde_json::to_string_pretty(&done.record).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?);
     }
@@ -382,6 +436,6 @@ fn eval(arguments: EvalArgs) -> Result<Exit, Failure> {
 
 /// Prints to standard output; a reader that left early (`| head`) is no error.
 fn print(text: &str) -> Result<Exit, Failure> {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    console::print(text);
     Ok(Exit::Done)
 }

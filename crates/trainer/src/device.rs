@@ -54,6 +54,20 @@ impl fmt::Display for DeviceName {
     }
 }
 
+/// What computes, as far as it changes the last bits of a result: on a CPU its model and the vector instructions that are used.
+pub fn fingerprint(name: &DeviceName) -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':')).map_or("", |(_, model)| model.trim());
+    let mut parts = vec![name.kind, std::env::consts::ARCH, model];
+    #[cfg(target_arch = "x86_64")]
+    parts.extend([
+        if std::arch::is_x86_feature_detected!("avx2") { "avx2" } else { "" },
+        if std::arch::is_x86_feature_detected!("avx512f") { "avx512f" } else { "" },
+    ]);
+    parts.retain(|part| !part.is_empty());
+    parts.join(" ")
+}
+
 /// A line of `longreach list devices`.
 #[derive(Debug, serde::Serialize)]
 pub struct DeviceFacts {

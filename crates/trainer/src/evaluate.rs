@@ -1,13 +1,14 @@
 //! Evaluation: the trained weights under each variant at each test length, scored in host f64.
 
+use crate::memory::{self, MemoryLimit};
 use crate::signals;
 use crate::spec::{EvalSpec, RunSpec};
 use crate::train::upload;
-use crate::weights::Weights;
 use anyhow::Result;
 use burn::tensor::{Device, Int, Tensor};
 use posenc::{EncodingConfig, Init, Positions, PositionsConfig};
 use results::record::{EvalRow, EvalStatus, Metric, PositionBin};
+use rundir::Weights;
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tasks::{Batch, Scoring, Stream, Task, TestSet};
@@ -19,6 +20,14 @@ const POSITION_BINS: usize = 64;
 /// Attention logits held at once, in numbers; 16 MiB each for the few tensors of a block.
 pub const MAX_LOGITS: usize = 1 << 22;
 
+/// What one evaluation cost.
+pub struct Cost {
+    /// Seconds.
+    pub secs: f64,
+    /// Bytes of memory that were expected to be needed.
+    pub memory_bytes: u64,
+}
+
 /// Sums over a test set, by position and by row.
 struct Sums {
     nll: Vec<f64>,
@@ -28,7 +37,7 @@ struct Sums {
     rows: u64,
 }
 
-/// Evaluates every variant at every length; `progress(variant, test_len, row, secs)` hears of each result. `None` if a signal asked to
+/// Evaluates every variant at every length that fits into `limit`; `progress(row, cost)` hears of each result. `None` if a signal asked to
 /// stop before the end.
 ///
 /// # Errors
@@ -40,7 +49,8 @@ pub fn evaluate(
     task: &dyn Task,
     weights: &Weights,
     device: &Device,
-    mut progress: impl FnMut(&EvalRow, f64),
+    limit: MemoryLimit,
+    mut progress: impl FnMut(&EvalRow, &Cost),
 ) -> Result<Option<Vec<EvalRow>>> {
     let mut rows = Vec::new();
     let mut model = rebuild(spec, &spec.encoding, weights, device)?;
@@ -48,9 +58,13 @@ pub fn evaluate(
         for (index, (test_len, encoding)) in eval.test_lens.iter().zip(&variant.encodings).enumerate() {
             let started = Instant::now();
             let positions = variant.positions.get(index).unwrap_or(&spec.positions);
-            let row = match unsupported(spec, encoding, positions, task.seq_len(*test_len)) {
-                Some(reason) => empty_row(&variant.name, *test_len, EvalStatus::Unsupported, reason),
-                None => {
+            let seq_len = task.seq_len(*test_len);
+            let memory_bytes = memory::evaluation(spec, encoding, eval.batch_tokens, seq_len);
+            let row = match (unsupported(spec, encoding, positions, seq_len), limit.excess(memory_bytes)) {
+                (Some(reason), _) => empty_row(&variant.name, *test_len, EvalStatus::Unsupported, reason),
+                (None, Some(reason)) => empty_row(&variant.name, *test_len, EvalStatus::Skipped, reason),
+                (None, None) => {
+                    memory::forget_peak();
                     let encoding = rebuild_encoding(spec, encoding, weights, device)?;
                     model = model.with_encoding(encoding);
                     let test =
@@ -59,7 +73,7 @@ pub fn evaluate(
                     row
                 }
             };
-            progress(&row, started.elapsed().as_secs_f64());
+            progress(&row, &Cost { secs: started.elapsed().as_secs_f64(), memory_bytes });
             rows.push(row);
         }
     }
@@ -154,7 +168,7 @@ fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device)
 impl Sums {
     fn add(&mut self, batch: &Batch, positions: &Positions, model: &Transformer, device: &Device, answers: bool) {
         let (inputs, targets) = upload(batch, device);
-        let (nll, logits) = model.nll(inputs, targets, positions, &Pass { max_logits: MAX_LOGITS, dropout: None });
+        let (nll, logits) = model.nll(inputs, targets, positions, &Pass { max_logits: MAX_LOGITS, ..Pass::default() });
         let nll = nll.into_data().convert::<f64>().try_to_vec::<f64>().expect("data was just converted to f64");
         let guesses = answers.then(|| {
             let guesses: Tensor<2, Int> = logits.argmax(2).squeeze_dim(2);

@@ -32,6 +32,20 @@ pub enum Exit {
     Terminated = 143,
 }
 
+impl Exit {
+    /// What a process of this program ended with.
+    pub fn from_code(code: i32) -> Option<Self> {
+        use Exit::*;
+        let all = [Done, SomeFailed, Config, Input, Busy, Diverged, Resources, Device, Bug, TryAgain, Interrupted, Terminated];
+        all.into_iter().find(|exit| *exit as i32 == code)
+    }
+
+    /// Whether the process left because a signal asked it to, after saving.
+    pub fn on_request(self) -> bool {
+        matches!(self, Self::TryAgain | Self::Interrupted | Self::Terminated)
+    }
+}
+
 /// A message for people and the code for the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {

@@ -9,14 +9,16 @@
 #![warn(missing_docs)]
 
 pub mod catalogue;
-pub mod checkpoint;
+pub mod changes;
 pub mod cli;
 pub mod config;
+pub mod console;
 pub mod device;
 pub mod evaluate;
 pub mod exit;
 pub mod inspect;
 pub mod list;
+pub mod memory;
 pub mod optimizer;
 pub mod plan;
 pub mod reevaluate;
@@ -24,8 +26,8 @@ pub mod reporting;
 pub mod signals;
 pub mod spec;
 pub mod status;
-pub mod steplog;
 pub mod sweep;
 pub mod train;
+pub mod verify;
 pub mod weights;
 pub mod worker;

@@ -3,9 +3,10 @@
 //! Burn's optimizer keys its state by random ids and drops in silence what it cannot match on load, and its clipping works per
 //! tensor; PyTorch's recipes mean the norm over all parameters. Sixty lines buy exact resume and the recipe people expect.
 
-use crate::weights::{HostTensor, ParamPath, Weights};
+use crate::weights::ParamPath;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
+use rundir::{HostTensor, Weights};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

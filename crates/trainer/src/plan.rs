@@ -1,8 +1,7 @@
 //! `longreach check`: what a config would run, and what it would cost.
 
 use crate::config::experiment::{Plan, PlannedRun};
-use crate::evaluate::MAX_LOGITS;
-use crate::spec::RunSpec;
+use crate::memory;
 use serde::Serialize;
 
 /// Arithmetic rate of one process that time estimates assume, in FLOP/s: what the quickstart's workers reached in training on
@@ -65,25 +64,14 @@ pub fn flops(run: &PlannedRun) -> f64 {
     train + eval
 }
 
-/// Peak memory of a run: the larger of a training step, which keeps every intermediate for the backward pass, and the longest
-/// evaluation, which goes block by block.
+/// Peak memory of a run: the larger of its training and its largest evaluation.
 pub fn memory_bytes(run: &PlannedRun) -> u64 {
     let spec = &run.job.spec;
-    let step = train_numbers(spec) + 4.0 * run.parameters as f64;
-    let longest = spec.eval.test_lens.iter().copied().max().unwrap_or(1).max(spec.eval.batch_tokens) as f64;
-    let model = &spec.model;
-    let eval = longest * (12.0 * model.d_model as f64 + 3.0 * model.d_ff as f64 + 4.0 * model.vocab_size as f64) + 6.0 * MAX_LOGITS as f64;
-    let corpus = 32e6;
-    (4.0 * step.max(eval) + corpus) as u64
-}
-
-fn train_numbers(spec: &RunSpec) -> f64 {
-    let (model, train) = (&spec.model, &spec.train);
-    let tokens = (train.batch_size * train.seq_len) as f64;
-    let inner = (model.n_heads * model.head_dim) as f64;
-    let scores = tokens * (train.seq_len * model.n_heads) as f64;
-    let block = tokens * (8.0 * model.d_model as f64 + 10.0 * inner + 4.0 * model.d_ff as f64) + 6.0 * scores;
-    model.n_layers as f64 * block + tokens * 5.0 * model.vocab_size as f64
+    let evaluations = spec.eval.variants.iter().flat_map(|variant| {
+        let lengths = variant.encodings.iter().zip(&run.test_seq_lens);
+        lengths.map(|(encoding, seq_len)| memory::evaluation(spec, encoding, spec.eval.batch_tokens, *seq_len))
+    });
+    evaluations.chain([memory::training(spec, run.parameters)]).max().unwrap_or(0)
 }
 
 /// The plan as a table with totals, for a terminal.

@@ -4,12 +4,13 @@ use crate::config::experiment::changed;
 use crate::device::{self, DeviceName};
 use crate::evaluate::evaluate;
 use crate::exit::{Exit, Failure};
+use crate::memory::MemoryLimit;
 use crate::spec::{EvalSpec, RunSpec, TRAINED, VariantSpec};
-use crate::weights::Weights;
 use crate::worker::{WEIGHTS_FILE, build_task, environment, read_job, spec_map};
 use posenc::{EncodingConfig, Lengths, PositionsConfig};
 use results::record::RunStatus;
 use results::{Excluded, ReportSpec, RunRecord, read_record, report};
+use rundir::Weights;
 use std::path::{Path, PathBuf};
 use tasks::Task;
 use toml::{Table, Value};
@@ -24,6 +25,8 @@ pub struct Request {
     pub variants: Vec<String>,
     /// The device.
     pub device: DeviceName,
+    /// What lengths are left out.
+    pub memory_limit: MemoryLimit,
 }
 
 /// A finished evaluation: the record with its new rows, where it was written, and a table for the terminal.
@@ -57,18 +60,18 @@ pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Reevalua
     let task = build_task(&job, &lengths)?;
     let mut spec = job.spec.clone();
     spec.eval = EvalSpec { variants: variants(&job.spec, task.as_ref(), &lengths, &request.variants)?, test_lens: lengths, ..spec.eval };
-    let weights =
-        Weights::load(&directory.join(WEIGHTS_FILE), &record.model.weights_blake3).map_err(|error| Failure::input(format!("{error:#}")))?;
+    let weights = Weights::load(&directory.join(WEIGHTS_FILE), record.model.parameters, &record.model.weights_blake3)
+        .map_err(|error| Failure::input(format!("{error:#}")))?;
     let device = device::open(&request.device)?;
     let total = spec.eval.variants.len() * spec.eval.test_lens.len();
     let mut done = 0;
-    record.evals = evaluate(&job.spec, &spec.eval, task.as_ref(), &weights, &device, |row, secs| {
+    record.evals = evaluate(&job.spec, &spec.eval, task.as_ref(), &weights, &device, request.memory_limit, |row, cost| {
         done += 1;
         let loss = row
             .metrics
             .get("loss_nats")
             .map_or_else(|| row.reason.clone().unwrap_or_default(), |loss| format!("loss {:.4} nats", loss.value));
-        progress(&format!("[{done}/{total}] {} at {}: {loss} ({secs:.1} s)", row.variant, row.test_len));
+        progress(&format!("[{done}/{total}] {} at {}: {loss} ({:.1} s)", row.variant, row.test_len, cost.secs));
     })
     .map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?
     .ok_or_else(|| Failure::new(crate::signals::asked().unwrap_or(Exit::Interrupted), "stopped; nothing was written"))?;
@@ -77,10 +80,11 @@ pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Reevalua
     record.spec = spec_map(&spec)?;
     let summary = report(std::slice::from_ref(&record), &[] as &[Excluded], &ReportSpec::default()).map_err(Failure::input)?.summary;
     let evals = directory.join("evals");
-    fs_err::create_dir_all(&evals).map_err(Failure::resources)?;
+    let disk = rundir::system();
+    disk.create_dirs(&evals).map_err(Failure::resources)?;
     let path = evals.join(format!("{}.json", record.run_id));
     let json = serde_json::to_vec_pretty(&record).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
-    results::store::write_atomically(&path, &json).map_err(Failure::resources)?;
+    disk.write_whole(&path, &json).map_err(Failure::resources)?;
     Ok(Reevaluated { record, path, summary })
 }
 

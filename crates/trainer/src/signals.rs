@@ -27,6 +27,12 @@ pub fn listen() {
     });
 }
 
+/// Lets a write beyond the limit on the size of files fail with an error, which can be told, instead of ending the process.
+pub fn survive_file_size_limit() {
+    #[cfg(unix)]
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
+}
+
 /// What was asked for, if anything.
 pub fn asked() -> Option<Exit> {
     let asked = ASKED.get()?.load(Ordering::SeqCst);

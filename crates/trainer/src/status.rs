@@ -1,12 +1,12 @@
 //! `longreach status`: what state runs are in, read from their directories alone.
 
-use crate::checkpoint;
 use crate::exit::{Exit, Failure};
 use crate::list::table;
 use crate::plan::count;
-use crate::steplog::LOG_FILE;
-use crate::worker::{ERROR_FILE, JOB_FILE, LOCK_FILE, holder, read_job};
+use crate::worker::{ERROR_FILE, JOB_FILE, RECORD_FILE, read_job};
 use results::record::RunStatus;
+use rundir::steplog::LOG_FILE;
+use rundir::{checkpoint, lock};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
@@ -56,7 +56,7 @@ struct Line {
 ///
 /// [`Exit::Input`] if the directory is not there or holds no run.
 pub fn status(directory: &Path, json: bool) -> Result<String, Failure> {
-    let mut lines: Vec<Line> = jobs(directory, DEPTH)?.iter().map(|run| line(run)).collect();
+    let mut lines: Vec<Line> = jobs(directory)?.iter().map(|run| line(run)).collect();
     if lines.is_empty() {
         let help = "name a directory that `longreach run` wrote, such as runs or runs/quickstart";
         return Err(Failure::input(format!("{} holds no run\n  = help: {help}", directory.display())));
@@ -84,8 +84,16 @@ pub fn status(directory: &Path, json: bool) -> Result<String, Failure> {
     Ok(format!("{shown}\n{}: {}", count(lines.len(), "run"), sums.join(", ")))
 }
 
-/// Directories with a job, no deeper than asked; links are not followed.
-fn jobs(directory: &Path, depth: usize) -> Result<Vec<PathBuf>, Failure> {
+/// Directories with a job, no deeper than an experiment's runs; links are not followed.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if a directory cannot be read.
+pub fn jobs(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    below(directory, DEPTH)
+}
+
+fn below(directory: &Path, depth: usize) -> Result<Vec<PathBuf>, Failure> {
     if directory.join(JOB_FILE).is_file() {
         return Ok(vec![directory.to_owned()]);
     }
@@ -96,7 +104,7 @@ fn jobs(directory: &Path, depth: usize) -> Result<Vec<PathBuf>, Failure> {
     for entry in fs_err::read_dir(directory).map_err(Failure::input)? {
         let entry = entry.map_err(Failure::input)?;
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.extend(jobs(&entry.path(), depth - 1)?);
+            found.extend(below(&entry.path(), depth - 1)?);
         }
     }
     Ok(found)
@@ -114,13 +122,14 @@ fn line(run: &Path) -> Line {
     let steps = job.spec.train.steps;
     let (state, step, note) = if job.spec.run_id().ok().as_deref() != Some(&job.run_id) {
         (RunState::Stale, 0, Some("job.json is not what its run_id names".to_owned()))
-    } else if let Ok(record) = results::read_record(&run.join("record.json")) {
+    } else if let Ok(record) = results::read_record(&run.join(RECORD_FILE)) {
         let note = record.diverged.map(|diverged| format!("the {} was not finite at step {}", diverged.what, diverged.step));
         (if record.status == RunStatus::Ok { RunState::Done } else { RunState::Diverged }, record.train.steps, note)
-    } else if let Some(holder) = holder(&run.join(LOCK_FILE)) {
+    } else if let Some(holder) = lock::holder(run) {
         (RunState::Running, last_step(&run.join(LOG_FILE)).unwrap_or(0), Some(holder))
-    } else if let Ok(said) = std::fs::read_to_string(run.join(ERROR_FILE)) {
-        (RunState::Failed, checkpoint::newest_step(run).unwrap_or(0), Some(said.trim_start_matches("error: ").to_owned()))
+    } else if let Ok(said) = rundir::read::start(&run.join(ERROR_FILE), 1 << 16) {
+        let said = String::from_utf8_lossy(&said).trim_start_matches("error: ").to_owned();
+        (RunState::Failed, checkpoint::newest_step(run).unwrap_or(0), Some(said))
     } else {
         match checkpoint::newest_step(run) {
             Some(step) => (RunState::Stopped, step, None),

@@ -4,14 +4,15 @@
 //! dies takes one run with it and no more.
 
 use crate::config::experiment::{Plan, PlannedRun};
-use crate::device::DeviceName;
+use crate::console::tell;
 use crate::exit::{Exit, Failure};
 use crate::plan::{count, duration, flops};
-use crate::signals;
-use crate::worker::{CheckpointEvery, ERROR_FILE, Event, JOB_FILE};
+use crate::worker::{self, DIVERGED_FILE, ERROR_FILE, Event, How, JOB_FILE, RECORD_FILE};
+use crate::{changes, memory, signals};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use results::RunRecord;
 use results::record::RunStatus;
+use rundir::{checkpoint, lock};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -23,14 +24,23 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// Directory of all experiments.
     pub runs: PathBuf,
-    /// Device of every worker.
-    pub device: DeviceName,
+    /// How every worker runs.
+    pub how: How,
     /// Workers at a time.
     pub jobs: usize,
     /// Stop starting runs after the first failure.
     pub fail_fast: bool,
-    /// When workers write checkpoints.
-    pub checkpoint_every: CheckpointEvery,
+    /// Run these alone, and anew.
+    pub retry: Option<Retry>,
+}
+
+/// Which runs to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Retry {
+    /// Those whose last attempt ended with an error.
+    Failed,
+    /// Those that are recorded as diverged; their records are discarded.
+    Diverged,
 }
 
 /// What became of a sweep.
@@ -38,7 +48,7 @@ pub struct Outcome {
     /// Records of all runs that have one, in the order of the plan.
     pub records: Vec<RunRecord>,
     /// Runs that failed: label, directory, what the worker said.
-    pub failed: Vec<(String, PathBuf, String)>,
+    pub failed: Vec<(String, PathBuf, Failure)>,
     /// Runs that were never started.
     pub not_started: usize,
     /// Set if a signal ended the sweep; runs that were under way have saved.
@@ -58,6 +68,8 @@ struct Progress {
     bar: Option<ProgressBar>,
     fraction: f64,
     said: Instant,
+    /// Whether a worker of this sweep did anything.
+    worked: bool,
 }
 
 /// Directory of a planned run.
@@ -65,56 +77,128 @@ pub fn directory(runs: &Path, run: &PlannedRun) -> PathBuf {
     results::store::run_dir(runs, &run.job.experiment, &run.job.run_id)
 }
 
-/// The record of a planned run, if it is there and readable. Its labels are the plan's: a config may name the same run anew.
-pub fn recorded(runs: &Path, run: &PlannedRun) -> Option<RunRecord> {
-    let path = directory(runs, run).join("record.json");
-    let mut record = results::read_record(&path).ok()?;
+/// The record of a planned run, if it is there, readable and complete. Its labels are the plan's: a config may name the same run anew.
+pub fn recorded(options: &Options, run: &PlannedRun) -> Option<RunRecord> {
+    let directory = directory(&options.runs, run);
+    let mut record = worker::recorded(&directory, &run.job)?;
+    if worker::grows(&record, &run.job.spec, &run.test_seq_lens, options.how.memory_limit) {
+        return None;
+    }
     if record.labels != run.job.labels {
         record.labels.clone_from(&run.job.labels);
-        results::write_record(path.parent()?, &record).ok()?;
+        // Who holds it writes it.
+        if let Ok(_lock) = lock::take(&directory) {
+            worker::write_record(rundir::system(), &directory, &record).ok()?;
+        }
     }
     Some(record)
+}
+
+/// Whether a run is one of those to try again.
+fn asked_again(options: &Options, run: &PlannedRun, retry: Retry) -> bool {
+    let directory = directory(&options.runs, run);
+    let record = worker::recorded(&directory, &run.job);
+    match retry {
+        Retry::Failed => record.is_none() && directory.join(ERROR_FILE).exists(),
+        Retry::Diverged => record.is_some_and(|record| record.status == RunStatus::Diverged),
+    }
 }
 
 /// Runs what is not recorded yet.
 ///
 /// # Errors
 ///
-/// [`Exit::Resources`] if the runs directory cannot be written.
+/// [`Exit::Resources`] if the runs directory cannot be written or a training does not fit into the memory, [`Exit::Input`] if a run's
+/// directory is a link; nothing has been trained then.
 pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
-    let todo: VecDeque<usize> = (0..plan.runs.len()).filter(|index| recorded(&options.runs, &plan.runs[*index]).is_none()).collect();
+    let todo: VecDeque<usize> = (0..plan.runs.len())
+        .filter(|index| match options.retry {
+            None => recorded(options, &plan.runs[*index]).is_none(),
+            Some(retry) => asked_again(options, &plan.runs[*index], retry),
+        })
+        .collect();
     let skipped = plan.runs.len() - todo.len();
     prepare(plan, &todo, options)?;
     let terminal = std::io::stderr().is_terminal();
     let jobs = options.jobs.clamp(1, todo.len().max(1));
-    eprintln!(
+    tell(&format!(
         "{}: {}, {} to do on {} with {}{}",
         plan.name,
         count(plan.runs.len(), "run"),
         todo.len(),
-        options.device,
+        options.how.device,
         count(jobs, "worker"),
-        if skipped > 0 { format!(" ({skipped} recorded already)") } else { String::new() }
-    );
+        match (options.retry, skipped) {
+            (_, 0) => String::new(),
+            (None, _) => format!(" ({skipped} recorded already)"),
+            (Some(_), _) => format!(" (the other {skipped} were not asked for)"),
+        }
+    ));
+    if let Some(note) = changes::other_runs(&options.runs.join(&plan.name), plan) {
+        tell(&format!("note: {note}"));
+    }
+    let records = || plan.runs.iter().filter_map(|run| recorded(options, run)).collect::<Vec<_>>();
+    if let Some(note) = changes::other_programs(&records()) {
+        tell(&format!("note: {note}"));
+    }
     let mut display = Display::new(plan, &todo, terminal);
     signals::listen();
     let (failed, not_started) = work(plan, todo, jobs, options, &mut display);
     display.finish();
-    let stopped = signals::asked();
-    let records = plan.runs.iter().filter_map(|run| recorded(&options.runs, run)).collect();
-    Ok(Outcome { records, failed, not_started, stopped })
+    Ok(Outcome { records: records(), failed, not_started, stopped: signals::asked() })
 }
 
-/// Creates the directories and writes every job, so that a directory that cannot be written is found before any work.
+/// Everything that can be found to be wrong before any work: directories that cannot be written, trainings that do not fit. Writes every job,
+/// and sweeps up after processes that died.
 fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(), Failure> {
+    let disk = rundir::system();
+    if !todo.is_empty() {
+        disk.probe(&options.runs.join(&plan.name)).map_err(Failure::resources)?;
+    }
     for index in todo {
         let run = &plan.runs[*index];
+        if let Some(excess) = options.how.memory_limit.excess(memory::training(&run.job.spec, run.parameters)) {
+            let help =
+                "a smaller batch_size, train_len or d_model needs less; --memory-limit sets the limit, --jobs 1 leaves it to one run";
+            return Err(Failure::resources(format!("{}: training {excess}\n  = help: {help}", name(run))));
+        }
         let directory = directory(&options.runs, run);
-        fs_err::create_dir_all(&directory).map_err(Failure::resources)?;
+        disk.create_dirs(&directory).map_err(Failure::resources)?;
+        let _lock = match worker::take(disk, &directory) {
+            Ok(lock) => lock,
+            // Whoever has it wrote the same job.
+            Err(failure) if failure.exit == Exit::Busy => continue,
+            Err(failure) => return Err(failure),
+        };
+        if options.retry == Some(Retry::Diverged) {
+            for name in [RECORD_FILE, DIVERGED_FILE, checkpoint::CHECKPOINTS_DIR] {
+                disk.remove_tree(&directory.join(name)).map_err(Failure::resources)?;
+            }
+        }
         let job = serde_json::to_vec_pretty(&run.job).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
-        results::store::write_atomically(&directory.join(JOB_FILE), &job).map_err(Failure::resources)?;
+        let path = directory.join(JOB_FILE);
+        if rundir::read::bounded(&path, job.len() as u64).ok().as_ref() != Some(&job) {
+            disk.write_whole(&path, &job).map_err(Failure::resources)?;
+        }
+    }
+    // A process that died between its record and its last word leaves checkpoints that nobody needs.
+    for (index, run) in plan.runs.iter().enumerate() {
+        let directory = directory(&options.runs, run);
+        let left = || directory.join(checkpoint::CHECKPOINTS_DIR).exists() || directory.join(ERROR_FILE).exists() || scratch(&directory);
+        if !todo.contains(&index)
+            && left()
+            && let Ok(_lock) = worker::take(disk, &directory)
+            && let Some(record) = worker::recorded(&directory, &run.job)
+        {
+            worker::tidy(disk, &directory, &record);
+        }
     }
     Ok(())
+}
+
+/// Whether a directory holds something half written.
+fn scratch(directory: &Path) -> bool {
+    std::fs::read_dir(directory).into_iter().flatten().flatten().any(|entry| entry.file_name().to_string_lossy().starts_with('.'))
 }
 
 fn work(
@@ -123,7 +207,7 @@ fn work(
     jobs: usize,
     options: &Options,
     display: &mut Display<'_>,
-) -> (Vec<(String, PathBuf, String)>, usize) {
+) -> (Vec<(String, PathBuf, Failure)>, usize) {
     let queue = Arc::new(Mutex::new(todo));
     let (sender, receiver) = mpsc::channel();
     let threads = threads_per_worker(jobs);
@@ -133,12 +217,40 @@ fn work(
             let (queue, sender) = (queue.clone(), sender.clone());
             scope.spawn(move || {
                 while let Some(index) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) {
+                    let run = &plan.runs[index];
+                    let directory = directory(&options.runs, run);
                     let _ = sender.send(Message::Started(index));
-                    let directory = directory(&options.runs, &plan.runs[index]);
-                    let process = |id| drop(sender.send(Message::Process(index, id)));
-                    let ended = watch(&directory, options, threads, process, |event| {
-                        let _ = sender.send(Message::Event(index, event));
-                    });
+                    let mut again = options.how.device.kind != "cpu";
+                    let ended = loop {
+                        if options.retry.is_none() && recorded(options, run).is_some() {
+                            break Ok(());
+                        }
+                        let process = |id| drop(sender.send(Message::Process(index, id)));
+                        let ended = match lock::holder(&directory) {
+                            Some(who) => Err(Failure::new(Exit::Busy, format!("is being run by {who}"))),
+                            None => watch(&directory, options, threads, process, |event| {
+                                let _ = sender.send(Message::Event(index, event));
+                            }),
+                        };
+                        match &ended {
+                            // A device that was lost may work in a fresh process: once.
+                            Err(failure) if failure.exit == Exit::Device && std::mem::take(&mut again) => {}
+                            // Another sweep has it: look at the others first, then wait for it.
+                            Err(failure) if failure.exit == Exit::Busy && signals::asked().is_none() => {
+                                let _ = sender.send(Message::Event(index, Event::Elsewhere { who: failure.message.clone() }));
+                                std::thread::sleep(Duration::from_millis(200));
+                                let next = queue.lock().ok().and_then(|mut queue| {
+                                    let next = queue.pop_front()?;
+                                    queue.push_back(index);
+                                    Some(queue.push_front(next))
+                                });
+                                if next.is_some() {
+                                    break ended;
+                                }
+                            }
+                            _ => break ended,
+                        }
+                    };
                     let _ = sender.send(Message::Ended(index, ended));
                 }
             });
@@ -169,14 +281,14 @@ fn work(
                     processes.remove(&index);
                     display.ended(index, &ended);
                     let Err(failure) = ended else { continue };
-                    if matches!(failure.exit, Exit::Interrupted | Exit::Terminated | Exit::TryAgain) {
+                    if failure.exit.on_request() || failure.exit == Exit::Busy {
                         continue;
                     }
+                    // No other run would fare better without a disk or a device.
+                    let stop = options.fail_fast || matches!(failure.exit, Exit::Resources | Exit::Device);
                     let directory = directory(&options.runs, &plan.runs[index]);
-                    failed.push((name(&plan.runs[index]), directory, failure.message));
-                    if options.fail_fast
-                        && let Ok(mut queue) = queue.lock()
-                    {
+                    failed.push((name(&plan.runs[index]), directory, failure));
+                    if stop && let Ok(mut queue) = queue.lock() {
                         display.not_started += queue.drain(..).count();
                     }
                 }
@@ -203,8 +315,9 @@ fn watch(
     let failure = |message: String| Failure::new(Exit::SomeFailed, message);
     let program = std::env::current_exe().map_err(|error| failure(format!("cannot find this program: {error}")))?;
     let mut command = Command::new(program);
-    command.arg("worker").arg(directory).args(["--device", &options.device.to_string()]);
-    command.args(["--checkpoint-every", &options.checkpoint_every.to_string()]);
+    let How { device, checkpoint_every, memory_limit } = &options.how;
+    command.arg("worker").arg(directory).args(["--device", &device.to_string()]);
+    command.args(["--checkpoint-every", &checkpoint_every.to_string(), "--memory-limit", &memory_limit.to_string()]);
     // Ctrl-C reaches the sweep alone, which passes it on once: two would end a worker before it has saved.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -230,18 +343,41 @@ fn watch(
     }
     let status = child.wait().map_err(|error| failure(format!("lost a worker: {error}")))?;
     let said = said.join().unwrap_or_default();
-    let error_file = directory.join(ERROR_FILE);
     if status.success() {
-        let _ = std::fs::remove_file(error_file);
         return Ok(());
     }
-    let clean = [Exit::Interrupted, Exit::Terminated, Exit::TryAgain].into_iter().find(|exit| status.code() == Some(*exit as i32));
-    if let Some(exit) = clean {
-        return Err(Failure::new(exit, said.strip_prefix("error: ").unwrap_or(&said)));
+    let (exit, said) = ending(status, &said);
+    let failure = Failure::new(exit, said.strip_prefix("error: ").unwrap_or(&said));
+    // What another process has is its own to tell of.
+    if !exit.on_request()
+        && exit != Exit::Busy
+        && let Ok(_lock) = lock::take(directory)
+    {
+        let _ = rundir::system().write_whole(&directory.join(ERROR_FILE), said.as_bytes());
     }
-    let said = if said.is_empty() { format!("the worker ended with {status} and said nothing") } else { said };
-    let _ = std::fs::write(error_file, &said);
-    Err(failure(said.strip_prefix("error: ").unwrap_or(&said).to_owned()))
+    Err(failure)
+}
+
+/// What a worker that did not succeed ended with, and what there is to say.
+fn ending(status: std::process::ExitStatus, said: &str) -> (Exit, String) {
+    let words = |more: &str| if said.is_empty() { more.to_owned() } else { format!("{said}\n{more}") };
+    match status.code().and_then(Exit::from_code) {
+        Some(Exit::Done) | None => {}
+        Some(exit) if said.is_empty() => return (exit, format!("the worker ended with {status} and said nothing")),
+        Some(exit) => return (exit, said.to_owned()),
+    }
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        let of = "if that was the system for want of memory: fewer --jobs or a --memory-limit help; the same command goes on from the checkpoint";
+        return match signal {
+            9 => (Exit::SomeFailed, words(&format!("the worker was killed from outside (signal 9)\n  = help: {of}"))),
+            6 if said.contains("memory allocation") => {
+                (Exit::Resources, words("the worker found no memory\n  = help: fewer --jobs or a --memory-limit"))
+            }
+            _ => (Exit::SomeFailed, words(&format!("the worker was ended by signal {signal}; please report it with {JOB_FILE}"))),
+        };
+    }
+    (Exit::SomeFailed, words(&format!("the worker ended with {status}")))
 }
 
 /// A run as people name it.
@@ -284,7 +420,7 @@ impl<'a> Display<'a> {
             let style = ProgressStyle::with_template("{bar:30} {prefix}  {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
             bars.insert_before(total, ProgressBar::new(1000).with_style(style).with_prefix(name(&self.plan.runs[index])))
         });
-        self.runs[index] = Some(Progress { bar, fraction: 0.0, said: Instant::now() });
+        self.runs[index] = Some(Progress { bar, fraction: 0.0, said: Instant::now(), worked: false });
     }
 
     fn event(&mut self, index: usize, event: &Event) {
@@ -303,29 +439,41 @@ impl<'a> Display<'a> {
                 }
                 (0.9 * *step as f64 / steps as f64, format!("step {step} of {steps}"))
             }
+            Event::Elsewhere { who } => (0.0, who.clone()),
             Event::Eval { done, total } => (0.9 + 0.1 * *done as f64 / *total as f64, format!("evaluated {done} of {total}")),
             Event::Diverged { step, what } => (1.0, format!("diverged at step {step}: the {what} is not finite")),
         };
         let left = self.time_left();
         let Some(progress) = self.runs[index].as_mut() else { return };
         progress.fraction = fraction;
+        progress.worked |= !matches!(event, Event::Elsewhere { .. });
         if let Some(bar) = &progress.bar {
             bar.set_position((1000.0 * fraction) as u64);
             bar.set_message(text);
         } else if progress.said.elapsed() >= Duration::from_secs(10) || matches!(event, Event::Diverged { .. }) {
             progress.said = Instant::now();
-            eprintln!("  {}: {text}{left}", name(&self.plan.runs[index]));
+            tell(&format!("  {}: {text}{left}", name(&self.plan.runs[index])));
         }
         self.draw_total();
     }
 
     fn ended(&mut self, index: usize, ended: &Result<(), Failure>) {
+        if ended.as_ref().is_err_and(|failure| failure.exit == Exit::Busy) {
+            if let Some(bar) = self.runs[index].take().and_then(|progress| progress.bar) {
+                bar.finish_and_clear();
+            }
+            return;
+        }
         self.done += 1;
         let text = match ended {
-            Err(failure) if matches!(failure.exit, Exit::Interrupted | Exit::Terminated | Exit::TryAgain) => {
+            Err(failure) if failure.exit.on_request() => {
                 format!("  {}: {}", name(&self.plan.runs[index]), failure.message)
             }
-            Ok(()) => format!("[{}/{}] {}: done", self.done, self.count, name(&self.plan.runs[index])),
+            Ok(()) => {
+                let worked = self.runs[index].as_ref().is_some_and(|progress| progress.worked);
+                let done = if worked { "done" } else { "recorded by another process" };
+                format!("[{}/{}] {}: {done}", self.done, self.count, name(&self.plan.runs[index]))
+            }
             Err(failure) => format!(
                 "[{}/{}] {}: FAILED\n  {}",
                 self.done,
@@ -342,7 +490,7 @@ impl<'a> Display<'a> {
         }
         match &self.bars {
             Some(_) => self.print(&text),
-            None => eprintln!("{text}{}", self.time_left()),
+            None => tell(&format!("{text}{}", self.time_left())),
         }
         self.draw_total();
     }
@@ -353,7 +501,7 @@ impl<'a> Display<'a> {
             Some(bars) => {
                 let _ = bars.println(text);
             }
-            None => eprintln!("{text}"),
+            None => tell(text),
         }
     }
 
@@ -388,7 +536,10 @@ impl<'a> Display<'a> {
 /// Exit code of a finished sweep.
 pub fn exit(outcome: &Outcome) -> Exit {
     let diverged = outcome.records.iter().filter(|record| record.status == RunStatus::Diverged).count();
+    let general = outcome.failed.iter().map(|(_, _, failure)| failure.exit).find(|exit| matches!(exit, Exit::Resources | Exit::Device));
     if let Some(exit) = outcome.stopped {
+        exit
+    } else if let Some(exit) = general {
         exit
     } else if !outcome.failed.is_empty() {
         Exit::SomeFailed

@@ -4,12 +4,14 @@ use crate::evaluate::rebuild;
 use crate::exit::{Exit, Failure};
 use crate::optimizer::{AdamW, squared_norms};
 use crate::spec::{LengthCurriculum, RunSpec};
-use crate::weights::{Weights, draw};
+use crate::weights::{self, draw};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use posenc::Init;
 use results::record::{CurvePoint, Divergence};
+use rundir::Weights;
+use rundir::steplog::Step;
 use tasks::{Batch, Stream, Task};
-use tiny_transformer::{Pass, Transformer};
+use tiny_transformer::{Observe, Pass, Transformer};
 
 /// Points a stored loss curve has at most.
 const CURVE_POINTS: u64 = 200;
@@ -26,8 +28,8 @@ pub struct Trained {
     pub curve: Vec<CurvePoint>,
     /// Mean loss over the last tenth of the steps.
     pub final_loss_nats: Option<f64>,
-    /// Set if training stopped early.
-    pub diverged: Option<Divergence>,
+    /// Set if training stopped early, with the batch it stopped at.
+    pub diverged: Option<(Divergence, Batch)>,
     /// Whether the watcher ended it before its last step.
     pub stopped: bool,
 }
@@ -44,21 +46,6 @@ pub struct Start {
     pub weights: Weights,
     /// The optimizer's moments.
     pub moments: [Weights; 2],
-}
-
-/// A step that was applied.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
-    /// Its number, counted from 1.
-    pub step: u64,
-    /// Loss of its batch before it, nats per counted token.
-    pub loss_nats: f64,
-    /// Learning rate.
-    pub lr: f64,
-    /// Norm of the whole gradient before clipping.
-    pub grad_norm: f64,
-    /// Tokens seen so far.
-    pub tokens: u64,
 }
 
 /// Gives the parameters and the optimizer's moments after the step just heard of.
@@ -104,11 +91,11 @@ pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, start: Option<Sta
             (model, AdamW::resumed(adamw, start.step, &start.moments, device), start.step, start.losses, start.tokens)
         }
     };
-    let (mut diverged, mut stopped) = (None, false);
+    let (mut diverged, mut stopped): (Option<(Divergence, Batch)>, _) = (None, false);
     for step in first..spec.train.steps {
         let length = batch_length(spec, step);
         let batch = task.train_batch(length, spec.train.batch_size, spec.seed, step);
-        let loss = batch_loss(spec, &model, &batch, step, &autodiff);
+        let loss = batch_loss(spec, &model, &batch, step, &autodiff, None);
         let mut grads = loss.backward();
         let norms = squared_norms(&model, &grads);
         // One transfer per step: the loss and every squared norm together.
@@ -116,8 +103,11 @@ pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, start: Option<Sta
         let scalars =
             Tensor::cat(scalars.collect(), 0).into_data().convert::<f64>().try_to_vec::<f64>().expect("data was just converted to f64");
         let (loss, squares) = (scalars[0], &scalars[1..]);
-        if let Some(what) = first_not_finite(loss, &norms, squares) {
-            diverged = Some(Divergence { step, what });
+        if !(loss.is_finite() && squares.iter().all(|square| square.is_finite())) {
+            let what = first_not_finite(loss, &norms, squares, |observe| {
+                batch_loss(spec, &model, &batch, step, &autodiff, Some(observe));
+            });
+            diverged = Some((Divergence { step, what, batch: Some(identity(&batch)) }, batch));
             break;
         }
         let norm = squares.iter().sum::<f64>().sqrt();
@@ -128,7 +118,7 @@ pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, start: Option<Sta
         tokens += (batch.rows * batch.seq_len) as u64;
         losses.push(loss);
         let done = Step { step: step + 1, loss_nats: loss, lr, grad_norm: norm, tokens };
-        if !watch(done, &|| (Weights::of(&model), optimizer.moments()))? {
+        if !watch(done, &|| (weights::of(&model), optimizer.moments()))? {
             stopped = step + 1 < spec.train.steps;
             break;
         }
@@ -147,7 +137,7 @@ pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, start: Option<Sta
 }
 
 /// Mean loss over the counted targets of a batch, one element on the device.
-fn batch_loss(spec: &RunSpec, model: &Transformer, batch: &Batch, step: u64, device: &Device) -> Tensor<1> {
+fn batch_loss(spec: &RunSpec, model: &Transformer, batch: &Batch, step: u64, device: &Device, observe: Option<&Observe<'_>>) -> Tensor<1> {
     let shape = [batch.rows, batch.seq_len];
     let keep = 1.0 - spec.model.dropout;
     let factors = |site: usize, count: usize| {
@@ -156,7 +146,7 @@ fn batch_loss(spec: &RunSpec, model: &Transformer, batch: &Batch, step: u64, dev
     };
     let dropout: Option<&dyn Fn(usize, usize) -> Vec<f32>> = if spec.model.dropout > 0.0 { Some(&factors) } else { None };
     let (inputs, targets) = upload(batch, device);
-    let pass = Pass { max_logits: usize::MAX, dropout };
+    let pass = Pass { max_logits: usize::MAX, dropout, observe };
     let nll = model.nll(inputs, targets, &spec.train_positions(batch.seq_len, step), &pass).0;
     let counted = batch.counted.iter().filter(|counted| **counted).count();
     let nll = if counted == batch.counted.len() {
@@ -174,12 +164,34 @@ pub fn upload(batch: &Batch, device: &Device) -> (Tensor<2, Int>, Tensor<2, Int>
     (tensor(&batch.inputs), tensor(&batch.targets))
 }
 
-fn first_not_finite(loss: f64, norms: &[(String, Tensor<1>)], squares: &[f64]) -> Option<String> {
-    if !loss.is_finite() {
-        return Some("loss".to_owned());
+/// The first tensor of a step that is not finite, in the order they are computed: forward, then backward.
+fn first_not_finite(loss: f64, norms: &[(String, Tensor<1>)], squares: &[f64], forward: impl FnOnce(&Observe<'_>)) -> String {
+    if loss.is_finite() {
+        // The backward pass goes from the head to the embedding, against the order of the parameters.
+        let last = squares.iter().rposition(|square| !square.is_finite()).unwrap_or(0);
+        return format!("gradient of {}", norms[last].0);
     }
-    let at = squares.iter().position(|square| !square.is_finite())?;
-    Some(format!("gradient of {}", norms[at].0))
+    let first = std::cell::RefCell::new(None);
+    let observe = |name: &str, x: &Tensor<3>| {
+        let values = x.clone().into_data().convert::<f32>().try_to_vec::<f32>().expect("data was just converted to f32");
+        if first.borrow().is_none() && values.iter().any(|value| !value.is_finite()) {
+            *first.borrow_mut() = Some(format!("output of {name}"));
+        }
+    };
+    forward(&observe);
+    first.into_inner().unwrap_or_else(|| "loss".to_owned())
+}
+
+/// BLAKE3 of what a batch holds.
+fn identity(batch: &Batch) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&(batch.rows as u64).to_le_bytes()).update(&(batch.seq_len as u64).to_le_bytes());
+    for ids in [&batch.inputs, &batch.targets] {
+        ids.iter().for_each(|id| {
+            hasher.update(&id.to_le_bytes());
+        });
+    }
+    hasher.finalize().to_hex().to_string()
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -187,7 +199,7 @@ fn mean(values: &[f64]) -> f64 {
 }
 
 /// Means over equal stretches of steps, at most [`CURVE_POINTS`] of them.
-fn thin(losses: &[f64]) -> Vec<CurvePoint> {
+pub fn thin(losses: &[f64]) -> Vec<CurvePoint> {
     let stretch = (losses.len() as u64).div_ceil(CURVE_POINTS).max(1) as usize;
     let points = losses.chunks(stretch).scan(0, |step, chunk| {
         *step += chunk.len() as u64;

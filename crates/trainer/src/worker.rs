@@ -1,21 +1,24 @@
 //! One run in one process: train, save the weights, evaluate, record. What a sweep spawns and a cluster's array job would call.
 
-use crate::checkpoint;
 use crate::config::experiment::Surroundings;
 use crate::device::{self, DeviceName};
 use crate::evaluate::{diverged_rows, evaluate};
 use crate::exit::{Exit, Failure};
+use crate::memory::{self, MemoryLimit};
 use crate::signals;
 use crate::spec::{Job, RunSpec};
-use crate::steplog::StepLog;
 use crate::train::{Start, Trained, initial_model, train};
-use crate::weights::Weights;
-use results::record::{CorpusFacts, Environment, ModelFacts, RunRecord, RunStatus, SCHEMA, TaskFacts, TrainFacts};
+use crate::weights;
+use results::record::{CorpusFacts, Environment, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TaskFacts, TrainFacts};
+use rundir::checkpoint::{self, Origin};
+use rundir::steplog::StepLog;
+use rundir::{Disk, Weights, lock};
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tasks::Task;
+use tasks::{Batch, Task};
 
 /// The job a run directory belongs to.
 pub const JOB_FILE: &str = "job.json";
@@ -23,10 +26,15 @@ pub const JOB_FILE: &str = "job.json";
 pub const WEIGHTS_FILE: &str = "weights.safetensors";
 /// How long everything took; the only file that differs between reruns.
 pub const TIMINGS_FILE: &str = "timings.json";
-/// Held, by the operating system's means, by the process that trains; says who that is.
-pub const LOCK_FILE: &str = "lock";
+/// The record.
+pub const RECORD_FILE: &str = results::store::RECORD_FILE;
+/// The batch at which a training stopped being finite.
+pub const DIVERGED_FILE: &str = "diverged.json";
 /// What a failed worker said.
 pub const ERROR_FILE: &str = "error.txt";
+
+/// No job is larger.
+const MAX_JOB_BYTES: u64 = 1 << 24;
 
 /// A line of a worker's output, read by the sweep that started it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +55,11 @@ pub enum Event {
         step: u64,
         /// What is worth saying.
         notes: Vec<String>,
+    },
+    /// Another process has the run; said by the sweep itself.
+    Elsewhere {
+        /// Which.
+        who: String,
     },
     /// One evaluation done.
     Eval {
@@ -73,14 +86,44 @@ pub struct Timings {
     pub train_tokens_per_sec: f64,
     /// Seconds of evaluation.
     pub eval_secs: f64,
-    /// Variant, test length and seconds of each evaluation.
-    pub evals: Vec<(String, usize, f64)>,
-    /// Largest resident memory of the process so far, where the system tells.
-    pub peak_memory_bytes: Option<u64>,
+    /// Each evaluation.
+    pub evals: Vec<EvalTiming>,
+    /// Largest resident memory in training, where the system tells.
+    pub train_peak_memory_bytes: Option<u64>,
+    /// What was estimated for it.
+    pub train_estimated_memory_bytes: u64,
+    /// What changed on the way: a resume under another program, checkpoints that were passed over.
+    pub notes: Vec<String>,
     /// The device, with its number.
     pub device: String,
     /// Threads of the CPU backend.
     pub threads: usize,
+}
+
+/// Wall-clock figures of one evaluation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EvalTiming {
+    /// The variant.
+    pub variant: String,
+    /// The length, in the task's unit.
+    pub test_len: usize,
+    /// Seconds.
+    pub secs: f64,
+    /// Largest resident memory meanwhile, where the system tells.
+    pub peak_memory_bytes: Option<u64>,
+    /// What was estimated for it.
+    pub estimated_memory_bytes: u64,
+}
+
+/// How to run: nothing here changes a run's numbers, but for the lengths that do not fit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct How {
+    /// The device.
+    pub device: DeviceName,
+    /// When checkpoints are written.
+    pub checkpoint_every: CheckpointEvery,
+    /// What lengths are left out.
+    pub memory_limit: MemoryLimit,
 }
 
 /// When checkpoints are written. Never a part of a run's numbers.
@@ -120,180 +163,301 @@ impl std::str::FromStr for CheckpointEvery {
     }
 }
 
-/// Trains, from the newest checkpoint if there is one, and writes checkpoints and the step log on the way.
-fn train_with_checkpoints(
-    directory: &Path,
-    job: &Job,
-    task: &dyn Task,
-    device: &burn::tensor::Device,
-    every: &CheckpointEvery,
-) -> Result<Trained, Failure> {
-    let spec = &job.spec;
-    let resources = |error: anyhow::Error| Failure::resources(format!("{error:#}"));
-    let found = checkpoint::latest(directory, &job.run_id, &Weights::of(&initial_model(spec, device)));
-    let mut notes = found.notes;
-    let resumed = found.state.and_then(|state| match StepLog::resume(directory, state.step, state.log_bytes, &state.log_blake3) {
-        Ok((log, losses)) => Some((state, log, losses)),
-        Err(error) => {
-            notes.push(format!("passed over the checkpoint at step {}: {error:#}", state.step));
-            None
-        }
-    });
-    let (start, mut log) = match resumed {
-        Some((state, log, losses)) => {
-            let checkpoint::State { step, tokens, weights, moments, .. } = state;
-            say(&Event::Resumed { step, notes });
-            (Some(Start { step, tokens, losses, weights, moments }), log)
-        }
-        None => {
-            if !notes.is_empty() {
-                say(&Event::Resumed { step: 0, notes });
-            }
-            (None, StepLog::create(directory).map_err(resources)?)
-        }
-    };
-    let mut said = Instant::now() - Duration::from_secs(1);
-    let (mut saved, mut saved_step) = (Instant::now(), start.as_ref().map_or(0, |start| start.step));
-    train(spec, task, device, start, &mut |step, snapshot| {
-        log.append(&step).map_err(resources)?;
-        let last = step.step == spec.train.steps;
-        if said.elapsed() >= Duration::from_millis(100) || last {
-            said = Instant::now();
-            say(&Event::Train { step: step.step, steps: spec.train.steps, loss_nats: step.loss_nats });
-        }
-        let stop = signals::asked().is_some();
-        let due = match every {
-            CheckpointEvery::Steps(steps) => step.step - saved_step >= *steps,
-            CheckpointEvery::Time(time) => saved.elapsed() >= *time,
-        };
-        // The last step is saved too: a run that dies while it is evaluated need not be trained again.
-        if due || stop || last {
-            let (weights, moments) = snapshot();
-            let (log_bytes, log_blake3) = log.sync().map_err(resources)?;
-            let state = checkpoint::State { step: step.step, tokens: step.tokens, weights, moments, log_bytes, log_blake3 };
-            checkpoint::save(directory, &job.run_id, &state).map_err(resources)?;
-            (saved, saved_step) = (Instant::now(), step.step);
-        }
-        Ok(!stop)
-    })
+/// A run that this process has: its directory, what is to be done, and the means.
+struct Run<'a> {
+    disk: &'a dyn Disk,
+    directory: &'a Path,
+    job: &'a Job,
+    task: &'a dyn Task,
+    device: &'a burn::tensor::Device,
+    how: &'a How,
+    say: &'a dyn Fn(&Event),
 }
 
-/// Runs a job in its directory.
+fn resources(error: anyhow::Error) -> Failure {
+    Failure::resources(format!("{error:#}"))
+}
+
+fn bug(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Bug, error.to_string())
+}
+
+fn stopped(what: &str) -> Failure {
+    let exit = signals::asked().unwrap_or(Exit::Interrupted);
+    Failure::new(exit, format!("stopped {what}; the same command goes on from there"))
+}
+
+/// Runs a job in its directory, or what is left to do of it. A run that is recorded already is left as it is, unless lengths were left out
+/// that fit now: those are evaluated without training again.
 ///
 /// # Errors
 ///
-/// [`Exit::Interrupted`], [`Exit::Terminated`] or [`Exit::TryAgain`] after saving, if a signal asked for it; [`Exit::Busy`] if another process has it, [`Exit::Device`], [`Exit::Input`] for a changed corpus, [`Exit::Resources`] if the
-/// directory cannot be written. A diverged run is a result, not an error.
-pub fn run(directory: &Path, name: &DeviceName, every: &CheckpointEvery) -> Result<(), Failure> {
+/// [`Exit::Interrupted`], [`Exit::Terminated`] or [`Exit::TryAgain`] after saving, if a signal asked for it; [`Exit::Busy`] if another process
+/// has it, [`Exit::Device`], [`Exit::Input`] for a changed corpus, [`Exit::Resources`] if the directory cannot be written or the training does
+/// not fit. A diverged run is a result, not an error.
+pub fn run(directory: &Path, how: &How) -> Result<(), Failure> {
+    run_telling(directory, how, &say)
+}
+
+/// The same without a word to a sweep.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_silently(directory: &Path, how: &How) -> Result<(), Failure> {
+    run_telling(directory, how, &|_| ())
+}
+
+fn run_telling(directory: &Path, how: &How, say: &dyn Fn(&Event)) -> Result<(), Failure> {
     signals::listen();
+    let disk = rundir::system();
     let job: Job = read_job(directory)?;
-    let _lock = lock(directory)?;
-    let device = device::open(name)?;
-    let spec = &job.spec;
-    let task = build_task(&job, &spec.eval.test_lens)?;
-    let started = Instant::now();
-    let trained = train_with_checkpoints(directory, &job, task.as_ref(), &device, every)?;
-    let stopped = |what: String| {
-        let exit = signals::asked().unwrap_or(Exit::Interrupted);
-        Failure::new(exit, format!("stopped {what}; the same command goes on from there"))
-    };
-    if trained.stopped {
-        return Err(stopped(format!("after step {} of {}", trained.steps, spec.train.steps)));
+    if job.spec.run_id().ok().as_deref() != Some(&job.run_id) {
+        let help = "`longreach run` with its config writes it anew";
+        return Err(Failure::input(format!(
+            "{} was changed: its spec is not that of run {}\n  = help: {help}",
+            directory.join(JOB_FILE).display(),
+            job.run_id
+        )));
     }
-    let train_secs = started.elapsed().as_secs_f64();
-    let weights = Weights::of(&trained.model);
-    weights.save(&directory.join(WEIGHTS_FILE)).map_err(|error| Failure::resources(format!("{error:#}")))?;
+    let _lock = take(disk, directory)?;
+    let task = build_task(&job, &job.spec.eval.test_lens)?;
+    let recorded = recorded(directory, &job);
+    let seq_lens: Vec<usize> = job.spec.eval.test_lens.iter().map(|length| task.seq_len(*length)).collect();
+    // Another sweep may have been faster.
+    if recorded.as_ref().is_some_and(|record| !grows(record, &job.spec, &seq_lens, how.memory_limit)) {
+        return Ok(());
+    }
+    let device = device::open(&how.device)?;
+    let run = Run { disk, directory, job: &job, task: task.as_ref(), device: &device, how, say };
+    match recorded {
+        Some(record) => run.evaluate_again(record),
+        None => run.train_and_evaluate(),
+    }
+}
 
-    let started = Instant::now();
-    let mut seconds = Vec::new();
-    let total = spec.eval.variants.len() * spec.eval.test_lens.len();
-    let evals = match &trained.diverged {
-        Some(diverged) => {
-            say(&Event::Diverged { step: diverged.step, what: diverged.what.clone() });
-            diverged_rows(&spec.eval, &format!("training diverged at step {}", diverged.step))
+/// The record of a job, if it is there, whole, and of this job.
+pub fn recorded(directory: &Path, job: &Job) -> Option<RunRecord> {
+    let record = results::read_record(&directory.join(RECORD_FILE)).ok()?;
+    (record.run_id == job.run_id).then_some(record)
+}
+
+/// Whether a record lacks lengths that fit into this much memory; `seq_lens` are its test lengths in tokens.
+pub fn grows(record: &RunRecord, spec: &RunSpec, seq_lens: &[usize], limit: MemoryLimit) -> bool {
+    let fits = |variant: &str, test_len: usize| {
+        let variant = spec.eval.variants.iter().find(|known| known.name == variant)?;
+        let index = spec.eval.test_lens.iter().position(|known| *known == test_len)?;
+        let needed = memory::evaluation(spec, variant.encodings.get(index)?, spec.eval.batch_tokens, *seq_lens.get(index)?);
+        Some(limit.excess(needed).is_none())
+    };
+    record.evals.iter().any(|row| row.status == EvalStatus::Skipped && fits(&row.variant, row.test_len) == Some(true))
+}
+
+impl Run<'_> {
+    fn train_and_evaluate(&self) -> Result<(), Failure> {
+        let Self { disk, directory, job, task, device, how, .. } = *self;
+        let spec = &job.spec;
+        let initial = weights::of(&initial_model(spec, device));
+        let mut timings = self.timings(initial.count(""));
+        if let Some(excess) = how.memory_limit.excess(timings.train_estimated_memory_bytes) {
+            let help = "a smaller batch_size, train_len or d_model needs less; --memory-limit sets the limit";
+            return Err(Failure::resources(format!("training {excess}\n  = help: {help}")));
         }
-        None => evaluate(spec, &spec.eval, task.as_ref(), &weights, &device, |row, secs| {
-            seconds.push((row.variant.clone(), row.test_len, secs));
-            say(&Event::Eval { done: seconds.len(), total });
-        })
-        .map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?
-        .ok_or_else(|| stopped("during evaluation".to_owned()))?,
-    };
-    let timings = Timings {
-        train_secs,
-        train_tokens_per_sec: trained.tokens as f64 / train_secs,
-        eval_secs: started.elapsed().as_secs_f64(),
-        evals: seconds,
-        peak_memory_bytes: peak_memory_bytes(),
-        device: name.to_string(),
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
-    };
-    let json = serde_json::to_vec_pretty(&timings).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
-    results::store::write_atomically(&directory.join(TIMINGS_FILE), &json).map_err(Failure::resources)?;
+        memory::forget_peak();
+        let started = Instant::now();
+        let trained = self.train(&initial, &mut timings.notes)?;
+        if trained.stopped {
+            return Err(stopped(&format!("after step {} of {}", trained.steps, spec.train.steps)));
+        }
+        timings.train_secs = started.elapsed().as_secs_f64();
+        timings.train_tokens_per_sec = trained.tokens as f64 / timings.train_secs;
+        timings.train_peak_memory_bytes = memory::peak();
+        let weights = weights::of(&trained.model);
+        weights.save(disk, &directory.join(WEIGHTS_FILE)).map_err(resources)?;
+        let evals = match &trained.diverged {
+            Some((diverged, batch)) => {
+                (self.say)(&Event::Diverged { step: diverged.step, what: diverged.what.clone() });
+                self.write(DIVERGED_FILE, &diverged_batch(diverged.step, batch))?;
+                diverged_rows(&spec.eval, &format!("training diverged at step {}", diverged.step))
+            }
+            None => self.evaluate(&weights, &mut timings)?,
+        };
+        self.write(TIMINGS_FILE, &timings)?;
+        let diverged = trained.diverged.map(|(diverged, _)| diverged);
+        let record = RunRecord {
+            schema: SCHEMA,
+            run_id: job.run_id.clone(),
+            experiment: job.experiment.clone(),
+            labels: job.labels.clone(),
+            seed: spec.seed,
+            status: if diverged.is_some() { RunStatus::Diverged } else { RunStatus::Ok },
+            diverged,
+            task: task_facts(spec, task),
+            model: ModelFacts {
+                parameters: weights.count(""),
+                encoding_parameters: weights.count("encoding."),
+                weights_blake3: weights.digest(),
+            },
+            train: TrainFacts {
+                steps: trained.steps,
+                tokens: trained.tokens,
+                final_loss_nats: trained.final_loss_nats,
+                loss_curve: trained.curve,
+            },
+            evals,
+            environment: environment(&how.device),
+            spec: spec_map(spec)?,
+        };
+        write_record(disk, directory, &record)?;
+        tidy(disk, directory, &record);
+        Ok(())
+    }
 
-    let record = RunRecord {
-        schema: SCHEMA,
-        run_id: job.run_id.clone(),
-        experiment: job.experiment.clone(),
-        labels: job.labels.clone(),
-        seed: spec.seed,
-        status: if trained.diverged.is_some() { RunStatus::Diverged } else { RunStatus::Ok },
-        diverged: trained.diverged,
-        task: task_facts(spec, task.as_ref()),
-        model: ModelFacts {
-            parameters: weights.count(""),
-            encoding_parameters: weights.count("encoding."),
-            weights_blake3: weights.digest(),
-        },
-        train: TrainFacts {
-            steps: trained.steps,
-            tokens: trained.tokens,
-            final_loss_nats: trained.final_loss_nats,
-            loss_curve: trained.curve,
-        },
-        evals,
-        environment: environment(name),
-        spec: spec_map(spec)?,
-    };
-    results::write_record(directory, &record).map_err(Failure::resources)?;
+    /// The evaluations of a recorded run anew, with lengths that were left out for want of memory.
+    fn evaluate_again(&self, mut record: RunRecord) -> Result<(), Failure> {
+        let (model, path) = (&record.model, self.directory.join(WEIGHTS_FILE));
+        let weights =
+            Weights::load(&path, model.parameters, &model.weights_blake3).map_err(|error| Failure::input(format!("{error:#}")))?;
+        let before = rundir::read::bounded(&self.directory.join(TIMINGS_FILE), 1 << 20).ok();
+        let before = before.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let mut timings: Timings = before.unwrap_or_else(|| self.timings(model.parameters));
+        timings.evals.clear();
+        record.evals = self.evaluate(&weights, &mut timings)?;
+        record.environment = environment(&self.how.device);
+        self.write(TIMINGS_FILE, &timings)?;
+        write_record(self.disk, self.directory, &record)
+    }
+
+    fn timings(&self, parameters: u64) -> Timings {
+        Timings {
+            train_estimated_memory_bytes: memory::training(&self.job.spec, parameters),
+            device: self.how.device.to_string(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            ..Timings::default()
+        }
+    }
+
+    fn evaluate(&self, weights: &Weights, timings: &mut Timings) -> Result<Vec<results::record::EvalRow>, Failure> {
+        let Self { job, task, device, how, .. } = *self;
+        let spec = &job.spec;
+        let started = Instant::now();
+        let (mut done, total) = (0, spec.eval.variants.len() * spec.eval.test_lens.len());
+        let rows = evaluate(spec, &spec.eval, task, weights, device, how.memory_limit, |row, cost| {
+            done += 1;
+            if row.status == EvalStatus::Ok {
+                timings.evals.push(EvalTiming {
+                    variant: row.variant.clone(),
+                    test_len: row.test_len,
+                    secs: cost.secs,
+                    peak_memory_bytes: memory::peak(),
+                    estimated_memory_bytes: cost.memory_bytes,
+                });
+            }
+            (self.say)(&Event::Eval { done, total });
+        });
+        timings.eval_secs = started.elapsed().as_secs_f64();
+        rows.map_err(|error| bug(format!("{error:#}")))?.ok_or_else(|| stopped("during evaluation"))
+    }
+
+    /// Trains, from the newest checkpoint if there is one, and writes checkpoints and the step log on the way.
+    fn train(&self, initial: &Weights, notes: &mut Vec<String>) -> Result<Trained, Failure> {
+        let Self { disk, directory, job, task, device, how, .. } = *self;
+        let (spec, origin) = (&job.spec, origin(&how.device));
+        let found = checkpoint::latest(disk, directory, &job.run_id, &origin, initial, |state| StepLog::resume(disk, directory, state));
+        notes.extend(found.notes);
+        if found.state.is_some() || !notes.is_empty() {
+            (self.say)(&Event::Resumed { step: found.state.as_ref().map_or(0, |(state, _)| state.step), notes: notes.clone() });
+        }
+        let (start, mut log) = match found.state {
+            Some((checkpoint::State { step, tokens, weights, moments, .. }, (log, steps))) => {
+                let losses = steps.into_iter().map(|step| step.loss_nats).collect();
+                (Some(Start { step, tokens, losses, weights, moments }), log)
+            }
+            None => (None, StepLog::create(disk, directory).map_err(resources)?),
+        };
+        let mut said = Instant::now() - Duration::from_secs(1);
+        let (mut saved, mut saved_step) = (Instant::now(), start.as_ref().map_or(0, |start| start.step));
+        let trained = train(spec, task, device, start, &mut |step, snapshot| {
+            log.append(&step).map_err(resources)?;
+            let last = step.step == spec.train.steps;
+            if said.elapsed() >= Duration::from_millis(100) || last {
+                said = Instant::now();
+                (self.say)(&Event::Train { step: step.step, steps: spec.train.steps, loss_nats: step.loss_nats });
+            }
+            let stop = signals::asked().is_some();
+            let due = match how.checkpoint_every {
+                CheckpointEvery::Steps(steps) => step.step - saved_step >= steps,
+                CheckpointEvery::Time(time) => saved.elapsed() >= time,
+            };
+            // The last step is saved too: a run that dies while it is evaluated need not be trained again.
+            if due || stop || last {
+                let (weights, moments) = snapshot();
+                let (log_bytes, log_blake3) = log.sync().map_err(resources)?;
+                let state = checkpoint::State { step: step.step, tokens: step.tokens, weights, moments, log_bytes, log_blake3 };
+                checkpoint::save(disk, directory, &job.run_id, &origin, &state).map_err(resources)?;
+                (saved, saved_step) = (Instant::now(), step.step);
+            }
+            Ok(!stop)
+        })?;
+        // A training that diverged ends between two checkpoints.
+        log.sync().map_err(resources)?;
+        Ok(trained)
+    }
+
+    fn write(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
+        let json = serde_json::to_vec_pretty(value).map_err(bug)?;
+        self.disk.write_whole(&self.directory.join(name), &json).map_err(Failure::resources)
+    }
+}
+
+/// What goes on to the same bits.
+fn origin(device: &DeviceName) -> Origin {
+    Origin { commit: env!("LONGREACH_COMMIT").to_owned(), machine: device::fingerprint(device) }
+}
+
+/// What is needed to look at the step that was not applied.
+fn diverged_batch(step: u64, batch: &Batch) -> serde_json::Value {
+    let Batch { rows, seq_len, inputs, targets, counted } = batch;
+    serde_json::json!({ "step": step, "rows": rows, "seq_len": seq_len, "inputs": inputs, "targets": targets, "counted": counted })
+}
+
+/// Writes a record, whole or not at all.
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if the directory cannot be written.
+pub fn write_record(disk: &dyn Disk, directory: &Path, record: &RunRecord) -> Result<(), Failure> {
+    let path = directory.join(RECORD_FILE);
+    let text = results::store::record_text(&path, record).map_err(bug)?;
+    disk.write_whole(&path, text.as_bytes()).map_err(Failure::resources)
+}
+
+/// Removes what a recorded run does not need.
+pub fn tidy(disk: &dyn Disk, directory: &Path, record: &RunRecord) {
     // The last good state of a run that diverged is worth looking at.
     if record.status == RunStatus::Ok {
-        checkpoint::clear(directory);
+        checkpoint::clear(disk, directory);
     }
-    Ok(())
+    let _ = disk.remove_tree(&directory.join(ERROR_FILE));
 }
 
-/// Takes a run for this process, until the file is dropped or the process ends, however it ends.
-fn lock(directory: &Path) -> Result<std::fs::File, Failure> {
-    let path = directory.join(LOCK_FILE);
-    let options = || fs_err::OpenOptions::new().create(true).truncate(false).write(true).read(true).open(&path);
-    let mut file = options().map_err(Failure::resources)?.into_parts().0;
-    // Who only looks holds it for an instant.
-    let taken = (0..5).any(|attempt| {
-        if attempt > 0 {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        file.try_lock().is_ok()
-    });
-    if !taken {
-        let who = holder(&path).unwrap_or_else(|| "another process".to_owned());
-        return Err(Failure::new(Exit::Busy, format!("{} is being run by {who}", directory.display())));
+/// Takes a run for this process, until the file is dropped or the process ends, however it ends; removes what dead processes left half
+/// written.
+///
+/// # Errors
+///
+/// [`Exit::Busy`] if another process has it, [`Exit::Resources`] if it cannot be written, [`Exit::Input`] if it is a link.
+pub fn take(disk: &dyn Disk, directory: &Path) -> Result<File, Failure> {
+    if directory.is_symlink() {
+        let help = "a run lies in its own directory; name the place it leads to as --runs, or remove the link";
+        return Err(Failure::input(format!("{} is a link\n  = help: {help}", directory.display())));
     }
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = if host.trim().is_empty() { String::new() } else { format!(" on {}", host.trim()) };
-    // The text is for people; what counts is the lock.
-    let _ = file.set_len(0).and_then(|()| write!(file, "another process, {}{host}", std::process::id()));
+    let file = lock::take(directory).map_err(|taken| match taken {
+        lock::Taken::By(who) => Failure::new(Exit::Busy, format!("{} is being run by {who}", directory.display())),
+        lock::Taken::Refused(error) => Failure::resources(format!("cannot lock {}: {error}", directory.join(lock::LOCK_FILE).display())),
+    })?;
+    disk.remove_scratch(directory);
     Ok(file)
-}
-
-/// Who holds a lock file, if anybody does.
-pub fn holder(path: &Path) -> Option<String> {
-    let file = std::fs::File::open(path).ok()?;
-    if file.try_lock_shared().is_ok() {
-        return None;
-    }
-    let said = std::fs::read_to_string(path).unwrap_or_default();
-    Some(if said.is_empty() { "another process".to_owned() } else { said })
 }
 
 /// Reads the job of a run directory.
@@ -303,10 +467,11 @@ pub fn holder(path: &Path) -> Option<String> {
 /// [`Exit::Input`] if there is none or it does not describe a run.
 pub fn read_job(directory: &Path) -> Result<Job, Failure> {
     let path = directory.join(JOB_FILE);
-    let text = fs_err::read_to_string(&path)
-        .map_err(|error| Failure::input(format!("{error}\n  = help: name the directory of a run, such as runs/EXPERIMENT/RUN_ID")))?;
-    serde_json::from_str(&text)
-        .map_err(|error| Failure::input(format!("{} does not describe a run of this version: {error}", path.display())))
+    let bytes = rundir::read::bounded(&path, MAX_JOB_BYTES)
+        .map_err(|error| Failure::input(format!("{error:#}\n  = help: name the directory of a run, such as runs/EXPERIMENT/RUN_ID")))?;
+    let job: Job = serde_json::from_slice(&bytes)
+        .map_err(|error| Failure::input(format!("{} does not describe a run of this version: {error}", path.display())))?;
+    Ok(job)
 }
 
 /// Builds the task of a job for these test lengths and checks that it reads the text the job was planned with.
@@ -377,11 +542,4 @@ fn say(event: &Event) {
         let mut stdout = std::io::stdout().lock();
         let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     }
-}
-
-/// Peak resident memory from Linux's process table.
-pub fn peak_memory_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }

@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use serde_json::Value;
 use trainer::train::initial_model;
-use trainer::weights::Weights;
+use trainer::weights;
 
 fn parse(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()
@@ -79,11 +79,11 @@ fn encodings_of_a_seed_share_every_common_weight_and_seeds_do_not() {
     let plan = trainer::config::experiment::plan(&scratch.config, &[axis]).unwrap();
     let weights = |index: usize| {
         let run: &trainer::config::experiment::PlannedRun = &plan.runs[index];
-        let weights = Weights::of(&initial_model(&run.job.spec, &Device::flex()));
+        let weights = weights::of(&initial_model(&run.job.spec, &Device::flex()));
         assert_eq!(weights.count(""), run.parameters, "the plan promised another number of parameters");
         weights
     };
-    let common = |weights: &Weights| {
+    let common = |weights: &rundir::Weights| {
         weights.0.iter().filter(|(path, _)| !path.starts_with("encoding.")).map(|(p, t)| (p.clone(), t.clone())).collect::<Vec<_>>()
     };
     let (nope, other_seed, learned, stack) = (weights(0), weights(1), weights(2), weights(4));

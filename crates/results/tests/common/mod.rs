@@ -146,7 +146,7 @@ pub fn text_experiment() -> Vec<RunRecord> {
             }
             if pe == "fire" && seed == 2 {
                 run.status = RunStatus::Diverged;
-                run.diverged = Some(Divergence { step: 412, what: "loss".into() });
+                run.diverged = Some(Divergence { step: 412, what: "loss".into(), batch: None });
                 run.train.final_loss_nats = None;
                 run.train.loss_curve.truncate(24);
                 out.push(run);

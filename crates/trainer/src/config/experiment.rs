@@ -160,6 +160,8 @@ pub struct PlannedRun {
     pub train_tokens: u64,
     /// Tokens evaluated, over all variants and lengths.
     pub eval_tokens: u64,
+    /// The test lengths in tokens.
+    pub test_seq_lens: Vec<usize>,
 }
 
 /// Every run of an experiment.
@@ -358,7 +360,8 @@ impl Planner {
             }
             let train_tokens = spec.train.steps * (spec.train.batch_size * spec.train.seq_len) as u64;
             let job = Job { run_id, experiment: written.name.clone(), labels, config_dir: self.directory.clone(), spec };
-            plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens: rows * evaluations });
+            let test_seq_lens = job.spec.eval.test_lens.iter().map(|length| task.seq_len(*length)).collect();
+            plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens: rows * evaluations, test_seq_lens });
         }
         Ok(())
     }

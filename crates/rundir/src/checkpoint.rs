@@ -1,0 +1,436 @@
+//! Checkpoints of a training: all that the next step depends on, whole or not at all.
+//!
+//! `checkpoints/step-N/` holds `model.safetensors`, `optimizer.safetensors` and, written last, `manifest.json` with the size and BLAKE3 of
+//! both and the place in the step log up to which the log belongs to it. A directory is written under another name, synced and renamed, so
+//! that what has its name is complete; what does not verify is passed over, and said to be.
+
+use crate::disk::{Disk, Op};
+use crate::read;
+use crate::weights::{MAX_HEADER_BYTES, Weights};
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Directory of a run's checkpoints.
+pub const CHECKPOINTS_DIR: &str = "checkpoints";
+/// How many are kept: the newest, and one to fall back on.
+const KEPT: usize = 2;
+/// Layout version of the manifest.
+const SCHEMA: u32 = 2;
+/// No manifest is larger.
+const MAX_MANIFEST_BYTES: u64 = 1 << 16;
+/// The model's parameters.
+pub const MODEL: &str = "model.safetensors";
+/// The optimizer's moments.
+pub const OPTIMIZER: &str = "optimizer.safetensors";
+/// Sizes and hashes of both, and the place in the log.
+pub const MANIFEST: &str = "manifest.json";
+
+/// Everything the next step depends on but the spec.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// Steps applied.
+    pub step: u64,
+    /// Tokens trained on.
+    pub tokens: u64,
+    /// The model's parameters.
+    pub weights: Weights,
+    /// First and second moments of the optimizer, flattened, by the path of their parameter.
+    pub moments: [Weights; 2],
+    /// Bytes of the step log that belong to these steps.
+    pub log_bytes: u64,
+    /// BLAKE3 of those bytes.
+    pub log_blake3: String,
+}
+
+/// What wrote a checkpoint: the same one goes on to the same bits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// Commit of the program.
+    pub commit: String,
+    /// Processor and device.
+    pub machine: String,
+}
+
+/// What a checkpoint says of itself.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    schema: u32,
+    run_id: String,
+    origin: Origin,
+    step: u64,
+    tokens: u64,
+    log_bytes: u64,
+    log_blake3: String,
+    files: BTreeMap<String, FileFacts>,
+    /// BLAKE3 of the manifest with this left empty.
+    seal: String,
+}
+
+impl Manifest {
+    fn sealed(mut self) -> Result<Self> {
+        self.seal = String::new();
+        self.seal = blake3::hash(&serde_json::to_vec(&self)?).to_hex().to_string();
+        Ok(self)
+    }
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileFacts {
+    bytes: u64,
+    blake3: String,
+}
+
+/// What was found to go on from.
+#[derive(Debug)]
+pub struct Found<T> {
+    /// The newest state that verifies, and what was made of it.
+    pub state: Option<(State, T)>,
+    /// What is worth saying: checkpoints that were passed over and why, a program that has changed.
+    pub notes: Vec<String>,
+}
+
+/// Writes a checkpoint and drops the oldest ones.
+///
+/// # Errors
+///
+/// If the directory cannot be written; what was there before is untouched then.
+pub fn save(disk: &dyn Disk, run_directory: &Path, run_id: &str, origin: &Origin, state: &State) -> Result<()> {
+    let root = run_directory.join(CHECKPOINTS_DIR);
+    // A link could lead anywhere.
+    ensure!(!root.is_symlink(), "{} is a link", root.display());
+    disk.create_dirs(&root)?;
+    disk.remove_scratch(&root);
+    let scratch = root.join(format!(".step-{}.{}", state.step, std::process::id()));
+    let written = write(disk, &scratch, run_id, origin, state);
+    if let Err(error) = written {
+        // Its bytes may be what another attempt needs.
+        let _ = disk.remove_tree(&scratch);
+        return Err(error);
+    }
+    let place = place(&root, state.step);
+    // A checkpoint of this step that was passed over makes way for a whole one.
+    discard(disk, &place)?;
+    disk.run(Op::Rename(&scratch, &place))?;
+    disk.run(Op::SyncDir(&root))?;
+    for (_, old) in steps(&root).into_iter().rev().skip(KEPT) {
+        let _ = discard(disk, &old);
+    }
+    Ok(())
+}
+
+fn write(disk: &dyn Disk, scratch: &Path, run_id: &str, origin: &Origin, state: &State) -> Result<()> {
+    let [first, second] = &state.moments;
+    let moments = Weights(first.prefixed("first.").chain(second.prefixed("second.")).collect());
+    let mut facts = BTreeMap::new();
+    disk.run(Op::CreateDir(scratch))?;
+    for (name, bytes) in [(MODEL, state.weights.to_bytes()?), (OPTIMIZER, moments.to_bytes()?)] {
+        disk.write_synced(&scratch.join(name), &bytes)?;
+        facts.insert(name.to_owned(), FileFacts { bytes: bytes.len() as u64, blake3: blake3::hash(&bytes).to_hex().to_string() });
+    }
+    let manifest = Manifest {
+        schema: SCHEMA,
+        run_id: run_id.to_owned(),
+        origin: origin.clone(),
+        step: state.step,
+        tokens: state.tokens,
+        log_bytes: state.log_bytes,
+        log_blake3: state.log_blake3.clone(),
+        files: facts,
+        seal: String::new(),
+    };
+    disk.write_synced(&scratch.join(MANIFEST), &serde_json::to_vec_pretty(&manifest.sealed()?)?)?;
+    Ok(disk.run(Op::SyncDir(scratch))?)
+}
+
+/// Takes a directory's name away before its files, so that what has the name is whole.
+fn discard(disk: &dyn Disk, path: &Path) -> Result<()> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let scratch = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    disk.remove_tree(&scratch)?;
+    disk.run(Op::Rename(path, &scratch))?;
+    Ok(disk.remove_tree(&scratch)?)
+}
+
+/// The newest checkpoint of a run that verifies, against a model of the same shape, and that `accept` can go on from.
+pub fn latest<T>(
+    disk: &dyn Disk,
+    run_directory: &Path,
+    run_id: &str,
+    origin: &Origin,
+    model: &Weights,
+    mut accept: impl FnMut(&State) -> Result<T>,
+) -> Found<T> {
+    let root = run_directory.join(CHECKPOINTS_DIR);
+    let mut found = Found { state: None, notes: Vec::new() };
+    if root.is_symlink() {
+        found.notes.push(format!("passed over {}: it is a link", root.display()));
+        return found;
+    }
+    disk.remove_scratch(&root);
+    for (step, directory) in steps(&root).into_iter().rev() {
+        let loaded = load(&directory, run_id, step, model).and_then(|(state, theirs)| Ok((accept(&state)?, state, theirs)));
+        match loaded {
+            Ok((accepted, state, theirs)) => {
+                for (what, theirs, ours) in [("commit", &theirs.commit, &origin.commit), ("machine", &theirs.machine, &origin.machine)] {
+                    if theirs != ours {
+                        found.notes.push(format!(
+                            "the checkpoint at step {step} was written by another {what}, {theirs}; this is {ours}: the last bits may differ"
+                        ));
+                    }
+                }
+                found.state = Some((state, accepted));
+                break;
+            }
+            Err(error) => found.notes.push(format!("passed over {}: {error:#}", directory.display())),
+        }
+    }
+    found
+}
+
+/// The step of the newest complete checkpoint, unverified.
+pub fn newest_step(run_directory: &Path) -> Option<u64> {
+    steps(&run_directory.join(CHECKPOINTS_DIR)).last().map(|(step, _)| *step)
+}
+
+/// Removes all checkpoints of a run that is recorded, as far as that is possible.
+pub fn clear(disk: &dyn Disk, run_directory: &Path) {
+    let _ = discard(disk, &run_directory.join(CHECKPOINTS_DIR));
+}
+
+fn load(directory: &Path, run_id: &str, step: u64, model: &Weights) -> Result<(State, Origin)> {
+    let manifest: Manifest =
+        serde_json::from_slice(&read::bounded(&directory.join(MANIFEST), MAX_MANIFEST_BYTES)?).context("its manifest cannot be read")?;
+    ensure!(manifest.schema == SCHEMA, "its manifest has layout {}, not {SCHEMA}", manifest.schema);
+    let seal = manifest.seal.clone();
+    let manifest = manifest.sealed()?;
+    ensure!(manifest.seal == seal, "its manifest was changed");
+    ensure!(manifest.run_id == run_id, "it belongs to run {}", manifest.run_id);
+    ensure!(manifest.step == step, "its manifest is of step {}", manifest.step);
+    // Twice the model is moments; names and shapes take a header. Nothing larger is read.
+    let largest = 8 * model.count("") + MAX_HEADER_BYTES + 8;
+    let read = |name: &str| -> Result<Weights> {
+        let facts = manifest.files.get(name).with_context(|| format!("its manifest names no {name}"))?;
+        let bytes = read::bounded(&directory.join(name), largest)?;
+        ensure!(bytes.len() as u64 == facts.bytes, "{name} has {} bytes, {} in the manifest", bytes.len(), facts.bytes);
+        ensure!(blake3::hash(&bytes).to_hex().as_str() == facts.blake3, "{name} does not have the hash of the manifest");
+        Weights::from_bytes(&bytes).with_context(|| name.to_owned())
+    };
+    let weights = read(MODEL)?;
+    ensure!(
+        weights.0.len() == model.0.len(),
+        "its parameters are not those of the model: {} tensors, not {}",
+        weights.0.len(),
+        model.0.len()
+    );
+    for (path, tensor) in &model.0 {
+        let found = weights.0.get(path).with_context(|| format!("its parameters are not those of the model: there is no {path}"))?;
+        ensure!(
+            found.shape == tensor.shape,
+            "its parameters are not those of the model: {path} has shape {:?}, not {:?}",
+            found.shape,
+            tensor.shape
+        );
+    }
+    let mut moments = [Weights::default(), Weights::default()];
+    for (name, tensor) in read(OPTIMIZER)?.0 {
+        let (which, path) = match (name.strip_prefix("first."), name.strip_prefix("second.")) {
+            (Some(path), _) => (0, path),
+            (_, Some(path)) => (1, path),
+            _ => bail!("the optimizer has a tensor {name:?}"),
+        };
+        let of = model.0.get(path).with_context(|| format!("the optimizer has moments of {path:?}, which the model has not"))?;
+        ensure!(tensor.shape == [of.values.len()], "the moments of {path} have shape {:?}", tensor.shape);
+        ensure!(which == 0 || tensor.values.iter().all(|value| *value >= 0.0), "a second moment of {path} is negative");
+        moments[which].0.insert(path.to_owned(), tensor);
+    }
+    ensure!(moments[0].0.keys().eq(moments[1].0.keys()), "the optimizer's two moments are of different parameters");
+    let Manifest { tokens, log_bytes, log_blake3, origin, .. } = manifest;
+    Ok((State { step, tokens, weights, moments, log_bytes, log_blake3 }, origin))
+}
+
+fn place(root: &Path, step: u64) -> PathBuf {
+    root.join(format!("step-{step:09}"))
+}
+
+/// Complete checkpoints by step, oldest first.
+fn steps(root: &Path) -> Vec<(u64, PathBuf)> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().filter_map(Result::ok);
+    let mut steps: Vec<(u64, PathBuf)> = entries
+        .filter_map(|entry| {
+            let step = entry.file_name().to_str()?.strip_prefix("step-")?.parse().ok()?;
+            // A link could lead anywhere.
+            entry.file_type().ok()?.is_dir().then(|| (step, entry.path()))
+        })
+        .collect();
+    steps.sort();
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::System;
+    use crate::weights::HostTensor;
+
+    fn weights(seed: f32) -> Weights {
+        let tensor = |shape: Vec<usize>, from: f32| {
+            let count = shape.iter().product::<usize>();
+            HostTensor { shape, values: (0..count).map(|i| from + i as f32 / 7.0).collect() }
+        };
+        Weights([("a".to_owned(), tensor(vec![3, 2], seed)), ("b.c".to_owned(), tensor(vec![4], -seed))].into())
+    }
+
+    fn state(step: u64) -> State {
+        let flat = |weights: Weights| {
+            Weights(weights.0.into_iter().map(|(path, t)| (path, HostTensor { shape: vec![t.values.len()], ..t })).collect())
+        };
+        let mut moments = [0.5, 0.25].map(|more| flat(weights(step as f32 + more)));
+        // Means of squares.
+        moments[1].0.values_mut().flat_map(|tensor| &mut tensor.values).for_each(|value| *value *= *value);
+        State { step, tokens: 7 * step, weights: weights(step as f32), moments, log_bytes: 11 * step, log_blake3: "x".to_owned() }
+    }
+
+    struct Seen {
+        state: Option<State>,
+        notes: Vec<String>,
+    }
+
+    fn look(directory: &Path, commit: &str, model: &Weights) -> Seen {
+        let Found { state, notes } = latest(&System, directory, "run", &origin(commit), model, |_| Ok(()));
+        Seen { state: state.map(|(state, ())| state), notes }
+    }
+
+    fn found(directory: &Path) -> Seen {
+        look(directory, "a", &weights(0.0))
+    }
+
+    fn origin(commit: &str) -> Origin {
+        Origin { commit: commit.to_owned(), machine: "m".to_owned() }
+    }
+
+    fn save(directory: &Path, run_id: &str, state: &State) -> Result<()> {
+        super::save(&System, directory, run_id, &origin("a"), state)
+    }
+
+    #[test]
+    fn what_is_saved_is_found_and_two_are_kept() {
+        let directory = tempfile::tempdir().expect("a directory");
+        assert!(found(directory.path()).state.is_none());
+        for step in [10, 20, 30] {
+            save(directory.path(), "run", &state(step)).expect("saved");
+            assert_eq!(found(directory.path()).state, Some(state(step)));
+        }
+        let kept: Vec<u64> = steps(&directory.path().join(CHECKPOINTS_DIR)).into_iter().map(|(step, _)| step).collect();
+        assert_eq!(kept, [20, 30]);
+        clear(&System, directory.path());
+        assert!(found(directory.path()).state.is_none());
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        save(directory.path(), "run", &state(10)).expect("saved");
+        save(directory.path(), "run", &state(20)).expect("saved");
+        let newest = directory.path().join(CHECKPOINTS_DIR).join("step-000000020");
+        for name in [MODEL, OPTIMIZER, MANIFEST] {
+            let path = newest.join(name);
+            let whole = std::fs::read(&path).expect("written");
+            for at in (0..whole.len()).step_by(whole.len() / 40 + 1) {
+                let mut broken = whole.clone();
+                broken[at] ^= 1 << (at % 8);
+                for bytes in [broken, whole[..at].to_vec()] {
+                    std::fs::write(&path, bytes).expect("writable");
+                    let found = found(directory.path());
+                    // A changed space in the manifest changes nothing.
+                    let used = found.state.expect("the older one is there");
+                    assert!(used == state(10) && found.notes.len() == 1 || used == state(20) && name == MANIFEST, "{name} at {at}");
+                }
+            }
+            std::fs::write(&path, whole).expect("writable");
+        }
+        assert_eq!(found(directory.path()).state, Some(state(20)));
+    }
+
+    #[test]
+    fn checkpoints_of_others_and_half_written_ones_are_passed_over() {
+        let directory = tempfile::tempdir().expect("a directory");
+        save(directory.path(), "another", &state(10)).expect("saved");
+        let other = found(directory.path());
+        assert!(other.state.is_none() && other.notes[0].contains("another"));
+        let scratch = directory.path().join(CHECKPOINTS_DIR).join(".step-30.1");
+        std::fs::create_dir_all(&scratch).expect("a directory");
+        assert!(found(directory.path()).state.is_none());
+        assert!(!scratch.exists(), "what a dead process left is removed");
+        save(directory.path(), "run", &state(20)).expect("saved");
+        let larger =
+            Weights(weights(0.0).0.into_iter().chain([("d".to_owned(), HostTensor { shape: vec![1], values: vec![0.0] })]).collect());
+        let misfit = look(directory.path(), "a", &larger);
+        assert!(misfit.state.is_none() && misfit.notes.iter().any(|note| note.contains("not those of the model")));
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_are_never_loaded() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut bad = state(10);
+        bad.weights.0.get_mut("a").expect("there").values[1] = f32::NAN;
+        save(directory.path(), "run", &bad).expect("saved");
+        let found = found(directory.path());
+        assert!(found.state.is_none() && found.notes[0].contains("not finite"), "{:?}", found.notes);
+    }
+
+    #[test]
+    fn another_program_is_told() {
+        let directory = tempfile::tempdir().expect("a directory");
+        save(directory.path(), "run", &state(10)).expect("saved");
+        assert!(found(directory.path()).notes.is_empty());
+        let found = look(directory.path(), "b", &weights(0.0));
+        assert_eq!(found.state, Some(state(10)));
+        assert!(found.notes.len() == 1 && found.notes[0].contains("commit, a; this is b"), "{:?}", found.notes);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_are_neither_followed_nor_written_through() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let outside = tempfile::tempdir().expect("a directory");
+        save(outside.path(), "run", &state(10)).expect("saved");
+        let theirs = outside.path().join(CHECKPOINTS_DIR);
+        std::os::unix::fs::symlink(&theirs, directory.path().join(CHECKPOINTS_DIR)).expect("a link");
+        assert!(found(directory.path()).state.is_none());
+        save(directory.path(), "run", &state(20)).expect_err("it is a link");
+        clear(&System, directory.path());
+        assert!(theirs.join("step-000000010").join(MANIFEST).exists() && !directory.path().join(CHECKPOINTS_DIR).exists());
+        // A step, then a file of it.
+        std::fs::create_dir(directory.path().join(CHECKPOINTS_DIR)).expect("a directory");
+        let step = directory.path().join(CHECKPOINTS_DIR).join("step-000000010");
+        std::os::unix::fs::symlink(theirs.join("step-000000010"), &step).expect("a link");
+        assert!(found(directory.path()).state.is_none());
+        std::fs::remove_file(&step).expect("a link");
+        save(directory.path(), "run", &state(10)).expect("saved");
+        std::fs::remove_file(step.join(MODEL)).expect("there");
+        std::os::unix::fs::symlink(theirs.join("step-000000010").join(MODEL), step.join(MODEL)).expect("a link");
+        assert!(found(directory.path()).notes[0].contains("not a plain file"));
+    }
+
+    #[test]
+    fn what_cannot_be_gone_on_from_gives_way_to_the_one_before() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for step in [10, 20] {
+            save(directory.path(), "run", &state(step)).expect("saved");
+        }
+        let found = latest(&System, directory.path(), "run", &origin("a"), &weights(0.0), |state| {
+            ensure!(state.step < 20, "no log for it");
+            Ok(state.step)
+        });
+        assert_eq!(found.state, Some((state(10), 10)));
+        assert!(found.notes[0].contains("no log for it"), "{:?}", found.notes);
+    }
+}

@@ -1,0 +1,285 @@
+//! The only way anything is written: named operations, one after the other.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// One operation on the file system. A file's bytes survive a power cut after [`Sync`](Op::Sync), a name after
+/// [`SyncDir`](Op::SyncDir) of the directory it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op<'a> {
+    /// Creates a directory; that it is there already is an error.
+    CreateDir(&'a Path),
+    /// Creates a file with these bytes, or replaces all its bytes by them.
+    Write(&'a Path, &'a [u8]),
+    /// Adds bytes to a file that has `at` bytes.
+    Append {
+        /// The file.
+        path: &'a Path,
+        /// Its size before.
+        at: u64,
+        /// What is added.
+        bytes: &'a [u8],
+    },
+    /// Cuts a file down to so many bytes.
+    Cut(&'a Path, u64),
+    /// Makes the bytes of a file survive.
+    Sync(&'a Path),
+    /// Makes the names in a directory survive.
+    SyncDir(&'a Path),
+    /// Gives a file or a directory another name, in place of a file that has it.
+    Rename(&'a Path, &'a Path),
+    /// Removes a file.
+    RemoveFile(&'a Path),
+    /// Removes an empty directory.
+    RemoveDir(&'a Path),
+}
+
+impl Op<'_> {
+    /// What is done, in a word.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::CreateDir(_) => "create",
+            Self::Write(..) => "write",
+            Self::Append { .. } => "append to",
+            Self::Cut(..) => "cut",
+            Self::Sync(_) => "sync",
+            Self::SyncDir(_) => "sync",
+            Self::Rename(..) => "rename",
+            Self::RemoveFile(_) | Self::RemoveDir(_) => "remove",
+        }
+    }
+
+    /// The file or directory that is touched; of a renaming, the new name.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::CreateDir(path) | Self::Write(path, _) | Self::Append { path, .. } | Self::Cut(path, _) => path,
+            Self::Sync(path) | Self::SyncDir(path) | Self::Rename(_, path) | Self::RemoveFile(path) | Self::RemoveDir(path) => path,
+        }
+    }
+
+    /// The operation by the role of its file, the same in every run: `rename step-N`, `write manifest.json`.
+    pub fn name(&self) -> String {
+        let file = self.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let role = match file.trim_start_matches('.') {
+            step if step.starts_with("step-") => format!("{}step-N", if file.starts_with('.') { "." } else { "" }),
+            scratch if file.starts_with('.') => format!(".{}", scratch.rsplit_once('.').map_or(scratch, |(stem, _)| stem)),
+            // A run's directory is named by a hash.
+            hash if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => "RUN".to_owned(),
+            plain => plain.to_owned(),
+        };
+        format!("{} {role}", self.verb())
+    }
+
+    /// Bytes that are written.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write(_, bytes) | Self::Append { bytes, .. } => bytes.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// An operation that failed, for people: what, where, why, and what to do.
+#[derive(Debug)]
+pub struct Refused {
+    verb: &'static str,
+    path: PathBuf,
+    bytes: usize,
+    /// What the system said.
+    pub error: io::Error,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verb, path, bytes, error } = self;
+        write!(f, "cannot {verb} {}: {error}", path.display())?;
+        let of = if *bytes > 0 { format!(" ({bytes} bytes)") } else { String::new() };
+        let help = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there or give another directory",
+            ErrorKind::FileTooLarge => "a limit on the size of files stands in the way (`ulimit -f`): raise it or give another directory",
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => "give a directory that can be written",
+            _ => return Ok(()),
+        };
+        write!(f, "{of}\n  = help: {help}; nothing recorded or saved before is lost, and the same command goes on from it")
+    }
+}
+
+impl std::error::Error for Refused {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Of an operation.
+pub type Result<T> = std::result::Result<T, Refused>;
+
+/// Something operations can be applied to.
+pub trait Disk: Sync {
+    /// Applies one operation: done, or not begun as far as any reader can tell, or (for bytes that are written) done in part.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn apply(&self, op: &Op<'_>) -> io::Result<()>;
+}
+
+/// The file system as it is.
+pub struct System;
+
+impl Disk for System {
+    fn apply(&self, op: &Op<'_>) -> io::Result<()> {
+        match *op {
+            Op::CreateDir(path) => std::fs::create_dir(path),
+            Op::Write(path, bytes) => {
+                // A link could lead anywhere.
+                if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+                    return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
+                }
+                File::create(path)?.write_all(bytes)
+            }
+            Op::Append { path, at, bytes } => {
+                let mut file = existing(path)?;
+                let end = file.seek(SeekFrom::End(0))?;
+                if end != at {
+                    return Err(io::Error::other(format!("it has {end} bytes instead of {at}: something else writes to it")));
+                }
+                file.write_all(bytes)
+            }
+            Op::Cut(path, length) => existing(path)?.set_len(length),
+            Op::Sync(path) => existing(path)?.sync_all(),
+            // Only where the system can.
+            Op::SyncDir(path) if cfg!(unix) => File::open(path)?.sync_all(),
+            Op::SyncDir(_) => Ok(()),
+            Op::Rename(from, to) => std::fs::rename(from, to),
+            Op::RemoveFile(path) => std::fs::remove_file(path),
+            Op::RemoveDir(path) => std::fs::remove_dir(path),
+        }
+    }
+}
+
+fn existing(path: &Path) -> io::Result<File> {
+    if !path.symlink_metadata()?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
+    }
+    OpenOptions::new().write(true).open(path)
+}
+
+/// The disk of this process: the system's, which the feature `faults` lets fail on request.
+pub fn system() -> &'static dyn Disk {
+    #[cfg(all(unix, feature = "faults"))]
+    return fault::from_environment();
+    #[cfg(not(all(unix, feature = "faults")))]
+    &System
+}
+
+#[cfg(all(unix, feature = "faults"))]
+use crate::fault;
+
+impl dyn Disk + '_ {
+    /// Applies an operation, and says on failure what and where it was.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn run(&self, op: Op<'_>) -> Result<()> {
+        self.apply(&op).map_err(|error| Refused { verb: op.verb(), path: op.path().to_owned(), bytes: op.bytes(), error })
+    }
+
+    /// Writes a file, with its bytes synced.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; part of the file may be there then.
+    pub fn write_synced(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        self.run(Op::Write(path, bytes))?;
+        self.run(Op::Sync(path))
+    }
+
+    /// Writes a file as one step: its old bytes or all the new ones, and the new ones once this returns, whatever happens.
+    ///
+    /// The scratch file beside it is named after this process; who holds the directory's lock may remove those of others
+    /// ([`remove_scratch`](Self::remove_scratch)).
+    ///
+    /// # Errors
+    ///
+    /// What the system says; the file is as it was then.
+    pub fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let directory = directory_of(path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let scratch = directory.join(format!(".{name}.{}", std::process::id()));
+        let written = self.write_synced(&scratch, bytes).and_then(|()| self.run(Op::Rename(&scratch, path)));
+        if let Err(error) = written {
+            let _ = self.run(Op::RemoveFile(&scratch));
+            return Err(error);
+        }
+        self.run(Op::SyncDir(directory))
+    }
+
+    /// Creates a directory and those above it, each of which survives.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn create_dirs(&self, path: &Path) -> Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        let above = directory_of(path);
+        self.create_dirs(above)?;
+        match self.run(Op::CreateDir(path)) {
+            // Somebody else was faster.
+            Err(refused) if refused.error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            Err(refused) => Err(refused),
+            Ok(()) => self.run(Op::SyncDir(above)),
+        }
+    }
+
+    /// Removes a file, or a directory with all that is in it; links are removed, not followed. What is not there is removed already.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn remove_tree(&self, path: &Path) -> Result<()> {
+        let Ok(found) = path.symlink_metadata() else { return Ok(()) };
+        if !found.is_dir() {
+            return self.run(Op::RemoveFile(path));
+        }
+        let mut entries: Vec<PathBuf> = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        entries.sort();
+        entries.iter().try_for_each(|entry| self.remove_tree(entry))?;
+        self.run(Op::RemoveDir(path))
+    }
+
+    /// Removes what processes that died left half written in a directory: hidden names that end in a number. What cannot be removed stays.
+    pub fn remove_scratch(&self, directory: &Path) {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let number = name.rsplit_once('.').is_some_and(|(_, end)| end.parse::<u32>().is_ok());
+            if name.starts_with('.') && number {
+                let _ = self.remove_tree(&entry.path());
+            }
+        }
+    }
+
+    /// Finds out whether a directory can be written at all: creates it, and writes, syncs, renames and removes a small file in it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn probe(&self, directory: &Path) -> Result<()> {
+        self.create_dirs(directory)?;
+        let probe = directory.join(format!(".probe.{}", std::process::id()));
+        let other = probe.with_extension("renamed");
+        let done = self.write_synced(&probe, &[0; 4096]).and_then(|()| self.run(Op::Rename(&probe, &other)));
+        let removed = self.run(Op::RemoveFile(if done.is_ok() { &other } else { &probe }));
+        done.and(removed).and_then(|()| self.run(Op::SyncDir(directory)))
+    }
+}
+
+/// The directory a file lies in.
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}

@@ -1,0 +1,37 @@
+//! Files of unknown origin, read under a bound.
+
+use anyhow::{Context, Result, ensure};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// All bytes of a plain file that has at most `max` of them. Nothing is mapped into memory, so a file that shrinks meanwhile is an error and
+/// not a crash; a link, a pipe or a device is refused.
+///
+/// # Errors
+///
+/// If it is not there, not a plain file, too large, or cannot be read.
+pub fn bounded(path: &Path, max: u64) -> Result<Vec<u8>> {
+    let shown = || path.display().to_string();
+    let found = path.symlink_metadata().with_context(shown)?;
+    ensure!(found.is_file(), "{} is not a plain file", path.display());
+    ensure!(found.len() <= max, "{} has {} bytes, more than {max}", path.display(), found.len());
+    let mut bytes = Vec::with_capacity(found.len() as usize);
+    File::open(path).with_context(shown)?.take(max.saturating_add(1)).read_to_end(&mut bytes).with_context(shown)?;
+    ensure!(bytes.len() as u64 <= max, "{} grew beyond {max} bytes", path.display());
+    Ok(bytes)
+}
+
+/// The first `count` bytes of a plain file, or all of them if it has less.
+///
+/// # Errors
+///
+/// If it is not there, not a plain file, or cannot be read.
+pub fn start(path: &Path, count: u64) -> Result<Vec<u8>> {
+    let shown = || path.display().to_string();
+    let found = path.symlink_metadata().with_context(shown)?;
+    ensure!(found.is_file(), "{} is not a plain file", path.display());
+    let mut bytes = Vec::with_capacity(found.len().min(count) as usize);
+    File::open(path).with_context(shown)?.take(count).read_to_end(&mut bytes).with_context(shown)?;
+    Ok(bytes)
+}

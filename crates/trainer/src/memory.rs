@@ -1,0 +1,120 @@
+//! How much memory a run needs, how much it took, and how much there is.
+
+use crate::evaluate::MAX_LOGITS;
+use crate::plan::bytes;
+use crate::spec::RunSpec;
+use posenc::EncodingConfig;
+use std::fmt;
+use std::str::FromStr;
+
+/// The most memory a process may be expected to need. Nothing enforces it: what is expected to need more is left out, and recorded as
+/// left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimit(pub u64);
+
+impl MemoryLimit {
+    /// No limit.
+    pub const NONE: Self = Self(u64::MAX);
+
+    /// Why something that needs so many bytes is left out, if it is.
+    pub fn excess(self, needed: u64) -> Option<String> {
+        (needed > self.0)
+            .then(|| format!("needs about {} of memory, more than the limit of {}", bytes(needed as f64), bytes(self.0 as f64)))
+    }
+
+    /// What this machine, or the control group of this process, has, shared by so many processes; no limit where the system does not tell.
+    pub fn of_machine(processes: usize) -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let total = read("/proc/meminfo").lines().find_map(|line| {
+            let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?;
+            kib.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+        });
+        let groups =
+            ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"].map(|path| read(path).trim().parse().ok());
+        let least = total.into_iter().chain(groups.into_iter().flatten()).min();
+        least.map_or(Self::NONE, |least| Self(least / processes.max(1) as u64))
+    }
+}
+
+impl fmt::Display for MemoryLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NONE { f.write_str("none") } else { write!(f, "{}", self.0) }
+    }
+}
+
+impl FromStr for MemoryLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::NONE);
+        }
+        let wrong = || format!("`{text}` is no amount of memory; write 512MiB, 2GiB, 2G, a number of bytes, or none");
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let unit = match unit.trim().to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+            "" => 1_u64,
+            "k" => 1 << 10,
+            "m" => 1 << 20,
+            "g" => 1 << 30,
+            "t" => 1 << 40,
+            _ => return Err(wrong()),
+        };
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let total = number * unit as f64;
+        if (1.0..1e18).contains(&total) { Ok(Self(total as u64)) } else { Err(wrong()) }
+    }
+}
+
+/// Peak of resident memory since the last [`forget_peak`], from Linux's process table.
+pub fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Lets [`peak`] begin anew, where the system can.
+pub fn forget_peak() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// What a training is expected to need, in bytes.
+pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
+    let (model, train) = (&spec.model, &spec.train);
+    let tokens = (train.batch_size * train.seq_len) as f64;
+    let inner = (model.n_heads * model.head_dim) as f64;
+    let scores = tokens * (train.seq_len * model.n_heads) as f64;
+    let block = tokens * (8.0 * model.d_model as f64 + 10.0 * inner + 4.0 * model.d_ff as f64) + 6.0 * scores;
+    let step = model.n_layers as f64 * block + tokens * 5.0 * model.vocab_size as f64 + 4.0 * parameters as f64;
+    (4.0 * step) as u64 + (32 << 20)
+}
+
+/// What an evaluation of so many tokens a row is expected to need, in bytes.
+pub fn evaluation(spec: &RunSpec, encoding: &EncodingConfig, batch_tokens: usize, seq_len: usize) -> u64 {
+    let _ = encoding;
+    let model = &spec.model;
+    let longest = seq_len.max(batch_tokens) as f64;
+    let eval = longest * (12.0 * model.d_model as f64 + 3.0 * model.d_ff as f64 + 4.0 * model.vocab_size as f64) + 6.0 * MAX_LOGITS as f64;
+    (4.0 * eval) as u64 + (32 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_as_people_write_them() {
+        for (text, amount) in [("512MiB", 512 << 20), ("2GiB", 2 << 30), ("2G", 2 << 30), ("1.5g", 3 << 29), ("4096", 4096), ("1 KB", 1024)]
+        {
+            assert_eq!(text.parse(), Ok(MemoryLimit(amount)), "{text}");
+        }
+        assert_eq!("none".parse(), Ok(MemoryLimit::NONE));
+        for text in ["", "0", "-1", "lots", "1X", "1e99", "nan", "1.2.3G", "GiB"] {
+            assert!(text.parse::<MemoryLimit>().is_err_and(|error| error.contains("512MiB")), "{text}");
+        }
+        for limit in [MemoryLimit::NONE, MemoryLimit(12345)] {
+            assert_eq!(limit.to_string().parse(), Ok(limit));
+        }
+        assert!(MemoryLimit::of_machine(2).0 <= MemoryLimit::of_machine(1).0);
+    }
+}

@@ -1,0 +1,204 @@
+//! `longreach verify`: is what a run left still what it was? On request, would it come out again?
+
+use crate::device::{self, DeviceName};
+use crate::exit::{Exit, Failure};
+use crate::memory::MemoryLimit;
+use crate::plan::count;
+use crate::status::jobs;
+use crate::worker::{self, CheckpointEvery, How, JOB_FILE, RECORD_FILE, WEIGHTS_FILE, build_task, read_job, spec_map};
+use crate::{changes, console};
+use results::RunRecord;
+use results::record::{EvalStatus, RunStatus};
+use rundir::Weights;
+use rundir::steplog::{self, LOG_FILE};
+use std::path::{Path, PathBuf};
+
+/// What to verify.
+pub struct Request {
+    /// Directories of runs, of experiments, or of many.
+    pub directories: Vec<PathBuf>,
+    /// Whether to train every run again and compare.
+    pub retrain: bool,
+    /// The device to train on.
+    pub device: DeviceName,
+    /// What lengths are left out when a run is trained again.
+    pub memory_limit: MemoryLimit,
+}
+
+/// What was looked at in a run, and what is wrong with it.
+#[derive(Debug, Default)]
+struct Findings {
+    checked: Vec<String>,
+    wrong: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// Verifies every recorded run below some directories and tells the result of each.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if there is no recorded run; [`Exit::Device`] if the device cannot train.
+pub fn run(request: &Request) -> Result<Exit, Failure> {
+    let mut found = Vec::new();
+    for directory in &request.directories {
+        found.extend(jobs(directory)?);
+    }
+    found.sort();
+    found.dedup();
+    let (recorded, unfinished): (Vec<PathBuf>, Vec<PathBuf>) = found.into_iter().partition(|run| run.join(RECORD_FILE).exists());
+    if recorded.is_empty() {
+        let help = "name the directory of a recorded run, or one with such directories, such as runs/quickstart";
+        let shown: Vec<String> = request.directories.iter().map(|directory| directory.display().to_string()).collect();
+        return Err(Failure::input(format!("{} holds no recorded run\n  = help: {help}", shown.join(", "))));
+    }
+    if request.retrain {
+        device::open(&request.device)?;
+    }
+    let mut bad = 0;
+    for run in &recorded {
+        let findings = verify(run, request)?;
+        let word = if findings.wrong.is_empty() { "ok   " } else { "WRONG" };
+        console::print(&format!("{word} {}: {}", run.display(), findings.checked.join(", ")));
+        findings.wrong.iter().for_each(|wrong| console::print(&format!("      wrong: {wrong}")));
+        findings.notes.iter().for_each(|note| console::print(&format!("      note: {note}")));
+        bad += usize::from(!findings.wrong.is_empty());
+    }
+    let left = if unfinished.is_empty() { String::new() } else { format!("; {} not recorded yet", unfinished.len()) };
+    let wrong = if bad == 0 { "nothing wrong".to_owned() } else { format!("{bad} with something wrong") };
+    console::print(&format!("{} verified: {wrong}{left}", count(recorded.len(), "run")));
+    Ok(if bad == 0 { Exit::Done } else { Exit::SomeFailed })
+}
+
+fn verify(run: &Path, request: &Request) -> Result<Findings, Failure> {
+    let mut findings = Findings::default();
+    let job = match read_job(run) {
+        Ok(job) => job,
+        Err(failure) => {
+            findings.wrong.push(failure.message);
+            return Ok(findings);
+        }
+    };
+    let record = match results::read_record(&run.join(RECORD_FILE)) {
+        Ok(record) => record,
+        Err(error) => {
+            findings.wrong.push(error.to_string());
+            return Ok(findings);
+        }
+    };
+    findings.say("job and record", identity(run, &job, &record));
+    findings.say("weights", weights(run, &record));
+    findings.say("step log", step_log(run, &job, &record));
+    match build_task(&job, &job.spec.eval.test_lens) {
+        Ok(task) if task.corpus().is_some() => findings.checked.push("corpus".to_owned()),
+        Ok(_) => {}
+        Err(failure) => findings.wrong.push(failure.message),
+    }
+    findings.notes.extend(changes::other_programs(std::slice::from_ref(&record)));
+    if request.retrain && findings.wrong.is_empty() {
+        let compared = retrain(run, &record, request)?;
+        findings.say("trained again", compared);
+    }
+    Ok(findings)
+}
+
+impl Findings {
+    fn say(&mut self, what: &str, wrong: Vec<String>) {
+        self.checked.push(what.to_owned());
+        self.wrong.extend(wrong);
+    }
+}
+
+/// The directory, the job, the spec and the record name one and the same run.
+fn identity(run: &Path, job: &crate::spec::Job, record: &RunRecord) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let id = job.spec.run_id().unwrap_or_default();
+    if id != job.run_id {
+        wrong.push(format!("{JOB_FILE} was changed: its spec is that of run {id}, not of {}", job.run_id));
+    }
+    if run.file_name().is_some_and(|name| name.to_string_lossy() != job.run_id) {
+        wrong.push(format!("the directory is not named after its run, {}", job.run_id));
+    }
+    if record.run_id != job.run_id {
+        wrong.push(format!("{RECORD_FILE} is of run {}", record.run_id));
+    }
+    let spec = spec_map(&job.spec).map(serde_json::Value::Object).unwrap_or_default();
+    let theirs = serde_json::Value::Object(record.spec.clone());
+    let differ: Vec<String> = changes::differences(&theirs, &spec).into_iter().map(|(key, ..)| key).collect();
+    if !differ.is_empty() {
+        wrong.push(format!("the spec in {RECORD_FILE} is not that of {JOB_FILE}: {}", differ.join(", ")));
+    }
+    wrong
+}
+
+fn weights(run: &Path, record: &RunRecord) -> Vec<String> {
+    let loaded = Weights::load(&run.join(WEIGHTS_FILE), record.model.parameters, &record.model.weights_blake3);
+    match loaded {
+        Err(error) => vec![format!("{error:#}")],
+        Ok(weights) if weights.count("") != record.model.parameters => {
+            vec![format!("{WEIGHTS_FILE} holds {} numbers, the record says {}", weights.count(""), record.model.parameters)]
+        }
+        Ok(_) => Vec::new(),
+    }
+}
+
+/// The log tells every step, and what the record says of them follows from it.
+fn step_log(run: &Path, job: &crate::spec::Job, record: &RunRecord) -> Vec<String> {
+    let steps = match steplog::read_whole(run, job.spec.train.steps) {
+        Ok(steps) => steps,
+        Err(error) => return vec![format!("{error:#}")],
+    };
+    let mut wrong = Vec::new();
+    if steps.len() as u64 != record.train.steps {
+        wrong.push(format!("{LOG_FILE} tells {} steps, the record {}", steps.len(), record.train.steps));
+    }
+    if record.status == RunStatus::Ok && record.train.steps != job.spec.train.steps {
+        wrong.push(format!("the record tells {} steps, {JOB_FILE} asks for {}", record.train.steps, job.spec.train.steps));
+    }
+    let losses: Vec<f64> = steps.iter().map(|step| step.loss_nats).collect();
+    if crate::train::thin(&losses) != record.train.loss_curve {
+        wrong.push(format!("the loss curve of the record is not that of {LOG_FILE}"));
+    }
+    if steps.last().is_some_and(|last| last.tokens != record.train.tokens) {
+        wrong.push(format!("the record counts {} tokens, {LOG_FILE} {}", record.train.tokens, steps.last().map_or(0, |last| last.tokens)));
+    }
+    wrong
+}
+
+/// Trains the job once more elsewhere and compares every byte that must not differ.
+fn retrain(run: &Path, record: &RunRecord, request: &Request) -> Result<Vec<String>, Failure> {
+    let scratch = tempfile::tempdir().map_err(Failure::resources)?;
+    let again = scratch.path().join(run.file_name().unwrap_or_default());
+    std::fs::create_dir(&again).map_err(Failure::resources)?;
+    std::fs::copy(run.join(JOB_FILE), again.join(JOB_FILE)).map_err(Failure::resources)?;
+    let how =
+        How { device: request.device.clone(), checkpoint_every: CheckpointEvery::Steps(u64::MAX), memory_limit: request.memory_limit };
+    worker::run_silently(&again, &how)?;
+    let mut wrong = Vec::new();
+    for name in [WEIGHTS_FILE, LOG_FILE] {
+        if std::fs::read(run.join(name)).ok() != std::fs::read(again.join(name)).ok() {
+            wrong.push(format!("trained again, {name} has other bytes"));
+        }
+    }
+    let mut fresh = results::read_record(&again.join(RECORD_FILE)).map_err(Failure::input)?;
+    // Another commit or another name may say the same.
+    let mut expected = record.clone();
+    expected.environment.clone_from(&fresh.environment);
+    expected.labels.clone_from(&fresh.labels);
+    // Lengths that one of the two left out for want of memory cannot be compared.
+    let out: Vec<(String, usize)> = expected
+        .evals
+        .iter()
+        .chain(&fresh.evals)
+        .filter(|row| row.status == EvalStatus::Skipped)
+        .map(|row| (row.variant.clone(), row.test_len))
+        .collect();
+    for record in [&mut expected, &mut fresh] {
+        record.evals.retain(|row| !out.contains(&(row.variant.clone(), row.test_len)));
+    }
+    let [theirs, ours] = [&expected, &fresh].map(|record| serde_json::to_value(record).unwrap_or_default());
+    let differ: Vec<String> = changes::differences(&theirs, &ours).into_iter().map(|(key, ..)| key).collect();
+    if !differ.is_empty() {
+        wrong.push(format!("trained again, the record differs in {}", differ.join(", ")));
+    }
+    Ok(wrong)
+}

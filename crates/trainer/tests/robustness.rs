@@ -1,0 +1,277 @@
+//! What is wrong is noticed, told, and mended by the same command: disks, memory, divergence, other processes, changed files.
+#![cfg(unix)]
+
+mod common;
+
+use common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
+
+/// A recorded run.
+fn one() -> (Scratch, PathBuf) {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &ONE), 0);
+    let run = scratch.runs().join(scratch.records()[0].0.parent().expect("a record lies in its run"));
+    (scratch, run)
+}
+
+fn verify(arguments: &[&str]) -> Output {
+    longreach().arg("verify").args(arguments).output().unwrap()
+}
+
+fn read(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn verify_finds_what_was_changed_and_trains_again() {
+    let (scratch, run) = one();
+    let runs = scratch.runs().display().to_string();
+    let fine = verify(&[&runs, "--retrain"]);
+    exits(&fine, 0);
+    assert!(stdout(&fine).contains("weights, step log, trained again") && stdout(&fine).contains("nothing wrong"), "{}", stdout(&fine));
+    for (name, damage, said) in [
+        ("weights.safetensors", (|bytes: &mut Vec<u8>| *bytes.last_mut().unwrap() ^= 1) as fn(&mut Vec<u8>), "does not hold the weights"),
+        ("weights.safetensors", |bytes| bytes.truncate(100), "not a safetensors file"),
+        ("steps.jsonl", |bytes| bytes.truncate(bytes.len() - 5), "torn"),
+        ("steps.jsonl", |bytes| replace(bytes, "\"loss_nats\":1", "\"loss_nats\":2"), "loss curve"),
+        ("job.json", |bytes| replace(bytes, "\"steps\": 6", "\"steps\": 7"), "job.json was changed"),
+        ("record.json", |bytes| replace(bytes, "\"steps\": 6", "\"steps\": 5"), "is not that of job.json: train.steps"),
+        ("record.json", |bytes| bytes.truncate(1000), "record.json"),
+    ] {
+        let path = run.join(name);
+        let whole = std::fs::read(&path).unwrap();
+        let mut bytes = whole.clone();
+        damage(&mut bytes);
+        assert_ne!(whole, bytes, "{name}: {said}");
+        std::fs::write(&path, &bytes).unwrap();
+        let found = verify(&[&runs]);
+        exits(&found, 1);
+        assert!(stdout(&found).contains(said), "{name}: {}", stdout(&found));
+        std::fs::write(&path, whole).unwrap();
+    }
+    exits(&verify(&[&runs]), 0);
+    // Whole in itself, and not what the training gives.
+    let path = run.join("record.json");
+    let changed = std::fs::read_to_string(&path).unwrap().replacen("\"value\": ", "\"value\": 1", 1);
+    std::fs::write(&path, changed).unwrap();
+    exits(&verify(&[&runs]), 0);
+    let found = verify(&[&runs, "--retrain"]);
+    exits(&found, 1);
+    assert!(stdout(&found).contains("the record differs in evals"), "{}", stdout(&found));
+    exits(&verify(&[&scratch.directory.path().join("nothing").display().to_string()]), 3);
+}
+
+fn replace(bytes: &mut Vec<u8>, from: &str, to: &str) {
+    *bytes = String::from_utf8(bytes.clone()).unwrap().replacen(from, to, 1).into_bytes();
+}
+
+#[test]
+fn failed_runs_can_be_tried_again_alone() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &["--retry", "failed"]), 0);
+    assert!(scratch.records().is_empty(), "nothing has failed yet");
+    exits(&scratch.longreach("run", &[]), 0);
+    let all = scratch.records();
+    let run = |index: usize| scratch.runs().join(all[index].0.parent().unwrap());
+    for index in [0, 1] {
+        std::fs::remove_file(run(index).join("record.json")).unwrap();
+    }
+    std::fs::write(run(1).join("error.txt"), "error: something").unwrap();
+    let again = scratch.longreach("run", &["--retry", "failed"]);
+    exits(&again, 0);
+    assert!(stderr(&again).contains("4 runs, 1 to do") && stderr(&again).contains("the other 3 were not asked for"), "{}", stderr(&again));
+    assert!(!run(0).join("record.json").exists() && run(1).join("record.json").exists() && !run(1).join("error.txt").exists());
+    exits(&scratch.longreach("run", &[]), 0);
+    assert_eq!(scratch.records(), all);
+}
+
+#[test]
+fn a_run_that_diverges_says_where_and_keeps_its_batch() {
+    let scratch = Scratch::with(TINY);
+    let diverging = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]", "train.lr=1e30", "train.grad_clip=0.0", "train.warmup_steps=0"];
+    let output = scratch.longreach("run", &diverging);
+    exits(&output, 5);
+    let records = scratch.records();
+    let run = scratch.runs().join(records[0].0.parent().unwrap());
+    let record = read(&run.join("record.json"));
+    let diverged = &record["diverged"];
+    let what = diverged["what"].as_str().unwrap();
+    assert!(what.starts_with("output of ") || what.starts_with("gradient of ") || what == "loss", "{what}");
+    let (batch, step) = (read(&run.join("diverged.json")), diverged["step"].as_u64().unwrap());
+    assert_eq!((batch["step"].as_u64(), batch["rows"].as_u64()), (Some(step), Some(4)));
+    // The hash in the record is that of this batch.
+    let mut hasher = blake3::Hasher::new();
+    [&batch["rows"], &batch["seq_len"]].into_iter().for_each(|n| {
+        hasher.update(&n.as_u64().unwrap().to_le_bytes());
+    });
+    for ids in [&batch["inputs"], &batch["targets"]] {
+        ids.as_array().unwrap().iter().for_each(|id| {
+            hasher.update(&(id.as_i64().unwrap() as i32).to_le_bytes());
+        });
+    }
+    assert_eq!(diverged["batch"], hasher.finalize().to_hex().as_str());
+    // The steps before it are told, and the weights are those after them: finite.
+    assert_eq!(std::fs::read_to_string(run.join("steps.jsonl")).unwrap().lines().count() as u64, step);
+    exits(&verify(&[&run.display().to_string()]), 0);
+    // Recorded: not tried again, unless asked for.
+    assert!(stderr(&scratch.longreach("run", &diverging)).contains("0 to do"));
+    let again = scratch.longreach("run", &[&diverging[..], &["--retry", "diverged"]].concat());
+    exits(&again, 5);
+    assert!(stderr(&again).contains("1 to do"), "{}", stderr(&again));
+    assert_eq!(scratch.records(), records);
+}
+
+#[test]
+fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
+    let (calm, run) = one();
+    let whole = std::fs::read(run.join("record.json")).unwrap();
+    let scratch = Scratch::with(TINY);
+    let lens = [&ONE[..], &["eval.test_lens=[4,60000]", "task.test_rows=1"]].concat();
+    let little = scratch.longreach("run", &[&lens[..], &["--memory-limit", "250MiB"]].concat());
+    exits(&little, 0);
+    let path = scratch.runs().join(&scratch.records()[0].0);
+    let record = read(&path);
+    let row = |record: &serde_json::Value, test_len: u64| {
+        record["evals"].as_array().unwrap().iter().find(|row| row["test_len"] == test_len).unwrap().clone()
+    };
+    assert_eq!(row(&record, 4)["status"], "ok");
+    let left_out = row(&record, 60_000);
+    assert_eq!(left_out["status"], "skipped");
+    assert!(left_out["reason"].as_str().unwrap().contains("more than the limit of 250 MiB"), "{left_out}");
+    // The same limit, the same record; a larger one, the rest of it, from the weights that are there.
+    assert!(stderr(&scratch.longreach("run", &[&lens[..], &["--memory-limit", "250MiB"]].concat())).contains("0 to do"));
+    let steps = std::fs::metadata(path.with_file_name("steps.jsonl")).unwrap().modified().unwrap();
+    let more = scratch.longreach("run", &[&lens[..], &["--memory-limit", "none"]].concat());
+    exits(&more, 0);
+    assert_eq!(row(&read(&path), 60_000)["status"], "ok");
+    assert_eq!(std::fs::metadata(path.with_file_name("steps.jsonl")).unwrap().modified().unwrap(), steps, "it was not trained again");
+    // A training that does not fit is refused before any work.
+    let nothing = Scratch::with(TINY);
+    let refused = nothing.longreach("run", &[&ONE[..], &["--memory-limit", "1MiB"]].concat());
+    exits(&refused, 6);
+    assert!(stderr(&refused).contains("training needs about") && stderr(&refused).contains("--memory-limit"), "{}", stderr(&refused));
+    assert!(nothing.records().is_empty());
+    for text in ["lots", "-1", "0"] {
+        let output = longreach().args(["run", "x.toml", &format!("--memory-limit={text}")]).output().unwrap();
+        exits(&output, 2);
+        assert!(stderr(&output).contains("512MiB"), "{}", stderr(&output));
+    }
+    assert_eq!(std::fs::read(run.join("record.json")).unwrap(), whole);
+    drop(calm);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_found_before_any_work() {
+    let scratch = Scratch::with(TINY);
+    std::fs::write(scratch.runs(), "a file").unwrap();
+    let output = scratch.longreach("run", &ONE);
+    exits(&output, 6);
+    assert!(stderr(&output).contains("cannot create") && stderr(&output).contains("runs"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_told_and_nothing_is_lost() {
+    let (calm, run) = one();
+    let scratch = Scratch::with(TINY);
+    // 8 blocks of 512 bytes or 8 KiB, as the shell counts: too little for a checkpoint.
+    let script = "ulimit -f 8; exec \"$@\"";
+    let program = longreach();
+    let output = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(program.get_program())
+        .arg("run")
+        .arg(&scratch.config)
+        .args(ONE)
+        .arg("--runs")
+        .arg(scratch.runs())
+        .output()
+        .unwrap();
+    exits(&output, 6);
+    assert!(stderr(&output).contains("ulimit -f") && stderr(&output).contains("goes on from it"), "{}", stderr(&output));
+    exits(&scratch.longreach("run", &ONE), 0);
+    assert_eq!(scratch.records()[0].1, std::fs::read(run.join("record.json")).unwrap());
+    drop(calm);
+}
+
+#[test]
+fn two_sweeps_over_one_directory_share_the_work() {
+    let (calm, _) = one();
+    let scratch = Scratch::with(TINY);
+    let start = || {
+        let mut program = longreach();
+        program.arg("run").arg(&scratch.config).args(["train.steps=300", "--jobs", "2"]).arg("--runs").arg(scratch.runs());
+        program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let sweeps = [start(), start(), start()];
+    let outputs: Vec<Output> = sweeps.into_iter().map(|sweep| sweep.wait_with_output().unwrap()).collect();
+    let said: String = outputs.iter().map(stderr).collect();
+    outputs.iter().for_each(|output| exits(output, 0));
+    assert_eq!(said.matches(": done").count(), 4, "{said}");
+    assert_eq!(scratch.records().len(), 4);
+    drop(calm);
+}
+
+#[test]
+fn links_in_the_place_of_a_run_are_refused() {
+    let (scratch, run) = one();
+    let elsewhere = scratch.directory.path().join("elsewhere");
+    std::fs::rename(&run, &elsewhere).unwrap();
+    std::fs::remove_file(elsewhere.join("record.json")).unwrap();
+    symlink(&elsewhere, &run).unwrap();
+    let output = scratch.longreach("run", &ONE);
+    exits(&output, 3);
+    assert!(stderr(&output).contains("is a link"), "{}", stderr(&output));
+    assert!(!elsewhere.join("record.json").exists());
+}
+
+#[test]
+fn another_config_in_the_same_place_is_told_key_by_key() {
+    let (scratch, _) = one();
+    let output = scratch.longreach("run", &[&ONE[..], &["train.steps=7", "train.lr=2e-3"]].concat());
+    exits(&output, 0);
+    let said = stderr(&output);
+    assert!(
+        said.contains("holds 1 run of another config") && said.contains("train.steps = 6 (here 7)") && said.contains("train.lr"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_changed_job_is_refused_and_a_broken_promise_is_a_bug_with_what_to_report() {
+    let (scratch, run) = one();
+    std::fs::remove_file(run.join("record.json")).unwrap();
+    let path = run.join("job.json");
+    let mut job = read(&path);
+    job["spec"]["model"]["n_heads"] = 0.into();
+    std::fs::write(&path, serde_json::to_vec(&job).unwrap()).unwrap();
+    let worker = || longreach().arg("worker").arg(&run).output().unwrap();
+    let changed = worker();
+    exits(&changed, 3);
+    assert!(stderr(&changed).contains("job.json was changed"), "{}", stderr(&changed));
+    // With a fitting hash it gets past that, and breaks what the program relies on.
+    let spec: trainer::spec::RunSpec = serde_json::from_value(job["spec"].clone()).unwrap();
+    job["run_id"] = spec.run_id().unwrap().into();
+    std::fs::write(&path, serde_json::to_vec(&job).unwrap()).unwrap();
+    let broken = worker();
+    exits(&broken, 70);
+    let said = stderr(&broken);
+    assert!(said.contains("panicked at") && said.contains("please report") && said.contains("longreach 0."), "{said}");
+    // The sweep writes the job anew and goes on.
+    exits(&scratch.longreach("run", &ONE), 0);
+}
+
+#[test]
+fn nobody_listening_ends_no_run() {
+    let scratch = Scratch::with(TINY);
+    let mut program = longreach();
+    program.arg("run").arg(&scratch.config).args(ONE).arg("--runs").arg(scratch.runs());
+    let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(scratch.records().len(), 1);
+}
