@@ -21,6 +21,7 @@ mod report;
 pub mod stats;
 pub mod store;
 pub mod table;
+mod text;
 
 pub use record::RunRecord;
 pub use report::{Format, Report, ReportError, ReportFile, ReportSpec, report};

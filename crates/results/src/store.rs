@@ -110,9 +110,19 @@ pub fn find_records(roots: &[PathBuf]) -> Result<Found, StoreError> {
     Ok(search.finish())
 }
 
-/// Replaces `path` by `bytes` as one step: written beside it, synced, renamed, and the directory synced.
+/// Replaces `path` by `bytes` as one step: written beside it, synced, renamed, and the directory synced. A link at `path` is
+/// replaced and what it points at is left alone.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    replace(path, bytes)?;
+    sync_directory(parent(path))
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// [`write_atomically`] without the last sync, for many files in one directory.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".tmp-");
     #[cfg(unix)]
@@ -122,12 +132,17 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-    let mut file = builder.tempfile_in(dir).map_err(named)?;
+    let mut file = builder.tempfile_in(parent(path)).map_err(named)?;
     file.write_all(bytes).map_err(named)?;
     file.as_file().sync_all().map_err(named)?;
     file.persist(path).map_err(|e| named(e.error))?;
+    Ok(())
+}
+
+/// A renamed file is only safe from a power cut once its directory is.
+pub(crate) fn sync_directory(dir: &Path) -> io::Result<()> {
     #[cfg(unix)]
-    std::fs::File::open(dir).and_then(|d| d.sync_all()).map_err(named)?;
+    fs::File::open(dir)?.sync_all()?;
     Ok(())
 }
 
