@@ -226,7 +226,7 @@ pub(crate) fn times(ratio: f64) -> String {
 }
 
 /// A run's value for a metric of a variant at a length, or why there is none.
-pub(crate) fn value_at(run: &Run<'_>, variant: &str, metric: &str, len: usize) -> Result<f64, Absent> {
+fn value_at(run: &Run<'_>, variant: &str, metric: &str, len: usize) -> Result<f64, Absent> {
     let Some(row) = run.row(variant, len) else {
         return Err(if run.status == RunStatus::Diverged { Absent::Diverged } else { Absent::Missing });
     };

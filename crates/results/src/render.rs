@@ -1,6 +1,6 @@
 //! The same document in four markups and on the terminal, each with its own escaping.
 
-use crate::analysis::{Setting, value_at};
+use crate::analysis::Setting;
 use crate::metric;
 use crate::record::{EvalStatus, RunStatus};
 use crate::report::{Document, ReportError};
@@ -227,9 +227,10 @@ pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> 
                     }
                     for name in &setting.all_metrics {
                         let Some((value, n)) = metric::value(setting.task, eval, name) else { continue };
-                        match value_at(run, &eval.variant, name, eval.test_len) {
-                            Ok(_) => row(&eval.variant, &len, name, &value.to_string(), &n.to_string(), "ok", &reason)?,
-                            Err(absent) => row(&eval.variant, &len, name, "", &n.to_string(), absent.name(), "not finite")?,
+                        if value.is_finite() {
+                            row(&eval.variant, &len, name, &value.to_string(), &n.to_string(), "ok", &reason)?;
+                        } else {
+                            row(&eval.variant, &len, name, "", &n.to_string(), "diverged", "not finite")?;
                         }
                     }
                 }
