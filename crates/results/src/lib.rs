@@ -25,4 +25,4 @@ mod text;
 
 pub use record::RunRecord;
 pub use report::{Format, Report, ReportError, ReportFile, ReportSpec, report};
-pub use store::{Excluded, Found, find_records, gather_jsonl, read_jsonl, read_record, write_jsonl, write_record};
+pub use store::{Excluded, Found, StoreError, find_records, gather_jsonl, read_jsonl, read_record, write_jsonl, write_record};

@@ -6,6 +6,8 @@ use crate::text::shown;
 use fs_err as fs;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
+use std::fs::FileType;
 use std::io::{self, BufRead, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -296,6 +298,20 @@ impl<'de> Visitor<'de> for NoTwins {
     }
 }
 
+/// Names and kinds of what is in a directory, sorted. All or nothing: which entries come first is up to the file system.
+fn entries(dir: &Path, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if names.len() == most {
+            return Err(io::Error::other(format!("has more than {most} entries, and is not searched")));
+        }
+        names.push((entry.file_name(), entry.file_type()?));
+    }
+    names.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(names)
+}
+
 #[derive(Default)]
 struct Search {
     found: BTreeMap<String, (PathBuf, RunRecord)>,
@@ -304,16 +320,10 @@ struct Search {
 
 impl Search {
     fn directory(&mut self, dir: &Path, depth: usize) {
-        let entries = match fs::read_dir(dir).and_then(|entries| entries.take(MAX_ENTRIES + 1).collect::<io::Result<Vec<_>>>()) {
-            Ok(entries) => entries,
+        let names = match entries(dir, MAX_ENTRIES) {
+            Ok(names) => names,
             Err(e) => return self.exclude(dir, None, e.to_string()),
         };
-        if entries.len() > MAX_ENTRIES {
-            // Which entries come first is up to the file system: all or none.
-            return self.exclude(dir, None, format!("has more than {MAX_ENTRIES} entries, and is not searched"));
-        }
-        let mut names: Vec<_> = entries.iter().filter_map(|e| Some((e.file_name(), e.file_type().ok()?))).collect();
-        names.sort_by(|a, b| a.0.cmp(&b.0));
         for (name, kind) in names.iter().filter(|(name, kind)| !kind.is_dir() && (name == RECORD_FILE || name == JSONL_FILE)) {
             if kind.is_file() {
                 self.file(&dir.join(name));
@@ -406,5 +416,21 @@ impl Search {
         self.excluded.sort();
         self.excluded.dedup();
         Found { records, excluded: self.excluded }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_directories_have_a_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["c", "a", "b"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let names: Vec<OsString> = entries(dir.path(), 3).unwrap().into_iter().map(|entry| entry.0).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(entries(dir.path(), 2).unwrap_err().to_string(), "has more than 2 entries, and is not searched");
     }
 }
