@@ -306,7 +306,8 @@ fn entries(dir: &Path, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
         if names.len() == most {
             return Err(io::Error::other(format!("has more than {most} entries, and is not searched")));
         }
-        names.push((entry.file_name(), entry.file_type()?));
+        // What is gone since it was listed, as scratch files are, has no kind and is no record.
+        names.extend(entry.file_type().ok().map(|kind| (entry.file_name(), kind)));
     }
     names.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(names)
