@@ -309,7 +309,7 @@ fn lengths(tested: impl Iterator<Item = usize>, setting: &str, notes: &mut Vec<S
     tested.for_each(|len| *counts.entry(len).or_default() += 1);
     let mut lengths: Vec<usize> = counts.keys().copied().collect();
     if lengths.len() > MOST_LENGTHS {
-        notes.push(format!("{setting}: {} test lengths; the {MOST_LENGTHS} most common are shown.", lengths.len()));
+        notes.push(format!("{setting}: {} test lengths; the {MOST_LENGTHS} most common are shown, all are in results.csv.", lengths.len()));
         lengths.sort_by_key(|len| (std::cmp::Reverse(counts[len]), *len));
         lengths.truncate(MOST_LENGTHS);
         lengths.sort_unstable();

@@ -289,7 +289,8 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result
                 })
                 .collect();
             let tables: Vec<Value> = s.tables.iter().map(table).collect();
-            context! { name => shown(&s.name), slug => s.slug.clone(), lead => table(&s.lead), tables, figures, definitions => pairs(&s.definitions) }
+            let (lead, definitions) = (table(&s.lead), pairs(&s.definitions));
+            context! { name => shown(&s.name), slug => s.slug.clone(), lead, tables, figures, definitions }
         })
         .collect();
     let mut env = Environment::new();

@@ -127,15 +127,19 @@ fn text<'r>(report: &'r Report, name: &str) -> &'r str {
 fn check_visible(name: &str, text: &str) {
     let hidden = |c: char| {
         c != '\n' && c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fffe}')
+            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+            || matches!(c, '\u{feff}' | '\u{fffe}')
     };
     assert!(!text.contains(hidden), "{name}: {:?}", text.chars().find(|c| hidden(*c)));
 }
 
 /// Every tag is one of ours with attributes of ours, opened and closed in order; text holds no bare markup.
 fn check_markup(name: &str, text: &str) {
-    const TAGS: &str = " html head meta title style body header h1 p nav a main section h2 h3 figure div table thead tr th tbody td strong figcaption dl dt dd ul li svg rect line polyline path circle text g ";
-    const ATTRIBUTES: &str = " lang charset name content http-equiv id class href scope xmlns width height viewBox role aria-label font-family fill stroke stroke-width stroke-dasharray stroke-linejoin stroke-linecap fill-opacity opacity x y x1 y1 x2 y2 cx cy r d points font-size text-anchor font-weight transform fill-rule xml:space style ";
+    const TAGS: &str = " html head meta title style body header h1 p nav a main section h2 h3 figure div table thead tr th tbody td strong \
+        figcaption dl dt dd ul li svg rect line polyline path circle text g ";
+    const ATTRIBUTES: &str = " lang charset name content http-equiv id class href scope xmlns width height viewBox role aria-label font-family \
+        fill stroke stroke-width stroke-dasharray stroke-linejoin stroke-linecap fill-opacity opacity x y x1 y1 x2 y2 cx cy r d \
+        points font-size text-anchor font-weight transform fill-rule xml:space style ";
     const VOID: &str = " meta ";
     let mut open: Vec<String> = Vec::new();
     let mut rest = text;
@@ -212,7 +216,8 @@ fn check_markdown(text: &str, figures: usize) {
 }
 
 fn check_latex(text: &str) {
-    const COMMANDS: &str = " usepackage begin centering small caption label toprule midrule bottomrule end textbackslash textasciitilde textasciicircum textless textgreater textbar boldmath textbf pm geq pi ";
+    const COMMANDS: &str = " usepackage begin centering small caption label toprule midrule bottomrule end textbackslash textasciitilde \
+        textasciicircum textless textgreater textbar boldmath textbf pm geq pi ";
     let mut depth = 0;
     for line in text.lines() {
         if line.starts_with('%') {
@@ -305,7 +310,10 @@ proptest! {
     }
 
     #[test]
-    fn numbers_at_the_ends_of_their_range(values in proptest::collection::vec(number(), 24), lens in proptest::collection::vec(length(), 6)) {
+    fn numbers_at_the_ends_of_their_range(
+        values in proptest::collection::vec(number(), 24),
+        lens in proptest::collection::vec(length(), 6),
+    ) {
         let mut records = [copy_experiment(2), text_experiment()].concat();
         let mut value = values.iter().cycle().copied();
         let mut len = lens.iter().cycle().copied();
@@ -356,7 +364,8 @@ fn pictures_of_extreme_numbers_are_drawn() {
 }
 
 fn number() -> impl Strategy<Value = f64> {
-    prop_oneof![3 => proptest::sample::select(EXTREMES.to_vec()), 1 => proptest::num::f64::NORMAL | proptest::num::f64::SUBNORMAL | proptest::num::f64::ZERO]
+    use proptest::num::f64::{NORMAL, SUBNORMAL, ZERO};
+    prop_oneof![3 => proptest::sample::select(EXTREMES.to_vec()), 1 => NORMAL | SUBNORMAL | ZERO]
 }
 
 fn length() -> impl Strategy<Value = usize> {
