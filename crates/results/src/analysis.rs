@@ -5,12 +5,20 @@
 
 use crate::metric;
 use crate::order;
-use crate::record::{EvalStatus, RunRecord, RunStatus, TaskFacts};
+use crate::record::{EvalRow, EvalStatus, RunRecord, RunStatus, TaskFacts};
 use crate::report::ReportSpec;
 use crate::stats::Estimate;
+use crate::text;
 use serde_json::Value;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Longest name of a method before its variant, in characters.
+const LONGEST_NAME: usize = 120;
+/// Test lengths a table has room for; real ones have a tenth of it.
+const MOST_LENGTHS: usize = 200;
+/// Metrics that get a table.
+const MOST_METRICS: usize = 32;
 
 /// Name of the variant that is the encoding as trained.
 pub(crate) const TRAINED: &str = "trained";
@@ -38,7 +46,33 @@ pub(crate) struct Setting<'a> {
 pub(crate) struct Group<'a> {
     pub name: String,
     /// By seed, each once.
-    pub runs: Vec<&'a RunRecord>,
+    pub runs: Vec<Run<'a>>,
+}
+
+/// A record and its evaluations by variant and length.
+pub(crate) struct Run<'a> {
+    record: &'a RunRecord,
+    rows: HashMap<(&'a str, usize), &'a EvalRow>,
+}
+
+impl<'a> Run<'a> {
+    fn new(record: &'a RunRecord) -> Self {
+        // Of a row given twice, which no reader lets through, the first.
+        let rows = record.evals.iter().rev().map(|row| ((row.variant.as_str(), row.test_len), row)).collect();
+        Self { record, rows }
+    }
+
+    pub(crate) fn row(&self, variant: &str, test_len: usize) -> Option<&'a EvalRow> {
+        self.rows.get(&(variant, test_len)).copied()
+    }
+}
+
+impl std::ops::Deref for Run<'_> {
+    type Target = RunRecord;
+
+    fn deref(&self) -> &RunRecord {
+        self.record
+    }
 }
 
 pub(crate) struct Method {
@@ -118,7 +152,7 @@ impl Setting<'_> {
         })
     }
 
-    fn point_by(&self, method: &Method, value: impl Fn(&RunRecord) -> Result<f64, Absent>) -> Point {
+    fn point_by(&self, method: &Method, value: impl Fn(&Run<'_>) -> Result<f64, Absent>) -> Point {
         let runs = &self.groups[method.group].runs;
         let mut point = Point { values: Vec::new(), estimate: None, runs: runs.len(), absent: BTreeSet::new() };
         for run in runs {
@@ -192,8 +226,8 @@ pub(crate) fn times(ratio: f64) -> String {
 }
 
 /// A run's value for a metric of a variant at a length, or why there is none.
-pub(crate) fn value_at(run: &RunRecord, variant: &str, metric: &str, len: usize) -> Result<f64, Absent> {
-    let Some(row) = run.evals.iter().find(|row| row.test_len == len && row.variant == variant) else {
+fn value_at(run: &Run<'_>, variant: &str, metric: &str, len: usize) -> Result<f64, Absent> {
+    let Some(row) = run.row(variant, len) else {
         return Err(if run.status == RunStatus::Diverged { Absent::Diverged } else { Absent::Missing });
     };
     match row.status {
@@ -218,18 +252,19 @@ pub(crate) fn settings<'a>(records: &[&'a RunRecord], spec: &ReportSpec) -> Vec<
         by_key.entry((&task.kind, &task.primary_metric, &task.unit, corpus, task.train_len)).or_default().push(run);
     }
     let several = by_key.len() > 1;
-    let mut slugs = Slugs::default();
-    let mut names = Slugs::default();
+    let mut slugs = text::Slugs::default();
+    let mut names = BTreeSet::new();
     by_key
         .into_values()
         .map(|runs| {
             let task = &runs[0].task;
-            let slug = if several { slugs.take(&format!("{} {}", task.kind, task.train_len)) } else { String::new() };
-            let mut name = format!("{}, trained at {} {}", task.kind, task.train_len, task.unit);
-            if !names.seen.insert(name.clone()) {
+            let kind = text::name(&task.kind, 40);
+            let slug = if several { slugs.take(&format!("{kind} {}", task.train_len)) } else { String::new() };
+            let mut name = format!("{kind}, trained at {} {}", task.train_len, text::name(&task.unit, 40));
+            if !names.insert(name.clone()) {
                 // Same task and length, other corpus or leading metric.
                 let what = task.corpus.as_ref().map_or(task.primary_metric.as_str(), |c| c.source.as_str());
-                name = format!("{name} ({what})");
+                name = format!("{name} ({})", text::name(what, 80));
             }
             setting(runs, spec, name, slug)
         })
@@ -241,25 +276,45 @@ fn setting<'a>(runs: Vec<&'a RunRecord>, spec: &ReportSpec, name: String, slug: 
     let mut notes = Vec::new();
     let groups = groups(&runs, spec, &mut notes);
     let mut methods = Vec::new();
+    let mut taken = BTreeSet::new();
     for (index, group) in groups.iter().enumerate() {
         for variant in variants(group, spec) {
-            let name = if variant == TRAINED { group.name.clone() } else { format!("{} + {variant}", group.name) };
+            let full = if variant == TRAINED { group.name.clone() } else { format!("{} + {}", group.name, text::name(&variant, 60)) };
+            // Names that differ only in what was cut from them are still two methods.
+            let numbered = (2..).map(|n| format!("{full} #{n}"));
+            let name = std::iter::once(full.clone()).chain(numbered).find(|name| !taken.contains(name)).unwrap_or_default();
+            taken.insert(name.clone());
             methods.push(Method { name, group: index, variant });
         }
     }
     let rows = || runs.iter().flat_map(|run| &run.evals);
-    let lengths: BTreeSet<usize> = rows().map(|row| row.test_len).collect();
-    let recorded: BTreeSet<String> = rows().flat_map(|row| row.metrics.keys().cloned()).collect();
-    let recorded: Vec<String> = recorded.into_iter().collect();
-    let metrics = metric::shown(task, &recorded);
+    let lengths = lengths(rows().map(|row| row.test_len), &name, &mut notes);
+    let recorded: BTreeSet<&String> = rows().flat_map(|row| row.metrics.keys()).collect();
+    let recorded: Vec<String> = recorded.into_iter().cloned().collect();
+    let mut metrics = metric::shown(task, &recorded);
+    let first: BTreeSet<String> = metrics.iter().cloned().collect();
     let mut all_metrics = metrics.clone();
-    for extra in recorded {
-        if !all_metrics.contains(&extra) {
-            all_metrics.push(extra);
-        }
+    all_metrics.extend(recorded.into_iter().filter(|extra| !first.contains(extra)));
+    if metrics.len() > MOST_METRICS {
+        notes.push(format!("{name}: {} metrics; the first {MOST_METRICS} have a table, all are in results.csv.", metrics.len()));
+        metrics.truncate(MOST_METRICS);
     }
     let in_length = lengths.iter().copied().filter(|&l| l <= task.train_len).max();
-    Setting { task, name, slug, groups, methods, lengths: lengths.into_iter().collect(), metrics, all_metrics, in_length, notes }
+    Setting { task, name, slug, groups, methods, lengths, metrics, all_metrics, in_length, notes }
+}
+
+/// The lengths tested, ascending; of too many, those that the most evaluations share.
+fn lengths(tested: impl Iterator<Item = usize>, setting: &str, notes: &mut Vec<String>) -> Vec<usize> {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    tested.for_each(|len| *counts.entry(len).or_default() += 1);
+    let mut lengths: Vec<usize> = counts.keys().copied().collect();
+    if lengths.len() > MOST_LENGTHS {
+        notes.push(format!("{setting}: {} test lengths; the {MOST_LENGTHS} most common are shown, all are in results.csv.", lengths.len()));
+        lengths.sort_by_key(|len| (std::cmp::Reverse(counts[len]), *len));
+        lengths.truncate(MOST_LENGTHS);
+        lengths.sort_unstable();
+    }
+    lengths
 }
 
 fn groups<'a>(runs: &[&'a RunRecord], spec: &ReportSpec, notes: &mut Vec<String>) -> Vec<Group<'a>> {
@@ -285,12 +340,13 @@ fn groups<'a>(runs: &[&'a RunRecord], spec: &ReportSpec, notes: &mut Vec<String>
             .then_with(|| a.settings.cmp(&b.settings))
     });
 
+    let shared = shared_task_labels(runs);
     let several_experiments = runs.iter().any(|run| run.experiment != runs[0].experiment);
     let mut names: Vec<String> = pools
         .iter()
         .map(|(_, pool)| {
-            let name = label_name(pool[0], runs);
-            if several_experiments { format!("{}: {name}", pool[0].experiment) } else { name }
+            let name = label_name(pool[0], &shared);
+            if several_experiments { format!("{}: {name}", text::name(&pool[0].experiment, 60)) } else { name }
         })
         .collect();
     tell_apart(&mut names, &pools, notes);
@@ -309,20 +365,32 @@ fn groups<'a>(runs: &[&'a RunRecord], spec: &ReportSpec, notes: &mut Vec<String>
                 None => kept.push(run),
             }
         }
-        out.push(Group { name, runs: kept });
+        out.push(Group { name, runs: kept.into_iter().map(Run::new).collect() });
     }
     out
 }
 
-/// Labels of the task that all runs of the setting share name the setting, not the method.
-fn label_name(run: &RunRecord, runs: &[&RunRecord]) -> String {
-    let is_shared = |key: &str, text: &str| runs.iter().all(|r| r.labels.iter().any(|l| l.key == key && l.text == text));
-    let mut texts: Vec<&str> =
-        run.labels.iter().filter(|l| !(l.key.starts_with("task.") && is_shared(&l.key, &l.text))).map(|l| l.text.as_str()).collect();
-    if texts.is_empty() {
-        texts = run.labels.iter().map(|l| l.text.as_str()).collect();
+/// Labels of the task that all runs of the setting share: they name the setting, not the method.
+fn shared_task_labels<'a>(runs: &[&'a RunRecord]) -> BTreeSet<(&'a str, &'a str)> {
+    let of = |run: &'a RunRecord| run.labels.iter().filter(|l| l.key.starts_with("task.")).map(|l| (l.key.as_str(), l.text.as_str()));
+    let mut shared: BTreeSet<_> = of(runs[0]).collect();
+    for run in runs {
+        let here: BTreeSet<_> = of(run).collect();
+        shared.retain(|label| here.contains(label));
     }
-    if texts.is_empty() { run.experiment.clone() } else { texts.join(", ") }
+    shared
+}
+
+fn label_name(run: &RunRecord, shared: &BTreeSet<(&str, &str)>) -> String {
+    let mut labels: Vec<_> = run.labels.iter().filter(|l| !shared.contains(&(l.key.as_str(), l.text.as_str()))).collect();
+    if labels.is_empty() {
+        labels = run.labels.iter().collect();
+    }
+    if labels.is_empty() {
+        return text::name(&run.experiment, 60);
+    }
+    let texts: Vec<String> = labels.iter().take(32).map(|l| text::name(&l.text, 80)).collect();
+    text::shorten(&texts.join(", "), LONGEST_NAME)
 }
 
 /// Same labels, other settings: never pooled, and named by what differs.
@@ -335,15 +403,16 @@ fn tell_apart(names: &mut [String], pools: &[(Identity<'_>, Vec<&RunRecord>)], n
         let settings: Vec<&BTreeMap<String, String>> = members.iter().map(|&m| &pools[m].0.settings).collect();
         let keys: BTreeSet<&String> = settings.iter().flat_map(|s| s.keys()).collect();
         let differing: Vec<&String> = keys.into_iter().filter(|k| settings.iter().any(|s| s.get(*k) != settings[0].get(*k))).collect();
+        let mut taken = BTreeSet::new();
         for (count, &member) in members.iter().enumerate() {
             let parts: Vec<String> = differing
                 .iter()
                 .take(3)
-                .map(|k| format!("{k} = {}", pools[member].0.settings.get(*k).map_or("unset", String::as_str)))
+                .map(|k| (text::name(k, 60), text::name(pools[member].0.settings.get(*k).map_or("unset", String::as_str), 60)))
+                .map(|(key, value)| format!("{key} = {value}"))
                 .collect();
-            let taken = |n: &String, at: usize| names[..at].contains(n);
             let mut full = format!("{name} [{}]", parts.join(", "));
-            if parts.is_empty() || taken(&full, member) {
+            if parts.is_empty() || !taken.insert(full.clone()) {
                 full = format!("{name} #{}", count + 1);
             }
             names[member] = full;
@@ -402,36 +471,5 @@ fn flatten(key: &str, value: &Value, out: &mut BTreeMap<String, String>) {
         other => {
             out.insert(key.into(), other.to_string());
         }
-    }
-}
-
-/// Names safe in paths and anchors, each given once.
-#[derive(Default)]
-pub(crate) struct Slugs {
-    seen: BTreeSet<String>,
-}
-
-impl Slugs {
-    pub(crate) fn take(&mut self, text: &str) -> String {
-        let mut slug = String::new();
-        for c in text.chars() {
-            if c.is_ascii_alphanumeric() {
-                slug.push(c.to_ascii_lowercase());
-            } else if !slug.is_empty() && !slug.ends_with('-') {
-                slug.push('-');
-            }
-            if slug.len() == 60 {
-                break;
-            }
-        }
-        let slug = slug.trim_end_matches('-');
-        let slug = if slug.is_empty() { "x" } else { slug };
-        let mut name = slug.to_string();
-        let mut count = 2;
-        while !self.seen.insert(name.clone()) {
-            name = format!("{slug}-{count}");
-            count += 1;
-        }
-        name
     }
 }

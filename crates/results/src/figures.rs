@@ -1,6 +1,6 @@
 //! Which figures a setting gets, and what is drawn in them.
 
-use crate::analysis::{Setting, better_first};
+use crate::analysis::{Run, Setting, better_first};
 use crate::metric;
 use crate::plot::{LinePlot, Series};
 use crate::stats::{Estimate, INTERVAL};
@@ -28,9 +28,9 @@ pub(crate) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
     out
 }
 
+/// Not yet a file's name: the report makes it one, and one of its own.
 fn named(setting: &Setting<'_>, name: &str) -> String {
-    let name = name.replace('_', "-");
-    if setting.slug.is_empty() { name } else { format!("{}-{name}", setting.slug) }
+    if setting.slug.is_empty() { name.into() } else { format!("{}-{name}", setting.slug) }
 }
 
 fn intervals(setting: &Setting<'_>) -> String {
@@ -120,9 +120,8 @@ fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
     for (style, &m) in methods.iter().enumerate() {
         let method = &setting.methods[m];
         let curves = setting.groups[method.group].runs.iter().map(|run| {
-            let row = run.evals.iter().find(|row| row.test_len == len && row.variant == method.variant);
-            let bins = row.map_or(&[][..], |row| &row.loss_by_position);
-            bins.iter().map(|bin| ((bin.from + bin.to) as f64 / 2.0, bin.loss_nats)).collect()
+            let bins = run.row(&method.variant, len).map_or(&[][..], |row| &row.loss_by_position);
+            bins.iter().map(|bin| ((bin.from as f64 + bin.to as f64) / 2.0, bin.loss_nats)).collect()
         });
         series.push(averaged(&method.name, style, curves));
     }
@@ -151,7 +150,7 @@ fn training_figure(setting: &Setting<'_>) -> Option<Figure> {
     for (index, group) in groups.iter().enumerate() {
         // A method looks the same in every figure; its variants share the training of the first.
         let style = methods.iter().position(|&m| setting.methods[m].group == index).unwrap_or(index);
-        let curve = |run: &&crate::record::RunRecord| run.train.loss_curve.iter().map(|p| (p.step as f64, p.loss_nats)).collect();
+        let curve = |run: &Run<'_>| run.train.loss_curve.iter().map(|p| (p.step as f64, p.loss_nats)).collect();
         series.push(averaged(&group.name, style, group.runs.iter().map(curve)));
     }
     if series.iter().all(|s| s.points.is_empty()) {

@@ -4,6 +4,9 @@
 //! runs/<experiment>/<run_id>/record.json ──find_records──▶ Vec<RunRecord> ──report──▶ report.md report.html results.csv tables.tex *.svg
 //! ```
 //!
+//! [`gather_jsonl`] makes one file of a directory of runs, [`read_jsonl`] reads it. Records come from strangers as well: what is read
+//! has a bound, what is damaged is listed and hides no other, and no name in a record is markup, a formula or a path.
+//!
 //! A report is a pure function of records and a [`ReportSpec`]: it reads no clock, environment, network or device, and the
 //! order of the records does not matter. The crate does not link the tensor library.
 
@@ -21,7 +24,8 @@ mod report;
 pub mod stats;
 pub mod store;
 pub mod table;
+mod text;
 
 pub use record::RunRecord;
 pub use report::{Format, Report, ReportError, ReportFile, ReportSpec, report};
-pub use store::{Excluded, Found, find_records, read_record, write_jsonl, write_record};
+pub use store::{Excluded, Found, StoreError, find_records, gather_jsonl, read_jsonl, read_record, write_jsonl, write_record};

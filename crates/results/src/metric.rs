@@ -4,6 +4,7 @@
 //! the mean of perplexities, not the perplexity of the mean.
 
 use crate::record::{EvalRow, TaskFacts};
+use std::collections::BTreeSet;
 
 /// Mean loss, nats per counted token: the stored form.
 pub const LOSS_NATS: &str = "loss_nats";
@@ -61,11 +62,10 @@ pub fn shown(task: &TaskFacts, recorded: &[String]) -> Vec<String> {
             out.push(name.into());
         }
     }
-    for name in task.definitions.keys().filter(|name| has(name) && name.as_str() != LOSS_NATS) {
-        if !out.contains(name) {
-            out.push(name.clone());
-        }
-    }
+    let recorded: BTreeSet<&String> = recorded.iter().collect();
+    let others = task.definitions.keys().filter(|name| name.as_str() != LOSS_NATS && recorded.contains(name) && !out.contains(name));
+    let others: Vec<String> = others.cloned().collect();
+    out.extend(others);
     out
 }
 

@@ -4,6 +4,7 @@
 //! with its bundled font, so a machine without fonts draws the same picture. Lines differ in colour (Okabe-Ito), marker and dash,
 //! so that they can be told apart in print and without colour vision.
 
+use crate::text::{name, shorten, shown};
 use kuva::RasterBackend;
 use kuva::backend::svg::SvgBackend;
 use kuva::render::color::Color;
@@ -44,7 +45,7 @@ pub struct LinePlot {
 pub struct Series {
     /// Name in the legend.
     pub name: String,
-    /// Points by ascending x. Those that are not finite are left out.
+    /// Points by ascending x. Those that are not finite, or beyond 1e150, are left out.
     pub points: Vec<(f64, f64)>,
     /// Lower and upper end around each point, where known; as long as `points`, or empty.
     pub band: Vec<Option<(f64, f64)>>,
@@ -112,6 +113,8 @@ const PLOT_HEIGHT: f64 = 330.0;
 const LINE_STEP: f64 = 19.0;
 const LEGEND_SAMPLE: f64 = 30.0;
 const LEGEND_CHARS: usize = 44;
+/// Longest title, subtitle and name of an axis, in characters: their width makes the picture's.
+const LONGEST: usize = 120;
 
 impl LinePlot {
     /// The figure as a self-contained SVG document.
@@ -136,7 +139,7 @@ impl LinePlot {
         let top = head.height();
         let right = left + PLOT_WIDTH;
         let bottom = top + PLOT_HEIGHT;
-        let names: Vec<String> = self.series.iter().map(|s| middle_ellipsis(&s.name, LEGEND_CHARS)).collect();
+        let names: Vec<String> = self.series.iter().map(|s| name(&s.name, LEGEND_CHARS)).collect();
         let legend_width = names.iter().map(|n| text_width(n, TEXT)).fold(0.0, f64::max);
         let legend = if names.is_empty() { 0.0 } else { 22.0 + LEGEND_SAMPLE + 8.0 + legend_width };
         let width = (right + legend + 24.0).max(left + text_width(&self.title, TITLE) * 1.1 + 14.0).ceil();
@@ -386,7 +389,7 @@ struct Axis {
 
 impl Axis {
     fn x(plot: &LinePlot) -> Self {
-        let usable = |v: &f64| v.is_finite() && (!plot.log_x || *v > 0.0);
+        let usable = |v: &f64| is_drawable(*v, plot.log_x);
         let points = plot.series.iter().flat_map(|s| &s.points).map(|p| p.0);
         let reference = plot.reference_x.iter().map(|r| r.0);
         let Some((low, high)) = extent(points.chain(plot.x_ticks.iter().copied()).chain(reference).filter(usable)) else {
@@ -410,7 +413,7 @@ impl Axis {
     }
 
     fn y(plot: &LinePlot) -> Self {
-        let usable = |v: &f64| v.is_finite() && (!plot.log_y || *v > 0.0);
+        let usable = |v: &f64| is_drawable(*v, plot.log_y);
         let points = plot.series.iter().flat_map(|s| &s.points).map(|p| p.1);
         let fixed = plot.y_range.iter().flat_map(|r| [r.0, r.1]);
         let reference = plot.reference_y.iter().map(|r| r.0);
@@ -438,7 +441,9 @@ impl Axis {
 
     /// About `count` round ticks within the range.
     fn linear((low, high): (f64, f64), count: usize) -> Self {
-        let (low, high) = if high > low { (low, high) } else { (low - 0.5, high + 0.5) };
+        // Ends too close for their own digits would leave no step between them.
+        let least = 1e-9 * low.abs().max(high.abs()).max(1e-100);
+        let (low, high) = if high - low > least { (low, high) } else { (low - least.max(0.5), high + least.max(0.5)) };
         let rough = (high - low) / count as f64;
         let magnitude = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|m| m * magnitude).find(|s| *s >= rough * 0.999).unwrap_or(rough);
@@ -446,7 +451,7 @@ impl Axis {
         let decimals = decimals.unwrap_or(12) as usize;
         let first = (low / step - 1e-9).ceil() as i64;
         let last = (high / step + 1e-9).floor() as i64;
-        let ticks = (first..=last).map(|i| {
+        let ticks = (first..=last).take(1000).map(|i| {
             let at = i as f64 * step;
             let label = if at.abs() >= 1e5 { plain(at) } else { crate::metric::number(at, decimals) };
             Tick { at, label }
@@ -496,6 +501,11 @@ impl Axis {
     }
 }
 
+/// Whether an axis can hold a value: differences and quotients of two such values are finite.
+fn is_drawable(value: f64, log: bool) -> bool {
+    value.abs() <= 1e150 && (!log || value >= 1e-150)
+}
+
 /// A point on the page with its band.
 struct Dot {
     at: (f64, f64),
@@ -504,7 +514,7 @@ struct Dot {
 
 /// The stretches of a line without a gap.
 fn runs(series: &Series, x_axis: &Axis, y_axis: &Axis, x_of: &dyn Fn(f64) -> f64, y_of: &dyn Fn(f64) -> f64) -> Vec<Vec<Dot>> {
-    let drawable = |(x, y): (f64, f64)| x.is_finite() && y.is_finite() && !(x_axis.log && x <= 0.0) && !(y_axis.log && y <= 0.0);
+    let drawable = |(x, y): (f64, f64)| is_drawable(x, x_axis.log) && is_drawable(y, y_axis.log);
     let mut out: Vec<Vec<Dot>> = vec![Vec::new()];
     for (i, &(x, y)) in series.points.iter().enumerate() {
         if !drawable((x, y)) {
@@ -578,7 +588,7 @@ impl Pen {
         self.scene.elements.push(Primitive::Text {
             x,
             y,
-            content: literal(text),
+            content: literal(&shorten(text, LONGEST)),
             size,
             anchor,
             rotate: None,
@@ -713,7 +723,7 @@ fn to_png(scene: &Scene, title: &str) -> Result<Vec<u8>, PlotError> {
 
 fn xml_attribute(text: &str) -> String {
     let mut out = String::new();
-    for c in clean(text).chars() {
+    for c in name(text, LONGEST).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
@@ -725,20 +735,16 @@ fn xml_attribute(text: &str) -> String {
     out
 }
 
-/// XML has no control characters, escaped or not.
-fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { ' ' } else { c }).collect()
-}
-
 /// kuva reads `$...$` as mathematics; a name is a name.
 fn literal(text: &str) -> String {
-    clean(text).replace('$', "\\$")
+    shown(text).replace('$', "\\$")
 }
 
 /// Estimated width in DejaVu Sans, the widest of the families asked for.
 fn text_width(text: &str, size: u32) -> f64 {
     let em: f64 = text
         .chars()
+        .take(LONGEST)
         .map(|c| match c {
             'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' => 0.32,
             'f' | 't' | 'r' | '(' | ')' | '[' | ']' | '-' | '/' | 'I' => 0.40,
@@ -750,17 +756,6 @@ fn text_width(text: &str, size: u32) -> f64 {
         })
         .sum();
     em * f64::from(size)
-}
-
-fn middle_ellipsis(text: &str, most: usize) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    if chars.len() <= most {
-        return text.into();
-    }
-    let tail = most / 3;
-    let head: String = chars[..most - tail - 1].iter().collect();
-    let end: String = chars[chars.len() - tail..].iter().collect();
-    format!("{head}…{end}")
 }
 
 fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {

@@ -4,9 +4,10 @@
 //! in nats and counts. Nothing in it depends on the clock, the machine's speed or the number of threads: the same binary and
 //! spec give the same bytes. Timings live in a file of their own.
 
+use crate::text;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Version of the record's layout; readers refuse a newer one.
 pub const SCHEMA: u32 = 1;
@@ -42,6 +43,54 @@ pub struct RunRecord {
     pub environment: Environment,
     /// The resolved spec, no default left.
     pub spec: Map<String, Value>,
+}
+
+/// Evaluations of one record, and metrics of one evaluation: far beyond any of ours, and a bound on what a report is made of.
+const MOST_EVALS: usize = 10_000;
+const MOST_METRICS: usize = 1_000;
+
+impl RunRecord {
+    /// What the types cannot say: each sentence of the fields' documentation that a damaged or made-up record could contradict.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let must = |holds: bool, what: &dyn Fn() -> String| if holds { Ok(()) } else { Err(what()) };
+        let is_id =
+            |text: &str| !text.is_empty() && text.len() <= 128 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        must(is_id(&self.run_id), &|| format!("run_id {:?} is not lower-case hex", text::name(&self.run_id, 40)))?;
+        must(self.diverged.is_none() || self.status == RunStatus::Diverged, &|| "`diverged` is there, but the status is ok".into())?;
+        must(self.task.train_len > 0, &|| "task.train_len is 0".into())?;
+        let bytes = self.task.bytes_per_token;
+        must(bytes.is_none_or(|b| b > 0.0), &|| format!("task.bytes_per_token is {}, not above 0", bytes.unwrap_or_default()))?;
+        must(self.task.definitions.len() <= MOST_METRICS, &|| format!("more than {MOST_METRICS} definitions"))?;
+        must(self.model.encoding_parameters <= self.model.parameters, &|| "the encoding has more parameters than the model".into())?;
+        must(self.train.loss_curve.windows(2).all(|p| p[0].step < p[1].step), &|| "train.loss_curve: the steps do not ascend".into())?;
+        must(self.evals.len() <= MOST_EVALS, &|| format!("{} evaluations; at most {MOST_EVALS}", self.evals.len()))?;
+        let mut seen = BTreeSet::new();
+        for row in &self.evals {
+            let at = || format!("evals: {} at {}", text::name(&row.variant, 40), row.test_len);
+            must(seen.insert((&row.variant, row.test_len)), &|| format!("{} is there twice", at()))?;
+            must(row.test_len > 0, &|| format!("{}: a length of 0", at()))?;
+            must(row.status == EvalStatus::Ok || row.metrics.is_empty(), &|| format!("{}: numbers, but the status is not ok", at()))?;
+            must(row.metrics.len() <= MOST_METRICS, &|| format!("{}: more than {MOST_METRICS} metrics", at()))?;
+            let bins = &row.loss_by_position;
+            let ascend = bins.iter().all(|b| b.from < b.to) && bins.windows(2).all(|b| b[0].to <= b[1].from);
+            must(ascend, &|| format!("{}: the bins of loss_by_position do not ascend", at()))?;
+        }
+        Ok(())
+    }
+
+    /// Whether two records of one run differ at most in how finely they keep the loss by position.
+    pub(crate) fn agrees_but_for_bins(&self, other: &Self) -> bool {
+        let without_bins = |record: &Self| {
+            let mut record = record.clone();
+            record.evals.iter_mut().for_each(|row| row.loss_by_position.clear());
+            record
+        };
+        without_bins(self) == without_bins(other)
+    }
+
+    pub(crate) fn bins(&self) -> usize {
+        self.evals.iter().map(|row| row.loss_by_position.len()).sum()
+    }
 }
 
 /// One axis of the experiment and this run's value on it.
@@ -175,6 +224,24 @@ pub struct EvalRow {
     /// Mean loss by position in the window, nats: bins of equal width, first to last; empty where it has no meaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loss_by_position: Vec<PositionBin>,
+}
+
+impl EvalRow {
+    /// Merges neighbouring bins of [`loss_by_position`](Self::loss_by_position) until there are at most `most` (at least 1): as many
+    /// to each as goes evenly, the last fewer. A merged bin spans its parts and holds their mean, each weighted by its width.
+    pub fn thin_positions(&mut self, most: usize) {
+        let each = self.loss_by_position.len().div_ceil(most.max(1));
+        if each <= 1 {
+            return;
+        }
+        let merge = |bins: &[PositionBin]| {
+            let width = |bin: &PositionBin| bin.to.saturating_sub(bin.from) as f64;
+            let total: f64 = bins.iter().map(width).sum();
+            let loss_nats = bins.iter().map(|bin| bin.loss_nats * (width(bin) / total)).sum();
+            PositionBin { from: bins[0].from, to: bins[bins.len() - 1].to, loss_nats }
+        };
+        self.loss_by_position = self.loss_by_position.chunks(each).map(merge).collect();
+    }
 }
 
 /// Whether an evaluation gave numbers.

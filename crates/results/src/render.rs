@@ -1,10 +1,11 @@
 //! The same document in four markups and on the terminal, each with its own escaping.
 
-use crate::analysis::{Setting, value_at};
+use crate::analysis::Setting;
 use crate::metric;
 use crate::record::{EvalStatus, RunStatus};
 use crate::report::{Document, ReportError};
 use crate::table::{Cell, Table};
+use crate::text::shown;
 use comfy_table::{LineStyle, TableStyle};
 use minijinja::{Environment, Value, context};
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ pub(crate) fn markdown(document: &Document) -> String {
     for (name, text) in &document.conditions {
         let _ = writeln!(out, "- {}: {}", md(name), md(text));
     }
-    let lists = [("Diverged runs", document.diverged.clone()), ("Left out", excluded(document)), ("Notes", document.notes.clone())];
+    let lists = [("Diverged runs", &document.diverged), ("Left out", &document.excluded), ("Notes", &document.notes)];
     for (name, items) in lists.iter().filter(|(_, items)| !items.is_empty()) {
         let _ = write!(out, "\n## {name}\n\n");
         items.iter().for_each(|item| {
@@ -44,10 +45,6 @@ pub(crate) fn markdown(document: &Document) -> String {
         });
     }
     out
-}
-
-fn excluded(document: &Document) -> Vec<String> {
-    document.excluded.iter().map(|(place, reason)| format!("{place}: {reason}")).collect()
 }
 
 fn md_table(table: &Table) -> String {
@@ -62,26 +59,32 @@ fn md_table(table: &Table) -> String {
     out
 }
 
-/// Escapes what Markdown or HTML would read as markup.
+/// Escapes what Markdown, HTML or GitHub (mathematics, bare addresses) would read as markup.
 fn md(text: &str) -> String {
-    let chars: Vec<char> = text.chars().collect();
+    let chars: Vec<char> = shown(text).chars().collect();
     let mut out = String::with_capacity(text.len());
     for (i, &c) in chars.iter().enumerate() {
         // Inside a word an underscore is itself, and metric names are full of them.
         let inside = |at: Option<usize>| at.and_then(|at| chars.get(at)).is_some_and(|c| c.is_alphanumeric());
         match c {
             '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
+            ':' if chars[i + 1..].starts_with(&['/', '/']) => out.push_str("\\:"),
+            '.' if is_www(&chars[..i]) => out.push_str("\\."),
             '_' if inside(i.checked_sub(1)) && inside(Some(i + 1)) => out.push('_'),
-            '\\' | '|' | '*' | '_' | '`' | '[' | ']' | '#' | '~' => {
+            '\\' | '|' | '*' | '_' | '`' | '[' | ']' | '#' | '~' | '$' => {
                 out.push('\\');
                 out.push(c);
             }
-            c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
     }
     out
+}
+
+fn is_www(before: &[char]) -> bool {
+    before.len() >= 3 && before[before.len() - 3..].iter().all(|c| c.eq_ignore_ascii_case(&'w'))
 }
 
 // ------------------------------------------------------------------------------------------------------------------- LaTeX
@@ -126,7 +129,7 @@ fn tex_table(table: &Table) -> String {
 /// Escapes LaTeX's special characters and sets the few signs we use in mathematics.
 fn tex(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in shown(text).chars() {
         match c {
             '\\' => out.push_str("\\textbackslash{}"),
             '~' => out.push_str("\\textasciitilde{}"),
@@ -142,7 +145,6 @@ fn tex(text: &str) -> String {
             '±' => out.push_str("$\\pm$"),
             '≥' => out.push_str("$\\geq$"),
             'π' => out.push_str("$\\pi$"),
-            c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
     }
@@ -150,8 +152,9 @@ fn tex(text: &str) -> String {
     out.replace("\\textquotedbl{}", "''")
 }
 
+/// Without a line's end no comment ends.
 fn tex_comment(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    shown(text)
 }
 
 // --------------------------------------------------------------------------------------------------------------------- CSV
@@ -224,9 +227,10 @@ pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> 
                     }
                     for name in &setting.all_metrics {
                         let Some((value, n)) = metric::value(setting.task, eval, name) else { continue };
-                        match value_at(run, &eval.variant, name, eval.test_len) {
-                            Ok(_) => row(&eval.variant, &len, name, &value.to_string(), &n.to_string(), "ok", &reason)?,
-                            Err(absent) => row(&eval.variant, &len, name, "", &n.to_string(), absent.name(), "not finite")?,
+                        if value.is_finite() {
+                            row(&eval.variant, &len, name, &value.to_string(), &n.to_string(), "ok", &reason)?;
+                        } else {
+                            row(&eval.variant, &len, name, "", &n.to_string(), "diverged", "not finite")?;
                         }
                     }
                 }
@@ -237,11 +241,24 @@ pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> 
     String::from_utf8(bytes).map_err(|e| failed(&e))
 }
 
-/// A spreadsheet runs a cell that starts like a formula; a quote before it makes it text. Numbers stay numbers.
+/// A spreadsheet runs a cell that starts like a formula; a quote before it makes it text. Numbers stay numbers. What follows a
+/// separator is treated as a start too: which of them divides cells depends on the reader's country.
 fn safe_cell(text: impl AsRef<str>) -> String {
-    let text = text.as_ref();
-    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) && text.parse::<f64>().is_err();
-    if is_formula { format!("'{text}") } else { text.into() }
+    let text = shown(text.as_ref());
+    if text.parse::<f64>().is_ok_and(f64::is_finite) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 1);
+    let mut at_start = true;
+    for c in text.chars() {
+        // The full-width forms count as well in some locales.
+        if at_start && matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠') {
+            out.push('\'');
+        }
+        at_start = matches!(c, ',' | ';' | '"') || at_start && c.is_whitespace();
+        out.push(c);
+    }
+    out
 }
 
 // -------------------------------------------------------------------------------------------------------------------- HTML
@@ -249,15 +266,16 @@ fn safe_cell(text: impl AsRef<str>) -> String {
 /// One page without scripts or anything to load; the figures are inline.
 pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result<String, ReportError> {
     let failed = |e: minijinja::Error| ReportError::Render { file: "report.html", reason: format!("{e:#}") };
+    let each = |list: &[String]| list.iter().map(|text| shown(text)).collect::<Vec<_>>();
     let table = |t: &Table| {
         let rows: Vec<Vec<Value>> = t
             .rows
             .iter()
-            .map(|r| r.iter().map(|c| context! { text => c.text.clone(), bold => c.bold, kind => kind(&c.text) }).collect())
+            .map(|r| r.iter().map(|c| context! { text => shown(&c.text), bold => c.bold, kind => kind(&c.text) }).collect())
             .collect();
-        context! { slug => t.slug.clone(), title => t.title.clone(), caption => t.caption.clone(), columns => t.columns.clone(), rows }
+        context! { slug => t.slug.clone(), title => shown(&t.title), caption => shown(&t.caption), columns => each(&t.columns), rows }
     };
-    let pairs = |list: &[(String, String)]| list.iter().map(|(a, b)| vec![a.clone(), b.clone()]).collect::<Vec<_>>();
+    let pairs = |list: &[(String, String)]| list.iter().map(|(a, b)| vec![shown(a), shown(b)]).collect::<Vec<_>>();
     let sections: Vec<Value> = document
         .sections
         .iter()
@@ -267,11 +285,12 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result
                 .iter()
                 .map(|f| {
                     let svg = svgs.get(f.slug.as_str()).cloned().unwrap_or_default();
-                    context! { slug => f.slug.clone(), caption => f.caption.clone(), svg => Value::from_safe_string(svg) }
+                    context! { slug => f.slug.clone(), caption => shown(&f.caption), svg => Value::from_safe_string(svg) }
                 })
                 .collect();
             let tables: Vec<Value> = s.tables.iter().map(table).collect();
-            context! { name => s.name.clone(), slug => s.slug.clone(), lead => table(&s.lead), tables, figures, definitions => pairs(&s.definitions) }
+            let (lead, definitions) = (table(&s.lead), pairs(&s.definitions));
+            context! { name => shown(&s.name), slug => s.slug.clone(), lead, tables, figures, definitions }
         })
         .collect();
     let mut env = Environment::new();
@@ -287,13 +306,13 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result
     env.add_template("report.html", PAGE).map_err(failed)?;
     let page = env.get_template("report.html").map_err(failed)?;
     page.render(context! {
-        title => document.title.clone(),
-        findings => document.findings.clone(),
+        title => shown(&document.title),
+        findings => each(&document.findings),
         sections,
         conditions => pairs(&document.conditions),
-        diverged => document.diverged.clone(),
-        excluded => excluded(document),
-        notes => document.notes.clone(),
+        diverged => each(&document.diverged),
+        excluded => each(&document.excluded),
+        notes => each(&document.notes),
     })
     .map_err(failed)
 }
@@ -316,14 +335,14 @@ pub(crate) fn terminal(document: &Document) -> String {
         if !out.is_empty() {
             out.push('\n');
         }
-        let _ = writeln!(out, "{}, {}", printable(&section.lead.title), printable(&section.name));
+        let _ = writeln!(out, "{}, {}", shown(&section.lead.title), shown(&section.name));
         let mut table = comfy_table::Table::new();
         let rule = LineStyle::none().fill('─').junction('─');
         table.load_style(TableStyle::new().top_border(rule).header_separator(rule).bottom_border(rule)).force_no_tty();
         table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
-        table.set_header(section.lead.columns.iter().map(|c| printable(c)));
+        table.set_header(section.lead.columns.iter().map(|c| shown(c)));
         for row in &section.lead.rows {
-            table.add_row(row.iter().map(|c| if c.bold { format!("{} *", printable(&c.text)) } else { printable(&c.text) }));
+            table.add_row(row.iter().map(|c| if c.bold { format!("{} *", shown(&c.text)) } else { shown(&c.text) }));
         }
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(comfy_table::CellAlignment::Right);
@@ -332,14 +351,9 @@ pub(crate) fn terminal(document: &Document) -> String {
         if section.lead.rows.iter().flatten().any(|c| c.bold) {
             out.push_str("* best of its column, its 95 % interval touching no other\n");
         }
-        let _ = writeln!(out, "{}", printable(finding));
+        let _ = writeln!(out, "{}", shown(finding));
     }
     out
-}
-
-/// Control characters would let a name steer the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -348,12 +362,15 @@ mod tests {
 
     #[test]
     fn formula_cells_are_text_and_numbers_are_numbers() {
-        for text in ["=1+1", "+x", "-x", "@a", "\tx", "-1+cmd"] {
+        for text in ["=1+1", "+x", "-x", "@a", "-1+cmd", "-inf", "+nan", "＝1", "-"] {
             assert_eq!(safe_cell(text), format!("'{text}"));
         }
-        for text in ["-1.5", "+3", "rope", "1e-9", ""] {
+        for text in ["-1.5", "+3", "rope", "1e-9", "", "model.pe=rope; task.x=-1", "a - b"] {
             assert_eq!(safe_cell(text), text);
         }
+        assert_eq!(safe_cell("\t=cmd"), " '=cmd");
+        assert_eq!(safe_cell("rope;=cmd|x, +1"), "rope;'=cmd|x, '+1");
+        assert_eq!(safe_cell("\u{feff}=1"), "\\u{feff}=1");
     }
 
     #[test]
@@ -363,6 +380,7 @@ mod tests {
 
     #[test]
     fn markdown_specials_are_escaped() {
-        assert_eq!(md("exact_match | _x_ <b>\n*"), "exact_match \\| \\_x\\_ &lt;b> \\*");
+        assert_eq!(md("exact_match | _x_ <b>\n*"), "exact_match \\| \\_x\\_ &lt;b&gt; \\*");
+        assert_eq!(md("[a](http://b.c) $x$ Www.d"), "\\[a\\](http\\://b.c) \\$x\\$ Www\\.d");
     }
 }

@@ -5,12 +5,18 @@ use crate::figures::{Figure, figures, sweep_slug};
 use crate::plot::PlotError;
 use crate::record::{RunRecord, RunStatus};
 use crate::render;
-use crate::store::{Excluded, write_atomically};
+use crate::store::{Excluded, replace, sync_directory};
 use crate::table::{self, Table};
+use crate::text::{self, Slugs};
 use crate::{analysis, metric, order};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Figures of one report.
+const MOST_FIGURES: usize = 100;
+/// Items in each of the lists at the end.
+const MOST_LISTED: usize = 200;
 
 /// A format of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,7 +85,7 @@ pub enum ReportError {
         excluded: Vec<Excluded>,
     },
     /// No method of that name.
-    #[error("the baseline \"{baseline}\" is none of the methods: {}", .known.join(", "))]
+    #[error("the baseline \"{}\" is none of the methods: {}", text::shown(baseline), text::shown(&.known.join(", ")))]
     UnknownBaseline {
         /// As asked for.
         baseline: String,
@@ -102,23 +108,34 @@ pub enum ReportError {
 fn excluded_text(excluded: &[Excluded]) -> String {
     match excluded.first() {
         None => String::new(),
-        Some(first) => format!("; {} left out, the first: {}: {}", excluded.len(), place(first), first.reason),
+        Some(first) => format!("; {} left out, the first: {}", excluded.len(), text::shown(&format!("{}: {}", place(first), first.reason))),
     }
 }
 
 impl Report {
-    /// Writes every file into `dir`, each as one step, creating the directory.
+    /// Writes every file into `dir`, creating the directory. Each is replaced as one step, so that two sweeps that write the same
+    /// report leave whole files, and a link in the place of a file is replaced, not written through.
     ///
     /// # Errors
     ///
-    /// When the directory or a file cannot be written; the message names it.
+    /// When the directory or a file cannot be written; the message names it. When a file's name is not a plain one.
     pub fn write(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let is_plain = |name: &str| Path::new(name).file_name().is_some_and(|plain| plain == name);
+        if let Some(file) = self.files.iter().find(|file| !is_plain(&file.name)) {
+            let message = format!("{:?} is not a file's name; allowed: one without a directory", file.name);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
         fs_err::create_dir_all(dir)?;
-        let paths = self.files.iter().map(|file| {
-            let path = dir.join(&file.name);
-            write_atomically(&path, &file.bytes).map(|()| path)
-        });
-        paths.collect()
+        let paths: io::Result<Vec<PathBuf>> = self
+            .files
+            .iter()
+            .map(|file| {
+                let path = dir.join(&file.name);
+                replace(&path, &file.bytes).map(|()| path)
+            })
+            .collect();
+        sync_directory(dir)?;
+        paths
     }
 
     /// A file's content by name.
@@ -134,7 +151,7 @@ pub(crate) struct Document {
     pub sections: Vec<Section>,
     pub conditions: Vec<(String, String)>,
     pub diverged: Vec<String>,
-    pub excluded: Vec<(String, String)>,
+    pub excluded: Vec<String>,
     pub notes: Vec<String>,
 }
 
@@ -220,19 +237,63 @@ fn document(records: &[&RunRecord], excluded: &[Excluded], settings: &[Setting<'
         notes.push("The runs were made on more than one kind of device; see the conditions.".into());
     }
     let diverged = records.iter().filter(|r| r.status == RunStatus::Diverged).map(|r| {
-        let labels: Vec<&str> = r.labels.iter().map(|l| l.text.as_str()).collect();
+        let labels: Vec<String> = r.labels.iter().take(32).map(|l| text::name(&l.text, 80)).collect();
         let what = r.diverged.as_ref().map_or("no step recorded".into(), |d| format!("step {}, {} not finite", d.step, d.what));
-        format!("{} [{}] seed {} ({}): {what}", r.experiment, labels.join(", "), r.seed, short(&r.run_id))
+        format!("{} [{}] seed {} ({}): {what}", text::name(&r.experiment, 60), labels.join(", "), r.seed, short(&r.run_id))
     });
+    let mut sections: Vec<Section> = settings.iter().map(|s| section(s, spec)).collect();
+    limit_figures(&mut sections, &mut notes);
+    name_files(&mut sections);
     Document {
         title: spec.title.clone(),
         findings: settings.iter().map(table::finding).collect(),
-        sections: settings.iter().map(|s| section(s, spec)).collect(),
+        sections,
         conditions: conditions(records, settings),
-        diverged: diverged.collect(),
-        excluded: excluded.iter().map(|e| (place(e), e.reason.clone())).collect(),
-        notes,
+        diverged: listed(diverged.collect()),
+        excluded: listed(excluded.iter().map(|e| format!("{}: {}", place(e), e.reason)).collect()),
+        notes: listed(notes),
     }
+}
+
+/// Every further figure costs a file or two; a heap of unrelated records must not cost thousands.
+fn limit_figures(sections: &mut [Section], notes: &mut Vec<String>) {
+    let all: usize = sections.iter().map(|s| s.figures.len()).sum();
+    let mut left = MOST_FIGURES;
+    for section in sections {
+        section.figures.truncate(left);
+        left -= section.figures.len();
+    }
+    if all > MOST_FIGURES {
+        notes.push(format!("{all} figures would be too many: the first {MOST_FIGURES} are drawn. Report on fewer settings at once."));
+    }
+}
+
+/// Names of files and anchors: made of names in records, so made harmless, and each given once.
+fn name_files(sections: &mut [Section]) {
+    let (mut files, mut anchors) = (Slugs::default(), Slugs::default());
+    anchors.take("conditions");
+    for section in &mut *sections {
+        section.slug = anchors.take(&section.slug);
+    }
+    for section in &mut *sections {
+        for figure in &mut section.figures {
+            figure.slug = files.take(&figure.slug);
+            anchors.take(&format!("plot-{}", figure.slug));
+        }
+    }
+    for table in sections.iter_mut().flat_map(|s| std::iter::once(&mut s.lead).chain(&mut s.tables)) {
+        table.slug = anchors.take(&table.slug);
+    }
+}
+
+/// A list that somebody might read to its end.
+fn listed(mut items: Vec<String>) -> Vec<String> {
+    if items.len() > MOST_LISTED {
+        let more = items.len() - MOST_LISTED;
+        items.truncate(MOST_LISTED);
+        items.push(format!("... and {more} more"));
+    }
+    items
 }
 
 fn section(setting: &Setting<'_>, spec: &ReportSpec) -> Section {

@@ -23,9 +23,9 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Estimate from one value per seed; none if there is no value.
+    /// Estimate from one value per seed; none if there is no value, or the mean is not finite.
     pub fn of(values: &[f64]) -> Option<Self> {
-        let mean = mean(values)?;
+        let mean = mean(values).filter(|mean| mean.is_finite())?;
         Some(Self { n: values.len(), mean, sd: sample_sd(values), half_width: half_width_95(values) })
     }
 
@@ -45,17 +45,20 @@ impl Estimate {
 
 /// Arithmetic mean; none for no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    // A sum may overflow where the mean does not.
+    (!values.is_empty()).then(|| if mean.is_infinite() { values.iter().map(|v| v / n).sum() } else { mean })
 }
 
-/// Sample standard deviation (divisor n - 1); none for fewer than two values.
+/// Sample standard deviation (divisor n - 1); none for fewer than two values, or where it is too large for a number.
 pub fn sample_sd(values: &[f64]) -> Option<f64> {
     if values.len() < 2 {
         return None;
     }
     let mean = mean(values)?;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
-    Some((squares / (values.len() - 1) as f64).sqrt())
+    Some((squares / (values.len() - 1) as f64).sqrt()).filter(|sd| sd.is_finite())
 }
 
 /// Half-width of the two-sided 95 % confidence interval of the mean (Student t); none for fewer than two values.
@@ -63,7 +66,7 @@ pub fn half_width_95(values: &[f64]) -> Option<f64> {
     let sd = sample_sd(values)?;
     let n = values.len() as f64;
     let t = StudentsT::new(0.0, 1.0, n - 1.0).ok()?.inverse_cdf(0.975);
-    Some(t * sd / n.sqrt())
+    Some(t * sd / n.sqrt()).filter(|half| half.is_finite())
 }
 
 #[cfg(test)]
@@ -86,6 +89,8 @@ mod tests {
         let one = Estimate::of(&[4.0]).unwrap();
         assert_eq!((one.n, one.mean, one.sd, one.half_width), (1, 4.0, None, None));
         assert_eq!(Estimate::of(&[]), None);
+        let huge = Estimate::of(&[1.7e308, 1.7e308, 1.0]).unwrap();
+        assert!(huge.mean.is_finite() && huge.half_width.is_none());
         assert!(!one.is_separated_from(&Estimate::of(&[9.0, 9.0]).unwrap()));
     }
 

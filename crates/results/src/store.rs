@@ -2,10 +2,13 @@
 
 use crate::order;
 use crate::record::{RunRecord, SCHEMA};
+use crate::text::shown;
 use fs_err as fs;
-use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::io::{self, BufRead, Write};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
+use std::fs::FileType;
+use std::io::{self, BufRead, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Name of the record inside a run's directory.
@@ -13,8 +16,17 @@ pub const RECORD_FILE: &str = "record.json";
 /// Name of a file of many records, one per line.
 pub const JSONL_FILE: &str = "results.jsonl";
 
+/// Largest record read, in bytes: eighty times the largest of ours.
+pub const MAX_RECORD_BYTES: u64 = 16 << 20;
+/// Largest file of many records read, in bytes.
+pub const MAX_JSONL_BYTES: u64 = 1 << 30;
+
 /// Directories below a root that are searched: enough for any layout of ours, and a bound against loops.
 const MAX_DEPTH: usize = 6;
+/// Entries of one directory that are looked at.
+const MAX_ENTRIES: usize = 100_000;
+/// Lines of one file that are listed as no records; of a file of another kind every line is.
+const MAX_BAD_LINES: usize = 100;
 
 /// What can go wrong with the store as a whole.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +35,7 @@ pub enum StoreError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A record cannot be stored, or what was read is not one.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}", shown(&path.to_string_lossy()))]
     Invalid {
         /// Where.
         path: PathBuf,
@@ -58,6 +70,10 @@ pub fn run_dir(root: &Path, experiment: &str, run_id: &str) -> PathBuf {
 }
 
 /// Writes `record.json` into `run_dir`, creating the directory: the old file or the whole new one, never a part.
+///
+/// # Errors
+///
+/// When the record does not survive JSON or the file cannot be written.
 pub fn write_record(run_dir: &Path, record: &RunRecord) -> Result<PathBuf, StoreError> {
     let path = run_dir.join(RECORD_FILE);
     let text = record_text(&path, record)?;
@@ -67,6 +83,10 @@ pub fn write_record(run_dir: &Path, record: &RunRecord) -> Result<PathBuf, Store
 }
 
 /// What [`write_record`] writes to `path`, for callers with a way of writing of their own.
+///
+/// # Errors
+///
+/// When the record does not survive JSON.
 pub fn record_text(path: &Path, record: &RunRecord) -> Result<String, StoreError> {
     let mut text = serde_json::to_string_pretty(record).map_err(|e| invalid(path, e))?;
     text.push('\n');
@@ -74,13 +94,53 @@ pub fn record_text(path: &Path, record: &RunRecord) -> Result<String, StoreError
     Ok(text)
 }
 
-/// Reads one `record.json`.
+/// Reads one `record.json`: a regular file of at most [`MAX_RECORD_BYTES`].
+///
+/// # Errors
+///
+/// When the file cannot be read, is too large, or holds no record of this schema.
 pub fn read_record(path: &Path) -> Result<RunRecord, StoreError> {
-    let bytes = fs::read(path)?;
-    parse(&bytes).map_err(|reason| StoreError::Invalid { path: path.into(), reason })
+    let mut bytes = Vec::new();
+    open(path, MAX_RECORD_BYTES)?.read_to_end(&mut bytes)?;
+    parse(&bytes).map_err(|reason| invalid(path, reason))
 }
 
-/// Writes records in canonical order, one per line.
+/// Reads a file of one record per line, as [`write_jsonl`] writes it: at most [`MAX_JSONL_BYTES`], lines of at most
+/// [`MAX_RECORD_BYTES`]. A line that is no record hides no other: it is in [`Found::excluded`].
+///
+/// # Errors
+///
+/// When the file cannot be read or is too large.
+pub fn read_jsonl(path: &Path) -> Result<Found, StoreError> {
+    let mut search = Search::default();
+    search.lines(path)?;
+    Ok(search.finish())
+}
+
+/// Gathers the records under `roots` into one file, one per line; of `loss_by_position` at most `most_bins` bins are kept, if given
+/// ([`EvalRow::thin_positions`](crate::record::EvalRow::thin_positions)). Returns what was found, thinned as written. The same records
+/// give the same bytes, wherever they lie; a run that is already in the file with fewer bins is taken from its own directory.
+///
+/// # Errors
+///
+/// A root that cannot be searched, no record at all, or a file that cannot be written.
+pub fn gather_jsonl(roots: &[PathBuf], path: &Path, most_bins: Option<usize>) -> Result<Found, StoreError> {
+    let mut found = find_records(roots)?;
+    if found.records.is_empty() {
+        return Err(invalid(path, "not written: there are no records to gather"));
+    }
+    if let Some(most) = most_bins {
+        found.records.iter_mut().flat_map(|record| &mut record.evals).for_each(|row| row.thin_positions(most));
+    }
+    write_jsonl(path, &found.records)?;
+    Ok(found)
+}
+
+/// Writes records in canonical order, one per line: the same records give the same bytes.
+///
+/// # Errors
+///
+/// When a record does not survive JSON or the file cannot be written; nothing is written then.
 pub fn write_jsonl(path: &Path, records: &[RunRecord]) -> Result<(), StoreError> {
     let mut sorted: Vec<&RunRecord> = records.iter().collect();
     sorted.sort_by(|a, b| order::canonical(a, b));
@@ -98,7 +158,8 @@ pub fn write_jsonl(path: &Path, records: &[RunRecord]) -> Result<(), StoreError>
 }
 
 /// Finds records under `roots`, each of which may be a directory of runs, of an experiment or of a run, a `record.json`, or a
-/// file of one record per line. Symbolic links below a root are not followed, hidden directories not entered.
+/// file of one record per line. Symbolic links below a root are not followed, hidden directories not entered. How deep, how wide and
+/// how much is read has a bound; what is beyond it is listed.
 ///
 /// # Errors
 ///
@@ -116,9 +177,19 @@ pub fn find_records(roots: &[PathBuf]) -> Result<Found, StoreError> {
     Ok(search.finish())
 }
 
-/// Replaces `path` by `bytes` as one step: written beside it, synced, renamed, and the directory synced.
+/// Replaces `path` by `bytes` as one step: written beside it, synced, renamed, and the directory synced. A link at `path` is
+/// replaced and what it points at is left alone.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    replace(path, bytes)?;
+    sync_directory(parent(path))
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// [`write_atomically`] without the last sync, for many files in one directory.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".tmp-");
     #[cfg(unix)]
@@ -128,12 +199,17 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-    let mut file = builder.tempfile_in(dir).map_err(named)?;
+    let mut file = builder.tempfile_in(parent(path)).map_err(named)?;
     file.write_all(bytes).map_err(named)?;
     file.as_file().sync_all().map_err(named)?;
     file.persist(path).map_err(|e| named(e.error))?;
+    Ok(())
+}
+
+/// A renamed file is only safe from a power cut once its directory is.
+pub(crate) fn sync_directory(dir: &Path) -> io::Result<()> {
     #[cfg(unix)]
-    std::fs::File::open(dir).and_then(|d| d.sync_all()).map_err(named)?;
+    fs::File::open(dir)?.sync_all()?;
     Ok(())
 }
 
@@ -150,18 +226,101 @@ fn check_round_trip(path: &Path, text: &str, record: &RunRecord) -> Result<(), S
     }
 }
 
+/// Opens a regular file for reading no more than `most` bytes, so that neither a device nor a file that grows fills the memory.
+fn open(path: &Path, most: u64) -> Result<io::Take<fs::File>, StoreError> {
+    // Looked at before it is opened: opening a pipe waits for its writer.
+    let meta = fs::metadata(path)?;
+    if !meta.is_file() {
+        return Err(invalid(path, "not a regular file"));
+    }
+    if meta.len() > most {
+        return Err(invalid(path, format!("has {} bytes; at most {most} are read", meta.len())));
+    }
+    Ok(fs::File::open(path)?.take(most))
+}
+
 fn parse(bytes: &[u8]) -> Result<RunRecord, String> {
-    #[derive(Deserialize)]
+    #[derive(serde::Deserialize)]
     struct Version {
         schema: u32,
     }
     // The version first: a newer layout should say so rather than complain of an unknown field.
     let version: Version = serde_json::from_slice(bytes).map_err(|e| format!("not a record: {e}"))?;
+    let wrong = |e: &dyn std::fmt::Display| format!("not a record of schema {SCHEMA}: {e}");
     match version.schema {
-        SCHEMA => serde_json::from_slice(bytes).map_err(|e| format!("not a record of schema {SCHEMA}: {e}")),
-        newer if newer > SCHEMA => Err(format!("schema {newer} is newer than this binary's {SCHEMA}")),
-        other => Err(format!("schema {other} is unknown; this binary reads {SCHEMA}")),
+        SCHEMA => {}
+        newer if newer > SCHEMA => return Err(format!("schema {newer} is newer than this binary's {SCHEMA}")),
+        other => return Err(format!("schema {other} is unknown; this binary reads {SCHEMA}")),
     }
+    let record: RunRecord = serde_json::from_slice(bytes).map_err(|e| wrong(&e))?;
+    serde_json::from_slice::<NoTwins>(bytes).map_err(|e| wrong(&e))?;
+    record.check().map_err(|e| wrong(&e))?;
+    Ok(record)
+}
+
+/// Any JSON in which no object has a key twice. Maps would keep the last value without a word.
+struct NoTwins;
+
+impl<'de> Deserialize<'de> for NoTwins {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NoTwins)
+    }
+}
+
+impl<'de> Visitor<'de> for NoTwins {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JSON")
+    }
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
+        while seq.next_element::<NoTwins>()?.is_some() {}
+        Ok(self)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        let mut keys = HashSet::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if keys.contains(&key) {
+                return Err(serde::de::Error::custom(format_args!("duplicate key {key:?}")));
+            }
+            keys.insert(key);
+            map.next_value::<NoTwins>()?;
+        }
+        Ok(self)
+    }
+}
+
+/// Names and kinds of what is in a directory, sorted. All or nothing: which entries come first is up to the file system.
+fn entries(dir: &Path, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if names.len() == most {
+            return Err(io::Error::other(format!("has more than {most} entries, and is not searched")));
+        }
+        // What is gone since it was listed, as scratch files are, has no kind and is no record.
+        names.extend(entry.file_type().ok().map(|kind| (entry.file_name(), kind)));
+    }
+    names.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(names)
 }
 
 #[derive(Default)]
@@ -172,15 +331,15 @@ struct Search {
 
 impl Search {
     fn directory(&mut self, dir: &Path, depth: usize) {
-        let entries = match fs::read_dir(dir).and_then(|entries| entries.collect::<io::Result<Vec<_>>>()) {
-            Ok(entries) => entries,
+        let names = match entries(dir, MAX_ENTRIES) {
+            Ok(names) => names,
             Err(e) => return self.exclude(dir, None, e.to_string()),
         };
-        let mut names: Vec<_> = entries.iter().filter_map(|e| Some((e.file_name(), e.file_type().ok()?))).collect();
-        names.sort_by(|a, b| a.0.cmp(&b.0));
-        for (name, _) in names.iter().filter(|(_, kind)| kind.is_file()) {
-            if name == RECORD_FILE || name == JSONL_FILE {
+        for (name, kind) in names.iter().filter(|(name, kind)| !kind.is_dir() && (name == RECORD_FILE || name == JSONL_FILE)) {
+            if kind.is_file() {
                 self.file(&dir.join(name));
+            } else {
+                self.exclude(&dir.join(name), None, "not a regular file; links are not followed here, name it to read it".into());
             }
         }
         // Below a run there are checkpoints and logs, no other runs.
@@ -194,43 +353,68 @@ impl Search {
     }
 
     fn file(&mut self, path: &Path) {
-        if path.extension().is_none_or(|e| e != "jsonl") {
-            match fs::read(path) {
-                Ok(bytes) => self.take(path, None, &bytes),
-                Err(e) => self.exclude(path, None, e.to_string()),
-            }
-            return;
-        }
-        let mut reader = match fs::File::open(path) {
-            Ok(file) => io::BufReader::new(file),
-            Err(e) => return self.exclude(path, None, e.to_string()),
+        let read = if path.extension().is_some_and(|e| e == "jsonl") {
+            self.lines(path)
+        } else {
+            read_record(path).map(|record| self.take(path, None, record))
         };
-        let mut line = Vec::new();
-        for number in 1.. {
-            line.clear();
-            match reader.read_until(b'\n', &mut line) {
-                Ok(0) => return,
-                Ok(_) if line.trim_ascii().is_empty() => {}
-                Ok(_) => self.take(path, Some(number), &line),
-                Err(e) => return self.exclude(path, Some(number), e.to_string()),
-            }
+        match read {
+            Ok(()) => {}
+            Err(StoreError::Io(e)) => self.exclude(path, None, e.to_string()),
+            Err(StoreError::Invalid { reason, .. }) => self.exclude(path, None, reason),
         }
     }
 
-    fn take(&mut self, path: &Path, line: Option<usize>, bytes: &[u8]) {
-        match parse(bytes) {
-            Err(reason) => self.exclude(path, line, reason),
-            Ok(record) => match self.found.get(&record.run_id) {
-                None => {
-                    self.found.insert(record.run_id.clone(), (path.into(), record));
+    fn lines(&mut self, path: &Path) -> Result<(), StoreError> {
+        let mut reader = io::BufReader::new(open(path, MAX_JSONL_BYTES)?);
+        let mut line = Vec::new();
+        let mut bad = 0;
+        for number in 1.. {
+            line.clear();
+            if reader.by_ref().take(MAX_RECORD_BYTES + 1).read_until(b'\n', &mut line)? == 0 {
+                break;
+            }
+            let record = if line.len() as u64 > MAX_RECORD_BYTES && !line.ends_with(b"\n") {
+                reader.skip_until(b'\n')?;
+                Err(format!("the line has more than {MAX_RECORD_BYTES} bytes"))
+            } else if line.trim_ascii().is_empty() {
+                continue;
+            } else {
+                parse(&line)
+            };
+            match record {
+                Ok(record) => self.take(path, Some(number), record),
+                Err(reason) => {
+                    bad += 1;
+                    if bad <= MAX_BAD_LINES {
+                        self.exclude(path, Some(number), reason);
+                    }
                 }
-                Some((_, known)) if *known == record => {}
-                Some((first, _)) => {
-                    let reason = format!("run {} differs from the one already read from {}", record.run_id, first.display());
-                    self.exclude(path, line, reason);
-                }
-            },
+            }
         }
+        if bad > MAX_BAD_LINES {
+            self.exclude(path, None, format!("{} more lines are no records", bad - MAX_BAD_LINES));
+        }
+        Ok(())
+    }
+
+    /// The same run may lie in its directory and, thinned, in a file of many: the one with the most bins is taken.
+    fn take(&mut self, path: &Path, line: Option<usize>, record: RunRecord) {
+        let Some((first, known)) = self.found.get_mut(&record.run_id) else {
+            self.found.insert(record.run_id.clone(), (path.into(), record));
+            return;
+        };
+        if *known == record {
+            return;
+        }
+        if known.agrees_but_for_bins(&record) {
+            if known.bins() < record.bins() {
+                *known = record;
+            }
+            return;
+        }
+        let reason = format!("run {} differs from the one already read from {}", record.run_id, first.display());
+        self.exclude(path, line, reason);
     }
 
     fn exclude(&mut self, path: &Path, line: Option<usize>, reason: String) {
@@ -243,5 +427,21 @@ impl Search {
         self.excluded.sort();
         self.excluded.dedup();
         Found { records, excluded: self.excluded }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_directories_have_a_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["c", "a", "b"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let names: Vec<OsString> = entries(dir.path(), 3).unwrap().into_iter().map(|entry| entry.0).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(entries(dir.path(), 2).unwrap_err().to_string(), "has more than 2 entries, and is not searched");
     }
 }

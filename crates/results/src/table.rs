@@ -82,8 +82,7 @@ fn direction(metric: &str) -> &'static str {
 }
 
 fn slug(setting: &Setting<'_>, name: &str) -> String {
-    let name = name.replace('_', "-");
-    if setting.slug.is_empty() { name } else { format!("{}-{name}", setting.slug) }
+    if setting.slug.is_empty() { name.into() } else { format!("{}-{name}", setting.slug) }
 }
 
 /// One metric: methods by test lengths.
@@ -319,7 +318,7 @@ fn base_label(run: &RunRecord) -> Option<(&str, f64)> {
 pub(crate) fn base_sweeps<'s>(setting: &'s Setting<'_>) -> Vec<BaseSweep<'s>> {
     let mut sweeps: Vec<(Vec<&str>, BaseSweep<'s>)> = Vec::new();
     for method in &setting.methods {
-        let run = setting.groups[method.group].runs[0];
+        let run: &RunRecord = &setting.groups[method.group].runs[0];
         let Some((key, base)) = base_label(run) else { continue };
         let others: Vec<&str> = run.labels.iter().filter(|l| l.key != key).map(|l| l.text.as_str()).collect();
         let mut identity = others.clone();
@@ -339,7 +338,7 @@ pub(crate) fn base_sweeps<'s>(setting: &'s Setting<'_>) -> Vec<BaseSweep<'s>> {
     let mut out: Vec<BaseSweep<'s>> = sweeps.into_iter().map(|(_, sweep)| sweep).filter(|s| s.rows.len() > 1).collect();
     for sweep in &mut out {
         sweep.rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-        sweep.geometry = sweep.rows.iter().map(|(base, method)| geometry(setting.groups[method.group].runs[0], *base)).collect();
+        sweep.geometry = sweep.rows.iter().map(|(base, method)| geometry(&setting.groups[method.group].runs[0], *base)).collect();
     }
     out
 }

@@ -222,7 +222,7 @@ fn runs_that_differ_in_more_than_the_seed_are_not_pooled() {
     longer.run_id = hex("longer");
     longer.spec["train"]["steps"] = json!(9000);
     let mut again = records[1].clone();
-    again.run_id = format!("~{}", hex("again"));
+    again.run_id = format!("ff{}", hex("again"));
     again.spec.insert("eval".into(), json!({ "test_lens": [8] }));
     records.extend([longer, again]);
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");

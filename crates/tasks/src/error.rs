@@ -1,6 +1,6 @@
 //! What can be wrong with a task: its table in the configuration, or the files it reads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a task could not be built. Nothing in this crate prints or exits; the trainer turns a variant into an exit code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum TaskError {
         hint: String,
     },
     /// A corpus is missing, empty, too short or unreadable.
-    #[error("{}{problem}; {hint}", path.as_ref().map(|p| format!("{}: ", p.display())).unwrap_or_default())]
+    #[error("{}{problem}; {hint}", path.as_ref().map(|p| format!("{}: ", shown(p))).unwrap_or_default())]
     Input {
         /// The file or directory at fault, where there is one.
         path: Option<PathBuf>,
@@ -45,6 +45,11 @@ impl TaskError {
     pub(crate) fn input(path: impl Into<PathBuf>, problem: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Input { path: Some(path.into()), problem: problem.into(), hint: hint.into() }
     }
+}
+
+/// A path for a message: what in a file's name would steer a terminal is spelled out.
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().chars().map(|c| if c.is_control() { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
 /// Refuses a number outside `min..=max`.

@@ -216,7 +216,7 @@ fn unusable_corpora_name_their_path() {
     match build(&format!("files = [\"a.txt\"]\nmax_bytes = 61\n{range}"), &ctx(dir.path())).err() {
         Some(TaskError::Config { key, value, problem, .. }) => {
             assert_eq!((&*key, &*value), ("max_bytes", "61"));
-            assert!(problem.contains("62 bytes"), "{problem}");
+            assert!(problem.contains("62 bytes") && problem.contains("a.txt\" with 62"), "{problem}");
         }
         other => panic!("{other:?}"),
     }

@@ -8,7 +8,7 @@ use super::sources::{self, Found};
 use crate::{BuildContext, CorpusFacts, TaskError};
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One half of a corpus: concatenated bytes and where they came from.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
         Split::Range(by) => {
             let cut = total - (total as f64 * by.valid_fraction) as usize;
             let mut at = 0;
-            for (file, bytes) in files.iter().zip(&contents) {
+            for (file, bytes) in files.iter().zip(contents) {
                 let (head, tail) = bytes.split_at(cut.saturating_sub(at).min(bytes.len()));
                 // A file wholly on one side is no piece of the other.
                 if at < cut {
@@ -90,9 +90,9 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
             }
         }
         _ => {
-            for (file, bytes) in files.iter().zip(&contents) {
+            for (file, bytes) in files.iter().zip(contents) {
                 let part = if held_out.contains(&file.path) { &mut valid } else { &mut train };
-                part.push(file, bytes);
+                part.push(file, &bytes);
             }
         }
     }
@@ -151,31 +151,37 @@ fn check_held_out(config: &TextConfig, held_out: &BTreeSet<PathBuf>, files: &[Fo
     Err(TaskError::config(key, value, problem, allowed, hint))
 }
 
+/// Reads every file, together at most `max_bytes`. Sizes are asked first, so that what is too large is refused before it is read;
+/// what is read has the same bound, since a file may grow meanwhile. One that shrinks is what was read of it: so says its hash.
 fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> {
     let hint = "name a regular file that can be read";
-    let mut total = 0u64;
+    let (mut total, mut largest) = (0u64, (0, Path::new("")));
     for file in files {
         let meta = std::fs::metadata(&file.path).map_err(|e| sources::unreadable(&file.path, &e, hint))?;
+        // Before it is opened: opening a pipe waits for its writer, and a device has no end.
         if !meta.is_file() {
             return Err(TaskError::input(&file.path, "is not a regular file", hint));
         }
         total = total.saturating_add(meta.len());
+        largest = largest.max((meta.len(), &file.path));
     }
-    let too_large = |total: u64| {
-        let problem = format!("the corpus has {total} bytes in {} files", files.len());
-        TaskError::config("max_bytes", max_bytes, problem, format!("{total}..={}", 1u64 << 32), "raise `max_bytes` or name fewer files")
+    let too_large = |what: String, least: u64| {
+        let allowed = format!("{least}..={}", 1u64 << 32);
+        TaskError::config("max_bytes", max_bytes, what, allowed, "raise `max_bytes` or name fewer files")
     };
     if total > max_bytes {
-        return Err(too_large(total));
+        let (bytes, path) = largest;
+        let what = format!("the corpus has {total} bytes in {} files, the largest {path:?} with {bytes}", files.len());
+        return Err(too_large(what, total));
     }
     let mut left = max_bytes;
     let mut contents = Vec::with_capacity(files.len());
     for file in files {
         let mut bytes = vec![];
-        // A file may grow while it is read; never take more than was allowed.
         let read = std::fs::File::open(&file.path).and_then(|open| open.take(left + 1).read_to_end(&mut bytes));
         read.map_err(|e| sources::unreadable(&file.path, &e, hint))?;
-        left = left.checked_sub(bytes.len() as u64).ok_or_else(|| too_large(max_bytes + 1))?;
+        let grown = || too_large(format!("{:?} is larger than its size says, or grew while it was read", file.path), max_bytes + 1);
+        left = left.checked_sub(bytes.len() as u64).ok_or_else(grown)?;
         contents.push(bytes);
     }
     Ok(contents)

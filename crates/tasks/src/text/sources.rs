@@ -9,8 +9,10 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-/// More files than this are refused: a pattern like `/**` is a mistake.
-const MAX_FILES: usize = 200_000;
+/// More files and directories than this are refused: a pattern like `/**` is a mistake.
+const MAX_ENTRIES: usize = 200_000;
+/// Directories within directories; the walk goes down by recursion.
+const MAX_DEPTH: usize = 200;
 const MATCH: glob::MatchOptions =
     glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
@@ -77,10 +79,9 @@ fn find_one(pattern: &str, key: &str, config_dir: &Path) -> Result<Vec<Found>, T
     }
     let matcher = glob::Pattern::new(wild).map_err(|e| invalid(e.to_string()))?;
     let depth = if wild.contains("**") { usize::MAX } else { wild.split('/').count() };
-    let mut files = vec![];
     let from = if literal.is_empty() { config_dir } else { &start };
     let root = if from.as_os_str().is_empty() { Path::new(".") } else { from };
-    walk(root, "", depth, true, &mut files)?;
+    let mut files = Walk::files(root, "", depth, true)?;
     files.retain(|file| matcher.matches_with(&file.name, MATCH));
     if files.is_empty() {
         let problem = format!("holds no file that matches {wild:?} (from {pattern:?})");
@@ -96,27 +97,50 @@ fn normal_name(path: &Path) -> String {
     parts.map(|part| part.as_os_str().to_string_lossy().into_owned()).collect::<Vec<_>>().join("/")
 }
 
-/// Appends the files below `dir`, at most `depth` levels down. Links to files are taken if `links`, links to directories never.
-fn walk(dir: &Path, prefix: &str, depth: usize, links: bool, out: &mut Vec<Found>) -> Result<(), TaskError> {
-    let hint = "name an existing directory that can be read";
-    let mut entries = std::fs::read_dir(dir).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(|e| unreadable(dir, &e, hint))?;
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let path = entry.path();
-        let kind = entry.file_type().map_err(|e| unreadable(&path, &e, hint))?;
-        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-        if kind.is_dir() {
-            if depth > 1 {
-                walk(&path, &format!("{name}/"), depth.saturating_sub(1), links, out)?;
-            }
-        } else if kind.is_file() || links && kind.is_symlink() && path.is_file() {
-            if out.len() == MAX_FILES {
-                return Err(TaskError::input(dir, format!("more than {MAX_FILES} files"), "use a narrower pattern"));
-            }
-            out.push(Found { name, path });
-        }
+/// What a walk has found.
+struct Walk {
+    /// Whether links to files are taken; links to directories never are.
+    links: bool,
+    entries: usize,
+    files: Vec<Found>,
+}
+
+impl Walk {
+    /// The files below `dir`, at most `depth` levels down, their names after `prefix`.
+    fn files(dir: &Path, prefix: &str, depth: usize, links: bool) -> Result<Vec<Found>, TaskError> {
+        let mut walk = Self { links, entries: 0, files: vec![] };
+        walk.enter(dir, prefix, depth, 0)?;
+        Ok(walk.files)
     }
-    Ok(())
+
+    fn enter(&mut self, dir: &Path, prefix: &str, depth: usize, level: usize) -> Result<(), TaskError> {
+        let hint = "name an existing directory that can be read";
+        let narrower = |problem: String| Err(TaskError::input(dir, problem, "use a narrower pattern"));
+        if level > MAX_DEPTH {
+            return narrower(format!("more than {MAX_DEPTH} directories within each other"));
+        }
+        let most = MAX_ENTRIES - self.entries;
+        let entries = std::fs::read_dir(dir).and_then(|entries| entries.take(most + 1).collect::<Result<Vec<_>, _>>());
+        let mut entries = entries.map_err(|e| unreadable(dir, &e, hint))?;
+        if entries.len() > most {
+            return narrower(format!("more than {MAX_ENTRIES} files and directories"));
+        }
+        self.entries += entries.len();
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let kind = entry.file_type().map_err(|e| unreadable(&path, &e, hint))?;
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            if kind.is_dir() {
+                if depth > 1 {
+                    self.enter(&path, &format!("{name}/"), depth.saturating_sub(1), level + 1)?;
+                }
+            } else if kind.is_file() || self.links && kind.is_symlink() && path.is_file() {
+                self.files.push(Found { name, path });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Whether one of `patterns` matches `name`; used where files are chosen among names already found.
@@ -176,8 +200,7 @@ pub(crate) fn find_crates(crates: &[String], ctx: &BuildContext<'_>) -> Result<(
             return Err(TaskError::input(place, format!("crate {label} of the cargo corpus is not there"), FIX));
         };
         let before = found.len();
-        walk(&dir, &format!("{dir_name}/"), usize::MAX, false, &mut found)?;
-        let files = found.split_off(before);
+        let files = Walk::files(&dir, &format!("{dir_name}/"), usize::MAX, false)?;
         found.extend(files.into_iter().filter(|file| file.name.ends_with(".rs")));
         if found.len() == before {
             return Err(TaskError::input(dir, format!("crate {label} holds no .rs file"), FIX));
