@@ -85,7 +85,7 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
         ],
         seed,
         status: RunStatus::Diverged,
-        diverged: Some(Divergence { step: 3, what: word() }),
+        diverged: Some(Divergence { step: 3, what: word(), batch: Some(word()) }),
         task: TaskFacts {
             kind: word(),
             train_len: 32,

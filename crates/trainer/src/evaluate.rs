@@ -59,7 +59,7 @@ pub fn evaluate(
             let started = Instant::now();
             let positions = variant.positions.get(index).unwrap_or(&spec.positions);
             let seq_len = task.seq_len(*test_len);
-            let memory_bytes = memory::evaluation(spec, encoding, eval.batch_tokens, seq_len);
+            let memory_bytes = memory::evaluation(spec, encoding, weights.count(""), eval.batch_tokens, seq_len);
             let row = match (unsupported(spec, encoding, positions, seq_len), limit.excess(memory_bytes)) {
                 (Some(reason), _) => empty_row(&variant.name, *test_len, EvalStatus::Unsupported, reason),
                 (None, Some(reason)) => empty_row(&variant.name, *test_len, EvalStatus::Skipped, reason),

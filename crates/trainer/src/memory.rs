@@ -3,9 +3,10 @@
 use crate::evaluate::MAX_LOGITS;
 use crate::plan::bytes;
 use crate::spec::RunSpec;
-use posenc::EncodingConfig;
+use posenc::{EncodingConfig, Hooks};
 use std::fmt;
 use std::str::FromStr;
+use tiny_transformer::AttentionKind;
 
 /// The most memory a process may be expected to need. Nothing enforces it: what is expected to need more is left out, and recorded as
 /// left out.
@@ -78,24 +79,52 @@ pub fn forget_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// What a training is expected to need, in bytes.
+/// The program, its threads and a corpus.
+const BASE_BYTES: f64 = (40 << 20) as f64;
+
+/// What a training is expected to need, in bytes: what every token leaves for the backward pass, and a dozen copies of the parameters (their
+/// gradients, moments, updates, and a checkpoint being written). Constants by `scripts/memory`, see `docs/performance.md`.
 pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     let (model, train) = (&spec.model, &spec.train);
     let tokens = (train.batch_size * train.seq_len) as f64;
-    let inner = (model.n_heads * model.head_dim) as f64;
-    let scores = tokens * (train.seq_len * model.n_heads) as f64;
-    let block = tokens * (8.0 * model.d_model as f64 + 10.0 * inner + 4.0 * model.d_ff as f64) + 6.0 * scores;
-    let step = model.n_layers as f64 * block + tokens * 5.0 * model.vocab_size as f64 + 4.0 * parameters as f64;
-    (4.0 * step) as u64 + (32 << 20)
+    let (d_model, d_ff, vocab) = (model.d_model as f64, model.d_ff as f64, model.vocab_size as f64);
+    let pairs = tokens * (train.seq_len * model.n_heads) as f64;
+    // Fused attention keeps no weights; with a bias that sees content, or in linear attention, they are kept.
+    let hooks = spec.encoding.facts(&model.shape()).hooks;
+    let kept = if hooks.content_bias || model.attention == AttentionKind::Linear { 6.0 * pairs } else { 0.0 };
+    let block = tokens * (13.0 * d_model + 2.0 * d_ff) + kept;
+    let numbers = model.n_layers as f64 * block + 3.0 * tokens * vocab + 11.0 * parameters as f64;
+    (BASE_BYTES + 4.0 * numbers) as u64
 }
 
-/// What an evaluation of so many tokens a row is expected to need, in bytes.
-pub fn evaluation(spec: &RunSpec, encoding: &EncodingConfig, batch_tokens: usize, seq_len: usize) -> u64 {
-    let _ = encoding;
+/// What an evaluation of so many tokens a row is expected to need, in bytes: a batch on its way through one layer, a block of logits, and a
+/// few copies of the parameters.
+pub fn evaluation(spec: &RunSpec, encoding: &EncodingConfig, parameters: u64, batch_tokens: usize, seq_len: usize) -> u64 {
     let model = &spec.model;
-    let longest = seq_len.max(batch_tokens) as f64;
-    let eval = longest * (12.0 * model.d_model as f64 + 3.0 * model.d_ff as f64 + 4.0 * model.vocab_size as f64) + 6.0 * MAX_LOGITS as f64;
-    (4.0 * eval) as u64 + (32 << 20)
+    let rows = (batch_tokens / seq_len).max(1);
+    let tokens = (rows * seq_len) as f64;
+    let (d_model, d_ff, vocab) = (model.d_model as f64, model.d_ff as f64, model.vocab_size as f64);
+    let pairs = (model.n_heads * seq_len) as f64 * seq_len as f64;
+    let block = (rows as f64 * pairs).min(MAX_LOGITS as f64);
+    // A bias by position is made once for all rows of a batch.
+    let hooks = encoding.facts(&model.shape()).hooks;
+    let bias = if hooks.content_bias || hooks.output_bias { block } else { block / rows as f64 };
+    let numbers = tokens * (9.0 * d_model + 2.0 * d_ff + 3.0 * vocab) + copies(encoding.kind(), hooks) * bias + 5.0 * parameters as f64;
+    (BASE_BYTES + 4.0 * numbers) as u64
+}
+
+/// How many blocks of numbers are held at once while a block of a bias is made, as measured.
+fn copies(kind: &str, hooks: Hooks) -> f64 {
+    match kind {
+        // A hidden layer for every pair of positions.
+        "fire" => 11.0,
+        "t5" | "stack" => 4.0,
+        "cope" => 10.0,
+        "fox" => 4.0,
+        _ if hooks.content_bias || hooks.output_bias => 7.0,
+        _ if hooks.logits_bias => 2.5,
+        _ => 0.0,
+    }
 }
 
 #[cfg(test)]

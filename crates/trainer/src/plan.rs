@@ -29,8 +29,23 @@ pub struct PlanRow {
     pub variants: Vec<String>,
     /// Estimated peak memory.
     pub memory_bytes: u64,
+    /// Estimated peak memory of the training.
+    pub train_memory_bytes: u64,
+    /// The same of each evaluation.
+    pub evaluations: Vec<PlannedEvaluation>,
     /// Estimated seconds on one CPU process.
     pub estimated_secs: f64,
+}
+
+/// What one evaluation would need.
+#[derive(Debug, Serialize)]
+pub struct PlannedEvaluation {
+    /// The variant.
+    pub variant: String,
+    /// The length, in the task's unit.
+    pub test_len: usize,
+    /// Estimated peak memory of a process that does nothing else.
+    pub memory_bytes: u64,
 }
 
 /// The rows of a plan; `recorded` tells which runs are done.
@@ -45,6 +60,8 @@ pub fn rows(plan: &Plan, recorded: impl Fn(&str) -> bool) -> Vec<PlanRow> {
         eval_tokens: run.eval_tokens,
         variants: run.job.spec.eval.variants.iter().map(|variant| variant.name.clone()).collect(),
         memory_bytes: memory_bytes(run),
+        train_memory_bytes: memory::training(&run.job.spec, run.parameters),
+        evaluations: evaluations(run),
         estimated_secs: flops(run) / ASSUMED_FLOPS,
     };
     plan.runs.iter().map(row).collect()
@@ -66,12 +83,21 @@ pub fn flops(run: &PlannedRun) -> f64 {
 
 /// Peak memory of a run: the larger of its training and its largest evaluation.
 pub fn memory_bytes(run: &PlannedRun) -> u64 {
+    let evaluations = evaluations(run).into_iter().map(|evaluation| evaluation.memory_bytes);
+    evaluations.chain([memory::training(&run.job.spec, run.parameters)]).max().unwrap_or(0)
+}
+
+fn evaluations(run: &PlannedRun) -> Vec<PlannedEvaluation> {
     let spec = &run.job.spec;
-    let evaluations = spec.eval.variants.iter().flat_map(|variant| {
-        let lengths = variant.encodings.iter().zip(&run.test_seq_lens);
-        lengths.map(|(encoding, seq_len)| memory::evaluation(spec, encoding, spec.eval.batch_tokens, *seq_len))
+    let cells = spec.eval.variants.iter().flat_map(|variant| {
+        let lengths = spec.eval.test_lens.iter().zip(&run.test_seq_lens).zip(&variant.encodings);
+        lengths.map(|((test_len, seq_len), encoding)| PlannedEvaluation {
+            variant: variant.name.clone(),
+            test_len: *test_len,
+            memory_bytes: memory::evaluation(spec, encoding, run.parameters, spec.eval.batch_tokens, *seq_len),
+        })
     });
-    evaluations.chain([memory::training(spec, run.parameters)]).max().unwrap_or(0)
+    cells.collect()
 }
 
 /// The plan as a table with totals, for a terminal.

@@ -247,7 +247,8 @@ pub fn grows(record: &RunRecord, spec: &RunSpec, seq_lens: &[usize], limit: Memo
     let fits = |variant: &str, test_len: usize| {
         let variant = spec.eval.variants.iter().find(|known| known.name == variant)?;
         let index = spec.eval.test_lens.iter().position(|known| *known == test_len)?;
-        let needed = memory::evaluation(spec, variant.encodings.get(index)?, spec.eval.batch_tokens, *seq_lens.get(index)?);
+        let (encoding, seq_len) = (variant.encodings.get(index)?, *seq_lens.get(index)?);
+        let needed = memory::evaluation(spec, encoding, record.model.parameters, spec.eval.batch_tokens, seq_len);
         Some(limit.excess(needed).is_none())
     };
     record.evals.iter().any(|row| row.status == EvalStatus::Skipped && fits(&row.variant, row.test_len) == Some(true))

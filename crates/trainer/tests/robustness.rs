@@ -39,7 +39,8 @@ fn verify_finds_what_was_changed_and_trains_again() {
         ("steps.jsonl", |bytes| bytes.truncate(bytes.len() - 5), "torn"),
         ("steps.jsonl", |bytes| replace(bytes, "\"loss_nats\":1", "\"loss_nats\":2"), "loss curve"),
         ("job.json", |bytes| replace(bytes, "\"steps\": 6", "\"steps\": 7"), "job.json was changed"),
-        ("record.json", |bytes| replace(bytes, "\"steps\": 6", "\"steps\": 5"), "is not that of job.json: train.steps"),
+        ("record.json", |bytes| replace(bytes, "\"steps\": 6", "\"steps\": 5"), "the record 5"),
+        ("record.json", |bytes| replace(bytes, "\"batch_size\": 4", "\"batch_size\": 5"), "is not that of job.json: train.batch_size"),
         ("record.json", |bytes| bytes.truncate(1000), "record.json"),
     ] {
         let path = run.join(name);
@@ -92,7 +93,7 @@ fn failed_runs_can_be_tried_again_alone() {
 #[test]
 fn a_run_that_diverges_says_where_and_keeps_its_batch() {
     let scratch = Scratch::with(TINY);
-    let diverging = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]", "train.lr=1e30", "train.grad_clip=0.0", "train.warmup_steps=0"];
+    let diverging = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]", "train.lr=1e9", "train.grad_clip=0.0", "train.warmup_steps=0"];
     let output = scratch.longreach("run", &diverging);
     exits(&output, 5);
     let records = scratch.records();
@@ -130,8 +131,8 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     let (calm, run) = one();
     let whole = std::fs::read(run.join("record.json")).unwrap();
     let scratch = Scratch::with(TINY);
-    let lens = [&ONE[..], &["eval.test_lens=[4,60000]", "task.test_rows=1"]].concat();
-    let little = scratch.longreach("run", &[&lens[..], &["--memory-limit", "250MiB"]].concat());
+    let lens = [&ONE[..], &["eval.test_lens=[4,20000]", "task.test_rows=1"]].concat();
+    let little = scratch.longreach("run", &[&lens[..], &["--memory-limit", "60MiB"]].concat());
     exits(&little, 0);
     let path = scratch.runs().join(&scratch.records()[0].0);
     let record = read(&path);
@@ -139,15 +140,15 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
         record["evals"].as_array().unwrap().iter().find(|row| row["test_len"] == test_len).unwrap().clone()
     };
     assert_eq!(row(&record, 4)["status"], "ok");
-    let left_out = row(&record, 60_000);
+    let left_out = row(&record, 20_000);
     assert_eq!(left_out["status"], "skipped");
-    assert!(left_out["reason"].as_str().unwrap().contains("more than the limit of 250 MiB"), "{left_out}");
+    assert!(left_out["reason"].as_str().unwrap().contains("more than the limit of 60 MiB"), "{left_out}");
     // The same limit, the same record; a larger one, the rest of it, from the weights that are there.
-    assert!(stderr(&scratch.longreach("run", &[&lens[..], &["--memory-limit", "250MiB"]].concat())).contains("0 to do"));
+    assert!(stderr(&scratch.longreach("run", &[&lens[..], &["--memory-limit", "60MiB"]].concat())).contains("0 to do"));
     let steps = std::fs::metadata(path.with_file_name("steps.jsonl")).unwrap().modified().unwrap();
     let more = scratch.longreach("run", &[&lens[..], &["--memory-limit", "none"]].concat());
     exits(&more, 0);
-    assert_eq!(row(&read(&path), 60_000)["status"], "ok");
+    assert_eq!(row(&read(&path), 20_000)["status"], "ok");
     assert_eq!(std::fs::metadata(path.with_file_name("steps.jsonl")).unwrap().modified().unwrap(), steps, "it was not trained again");
     // A training that does not fit is refused before any work.
     let nothing = Scratch::with(TINY);
