@@ -322,8 +322,8 @@ impl Planner {
             let positions = positions.collect::<Result<_, Diagnostic>>()?;
             variants.push(VariantSpec { name: variant.name.clone(), encodings, positions });
         }
-        let rows: u64 = test_lens.iter().map(|length| (task.test_rows(*length) * task.seq_len(*length)) as u64).sum();
-        let evaluations = variants.len() as u64;
+        let tokens = test_lens.iter().map(|length| (task.test_rows(*length) * task.seq_len(*length)) as u64);
+        let eval_tokens = tokens.sum::<u64>().saturating_mul(variants.len() as u64);
         let parameters = model.num_params(&facts);
         let eval = EvalSpec { test_lens, seed: written.eval.seed, batch_tokens: written.eval.batch_tokens, variants };
         for label in &cell.labels {
@@ -356,9 +356,10 @@ impl Planner {
                     "remove one of the two",
                 ));
             }
-            let train_tokens = spec.train.steps * (spec.train.batch_size * spec.train.seq_len) as u64;
+            // The largest sizes that each key allows are together more than 64 bits hold.
+            let train_tokens = spec.train.steps.saturating_mul((spec.train.batch_size * spec.train.seq_len) as u64);
             let job = Job { run_id, experiment: written.name.clone(), labels, config_dir: self.directory.clone(), spec };
-            plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens: rows * evaluations });
+            plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens });
         }
         Ok(())
     }

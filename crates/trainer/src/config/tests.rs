@@ -1619,3 +1619,13 @@ fn bombs_are_refused_quickly() {
     }
     assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
 }
+
+/// Found by fuzzing: every key was in its range, and their product was not.
+#[test]
+fn tokens_of_absurd_sizes_stop_at_the_largest_number() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("x.toml");
+    std::fs::write(&path, include_str!("../../../../fuzz/seeds/config/huge-products.toml")).expect("a scratch file");
+    let plan = super::experiment::plan(&path, &[]).expect("a plan");
+    assert_eq!(plan.runs.iter().map(|run| run.train_tokens).collect::<Vec<_>>(), [u64::MAX]);
+}
