@@ -21,6 +21,9 @@ const LOCK: &str = include_str!("../../../../Cargo.lock");
 /// Longest sequence: positions are exact in f32 up to here.
 const MAX_LENGTH: usize = 1 << 24;
 
+/// Evaluations that all runs together may ask for: a bound on memory, far above any real experiment.
+const MAX_EVALUATIONS: usize = 1_000_000;
+
 /// One cell of an experiment as written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -221,7 +224,8 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Diagnostic> {
     let cells = expand(&source, seeds)?;
     let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
-    let mut planner = Planner { surroundings: Surroundings::of(&directory), directory, tasks: HashMap::new(), ids: HashMap::new() };
+    let mut planner =
+        Planner { surroundings: Surroundings::of(&directory), directory, tasks: HashMap::new(), ids: HashMap::new(), evaluations: 0 };
     let mut plan = Plan { name: String::new(), title: String::new(), order: Vec::new(), variants: Vec::new(), runs: Vec::new() };
     for cell in &cells {
         planner.cell(cell, &mut plan)?;
@@ -235,6 +239,8 @@ struct Planner {
     /// Corpora are read once, not once per cell.
     tasks: HashMap<String, Rc<dyn Task>>,
     ids: HashMap<String, String>,
+    /// Runs times variants times lengths so far.
+    evaluations: usize,
 }
 
 impl Planner {
@@ -243,6 +249,7 @@ impl Planner {
         check_name(cell, "name", &written.name)?;
         check_seeds(cell, &written.seeds)?;
         check_lengths(cell, &written)?;
+        self.count_evaluations(cell, &written)?;
         let task = self.task(cell, &written)?;
         let model = model(cell, &written.model, task.vocab_size())?;
         let train = train(cell, &written, task.as_ref())?;
@@ -364,6 +371,19 @@ impl Planner {
         Ok(())
     }
 
+    /// Every run holds an encoding for each of its evaluations, so a short file could ask for more than there is memory.
+    fn count_evaluations(&mut self, cell: &Cell, written: &Experiment) -> Result<(), Diagnostic> {
+        let (variants, lengths) = (written.eval.variants.len() + 1, written.eval.test_lens.len());
+        let asked = variants.saturating_mul(lengths).saturating_mul(written.seeds.len());
+        self.evaluations = self.evaluations.saturating_add(asked);
+        if self.evaluations <= MAX_EVALUATIONS {
+            return Ok(());
+        }
+        let problem = format!("asks for more than {MAX_EVALUATIONS} evaluations, counting runs, variants and lengths");
+        let help = format!("each run has {variants} variants at {lengths} lengths: shorten a list, or split the experiment");
+        Err(cell.error("eval.test_lens", &problem, &format!("at most {MAX_EVALUATIONS} in all runs"), &help))
+    }
+
     fn task(&mut self, cell: &Cell, written: &Experiment) -> Result<Rc<dyn Task>, Diagnostic> {
         let (train, eval) = (&written.train, &written.eval);
         let key = format!("{:?} {} {:?} {}", written.task, train.train_len, eval.test_lens, eval.seed);
@@ -449,6 +469,8 @@ fn check_positions(
 fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
     match error {
         TaskError::Config { key, value, problem, allowed, hint } => {
+            // Elements of lists are `files[0]` to a task and `files.0` here.
+            let key = key.replace('[', ".").replace(']', "");
             cell.error(&format!("task.{key}"), problem, allowed, hint).with_value(value)
         }
         TaskError::Input { path, problem, hint } => {
