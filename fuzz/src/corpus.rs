@@ -120,6 +120,7 @@ fn built(task: &dyn Task, bytes: usize, ctx: &BuildContext<'_>, again: Result<Bo
         assert!(batch.counted.iter().all(|counted| *counted));
         shifted(&batch);
     }
+    let mut scored = vec![];
     for &length in &ctx.test_lens {
         let all = task.test_batch(length, 0, task.test_rows(length));
         assert!(all.rows > 0, "a test length without rows");
@@ -127,6 +128,7 @@ fn built(task: &dyn Task, bytes: usize, ctx: &BuildContext<'_>, again: Result<Bo
         // Rows may overlap, but no byte is scored twice: there are at most as many as the split has after its first.
         let counted = all.counted.iter().filter(|counted| **counted).count() as u64;
         assert!(counted > 0 && counted < facts.valid_bytes, "{counted} scored of {}", facts.valid_bytes);
+        scored.push(counted);
         let mut rows = 0;
         for batch in TestSet::new(task, length).batches(3) {
             let at = rows * length..(rows + batch.rows) * length;
@@ -136,7 +138,13 @@ fn built(task: &dyn Task, bytes: usize, ctx: &BuildContext<'_>, again: Result<Bo
         }
         assert_eq!(rows, all.rows);
     }
-    assert!(!task.definitions().is_empty());
+    let definitions = task.definitions();
+    assert!(!definitions.is_empty());
+    // What a report says of the windows is what was scored.
+    if definitions.values().any(|text| text.contains("bytes at every test length")) {
+        assert!(scored.windows(2).all(|pair| pair[0] == pair[1]), "{scored:?} bytes scored, {definitions:?}");
+        assert!(definitions.values().all(|text| text.contains(&format!("the same {} bytes", scored[0]))), "{scored:?}, {definitions:?}");
+    }
 }
 
 fn shifted(batch: &tasks::Batch) {
