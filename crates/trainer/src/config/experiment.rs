@@ -21,6 +21,9 @@ const LOCK: &str = include_str!("../../../../Cargo.lock");
 /// Longest sequence: positions are exact in f32 up to here.
 const MAX_LENGTH: usize = 1 << 24;
 
+/// Evaluations that all runs together may ask for: a bound on memory, far above any real experiment.
+const MAX_EVALUATIONS: usize = 1_000_000;
+
 /// One cell of an experiment as written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -223,7 +226,8 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Diagnostic> {
     let cells = expand(&source, seeds)?;
     let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
-    let mut planner = Planner { surroundings: Surroundings::of(&directory), directory, tasks: HashMap::new(), ids: HashMap::new() };
+    let mut planner =
+        Planner { surroundings: Surroundings::of(&directory), directory, tasks: HashMap::new(), ids: HashMap::new(), evaluations: 0 };
     let mut plan = Plan { name: String::new(), title: String::new(), order: Vec::new(), variants: Vec::new(), runs: Vec::new() };
     for cell in &cells {
         planner.cell(cell, &mut plan)?;
@@ -237,6 +241,8 @@ struct Planner {
     /// Corpora are read once, not once per cell.
     tasks: HashMap<String, Rc<dyn Task>>,
     ids: HashMap<String, String>,
+    /// Runs times variants times lengths so far.
+    evaluations: usize,
 }
 
 impl Planner {
@@ -245,6 +251,7 @@ impl Planner {
         check_name(cell, "name", &written.name)?;
         check_seeds(cell, &written.seeds)?;
         check_lengths(cell, &written)?;
+        self.count_evaluations(cell, &written)?;
         let task = self.task(cell, &written)?;
         let model = model(cell, &written.model, task.vocab_size())?;
         let train = train(cell, &written, task.as_ref())?;
@@ -324,8 +331,8 @@ impl Planner {
             let positions = positions.collect::<Result<_, Diagnostic>>()?;
             variants.push(VariantSpec { name: variant.name.clone(), encodings, positions });
         }
-        let rows: u64 = test_lens.iter().map(|length| (task.test_rows(*length) * task.seq_len(*length)) as u64).sum();
-        let evaluations = variants.len() as u64;
+        let tokens = test_lens.iter().map(|length| (task.test_rows(*length) * task.seq_len(*length)) as u64);
+        let eval_tokens = tokens.sum::<u64>().saturating_mul(variants.len() as u64);
         let parameters = model.num_params(&facts);
         let eval = EvalSpec { test_lens, seed: written.eval.seed, batch_tokens: written.eval.batch_tokens, variants };
         for label in &cell.labels {
@@ -358,12 +365,26 @@ impl Planner {
                     "remove one of the two",
                 ));
             }
-            let train_tokens = spec.train.steps * (spec.train.batch_size * spec.train.seq_len) as u64;
+            // The largest sizes that each key allows are together more than 64 bits hold.
+            let train_tokens = spec.train.steps.saturating_mul((spec.train.batch_size * spec.train.seq_len) as u64);
             let job = Job { run_id, experiment: written.name.clone(), labels, config_dir: self.directory.clone(), spec };
             let test_seq_lens = job.spec.eval.test_lens.iter().map(|length| task.seq_len(*length)).collect();
-            plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens: rows * evaluations, test_seq_lens });
+            plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens, test_seq_lens });
         }
         Ok(())
+    }
+
+    /// Every run holds an encoding for each of its evaluations, so a short file could ask for more than there is memory.
+    fn count_evaluations(&mut self, cell: &Cell, written: &Experiment) -> Result<(), Diagnostic> {
+        let (variants, lengths) = (written.eval.variants.len() + 1, written.eval.test_lens.len());
+        let asked = variants.saturating_mul(lengths).saturating_mul(written.seeds.len());
+        self.evaluations = self.evaluations.saturating_add(asked);
+        if self.evaluations <= MAX_EVALUATIONS {
+            return Ok(());
+        }
+        let problem = format!("asks for more than {MAX_EVALUATIONS} evaluations, counting runs, variants and lengths");
+        let help = format!("each run has {variants} variants at {lengths} lengths: shorten a list, or split the experiment");
+        Err(cell.error("eval.test_lens", &problem, &format!("at most {MAX_EVALUATIONS} in all runs"), &help))
     }
 
     fn task(&mut self, cell: &Cell, written: &Experiment) -> Result<Rc<dyn Task>, Diagnostic> {
@@ -451,6 +472,8 @@ fn check_positions(
 fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
     match error {
         TaskError::Config { key, value, problem, allowed, hint } => {
+            // Elements of lists are `files[0]` to a task and `files.0` here.
+            let key = key.replace('[', ".").replace(']', "");
             cell.error(&format!("task.{key}"), problem, allowed, hint).with_value(value)
         }
         TaskError::Input { path, problem, hint } => {

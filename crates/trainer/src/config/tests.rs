@@ -1619,3 +1619,41 @@ fn bombs_are_refused_quickly() {
     }
     assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
 }
+
+/// Found by fuzzing: every key was in its range, and their product was not.
+#[test]
+fn tokens_of_absurd_sizes_stop_at_the_largest_number() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("x.toml");
+    std::fs::write(&path, include_str!("../../../../fuzz/seeds/config/huge-products.toml")).expect("a scratch file");
+    let plan = super::experiment::plan(&path, &[]).expect("a plan");
+    assert_eq!(plan.runs.iter().map(|run| run.train_tokens).collect::<Vec<_>>(), [u64::MAX]);
+}
+
+/// Found beside fuzzing: the line was lost, and the value called a default.
+#[test]
+fn an_element_of_a_task_s_list_keeps_its_line() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("x.toml");
+    std::fs::write(&path, include_str!("../../../../fuzz/seeds/config/text-bad-glob.toml")).expect("a scratch file");
+    let error = super::experiment::plan(&path, &[]).err().expect("a refusal");
+    assert_eq!((error.key.as_deref(), error.value.as_deref()), (Some("task.files.0"), Some("\"[\"")));
+    assert!(matches!(error.place, super::diagnose::Place::Line { line: 4, .. }), "{error}");
+}
+
+/// Found beside fuzzing: five kilobytes of text asked for 26 million encodings, which took 4.6 GB.
+#[test]
+fn more_evaluations_than_memory_are_refused() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("x.toml");
+    let list = |numbers: std::ops::Range<u32>| numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    let mut text = include_str!("../../../../fuzz/seeds/config/least.toml").replace("[6, 12]", &format!("[{}]", list(1..1001)));
+    for base in 2..27 {
+        text += &format!("[[eval.variants]]\nname = \"v{base}\"\nset = {{ base = {base}.0 }}\n");
+    }
+    text += &format!("[axes]\n\"train.steps\" = [{}]\n", list(1..1001));
+    std::fs::write(&path, text).expect("a scratch file");
+    let error = super::experiment::plan(&path, &[]).err().expect("a refusal");
+    assert_eq!((error.key.as_deref(), error.exit), (Some("eval.test_lens"), 2), "{error}");
+    assert!(error.problem.contains("1000000 evaluations"), "{error}");
+}

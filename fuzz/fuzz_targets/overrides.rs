@@ -1,0 +1,16 @@
+//! Lines as overrides of a fixed experiment; see `longreach_fuzz::plans`.
+#![no_main]
+
+use libfuzzer_sys::{Corpus, fuzz_target};
+use longreach_fuzz::plans::{Ground, overrides};
+use std::sync::LazyLock;
+
+static GROUND: LazyLock<Ground> = LazyLock::new(|| Ground::new("overrides"));
+
+fuzz_target!(
+    init: {
+        // SAFETY: nothing else runs yet.
+        unsafe { std::env::set_var("CARGO_HOME", GROUND.cargo_home()) };
+    },
+    |data: &[u8]| -> Corpus { if overrides(data, &GROUND) { Corpus::Keep } else { Corpus::Reject } }
+);

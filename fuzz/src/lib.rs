@@ -1,0 +1,5 @@
+//! What the fuzz targets check. Each module stands on its own, so that ordinary tests replay the seeds with the same code.
+
+pub mod corpus;
+#[cfg(feature = "trainer")]
+pub mod plans;
