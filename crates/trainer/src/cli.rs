@@ -49,6 +49,21 @@ enum Command {
     /// Turn records into tables, figures and one self-contained HTML page
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArgs),
+    /// Write the records of many runs into one file, a line each, as experiments keep them
+    #[command(
+        after_help = "Examples:\n  longreach gather runs/quickstart --out results.jsonl\n  longreach gather runs/a runs/b --out both.jsonl --bins 16"
+    )]
+    Gather {
+        /// Directories with runs, records, or .jsonl files of records
+        #[arg(required = true, value_name = "DIR")]
+        directories: Vec<PathBuf>,
+        /// The file
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// Keep at most so many bins of the loss by position
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+        bins: Option<u16>,
+    },
     /// Show the numbers that define an encoding, and pictures of them
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
@@ -337,6 +352,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
             )?;
             print(&reporting::told(&summary, &paths))
         }
+        Command::Gather { directories, out, bins } => print(&reporting::gather(&directories, &out, bins.map(usize::from))?),
         Command::Inspect(arguments) => print(&inspect::run(&arguments)?),
         Command::Catalogue { records, out } => {
             let written = catalogue::write(&records, &out)?;

@@ -1,7 +1,7 @@
 //! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
 
 use crate::exit::Failure;
-use results::{Excluded, Format, Report, ReportSpec, RunRecord, find_records, report};
+use results::{Excluded, Format, Report, ReportSpec, RunRecord, StoreError, find_records, report};
 use std::path::{Path, PathBuf};
 
 /// Writes the report of some records and returns it with the paths written.
@@ -26,6 +26,38 @@ pub fn from_directories(
     out: Option<&Path>,
     title: Option<&str>,
 ) -> Result<(String, Vec<PathBuf>), Failure> {
+    exist(roots)?;
+    let found = find_records(roots).map_err(Failure::input)?;
+    let experiments: std::collections::BTreeSet<&str> = found.records.iter().map(|record| record.experiment.as_str()).collect();
+    let title = title.map_or_else(|| experiments.into_iter().collect::<Vec<_>>().join(", "), ToOwned::to_owned);
+    let out = out.map_or_else(|| default_out(&roots[0]), Path::to_owned);
+    let spec = ReportSpec { title, formats: formats.iter().copied().collect(), ..ReportSpec::default() };
+    let (report, paths) = write(&found.records, &found.excluded, &spec, &out)?;
+    Ok((report.summary, paths))
+}
+
+/// Writes every record found under some directories into one file, and tells how many there were and what was left out.
+///
+/// # Errors
+///
+/// [`Exit::Input`](crate::exit::Exit::Input) if a directory cannot be read or none holds a record,
+/// [`Exit::Resources`](crate::exit::Exit::Resources) if the file cannot be written.
+pub fn gather(roots: &[PathBuf], out: &Path, bins: Option<usize>) -> Result<String, Failure> {
+    exist(roots)?;
+    let found = results::gather_jsonl(roots, out, bins).map_err(|error| match error {
+        StoreError::Invalid { .. } => Failure::input(error),
+        StoreError::Io(_) => Failure::resources(error),
+    })?;
+    let mut told = format!("wrote {}: {}", out.display(), crate::plan::count(found.records.len(), "record"));
+    for excluded in &found.excluded {
+        let line = excluded.line.map_or_else(String::new, |line| format!(":{line}"));
+        told.push_str(&format!("\nleft out {}{line}: {}", excluded.path.display(), excluded.reason));
+    }
+    Ok(told)
+}
+
+/// Whether there is something to read.
+fn exist(roots: &[PathBuf]) -> Result<(), Failure> {
     for root in roots {
         if !root.exists() {
             let message = format!(
@@ -35,13 +67,7 @@ pub fn from_directories(
             return Err(Failure::input(message));
         }
     }
-    let found = find_records(roots).map_err(Failure::input)?;
-    let experiments: std::collections::BTreeSet<&str> = found.records.iter().map(|record| record.experiment.as_str()).collect();
-    let title = title.map_or_else(|| experiments.into_iter().collect::<Vec<_>>().join(", "), ToOwned::to_owned);
-    let out = out.map_or_else(|| default_out(&roots[0]), Path::to_owned);
-    let spec = ReportSpec { title, formats: formats.iter().copied().collect(), ..ReportSpec::default() };
-    let (report, paths) = write(&found.records, &found.excluded, &spec, &out)?;
-    Ok((report.summary, paths))
+    Ok(())
 }
 
 fn default_out(root: &Path) -> PathBuf {

@@ -277,3 +277,19 @@ fn nobody_listening_ends_no_run() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(scratch.records().len(), 1);
 }
+
+#[test]
+fn records_are_gathered_into_one_file_and_reported_from_it() {
+    let (scratch, run) = one();
+    let file = scratch.directory.path().join("results.jsonl");
+    let gather = |from: &Path| longreach().arg("gather").arg(from).arg("--out").arg(&file).output().unwrap();
+    let output = gather(&scratch.runs());
+    exits(&output, 0);
+    assert!(stdout(&output).contains("1 record"), "{}", stdout(&output));
+    let line = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(line.lines().count(), 1);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), read(&run.join("record.json")));
+    exits(&longreach().arg("report").arg(&file).output().unwrap(), 0);
+    let nothing = gather(&scratch.directory.path().join("x.toml"));
+    exits(&nothing, 3);
+}
