@@ -230,10 +230,16 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
     {
         named.push(format!("{eval}.{variants}.{number}"));
     }
-    // Options that only linear attention has are what a missing `attention` leaves over.
-    if gone && target.id == "model.attention" {
-        named.extend(["model.feature_map".to_owned(), "model.normalizer".to_owned()]);
-    }
+    // A key that only makes sense with another one may be told of the other.
+    let related: &[&str] = match target.id {
+        "model.attention" if gone => &["model.feature_map", "model.normalizer"],
+        "scaling:yarn.mscale_all_dim" if gone => &["model.pe.scaling.mscale"],
+        "task:text.files" if gone => &["task.split.valid"],
+        // So small that the split by it is empty, which is told of the files.
+        "split:range.valid_fraction" => &["task.files"],
+        _ => &[],
+    };
+    named.extend(related.iter().map(|key| (*key).to_owned()));
     named.dedup();
     if form == Form::Argument {
         let argument = |path: &[String], value: &str| format!("{}={value}", schema::dotted(path));
@@ -243,7 +249,12 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
             Change::Duplicate | Change::Delete => return None,
         };
         // One argument of a command line is at most 128 KiB.
-        return (given.len() < 128 << 10).then(|| Mutant { text: base.to_owned(), overrides: vec![given], named, elsewhere: gone });
+        return (given.len() < 128 << 10).then(|| Mutant {
+            text: base.to_owned(),
+            overrides: vec![given],
+            named,
+            elsewhere: gone || !related.is_empty(),
+        });
     }
     const MARK: &str = "@@MARK@@";
     let mut table = target.table.clone();

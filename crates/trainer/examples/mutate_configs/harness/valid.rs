@@ -65,9 +65,10 @@ const REQUIRED: &[&str] = &[
     "variant.positions",
     // The bases use what only linear attention has.
     "model.attention",
-    // The defaults need longer rows than the bases have.
+    // The defaults need longer sequences than the bases have.
     "task:mqar.pairs",
     "task:selective_copy.data",
+    "windows:sliding.stride",
     "pe:*.kind",
     "task:*.kind",
     "positions:*.kind",
@@ -111,7 +112,7 @@ fn left_out(target: &Target<'_>) -> Option<&'static str> {
     let text = |key: &str| schema::find(target.table, &schema::split(key)).and_then(Value::as_str).unwrap_or("");
     match id {
         "variants[]" => Some("no variants"),
-        "variant.when" | "when.kind" => applies_to_all(target),
+        "variant.when" | "when.kind" | "when.base" => applies_to_all(target),
         // Without files the text is that of the crates, where the split by files finds none of its own.
         "task:text.files" if text("task.split.by") == "files" => None,
         // It is all that the variant changes.
@@ -130,10 +131,15 @@ fn others<'a>(target: &Target<'a>) -> Vec<&'a Value> {
     list.into_iter().flatten().filter(|value| !std::ptr::eq(*value, target.value)).collect()
 }
 
-/// A variant may apply to every encoding where the bases train only those that it fits.
+/// A variant may do without its filter where what it changes fits every encoding that is trained.
 fn applies_to_all(target: &Target<'_>) -> Option<&'static str> {
     let many = target.table.get("axes").and_then(|axes| axes.get("model.pe")).is_some();
-    (!many).then_some("the only encoding is one that the variant fits")
+    let variant = target.path.get(..3).and_then(|variant| schema::find(target.table, variant))?;
+    if !many || variant.get("set").is_none() {
+        return Some("what the variant changes fits every encoding here");
+    }
+    let told_by_base = target.id == "when.kind" && variant.get("when").is_some_and(|when| when.get("base").is_some());
+    told_by_base.then_some("only encodings that the variant fits have the base written out")
 }
 
 fn fits_any(id: &str) -> bool {
