@@ -557,7 +557,8 @@ fn longrope(mut plain: Frequencies, config: &LongropeScaling, length: f64) -> Fr
     let factors = if length <= original { &config.short_factor } else { &config.long_factor };
     plain.inv_freq.iter_mut().zip(factors).for_each(|(theta, factor)| *theta /= factor);
     let s = config.factor.value();
-    let formula = if s <= 1.0 { 1.0 } else { (1.0 + libm::log(s) / libm::log(original)).sqrt() };
+    // ln(1) = 0 has no place under a fraction: L = 1 counts as 2.
+    let formula = if s <= 1.0 { 1.0 } else { (1.0 + libm::log(s) / libm::log(original.max(2.0))).sqrt() };
     plain.attention_factor = config.attention_factor.unwrap_or(formula);
     plain
 }

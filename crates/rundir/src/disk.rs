@@ -272,7 +272,7 @@ impl dyn Disk + '_ {
     pub fn probe(&self, directory: &Path) -> Result<()> {
         self.create_dirs(directory)?;
         let probe = directory.join(format!(".probe.{}", std::process::id()));
-        let other = probe.with_extension("renamed");
+        let other = directory.join(format!(".probed.{}", std::process::id()));
         let done = self.write_synced(&probe, &[0; 4096]).and_then(|()| self.run(Op::Rename(&probe, &other)));
         let removed = self.run(Op::RemoveFile(if done.is_ok() { &other } else { &probe }));
         done.and(removed).and_then(|()| self.run(Op::SyncDir(directory)))

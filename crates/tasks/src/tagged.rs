@@ -14,7 +14,8 @@ pub(crate) fn read_tag<'de, A: MapAccess<'de>>(
 ) -> Result<&'static str, A::Error> {
     match map.next_key::<String>()? {
         Some(key) if key == tag => map.next_value_seed(Names(names)),
-        _ => Err(A::Error::custom(format_args!("`{tag}` must be the first key of this table; it is one of {}", list(names)))),
+        // Readers put the tag first where there is one, so another first key means that it is missing.
+        _ => Err(A::Error::missing_field(tag)),
     }
 }
 

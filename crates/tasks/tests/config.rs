@@ -23,8 +23,8 @@ fn ctx() -> BuildContext<'static> {
 #[test]
 fn every_error_has_its_exact_path() {
     let cases = [
-        ("[task]\nalphabet = 4\nkind = \"copy\"", "task", "`kind` must be the first key of this table"),
-        ("[task]", "task", "`kind` must be the first key of this table"),
+        ("[task]\nalphabet = 4\nkind = \"copy\"", "task", "missing field `kind`"),
+        ("[task]", "task", "missing field `kind`"),
         ("task = 3", "task", "invalid type: integer `3`, expected a table whose first key is `kind`"),
         ("[task]\nkind = 3", "task.kind", "invalid type: integer `3`, expected one of `copy`, `duplicate`, `reverse`, "),
         ("[task]\nkind = \"cpoy\"", "task.kind", "unknown variant `cpoy`, expected one of `copy`, `duplicate`, `reverse`, "),
@@ -43,7 +43,7 @@ fn every_error_has_its_exact_path() {
             "task.split.by",
             "unknown variant `line`, expected one of `file`, `range`, `files`",
         ),
-        ("[task]\nkind = \"text\"\nsplit = { every = 3, by = \"file\" }", "task.split", "`by` must be the first key of this table"),
+        ("[task]\nkind = \"text\"\nsplit = { every = 3, by = \"file\" }", "task.split", "missing field `by`"),
         ("[task]\nkind = \"text\"\nsplit = { by = \"file\", every = 1.5 }", "task.split.every", "invalid type: floating point `1.5`"),
         ("[task]\nkind = \"text\"\nsplit = { by = \"file\", evry = 3 }", "task.split.evry", "unknown field `evry`, expected `every`"),
         ("[task]\nkind = \"text\"\nsplit = { by = \"files\", valid = [1] }", "task.split.valid[0]", "invalid type: integer `1`"),

@@ -79,11 +79,9 @@ pub fn forget_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The program, its threads and a corpus.
-const BASE_BYTES: f64 = (40 << 20) as f64;
-
-/// What a training is expected to need, in bytes: what every token leaves for the backward pass, and a dozen copies of the parameters (their
-/// gradients, moments, updates, and a checkpoint being written). Constants by `scripts/memory`, see `docs/performance.md`.
+/// What a training is expected to need, in bytes: the program and a corpus; what every token leaves for the backward pass; and ten copies of
+/// the parameters (their gradients, moments, updates, and a checkpoint being written). The constants were fitted to measurements, which
+/// `scripts/memory` repeats.
 pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     let (model, train) = (&spec.model, &spec.train);
     let tokens = (train.batch_size * train.seq_len) as f64;
@@ -93,8 +91,8 @@ pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     let hooks = spec.encoding.facts(&model.shape()).hooks;
     let kept = if hooks.content_bias || model.attention == AttentionKind::Linear { 6.0 * pairs } else { 0.0 };
     let block = tokens * (13.0 * d_model + 2.0 * d_ff) + kept;
-    let numbers = model.n_layers as f64 * block + 3.0 * tokens * vocab + 11.0 * parameters as f64;
-    (BASE_BYTES + 4.0 * numbers) as u64
+    let step = model.n_layers as f64 * block + 3.0 * tokens * vocab;
+    (mib(60.0) + 4.0 * (0.9 * step + 10.0 * parameters as f64)) as u64
 }
 
 /// What an evaluation of so many tokens a row is expected to need, in bytes: a batch on its way through one layer, a block of logits, and a
@@ -110,7 +108,11 @@ pub fn evaluation(spec: &RunSpec, encoding: &EncodingConfig, parameters: u64, ba
     let hooks = encoding.facts(&model.shape()).hooks;
     let bias = if hooks.content_bias || hooks.output_bias { block } else { block / rows as f64 };
     let numbers = tokens * (9.0 * d_model + 2.0 * d_ff + 3.0 * vocab) + copies(encoding.kind(), hooks) * bias + 5.0 * parameters as f64;
-    (BASE_BYTES + 4.0 * numbers) as u64
+    (mib(40.0) + 4.0 * numbers) as u64
+}
+
+fn mib(n: f64) -> f64 {
+    n * f64::from(1 << 20)
 }
 
 /// How many blocks of numbers are held at once while a block of a bias is made, as measured.

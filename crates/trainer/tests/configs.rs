@@ -3,7 +3,7 @@
 mod common;
 
 use common::{exits, longreach, stdout};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trainer::config::experiment::plan;
 
 fn configs() -> Vec<std::path::PathBuf> {
@@ -79,4 +79,121 @@ fn every_kind_of_the_list_is_in_the_catalogue_config() {
         let named = format!("\"kind\":\"{kind}\"");
         assert!(specs.iter().any(|spec| spec.contains(&named)), "{kind} is neither trained nor evaluated");
     }
+}
+
+/// The Markdown files that people read.
+fn documents() -> Vec<(String, String)> {
+    fn collect(directory: &Path, found: &mut Vec<PathBuf>) {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().map(|entry| entry.unwrap().path());
+        for path in entries.filter(|path| !path.ends_with("target")) {
+            if path.is_dir() {
+                collect(&path, found);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                found.push(path);
+            }
+        }
+    }
+    let root = repository();
+    let mut paths: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root.join(name)).to_vec();
+    for directory in ["docs", "experiments", "crates"] {
+        collect(&root.join(directory), &mut paths);
+    }
+    paths.into_iter().map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The text of every block between "```LANGUAGE" and "```".
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let start = format!("```{language}\n");
+    text.split(start.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+/// A whole config for a fragment: one that holds the keys the fragment sets in `[model]`, or its tables in place of the base's.
+fn whole(fragment: &str) -> Vec<String> {
+    const BASE: &str = "name = \"x\"\n[task]\nkind = \"copy\"\n[train]\ntrain_len = 64\nsteps = 2\n[eval]\ntest_lens = [64]\n";
+    const MODEL: &str = "[model]\nd_model = 64\nn_layers = 4\nn_heads = 4\n";
+    if fragment.contains("[model]") {
+        return vec![fragment.to_owned()];
+    }
+    let lines = fragment.lines().filter(|line| !line.trim_start().starts_with('#') && !line.trim().is_empty());
+    let with = |line: &str| format!("{BASE}{MODEL}{}{line}\n", if line.starts_with("pe ") { "" } else { "pe = { kind = \"rope\" }\n" });
+    lines.map(with).collect()
+}
+
+#[test]
+fn every_config_and_fragment_of_the_documents_plans() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("x.toml");
+    let (mut wrong, mut tried) = (Vec::new(), 0);
+    for (name, text) in documents() {
+        for block in blocks(&text, "toml") {
+            for config in whole(block) {
+                std::fs::write(&path, &config).unwrap();
+                tried += 1;
+                if let Err(error) = plan(&path, &[]) {
+                    wrong.push(format!("{name}:\n{config}\n{error}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(tried >= 6, "{tried} configs in the documents");
+}
+
+/// The words of a command line, with single and double quotes as in a shell.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut quote, mut within) = (vec![String::new()], None, false);
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '\'' | '"') => quote = Some(c),
+            (None, ' ') => words.extend(within.then(String::new)),
+            _ => words.last_mut().unwrap().push(c),
+        }
+        within = c != ' ' || quote.is_some();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Every command of the documents and of the program's own help that names a config of the repository, with its overrides.
+#[test]
+fn every_command_of_the_documents_plans() {
+    let mut texts = documents();
+    for command in [&["--help"][..], &["run", "--help"], &["check", "--help"]] {
+        texts.push((command.join(" "), stdout(&longreach().args(command).output().unwrap())));
+    }
+    let (mut wrong, mut tried) = (Vec::new(), 0);
+    for (name, text) in texts {
+        for start in ["longreach run ", "longreach check ", "-- run ", "-- check "] {
+            for rest in text.split(start).skip(1) {
+                // In Markdown a command ends with its backtick, in a help text at a wide gap or a comment.
+                let end = rest.find(['`', '\n']).unwrap_or(rest.len());
+                let line = rest[..end].split("  ").next().unwrap();
+                let words = words(line.split(" #").next().unwrap());
+                let Some(config) = words.first().filter(|config| config.starts_with("configs/") || config.starts_with("experiments/"))
+                else {
+                    continue;
+                };
+                let mut overrides = Vec::new();
+                let mut rest = words[1..].iter();
+                while let Some(word) = rest.next() {
+                    match word.strip_prefix("--") {
+                        Some("json" | "fail-fast") => {}
+                        Some(_) => drop(rest.next()),
+                        None => overrides.push(word.clone()),
+                    }
+                }
+                tried += 1;
+                if let Err(error) = plan(&repository().join(config), &overrides) {
+                    wrong.push(format!("{name}: {line}\n{error}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(tried >= 8, "{tried} commands in the documents");
 }

@@ -186,6 +186,7 @@ impl Spec for AxialRopeConfig {
             return Err(ConfigError::new("axes", axes, "mixed frequencies are defined for two axes", "2", hint));
         }
         let Some(sections) = &self.sections else { return Ok(()) };
+        let total = sections.iter().fold(0usize, |sum, width| sum.saturating_add(*width));
         let fail = |problem: String, allowed: String| {
             Err(ConfigError::new("sections", format!("{sections:?}"), problem, allowed, "leave it out for even shares"))
         };
@@ -195,11 +196,11 @@ impl Spec for AxialRopeConfig {
             AxialMode::Split if sections.iter().any(|width| width % 2 == 1 || *width == 0) => {
                 fail("pairs of dimensions must turn inside each block".to_owned(), "even numbers of at least 2".to_owned())
             }
-            AxialMode::Split if sections.iter().sum::<usize>() != dim => {
-                fail(format!("adds up to {}", sections.iter().sum::<usize>()), format!("dimensions that add up to head_dim = {dim}"))
+            AxialMode::Split if total != dim => {
+                fail(format!("adds up to {}", total), format!("dimensions that add up to head_dim = {dim}"))
             }
-            AxialMode::Sectioned if sections.contains(&0) || sections.iter().sum::<usize>() != dim / 2 => {
-                fail(format!("adds up to {}", sections.iter().sum::<usize>()), format!("pairs that add up to head_dim/2 = {}", dim / 2))
+            AxialMode::Sectioned if sections.contains(&0) || total != dim / 2 => {
+                fail(format!("adds up to {}", total), format!("pairs that add up to head_dim/2 = {}", dim / 2))
             }
             _ => Ok(()),
         }

@@ -57,8 +57,7 @@ pub struct TextConfig {
 #[serde(deny_unknown_fields)]
 struct Table {
     corpus: Option<CorpusKind>,
-    #[serde(default)]
-    files: Vec<String>,
+    files: Option<Vec<String>>,
     crates: Option<Vec<String>>,
     split: Option<Split>,
     #[serde(default = "default_eval_tokens")]
@@ -80,7 +79,9 @@ fn default_max_bytes() -> u64 {
 impl From<Table> for TextConfig {
     fn from(table: Table) -> Self {
         let Table { corpus, files, crates, split, eval_tokens, windows, max_bytes } = table;
-        let corpus = corpus.unwrap_or(if files.is_empty() { CorpusKind::Cargo } else { CorpusKind::Files });
+        // An empty list is a list of files all the same, and refused as one.
+        let corpus = corpus.unwrap_or(if files.is_none() { CorpusKind::Cargo } else { CorpusKind::Files });
+        let files = files.unwrap_or_default();
         let crates = crates.unwrap_or_else(|| match corpus {
             CorpusKind::Cargo => DEFAULT_CRATES.map(String::from).to_vec(),
             CorpusKind::Files => vec![],
@@ -98,7 +99,7 @@ impl Default for TextConfig {
     fn default() -> Self {
         Self::from(Table {
             corpus: None,
-            files: vec![],
+            files: None,
             crates: None,
             split: None,
             eval_tokens: default_eval_tokens(),

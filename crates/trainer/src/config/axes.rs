@@ -21,6 +21,9 @@ pub const MAX_RUNS: &str = "max_runs";
 /// Number of runs an experiment may have unless it says otherwise.
 pub const DEFAULT_MAX_RUNS: u64 = 1000;
 
+/// Largest `max_runs`: a plan is held in memory.
+const MOST_RUNS: i64 = 100_000;
+
 /// Keys that no axis may vary.
 const FIXED: [&str; 4] = ["seeds", "name", AXES, MAX_RUNS];
 
@@ -118,8 +121,11 @@ pub fn expand(source: &Source, seeds: usize) -> Result<Vec<Cell>, Diagnostic> {
 fn max_runs(source: &Source) -> Result<u64, Diagnostic> {
     match source.table().get(MAX_RUNS) {
         None => Ok(DEFAULT_MAX_RUNS),
-        Some(Value::Integer(n)) if *n >= 1 => Ok(n.unsigned_abs()),
-        Some(_) => Err(source.error(MAX_RUNS, "must be a whole number, 1 or more", "a whole number, 1 or more", "")),
+        Some(Value::Integer(n)) if (1..=MOST_RUNS).contains(n) => Ok(n.unsigned_abs()),
+        Some(_) => {
+            let allowed = format!("a whole number from 1 to {MOST_RUNS}");
+            Err(source.error(MAX_RUNS, &format!("must be {allowed}"), &allowed, ""))
+        }
     }
 }
 
@@ -217,8 +223,15 @@ fn check_product(source: &Source, axes: &[(&String, KeyPath, &Vec<Value>)], seed
     }
     const SHOWN: usize = 6;
     let count = runs.map_or("over 10^38".to_owned(), |runs| runs.to_string());
-    let place =
-        if axes.is_empty() { source.document().whole() } else { source.origins().table_place(&source.origins().find(&axis_path(&[]))) };
+    // The longest factor, if it came from an argument; the table otherwise.
+    let factors = axes.iter().map(|(key, _, array)| (array.len(), axis_path(&[key.as_str()])));
+    let longest = factors.chain([(seeds, KeyPath::new(["seeds"]))]).max_by_key(|(len, _)| *len);
+    let given = longest.map(|(_, path)| source.origins().find(&path)).filter(|found| found.exact && found.argument.is_some());
+    let place = match given {
+        Some(found) => source.origins().value_place(&found),
+        None if axes.is_empty() => source.document().whole(),
+        None => source.origins().table_place(&source.origins().find(&axis_path(&[]))),
+    };
     let mut factors = axes.iter().take(SHOWN).map(|(key, _, array)| format!("{} ({key})", array.len())).collect::<Vec<_>>();
     factors.extend((axes.len() > SHOWN).then(|| format!("... ({} more axes)", axes.len() - SHOWN)));
     factors.push(format!("{seeds} (seeds)"));
@@ -282,6 +295,16 @@ fn axis_blocked(source: &Source, axis: &Axis, blocked: &Blocked) -> Diagnostic {
         Place::CommandLine { .. } => error,
         _ => error.with_note("an axis sets its key in the tables of the file"),
     }
+}
+
+/// Whether two values mean the same, numbers by size: 10000 and 1e4 do.
+pub fn same(a: &Value, b: &Value) -> bool {
+    let text = |value: &Value| {
+        let mut out = String::new();
+        canonical(value, &mut out);
+        out
+    };
+    text(a) == text(b)
 }
 
 /// Text that is equal for equal values: numbers by size, tables by sorted key.

@@ -357,17 +357,21 @@ pub(super) fn closest_first(word: &str, names: &mut [String]) {
     }
 }
 
-/// Moves `kind` to the front of every table, in place and at any depth: types tagged by it are read as a stream.
+/// Keys that say which type a table has.
+const TAGS: [&str; 2] = ["kind", "by"];
+
+/// Moves `kind`, or else `by`, to the front of every table, in place and at any depth: types tagged by it are read as a stream.
 pub fn normalise(table: &mut Table) {
     for (_, value) in table.iter_mut() {
         normalise_value(value);
     }
-    if table.keys().next().is_some_and(|first| first == "kind") {
+    let Some(tag) = TAGS.into_iter().find(|tag| table.contains_key(*tag)) else { return };
+    if table.keys().next().is_some_and(|first| first == tag) {
         return;
     }
-    if let Some(kind) = table.remove("kind") {
+    if let Some(kind) = table.remove(tag) {
         let rest = std::mem::take(table);
-        table.insert("kind".to_owned(), kind);
+        table.insert(tag.to_owned(), kind);
         table.extend(rest);
     }
 }
@@ -382,15 +386,21 @@ fn normalise_value(value: &mut Value) {
 
 /// Reads a table into a strict type, after [`normalise`].
 pub fn deserialize<T: DeserializeOwned>(table: &Table, origins: &Origins) -> Result<T, Diagnostic> {
-    let mut table = table.clone();
-    normalise(&mut table);
-    let read = serde_path_to_error::deserialize(Value::Table(table.clone()));
-    read.map_err(|error| Refusal { path: resolve(&table, error.path()), table: &table, origins }.explain(error.inner().message()))
+    deserialize_at(table, &KeyPath::default(), origins)
 }
 
-/// The part of serde's path that exists in the table.
-fn resolve(table: &Table, path: &serde_path_to_error::Path) -> KeyPath {
-    let mut out = KeyPath::default();
+/// Like [`deserialize`] for the value at a path of the table, which must be there.
+pub fn deserialize_at<T: DeserializeOwned>(table: &Table, at: &KeyPath, origins: &Origins) -> Result<T, Diagnostic> {
+    let mut table = table.clone();
+    normalise(&mut table);
+    let value = if at.is_root() { Some(Value::Table(table.clone())) } else { at.find(&table).cloned() };
+    let read = serde_path_to_error::deserialize(value.unwrap_or_else(|| Value::Table(Table::new())));
+    read.map_err(|error| Refusal { path: resolve(&table, at, error.path()), table: &table, origins }.explain(error.inner().message()))
+}
+
+/// The part of serde's path below `at` that exists in the table.
+fn resolve(table: &Table, at: &KeyPath, path: &serde_path_to_error::Path) -> KeyPath {
+    let mut out = at.clone();
     for segment in path.iter() {
         let next = match segment {
             serde_path_to_error::Segment::Seq { index } => out.child(index.to_string()),

@@ -1,14 +1,14 @@
 //! What a configuration may say, and how a cell of the experiment becomes resolved runs.
 
-use super::axes::{Cell, expand};
-use super::diagnose::Diagnostic;
-use super::source::Source;
+use super::axes::{Cell, expand, same};
+use super::diagnose::{Diagnostic, deserialize_at};
+use super::source::{KeyPath, Source, set};
 use crate::exit::Exit;
 use crate::optimizer::AdamWConfig;
 use crate::spec::{EvalSpec, Job, LengthCurriculum, RunSpec, TRAINED, TrainSpec, VariantSpec};
 use posenc::{ConfigError, EncodingConfig, Lengths, PositionsConfig};
 use serde::Deserialize;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tasks::{BuildContext, Task, TaskConfig, TaskError};
@@ -21,8 +21,20 @@ const LOCK: &str = include_str!("../../../../Cargo.lock");
 /// Longest sequence: positions are exact in f32 up to here.
 const MAX_LENGTH: usize = 1 << 24;
 
-/// Evaluations that all runs together may ask for: a bound on memory, far above any real experiment.
+/// Most tokens of a batch, in training and in evaluation.
+const MAX_BATCH_TOKENS: usize = 1 << 24;
+
+/// Most trainable numbers: with gradients and the optimizer's moments 16 GiB.
+const MAX_PARAMETERS: u64 = 1 << 30;
+
+/// Most variants of an experiment.
+const MAX_VARIANTS: usize = 100;
+
+/// Most pairs of a run and a test, over the whole experiment: the plan holds an encoding for each.
 const MAX_EVALUATIONS: usize = 1_000_000;
+
+/// Tables that are read as lists of their values if they are written as lists.
+const TABLES: [&str; 4] = ["model", "train", "train.adamw", "eval"];
 
 /// One cell of an experiment as written.
 #[derive(Clone, Debug, Deserialize)]
@@ -226,8 +238,9 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Diagnostic> {
     let cells = expand(&source, seeds)?;
     let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
-    let mut planner =
-        Planner { surroundings: Surroundings::of(&directory), directory, tasks: HashMap::new(), ids: HashMap::new(), evaluations: 0 };
+    let surroundings = Surroundings::of(&directory);
+    let (tasks, ids, order) = (HashMap::new(), HashMap::new(), HashSet::new());
+    let mut planner = Planner { surroundings, directory, tasks, ids, order, evaluations: 0 };
     let mut plan = Plan { name: String::new(), title: String::new(), order: Vec::new(), variants: Vec::new(), runs: Vec::new() };
     for cell in &cells {
         planner.cell(cell, &mut plan)?;
@@ -241,14 +254,18 @@ struct Planner {
     /// Corpora are read once, not once per cell.
     tasks: HashMap<String, Rc<dyn Task>>,
     ids: HashMap<String, String>,
-    /// Runs times variants times lengths so far.
+    /// Labels that are in the plan's order already.
+    order: HashSet<String>,
+    /// Pairs of a run and a test so far.
     evaluations: usize,
 }
 
 impl Planner {
     fn cell(&mut self, cell: &Cell, plan: &mut Plan) -> Result<(), Diagnostic> {
+        check_tables(cell)?;
         let written: Experiment = cell.deserialize()?;
         check_name(cell, "name", &written.name)?;
+        check_title(cell, written.title.as_deref())?;
         check_seeds(cell, &written.seeds)?;
         check_lengths(cell, &written)?;
         self.count_evaluations(cell, &written)?;
@@ -276,9 +293,15 @@ impl Planner {
         }
         let trained = VariantSpec { name: TRAINED.to_owned(), encodings: vec![encoding.clone(); test_lens.len()], positions: Vec::new() };
         let mut variants = vec![trained];
+        let count = written.eval.variants.len();
+        if count > MAX_VARIANTS {
+            let allowed = format!("at most {MAX_VARIANTS} variants");
+            return Err(cell.error("eval.variants", &format!("has {count} of them"), &allowed, "put encodings to train on an axis"));
+        }
         for (index, variant) in written.eval.variants.iter().enumerate() {
             let key = format!("eval.variants.{index}");
             check_name(cell, &format!("{key}.name"), &variant.name)?;
+            check_when(cell, &format!("{key}.when"), &variant.when)?;
             if variants.iter().any(|other| other.name == variant.name)
                 || written.eval.variants[..index].iter().any(|other| other.name == variant.name)
             {
@@ -295,14 +318,12 @@ impl Planner {
             }
             if variant.set.is_empty() && variant.positions.is_none() {
                 let help = "write set = { scaling = { kind = \"yarn\" } }, or positions = { kind = \"interpolated\" }";
-                return Err(cell.error(&key, "changes nothing", "`set`, `positions` or both", help));
+                let problem = format!("changes nothing: it has neither `{key}.set` nor `{key}.positions`");
+                return Err(cell.error(&key, &problem, "`set`, `positions` or both", help));
             }
-            let changed = changed(&pe, &variant.set);
-            let changed: EncodingConfig = changed.map_err(|problem| {
-                let problem = format!("does not fit the trained encoding `{}`: {problem}", written.model.pe.kind());
-                let help = "restrict the variant with `when = { kind = \"...\" }`, or correct `set`";
-                cell.error(&format!("{key}.set"), &problem, "keys of the trained encoding, or a whole encoding with `kind`", help)
-            })?;
+            let trained = written.model.pe.kind();
+            let changed =
+                changed(&pe, &variant.set).map_err(|problem| set_refused(cell, &format!("{key}.set"), variant, &pe, trained, &problem))?;
             let encodings = test_lens.iter().map(|test_len| {
                 let mut encoding = changed.clone();
                 encoding.resolve(&lengths(*test_len));
@@ -334,9 +355,14 @@ impl Planner {
         let tokens = test_lens.iter().map(|length| (task.test_rows(*length) * task.seq_len(*length)) as u64);
         let eval_tokens = tokens.sum::<u64>().saturating_mul(variants.len() as u64);
         let parameters = model.num_params(&facts);
+        if parameters > MAX_PARAMETERS {
+            let allowed = format!("at most {MAX_PARAMETERS} of them");
+            let help = "lower d_model, d_ff, n_layers, head_dim or the size of a table of model.pe";
+            return Err(cell.error("model", "has too many parameters", &allowed, help).with_value(format!("{parameters} parameters")));
+        }
         let eval = EvalSpec { test_lens, seed: written.eval.seed, batch_tokens: written.eval.batch_tokens, variants };
         for label in &cell.labels {
-            if !plan.order.contains(&label.text) {
+            if self.order.insert(label.text.clone()) {
                 plan.order.push(label.text.clone());
             }
         }
@@ -365,8 +391,8 @@ impl Planner {
                     "remove one of the two",
                 ));
             }
-            // The largest sizes that each key allows are together more than 64 bits hold.
-            let train_tokens = spec.train.steps.saturating_mul((spec.train.batch_size * spec.train.seq_len) as u64);
+            // No overflow: at most 10^8 steps of 2^24 tokens.
+            let train_tokens = spec.train.steps * (spec.train.batch_size * spec.train.seq_len) as u64;
             let job = Job { run_id, experiment: written.name.clone(), labels, config_dir: self.directory.clone(), spec };
             let test_seq_lens = job.spec.eval.test_lens.iter().map(|length| task.seq_len(*length)).collect();
             plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens, test_seq_lens });
@@ -415,7 +441,7 @@ fn labels(cell: &Cell, encoding: &EncodingConfig) -> Vec<results::record::Label>
 
 /// Whether the trained encoding's table has every key and value of `when`.
 pub fn applies(variant: &VariantSection, pe: &Table) -> bool {
-    variant.when.iter().all(|(key, value)| pe.get(key) == Some(value))
+    variant.when.iter().all(|(key, value)| pe.get(key).is_some_and(|own| same(own, value)))
 }
 
 /// The trained encoding's table with `set` in it; a `set` with `kind` stands alone.
@@ -431,6 +457,62 @@ pub fn changed(pe: &Table, set: &Table) -> Result<EncodingConfig, String> {
         let (path, message) = (error.path().to_string(), error.inner().message().to_owned());
         if path == "." { message } else { format!("{path}: {message}") }
     })
+}
+
+/// Tells what is wrong with `set`, whose change of the trained encoding's table could not be read.
+fn set_refused(cell: &Cell, key: &str, variant: &VariantSection, pe: &Table, trained: &str, problem: &str) -> Diagnostic {
+    let mut table = if variant.set.contains_key("kind") { Table::new() } else { pe.clone() };
+    table.extend(variant.set.clone());
+    let path = KeyPath::parse(key).unwrap_or_default();
+    let mut whole = cell.table.clone();
+    let placed = set(&mut whole, path.parts(), Value::Table(table)).is_ok();
+    let told = deserialize_at::<EncodingConfig>(&whole, &path, &cell.origins).err().filter(|_| placed);
+    let error = told.unwrap_or_else(|| cell.error(key, &format!("cannot be read: {problem}"), "", ""));
+    let help = error.help.clone().unwrap_or_else(|| "restrict the variant with `when = { kind = \"...\" }`, or correct `set`".to_owned());
+    error.with_note(format!("in variant `{}`, which changes the trained encoding `{trained}`", variant.name)).with_help(help)
+}
+
+/// Refuses a filter that no encoding could pass: an unknown kind, or a key or a type that its kind does not have.
+fn check_when(cell: &Cell, key: &str, when: &Table) -> Result<(), Diagnostic> {
+    if when.is_empty() {
+        return Ok(());
+    }
+    let path = KeyPath::parse(key).unwrap_or_default();
+    // Keys that a kind cannot do without may be left out of a filter.
+    let left_out = |error: &Diagnostic| {
+        let key = error.key.as_deref().and_then(|key| KeyPath::parse(key).ok());
+        error.problem.starts_with("missing key") && key.is_some_and(|key| key.parent() == path)
+    };
+    let read = |table: &Table| match deserialize_at::<EncodingConfig>(table, &path, &cell.origins) {
+        Err(error) if !left_out(&error) => Err(error),
+        _ => Ok(()),
+    };
+    if when.contains_key("kind") {
+        return read(&cell.table);
+    }
+    let of_kind = |kind: &&str| {
+        let mut table = cell.table.clone();
+        let kind = Value::String((*kind).to_owned());
+        set(&mut table, path.child("kind").parts(), kind).is_ok() && read(&table).is_ok()
+    };
+    if EncodingConfig::KINDS.iter().any(of_kind) {
+        return Ok(());
+    }
+    let first = when.keys().next().map_or("", String::as_str);
+    let problem = "asks for what no encoding has";
+    Err(cell.error(&path.child(first).to_string(), problem, "keys of one encoding, with values of their types", "add `kind` to see which"))
+}
+
+/// Refuses a list where a table belongs: it would be read as the table's values in their order.
+fn check_tables(cell: &Cell) -> Result<(), Diagnostic> {
+    let variants = KeyPath::new(["eval", "variants"]);
+    let count = variants.find(&cell.table).and_then(Value::as_array).map_or(0, Vec::len);
+    let elements = (0..count).map(|index| variants.child(index.to_string()));
+    let tables = TABLES.iter().map(|key| KeyPath::parse(key).unwrap_or_default());
+    match tables.chain(elements).find(|path| path.find(&cell.table).is_some_and(Value::is_array)) {
+        Some(path) => Err(cell.error(&path.to_string(), "must be a table, not a list", "a table", "write { key = value, ... }")),
+        None => Ok(()),
+    }
 }
 
 fn describe(wanted: &[(String, Vec<usize>)], trained: &[(String, Vec<usize>)]) -> String {
@@ -477,26 +559,54 @@ fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
             cell.error(&format!("task.{key}"), problem, allowed, hint).with_value(value)
         }
         TaskError::Input { path, problem, hint } => {
+            // The key that names files, where one does; the corpus of the task itself otherwise.
+            let written = |key: &&&str| KeyPath::parse(key).is_ok_and(|path| path.find(&cell.table).is_some());
+            let mut keys = ["task.files", "task.split.valid", "task.crates", "task"].iter().filter(written);
+            let named = path.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
+            let names_it = |key: &&&str| named.as_ref().is_some_and(|name| list_names(cell, key, name));
+            let key = keys.clone().find(names_it).or_else(|| keys.next()).unwrap_or(&"task");
             let path = path.as_ref().map_or_else(String::new, |path| format!("{}: ", path.display()));
-            cell.error("task", &format!("{path}{problem}"), "", hint).with_exit(Exit::Input as u8)
+            cell.error(key, &format!("{path}{problem}"), "", hint).with_exit(Exit::Input as u8)
         }
     }
+}
+
+/// Whether a text of the list at `key` ends in `name`.
+fn list_names(cell: &Cell, key: &str, name: &str) -> bool {
+    let list = KeyPath::parse(key).ok().and_then(|path| path.find(&cell.table)?.as_array().cloned()).unwrap_or_default();
+    list.iter().filter_map(Value::as_str).any(|text| text.ends_with(name))
 }
 
 /// Names become directories and file names on every system.
 fn check_name(cell: &Cell, key: &str, name: &str) -> Result<(), Diagnostic> {
     let first = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let rest = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b));
-    if first && rest && name.len() <= 100 && !name.contains("..") {
+    // Windows has devices under these names, with any ending, and drops a dot at the end.
+    let stem = name.split('.').next().unwrap_or("");
+    let numbered = stem.strip_prefix("com").or_else(|| stem.strip_prefix("lpt"));
+    let device =
+        matches!(stem, "con" | "prn" | "aux" | "nul") || numbered.is_some_and(|n| n.len() == 1 && n.bytes().all(|b| b.is_ascii_digit()));
+    if first && rest && name.len() <= 100 && !name.contains("..") && !name.ends_with('.') && !device {
         return Ok(());
     }
-    let allowed = "1 to 100 of a-z, 0-9, `.`, `_` and `-`, beginning with a letter or a digit";
+    let allowed = "1 to 100 of a-z, 0-9, `.`, `_` and `-`, beginning with a letter or a digit, not ending in a dot, no name of a device";
     Err(cell.error(
         key,
         "is used for directories and files and cannot be",
         allowed,
         "choose a short lower-case name such as \"theta-base\"",
     ))
+}
+
+fn check_title(cell: &Cell, title: Option<&str>) -> Result<(), Diagnostic> {
+    const LONGEST: usize = 200;
+    match title {
+        Some(title) if title.trim().is_empty() || title.chars().count() > LONGEST => {
+            let allowed = format!("a text of 1 to {LONGEST} characters");
+            Err(cell.error("title", "heads the report and cannot be", &allowed, "leave it out for the name"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_seeds(cell: &Cell, seeds: &[u64]) -> Result<(), Diagnostic> {
@@ -542,7 +652,7 @@ fn check_lengths(cell: &Cell, written: &Experiment) -> Result<(), Diagnostic> {
             return Err(cell.error(&key, "is there twice", "different lengths", "remove one of the two"));
         }
     }
-    whole(cell, "eval.batch_tokens", written.eval.batch_tokens as u64, 1, 1 << 24, "the default is 4096")?;
+    whole(cell, "eval.batch_tokens", written.eval.batch_tokens as u64, 1, MAX_BATCH_TOKENS as u64, "the default is 4096")?;
     whole(
         cell,
         "train.min_len",
@@ -603,19 +713,25 @@ fn train(cell: &Cell, written: &Experiment, task: &dyn Task) -> Result<TrainSpec
     // A twentieth of the steps, as most recipes for small models have it.
     let warmup_steps = train.warmup_steps.unwrap_or(train.steps / 20);
     whole(cell, "train.warmup_steps", warmup_steps, 0, train.steps, "warm-up ends before the training does")?;
-    let longest = written.eval.test_lens.iter().chain([&train.train_len]).map(|length| task.seq_len(*length)).max().unwrap_or(0);
-    if longest > MAX_LENGTH {
-        let allowed = format!("lengths of at most {MAX_LENGTH} tokens");
-        return Err(cell.error(
-            "eval.test_lens",
-            &format!("asks for a sequence of {longest} tokens"),
-            &allowed,
-            "positions beyond are not exact in f32",
-        ));
+    let tests = written.eval.test_lens.iter().enumerate().map(|(index, length)| (format!("eval.test_lens.{index}"), *length));
+    for (key, length) in tests.chain([("train.train_len".to_owned(), train.train_len)]) {
+        let tokens = task.seq_len(length);
+        if tokens > MAX_LENGTH {
+            let allowed = format!("lengths of at most {MAX_LENGTH} tokens");
+            let problem = format!("asks for a sequence of {tokens} tokens");
+            return Err(cell.error(&key, &problem, &allowed, "positions beyond are not exact in f32"));
+        }
+    }
+    let seq_len = task.seq_len(train.train_len);
+    if train.batch_size.saturating_mul(seq_len) > MAX_BATCH_TOKENS {
+        let problem = format!("rows of {seq_len} tokens are more than {MAX_BATCH_TOKENS} tokens");
+        let high = MAX_BATCH_TOKENS / seq_len.max(1);
+        let error = cell.error("train.batch_size", &problem, &format!("a whole number from 1 to {high}"), "or lower train.train_len");
+        return Err(error.with_value(train.batch_size));
     }
     Ok(TrainSpec {
         train_len: train.train_len,
-        seq_len: task.seq_len(train.train_len),
+        seq_len,
         steps: train.steps,
         batch_size: train.batch_size,
         length: train.length,

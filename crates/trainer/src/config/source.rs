@@ -27,6 +27,12 @@ pub const MAX_FILE_VALUES: usize = 100_000;
 /// Most dots that a file may hold: each may open a table of its own, which the parser pays for before anything can be counted.
 const MAX_DOTS: usize = 50_000;
 
+/// Most parts of a dotted key: deeper values would have to be walked, copied and dropped by deep recursion.
+pub const MAX_PARTS: usize = 64;
+
+/// Longest text that a configuration may hold, in bytes: what fits into a path.
+pub const MAX_TEXT: usize = 4096;
+
 /// Name of the top-level table of axes.
 pub const AXES: &str = "axes";
 
@@ -38,6 +44,9 @@ impl KeyPath {
     /// Reads a dotted TOML key such as `model.pe.parts.1.base` or `axes."model.pe"`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let keys = toml_edit::Key::parse(text).map_err(|error| error.message().to_owned())?;
+        if keys.len() > MAX_PARTS {
+            return Err(format!("it has {} parts, more than {MAX_PARTS}", keys.len()));
+        }
         Ok(Self(keys.iter().map(|key| key.get().to_owned()).collect()))
     }
 
@@ -179,6 +188,12 @@ impl Spot {
         (found, spot)
     }
 
+    /// The override that set an element of the list written here, if this is a list.
+    fn changed_element(&self, exact: bool) -> Option<Arc<str>> {
+        let list = exact && self.children.keys().all(|key| key.parse::<usize>().is_ok());
+        self.children.values().filter(|_| list).find_map(|child| child.argument.clone())
+    }
+
     pub(super) fn plant(&mut self, parts: &[String], argument: &Arc<str>) {
         let mut spot = self;
         for part in parts {
@@ -257,11 +272,14 @@ impl Origins {
         let axis = |patch: &Patch| Some((patch.axis.clone(), patch.number, patch.count));
         for patch in self.patches.iter().rev() {
             if let Some(rest) = path.below(&patch.path) {
-                let (found, _) = patch.spot.walk(rest);
-                return Found { axis: axis(patch), depth: found.depth + patch.path.parts().len(), ..found };
+                let (found, spot) = patch.spot.walk(rest);
+                let argument = found.argument.clone().or_else(|| spot.changed_element(found.exact));
+                return Found { axis: axis(patch), depth: found.depth + patch.path.parts().len(), argument, ..found };
             }
         }
-        let (found, _) = self.base.walk(path.parts());
+        let (found, spot) = self.base.walk(path.parts());
+        let argument = found.argument.clone().or_else(|| spot.changed_element(found.exact));
+        let found = Found { argument, ..found };
         let inside = self.patches.iter().find(|patch| !found.exact && patch.path.below(path).is_some());
         match inside {
             Some(patch) => Found { axis: axis(patch), exact: true, ..patch.spot.walk(&[]).0 },
@@ -680,12 +698,37 @@ fn syntax_error(document: &Document, error: &toml_edit::TomlError) -> Diagnostic
     } else {
         (format!("not valid TOML: {message}"), "")
     };
-    Diagnostic::new(place, problem).with_value(word).with_help(help)
+    let key = key_at(document, span.start).map(|path| path.to_string()).unwrap_or_default();
+    Diagnostic::new(place, problem).with_key(key).with_value(word).with_help(help)
 }
+
+/// The key whose value, or the table whose header, stands around `offset` in a file that cannot be parsed: the text before the line
+/// it began in is valid, so it can be asked.
+fn key_at(document: &Document, offset: usize) -> Option<KeyPath> {
+    /// Lines that a list may have gone on for, and the longest file that is parsed once for each of them.
+    const LINES: usize = 100;
+    const SMALL: usize = 1 << 16;
+    let last = document.line(offset);
+    let looked_at = if document.text.len() <= SMALL { LINES } else { 1 };
+    (1..=last).rev().take(looked_at).find_map(|number| {
+        let start = document.starts.get(number - 1).copied()?;
+        let (before, line) = document.text.split_at_checked(start)?;
+        let line = line.lines().next()?.trim();
+        if let Some(header) = line.strip_prefix('[') {
+            probe_path(before, PROBE)?;
+            return KeyPath::parse(header.trim_start_matches('[').split(']').next()?).ok();
+        }
+        let key = KeyPath::parse(split_argument(line).map_or(line, |(key, _)| key)).ok()?;
+        let above = probe_path(before, PROBE)?;
+        Some(KeyPath(above.0.into_iter().chain(key.0).collect()))
+    })
+}
+
+/// A key that no file holds.
+const PROBE: &str = "\u{1}probe";
 
 /// Where the key that is repeated at `span` was set first: the text before its line is valid, so it can be asked.
 fn first_definition(document: &Document, span: &Range<usize>) -> Option<(KeyPath, usize)> {
-    const PROBE: &str = "\u{1}probe";
     let start = document.starts.get(document.line(span.start) - 1).copied()?;
     let before = document.text.get(..start)?;
     let line = document.text.get(start..)?.lines().next()?;
@@ -770,15 +813,22 @@ fn convert_array<T>(elements: impl Iterator<Item = T>, spot: &mut Spot, convert:
     Value::Array(array)
 }
 
-/// The first value at or below `value` that no configuration may hold: nan, a number infinite in single precision, a date.
+/// The first value at or below `value` that no configuration may hold: nan, a number infinite in single precision, a date, a text
+/// that is too long or that no terminal shows as it is.
 fn unusable<'a>(value: &'a Value, path: &KeyPath) -> Option<(KeyPath, &'a Value)> {
     match value {
         Value::Float(x) if !(*x as f32).is_finite() => Some((path.clone(), value)),
         Value::Datetime(_) => Some((path.clone(), value)),
+        Value::String(text) if text.len() > MAX_TEXT || text.chars().any(deceives) => Some((path.clone(), value)),
         Value::Array(array) => array.iter().enumerate().find_map(|(i, v)| unusable(v, &path.child(i.to_string()))),
         Value::Table(table) => table.iter().find_map(|(key, v)| unusable(v, &path.child(key))),
         _ => None,
     }
+}
+
+/// Characters that break lines, steer terminals or turn the direction of text.
+fn deceives(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 fn refuse_unusable(table: &Table, origins: &Origins) -> Result<(), Diagnostic> {
@@ -791,6 +841,10 @@ fn unusable_error(place: Place, path: &KeyPath, value: &Value) -> Diagnostic {
     let (problem, allowed, help) = match value {
         Value::Float(x) if x.is_finite() => ("is too large", "numbers from -3.4e38 to 3.4e38", String::new()),
         Value::Float(_) => ("is not a finite number", "numbers from -3.4e38 to 3.4e38", String::new()),
+        Value::String(text) if text.len() > MAX_TEXT => {
+            ("is too long", "texts of at most 4096 bytes", format!("it has {} bytes", text.len()))
+        }
+        Value::String(_) => ("holds a control character", "texts of one line that can be seen", "remove it".to_owned()),
         _ => ("is a date", "numbers, texts, true, false, lists and tables", format!("write \"{text}\" for a text")),
     };
     let diagnostic = Diagnostic::new(place, format!("`{path}` {problem}")).with_key(path.to_string());

@@ -583,6 +583,7 @@ error: this whole number is too large
    |
 13 | steps = 99999999999999999999
    |         ^^^^^^^^^^^^^^^^^^^^
+   = key: train.steps
    = value: 99999999999999999999
    = help: whole numbers go from -9223372036854775808 to 9223372036854775807
 "#,
@@ -638,6 +639,7 @@ error: this number is too large
    |
 14 | lr = 1e999
    |      ^^^^^
+   = key: train.lr
    = value: 1e999
    = help: write a finite number
 "#,
@@ -729,6 +731,7 @@ error: not valid TOML: unclosed array, expected `]`
   |
 1 | x = [1,
   |        ^
+  = key: x
 "#,
     );
     told(
@@ -740,6 +743,7 @@ error: `toy` is not a TOML value
   |
 1 | name = toy
   |        ^^^
+  = key: name
   = value: toy
   = help: texts need quotes: "text"
 "#,
@@ -753,6 +757,7 @@ error: not valid TOML: invalid basic string, expected `"`
   |
 1 | name = "toy
   |            ^
+  = key: name
   = help: close the text with " on the line it began
 "#,
     );
@@ -765,6 +770,7 @@ error: `True` is not a TOML value
    |
 15 | compile = True
    |           ^^^^
+   = key: train.compile
    = value: True
    = help: write true or false in small letters
 "#,
@@ -778,6 +784,7 @@ error: a carriage return without a line feed
   |
 1 | a = 1 b = 2
   |       ^
+  = key: a
   = help: save the file with Unix or Windows line ends
 "#,
     );
@@ -790,6 +797,7 @@ error: not valid TOML: unclosed array, expected `]`
   |
 1 | ..., 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
   |                                            ^
+  = key: x
 "#,
     );
 }
@@ -926,14 +934,14 @@ error: `eval.3.test_len` cannot be set: `eval` is a list of 1
         format!("max_runs = 0\n{GOOD}"),
         &[],
         r#"
-error: `max_runs` must be a whole number, 1 or more
+error: `max_runs` must be a whole number from 1 to 100000
  --> x.toml:1:12
   |
 1 | max_runs = 0
   |            ^
   = key: max_runs
   = value: 0
-  = allowed: a whole number, 1 or more
+  = allowed: a whole number from 1 to 100000
 "#,
     );
     let list = (0..100).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
@@ -972,7 +980,21 @@ error: over 10^38 runs are more than `max_runs` = 1000
         format!("max_runs = 1000000000\n{}", many(4)),
         &[],
         r#"
-error: 100000000 cells of 22 values each are too many to hold
+error: `max_runs` must be a whole number from 1 to 100000
+ --> x.toml:1:12
+  |
+1 | max_runs = 1000000000
+  |            ^^^^^^^^^^
+  = key: max_runs
+  = value: 1000000000
+  = allowed: a whole number from 1 to 100000
+"#,
+    );
+    told(
+        format!("max_runs = 100000\npad = [{}0]\n{}", "0, ".repeat(499), many(2)),
+        &[],
+        r#"
+error: 10000 cells of 521 values each are too many to hold
   --> x.toml
    = key: axes
    = help: shorten an axis or the file
@@ -1607,8 +1629,8 @@ fn bombs_are_refused_quickly() {
         format!("a = [{}]", "1,".repeat(500_000)),
         lines(630, |i| format!("t{i}.{}=1\n", vec!["a"; 78].join("."))),
         format!("[{key}]\n{key} = {}1{}", "{k=".repeat(70), "}".repeat(70)),
-        format!("max_runs = 9000000000\na = [{}]\n[axes]\nx = [{}]", "1,".repeat(100_000), lines(60_000, |i| format!("{i},"))),
-        format!("max_runs = 9000000000\n[axes]\n{}", lines(500, |i| format!("\"{}k{i}\" = [0]\n", "k.".repeat(70)))),
+        format!("max_runs = 100000\na = [{}]\n[axes]\nx = [{}]", "1,".repeat(100_000), lines(60_000, |i| format!("{i},"))),
+        format!("max_runs = 100000\n[axes]\n{}", lines(500, |i| format!("\"{}k{i}\" = [0]\n", "k.".repeat(60)))),
         format!("name = \"{}\"", "x".repeat(1_000_000)),
         format!("{} = 1", "x".repeat(1_000_000)),
     ];

@@ -1,0 +1,286 @@
+//! Valid configs to mutate: the files of `configs/`, and small ones that together hold every key there is.
+
+use super::schema;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+use trainer::config::experiment::plan;
+
+/// The least a config may say, and what the small ones are built on.
+const LEAST: &str = r#"
+name = "base"
+[task]
+kind = "copy"
+alphabet = 4
+test_rows = 8
+[model]
+d_model = 16
+n_layers = 2
+n_heads = 2
+pe = { kind = "rope" }
+[train]
+train_len = 8
+steps = 6
+[eval]
+test_lens = [8, 16]
+"#;
+
+/// Everything outside of the tables that have a kind.
+const MOST: &str = r#"
+name = "most"
+title = "Every key at once"
+seeds = [0, 7]
+max_runs = 100
+[task]
+kind = "copy"
+[model]
+d_model = 16
+n_layers = 2
+n_heads = 2
+head_dim = 8
+d_ff = 32
+norm = "rms_norm"
+activation = "swiglu"
+tied_head = true
+dropout = 0.1
+embedding_std = 0.02
+attention = "linear"
+feature_map = "relu"
+normalizer = "rotated"
+positions = { kind = "contiguous" }
+pe = { kind = "rope" }
+[train]
+train_len = 8
+steps = 60
+batch_size = 4
+length = "uniform"
+min_len = 2
+lr = 1e-3
+warmup_steps = 3
+final_lr = 0.1
+grad_clip = 1.0
+adamw = { beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1 }
+[eval]
+test_lens = [8, 16]
+seed = 3
+batch_tokens = 64
+[[eval.variants]]
+name = "ntk"
+when = { kind = "rope" }
+set = { scaling = { kind = "ntk" } }
+[[eval.variants]]
+name = "offset"
+positions = { kind = "random_offset", max_position = 64 }
+[axes]
+"train.batch_size" = [4, 8]
+"model.pe.base" = [100.0, 10000.0]
+"#;
+
+/// A table with a kind, with every key that the kind has.
+const TABLES: &[(&str, &str)] = &[
+    ("model.pe", r#"{ kind = "nope" }"#),
+    ("model.pe", r#"{ kind = "sinusoidal", base = 100.0, order = "half", scale = 0.5, learnable_scale = true }"#),
+    ("model.pe", r#"{ kind = "learned", max_position = 64, init_std = 0.02, interpolate = false }"#),
+    ("model.pe", r#"{ kind = "rope", base = 100.0, layout = "half", rotary_dim = 4, spacing = "linear", learnable = true }"#),
+    ("model.pe", r#"{ kind = "rope", scaling = { kind = "linear", factor = 2.0, original_max_position_embeddings = 8 } }"#),
+    ("model.pe", r#"{ kind = "rope", scaling = { kind = "ntk", factor = "auto", original_max_position_embeddings = 8 } }"#),
+    (
+        "model.pe",
+        r#"{ kind = "rope", scaling = { kind = "ntk_by_parts", factor = 2.0, original_max_position_embeddings = 8, alpha = 1.0, beta = 32.0 } }"#,
+    ),
+    ("model.pe", r#"{ kind = "rope", scaling = { kind = "dynamic_ntk", factor = 2.0, original_max_position_embeddings = 8 } }"#),
+    (
+        "model.pe",
+        r#"{ kind = "rope", scaling = { kind = "yarn", factor = 2.0, original_max_position_embeddings = 8, beta_fast = 32.0, beta_slow = 1.0,
+            attention_factor = 1.0, mscale = 0.7, mscale_all_dim = 0.9, truncate = false } }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "rope", scaling = { kind = "dynamic_yarn", original_max_position_embeddings = 8, beta_fast = 32.0, beta_slow = 1.0,
+            attention_factor = 1.0, truncate = true } }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "rope", scaling = { kind = "longrope", factor = 2.0, original_max_position_embeddings = 8, attention_factor = 1.0,
+            short_factor = [1.0, 1.1, 1.2, 1.3], long_factor = [1.0, 2.0, 3.0, 4.0] } }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "rope", scaling = { kind = "llama3", factor = 2.0, original_max_position_embeddings = 8, low_freq_factor = 1.0,
+            high_freq_factor = 4.0 } }"#,
+    ),
+    ("model.pe", r#"{ kind = "rope", scaling = { kind = "proportional", fraction = 0.5 } }"#),
+    ("model.pe", r#"{ kind = "rope", scaling = { kind = "resonance" } }"#),
+    (
+        "model.pe",
+        r#"{ kind = "xpos", base = 100.0, layout = "interleaved", rotary_dim = 4, gamma = 0.4, scale_base = 512.0, block_size = 4 }"#,
+    ),
+    ("model.pe", r#"{ kind = "axial_rope", axes = 2, base = 100.0, layout = "half", mode = "split", sections = [4, 4] }"#),
+    ("model.pe", r#"{ kind = "pope", base = 100.0, learnable = true }"#),
+    ("model.pe", r#"{ kind = "rerope", base = 100.0, layout = "half", rotary_dim = 4, window = 3, leak = 4.0 }"#),
+    ("model.pe", r#"{ kind = "self_extend", base = 100.0, layout = "half", rotary_dim = 4, window = 3, group = 2 }"#),
+    ("model.pe", r#"{ kind = "log_scaling", form = "llama4", original_max_position_embeddings = 8, strength = 0.2 }"#),
+    ("model.pe", r#"{ kind = "alibi", factor = 2.0 }"#),
+    ("model.pe", r#"{ kind = "t5", num_buckets = 8, max_distance = 32, bidirectional = false, scaled = true, init_std = 0.02 }"#),
+    ("model.pe", r#"{ kind = "kerple", form = "power" }"#),
+    ("model.pe", r#"{ kind = "fire", hidden = 8, init_c = 0.1, threshold = 64.0, shared = false }"#),
+    ("model.pe", r#"{ kind = "sandwich", width = 16 }"#),
+    ("model.pe", r#"{ kind = "learned_bias", max_distance = 8, init_std = 0.02 }"#),
+    ("model.pe", r#"{ kind = "hard_alibi", masked_heads = 1 }"#),
+    ("model.pe", r#"{ kind = "window", size = 8, sinks = 2 }"#),
+    ("model.pe", r#"{ kind = "shaw", max_distance = 8, values = false, init_std = 0.02 }"#),
+    ("model.pe", r#"{ kind = "transformer_xl", base = 100.0, init_std = 0.02 }"#),
+    ("model.pe", r#"{ kind = "deberta", terms = "c2p", max_distance = 16, buckets = 8, init_std = 0.02 }"#),
+    ("model.pe", r#"{ kind = "cope", max_position = 8, scaled_gates = true, init_std = 0.02 }"#),
+    ("model.pe", r#"{ kind = "fox", init_bias = 3.0 }"#),
+    ("model.pe", r#"{ kind = "nope_layers", every = 2, part = { kind = "rope", base = 100.0 } }"#),
+    ("model.pe", r#"{ kind = "stack", parts = [{ kind = "rope", base = 100.0 }, { kind = "alibi", factor = "auto" }] }"#),
+    ("model.positions", r#"{ kind = "contiguous" }"#),
+    ("model.positions", r#"{ kind = "random_offset", max_position = 64 }"#),
+    ("model.positions", r#"{ kind = "randomized", max_position = 64 }"#),
+    ("model.positions", r#"{ kind = "interpolated", factor = 2.0 }"#),
+    ("model.positions", r#"{ kind = "grid", sizes = [4] }"#),
+    ("task", r#"{ kind = "copy", alphabet = 4, test_rows = 8 }"#),
+    ("task", r#"{ kind = "duplicate", alphabet = 4, test_rows = 8 }"#),
+    ("task", r#"{ kind = "reverse", alphabet = 4, test_rows = 8 }"#),
+    ("task", r#"{ kind = "sort", alphabet = 4, test_rows = 8 }"#),
+    ("task", r#"{ kind = "bucket_sort", alphabet = 4, test_rows = 8 }"#),
+    ("task", r#"{ kind = "odds_first", alphabet = 4, test_rows = 8 }"#),
+    ("task", r#"{ kind = "missing_duplicate", test_rows = 8 }"#),
+    ("task", r#"{ kind = "parity", test_rows = 8 }"#),
+    ("task", r#"{ kind = "even_pairs", test_rows = 8 }"#),
+    ("task", r#"{ kind = "majority", test_rows = 8 }"#),
+    ("task", r#"{ kind = "count", alphabet = 4, test_rows = 8 }"#),
+    ("task", r#"{ kind = "cycle_navigation", cycle = 5, test_rows = 8 }"#),
+    ("task", r#"{ kind = "summation", modulus = 10, answer = "running", test_rows = 8 }"#),
+    ("task", r#"{ kind = "modular_arithmetic", modulus = 5, brackets = false, test_rows = 8 }"#),
+    ("task", r#"{ kind = "addition", base = 10, digits = "lsd_first", test_rows = 8 }"#),
+    ("task", r#"{ kind = "stack_manipulation", test_rows = 8 }"#),
+    ("task", r#"{ kind = "dyck", kinds = 2, answer = "depth", test_rows = 8 }"#),
+    ("task", r#"{ kind = "induction", alphabet = 4, test_rows = 8 }"#),
+    ("task", r#"{ kind = "mqar", vocab = 64, pairs = 2, power = 0.5, random_filler = false, test_rows = 8 }"#),
+    ("task", r#"{ kind = "selective_copy", alphabet = 4, data = 4, test_rows = 8 }"#),
+    ("task", r#"{ kind = "passkey", digits = 2, filler = 5, random_filler = false, test_rows = 8 }"#),
+    ("task", r#"{ kind = "grid", alphabet = 4, answer = "cell", test_rows = 8 }"#),
+    (
+        "task",
+        r#"{ kind = "text", corpus = "cargo", crates = ["clap_builder"], split = { by = "file", every = 4 }, eval_tokens = 64,
+            windows = { kind = "sliding", stride = 4 }, max_bytes = 20000000 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "text", files = ["a.txt"], split = { by = "range", valid_fraction = 0.5 }, windows = { kind = "non_overlapping" } }"#,
+    ),
+    ("task", r#"{ kind = "text", files = ["*.txt"], split = { by = "files", valid = ["b.txt"] } }"#),
+];
+
+/// A valid config.
+pub struct Base {
+    /// What the report calls it.
+    pub name: String,
+    /// Its values.
+    pub table: Table,
+    /// Its bytes, as they are in a file.
+    pub text: String,
+    /// Keys to mutate, from the root down; elements of lists by their number.
+    pub keys: Vec<Vec<String>>,
+}
+
+/// Every base. `directory` gets the files that the small ones read.
+pub fn all(directory: &Path) -> Vec<Base> {
+    for name in ["a.txt", "b.txt"] {
+        std::fs::write(directory.join(name), "the quick brown fox jumps over the lazy dog; ".repeat(9)).expect("a scratch directory");
+    }
+    let mut bases = Vec::new();
+    let most: Table = MOST.parse().expect("TOML");
+    bases.push(base("most", most, &[]));
+    let mut distances: Table = LEAST.parse().expect("TOML");
+    put(&mut distances, "model.pe", r#"{ kind = "t5" }"#);
+    put(&mut distances, "model.positions", r#"{ kind = "randomized_distances", max_distance = 64 }"#);
+    bases.push(base("positions of t5", distances, &["model", "positions"]));
+    for (key, value) in TABLES {
+        let mut table: Table = LEAST.parse().expect("TOML");
+        put(&mut table, key, value);
+        let kind = value.split('"').nth(1).unwrap_or("");
+        bases.push(base(&format!("{key} {kind}"), table, &key.split('.').collect::<Vec<_>>()));
+    }
+    for path in files() {
+        let text = std::fs::read_to_string(&path).expect("a config");
+        let name = format!("configs/{}", path.file_name().unwrap_or_default().to_string_lossy());
+        bases.push(Base { text: text.clone(), ..base(&name, text.parse().expect("TOML"), &[]) });
+    }
+    bases
+}
+
+/// The files of `configs/`.
+pub fn files() -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+    let mut paths: Vec<_> = std::fs::read_dir(directory).expect("configs/").map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+fn put(table: &mut Table, key: &str, value: &str) {
+    let mut slot = table;
+    let parts = key.split('.').collect::<Vec<_>>();
+    let Some((last, above)) = parts.split_last() else { return };
+    for part in above {
+        slot = slot.get_mut(*part).and_then(Value::as_table_mut).expect("a table of the least config");
+    }
+    let read: Table = format!("x = {}", value.replace('\n', " ")).parse().expect("TOML");
+    slot.insert((*last).to_owned(), read["x"].clone());
+}
+
+fn base(name: &str, table: Table, focus: &[&str]) -> Base {
+    let mut keys = Vec::new();
+    let root = Value::Table(table.clone());
+    walk(&root, &mut Vec::new(), &mut keys);
+    // What stands below the key of an axis is replaced before it is read.
+    let axes: Vec<Vec<String>> =
+        table.get("axes").and_then(Value::as_table).into_iter().flat_map(Table::keys).map(|key| schema::split(key)).collect();
+    keys.retain(|key| key.iter().map(String::as_str).zip(focus.iter().copied()).all(|(a, b)| a == b) && key.len() >= focus.len());
+    keys.retain(|key| !axes.iter().any(|axis| key.starts_with(axis)));
+    let text = toml::to_string(&table).expect("a table can be written");
+    Base { name: name.to_owned(), table, text, keys }
+}
+
+fn walk(value: &Value, path: &mut Vec<String>, out: &mut Vec<Vec<String>>) {
+    let children: Vec<(String, &Value)> = match value {
+        Value::Table(table) => table.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        // The first two elements stand for the others.
+        Value::Array(array) => array.iter().take(2).enumerate().map(|(i, value)| (i.to_string(), value)).collect(),
+        _ => return,
+    };
+    for (key, value) in children {
+        path.push(key);
+        out.push(path.clone());
+        walk(value, path, out);
+        path.pop();
+    }
+}
+
+/// Every key that the strict types know, as they list them when they meet an unknown one, and every key that some base holds.
+pub fn known_and_held(bases: &[Base], scratch: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
+    const PROBE: &str = "zz_probe";
+    let (mut known, mut held) = (BTreeSet::new(), BTreeSet::new());
+    for base in bases {
+        held.extend(base.keys.iter().map(|key| schema::id(&base.table, key)));
+        let tables = base.keys.iter().filter(|key| schema::find(&base.table, key).is_some_and(Value::is_table));
+        for key in tables.chain([&Vec::new()]) {
+            let mut table = base.table.clone();
+            let probe: Vec<String> = key.iter().cloned().chain([PROBE.to_owned()]).collect();
+            schema::set(&mut table, &probe, Value::Integer(1));
+            let path = scratch.join("probe.toml");
+            std::fs::write(&path, toml::to_string(&table).expect("a table can be written")).expect("a scratch directory");
+            let Err(error) = plan(&path, &[]) else { continue };
+            let unknown = error.problem.starts_with("unknown key") && error.problem.contains(PROBE);
+            let Some(allowed) = error.allowed.as_deref().filter(|allowed| unknown && *allowed != "no keys") else { continue };
+            let place = schema::id(&base.table, &probe);
+            // The keys of a filter are those of the encodings.
+            if !place.starts_with("when.") {
+                known.extend(allowed.split(", ").map(|name| place.replace(PROBE, name)));
+            }
+        }
+    }
+    (known, held)
+}

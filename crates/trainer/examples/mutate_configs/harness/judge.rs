@@ -1,0 +1,113 @@
+//! Asks the program about a mutant, and decides whether its answer is right.
+
+use super::mutators::{Form, Mutant};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::Instant;
+use trainer::config::experiment::plan;
+use trainer::exit::{Exit, Failure};
+
+/// Longest that any answer may take, in seconds.
+pub const LONGEST: f64 = 1.0;
+
+/// What the program says.
+pub struct Outcome {
+    /// The number of runs, a refusal, or the text of a panic.
+    pub said: Result<Result<usize, Failure>, String>,
+    pub secs: f64,
+}
+
+/// Whether that is right.
+pub enum Verdict {
+    Refused,
+    Accepted,
+    Wrong(String),
+}
+
+/// `longreach check` on these bytes and overrides, without a process of its own.
+pub fn answer(file: &Path, bytes: &[u8], overrides: &[String]) -> Outcome {
+    std::fs::write(file, bytes).expect("a scratch directory");
+    let ask = || {
+        let planned = plan(file, overrides).map_err(Failure::from)?;
+        let rows = trainer::plan::rows(&planned, |_| false);
+        assert!(!trainer::plan::render(&planned, &rows).is_empty());
+        Ok(rows.len())
+    };
+    let timed = || {
+        let start = Instant::now();
+        let said = catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| {
+            let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            text.unwrap_or_default()
+        });
+        Outcome { said, secs: start.elapsed().as_secs_f64() }
+    };
+    // Another process may have had the processor: what is slow three times is slow.
+    let mut outcome = timed();
+    for _ in 0..2 {
+        if outcome.secs > LONGEST {
+            outcome = timed();
+        }
+    }
+    outcome
+}
+
+/// What every refusal must be: code 2, or 3 for a file that was named; a problem; no control characters but line ends.
+pub fn well_formed(failure: &Failure) -> Result<(), String> {
+    let text = failure.to_string();
+    let wrong = |why: &str| Err(format!("{why}\n{text}"));
+    if !matches!(failure.exit, Exit::Config | Exit::Input) {
+        return wrong(&format!("exit code {}", failure.exit as u8));
+    }
+    if !text.starts_with("error: ") || text.len() > 6000 {
+        return wrong("not a message of the usual form");
+    }
+    if text.chars().any(|c| c.is_control() && c != '\n' || ('\u{202A}'..='\u{202E}').contains(&c)) {
+        return wrong("a control character in the message");
+    }
+    Ok(())
+}
+
+/// Holds an answer against what was decided: valid for a `reason`, or to be refused.
+pub fn judge(outcome: &Outcome, reason: Option<&str>, mutant: &Mutant, form: Form) -> Verdict {
+    if outcome.secs > LONGEST {
+        return Verdict::Wrong(format!("took {:.1} s", outcome.secs));
+    }
+    match (&outcome.said, reason) {
+        (Err(panic), _) => Verdict::Wrong(format!("panicked: {panic}")),
+        (Ok(Ok(_)), Some(_)) => Verdict::Accepted,
+        (Ok(Ok(runs)), None) => Verdict::Wrong(format!("accepted, {runs} runs; given {:?}", shortened(mutant, form))),
+        (Ok(Err(failure)), Some(reason)) => Verdict::Wrong(format!("refused, although {reason}\n{failure}")),
+        (Ok(Err(failure)), None) => match refusal(failure, mutant, form) {
+            Ok(()) => Verdict::Refused,
+            Err(why) => Verdict::Wrong(why),
+        },
+    }
+}
+
+fn refusal(failure: &Failure, mutant: &Mutant, form: Form) -> Result<(), String> {
+    well_formed(failure)?;
+    let text = failure.to_string();
+    if failure.exit == Exit::Input && !mutant.named.iter().any(|key| key.contains("task")) {
+        return Err(format!("exit code 3 without a file\n{text}"));
+    }
+    if !mutant.named.iter().any(|key| text.contains(key)) {
+        return Err(format!("names none of {:?}\n{text}", mutant.named));
+    }
+    let place = match form {
+        Form::File => "--> ",
+        Form::Argument if mutant.elsewhere => "--> ",
+        Form::Argument => "--> command line: ",
+    };
+    if !text.contains(place) {
+        return Err(format!("no place\n{text}"));
+    }
+    Ok(())
+}
+
+fn shortened(mutant: &Mutant, form: Form) -> String {
+    let text = match form {
+        Form::File => String::new(),
+        Form::Argument => mutant.overrides.join(" "),
+    };
+    text.chars().take(200).collect()
+}
