@@ -1644,12 +1644,12 @@ fn bombs_are_refused_quickly() {
 
 /// Found by fuzzing: every key was in its range, and their product was not.
 #[test]
-fn tokens_of_absurd_sizes_stop_at_the_largest_number() {
+fn batches_of_absurd_sizes_are_refused() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join("x.toml");
     std::fs::write(&path, include_str!("../../../../fuzz/seeds/config/huge-products.toml")).expect("a scratch file");
-    let plan = super::experiment::plan(&path, &[]).expect("a plan");
-    assert_eq!(plan.runs.iter().map(|run| run.train_tokens).collect::<Vec<_>>(), [u64::MAX]);
+    let error = super::experiment::plan(&path, &[]).err().expect("a refusal");
+    assert_eq!((error.exit, error.key.as_deref()), (2, Some("train.batch_size")));
 }
 
 /// Found beside fuzzing: the line was lost, and the value called a default.
