@@ -132,7 +132,7 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     let (calm, run) = one();
     let whole = std::fs::read(run.join("record.json")).unwrap();
     let scratch = Scratch::with(TINY);
-    let lens = [&ONE[..], &["eval.test_lens=[4,20000]", "task.test_rows=1"]].concat();
+    let lens = [&ONE[..], &["eval.test_lens=[4,16000]", "task.test_rows=1"]].concat();
     let little = scratch.longreach("run", &[&lens[..], &["--memory-limit", "70MiB"]].concat());
     exits(&little, 0);
     let path = scratch.runs().join(&scratch.records()[0].0);
@@ -141,7 +141,7 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
         record["evals"].as_array().unwrap().iter().find(|row| row["test_len"] == test_len).unwrap().clone()
     };
     assert_eq!(row(&record, 4)["status"], "ok");
-    let left_out = row(&record, 20_000);
+    let left_out = row(&record, 16_000);
     assert_eq!(left_out["status"], "skipped");
     assert!(left_out["reason"].as_str().unwrap().contains("more than the limit of 70 MiB"), "{left_out}");
     // The same limit, the same record; a larger one, the rest of it, from the weights that are there.
@@ -149,7 +149,7 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     let steps = std::fs::metadata(path.with_file_name("steps.jsonl")).unwrap().modified().unwrap();
     let more = scratch.longreach("run", &[&lens[..], &["--memory-limit", "none"]].concat());
     exits(&more, 0);
-    assert_eq!(row(&read(&path), 20_000)["status"], "ok");
+    assert_eq!(row(&read(&path), 16_000)["status"], "ok");
     assert_eq!(std::fs::metadata(path.with_file_name("steps.jsonl")).unwrap().modified().unwrap(), steps, "it was not trained again");
     // A training that does not fit is refused before any work.
     let nothing = Scratch::with(TINY);
