@@ -79,7 +79,7 @@ pub fn forget_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// What a training is expected to need, in bytes: the program and a corpus; what every token leaves for the backward pass; and ten copies of
+/// What a training is expected to need, in bytes: the program and a corpus; what every token leaves for the backward pass; and nine copies of
 /// the parameters (their gradients, moments, updates, and a checkpoint being written). The constants were fitted to measurements, which
 /// `scripts/memory` repeats.
 pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
@@ -92,7 +92,7 @@ pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     let kept = if hooks.content_bias || model.attention == AttentionKind::Linear { 6.0 * pairs } else { 0.0 };
     let block = tokens * (13.0 * d_model + 2.0 * d_ff) + kept;
     let step = model.n_layers as f64 * block + 3.0 * tokens * vocab;
-    (mib(60.0) + 4.0 * (0.9 * step + 10.0 * parameters as f64)) as u64
+    (mib(60.0) + 4.0 * (0.9 * step + 9.0 * parameters as f64)) as u64
 }
 
 /// What an evaluation of so many tokens a row is expected to need, in bytes: a batch on its way through one layer, a block of logits, and a
@@ -107,7 +107,7 @@ pub fn evaluation(spec: &RunSpec, encoding: &EncodingConfig, parameters: u64, ba
     // A bias by position is made once for all rows of a batch.
     let hooks = encoding.facts(&model.shape()).hooks;
     let bias = if hooks.content_bias || hooks.output_bias { block } else { block / rows as f64 };
-    let numbers = tokens * (9.0 * d_model + 2.0 * d_ff + 3.0 * vocab) + copies(encoding.kind(), hooks) * bias + 5.0 * parameters as f64;
+    let numbers = tokens * (9.0 * d_model + 2.0 * d_ff + 3.0 * vocab) + copies(encoding.kind(), hooks) * bias + 3.0 * parameters as f64;
     (mib(40.0) + 4.0 * numbers) as u64
 }
 

@@ -47,6 +47,7 @@ pub struct Reevaluated {
 /// a variant that cannot work; [`Exit::Device`].
 pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Reevaluated, Failure> {
     crate::signals::listen();
+    crate::signals::leave_within(crate::worker::LEAVE_WITHIN);
     let directory = if request.run.is_file() { request.run.parent().unwrap_or(Path::new(".")) } else { &request.run };
     let job = read_job(directory)?;
     let record_path = directory.join("record.json");

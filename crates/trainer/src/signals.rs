@@ -1,9 +1,11 @@
 //! Signals as a flag that is looked at between steps: the first asks for a clean end, a second INT or TERM ends at once.
 
+use crate::console;
 use crate::exit::Exit;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 static ASKED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
@@ -24,6 +26,24 @@ pub fn listen() {
             let _ = signal_hook::flag::register_usize(SIGUSR1, asked.clone(), Exit::TryAgain as usize);
         }
         asked
+    });
+}
+
+/// Leaves by itself where what is being computed takes longer than `limit` after a signal, such as one batch at a very long length. What was
+/// saved before stands, as after any other sudden end.
+pub fn leave_within(limit: Duration) {
+    static WATCHING: OnceLock<()> = OnceLock::new();
+    WATCHING.get_or_init(|| {
+        std::thread::spawn(move || {
+            loop {
+                if let Some(exit) = asked() {
+                    std::thread::sleep(limit);
+                    console::tell("error: stopped in the middle of a computation; the same command goes on from what was saved before");
+                    std::process::exit(exit as i32);
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
     });
 }
 

@@ -33,6 +33,8 @@ pub const DIVERGED_FILE: &str = "diverged.json";
 /// What a failed worker said.
 pub const ERROR_FILE: &str = "error.txt";
 
+/// How long after a signal a process may compute on.
+pub const LEAVE_WITHIN: Duration = Duration::from_secs(8);
 /// No job is larger.
 const MAX_JOB_BYTES: u64 = 1 << 24;
 
@@ -210,6 +212,7 @@ pub fn run_silently(directory: &Path, how: &How) -> Result<(), Failure> {
 
 fn run_telling(directory: &Path, how: &How, say: &dyn Fn(&Event)) -> Result<(), Failure> {
     signals::listen();
+    signals::leave_within(LEAVE_WITHIN);
     let disk = rundir::system();
     let job: Job = read_job(directory)?;
     if job.spec.run_id().ok().as_deref() != Some(&job.run_id) {

@@ -4,9 +4,11 @@
 mod common;
 
 use common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
 
@@ -292,4 +294,20 @@ fn records_are_gathered_into_one_file_and_reported_from_it() {
     exits(&longreach().arg("report").arg(&file).output().unwrap(), 0);
     let nothing = gather(&scratch.directory.path().join("x.toml"));
     exits(&nothing, 3);
+}
+
+#[test]
+fn a_batch_that_takes_long_does_not_hold_up_a_signal() {
+    let (scratch, run) = one();
+    let mut program = longreach();
+    program.arg("eval").arg(&run).args(["--lengths", "100000", "--memory-limit", "none"]).env("RAYON_NUM_THREADS", "1");
+    let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(child.try_wait().unwrap().is_none(), "it takes longer than that");
+    let asked = Instant::now();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    exits(&output, 143);
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    drop(scratch);
 }
