@@ -182,14 +182,15 @@ pub fn latest<T>(
                 for (what, theirs, ours) in [("commit", &theirs.commit, &origin.commit), ("machine", &theirs.machine, &origin.machine)] {
                     if theirs != ours {
                         found.notes.push(format!(
-                            "the checkpoint at step {step} was written by another {what}, {theirs}; this is {ours}: the last bits may differ"
+                            "the checkpoint at step {step} was written by another {what}, {}; this is {ours}: the last bits may differ",
+                            read::shown(theirs)
                         ));
                     }
                 }
                 found.state = Some((state, accepted));
                 break;
             }
-            Err(error) => found.notes.push(format!("passed over {}: {error:#}", directory.display())),
+            Err(error) => found.notes.push(format!("passed over {}: {}", directory.display(), read::shown(&format!("{error:#}")))),
         }
     }
     found

@@ -35,3 +35,15 @@ pub fn start(path: &Path, count: u64) -> Result<Vec<u8>> {
     File::open(path).with_context(shown)?.take(count).read_to_end(&mut bytes).with_context(shown)?;
     Ok(bytes)
 }
+
+/// A text from a file of unknown origin as people see it: without control characters, which a terminal would obey, and not longer than a
+/// paragraph.
+pub fn shown(text: &str) -> String {
+    const MAX_CHARS: usize = 1000;
+    let mut characters = text.chars();
+    let mut shown: String = characters.by_ref().take(MAX_CHARS).map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
+    if characters.next().is_some() {
+        shown.push('…');
+    }
+    shown
+}

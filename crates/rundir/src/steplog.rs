@@ -3,7 +3,7 @@
 use crate::checkpoint::State;
 use crate::disk::{Disk, Op};
 use crate::read;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -130,7 +130,9 @@ pub fn parse(text: &[u8]) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
         ensure!(line.ends_with(b"\n"), "line {} of the step log is torn", index + 1);
-        let step: Step = serde_json::from_slice(line).with_context(|| format!("line {} of the step log", index + 1))?;
+        // What the parser says may quote the line.
+        let step: Step = serde_json::from_slice(line)
+            .map_err(|error| anyhow!("line {} of the step log: {}", index + 1, read::shown(&error.to_string())))?;
         ensure!(step.step == index as u64 + 1, "line {} of the step log is of step {}", index + 1, step.step);
         steps.push(step);
     }

@@ -5,7 +5,7 @@
 
 use crate::disk::Disk;
 use crate::read;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -86,14 +86,16 @@ impl Weights {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let header = bytes.first_chunk().map(|length| u64::from_le_bytes(*length)).context("not a safetensors file: too short")?;
         ensure!(header <= MAX_HEADER_BYTES, "its header is said to have {header} bytes, more than {MAX_HEADER_BYTES}");
-        let file = SafeTensors::deserialize(bytes).context("not a safetensors file")?;
+        // What the parser says may quote the name of a tensor.
+        let file =
+            SafeTensors::deserialize(bytes).map_err(|error| anyhow!("not a safetensors file: {}", read::shown(&error.to_string())))?;
         ensure!(file.len() <= MAX_TENSORS, "it holds {} tensors, more than {MAX_TENSORS}", file.len());
         let mut weights = Self::default();
         for (name, view) in file.iter() {
-            ensure!(view.dtype() == Dtype::F32, "{name:?} is {:?}, not F32", view.dtype());
+            ensure!(view.dtype() == Dtype::F32, "{:?} is {:?}, not F32", read::shown(name), view.dtype());
             let values: Vec<f32> = view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
             let bad = values.iter().filter(|value| !value.is_finite()).count();
-            ensure!(bad == 0, "{name:?} has {bad} values that are not finite");
+            ensure!(bad == 0, "{:?} has {bad} values that are not finite", read::shown(name));
             weights.0.insert(name.to_owned(), HostTensor { shape: view.shape().to_vec(), values });
         }
         Ok(weights)

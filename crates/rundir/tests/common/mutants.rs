@@ -267,7 +267,8 @@ fn reseal(files: &mut Files) {
     files[2].1 = serde_json::to_vec_pretty(&manifest).expect("JSON");
 }
 
-fn seal(manifest: &mut Value) {
+/// Gives a manifest whose keys are in their order a seal that fits.
+pub fn seal(manifest: &mut Value) {
     manifest["seal"] = json!("");
     manifest["seal"] = json!(blake3::hash(&serde_json::to_vec(manifest).expect("JSON")).to_hex().to_string());
 }

@@ -1,0 +1,19 @@
+//! Bytes as the manifest of a checkpoint; see `longreach_fuzz::checkpoints`.
+#![no_main]
+
+use libfuzzer_sys::{Corpus, fuzz_target};
+use longreach_fuzz::checkpoints::{Ground, manifest};
+use longreach_fuzz::memory::{Meter, bounded};
+use std::sync::LazyLock;
+
+#[global_allocator]
+static METER: Meter = Meter;
+
+static GROUND: LazyLock<Ground> = LazyLock::new(Ground::new);
+
+fuzz_target!(
+    init: {
+        LazyLock::force(&GROUND);
+    },
+    |data: &[u8]| -> Corpus { if bounded(data, || manifest(data, &GROUND)) { Corpus::Keep } else { Corpus::Reject } }
+);
