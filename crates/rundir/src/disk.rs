@@ -200,7 +200,7 @@ impl dyn Disk + '_ {
     /// Writes a file as one step: its old bytes or all the new ones, and the new ones once this returns, whatever happens.
     ///
     /// The scratch file beside it is named after this process; who holds the directory's lock may remove those of others
-    /// ([`remove_scratch`](Self::remove_scratch)).
+    /// (`remove_scratch`).
     ///
     /// # Errors
     ///

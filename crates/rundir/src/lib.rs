@@ -10,7 +10,7 @@
 //! fault.rs       disks that fail on request (feature `faults`)
 //! ```
 //!
-//! Every write is an [`Op`](disk::Op) applied by a [`Disk`](disk::Disk), so that tests can cut the power after any of them, let any of
+//! Every write is an [`Op`] applied by a [`Disk`], so that tests can cut the power after any of them, let any of
 //! them fail, or name each of them. Nothing here knows a tensor library: the readers build and are fuzzed in seconds.
 #![forbid(unsafe_code)]
 

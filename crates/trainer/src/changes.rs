@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Runs of other configs that are looked at.
-const MAX_OTHERS: usize = 200;
+const MAX_OTHERS: usize = 50;
 /// Keys that are told.
 const MAX_KEYS: usize = 8;
 

@@ -84,9 +84,10 @@ pub fn forget_peak() {
 /// `scripts/memory` repeats.
 pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     let (model, train) = (&spec.model, &spec.train);
-    let tokens = (train.batch_size * train.seq_len) as f64;
+    let (rows, seq_len) = train.largest_batch();
+    let tokens = (rows * seq_len) as f64;
     let (d_model, d_ff, vocab) = (model.d_model as f64, model.d_ff as f64, model.vocab_size as f64);
-    let pairs = tokens * (train.seq_len * model.n_heads) as f64;
+    let pairs = tokens * (seq_len * model.n_heads) as f64;
     // Fused attention keeps no weights; with a bias that sees content, or in linear attention, they are kept.
     let hooks = spec.encoding.facts(&model.shape()).hooks;
     let kept = if hooks.content_bias || model.attention == AttentionKind::Linear { 6.0 * pairs } else { 0.0 };

@@ -25,6 +25,9 @@ pub struct RunSpec {
     /// Where training puts its tokens.
     #[serde(default, skip_serializing_if = "is_default")]
     pub positions: PositionsConfig,
+    /// Where the training starts, if not with drawn weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<WarmStart>,
     /// The training.
     pub train: TrainSpec,
     /// The evaluation.
@@ -49,6 +52,9 @@ pub struct TrainSpec {
     pub length: LengthCurriculum,
     /// Shortest length of `length = "uniform"`, in the task's unit.
     pub min_len: usize,
+    /// The stages of `length = "staged"`, one after the other; together all the steps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
     /// Highest learning rate.
     pub lr: f64,
     /// Steps of linear warm-up.
@@ -70,6 +76,36 @@ pub enum LengthCurriculum {
     Fixed,
     /// Uniform from `min_len` to `train_len`, drawn per batch.
     Uniform,
+    /// As `stages` say: other lengths and batches for stretches of steps, as RoFormer was trained (Su et al. 2021, section 4.3.2).
+    Staged,
+}
+
+/// A stretch of the training with a length and a batch of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// Its steps.
+    pub steps: u64,
+    /// Length of every row, in the task's unit.
+    pub train_len: usize,
+    /// The same in tokens.
+    pub seq_len: usize,
+    /// Rows per batch.
+    pub batch_size: usize,
+}
+
+/// The weights a training starts from, instead of drawn ones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmStart {
+    /// The run they are of.
+    pub run_id: String,
+    /// Digest of its final weights.
+    pub weights_blake3: String,
+    /// Numbers they hold.
+    pub parameters: u64,
+    /// Whether the parameters of its encoding are kept too: it is of the same kind.
+    pub encoding: bool,
 }
 
 /// What to evaluate.
@@ -116,6 +152,9 @@ pub struct Job {
     pub labels: Vec<results::record::Label>,
     /// Directory relative paths of the task are resolved against.
     pub config_dir: PathBuf,
+    /// Directory of the run to start from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_dir: Option<PathBuf>,
     /// The numbers' definition.
     pub spec: RunSpec,
 }
@@ -138,6 +177,29 @@ impl RunSpec {
 }
 
 impl TrainSpec {
+    /// The stage of a step counted from 0.
+    pub fn stage(&self, step: u64) -> Option<&Stage> {
+        let ends = self.stages.iter().scan(0, |end, stage| {
+            *end += stage.steps;
+            Some((*end, stage))
+        });
+        ends.into_iter().find(|(end, _)| step < *end).map(|(_, stage)| stage)
+    }
+
+    /// Tokens of all steps; an upper bound where lengths are drawn.
+    pub fn tokens(&self) -> u64 {
+        if self.stages.is_empty() {
+            return self.steps.saturating_mul((self.batch_size * self.seq_len) as u64);
+        }
+        self.stages.iter().map(|stage| stage.steps.saturating_mul((stage.batch_size * stage.seq_len) as u64)).sum()
+    }
+
+    /// The largest batch: rows and tokens of each.
+    pub fn largest_batch(&self) -> (usize, usize) {
+        let stages = self.stages.iter().map(|stage| (stage.batch_size, stage.seq_len));
+        stages.max_by_key(|(rows, seq_len)| rows * seq_len).unwrap_or((self.batch_size, self.seq_len))
+    }
+
     /// Learning rate of a step counted from 0: linear warm-up, then half a cosine down to `final_lr * lr`.
     pub fn lr_at(&self, step: u64) -> f64 {
         if step < self.warmup_steps {

@@ -242,7 +242,8 @@ fn work(
                                 let next = queue.lock().ok().and_then(|mut queue| {
                                     let next = queue.pop_front()?;
                                     queue.push_back(index);
-                                    Some(queue.push_front(next))
+                                    queue.push_front(next);
+                                    Some(next)
                                 });
                                 if next.is_some() {
                                     break ended;

@@ -34,7 +34,8 @@ pub struct Trained {
     pub stopped: bool,
 }
 
-/// Where a training goes on.
+/// Where a training goes on, or starts from other weights than drawn ones.
+#[derive(Default)]
 pub struct Start {
     /// Steps applied.
     pub step: u64,
@@ -69,6 +70,7 @@ pub fn batch_length(spec: &RunSpec, step: u64) -> usize {
             let span = (train.train_len - train.min_len + 1) as u64;
             train.min_len + Stream::new(spec.seed, "train-length", step).below(span) as usize
         }
+        LengthCurriculum::Staged => train.stage(step).map_or(train.train_len, |stage| stage.train_len),
     }
 }
 
@@ -94,7 +96,8 @@ pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, start: Option<Sta
     let (mut diverged, mut stopped): (Option<(Divergence, Batch)>, _) = (None, false);
     for step in first..spec.train.steps {
         let length = batch_length(spec, step);
-        let batch = task.train_batch(length, spec.train.batch_size, spec.seed, step);
+        let rows = spec.train.stage(step).map_or(spec.train.batch_size, |stage| stage.batch_size);
+        let batch = task.train_batch(length, rows, spec.seed, step);
         let loss = batch_loss(spec, &model, &batch, step, &autodiff, None);
         let mut grads = loss.backward();
         let norms = squared_norms(&model, &grads);
@@ -198,7 +201,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Means over equal stretches of steps, at most [`CURVE_POINTS`] of them.
+/// Means over equal stretches of steps, at most `CURVE_POINTS` of them.
 pub fn thin(losses: &[f64]) -> Vec<CurvePoint> {
     let stretch = (losses.len() as u64).div_ceil(CURVE_POINTS).max(1) as usize;
     let points = losses.chunks(stretch).scan(0, |step, chunk| {

@@ -259,9 +259,9 @@ pub fn grows(record: &RunRecord, spec: &RunSpec, seq_lens: &[usize], limit: Memo
 
 impl Run<'_> {
     fn train_and_evaluate(&self) -> Result<(), Failure> {
-        let Self { disk, directory, job, task, device, how, .. } = *self;
+        let Self { disk, directory, job, task, how, .. } = *self;
         let spec = &job.spec;
-        let initial = weights::of(&initial_model(spec, device));
+        let initial = self.initial()?;
         let mut timings = self.timings(initial.count(""));
         if let Some(excess) = how.memory_limit.excess(timings.train_estimated_memory_bytes) {
             let help = "a smaller batch_size, train_len or d_model needs less; --memory-limit sets the limit";
@@ -332,6 +332,26 @@ impl Run<'_> {
         write_record(self.disk, self.directory, &record)
     }
 
+    /// The weights before the first step: drawn, or those of another run as far as they are shared.
+    fn initial(&self) -> Result<Weights, Failure> {
+        let spec = &self.job.spec;
+        let mut weights = weights::of(&initial_model(spec, self.device));
+        let Some(start) = &spec.start else { return Ok(weights) };
+        let run = self.job.start_dir.as_deref().ok_or_else(|| Failure::input("the job names no run to start from"))?;
+        let theirs = Weights::load(&run.join(WEIGHTS_FILE), start.parameters, &start.weights_blake3);
+        let mut theirs = theirs.map_err(|error| Failure::input(format!("the weights to start from: {error:#}")))?.0;
+        for (path, tensor) in &mut weights.0 {
+            if path.starts_with("encoding.") && !start.encoding {
+                continue;
+            }
+            match theirs.remove(path).filter(|theirs| theirs.shape == tensor.shape) {
+                Some(theirs) => *tensor = theirs,
+                None => return Err(Failure::input(format!("the weights to start from, {}, have no such {path}", run.display()))),
+            }
+        }
+        Ok(weights)
+    }
+
     fn timings(&self, parameters: u64) -> Timings {
         Timings {
             train_estimated_memory_bytes: memory::training(&self.job.spec, parameters),
@@ -377,7 +397,10 @@ impl Run<'_> {
                 let losses = steps.into_iter().map(|step| step.loss_nats).collect();
                 (Some(Start { step, tokens, losses, weights, moments }), log)
             }
-            None => (None, StepLog::create(disk, directory).map_err(resources)?),
+            None => {
+                let given = spec.start.as_ref().map(|_| Start { weights: initial.clone(), ..Start::default() });
+                (given, StepLog::create(disk, directory).map_err(resources)?)
+            }
         };
         let mut said = Instant::now() - Duration::from_secs(1);
         let (mut saved, mut saved_step) = (Instant::now(), start.as_ref().map_or(0, |start| start.step));

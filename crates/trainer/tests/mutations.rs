@@ -20,7 +20,9 @@ fn every_key_of_the_schema_is_in_some_valid_config() {
     }
     let (known, held) = bases::known_and_held(&bases, scratch.path());
     assert!(known.len() > 150, "only {} keys are known", known.len());
-    let missing: Vec<_> = known.difference(&held).collect();
+    // It leads to a recorded run; `schedules.rs` tries its mistakes.
+    let elsewhere = ["train.start_from"];
+    let missing: Vec<_> = known.difference(&held).filter(|key| !elsewhere.contains(&key.as_str())).collect();
     assert!(missing.is_empty(), "add these keys to a table in harness/bases.rs, so that they are mutated: {missing:?}");
     for kind in posenc::EncodingConfig::KINDS {
         assert!(held.contains(&format!("pe:{kind}.kind")), "the encoding {kind} is in no base");

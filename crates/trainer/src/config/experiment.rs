@@ -5,8 +5,12 @@ use super::diagnose::{Diagnostic, deserialize_at};
 use super::source::{KeyPath, Source, set};
 use crate::exit::Exit;
 use crate::optimizer::AdamWConfig;
-use crate::spec::{EvalSpec, Job, LengthCurriculum, RunSpec, TRAINED, TrainSpec, VariantSpec};
+use crate::spec::{EvalSpec, Job, LengthCurriculum, RunSpec, Stage, TRAINED, TrainSpec, VariantSpec, WarmStart};
+use crate::status::jobs;
+use crate::worker::{self, read_job};
 use posenc::{ConfigError, EncodingConfig, Lengths, PositionsConfig};
+use results::RunRecord;
+use results::record::RunStatus;
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -103,6 +107,10 @@ struct TrainSection {
     length: LengthCurriculum,
     #[serde(default = "default_min_len")]
     min_len: usize,
+    #[serde(default)]
+    stages: Vec<StageSection>,
+    #[serde(default)]
+    start_from: Option<PathBuf>,
     #[serde(default = "default_lr")]
     lr: f64,
     #[serde(default)]
@@ -113,6 +121,16 @@ struct TrainSection {
     grad_clip: f64,
     #[serde(default)]
     adamw: AdamWConfig,
+}
+
+/// An element of `train.stages`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StageSection {
+    steps: u64,
+    train_len: usize,
+    #[serde(default)]
+    batch_size: Option<usize>,
 }
 
 fn default_batch_size() -> usize {
@@ -369,12 +387,14 @@ impl Planner {
         plan.title = written.title.clone().unwrap_or_else(|| written.name.clone());
         plan.name.clone_from(&written.name);
         for seed in &written.seeds {
+            let (start, start_dir) = warm_start(cell, &written, &self.directory, &model, &encoding, *seed)?.unzip();
             let spec = RunSpec {
                 task: written.task.clone(),
                 corpus_blake3: task.corpus().map(|corpus| corpus.blake3.clone()),
                 model: model.clone(),
                 encoding: encoding.clone(),
                 positions: positions.clone(),
+                start,
                 train: train.clone(),
                 eval: eval.clone(),
                 seed: *seed,
@@ -392,8 +412,8 @@ impl Planner {
                 ));
             }
             // No overflow: at most 10^8 steps of 2^24 tokens.
-            let train_tokens = spec.train.steps * (spec.train.batch_size * spec.train.seq_len) as u64;
-            let job = Job { run_id, experiment: written.name.clone(), labels, config_dir: self.directory.clone(), spec };
+            let train_tokens = spec.train.tokens();
+            let job = Job { run_id, experiment: written.name.clone(), labels, config_dir: self.directory.clone(), start_dir, spec };
             let test_seq_lens = job.spec.eval.test_lens.iter().map(|length| task.seq_len(*length)).collect();
             plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens, test_seq_lens });
         }
@@ -736,10 +756,125 @@ fn train(cell: &Cell, written: &Experiment, task: &dyn Task) -> Result<TrainSpec
         batch_size: train.batch_size,
         length: train.length,
         min_len: train.min_len,
+        stages: stages(cell, train, task)?,
         lr: train.lr,
         warmup_steps,
         final_lr: train.final_lr,
         grad_clip: train.grad_clip,
         adamw: train.adamw.clone(),
     })
+}
+
+/// The stages of a training, which must fill its steps and come to its longest length.
+fn stages(cell: &Cell, train: &TrainSection, task: &dyn Task) -> Result<Vec<Stage>, Diagnostic> {
+    let staged = train.length == LengthCurriculum::Staged;
+    if staged == train.stages.is_empty() {
+        let (key, problem) =
+            if staged { ("train.length", "needs the stages") } else { ("train.stages", "are for another kind of lengths") };
+        let help =
+            "write length = \"staged\" and stages = [{ steps = 900, train_len = 32 }, { steps = 100, train_len = 64, batch_size = 8 }]";
+        return Err(cell.error(key, problem, "both, or neither", help));
+    }
+    let mut total = 0_u64;
+    let mut stages = Vec::new();
+    for (index, written) in train.stages.iter().enumerate() {
+        let key = |name: &str| format!("train.stages.{index}.{name}");
+        let batch_size = written.batch_size.unwrap_or(train.batch_size);
+        whole(cell, &key("steps"), written.steps, 1, train.steps, "a stage has at least one step, and no more than the training")?;
+        whole(cell, &key("train_len"), written.train_len as u64, 1, train.train_len as u64, "train.train_len is the longest length")?;
+        let seq_len = task.seq_len(written.train_len);
+        let most = (MAX_BATCH_TOKENS / seq_len.max(1)).min(1 << 16) as u64;
+        whole(cell, &key("batch_size"), batch_size as u64, 1, most, "train.batch_size unless given")?;
+        total = total.saturating_add(written.steps);
+        stages.push(Stage { steps: written.steps, train_len: written.train_len, seq_len, batch_size });
+    }
+    if staged && total != train.steps {
+        let (what, by) = if total < train.steps { ("a hole", train.steps - total) } else { ("an overlap", total - train.steps) };
+        let problem = format!("have {total} steps together, and the training {}: {what} of {by}", train.steps);
+        let help = format!("set train.steps to {total}, or change the steps of a stage");
+        return Err(cell.error("train.stages", &problem, &format!("stages of {} steps together", train.steps), &help));
+    }
+    if staged && !stages.iter().any(|stage| stage.train_len == train.train_len) {
+        let longest = stages.iter().map(|stage| stage.train_len).max().unwrap_or(0);
+        let problem = format!("is longer than every stage: the longest has {longest}");
+        return Err(cell
+            .error("train.train_len", &problem, &longest.to_string(), "results are compared with this length")
+            .with_value(train.train_len));
+    }
+    Ok(stages)
+}
+
+/// The run to start from: the one below a directory that was trained with this seed and a model of the same shape.
+fn warm_start(
+    cell: &Cell,
+    written: &Experiment,
+    directory: &Path,
+    model: &TransformerConfig,
+    encoding: &EncodingConfig,
+    seed: u64,
+) -> Result<Option<(WarmStart, PathBuf)>, Diagnostic> {
+    let key = "train.start_from";
+    let Some(place) = &written.train.start_from else { return Ok(None) };
+    let place = directory.join(place);
+    let refuse = |problem: &str, allowed: &str, help: &str| Err(cell.error(key, problem, allowed, help));
+    let runs = match jobs(&place) {
+        Ok(runs) => runs,
+        Err(failure) => {
+            return refuse(&format!("cannot be read: {}", failure.message), "a directory of runs", "it is relative to the config");
+        }
+    };
+    let recorded: Vec<(PathBuf, Job, RunRecord)> = runs
+        .into_iter()
+        .filter_map(|run| {
+            let job = read_job(&run).ok()?;
+            let record = worker::recorded(&run, &job).filter(|record| record.status == RunStatus::Ok)?;
+            (job.spec.seed == seed).then_some((run, job, record))
+        })
+        .collect();
+    let [(run, job, record)] = recorded.as_slice() else {
+        let names: Vec<String> = recorded.iter().take(5).map(|(run, ..)| run.display().to_string()).collect();
+        let problem = format!(
+            "holds {} recorded runs of seed {seed}: {}",
+            recorded.len(),
+            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        );
+        return refuse(&problem, "one run of each seed", "name a directory with one, such as runs/EXPERIMENT/RUN_ID");
+    };
+    let theirs = &job.spec.model;
+    let shape = |model: &TransformerConfig| {
+        let TransformerConfig { d_model, n_layers, n_heads, head_dim, d_ff, vocab_size, .. } = *model;
+        [
+            ("d_model", d_model),
+            ("n_layers", n_layers),
+            ("n_heads", n_heads),
+            ("head_dim", head_dim),
+            ("d_ff", d_ff),
+            ("vocab_size", vocab_size),
+        ]
+    };
+    for ((name, theirs), (_, ours)) in shape(theirs).into_iter().zip(shape(model)) {
+        if theirs != ours {
+            let problem = format!("leads to weights of another model: {name} is {theirs} there and {ours} here");
+            return refuse(&problem, &format!("a run with {name} = {ours}"), &format!("set model.{name}, or name another run"));
+        }
+    }
+    for (name, same) in [
+        ("norm", theirs.norm == model.norm),
+        ("activation", theirs.activation == model.activation),
+        ("tied_head", theirs.tied_head == model.tied_head),
+    ] {
+        if !same {
+            let problem = format!("leads to weights of another model: {name} is different there");
+            return refuse(&problem, &format!("a run with the same model.{name}"), &format!("set model.{name}, or name another run"));
+        }
+    }
+    let same_shapes = job.spec.encoding.kind() == encoding.kind()
+        && job.spec.encoding.facts(&theirs.shape()).parameters == encoding.facts(&model.shape()).parameters;
+    let start = WarmStart {
+        run_id: record.run_id.clone(),
+        weights_blake3: record.model.weights_blake3.clone(),
+        parameters: record.model.parameters,
+        encoding: same_shapes,
+    };
+    Ok(Some((start, run.clone())))
 }

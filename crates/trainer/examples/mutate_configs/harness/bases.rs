@@ -194,6 +194,10 @@ pub fn all(directory: &Path) -> Vec<Base> {
     let mut bases = Vec::new();
     let most: Table = MOST.parse().expect("TOML");
     bases.push(base("most", most, &[]));
+    let mut staged: Table = LEAST.parse().expect("TOML");
+    put(&mut staged, "train.length", r#""staged""#);
+    put(&mut staged, "train.stages", "[{ steps = 4, train_len = 4, batch_size = 2 }, { steps = 2, train_len = 8 }]");
+    bases.push(base("stages", staged, &["train", "stages"]));
     let mut distances: Table = LEAST.parse().expect("TOML");
     put(&mut distances, "model.pe", r#"{ kind = "t5" }"#);
     put(&mut distances, "model.positions", r#"{ kind = "randomized_distances", max_distance = 64 }"#);
