@@ -70,11 +70,24 @@ fn absent_text(absent: &BTreeSet<Absent>) -> String {
 fn sentence(setting: &Setting<'_>) -> String {
     match setting.seeds() {
         (1, 1) => "Single seed: no interval, no ranking.".into(),
-        (a, b) => {
-            let n = if a == b { format!("n = {a}") } else { format!("n = {a} to {b}") };
-            format!("Mean ± {INTERVAL}, {n}; k/N: only k of N seeds gave a number.")
-        }
+        _ => format!("Mean ± {INTERVAL}, {}; k/N: only k of N seeds gave a number.", seeds_text(setting)),
     }
+}
+
+/// `n = 3`
+pub(crate) fn seeds_text(setting: &Setting<'_>) -> String {
+    match setting.seeds() {
+        (a, b) if a == b => format!("n = {a}"),
+        (a, b) => format!("n = {a} to {b}"),
+    }
+}
+
+/// What a metric is and what guessing scores, for the caption of its table.
+fn meaning(setting: &Setting<'_>, metric: &str) -> String {
+    let definition = metric::definition(setting.task, metric);
+    let chance = metric::chance(setting.task, metric);
+    let chance = chance.map_or(String::new(), |c| format!(" Chance: {}.", metric::number(c, metric::decimals(metric, c))));
+    format!(" Definition: {}.{chance}", definition.trim_end_matches('.'))
 }
 
 fn direction(metric: &str) -> &'static str {
@@ -114,11 +127,12 @@ pub(crate) fn metric_table(setting: &Setting<'_>, metric: &str) -> Table {
         slug: slug(setting, metric),
         title: format!("{metric} by test length"),
         caption: format!(
-            "{metric} ({}) by test length in {}; {}. {}{derived}{ranked}",
+            "{metric} ({}) by test length in {}; {}. {}{derived}{ranked}{}",
             direction(metric),
             setting.task.unit,
             setting.name,
-            sentence(setting)
+            sentence(setting),
+            meaning(setting, metric)
         ),
         columns: std::iter::once("method".to_string()).chain(setting.lengths.iter().map(|l| l.to_string())).collect(),
         rows,
@@ -159,9 +173,10 @@ pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
         caption: format!(
             "Reach: the longest test length up to which every tested length keeps the mean {metric} {rule}, as a multiple of the training \
              length ({}). ≥: nothing longer was tested; none: lost at the first longer length; -: no in-length score, or one no better \
-             than guessing. Ratio: {metric} at {longest} over {metric} at {in_length}, for each run, then averaged. {}",
+             than guessing. Ratio: {metric} at {longest} over {metric} at {in_length}, for each run, then averaged. {}{}",
             setting.unit_count(setting.task.train_len),
-            sentence(setting)
+            sentence(setting),
+            meaning(setting, metric)
         ),
         columns: vec![
             "method".into(),
@@ -246,8 +261,10 @@ pub(crate) fn facts_table(setting: &Setting<'_>) -> Table {
         slug: slug(setting, "runs"),
         title: "Runs".into(),
         caption: format!(
-            "Runs behind the tables; {}. Final training loss: nats per counted token over the last tenth of the steps, mean ± {INTERVAL}.",
-            setting.name
+            "Runs behind the tables; {}. Final training loss: nats per counted token over the last tenth of the steps. {}{}",
+            setting.name,
+            sentence(setting),
+            metric::chance(setting.task, metric::LOSS_NATS).map_or(String::new(), |c| format!(" Chance: {c:.3}.")),
         ),
         columns: ["method", "parameters", "of the encoding", "final training loss", "seeds", "runs"].map(String::from).to_vec(),
         rows,
@@ -376,9 +393,10 @@ pub(crate) fn base_table(setting: &Setting<'_>, sweep: &BaseSweep<'_>, slug_name
         title: format!("theta_base{of}"),
         caption: format!(
             "{metric} ({}) by theta_base and test length{of}. Longest wavelength: 2π base^((d-2)/d) tokens for d rotated dimensions, before \
-             any scaling; pairs beyond training: rotary pairs whose wavelength exceeds the training length in tokens. {}",
+             any scaling; pairs beyond training: rotary pairs whose wavelength exceeds the training length in tokens. {}{}",
             direction(metric),
-            sentence(setting)
+            sentence(setting),
+            meaning(setting, metric)
         ),
         columns,
         rows: rows.collect(),
