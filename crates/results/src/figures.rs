@@ -54,11 +54,10 @@ fn chance(setting: &Setting<'_>, metric: &str, highest: f64) -> Chance {
     };
     let text = metric::number(level, metric::decimals(metric, level));
     let is_drawn = level <= 1.5 * highest || !metric::lower_is_better(metric) && level <= 1.0;
-    let how = if is_drawn { "Dotted: chance" } else { "Chance, off the scale" };
     Chance {
         line: is_drawn.then(|| (level, "chance".into())),
         subtitle: if is_drawn { setting.name.clone() } else { format!("{}; chance: {text}", setting.name) },
-        sentence: format!(" {how}: {text}."),
+        sentence: if is_drawn { format!(" Dotted: chance ({text}).") } else { format!(" Chance ({text}) is off the scale.") },
     }
 }
 
@@ -118,7 +117,8 @@ fn metric_figure(setting: &Setting<'_>, metric: &str) -> Figure {
         reference_y: chance.line,
         mark_points: true,
     };
-    let caption = format!("{metric} by test length; {}. Dashed: the training length.{}{}{note}", setting.name, chance.sentence, intervals(setting));
+    let caption =
+        format!("{metric} by test length; {}. Dashed: the training length.{}{}{note}", setting.name, chance.sentence, intervals(setting));
     Figure { slug: named(setting, &format!("{metric}-by-length")), caption, plot }
 }
 
