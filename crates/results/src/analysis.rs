@@ -7,7 +7,7 @@ use crate::metric;
 use crate::order;
 use crate::record::{EvalRow, EvalStatus, RunRecord, RunStatus, TaskFacts};
 use crate::report::ReportSpec;
-use crate::stats::Estimate;
+use crate::stats::{self, Estimate};
 use crate::text;
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -87,6 +87,8 @@ pub(crate) enum Absent {
     Diverged,
     Unsupported,
     Skipped,
+    /// There is a number, but it is none of extrapolation: the task was not learned in length.
+    Unconverged,
     Missing,
 }
 
@@ -96,6 +98,7 @@ impl Absent {
             Absent::Diverged => "diverged",
             Absent::Unsupported => "unsupported",
             Absent::Skipped => "skipped",
+            Absent::Unconverged => "not converged",
             Absent::Missing => "-",
         }
     }
@@ -114,6 +117,16 @@ impl Point {
     pub(crate) fn is_whole(&self) -> bool {
         self.estimate.is_some() && self.values.len() == self.runs
     }
+}
+
+/// Whether a method has learned its task at the lengths it was trained on: only then is anything said about longer ones.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum InLength {
+    Converged,
+    /// The score that says so, against the one needed.
+    Unconverged(String),
+    /// No score at a length up to the training length.
+    Untested,
 }
 
 /// How far a method keeps its in-length score.
@@ -145,11 +158,154 @@ impl Setting<'_> {
 
     /// Metric relative to the same run's in-length value.
     pub(crate) fn ratio(&self, method: &Method, metric: &str, len: usize) -> Point {
-        self.point_by(method, |run| {
+        self.extrapolated(method, len, |run| {
             let there = value_at(run, &method.variant, metric, len)?;
-            let here = self.in_length.map_or(Err(Absent::Missing), |l| value_at(run, &method.variant, metric, l))?;
-            metric::extrapolation_ratio(there, here).ok_or(Absent::Missing)
+            metric::extrapolation_ratio(there, self.value_in_length(run, method, metric)?).ok_or(Absent::Missing)
         })
+    }
+
+    /// The share of its in-length score that a run keeps.
+    pub(crate) fn kept_share(&self, method: &Method, metric: &str, len: usize) -> Point {
+        self.extrapolated(method, len, |run| {
+            let there = value_at(run, &method.variant, metric, len)?;
+            metric::kept_share(metric, there, self.value_in_length(run, method, metric)?).ok_or(Absent::Missing)
+        })
+    }
+
+    /// The longest test length at which a run still has [`metric::KEPT`] of its in-length score, of those that gave a number.
+    pub(crate) fn kept_to(&self, method: &Method) -> Point {
+        let metric = self.lead();
+        self.extrapolated(method, usize::MAX, |run| {
+            let here = Some(self.value_in_length(run, method, metric)?).filter(|&v| v > 0.0).ok_or(Absent::Missing)?;
+            let is_kept = |len: &usize| value_at(run, &method.variant, metric, *len).is_ok_and(|v| metric::is_kept(metric, v, here));
+            self.from_in_length().rev().find(is_kept).map(|len| len as f64).ok_or(Absent::Missing)
+        })
+    }
+
+    /// Mean over log2 of the length, from the in-length one to the longest tested, of the share of the in-length score.
+    pub(crate) fn kept_area(&self, method: &Method) -> Point {
+        let metric = self.lead();
+        self.extrapolated(method, usize::MAX, |run| {
+            let here = self.value_in_length(run, method, metric)?;
+            let shares: Result<Vec<(f64, f64)>, Absent> = self
+                .from_in_length()
+                .map(|len| {
+                    let there = value_at(run, &method.variant, metric, len)?;
+                    metric::kept_share(metric, there, here).map(|share| (len as f64, share)).ok_or(Absent::Missing)
+                })
+                .collect();
+            stats::mean_over_log2(&shares?).ok_or(Absent::Missing)
+        })
+    }
+
+    /// One method minus another, seed by seed, for the seeds that both have.
+    pub(crate) fn difference(&self, method: &Method, other: &Method, metric: &str, len: usize) -> Point {
+        self.paired(method, other, metric, len, |a, b| Some(a - b))
+    }
+
+    /// `of` the values of two methods for each seed that both have.
+    pub(crate) fn paired(&self, method: &Method, other: &Method, metric: &str, len: usize, of: impl Fn(f64, f64) -> Option<f64>) -> Point {
+        let others = &self.groups[other.group].runs;
+        let mut point = self.extrapolated(method, len, |run| {
+            let beside = others.iter().find(|r| r.seed == run.seed).ok_or(Absent::Missing)?;
+            let there = value_at(run, &method.variant, metric, len)?;
+            of(there, value_at(beside, &other.variant, metric, len)?).ok_or(Absent::Missing)
+        });
+        if self.is_extrapolation_of_unconverged(other, len) {
+            point = self.point_by(method, |_| Err(Absent::Unconverged));
+        }
+        let seeds = |method: &Method| self.groups[method.group].runs.iter().map(|r| r.seed).collect::<BTreeSet<_>>();
+        point.runs = seeds(method).intersection(&seeds(other)).count();
+        point
+    }
+
+    /// A function of the score.
+    pub(crate) fn score(&self, method: &Method, metric: &str, len: usize, of: impl Fn(f64) -> f64) -> Point {
+        self.extrapolated(method, len, |run| value_at(run, &method.variant, metric, len).map(&of))
+    }
+
+    /// A run's score at one length minus that at another.
+    pub(crate) fn step(&self, method: &Method, metric: &str, from: usize, to: usize) -> Point {
+        self.extrapolated(method, to.max(from), |run| {
+            Ok(value_at(run, &method.variant, metric, to)? - value_at(run, &method.variant, metric, from)?)
+        })
+    }
+
+    /// The largest score of some methods over the smallest, for the seeds that all have.
+    pub(crate) fn spread(&self, methods: &[&Method], metric: &str, len: usize) -> Point {
+        let Some((first, others)) = methods.split_first() else {
+            return Point { values: Vec::new(), estimate: None, runs: 0, absent: BTreeSet::new() };
+        };
+        if others.iter().any(|m| self.is_extrapolation_of_unconverged(m, len)) {
+            return self.point_by(first, |_| Err(Absent::Unconverged));
+        }
+        self.extrapolated(first, len, |run| {
+            let own = value_at(run, &first.variant, metric, len)?;
+            let (mut low, mut high) = (own, own);
+            for other in others {
+                let beside = self.groups[other.group].runs.iter().find(|r| r.seed == run.seed).ok_or(Absent::Missing)?;
+                let value = value_at(beside, &other.variant, metric, len)?;
+                (low, high) = (low.min(value), high.max(value));
+            }
+            metric::extrapolation_ratio(high, low).ok_or(Absent::Missing)
+        })
+    }
+
+    /// The in-length score's length and every longer one.
+    pub(crate) fn from_in_length(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
+        let from = self.in_length.unwrap_or(usize::MAX);
+        self.lengths.iter().copied().filter(move |&l| l >= from)
+    }
+
+    fn value_in_length(&self, run: &Run<'_>, method: &Method, metric: &str) -> Result<f64, Absent> {
+        self.in_length.map_or(Err(Absent::Missing), |len| value_at(run, &method.variant, metric, len))
+    }
+
+    /// A point about a length past training, which methods that have not converged do not have.
+    fn extrapolated(&self, method: &Method, len: usize, value: impl Fn(&Run<'_>) -> Result<f64, Absent>) -> Point {
+        if self.is_extrapolation_of_unconverged(method, len) {
+            return self.point_by(method, |_| Err(Absent::Unconverged));
+        }
+        self.point_by(method, value)
+    }
+
+    pub(crate) fn is_extrapolation_of_unconverged(&self, method: &Method, len: usize) -> bool {
+        len > self.task.train_len && matches!(self.converged(method), InLength::Unconverged(_))
+    }
+
+    /// Where answers are scored whole: the share of exact ones, the mean over seeds and over tested lengths up to the training
+    /// length, is at least [`metric::LEARNED`]. Elsewhere: the leading metric's in-length mean is better than guessing.
+    pub(crate) fn converged(&self, method: &Method) -> InLength {
+        let lead = self.lead();
+        let answers = self.task.primary_metric != metric::LOSS_NATS;
+        let exact: Vec<f64> = self
+            .lengths
+            .iter()
+            .filter(|&&len| answers && len <= self.task.train_len)
+            .filter_map(|&len| Some(self.point(method, metric::EXACT_MATCH, len).estimate?.mean))
+            .collect();
+        if let Some(mean) = stats::mean(&exact) {
+            if mean >= metric::LEARNED {
+                return InLength::Converged;
+            }
+            let most = self.in_length.unwrap_or_default();
+            let score = metric::number(mean, 3);
+            return InLength::Unconverged(format!(
+                "{} {score} in length (mean over seeds and tested lengths up to {most}), below {}",
+                metric::EXACT_MATCH,
+                metric::LEARNED
+            ));
+        }
+        let here = self.in_length.and_then(|len| Some((len, self.point(method, lead, len).estimate?.mean)));
+        let Some((len, mean)) = here else { return InLength::Untested };
+        let chance = metric::chance(self.task, lead);
+        let is_better = chance.map_or(mean != 0.0, |c| better_first(lead, mean, c) == Ordering::Less);
+        if is_better {
+            return InLength::Converged;
+        }
+        let chance = chance.unwrap_or_default();
+        let text = |value: f64| metric::number(value, metric::decimals(lead, value));
+        InLength::Unconverged(format!("{lead} {} at {len}, no better than guessing ({})", text(mean), text(chance)))
     }
 
     fn point_by(&self, method: &Method, value: impl Fn(&Run<'_>) -> Result<f64, Absent>) -> Point {
@@ -168,17 +324,12 @@ impl Setting<'_> {
         point
     }
 
-    /// None where there is no in-length score, or one no better than guessing.
+    /// None where there is no in-length score, or one that says the task was not learned.
     pub(crate) fn reach(&self, method: &Method) -> Option<Reach> {
         let metric = self.lead();
         let base = self.point(method, metric, self.in_length?);
         let in_length = base.estimate?;
-        let learned = match metric::chance(self.task, metric) {
-            Some(chance) if metric::lower_is_better(metric) => in_length.mean < chance,
-            Some(chance) => in_length.mean > chance,
-            None => in_length.mean != 0.0,
-        };
-        if !learned {
+        if self.converged(method) != InLength::Converged {
             return None;
         }
         let mut reach = Reach { test_len: None, is_longest: true, seeds: (base.values.len(), base.runs) };

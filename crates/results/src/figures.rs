@@ -4,7 +4,7 @@ use crate::analysis::{Run, Setting, better_first};
 use crate::metric;
 use crate::plot::{LinePlot, Series};
 use crate::stats::{Estimate, INTERVAL};
-use crate::table::{BaseSweep, base_sweeps, base_text};
+use crate::table::{BaseSweep, base_sweeps, base_text, seeds_text};
 use std::collections::BTreeMap;
 
 /// Lines beyond this cannot be told apart.
@@ -34,7 +34,35 @@ fn named(setting: &Setting<'_>, name: &str) -> String {
 }
 
 fn intervals(setting: &Setting<'_>) -> String {
-    if setting.seeds().1 > 1 { format!(" Bands: {INTERVAL}.") } else { " Single seed, no interval.".into() }
+    if setting.seeds().1 > 1 { format!(" Bands: {INTERVAL}, {}.", seeds_text(setting)) } else { " Single seed, no interval.".into() }
+}
+
+/// How a figure shows the level of guessing.
+struct Chance {
+    /// A line of the plot, where it would not rule the axis.
+    line: Option<(f64, String)>,
+    /// The plot's second line, which names a level that is not drawn.
+    subtitle: String,
+    /// For the caption.
+    sentence: String,
+}
+
+/// `highest`: the largest mean drawn; a level far above it is named, not drawn.
+fn chance(setting: &Setting<'_>, metric: &str, highest: f64) -> Chance {
+    let Some(level) = metric::chance(setting.task, metric) else {
+        return Chance { line: None, subtitle: setting.name.clone(), sentence: String::new() };
+    };
+    let text = metric::number(level, metric::decimals(metric, level));
+    let is_drawn = level <= 1.5 * highest || !metric::lower_is_better(metric) && level <= 1.0;
+    Chance {
+        line: is_drawn.then(|| (level, "chance".into())),
+        subtitle: if is_drawn { setting.name.clone() } else { format!("{}; chance: {text}", setting.name) },
+        sentence: if is_drawn { format!(" Dotted: chance ({text}).") } else { format!(" Chance ({text}) is off the scale.") },
+    }
+}
+
+fn highest(series: &[Series]) -> f64 {
+    series.iter().flat_map(|s| &s.points).map(|p| p.1).fold(0.0, f64::max)
 }
 
 /// The methods drawn and the look of each: all, or the best at the longest length where there are too many.
@@ -74,10 +102,10 @@ fn metric_figure(setting: &Setting<'_>, metric: &str) -> Figure {
         series.push(line);
     }
     let is_share = !metric::lower_is_better(metric) && range.1 <= 1.0;
-    let chance = metric::chance(setting.task, metric).filter(|_| is_share);
+    let chance = chance(setting, metric, range.1);
     let plot = LinePlot {
         title: format!("{metric} by test length"),
-        subtitle: setting.name.clone(),
+        subtitle: chance.subtitle,
         x_label: format!("test length ({})", setting.task.unit),
         y_label: axis_name(metric),
         log_x: true,
@@ -86,10 +114,11 @@ fn metric_figure(setting: &Setting<'_>, metric: &str) -> Figure {
         y_range: is_share.then_some((0.0, 1.0)),
         series,
         reference_x: Some((setting.task.train_len as f64, "train length".into())),
-        reference_y: chance.map(|c| (c, "chance".into())),
+        reference_y: chance.line,
         mark_points: true,
     };
-    let caption = format!("{metric} by test length; {}. Dashed: the training length.{}{note}", setting.name, intervals(setting));
+    let caption =
+        format!("{metric} by test length; {}. Dashed: the training length.{}{}{note}", setting.name, chance.sentence, intervals(setting));
     Figure { slug: named(setting, &format!("{metric}-by-length")), caption, plot }
 }
 
@@ -125,9 +154,11 @@ fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
         });
         series.push(averaged(&method.name, style, curves));
     }
+    let chance = chance(setting, metric::LOSS_NATS, highest(&series));
     let plot = LinePlot {
         title: format!("loss by position in windows of {len}"),
-        subtitle: setting.name.clone(),
+        subtitle: chance.subtitle,
+        reference_y: chance.line,
         x_label: format!("position in the window ({})", setting.task.unit),
         y_label: "loss (nats per counted token)".into(),
         series,
@@ -135,9 +166,10 @@ fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
         ..LinePlot::default()
     };
     let caption = format!(
-        "Mean loss by position in windows of {len} {}, bins of equal width; {}. Past the dashed line no position was trained on.{}{note}",
+        "Mean loss by position in windows of {len} {}, bins of equal width; {}. Past the dashed line no position was trained on.{}{}{note}",
         setting.task.unit,
         setting.name,
+        chance.sentence,
         intervals(setting)
     );
     Some(Figure { slug: named(setting, "loss-by-position"), caption, plot })
@@ -158,9 +190,11 @@ fn training_figure(setting: &Setting<'_>) -> Option<Figure> {
     }
     let ys = || series.iter().flat_map(|s| &s.points).map(|p| p.1);
     let (low, high) = ys().fold((f64::INFINITY, 0.0f64), |(a, b), y| (a.min(y), b.max(y)));
+    let chance = chance(setting, metric::LOSS_NATS, high);
     let plot = LinePlot {
         title: "training loss".into(),
-        subtitle: setting.name.clone(),
+        subtitle: chance.subtitle,
+        reference_y: chance.line,
         x_label: "step".into(),
         y_label: "loss (nats per counted token)".into(),
         log_y: low > 0.0 && high > 20.0 * low,
@@ -173,8 +207,9 @@ fn training_figure(setting: &Setting<'_>) -> Option<Figure> {
         String::new()
     };
     let caption = format!(
-        "Training loss, each point the mean since the one before; {}. A diverged run is drawn up to its last finite point.{}{note}",
+        "Training loss, each point the mean since the one before; {}. A diverged run is drawn up to its last finite point.{}{}{note}",
         setting.name,
+        chance.sentence,
         intervals(setting)
     );
     Some(Figure { slug: named(setting, "training-loss"), caption, plot })
@@ -197,9 +232,11 @@ fn base_figure(setting: &Setting<'_>, sweep: &BaseSweep<'_>, index: usize, count
     }
     let of = if sweep.name.is_empty() { String::new() } else { format!(" of {}", sweep.name) };
     let is_share = !metric::lower_is_better(metric) && range.1 <= 1.0;
+    let chance = chance(setting, metric, range.1);
     let plot = LinePlot {
         title: format!("{metric} by theta_base{of}"),
-        subtitle: setting.name.clone(),
+        subtitle: chance.subtitle,
+        reference_y: chance.line,
         x_label: "theta_base".into(),
         y_label: axis_name(metric),
         log_x: true,
@@ -212,9 +249,10 @@ fn base_figure(setting: &Setting<'_>, sweep: &BaseSweep<'_>, index: usize, count
     };
     let bases: Vec<String> = sweep.rows.iter().map(|(base, _)| base_text(*base)).collect();
     let caption = format!(
-        "{metric} by theta_base{of} ({}), one line for each test length; {}.{}",
+        "{metric} by theta_base{of} ({}), one line for each test length; {}.{}{}",
         bases.join(", "),
         setting.name,
+        chance.sentence,
         intervals(setting)
     );
     Figure { slug: named(setting, &sweep_slug(index, count)), caption, plot }

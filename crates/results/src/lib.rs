@@ -14,6 +14,7 @@
 #![warn(missing_docs)]
 
 mod analysis;
+pub mod claims;
 mod figures;
 pub mod metric;
 mod order;
@@ -27,5 +28,5 @@ pub mod table;
 mod text;
 
 pub use record::RunRecord;
-pub use report::{Format, Report, ReportError, ReportFile, ReportSpec, report};
+pub use report::{FIRST_METHOD, Format, Report, ReportError, ReportFile, ReportSpec, report};
 pub use store::{Excluded, Found, StoreError, find_records, gather_jsonl, read_jsonl, read_record, write_jsonl, write_record};

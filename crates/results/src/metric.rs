@@ -12,10 +12,18 @@ pub const LOSS_NATS: &str = "loss_nats";
 pub const PERPLEXITY: &str = "perplexity";
 /// Loss in bits, by byte of text.
 pub const BITS_PER_BYTE: &str = "bits_per_byte";
+/// Share of answers that are right from the first token to the last.
+pub const EXACT_MATCH: &str = "exact_match";
 /// A score relative to the one in length, see [`extrapolation_ratio`].
 pub const RATIO: &str = "ratio";
+/// The longest test length with enough of the in-length score, in the task's unit.
+pub(crate) const KEPT_TO: &str = "kept_to";
+/// The share of the in-length score, averaged over log2 of the length.
+pub(crate) const KEPT_AREA: &str = "kept_area";
 /// Share of the in-length score that counts as kept.
 pub const KEPT: f64 = 0.9;
+/// Share of exact answers in length from which on a task counts as learned; below it nothing is said about longer lengths.
+pub const LEARNED: f64 = 0.95;
 
 /// perplexity = exp(loss).
 pub fn perplexity(loss_nats: f64) -> f64 {
@@ -43,6 +51,12 @@ pub fn extrapolation_ratio(at_test_len: f64, at_train_len: f64) -> Option<f64> {
 /// `in_length / KEPT`.
 pub fn is_kept(metric: &str, value: f64, in_length: f64) -> bool {
     if lower_is_better(metric) { value <= in_length / KEPT } else { value >= KEPT * in_length }
+}
+
+/// The share of the in-length score that is left, 1 for all of it, whatever the metric's direction: for a metric where lower is
+/// better the in-length score over the one there. None where it is undefined.
+pub fn kept_share(metric: &str, value: f64, in_length: f64) -> Option<f64> {
+    if lower_is_better(metric) { extrapolation_ratio(in_length, value) } else { extrapolation_ratio(value, in_length) }
 }
 
 /// The metrics of a task in the order of the report, the leading one first. Perplexity leads for a loss.
@@ -110,6 +124,7 @@ pub fn definition(task: &TaskFacts, metric: &str) -> String {
 pub fn decimals(metric: &str, value: f64) -> usize {
     match metric {
         PERPLEXITY | RATIO => significant(value),
+        KEPT_TO => 0,
         _ if value.abs() < 10.0 => 3,
         _ => significant(value),
     }
@@ -151,6 +166,9 @@ mod tests {
         assert!(is_kept(PERPLEXITY, 4.4, 4.0) && !is_kept(PERPLEXITY, 4.5, 4.0));
         assert_eq!(extrapolation_ratio(1.0, 0.0), None);
         assert_eq!(extrapolation_ratio(1.0, 2.0), Some(0.5));
+        assert_eq!(kept_share(EXACT_MATCH, 0.5, 1.0), Some(0.5));
+        assert_eq!(kept_share(PERPLEXITY, 8.0, 4.0), Some(0.5));
+        assert_eq!(kept_share(EXACT_MATCH, 0.5, 0.0), None);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The same document in four markups and on the terminal, each with its own escaping.
 
-use crate::analysis::Setting;
+use crate::analysis::{Point, Setting};
 use crate::metric;
 use crate::record::{EvalStatus, RunStatus};
-use crate::report::{Document, ReportError};
-use crate::table::{Cell, Table};
+use crate::report::{Document, ReportError, ReportSpec};
+use crate::table::{self, Cell, Table};
 use crate::text::shown;
 use comfy_table::{LineStyle, TableStyle};
 use minijinja::{Environment, Value, context};
@@ -37,7 +37,12 @@ pub(crate) fn markdown(document: &Document) -> String {
     for (name, text) in &document.conditions {
         let _ = writeln!(out, "- {}: {}", md(name), md(text));
     }
-    let lists = [("Diverged runs", &document.diverged), ("Left out", &document.excluded), ("Notes", &document.notes)];
+    let lists = [
+        ("Diverged runs", &document.diverged),
+        ("Not converged", &document.unconverged),
+        ("Left out", &document.excluded),
+        ("Notes", &document.notes),
+    ];
     for (name, items) in lists.iter().filter(|(_, items)| !items.is_empty()) {
         let _ = write!(out, "\n## {name}\n\n");
         items.iter().for_each(|item| {
@@ -241,6 +246,55 @@ pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> 
     String::from_utf8(bytes).map_err(|e| failed(&e))
 }
 
+/// One row for each summary over seeds: how far and how much of the in-length score is kept, and the differences to the baseline.
+pub(crate) fn summaries_csv(settings: &[Setting<'_>], spec: &ReportSpec) -> Result<String, ReportError> {
+    let head = ["setting", "method", "baseline", "quantity", "test_len", "mean", "half_width_95", "n", "runs", "status"];
+    let mut rows = Vec::new();
+    for setting in settings {
+        let base = table::baseline(setting, spec);
+        for method in &setting.methods {
+            let mut row = |baseline: &str, quantity: &str, len: String, point: &Point| {
+                let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+                let absent: Vec<&str> = point.absent.iter().map(|a| a.name()).collect();
+                rows.push(vec![
+                    setting.name.clone(),
+                    method.name.clone(),
+                    baseline.into(),
+                    quantity.into(),
+                    len,
+                    number(point.estimate.map(|e| e.mean)),
+                    number(point.estimate.and_then(|e| e.half_width)),
+                    point.values.len().to_string(),
+                    point.runs.to_string(),
+                    if point.is_whole() { "ok".into() } else { absent.join(" / ").replace('-', "missing") },
+                ]);
+            };
+            if setting.in_length.is_some() && setting.longer().next().is_some() {
+                row("", metric::KEPT_TO, String::new(), &setting.kept_to(method));
+                row("", metric::KEPT_AREA, String::new(), &setting.kept_area(method));
+            }
+            for base in base.iter().filter(|base| base.name != method.name) {
+                for &len in &setting.lengths {
+                    let point = setting.difference(method, base, setting.lead(), len);
+                    row(&base.name, &format!("{} difference", setting.lead()), len.to_string(), &point);
+                }
+            }
+        }
+    }
+    csv_text("summaries.csv", &head, &rows)
+}
+
+fn csv_text(file: &'static str, head: &[&str], rows: &[Vec<String>]) -> Result<String, ReportError> {
+    let failed = |e: &dyn std::fmt::Display| ReportError::Render { file, reason: e.to_string() };
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(head).map_err(|e| failed(&e))?;
+    for row in rows {
+        writer.write_record(row.iter().map(safe_cell)).map_err(|e| failed(&e))?;
+    }
+    let bytes = writer.into_inner().map_err(|e| failed(&e))?;
+    String::from_utf8(bytes).map_err(|e| failed(&e))
+}
+
 /// A spreadsheet runs a cell that starts like a formula; a quote before it makes it text. Numbers stay numbers. What follows a
 /// separator is treated as a start too: which of them divides cells depends on the reader's country.
 fn safe_cell(text: impl AsRef<str>) -> String {
@@ -311,6 +365,7 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result
         sections,
         conditions => pairs(&document.conditions),
         diverged => each(&document.diverged),
+        unconverged => each(&document.unconverged),
         excluded => each(&document.excluded),
         notes => each(&document.notes),
     })
@@ -321,7 +376,7 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result
 fn kind(text: &str) -> &'static str {
     match text {
         "-" | "none" => "absent",
-        _ if ["diverged", "unsupported", "skipped"].iter().any(|s| text.starts_with(s)) => "absent",
+        _ if ["diverged", "unsupported", "skipped", "not converged"].iter().any(|s| text.starts_with(s)) => "absent",
         _ => "",
     }
 }

@@ -18,6 +18,9 @@ const MOST_FIGURES: usize = 100;
 /// Items in each of the lists at the end.
 const MOST_LISTED: usize = 200;
 
+/// As [`ReportSpec::baseline`]: the first method of each setting, in the order of its tables.
+pub const FIRST_METHOD: &str = "first";
+
 /// A format of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Format {
@@ -25,7 +28,7 @@ pub enum Format {
     Md,
     /// `report.html`, one page that needs nothing else.
     Html,
-    /// `results.csv`, long form: one row for each number.
+    /// `results.csv`, long form: one row for each number. `summaries.csv`: one for each mean over seeds of what is made of them.
     Csv,
     /// `tables.tex`, booktabs tables to include.
     Tex,
@@ -45,7 +48,7 @@ pub struct ReportSpec {
     pub formats: BTreeSet<Format>,
     /// Whether figures are also written as PNG.
     pub png: bool,
-    /// The method others are compared with, seed by seed.
+    /// The method others are compared with, seed by seed: its name, or [`FIRST_METHOD`] for the first of each setting.
     pub baseline: Option<String>,
     /// Texts of labels and names of variants in the order wanted; what is not named follows in canonical order.
     pub order: Vec<String>,
@@ -151,6 +154,7 @@ pub(crate) struct Document {
     pub sections: Vec<Section>,
     pub conditions: Vec<(String, String)>,
     pub diverged: Vec<String>,
+    pub unconverged: Vec<String>,
     pub excluded: Vec<String>,
     pub notes: Vec<String>,
 }
@@ -188,7 +192,11 @@ pub fn report(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec) -
         let (name, text) = match format {
             Format::Md => ("report.md", render::markdown(&document)),
             Format::Html => ("report.html", render::html(&document, &svgs)?),
-            Format::Csv => ("results.csv", render::long_csv(&settings)?),
+            Format::Csv => {
+                let summaries = render::summaries_csv(&settings, spec)?;
+                files.push(ReportFile { name: "summaries.csv".into(), bytes: summaries.into_bytes() });
+                ("results.csv", render::long_csv(&settings)?)
+            }
             Format::Tex => ("tables.tex", render::latex(&document)),
         };
         files.push(ReportFile { name: name.into(), bytes: text.into_bytes() });
@@ -214,7 +222,7 @@ fn canonical(records: &[RunRecord]) -> Vec<&RunRecord> {
 }
 
 fn check_baseline(settings: &[Setting<'_>], spec: &ReportSpec) -> Result<(), ReportError> {
-    let Some(baseline) = &spec.baseline else { return Ok(()) };
+    let Some(baseline) = spec.baseline.as_ref().filter(|name| *name != FIRST_METHOD) else { return Ok(()) };
     let known: BTreeSet<&String> = settings.iter().flat_map(|s| &s.methods).map(|m| &m.name).collect();
     if known.contains(baseline) {
         return Ok(());
@@ -246,13 +254,20 @@ fn document(records: &[&RunRecord], excluded: &[Excluded], settings: &[Setting<'
     name_files(&mut sections);
     Document {
         title: spec.title.clone(),
-        findings: settings.iter().map(table::finding).collect(),
+        findings: settings.iter().map(|s| finding(s, spec)).collect(),
         sections,
         conditions: conditions(records, settings),
         diverged: listed(diverged.collect()),
+        unconverged: listed(settings.iter().flat_map(table::unconverged).collect()),
         excluded: listed(excluded.iter().map(|e| format!("{}: {}", place(e), e.reason)).collect()),
         notes: listed(notes),
     }
+}
+
+/// What the numbers say and, where there is a baseline, how others differ from it.
+fn finding(setting: &Setting<'_>, spec: &ReportSpec) -> String {
+    let difference = table::baseline(setting, spec).and_then(|base| table::baseline_finding(setting, base));
+    std::iter::once(table::finding(setting)).chain(difference).collect::<Vec<_>>().join(" ")
 }
 
 /// Every further figure costs a file or two; a heap of unrelated records must not cost thousands.
@@ -298,10 +313,9 @@ fn listed(mut items: Vec<String>) -> Vec<String> {
 
 fn section(setting: &Setting<'_>, spec: &ReportSpec) -> Section {
     let mut tables: Vec<Table> = setting.metrics.iter().skip(1).map(|m| table::metric_table(setting, m)).collect();
-    if let Some(reach) = table::reach_table(setting) {
-        tables.insert(0, reach);
-    }
-    tables.extend(spec.baseline.as_ref().and_then(|b| table::baseline_table(setting, b)));
+    tables.splice(0..0, table::reach_table(setting).into_iter().chain(table::extrapolation_table(setting)));
+    let base = table::baseline(setting, spec);
+    tables.extend(base.map(|base| table::baseline_table(setting, base)));
     let sweeps = table::base_sweeps(setting);
     for (i, sweep) in sweeps.iter().enumerate() {
         tables.push(table::base_table(setting, sweep, &sweep_slug(i, sweeps.len())));

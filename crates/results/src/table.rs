@@ -1,11 +1,13 @@
 //! The tables of a report, before any markup: what is in each cell and what the caption says.
 
-use crate::analysis::{Absent, Method, Point, Setting, TRAINED, times};
+use crate::analysis::{Absent, InLength, Method, Point, Setting, TRAINED, better_first, times};
 use crate::metric;
 use crate::record::{RunRecord, RunStatus};
+use crate::report::{FIRST_METHOD, ReportSpec};
 use crate::stats::{Estimate, INTERVAL};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::f64::consts::TAU;
 
 /// A cell, already formatted.
@@ -70,11 +72,24 @@ fn absent_text(absent: &BTreeSet<Absent>) -> String {
 fn sentence(setting: &Setting<'_>) -> String {
     match setting.seeds() {
         (1, 1) => "Single seed: no interval, no ranking.".into(),
-        (a, b) => {
-            let n = if a == b { format!("n = {a}") } else { format!("n = {a} to {b}") };
-            format!("Mean ± {INTERVAL}, {n}; k/N: only k of N seeds gave a number.")
-        }
+        _ => format!("Mean ± {INTERVAL}, {}; k/N: only k of N seeds gave a number.", seeds_text(setting)),
     }
+}
+
+/// `n = 3`
+pub(crate) fn seeds_text(setting: &Setting<'_>) -> String {
+    match setting.seeds() {
+        (a, b) if a == b => format!("n = {a}"),
+        (a, b) => format!("n = {a} to {b}"),
+    }
+}
+
+/// What a metric is and what guessing scores, for the caption of its table.
+fn meaning(setting: &Setting<'_>, metric: &str) -> String {
+    let definition = metric::definition(setting.task, metric);
+    let chance = metric::chance(setting.task, metric);
+    let chance = chance.map_or(String::new(), |c| format!(" Chance: {}.", metric::number(c, metric::decimals(metric, c))));
+    format!(" Definition: {}.{chance}", definition.trim_end_matches('.'))
 }
 
 fn direction(metric: &str) -> &'static str {
@@ -104,7 +119,7 @@ pub(crate) fn metric_table(setting: &Setting<'_>, metric: &str) -> Table {
     }
     for (at, column) in columns.iter().enumerate() {
         if let Some(best) = setting.clear_best(column, metric) {
-            rows[best][at + 1].bold = true;
+            rows[best][at + 1].bold = !setting.is_extrapolation_of_unconverged(&setting.methods[best], setting.lengths[at]);
         }
     }
     let ranked = if setting.seeds().1 > 1 { " Bold: best of its column, its interval touching no other." } else { "" };
@@ -114,11 +129,12 @@ pub(crate) fn metric_table(setting: &Setting<'_>, metric: &str) -> Table {
         slug: slug(setting, metric),
         title: format!("{metric} by test length"),
         caption: format!(
-            "{metric} ({}) by test length in {}; {}. {}{derived}{ranked}",
+            "{metric} ({}) by test length in {}; {}. {}{derived}{ranked}{}",
             direction(metric),
             setting.task.unit,
             setting.name,
-            sentence(setting)
+            sentence(setting),
+            meaning(setting, metric)
         ),
         columns: std::iter::once("method".to_string()).chain(setting.lengths.iter().map(|l| l.to_string())).collect(),
         rows,
@@ -133,6 +149,7 @@ pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
     let row = |method: &Method| -> Vec<Cell> {
         let reach = setting.reach(method);
         let reach_text = match &reach {
+            None if matches!(setting.converged(method), InLength::Unconverged(_)) => Absent::Unconverged.name().into(),
             None => "-".into(),
             Some(r) => match r.test_len {
                 None => "none".into(),
@@ -158,10 +175,10 @@ pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
         title: "Reach".into(),
         caption: format!(
             "Reach: the longest test length up to which every tested length keeps the mean {metric} {rule}, as a multiple of the training \
-             length ({}). ≥: nothing longer was tested; none: lost at the first longer length; -: no in-length score, or one no better \
-             than guessing. Ratio: {metric} at {longest} over {metric} at {in_length}, for each run, then averaged. {}",
+             length ({}). ≥: nothing longer was tested; none: lost at the first longer length; -: no in-length score. {UNCONVERGED} Ratio: {metric} at {longest} over {metric} at {in_length}, for each run, then averaged. {}{}",
             setting.unit_count(setting.task.train_len),
-            sentence(setting)
+            sentence(setting),
+            meaning(setting, metric)
         ),
         columns: vec![
             "method".into(),
@@ -174,43 +191,127 @@ pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
     })
 }
 
-/// Differences to a baseline, paired by seed.
-pub(crate) fn baseline_table(setting: &Setting<'_>, baseline: &str) -> Option<Table> {
-    let base = setting.methods.iter().find(|m| m.name == baseline)?;
+/// What `not converged` in a cell means.
+const UNCONVERGED: &str = "Not converged: the task was not learned in length, so nothing is said about longer lengths.";
+
+/// How far, and how much of, the in-length score is kept, seed by seed. None where nothing longer than training was tested.
+pub(crate) fn extrapolation_table(setting: &Setting<'_>) -> Option<Table> {
+    let longest = setting.longer().last()?;
+    let in_length = setting.in_length?;
     let metric = setting.lead();
+    let row = |method: &Method| -> Vec<Cell> {
+        let (kept_to, area) = (setting.kept_to(method), setting.kept_area(method));
+        let in_times = |point: &Point| {
+            let estimate = point.estimate.filter(|_| !point.values.is_empty())?;
+            let all_the_way = point.is_whole() && point.values.iter().all(|v| v.1 == longest as f64);
+            Some(format!("{}{}", if all_the_way { "≥ " } else { "" }, times(estimate.mean / setting.task.train_len.max(1) as f64)))
+        };
+        vec![
+            method.name.as_str().into(),
+            point_text(metric::KEPT_TO, &kept_to).into(),
+            in_times(&kept_to).unwrap_or_else(|| "-".into()).into(),
+            point_text(metric::KEPT_AREA, &area).into(),
+            format!("{}/{}", kept_to.values.len(), kept_to.runs).into(),
+        ]
+    };
+    let share = if metric::lower_is_better(metric) {
+        format!("{metric} at {in_length} over {metric} there")
+    } else {
+        format!("{metric} there over {metric} at {in_length}")
+    };
+    Some(Table {
+        slug: slug(setting, "extrapolation"),
+        title: "Extrapolation".into(),
+        caption: format!(
+            "Kept to: the longest test length, of those from {in_length} to {longest} {}, at which a seed has at least {} of its in-length \
+             score, even if a shorter one had less; mean over seeds, also as a multiple of the training length (≥: all seeds at the \
+             longest one). Area: the share of the in-length score ({share}), averaged over log2 of the length from {in_length} to {longest} \
+             by the trapezoid rule for each seed; 1 keeps all of it. Seeds: with an in-length score, of all. {UNCONVERGED} {}{}",
+            setting.task.unit,
+            metric::KEPT,
+            sentence(setting),
+            meaning(setting, metric)
+        ),
+        columns: vec!["method".into(), format!("kept to ({})", setting.task.unit), "of training".into(), "area".into(), "seeds".into()],
+        rows: setting.methods.iter().map(row).collect(),
+    })
+}
+
+/// The method that others are compared with in this setting, if it is there.
+pub(crate) fn baseline<'s>(setting: &'s Setting<'_>, spec: &ReportSpec) -> Option<&'s Method> {
+    let asked = spec.baseline.as_deref()?;
+    let named = setting.methods.iter().find(|m| m.name == asked);
+    named.or_else(|| setting.methods.first().filter(|_| asked == FIRST_METHOD))
+}
+
+/// Differences to a baseline, paired by seed.
+pub(crate) fn baseline_table(setting: &Setting<'_>, base: &Method) -> Table {
+    let metric = setting.lead();
+    let others: Vec<&Method> = setting.methods.iter().filter(|m| m.name != base.name).collect();
+    let mut pairs = (usize::MAX, 0);
     let mut rows = Vec::new();
-    for method in setting.methods.iter().filter(|m| m.name != baseline) {
+    for method in others {
         let mut row: Vec<Cell> = vec![method.name.as_str().into()];
         for &len in &setting.lengths {
-            let there: BTreeMap<u64, f64> = setting.point(base, metric, len).values.into_iter().collect();
-            let here = setting.point(method, metric, len);
-            let pairs: Vec<f64> = here.values.iter().filter_map(|(seed, v)| Some(v - there.get(seed)?)).collect();
-            row.push(match Estimate::of(&pairs) {
-                None => "-".into(),
-                Some(e) => {
-                    let plain = estimate_text(metric, &e);
-                    // What rounds to zero has no sign.
-                    let is_zero = plain.split(' ').next().is_some_and(|m| m.parse() == Ok(0.0));
-                    let text = if e.mean > 0.0 && !is_zero { format!("+{plain}") } else { plain };
-                    let clear = e.half_width.is_some_and(|h| e.mean.abs() > h);
-                    Cell { text, bold: clear }
-                }
-            });
+            let point = setting.difference(method, base, metric, len);
+            pairs = (pairs.0.min(point.runs), pairs.1.max(point.runs));
+            let plain = point_text(metric, &point);
+            // What rounds to zero has no sign.
+            let is_zero = plain.split(' ').next().is_some_and(|m| m.parse() == Ok(0.0));
+            let is_more = point.estimate.is_some_and(|e| e.mean > 0.0) && !is_zero;
+            let text = if is_more { format!("+{plain}") } else { plain };
+            row.push(Cell { text, bold: side(metric, &point).is_some() });
         }
         rows.push(row);
     }
-    Some(Table {
+    let n = match pairs {
+        (low, high) if low >= high => format!("n = {high}"),
+        (low, high) => format!("n = {low} to {high}"),
+    };
+    Table {
         slug: slug(setting, "difference"),
-        title: format!("{metric}: difference to {baseline}"),
+        title: format!("{metric}: difference to {}", base.name),
         caption: format!(
-            "{metric} minus that of {baseline}, paired by seed ({}: a negative difference is {}). Mean ± {INTERVAL}; bold: the interval \
-             excludes 0. - : no seed in common.",
+            "{metric} minus that of {}, paired by seed ({}: a negative difference is {}). Mean ± 95 % CI of the differences over the seeds \
+             that both have (Student t), {n} pairs; k/N: only k of N pairs gave a number. Bold: the interval excludes 0. - : no seed in \
+             common. {UNCONVERGED}{}",
+            base.name,
             direction(metric),
-            if metric::lower_is_better(metric) { "an improvement" } else { "a loss" }
+            if metric::lower_is_better(metric) { "an improvement" } else { "a loss" },
+            meaning(setting, metric)
         ),
         columns: std::iter::once("method".to_string()).chain(setting.lengths.iter().map(|l| l.to_string())).collect(),
         rows,
-    })
+    }
+}
+
+/// Whether the interval of a difference lies on the better (`Less`) or on the worse side of 0.
+fn side(metric: &str, difference: &Point) -> Option<Ordering> {
+    let (low, high) = difference.estimate?.interval()?;
+    let excludes_0 = low > 0.0 || high < 0.0;
+    excludes_0.then(|| better_first(metric, low, 0.0))
+}
+
+/// One sentence on the differences at the longest length.
+pub(crate) fn baseline_finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
+    let metric = setting.lead();
+    let len = *setting.lengths.last()?;
+    let mut lists: [(&str, Vec<String>); 4] =
+        ["better", "worse", "no difference shown", "no difference to show"].map(|name| (name, Vec::new()));
+    for method in setting.methods.iter().filter(|m| m.name != base.name) {
+        let point = setting.difference(method, base, metric, len);
+        let at = match (side(metric, &point), &point.estimate) {
+            (Some(Ordering::Less), _) => 0,
+            (Some(_), _) => 1,
+            (None, Some(_)) => 2,
+            (None, None) => 3,
+        };
+        let text = point_text(metric, &point);
+        lists[at].1.push(format!("{} ({text}, n = {})", method.name, point.values.len()));
+    }
+    let parts: Vec<String> = lists.iter().filter(|l| !l.1.is_empty()).map(|(name, m)| format!("{name}: {}", list(m, 8))).collect();
+    let what = format!("Paired by seed, {metric} minus that of {} at {len}", base.name);
+    (!parts.is_empty()).then(|| format!("{what}: {}.", parts.join("; ")))
 }
 
 /// Sizes, training and what became of the runs.
@@ -246,12 +347,23 @@ pub(crate) fn facts_table(setting: &Setting<'_>) -> Table {
         slug: slug(setting, "runs"),
         title: "Runs".into(),
         caption: format!(
-            "Runs behind the tables; {}. Final training loss: nats per counted token over the last tenth of the steps, mean ± {INTERVAL}.",
-            setting.name
+            "Runs behind the tables; {}. Final training loss: nats per counted token over the last tenth of the steps. {}{}",
+            setting.name,
+            sentence(setting),
+            metric::chance(setting.task, metric::LOSS_NATS).map_or(String::new(), |c| format!(" Chance: {c:.3}.")),
         ),
         columns: ["method", "parameters", "of the encoding", "final training loss", "seeds", "runs"].map(String::from).to_vec(),
         rows,
     }
+}
+
+/// Methods that have not learned their task in length, and how that shows.
+pub(crate) fn unconverged(setting: &Setting<'_>) -> Vec<String> {
+    let each = setting.methods.iter().filter_map(|method| match setting.converged(method) {
+        InLength::Unconverged(why) => Some(format!("{}: {}: {why}", setting.name, method.name)),
+        InLength::Converged | InLength::Untested => None,
+    });
+    each.collect()
 }
 
 /// `1, 2, 3` up to a limit, then a count.
@@ -376,9 +488,10 @@ pub(crate) fn base_table(setting: &Setting<'_>, sweep: &BaseSweep<'_>, slug_name
         title: format!("theta_base{of}"),
         caption: format!(
             "{metric} ({}) by theta_base and test length{of}. Longest wavelength: 2π base^((d-2)/d) tokens for d rotated dimensions, before \
-             any scaling; pairs beyond training: rotary pairs whose wavelength exceeds the training length in tokens. {}",
+             any scaling; pairs beyond training: rotary pairs whose wavelength exceeds the training length in tokens. {}{}",
             direction(metric),
-            sentence(setting)
+            sentence(setting),
+            meaning(setting, metric)
         ),
         columns,
         rows: rows.collect(),
@@ -412,7 +525,7 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
         None if !setting.lengths.contains(&setting.task.train_len) => {
             format!("the training length itself was not tested, so no {metric} is known to be kept")
         }
-        None => format!("no method has an in-length {metric} better than guessing"),
+        None => "no method has learned the task in length, so there is no extrapolation to report".into(),
         Some((_, 0)) => format!("no method keeps {kept} past the training length"),
         Some((_, best)) => {
             let best = *best;
@@ -437,11 +550,16 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
             format!("{} {verb} {kept} {to}{tail}", and(&leaders))
         }
     };
-    let points: Vec<Point> = setting.methods.iter().map(|m| setting.point(m, metric, longest)).collect();
+    // Of those that have not converged nothing is said, so they are no rivals either.
+    let point = |m: &Method| match setting.is_extrapolation_of_unconverged(m, longest) {
+        true => setting.ratio(m, metric, longest),
+        false => setting.point(m, metric, longest),
+    };
+    let points: Vec<Point> = setting.methods.iter().map(point).collect();
     let best = points.iter().enumerate().filter(|(_, p)| p.estimate.is_some());
     let best = best.min_by(|a, b| {
         let mean = |p: &Point| p.estimate.map_or(f64::NAN, |e| e.mean);
-        crate::analysis::better_first(metric, mean(a.1), mean(b.1))
+        better_first(metric, mean(a.1), mean(b.1))
     });
     let second = match best {
         Some((at, point)) if points.len() > 1 => {

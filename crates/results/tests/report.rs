@@ -295,6 +295,7 @@ fn formats_and_pictures_are_as_asked() {
             "exact-match-by-length.png",
             "exact-match-by-length.svg",
             "results.csv",
+            "summaries.csv",
             "token-accuracy-by-length.png",
             "token-accuracy-by-length.svg",
             "training-loss.png",
@@ -335,6 +336,93 @@ fn a_thousand_records_are_reported() {
     let report = report(&records, &[], &ReportSpec::default()).unwrap();
     eprintln!("{} records: {:?}", records.len(), start.elapsed());
     assert!(text(&report, "report.md").contains("the 16 of 340 methods"));
+}
+
+/// Runs of copying: by method, the share of exact answers by length, one list for each seed.
+fn scores(methods: &[(&str, &[[f64; 4]])]) -> Vec<RunRecord> {
+    let mut out = Vec::new();
+    for (pe, seeds) in methods {
+        for (seed, values) in seeds.iter().enumerate() {
+            let mut run = record("copy", &[("model.pe", json!(pe))], seed as u64, copy_task(16));
+            for (len, value) in [8, 16, 32, 64].into_iter().zip(values) {
+                run.evals.push(ok_row("trained", len, &[("exact_match", *value)]));
+            }
+            out.push(run);
+        }
+    }
+    out
+}
+
+#[test]
+fn nothing_is_said_of_the_extrapolation_of_what_was_not_learned() {
+    // The second is best at every longer length, but its mean in length is 0.94.
+    let low: &[[f64; 4]] = &[[1.0, 0.88, 0.9, 0.9], [1.0, 0.89, 0.9, 0.9], [1.0, 0.87, 0.9, 0.9]];
+    let records = scores(&[("a", &[[1.0, 1.0, 0.5, 0.0], [1.0, 1.0, 0.5, 0.0], [1.0, 0.9, 0.5, 0.0]]), ("low", low)]);
+    let spec = ReportSpec { baseline: Some("a".into()), ..spec() };
+    let report = report(&records, &[], &spec).unwrap();
+    let markdown = text(&report, "report.md");
+    for table in ["Reach", "Extrapolation"] {
+        let row = cells(&markdown, table).into_iter().find(|r| r[0] == "low").unwrap();
+        assert_eq!(row.iter().filter(|c| *c == "not converged").count(), 2, "{table}: {row:?}");
+    }
+    assert_eq!(cells(&markdown, "exact_match: difference to a")[1][3..], ["not converged"; 2]);
+    assert!(!markdown.contains("| **"), "the best of a longer column is marked although it did not converge");
+    assert!(markdown.contains("## Not converged\n\n- copy, trained at 16 symbols: low: exact_match 0.940 in length"), "{markdown}");
+    assert!(markdown.contains("at 64 the best mean exact_match is that of a (0.000"), "{markdown}");
+    assert!(text(&report, "report.html").contains("<h2>Not converged (1)</h2>"));
+    assert!(text(&report, "summaries.csv").lines().any(|l| l.contains(",low,") && l.ends_with(",,,0,3,not converged")));
+}
+
+#[test]
+fn a_loss_no_better_than_guessing_has_not_converged() {
+    let mut records = text_experiment();
+    for row in records.iter_mut().filter(|r| r.labels[0].text == "nope").flat_map(|r| &mut r.evals) {
+        row.metrics.values_mut().for_each(|m| m.value = 5.6);
+    }
+    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    assert!(markdown.contains("nope: perplexity 270.4 at 64, no better than guessing (256.0)"), "{markdown}");
+}
+
+#[test]
+fn extrapolation_by_hand() {
+    // Seeds of a: kept at 32 and lost at 64; lost at 32 and back at 64. Area over [16, 64]: (1 + 0.9) / 2 and (0.9 + 0) / 2 over two
+    // doublings = 0.7; (1 + 0.5) / 2 and (0.5 + 1) / 2 = 0.75. Student's t for two seeds: 12.706 * sd / sqrt(2) = 12.706 * 0.025.
+    let records = scores(&[("a", &[[1.0, 1.0, 0.9, 0.0], [1.0, 1.0, 0.5, 1.0]]), ("b", &[[1.0; 4], [1.0; 4]])]);
+    let report = report(&records, &[], &spec()).unwrap();
+    let table = cells(&text(&report, "report.md"), "Extrapolation");
+    assert_eq!(table[0], ["method", "kept to (symbols)", "of training", "area", "seeds"]);
+    assert_eq!(table[1], ["a", "48 ± 203", "3x", "0.725 ± 0.318", "2/2"]);
+    assert_eq!(table[2], ["b", "64 ± 0", "≥ 4x", "1.000 ± 0.000", "2/2"]);
+    let csv = text(&report, "summaries.csv");
+    assert!(csv.contains("a,,kept_to,,48,203.299"), "{csv}");
+    assert!(csv.contains("b,,kept_area,,1,0,2,2,ok"), "{csv}");
+}
+
+#[test]
+fn differences_are_paired_by_seed() {
+    // The scores of seeds differ by far more than the methods do; the differences are 0.1, 0.1 and 0.1 at 32.
+    let a: &[[f64; 4]] = &[[1.0, 1.0, 0.9, 0.2], [1.0, 1.0, 0.5, 0.1], [1.0, 1.0, 0.2, 0.9]];
+    let b: &[[f64; 4]] = &[[1.0, 1.0, 0.8, 0.1], [1.0, 1.0, 0.4, 0.9], [1.0, 1.0, 0.1, 0.1]];
+    let mut records = scores(&[("a", a), ("b", b)]);
+    // A seed of one method alone is in no pair.
+    let mut alone = records[0].clone();
+    (alone.seed, alone.run_id) = (9, hex("alone"));
+    records.push(alone);
+    for baseline in ["b", "first"] {
+        let spec = ReportSpec { baseline: Some(baseline.into()), ..spec() };
+        let report = report(&records, &[], &spec).unwrap();
+        let markdown = text(&report, "report.md");
+        let (other, sign) = if baseline == "b" { ("a", "+") } else { ("b", "-") };
+        let name = if baseline == "b" { "b" } else { "a" };
+        let row = cells(&markdown, &format!("exact_match: difference to {name}"))[1].clone();
+        assert_eq!(row[..4], [other, "0.000 ± 0.000", "0.000 ± 0.000", &format!("{sign}0.100 ± 0.000")]);
+        assert!(markdown.contains("n = 3 pairs"));
+        assert!(
+            report.summary.contains(&format!("Paired by seed, exact_match minus that of {name} at 64: no difference shown: ")),
+            "{}",
+            report.summary
+        );
+    }
 }
 
 proptest! {
