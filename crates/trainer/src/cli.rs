@@ -148,7 +148,8 @@ Examples:
 const REPORT_EXAMPLES: &str = "\
 Examples:
   longreach report runs/quickstart
-  longreach report runs/a runs/b --format tex,csv --out paper/tables";
+  longreach report runs/a runs/b --format tex,csv --out paper/tables
+  longreach report runs/quickstart --baseline rope               differences to rope, seed by seed";
 
 const INSPECT_EXAMPLES: &str = "\
 Examples:
@@ -238,6 +239,9 @@ struct ReportArgs {
     /// Heading of the report; the experiments' names unless given
     #[arg(long)]
     title: Option<String>,
+    /// The method that others are compared with, seed by seed; `first` for the first of each setting
+    #[arg(long, value_name = "METHOD")]
+    baseline: Option<String>,
 }
 
 /// `longreach inspect`.
@@ -344,12 +348,8 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Check(arguments) => check(&arguments),
         Command::Eval(arguments) => eval(arguments),
         Command::Report(arguments) => {
-            let (summary, paths) = reporting::from_directories(
-                &arguments.directories,
-                &arguments.format,
-                arguments.out.as_deref(),
-                arguments.title.as_deref(),
-            )?;
+            let ReportArgs { directories, format, out, title, baseline } = &arguments;
+            let (summary, paths) = reporting::from_directories(directories, format, out.as_deref(), title.as_deref(), baseline.as_deref())?;
             print(&reporting::told(&summary, &paths))
         }
         Command::Gather { directories, out, bins } => print(&reporting::gather(&directories, &out, bins.map(usize::from))?),

@@ -1,16 +1,19 @@
 //! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
 
-use crate::exit::Failure;
-use results::{Excluded, Format, Report, ReportSpec, RunRecord, StoreError, find_records, report};
+use crate::exit::{Exit, Failure};
+use results::{Excluded, Format, Report, ReportError, ReportSpec, RunRecord, StoreError, find_records, report};
 use std::path::{Path, PathBuf};
 
 /// Writes the report of some records and returns it with the paths written.
 ///
 /// # Errors
 ///
-/// [`Exit::Input`](crate::exit::Exit::Input) if there is nothing to report, [`Exit::Resources`](crate::exit::Exit::Resources) if the directory cannot be written.
+/// [`Exit::Input`] if there is nothing to report, [`Exit::Resources`] if the directory cannot be written.
 pub fn write(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec, out: &Path) -> Result<(Report, Vec<PathBuf>), Failure> {
-    let report = report(records, excluded, spec).map_err(Failure::input)?;
+    let report = report(records, excluded, spec).map_err(|error| match error {
+        ReportError::UnknownBaseline { .. } => Failure::new(Exit::Config, format!("--baseline: {error}")),
+        error => Failure::input(error),
+    })?;
     let paths = report.write(out).map_err(Failure::resources)?;
     Ok((report, paths))
 }
@@ -19,19 +22,21 @@ pub fn write(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec, ou
 ///
 /// # Errors
 ///
-/// [`Exit::Input`](crate::exit::Exit::Input) if a directory cannot be read or holds no record.
+/// [`Exit::Input`] if a directory cannot be read or holds no record.
 pub fn from_directories(
     roots: &[PathBuf],
     formats: &[Format],
     out: Option<&Path>,
     title: Option<&str>,
+    baseline: Option<&str>,
 ) -> Result<(String, Vec<PathBuf>), Failure> {
     exist(roots)?;
     let found = find_records(roots).map_err(Failure::input)?;
     let experiments: std::collections::BTreeSet<&str> = found.records.iter().map(|record| record.experiment.as_str()).collect();
     let title = title.map_or_else(|| experiments.into_iter().collect::<Vec<_>>().join(", "), ToOwned::to_owned);
     let out = out.map_or_else(|| default_out(&roots[0]), Path::to_owned);
-    let spec = ReportSpec { title, formats: formats.iter().copied().collect(), ..ReportSpec::default() };
+    let baseline = baseline.map(str::to_owned);
+    let spec = ReportSpec { title, formats: formats.iter().copied().collect(), baseline, ..ReportSpec::default() };
     let (report, paths) = write(&found.records, &found.excluded, &spec, &out)?;
     Ok((report.summary, paths))
 }
@@ -40,8 +45,8 @@ pub fn from_directories(
 ///
 /// # Errors
 ///
-/// [`Exit::Input`](crate::exit::Exit::Input) if a directory cannot be read or none holds a record,
-/// [`Exit::Resources`](crate::exit::Exit::Resources) if the file cannot be written.
+/// [`Exit::Input`] if a directory cannot be read or none holds a record,
+/// [`Exit::Resources`] if the file cannot be written.
 pub fn gather(roots: &[PathBuf], out: &Path, bins: Option<usize>) -> Result<String, Failure> {
     exist(roots)?;
     let found = results::gather_jsonl(roots, out, bins).map_err(|error| match error {

@@ -291,7 +291,10 @@ fn records_are_gathered_into_one_file_and_reported_from_it() {
     let line = std::fs::read_to_string(&file).unwrap();
     assert_eq!(line.lines().count(), 1);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), read(&run.join("record.json")));
-    exits(&longreach().arg("report").arg(&file).output().unwrap(), 0);
+    exits(&longreach().arg("report").arg(&file).args(["--baseline", "rope"]).output().unwrap(), 0);
+    let unknown = longreach().arg("report").arg(&file).args(["--baseline", "rpoe"]).output().unwrap();
+    exits(&unknown, 2);
+    assert!(stderr(&unknown).contains("--baseline") && stderr(&unknown).contains("rope"), "{}", stderr(&unknown));
     let nothing = gather(&scratch.directory.path().join("x.toml"));
     exits(&nothing, 3);
 }
