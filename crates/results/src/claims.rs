@@ -132,8 +132,8 @@ impl TryFrom<RawLength> for Length {
         if text == "in" {
             return Ok(Length::In);
         }
-        let forms: [(&str, fn(f64) -> Length); 4] =
-            [(">=", Length::From), ("<=", Length::UpTo), (">", Length::Beyond), ("", Length::Times)];
+        type Form = fn(f64) -> Length;
+        let forms: [(&str, Form); 4] = [(">=", Length::From), ("<=", Length::UpTo), (">", Length::Beyond), ("", Length::Times)];
         let (rest, form) = forms.iter().find_map(|(prefix, form)| Some((text.strip_prefix(prefix)?, form))).ok_or_else(wrong)?;
         let times = rest.strip_suffix('x').and_then(|n| n.parse::<f64>().ok()).filter(|n| n.is_finite() && *n > 0.0);
         times.map(form).ok_or_else(wrong)
@@ -367,7 +367,7 @@ impl Claims {
 }
 
 fn is_task(tasks: &[String], setting: &Setting<'_>) -> bool {
-    tasks.is_empty() || tasks.iter().any(|t| *t == setting.task.kind)
+    tasks.is_empty() || tasks.contains(&setting.task.kind)
 }
 
 impl Claim {
