@@ -178,7 +178,7 @@ impl Setting<'_> {
         self.extrapolated(method, usize::MAX, |run| {
             let here = Some(self.value_in_length(run, method, metric)?).filter(|&v| v > 0.0).ok_or(Absent::Missing)?;
             let is_kept = |len: &usize| value_at(run, &method.variant, metric, *len).is_ok_and(|v| metric::is_kept(metric, v, here));
-            self.from_in_length().rev().find(is_kept).map(|len| len as f64).ok_or(Absent::Missing)
+            self.lengths_from_in_length().rev().find(is_kept).map(|len| len as f64).ok_or(Absent::Missing)
         })
     }
 
@@ -188,7 +188,7 @@ impl Setting<'_> {
         self.extrapolated(method, usize::MAX, |run| {
             let here = self.value_in_length(run, method, metric)?;
             let shares: Result<Vec<(f64, f64)>, Absent> = self
-                .from_in_length()
+                .lengths_from_in_length()
                 .map(|len| {
                     let there = value_at(run, &method.variant, metric, len)?;
                     metric::kept_share(metric, there, here).map(|share| (len as f64, share)).ok_or(Absent::Missing)
@@ -252,7 +252,7 @@ impl Setting<'_> {
     }
 
     /// The in-length score's length and every longer one.
-    pub(crate) fn from_in_length(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
+    pub(crate) fn lengths_from_in_length(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
         let from = self.in_length.unwrap_or(usize::MAX);
         self.lengths.iter().copied().filter(move |&l| l >= from)
     }
@@ -284,7 +284,7 @@ impl Setting<'_> {
             .filter(|&&len| answers && len <= self.task.train_len)
             .filter_map(|&len| Some(self.point(method, metric::EXACT_MATCH, len).estimate?.mean))
             .collect();
-        if let Some(mean) = stats::mean(&exact) {
+        if let Some(mean) = stats::mean(&exact).filter(|mean| mean.is_finite()) {
             if mean >= metric::LEARNED {
                 return InLength::Converged;
             }
