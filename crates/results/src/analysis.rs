@@ -284,7 +284,7 @@ impl Setting<'_> {
             .filter(|&&len| answers && len <= self.task.train_len)
             .filter_map(|&len| Some(self.point(method, metric::EXACT_MATCH, len).estimate?.mean))
             .collect();
-        if let Some(mean) = stats::mean(&exact) {
+        if let Some(mean) = stats::mean(&exact).filter(|mean| mean.is_finite()) {
             if mean >= metric::LEARNED {
                 return InLength::Converged;
             }

@@ -8,7 +8,7 @@
 //!
 //! Methods are compared within one experiment and setting, where everything but the axes is the same.
 
-use crate::analysis::{self, Absent, Method, Point, Setting};
+use crate::analysis::{self, Absent, Method, Point, Setting, TRAINED};
 use crate::metric;
 use crate::record::RunRecord;
 use crate::report::ReportSpec;
@@ -28,7 +28,8 @@ pub struct Claims {
     /// Tables of the source, for the correlation of our numbers with its own.
     #[serde(default)]
     pub published: Vec<Published>,
-    /// By the name a claim uses: the names methods of ours may have, the first that is there being taken.
+    /// By the name a claim uses: the names methods of ours may have, the first that is there being taken. `key=text` names the method
+    /// whose only label that is.
     #[serde(default)]
     pub aliases: BTreeMap<String, Vec<String>>,
 }
@@ -46,6 +47,9 @@ pub struct Claim {
     /// The kinds of task it is about; empty for every one.
     #[serde(default)]
     pub tasks: Vec<String>,
+    /// The training lengths it is about; empty for every one.
+    #[serde(default)]
+    pub train_lens: Vec<usize>,
     /// The metric it is about, stored or derived.
     pub metric: String,
     /// What is compared with what.
@@ -57,7 +61,7 @@ pub struct Claim {
     pub than: Vec<String>,
     /// Test lengths.
     pub lengths: Vec<Length>,
-    /// The bound, where the kind has one.
+    /// The bound, where the kind has one; for what is better: how much worse it may be and still agree (absent: not even as good).
     #[serde(default)]
     pub value: Option<f64>,
     /// A length that a method has no value for, such as past the end of a learned table, counts as agreeing.
@@ -279,12 +283,12 @@ pub struct Column {
 }
 
 /// The settings of each experiment alone: what claims are about.
-struct Place<'a> {
+pub(crate) struct Place<'a> {
     name: String,
     setting: Setting<'a>,
 }
 
-fn places(records: &[RunRecord]) -> Vec<Place<'_>> {
+pub(crate) fn places(records: &[RunRecord]) -> Vec<Place<'_>> {
     let mut by_experiment: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     let mut sorted: Vec<&RunRecord> = records.iter().collect();
@@ -303,10 +307,40 @@ fn places(records: &[RunRecord]) -> Vec<Place<'_>> {
 }
 
 impl Claims {
+    /// Whether each claim can be held against anything.
+    ///
+    /// # Errors
+    ///
+    /// The first claim that cannot, by its place and text, and why.
+    pub fn check(&self) -> Result<(), String> {
+        for (at, claim) in self.claims.iter().enumerate() {
+            let needs_two = matches!(claim.kind, Kind::Order | Kind::SpreadBelow) || claim.kind == Kind::Better && claim.than.is_empty();
+            let wrong = if claim.methods.len() < if needs_two { 2 } else { 1 } {
+                "too few `methods`"
+            } else if claim.lengths.is_empty() {
+                "no `lengths`"
+            } else if claim.value.is_none() && claim.kind.has_bound() {
+                "no `value`"
+            } else if claim.value.is_some_and(|v| !v.is_finite()) {
+                "`value` is not finite"
+            } else {
+                continue;
+            };
+            return Err(format!("claim {} ({:?}): {wrong}", at + 1, text::name(&claim.text, 60)));
+        }
+        match self.published.iter().flat_map(|t| &t.numbers).find(|n| !n.value.is_finite()) {
+            Some(number) => Err(format!("the published number of {:?} at {} is not finite", text::name(&number.method, 60), number.length)),
+            None => Ok(()),
+        }
+    }
+
     /// Every claim in every experiment and setting it can be held against; at least one outcome for each claim, in their order.
     /// The order of `records` does not matter.
     pub fn evaluate(&self, records: &[RunRecord]) -> Vec<Outcome> {
-        let places = places(records);
+        self.evaluate_in(&places(records))
+    }
+
+    pub(crate) fn evaluate_in(&self, places: &[Place<'_>]) -> Vec<Outcome> {
         let mut out = Vec::new();
         for (at, claim) in self.claims.iter().enumerate() {
             let before = out.len();
@@ -372,7 +406,7 @@ fn is_task(tasks: &[String], setting: &Setting<'_>) -> bool {
 
 impl Claim {
     fn is_about(&self, setting: &Setting<'_>) -> bool {
-        is_task(&self.tasks, setting)
+        is_task(&self.tasks, setting) && (self.train_lens.is_empty() || self.train_lens.contains(&setting.task.train_len))
     }
 }
 
@@ -390,7 +424,11 @@ fn all_of(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
 /// The method of that name, or of the first of its other names that is there.
 fn find<'s>(setting: &'s Setting<'_>, name: &str, aliases: &BTreeMap<String, Vec<String>>) -> Option<&'s Method> {
     let names = std::iter::once(name).chain(aliases.get(name).into_iter().flatten().map(String::as_str));
-    names.into_iter().find_map(|name| setting.methods.iter().find(|m| m.name == name))
+    let is_only_label = |method: &Method, name: &str| {
+        let labels = setting.groups[method.group].runs.first().map_or(&[][..], |run| &run.labels);
+        method.variant == TRAINED && matches!(labels, [one] if format!("{}={}", one.key, one.text) == name)
+    };
+    names.into_iter().find_map(|name| setting.methods.iter().find(|m| m.name == name || is_only_label(m, name)))
 }
 
 /// A claim held against one setting.
@@ -412,9 +450,11 @@ enum Needed {
 
 impl Needed {
     fn holds(self, value: f64) -> bool {
+        // The mean of equal scores may be a rounding away from them, and bounds are scores a claim names.
+        let rounding = |bound: f64| 1e-12 * bound.abs().max(1.0);
         match self {
-            Needed::AtMost(bound) => value <= bound,
-            Needed::AtLeast(bound) => value >= bound,
+            Needed::AtMost(bound) => value <= bound + rounding(bound),
+            Needed::AtLeast(bound) => value >= bound - rounding(bound),
             Needed::Negative => value < 0.0,
             Needed::Positive => value > 0.0,
         }
@@ -527,7 +567,12 @@ impl<'s> Checked<'s, '_> {
 
     fn better<'n>(&self, pairs: impl Iterator<Item = (&'n str, &'n str)>) -> Vec<Comparison> {
         let metric = &self.claim.metric;
-        let needed = if metric::lower_is_better(metric) { Needed::Negative } else { Needed::Positive };
+        let needed = match (metric::lower_is_better(metric), self.claim.value) {
+            (true, None) => Needed::Negative,
+            (false, None) => Needed::Positive,
+            (true, Some(slack)) => Needed::AtMost(slack),
+            (false, Some(slack)) => Needed::AtLeast(-slack),
+        };
         self.pairs(pairs, |a, b, len| {
             let what = format!("{metric} of {} minus that of {} at {len}", a.name, b.name);
             self.judge(what, metric, &self.setting.difference(a, b, metric, len), needed)
@@ -653,4 +698,11 @@ impl Kind {
     fn has_bound(self) -> bool {
         matches!(self, Kind::RatioBelow | Kind::RatioAbove | Kind::Below | Kind::Above | Kind::NearChance | Kind::SpreadBelow)
     }
+}
+
+/// How many claims came out how, in one sentence.
+pub(crate) fn counts(outcomes: &[Outcome]) -> String {
+    let count = |verdict: Verdict| outcomes.iter().filter(|o| o.verdict == verdict).count();
+    let [agree, disagree, undecided, untested] = [Verdict::Agrees, Verdict::Disagrees, Verdict::Undecided, Verdict::NotTested].map(count);
+    format!("{agree} agree, {disagree} disagree, {undecided} undecided, {untested} not tested.")
 }

@@ -13,7 +13,9 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod against;
 mod analysis;
+pub mod assertions;
 pub mod claims;
 mod figures;
 pub mod metric;
@@ -27,6 +29,7 @@ pub mod store;
 pub mod table;
 mod text;
 
+pub use claims::Claims;
 pub use record::RunRecord;
 pub use report::{FIRST_METHOD, Format, Report, ReportError, ReportFile, ReportSpec, report};
 pub use store::{Excluded, Found, StoreError, find_records, gather_jsonl, read_jsonl, read_record, write_jsonl, write_record};

@@ -33,6 +33,13 @@ pub(crate) fn markdown(document: &Document) -> String {
             let _ = writeln!(out, "- {}: {}", md(name), md(text));
         }
     }
+    for chapter in &document.chapters {
+        let _ = write!(out, "\n## {}\n", md(&chapter.name));
+        if !chapter.summary.is_empty() {
+            let _ = write!(out, "\n{}\n", md(&chapter.summary));
+        }
+        chapter.tables.iter().for_each(|t| out.push_str(&md_table(t)));
+    }
     out.push_str("\n## Conditions\n\n");
     for (name, text) in &document.conditions {
         let _ = writeln!(out, "- {}: {}", md(name), md(text));
@@ -56,7 +63,12 @@ fn md_table(table: &Table) -> String {
     let mut out = format!("\n### {}\n\n", md(&table.title));
     let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     out.push_str(&row(table.columns.iter().map(|c| md(c)).collect()));
-    out.push_str(&row(table.columns.iter().enumerate().map(|(i, _)| if i == 0 { ":---" } else { "---:" }.to_string()).collect()));
+    out.push_str(&row(table
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(i, _)| if i == 0 || table.prose { ":---" } else { "---:" }.to_string())
+        .collect()));
     for cells in &table.rows {
         out.push_str(&row(cells.iter().map(|c| if c.bold { format!("**{}**", md(&c.text)) } else { md(&c.text) }).collect()));
     }
@@ -101,11 +113,19 @@ pub(crate) fn latex(document: &Document) -> String {
         let _ = write!(out, "\n% {}\n", tex_comment(&section.name));
         std::iter::once(&section.lead).chain(&section.tables).for_each(|t| out.push_str(&tex_table(t)));
     }
+    for chapter in &document.chapters {
+        let _ = write!(out, "\n% {}\n", tex_comment(&chapter.name));
+        chapter.tables.iter().for_each(|t| out.push_str(&tex_table(t)));
+    }
     out
 }
 
 fn tex_table(table: &Table) -> String {
-    let columns: String = table.columns.iter().enumerate().map(|(i, _)| if i == 0 { 'l' } else { 'r' }).collect();
+    // Sentences break within columns of equal width, but for the gaps between them.
+    let columns: String = match table.prose {
+        true => format!("p{{{:.3}\\linewidth}}", 0.9 / table.columns.len().max(1) as f64).repeat(table.columns.len()),
+        false => table.columns.iter().enumerate().map(|(i, _)| if i == 0 { 'l' } else { 'r' }).collect(),
+    };
     let mut out = format!(
         "\n\\begin{{table}}[t]\n  \\centering\n  \\small\n  \\caption{{{}}}\n  \\label{{tab:{}}}\n  \\begin{{tabular}}{{@{{}}{columns}@{{}}}}\n    \
          \\toprule\n",
@@ -284,7 +304,7 @@ pub(crate) fn summaries_csv(settings: &[Setting<'_>], spec: &ReportSpec) -> Resu
     csv_text("summaries.csv", &head, &rows)
 }
 
-fn csv_text(file: &'static str, head: &[&str], rows: &[Vec<String>]) -> Result<String, ReportError> {
+pub(crate) fn csv_text(file: &'static str, head: &[&str], rows: &[Vec<String>]) -> Result<String, ReportError> {
     let failed = |e: &dyn std::fmt::Display| ReportError::Render { file, reason: e.to_string() };
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(head).map_err(|e| failed(&e))?;
@@ -327,7 +347,7 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result
             .iter()
             .map(|r| r.iter().map(|c| context! { text => shown(&c.text), bold => c.bold, kind => kind(&c.text) }).collect())
             .collect();
-        context! { slug => t.slug.clone(), title => shown(&t.title), caption => shown(&t.caption), columns => each(&t.columns), rows }
+        context! { slug => t.slug.clone(), prose => t.prose, title => shown(&t.title), caption => shown(&t.caption), columns => each(&t.columns), rows }
     };
     let pairs = |list: &[(String, String)]| list.iter().map(|(a, b)| vec![shown(a), shown(b)]).collect::<Vec<_>>();
     let sections: Vec<Value> = document
@@ -347,6 +367,14 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result
             context! { name => shown(&s.name), slug => s.slug.clone(), lead, tables, figures, definitions }
         })
         .collect();
+    let chapters: Vec<Value> = document
+        .chapters
+        .iter()
+        .map(|c| {
+            let tables: Vec<Value> = c.tables.iter().map(table).collect();
+            context! { name => shown(&c.name), slug => c.slug.clone(), summary => shown(&c.summary), tables }
+        })
+        .collect();
     let mut env = Environment::new();
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
     env.set_syntax(
@@ -363,6 +391,7 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result
         title => shown(&document.title),
         findings => each(&document.findings),
         sections,
+        chapters,
         conditions => pairs(&document.conditions),
         diverged => each(&document.diverged),
         unconverged => each(&document.unconverged),
@@ -407,6 +436,9 @@ pub(crate) fn terminal(document: &Document) -> String {
             out.push_str("* best of its column, its 95 % interval touching no other\n");
         }
         let _ = writeln!(out, "{}", shown(finding));
+    }
+    for chapter in document.chapters.iter().filter(|c| !c.summary.is_empty()) {
+        let _ = write!(out, "\n{}\n", shown(&chapter.summary));
     }
     out
 }

@@ -1,6 +1,7 @@
 //! A report: a pure function of records and a [`ReportSpec`].
 
 use crate::analysis::{Setting, short};
+use crate::claims::Claims;
 use crate::figures::{Figure, figures, sweep_slug};
 use crate::plot::PlotError;
 use crate::record::{RunRecord, RunStatus};
@@ -8,7 +9,7 @@ use crate::render;
 use crate::store::{Excluded, replace, sync_directory};
 use crate::table::{self, Table};
 use crate::text::{self, Slugs};
-use crate::{analysis, metric, order};
+use crate::{against, analysis, metric, order};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -50,13 +51,25 @@ pub struct ReportSpec {
     pub png: bool,
     /// The method others are compared with, seed by seed: its name, or [`FIRST_METHOD`] for the first of each setting.
     pub baseline: Option<String>,
+    /// Claims of a source to hold the records against, with published numbers; none: no such chapter.
+    pub claims: Claims,
+    /// Whether to hold the records against what a correct suite must show.
+    pub assertions: bool,
     /// Texts of labels and names of variants in the order wanted; what is not named follows in canonical order.
     pub order: Vec<String>,
 }
 
 impl Default for ReportSpec {
     fn default() -> Self {
-        Self { title: "Longreach report".into(), formats: Format::ALL.into(), png: true, baseline: None, order: Vec::new() }
+        Self {
+            title: "Longreach report".into(),
+            formats: Format::ALL.into(),
+            png: true,
+            baseline: None,
+            claims: Claims::default(),
+            assertions: false,
+            order: Vec::new(),
+        }
     }
 }
 
@@ -152,11 +165,21 @@ pub(crate) struct Document {
     pub title: String,
     pub findings: Vec<String>,
     pub sections: Vec<Section>,
+    pub chapters: Vec<Chapter>,
     pub conditions: Vec<(String, String)>,
     pub diverged: Vec<String>,
     pub unconverged: Vec<String>,
     pub excluded: Vec<String>,
     pub notes: Vec<String>,
+}
+
+/// What the report as a whole is held against.
+pub(crate) struct Chapter {
+    pub name: String,
+    pub slug: String,
+    /// One sentence; may be empty.
+    pub summary: String,
+    pub tables: Vec<Table>,
 }
 
 pub(crate) struct Section {
@@ -180,12 +203,22 @@ pub fn report(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec) -
     if records.is_empty() {
         return Err(ReportError::Empty { excluded });
     }
+    let mut against = Vec::new();
+    if spec.claims != Claims::default() {
+        against.push(against::source(&spec.claims, records));
+    }
+    if spec.assertions {
+        against.push(against::assertions(records)?);
+    }
     let records = canonical(records);
     let settings = analysis::settings(&records, spec);
     check_baseline(&settings, spec)?;
-    let document = document(&records, &excluded, &settings, spec);
-
     let mut files = Vec::new();
+    for file in against.iter().flat_map(|a| &a.csv).filter(|_| spec.formats.contains(&Format::Csv)) {
+        files.push(ReportFile { name: file.name.into(), bytes: render::csv_text(file.name, &file.head, &file.rows)?.into_bytes() });
+    }
+    let chapters = against.into_iter().map(|a| a.chapter).collect();
+    let document = document(&records, &excluded, &settings, spec, chapters);
     let svgs: BTreeMap<&str, String> =
         document.sections.iter().flat_map(|s| &s.figures).map(|f| (f.slug.as_str(), f.plot.to_svg())).collect();
     for format in &spec.formats {
@@ -230,7 +263,13 @@ fn check_baseline(settings: &[Setting<'_>], spec: &ReportSpec) -> Result<(), Rep
     Err(ReportError::UnknownBaseline { baseline: baseline.clone(), known: known.into_iter().cloned().collect() })
 }
 
-fn document(records: &[&RunRecord], excluded: &[Excluded], settings: &[Setting<'_>], spec: &ReportSpec) -> Document {
+fn document(
+    records: &[&RunRecord],
+    excluded: &[Excluded],
+    settings: &[Setting<'_>],
+    spec: &ReportSpec,
+    mut chapters: Vec<Chapter>,
+) -> Document {
     let mut notes: Vec<String> = settings.iter().flat_map(|s| s.notes.iter().cloned()).collect();
     let known = |text: &str| records.iter().any(|r| r.labels.iter().any(|l| l.text == text) || r.evals.iter().any(|e| e.variant == text));
     let unknown: Vec<&str> = spec.order.iter().map(String::as_str).filter(|o| !known(o)).collect();
@@ -251,11 +290,12 @@ fn document(records: &[&RunRecord], excluded: &[Excluded], settings: &[Setting<'
     });
     let mut sections: Vec<Section> = settings.iter().map(|s| section(s, spec)).collect();
     limit_figures(&mut sections, &mut notes);
-    name_files(&mut sections);
+    name_files(&mut sections, &mut chapters);
     Document {
         title: spec.title.clone(),
         findings: settings.iter().map(|s| finding(s, spec)).collect(),
         sections,
+        chapters,
         conditions: conditions(records, settings),
         diverged: listed(diverged.collect()),
         unconverged: listed(settings.iter().flat_map(table::unconverged).collect()),
@@ -284,9 +324,13 @@ fn limit_figures(sections: &mut [Section], notes: &mut Vec<String>) {
 }
 
 /// Names of files and anchors: made of names in records, so made harmless, and each given once.
-fn name_files(sections: &mut [Section]) {
+fn name_files(sections: &mut [Section], chapters: &mut [Chapter]) {
     let (mut files, mut anchors) = (Slugs::default(), Slugs::default());
     anchors.take("conditions");
+    for chapter in &mut *chapters {
+        chapter.slug = anchors.take(&chapter.slug);
+        chapter.tables.iter_mut().for_each(|table| table.slug = anchors.take(&table.slug));
+    }
     for section in &mut *sections {
         section.slug = anchors.take(&section.slug);
     }

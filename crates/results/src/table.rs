@@ -32,6 +32,8 @@ pub struct Table {
     pub columns: Vec<String>,
     /// Rows, as wide as `columns`.
     pub rows: Vec<Vec<Cell>>,
+    /// Whether the cells hold sentences: set as text then, not as numbers.
+    pub prose: bool,
 }
 
 impl From<String> for Cell {
@@ -138,6 +140,7 @@ pub(crate) fn metric_table(setting: &Setting<'_>, metric: &str) -> Table {
         ),
         columns: std::iter::once("method".to_string()).chain(setting.lengths.iter().map(|l| l.to_string())).collect(),
         rows,
+        prose: false,
     }
 }
 
@@ -188,6 +191,7 @@ pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
             format!("ratio {longest}/{in_length}"),
         ],
         rows: setting.methods.iter().map(row).collect(),
+        prose: false,
     })
 }
 
@@ -234,6 +238,7 @@ pub(crate) fn extrapolation_table(setting: &Setting<'_>) -> Option<Table> {
         ),
         columns: vec!["method".into(), format!("kept to ({})", setting.task.unit), "of training".into(), "area".into(), "seeds".into()],
         rows: setting.methods.iter().map(row).collect(),
+        prose: false,
     })
 }
 
@@ -282,6 +287,7 @@ pub(crate) fn baseline_table(setting: &Setting<'_>, base: &Method) -> Table {
         ),
         columns: std::iter::once("method".to_string()).chain(setting.lengths.iter().map(|l| l.to_string())).collect(),
         rows,
+        prose: false,
     }
 }
 
@@ -354,6 +360,7 @@ pub(crate) fn facts_table(setting: &Setting<'_>) -> Table {
         ),
         columns: ["method", "parameters", "of the encoding", "final training loss", "seeds", "runs"].map(String::from).to_vec(),
         rows,
+        prose: false,
     }
 }
 
@@ -495,6 +502,7 @@ pub(crate) fn base_table(setting: &Setting<'_>, sweep: &BaseSweep<'_>, slug_name
         ),
         columns,
         rows: rows.collect(),
+        prose: false,
     }
 }
 

@@ -338,21 +338,6 @@ fn a_thousand_records_are_reported() {
     assert!(text(&report, "report.md").contains("the 16 of 340 methods"));
 }
 
-/// Runs of copying: by method, the share of exact answers by length, one list for each seed.
-fn scores(methods: &[(&str, &[[f64; 4]])]) -> Vec<RunRecord> {
-    let mut out = Vec::new();
-    for (pe, seeds) in methods {
-        for (seed, values) in seeds.iter().enumerate() {
-            let mut run = record("copy", &[("model.pe", json!(pe))], seed as u64, copy_task(16));
-            for (len, value) in [8, 16, 32, 64].into_iter().zip(values) {
-                run.evals.push(ok_row("trained", len, &[("exact_match", *value)]));
-            }
-            out.push(run);
-        }
-    }
-    out
-}
-
 #[test]
 fn nothing_is_said_of_the_extrapolation_of_what_was_not_learned() {
     // The second is best at every longer length, but its mean in length is 0.94.

@@ -213,3 +213,18 @@ pub fn base_experiment() -> Vec<RunRecord> {
     }
     out
 }
+
+/// Runs of copying: by method, the share of exact answers by length, one list for each seed.
+pub fn scores(methods: &[(&str, &[[f64; 4]])]) -> Vec<RunRecord> {
+    let mut out = Vec::new();
+    for (pe, seeds) in methods {
+        for (seed, values) in seeds.iter().enumerate() {
+            let mut run = record("copy", &[("model.pe", json!(pe))], seed as u64, copy_task(16));
+            for (len, value) in [8, 16, 32, 64].into_iter().zip(values) {
+                run.evals.push(ok_row("trained", len, &[("exact_match", *value)]));
+            }
+            out.push(run);
+        }
+    }
+    out
+}
