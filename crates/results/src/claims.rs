@@ -181,6 +181,20 @@ impl Length {
     }
 }
 
+/// A claim that cannot be held against anything.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} ({text:?}) {problem}; allowed: {allowed}")]
+pub struct ClaimError {
+    /// Dotted key in a file of claims: `claim.3.methods`.
+    pub key: String,
+    /// The claim's text, or the method of a number.
+    pub text: String,
+    /// What is wrong with the value.
+    pub problem: &'static str,
+    /// What may stand there.
+    pub allowed: &'static str,
+}
+
 /// What the records say to a claim, or to one comparison of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -311,27 +325,33 @@ impl Claims {
     ///
     /// # Errors
     ///
-    /// The first claim that cannot, by its place and text, and why.
-    pub fn check(&self) -> Result<(), String> {
+    /// The first claim or published number that cannot.
+    pub fn check(&self) -> Result<(), ClaimError> {
         for (at, claim) in self.claims.iter().enumerate() {
             let needs_two = matches!(claim.kind, Kind::Order | Kind::SpreadBelow) || claim.kind == Kind::Better && claim.than.is_empty();
-            let wrong = if claim.methods.len() < if needs_two { 2 } else { 1 } {
-                "too few `methods`"
+            let least = if needs_two { 2 } else { 1 };
+            let (key, problem, allowed) = if claim.methods.len() < least {
+                ("methods", "names too few methods", if needs_two { "two or more names" } else { "one or more names" })
             } else if claim.lengths.is_empty() {
-                "no `lengths`"
+                ("lengths", "is empty", "one or more lengths, such as 512, \"in\", \"2x\" or \">1x\"")
             } else if claim.value.is_none() && claim.kind.has_bound() {
-                "no `value`"
+                ("value", "is missing: this kind of claim has a bound", "a number")
             } else if claim.value.is_some_and(|v| !v.is_finite()) {
-                "`value` is not finite"
+                ("value", "is not finite", "a finite number")
             } else {
                 continue;
             };
-            return Err(format!("claim {} ({:?}): {wrong}", at + 1, text::name(&claim.text, 60)));
+            let text = text::name(&claim.text, 60);
+            return Err(ClaimError { key: format!("claim.{at}.{key}"), text, problem, allowed });
         }
-        match self.published.iter().flat_map(|t| &t.numbers).find(|n| !n.value.is_finite()) {
-            Some(number) => Err(format!("the published number of {:?} at {} is not finite", text::name(&number.method, 60), number.length)),
-            None => Ok(()),
+        for (at, table) in self.published.iter().enumerate() {
+            if let Some((i, number)) = table.numbers.iter().enumerate().find(|(_, n)| !n.value.is_finite()) {
+                let text = text::name(&number.method, 60);
+                let key = format!("published.{at}.numbers.{i}.value");
+                return Err(ClaimError { key, text, problem: "is not finite", allowed: "a finite number" });
+            }
         }
+        Ok(())
     }
 
     /// Every claim in every experiment and setting it can be held against; at least one outcome for each claim, in their order.

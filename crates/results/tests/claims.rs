@@ -123,9 +123,10 @@ fn claims_are_read_strictly() {
     assert!(read(r#"{ "claim": [{ "metric": "m", "kind": "worse", "methods": [], "lengths": [] }] }"#).is_err());
     assert!(read(r#"{ "claims": [] }"#).is_err());
     let check = |value: Value| claims(vec![claim(value)]).check().unwrap_err();
-    assert!(check(json!({ "kind": "below", "methods": ["a"], "lengths": [1] })).ends_with("no `value`"));
-    assert!(check(json!({ "kind": "order", "methods": ["a"], "lengths": [1] })).ends_with("too few `methods`"));
-    assert!(check(json!({ "kind": "holds_to", "methods": ["a"], "lengths": [] })).ends_with("no `lengths`"));
+    assert_eq!(check(json!({ "kind": "below", "methods": ["a"], "lengths": [1] })).key, "claim.0.value");
+    assert_eq!(check(json!({ "kind": "order", "methods": ["a"], "lengths": [1] })).key, "claim.0.methods");
+    let error = check(json!({ "kind": "holds_to", "methods": ["a"], "lengths": [] }));
+    assert_eq!((error.key.as_str(), error.problem), ("claim.0.lengths", "is empty"));
     assert_eq!(good.check(), Ok(()));
 }
 

@@ -1,6 +1,7 @@
 //! What people type, and what they get back.
 
 use crate::catalogue;
+use crate::config::claims;
 use crate::config::diagnose::Diagnostic;
 use crate::config::experiment::{Plan, plan};
 use crate::device::{self, DeviceName};
@@ -149,7 +150,8 @@ const REPORT_EXAMPLES: &str = "\
 Examples:
   longreach report runs/quickstart
   longreach report runs/a runs/b --format tex,csv --out paper/tables
-  longreach report runs/quickstart --baseline rope               differences to rope, seed by seed";
+  longreach report runs/quickstart --baseline rope               differences to rope, seed by seed
+  longreach report results.jsonl --claims claims.toml            agrees, disagrees or undecided, claim by claim";
 
 const INSPECT_EXAMPLES: &str = "\
 Examples:
@@ -242,6 +244,12 @@ struct ReportArgs {
     /// The method that others are compared with, seed by seed; `first` for the first of each setting
     #[arg(long, value_name = "METHOD")]
     baseline: Option<String>,
+    /// Claims of a source to hold the records against, with its published numbers: a TOML file
+    #[arg(long, value_name = "FILE")]
+    claims: Option<PathBuf>,
+    /// Hold the records against what a correct suite must show: 22 assertions, each with its numbers
+    #[arg(long)]
+    assertions: bool,
 }
 
 /// `longreach inspect`.
@@ -348,8 +356,11 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Check(arguments) => check(&arguments),
         Command::Eval(arguments) => eval(arguments),
         Command::Report(arguments) => {
-            let ReportArgs { directories, format, out, title, baseline } = &arguments;
-            let (summary, paths) = reporting::from_directories(directories, format, out.as_deref(), title.as_deref(), baseline.as_deref())?;
+            let ReportArgs { directories, format, out, title, baseline, claims, assertions } = arguments;
+            let claims = claims.map(|path| claims::read(&path)).transpose()?.unwrap_or_default();
+            let formats = format.into_iter().collect();
+            let spec = ReportSpec { formats, baseline, claims, assertions, ..ReportSpec::default() };
+            let (summary, paths) = reporting::from_directories(&directories, out.as_deref(), title, spec)?;
             print(&reporting::told(&summary, &paths))
         }
         Command::Gather { directories, out, bins } => print(&reporting::gather(&directories, &out, bins.map(usize::from))?),
@@ -420,7 +431,7 @@ fn run_experiment(arguments: &RunArgs) -> Result<Exit, Failure> {
 
 fn report_spec(plan: &Plan) -> ReportSpec {
     let order = plan.order.iter().chain(&plan.variants).cloned().collect();
-    ReportSpec { title: plan.title.clone(), order, ..ReportSpec::default() }
+    ReportSpec { title: plan.title.clone(), order, claims: plan.claims.clone(), assertions: plan.assertions, ..ReportSpec::default() }
 }
 
 fn check(arguments: &CheckArgs) -> Result<Exit, Failure> {

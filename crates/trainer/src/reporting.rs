@@ -18,25 +18,24 @@ pub fn write(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec, ou
     Ok((report, paths))
 }
 
-/// Reports on everything found under some directories; the report goes to `out`, or to `report` beside what was found.
+/// Reports on everything found under some directories; the report goes to `out`, or to `report` beside what was found, and is headed by
+/// the experiments' names unless there is a title.
 ///
 /// # Errors
 ///
 /// [`Exit::Input`] if a directory cannot be read or holds no record.
 pub fn from_directories(
     roots: &[PathBuf],
-    formats: &[Format],
     out: Option<&Path>,
-    title: Option<&str>,
-    baseline: Option<&str>,
+    title: Option<String>,
+    spec: ReportSpec,
 ) -> Result<(String, Vec<PathBuf>), Failure> {
     exist(roots)?;
     let found = find_records(roots).map_err(Failure::input)?;
     let experiments: std::collections::BTreeSet<&str> = found.records.iter().map(|record| record.experiment.as_str()).collect();
-    let title = title.map_or_else(|| experiments.into_iter().collect::<Vec<_>>().join(", "), ToOwned::to_owned);
+    let title = title.unwrap_or_else(|| experiments.into_iter().collect::<Vec<_>>().join(", "));
     let out = out.map_or_else(|| default_out(&roots[0]), Path::to_owned);
-    let baseline = baseline.map(str::to_owned);
-    let spec = ReportSpec { title, formats: formats.iter().copied().collect(), baseline, ..ReportSpec::default() };
+    let spec = ReportSpec { title, ..spec };
     let (report, paths) = write(&found.records, &found.excluded, &spec, &out)?;
     Ok((report.summary, paths))
 }

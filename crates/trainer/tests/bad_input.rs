@@ -73,6 +73,11 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
     ("axes.\"train.lr\"=0.1", 2, &["axes", "list"]),
     ("axes.\"train.lr\"=[0.1,0.1]", 2, &["axes"]),
     ("max_runs=2", 2, &["max_runs"]),
+    // what the report holds records against
+    ("report.claims=\"nowhere.toml\"", 2, &["nowhere.toml", "report.claims"]),
+    ("report.assertion=true", 2, &["assertion", "assertions"]),
+    ("report=[true]", 2, &["report", "table"]),
+    ("axes.report=[{},{assertions=true}]", 2, &["report", "cannot be an axis"]),
     // variants
     ("eval.variants=[{name=\"a\",set={scaling={kind=\"yarn\"}}}]", 2, &["eval.variants.0.set", "learned"]),
     ("eval.variants=[{name=\"a\",set={kind=\"learned\",max_position=64}}]", 2, &["eval.variants.0.set", "table", "parameters"]),
@@ -194,5 +199,28 @@ fn lists_are_the_same_as_json() {
             let name = line[keys[0]].as_str().unwrap();
             assert!(text.contains(name), "{name} is missing in:\n{text}");
         }
+    }
+}
+
+#[test]
+fn claims_that_cannot_be_checked_are_refused_with_their_line() {
+    let good = "[[claim]]\nmetric = \"exact_match\"\nkind = \"order\"\nmethods = [\"rope\", \"learned\"]\nlengths = [\"in\"]\n";
+    for (from, to, names) in [
+        ("\"order\"", "\"orders\"", ["claim.0.kind", "claims.toml:3:8", "`order`"]),
+        ("\"rope\", ", "", ["claim.0.methods", "claims.toml:4:11", "two or more"]),
+        ("\"in\"", "\"two\"", ["claim.0.lengths", "claims.toml:5:12", "\"2x\""]),
+        ("metric", "matric", ["matric", "claims.toml:2", "metric"]),
+        (good, "claim = []", ["neither claims nor published numbers", "claims.toml", "[[claim]]"]),
+    ] {
+        let scratch = Scratch::with(&format!("{TINY}\n[report]\nclaims = \"claims.toml\"\n"));
+        std::fs::write(scratch.directory.path().join("claims.toml"), good.replace(from, to)).unwrap();
+        for command in ["check", "run"] {
+            let output = scratch.longreach(command, &[]);
+            exits(&output, 2);
+            for name in names.iter().chain(&["report.claims"]) {
+                assert!(stderr(&output).contains(name), "`{name}` is missing:\n{}", stderr(&output));
+            }
+        }
+        assert!(!scratch.runs().exists(), "something was written before the mistake was found");
     }
 }

@@ -183,6 +183,33 @@ fn a_report_of_a_directory_is_the_report_of_the_run() {
 }
 
 #[test]
+fn a_report_holds_the_records_against_claims_and_assertions() {
+    let scratch = Scratch::with(&format!("{TINY}\n[report]\nclaims = \"claims.toml\"\nassertions = true\n"));
+    let claims = scratch.directory.path().join("claims.toml");
+    let text = "[[claim]]\nsource = \"Somebody\"\ntext = \"Guessing gets nothing\"\nmetric = \"exact_match\"\nkind = \"above\"\n\
+                methods = [\"rope\"]\nlengths = [\"in\"]\nvalue = 2.0\n";
+    std::fs::write(&claims, text).unwrap();
+    exits(&scratch.longreach("run", &[]), 0);
+    let read = |out: &std::path::Path| std::fs::read_to_string(out.join("report.md")).unwrap();
+    let first = read(&scratch.runs().join("tiny/report"));
+    for part in ["## Against the source", "Guessing gets nothing", "disagrees", "## What a correct suite must show"] {
+        assert!(first.contains(part), "`{part}` is missing");
+    }
+    // The same by hand, and neither without being asked for.
+    let out = scratch.directory.path().join("again");
+    let report = |more: &[&str]| {
+        let output = longreach().arg("report").arg(scratch.runs()).args(more).arg("--out").arg(&out).output().unwrap();
+        exits(&output, 0);
+        read(&out)
+    };
+    // (Rows are then in canonical order, so it is these chapters that are the same.)
+    let chapters = |report: &str| report[report.find("## Against the source").unwrap()..report.find("## Conditions").unwrap()].to_owned();
+    assert_eq!(chapters(&report(&["--claims", claims.to_str().unwrap(), "--assertions"])), chapters(&first));
+    let plain = report(&[]);
+    assert!(!plain.contains("Against the source") && !plain.contains("must show"));
+}
+
+#[test]
 fn text_is_trained_on_and_its_loss_falls() {
     let config = TINY.replace(
         "kind = \"copy\"\nalphabet = 4\ntest_rows = 8",

@@ -1,6 +1,7 @@
 //! What a configuration may say, and how a cell of the experiment becomes resolved runs.
 
 use super::axes::{Cell, expand, same};
+use super::claims;
 use super::diagnose::{Diagnostic, deserialize_at};
 use super::source::{KeyPath, Source, set};
 use crate::exit::Exit;
@@ -9,8 +10,8 @@ use crate::spec::{EvalSpec, Job, LengthCurriculum, RunSpec, Stage, TRAINED, Trai
 use crate::status::jobs;
 use crate::worker::{self, read_job};
 use posenc::{ConfigError, EncodingConfig, Lengths, PositionsConfig};
-use results::RunRecord;
 use results::record::RunStatus;
+use results::{Claims, RunRecord};
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ const MAX_VARIANTS: usize = 100;
 const MAX_EVALUATIONS: usize = 1_000_000;
 
 /// Tables that are read as lists of their values if they are written as lists.
-const TABLES: [&str; 4] = ["model", "train", "train.adamw", "eval"];
+const TABLES: [&str; 5] = ["model", "train", "train.adamw", "eval", "report"];
 
 /// One cell of an experiment as written.
 #[derive(Clone, Debug, Deserialize)]
@@ -53,6 +54,18 @@ struct Experiment {
     model: ModelSection,
     train: TrainSection,
     eval: EvalSection,
+    #[serde(default)]
+    report: ReportSection,
+}
+
+/// `[report]`: what the report holds the records against. No part of a run's identity.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReportSection {
+    #[serde(default)]
+    claims: Option<PathBuf>,
+    #[serde(default)]
+    assertions: bool,
 }
 
 fn one_seed() -> Vec<u64> {
@@ -198,6 +211,7 @@ pub struct PlannedRun {
 }
 
 /// Every run of an experiment.
+#[derive(Default)]
 pub struct Plan {
     /// The experiment's name.
     pub name: String,
@@ -207,6 +221,10 @@ pub struct Plan {
     pub order: Vec<String>,
     /// Names of the variants, in the order of the file.
     pub variants: Vec<String>,
+    /// Claims of a source to hold the records against.
+    pub claims: Claims,
+    /// Whether to hold them against what a correct suite must show.
+    pub assertions: bool,
     /// The runs, seed varying fastest.
     pub runs: Vec<PlannedRun>,
 }
@@ -259,7 +277,7 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Diagnostic> {
     let surroundings = Surroundings::of(&directory);
     let (tasks, ids, order) = (HashMap::new(), HashMap::new(), HashSet::new());
     let mut planner = Planner { surroundings, directory, tasks, ids, order, evaluations: 0 };
-    let mut plan = Plan { name: String::new(), title: String::new(), order: Vec::new(), variants: Vec::new(), runs: Vec::new() };
+    let mut plan = Plan::default();
     for cell in &cells {
         planner.cell(cell, &mut plan)?;
     }
@@ -384,6 +402,7 @@ impl Planner {
                 plan.order.push(label.text.clone());
             }
         }
+        self.report(cell, &written.report, plan)?;
         plan.title = written.title.clone().unwrap_or_else(|| written.name.clone());
         plan.name.clone_from(&written.name);
         for seed in &written.seeds {
@@ -416,6 +435,20 @@ impl Planner {
             let job = Job { run_id, experiment: written.name.clone(), labels, config_dir: self.directory.clone(), start_dir, spec };
             let test_seq_lens = job.spec.eval.test_lens.iter().map(|length| task.seq_len(*length)).collect();
             plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens, test_seq_lens });
+        }
+        Ok(())
+    }
+
+    /// The report is the whole experiment's, so no axis may vary what is in it; one reading of the file of claims serves all cells.
+    fn report(&self, cell: &Cell, written: &ReportSection, plan: &mut Plan) -> Result<(), Diagnostic> {
+        if let Some(label) = cell.labels.iter().find(|label| label.key == "report" || label.key.starts_with("report.")) {
+            let key = &label.key;
+            return Err(cell.error(key, "cannot be an axis: there is one report", "a single value", "take it out of [axes]"));
+        }
+        plan.assertions = written.assertions;
+        if let (Some(path), true) = (&written.claims, plan.runs.is_empty()) {
+            let path = self.directory.join(path);
+            plan.claims = claims::read(&path).map_err(|error| error.with_note("named by report.claims"))?;
         }
         Ok(())
     }

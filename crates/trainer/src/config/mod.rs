@@ -5,6 +5,7 @@
 //! wrong into an error with file, line, key, value, what is allowed and the likely fix.
 
 pub mod axes;
+pub mod claims;
 pub mod diagnose;
 pub mod experiment;
 pub mod source;

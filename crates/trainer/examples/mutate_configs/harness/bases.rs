@@ -25,6 +25,15 @@ steps = 6
 test_lens = [8, 16]
 "#;
 
+/// A file of claims.
+const CLAIMS: &str = r#"
+[[claim]]
+metric = "exact_match"
+kind = "order"
+methods = ["rope", "alibi"]
+lengths = ["2x"]
+"#;
+
 /// Everything outside of the tables that have a kind.
 const MOST: &str = r#"
 name = "most"
@@ -71,6 +80,9 @@ set = { scaling = { kind = "ntk" } }
 [[eval.variants]]
 name = "offset"
 positions = { kind = "random_offset", max_position = 64 }
+[report]
+claims = "claims.toml"
+assertions = true
 [axes]
 "train.batch_size" = [4, 8]
 "model.pe.base" = [100.0, 10000.0]
@@ -191,6 +203,7 @@ pub fn all(directory: &Path) -> Vec<Base> {
     for name in ["a.txt", "b.txt"] {
         std::fs::write(directory.join(name), "the quick brown fox jumps over the lazy dog; ".repeat(9)).expect("a scratch directory");
     }
+    std::fs::write(directory.join("claims.toml"), CLAIMS).expect("a scratch directory");
     let mut bases = Vec::new();
     let most: Table = MOST.parse().expect("TOML");
     bases.push(base("most", most, &[]));

@@ -118,6 +118,7 @@ fn step(table: &Table, context: &str, path: &[String], value: Option<&Value>) ->
         "split" => format!("split:{}", text("by")),
         "variants" => "variants".to_owned(),
         _ if context == "variants" => "variant".to_owned(),
+        _ if context == "train.stages" => "stage".to_owned(),
         // An element of `parts` is an encoding of its own.
         _ if context.ends_with(".parts") && name.parse::<usize>().is_ok() => format!("pe:{}", text("kind")),
         _ if context.is_empty() => name.to_owned(),

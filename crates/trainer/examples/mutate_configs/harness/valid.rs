@@ -58,6 +58,11 @@ const REQUIRED: &[&str] = &[
     "model.pe",
     "train.train_len",
     "train.steps",
+    // The steps of the stages sum up to those of training.
+    "train.stages",
+    "train.stages[]",
+    "stage.steps",
+    "stage.train_len",
     "eval.test_lens",
     "variant.name",
     // Each variant of the bases has one of the two.
