@@ -17,6 +17,7 @@ mod against;
 mod analysis;
 pub mod assertions;
 pub mod claims;
+pub mod compare;
 mod figures;
 pub mod metric;
 mod order;

@@ -65,6 +65,16 @@ enum Command {
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
         bins: Option<u16>,
     },
+    /// Tell whether two sets of records came out the same: weights, losses, every score
+    #[command(
+        after_help = "Example:\n  longreach compare experiments/001-quickstart/results.jsonl runs/quickstart\n\nEnds with 0 if every run is in both and identical, else with 1."
+    )]
+    Compare {
+        /// A directory with runs, a record, or a .jsonl file of records
+        first: PathBuf,
+        /// Another
+        second: PathBuf,
+    },
     /// Show the numbers that define an encoding, and pictures of them
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
@@ -364,6 +374,11 @@ fn run(command: Command) -> Result<Exit, Failure> {
             print(&reporting::told(&summary, &paths))
         }
         Command::Gather { directories, out, bins } => print(&reporting::gather(&directories, &out, bins.map(usize::from))?),
+        Command::Compare { first, second } => {
+            let compared = reporting::compare(&first, &second)?;
+            console::print(&compared.to_string());
+            Ok(if compared.is_identical() { Exit::Done } else { Exit::SomeFailed })
+        }
         Command::Inspect(arguments) => print(&inspect::run(&arguments)?),
         Command::Catalogue { records, out } => {
             let written = catalogue::write(&records, &out)?;

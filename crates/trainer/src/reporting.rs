@@ -1,6 +1,7 @@
 //! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
 
 use crate::exit::{Exit, Failure};
+use results::compare::Comparison;
 use results::{Excluded, Format, Report, ReportError, ReportSpec, RunRecord, StoreError, find_records, report};
 use std::path::{Path, PathBuf};
 
@@ -58,6 +59,24 @@ pub fn gather(roots: &[PathBuf], out: &Path, bins: Option<usize>) -> Result<Stri
         told.push_str(&format!("\nleft out {}{line}: {}", excluded.path.display(), excluded.reason));
     }
     Ok(told)
+}
+
+/// Holds the records found under one place against those under another.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if a place cannot be read or holds no record.
+pub fn compare(first: &Path, second: &Path) -> Result<Comparison, Failure> {
+    let [first, second] = [first, second].map(|root| {
+        let roots = [root.to_owned()];
+        exist(&roots)?;
+        let found = find_records(&roots).map_err(Failure::input)?;
+        if found.records.is_empty() {
+            return Err(Failure::input(format!("{} holds no record", root.display())));
+        }
+        Ok(found.records)
+    });
+    Ok(Comparison::of(&first?, &second?))
 }
 
 /// Whether there is something to read.

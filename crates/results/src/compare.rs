@@ -1,0 +1,128 @@
+//! Did a repetition come out the same? Two sets of records, run by run.
+
+use crate::record::{EvalStatus, RunRecord};
+use crate::text;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Two sets of records held against each other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Comparison {
+    /// Runs in both, equal in everything but the build that made them: weights, losses, every score.
+    pub identical: usize,
+    /// Runs in both that are not.
+    pub different: Vec<Difference>,
+    /// Runs of the first set alone, as [`name`](Difference::name).
+    pub only_first: Vec<String>,
+    /// Runs of the second set alone.
+    pub only_second: Vec<String>,
+    /// By metric: the largest change of a score over all different runs, absolute, with both values.
+    pub largest: BTreeMap<String, [f64; 2]>,
+}
+
+/// A run that came out otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Experiment, labels, seed and id.
+    pub name: String,
+    /// What differs, the weights first.
+    pub what: Vec<String>,
+}
+
+impl Comparison {
+    /// Compares by run id; where a set holds a run twice, its last record counts. How finely the loss by position was kept
+    /// does not matter.
+    pub fn of(first: &[RunRecord], second: &[RunRecord]) -> Self {
+        let by_id = |records: &'_ [RunRecord]| -> BTreeMap<String, RunRecord> {
+            records.iter().map(|record| (record.run_id.clone(), record.clone())).collect()
+        };
+        let (first, mut second) = (by_id(first), by_id(second));
+        let mut out = Self::default();
+        for (id, a) in first {
+            let Some(b) = second.remove(&id) else {
+                out.only_first.push(name(&a));
+                continue;
+            };
+            let what = out.differences(&a, &b);
+            if what.is_empty() { out.identical += 1 } else { out.different.push(Difference { name: name(&a), what }) }
+        }
+        out.only_second = second.values().map(name).collect();
+        out
+    }
+
+    /// Whether every run is in both and identical.
+    pub fn is_identical(&self) -> bool {
+        self.different.is_empty() && self.only_first.is_empty() && self.only_second.is_empty()
+    }
+
+    fn differences(&mut self, a: &RunRecord, b: &RunRecord) -> Vec<String> {
+        let mut what = Vec::new();
+        let mut note = |differs: bool, text: &str| {
+            if differs {
+                what.push(text.to_owned());
+            }
+        };
+        note(a.model != b.model, "weights");
+        note(a.status != b.status || a.diverged != b.diverged, "status");
+        note(a.train != b.train, "training loss");
+        note(a.task != b.task, "task or corpus");
+        note(a.spec != b.spec, "specification");
+        let rows = |record: &RunRecord| -> BTreeMap<(String, usize), (EvalStatus, BTreeMap<String, f64>)> {
+            let row = |row: &crate::record::EvalRow| {
+                let metrics = row.metrics.iter().map(|(name, metric)| (name.clone(), metric.value)).collect();
+                ((row.variant.clone(), row.test_len), (row.status, metrics))
+            };
+            record.evals.iter().map(row).collect()
+        };
+        let (a, b) = (rows(a), rows(b));
+        note(a.keys().ne(b.keys()), "what was evaluated");
+        let mut scores = 0;
+        for (key, (status, metrics)) in &a {
+            let Some((other_status, others)) = b.get(key) else { continue };
+            note(status != other_status, &format!("status of {} at {}", text::name(&key.0, 40), key.1));
+            for (metric, value) in metrics {
+                let Some(other) = others.get(metric).filter(|other| *other != value) else { continue };
+                scores += 1;
+                let largest = self.largest.entry(metric.clone()).or_insert([*value, *other]);
+                if (value - other).abs() > (largest[0] - largest[1]).abs() {
+                    *largest = [*value, *other];
+                }
+            }
+        }
+        note(scores > 0, &format!("{scores} scores"));
+        what
+    }
+}
+
+fn name(record: &RunRecord) -> String {
+    let labels: Vec<String> = record.labels.iter().map(|label| text::name(&label.text, 40)).collect();
+    format!("{}: {}, seed {} ({})", text::name(&record.experiment, 40), labels.join(", "), record.seed, text::name(&record.run_id, 40))
+}
+
+/// At most so many runs are named in each list.
+const MOST_NAMED: usize = 20;
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let both = self.identical + self.different.len();
+        write!(f, "{} of {both} runs in both are identical", self.identical)?;
+        for (runs, place) in [(&self.only_first, "first"), (&self.only_second, "second")] {
+            for run in runs.iter().take(MOST_NAMED) {
+                write!(f, "\nonly in the {place}: {run}")?;
+            }
+            if let Some(more) = runs.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
+                write!(f, "\nonly in the {place}: {more} more")?;
+            }
+        }
+        for difference in self.different.iter().take(MOST_NAMED) {
+            write!(f, "\ndifferent: {}: {}", difference.name, difference.what.join(", "))?;
+        }
+        if let Some(more) = self.different.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
+            write!(f, "\ndifferent: {more} more")?;
+        }
+        for (metric, [a, b]) in &self.largest {
+            write!(f, "\nlargest change of {}: {a} to {b}", text::name(metric, 40))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! Two sets of records held against each other: what is the same, what is not, and by how much.
+
+mod common;
+
+use common::*;
+use results::RunRecord;
+use results::compare::Comparison;
+
+fn pair() -> (Vec<RunRecord>, Vec<RunRecord>) {
+    (text_experiment(), text_experiment())
+}
+
+#[test]
+fn a_repetition_by_another_build_is_identical_in_any_order() {
+    let (a, mut b) = pair();
+    b.reverse();
+    for record in &mut b {
+        record.environment.commit = "another".into();
+        record.evals.iter_mut().for_each(|row| row.thin_positions(1));
+    }
+    let compared = Comparison::of(&a, &b);
+    assert!(compared.is_identical(), "{compared}");
+    assert_eq!(compared.to_string(), format!("{0} of {0} runs in both are identical", a.len()));
+}
+
+#[test]
+fn every_difference_is_named_with_its_size() {
+    let (a, mut b) = pair();
+    b[0].model.weights_blake3 = hex("others");
+    let loss = b[0].evals[0].metrics.get_mut("loss_nats").unwrap();
+    let before = loss.value;
+    loss.value += 0.25;
+    b[1].train.final_loss_nats = Some(9.0);
+    let gone = b.pop().unwrap();
+    let compared = Comparison::of(&a, &b);
+    assert!(!compared.is_identical());
+    assert_eq!((compared.identical, compared.different.len()), (a.len() - 3, 2));
+    assert_eq!(compared.largest["loss_nats"], [before, before + 0.25]);
+    let said = compared.to_string();
+    for part in ["weights, 1 scores", "training loss", "only in the first", &gone.run_id, "largest change of loss_nats"] {
+        assert!(said.contains(part), "`{part}` is missing:\n{said}");
+    }
+    let back = Comparison::of(&b, &a);
+    assert_eq!((back.only_first.len(), back.only_second.len()), (0, 1));
+}
