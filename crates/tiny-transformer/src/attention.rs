@@ -1,10 +1,11 @@
 //! Causal multi-head attention that knows an encoding by its hooks alone.
 
-use crate::config::{AttentionKind, FeatureMap, Normalizer};
+use crate::config::{AttentionKind, FeatureMap, Normalizer, TransformerConfig};
 use crate::linear::{feature_map, linear_attention};
+use crate::norm::Norm;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use posenc::{Content, Distribution, Init, ModelShape, Prepared};
+use posenc::{Content, Distribution, Init, Prepared};
 use std::ops::Range;
 
 /// Query, key, value and output projections of one block.
@@ -14,6 +15,10 @@ pub struct Attention {
     qkv: Param<Tensor<2>>,
     /// `[n_heads head_dim, d_model]`.
     output: Param<Tensor<2>>,
+    /// Over each head's query, where queries and keys are normalised.
+    q_norm: Option<Norm>,
+    /// Over each head's key.
+    k_norm: Option<Norm>,
     n_heads: usize,
     head_dim: usize,
     #[module(skip)]
@@ -45,18 +50,22 @@ struct Whole<'a> {
 }
 
 impl Attention {
-    pub(crate) fn new(shape: &ModelShape, kind: AttentionKind, map: FeatureMap, normalizer: Normalizer, init: &Init<'_>) -> Self {
+    pub(crate) fn new(config: &TransformerConfig, init: &Init<'_>) -> Self {
+        let shape = config.shape();
+        let norm = |name| config.qk_norm.kind().map(|kind| Norm::new(kind, shape.head_dim, &init.scope(name)));
         let inner = shape.n_heads * shape.head_dim;
         // The output of each half of a block is scaled down so that the residual stream starts with the same variance at any depth.
         let depth = (2.0 * shape.n_layers as f64).sqrt();
         Self {
             qkv: init.param("qkv", [shape.d_model, 3 * inner], Distribution::Normal(fan_in(shape.d_model))),
             output: init.param("output", [inner, shape.d_model], Distribution::Normal(fan_in(inner) / depth)),
+            q_norm: norm("q_norm"),
+            k_norm: norm("k_norm"),
             n_heads: shape.n_heads,
             head_dim: shape.head_dim,
-            kind,
-            feature_map: map,
-            normalizer,
+            kind: config.attention,
+            feature_map: config.feature_map,
+            normalizer: config.normalizer,
         }
     }
 
@@ -68,10 +77,12 @@ impl Attention {
         let [batch, length, d_model] = x.dims();
         let inner = self.n_heads * self.head_dim;
         let projected = x.clone().reshape([batch * length, d_model]).matmul(self.qkv.val());
-        let [q, mut k, mut v] = [0, 1, 2].map(|part| {
-            let part = projected.clone().slice_dim(1, part * inner..(part + 1) * inner);
-            part.reshape([batch, length, self.n_heads, self.head_dim]).swap_dims(1, 2)
-        });
+        let part = |index: usize, norm: &Option<Norm>| {
+            let part = projected.clone().slice_dim(1, index * inner..(index + 1) * inner);
+            let part = part.reshape([batch, length, self.n_heads, self.head_dim]);
+            norm.as_ref().map_or_else(|| part.clone(), |norm| norm.forward(part.clone())).swap_dims(1, 2)
+        };
+        let (q, mut k, mut v) = (part(0, &self.q_norm), part(1, &self.k_norm), part(2, &None));
         let mut hidden = x;
         if let Some(past) = past {
             if let Some((keys, values, before)) = past.held.take() {

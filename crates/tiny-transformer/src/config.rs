@@ -25,6 +25,30 @@ pub enum Activation {
     Swiglu,
 }
 
+/// Normalisation of every head's queries and keys, before an encoding transforms them. Henry et al. 2020 (arXiv 2010.04245),
+/// Dehghani et al. 2023 (arXiv 2302.05442).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QkNorm {
+    /// As projected.
+    #[default]
+    None,
+    /// LayerNorm with a scale and a shift that all heads of a block share, one pair for queries and one for keys.
+    LayerNorm,
+    /// RMSNorm with such a scale.
+    RmsNorm,
+}
+
+impl QkNorm {
+    pub(crate) fn kind(self) -> Option<NormKind> {
+        match self {
+            QkNorm::None => None,
+            QkNorm::LayerNorm => Some(NormKind::LayerNorm),
+            QkNorm::RmsNorm => Some(NormKind::RmsNorm),
+        }
+    }
+}
+
 /// How a query meets the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -91,6 +115,9 @@ pub struct TransformerConfig {
     pub dropout: f64,
     /// Standard deviation of the initial embedding.
     pub embedding_std: f64,
+    /// Normalisation of queries and keys.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub qk_norm: QkNorm,
     /// How a query meets the keys.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attention: AttentionKind,
@@ -167,9 +194,11 @@ impl TransformerConfig {
     pub fn num_params(&self, encoding: &Facts) -> u64 {
         let [v, d, l, ff] = [self.vocab_size, self.d_model, self.n_layers, self.d_ff].map(|n| n as u64);
         let inner = (self.n_heads * self.head_dim) as u64;
-        let norm = d * if self.norm == NormKind::LayerNorm { 2 } else { 1 };
+        let each = |kind: NormKind| if kind == NormKind::LayerNorm { 2 } else { 1 };
+        let norm = d * each(self.norm);
+        let qk_norm = self.qk_norm.kind().map_or(0, |kind| 2 * self.head_dim as u64 * each(kind));
         let mlp = d * ff * if self.activation == Activation::Swiglu { 3 } else { 2 };
-        let block = 4 * d * inner + mlp + 2 * norm;
+        let block = 4 * d * inner + mlp + 2 * norm + qk_norm;
         v * d * if self.tied_head { 1 } else { 2 } + l * block + norm + encoding.num_params() as u64
     }
 }

@@ -17,7 +17,7 @@ mod norm;
 
 pub use attention::{Attention, Past};
 pub use block::{Block, Mlp};
-pub use config::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, TransformerConfig};
+pub use config::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, QkNorm, TransformerConfig};
 pub use linear::{feature_map, linear_attention};
 pub use model::{Cache, Observe, Pass, Transformer};
 pub use norm::Norm;

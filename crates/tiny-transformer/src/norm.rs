@@ -22,11 +22,11 @@ impl Norm {
         Self { scale: init.param("scale", [width], Distribution::Constant(1.0)), shift }
     }
 
-    /// Normalises the vectors of `x`, `[B, L, width]`.
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+    /// Normalises the vectors of `x`, `[.., width]`.
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let shape = x.dims();
-        let [batch, length, width] = shape;
-        let rows = x.reshape([batch * length, width]);
+        let width = shape[D - 1];
+        let rows = x.reshape([shape.iter().product::<usize>() / width, width]);
         let rows = match &self.shift {
             Some(shift) => kernels::layer_norm(rows, self.scale.val(), shift.val(), EPSILON),
             None => kernels::rms_norm(rows, self.scale.val(), EPSILON),

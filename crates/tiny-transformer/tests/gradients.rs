@@ -14,7 +14,7 @@ use posenc::{Init, PositionalEncoding, Positions};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-use tiny_transformer::{FeatureMap, Normalizer, Pass, Transformer, TransformerConfig};
+use tiny_transformer::{FeatureMap, Normalizer, Pass, QkNorm, Transformer, TransformerConfig};
 
 const BATCH: usize = 2;
 
@@ -120,6 +120,17 @@ fn gradients_with_rms_norm_and_swiglu() {
 #[test]
 fn gradients_with_rms_norm_and_swiglu_for_the_rest() {
     every_other_encoding(1, 1, &[13]);
+}
+
+#[test]
+fn gradients_through_normalised_queries_and_keys() {
+    // A shift of all keys alike adds the same to every logit of a row, unless keys are rotated afterwards.
+    for (qk_norm, kinds) in [(QkNorm::LayerNorm, ["rope"].as_slice()), (QkNorm::RmsNorm, &["nope", "rope", "shaw"])] {
+        let config = TransformerConfig { qk_norm, ..of_variant(0) };
+        for (name, encoding) in encodings().into_iter().filter(|(_, encoding)| kinds.contains(&encoding.kind())) {
+            agrees(&format!("{name}, {qk_norm:?}"), &[7], &Pass::default(), &|init| Transformer::new(&config, &encoding, init));
+        }
+    }
 }
 
 #[test]

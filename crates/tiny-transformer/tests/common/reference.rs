@@ -3,7 +3,7 @@
 use super::{AllHooks, Weights};
 use posenc::{inv_freq, slopes};
 use std::f64::consts::PI;
-use tiny_transformer::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, TransformerConfig};
+use tiny_transformer::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, QkNorm, TransformerConfig};
 
 /// Encodings written out again for the reference; several stand for a stack, nothing for `nope`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +66,9 @@ impl Host<'_> {
         let scale = self.weight(&format!("{path}.scale"));
         let count = x.len() as f64;
         let mean = x.iter().sum::<f64>() / count;
-        match self.config.norm {
+        // A shift is there for a LayerNorm alone.
+        let kind = if self.weights.contains_key(&format!("{path}.shift")) { NormKind::LayerNorm } else { NormKind::RmsNorm };
+        match kind {
             NormKind::LayerNorm => {
                 let shift = self.weight(&format!("{path}.shift"));
                 let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
@@ -245,7 +247,12 @@ impl Host<'_> {
         let part = |i: usize, which: usize, head: usize| &projected[i][(which * heads + head) * width..][..width];
         let mut out = vec![vec![0.0; heads * width]; rows.len()];
         for head in 0..heads {
-            let [raw_q, raw_k] = [0, 1].map(|side| (0..rows.len()).map(|i| self.features(part(i, side, head))).collect::<Vec<_>>());
+            let normed = |x: &[f64], side: usize| match self.config.qk_norm {
+                QkNorm::None => x.to_vec(),
+                _ => self.norm(x, &format!("{path}.{}", ["q_norm", "k_norm"][side])),
+            };
+            let [raw_q, raw_k] =
+                [0, 1].map(|side| (0..rows.len()).map(|i| self.features(&normed(part(i, side, head), side))).collect::<Vec<_>>());
             let turned = |raw: &[Vec<f64>], query: bool| -> Vec<Vec<f64>> {
                 raw.iter().enumerate().map(|(i, x)| self.turn(x, layer, head, i, query)).collect()
             };

@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tasks::{BuildContext, Task, TaskConfig, TaskError};
-use tiny_transformer::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, TransformerConfig};
+use tiny_transformer::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, QkNorm, TransformerConfig};
 use toml::{Table, Value};
 
 /// The lock file this binary was built with: it names the default text corpus.
@@ -93,6 +93,8 @@ struct ModelSection {
     dropout: f64,
     #[serde(default = "default_embedding_std")]
     embedding_std: f64,
+    #[serde(default)]
+    qk_norm: QkNorm,
     #[serde(default)]
     attention: AttentionKind,
     #[serde(default)]
@@ -746,6 +748,7 @@ fn model(cell: &Cell, written: &ModelSection, vocab_size: usize) -> Result<Trans
         attention: written.attention,
         feature_map: written.feature_map,
         normalizer: written.normalizer,
+        qk_norm: written.qk_norm,
     };
     config.check().map_err(|error| refused(cell, "model", &error))?;
     Ok(config)
@@ -893,6 +896,7 @@ fn warm_start(
     }
     for (name, same) in [
         ("norm", theirs.norm == model.norm),
+        ("qk_norm", theirs.qk_norm == model.qk_norm),
         ("activation", theirs.activation == model.activation),
         ("tied_head", theirs.tied_head == model.tied_head),
     ] {

@@ -49,6 +49,7 @@ n_heads = 2
 head_dim = 8
 d_ff = 32
 norm = "rms_norm"
+qk_norm = "layer_norm"
 activation = "swiglu"
 tied_head = true
 dropout = 0.1
