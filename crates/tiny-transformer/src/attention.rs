@@ -1,10 +1,10 @@
-//! Causal multi-head attention that knows an encoding by its hooks alone.
+//! Multi-head attention, causal or bidirectional, that knows an encoding by its hooks alone.
 
-use crate::config::{AttentionKind, FeatureMap, Normalizer};
+use crate::config::{AttentionKind, FeatureMap, Mask, Normalizer, TransformerConfig};
 use crate::linear::{feature_map, linear_attention};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use posenc::{Content, Distribution, Init, ModelShape, Prepared};
+use posenc::{Content, Distribution, Init, Prepared};
 use std::ops::Range;
 
 /// Query, key, value and output projections of one block.
@@ -18,6 +18,8 @@ pub struct Attention {
     head_dim: usize,
     #[module(skip)]
     kind: AttentionKind,
+    #[module(skip)]
+    mask: Mask,
     #[module(skip)]
     feature_map: FeatureMap,
     #[module(skip)]
@@ -40,12 +42,13 @@ struct Whole<'a> {
     hidden: &'a Tensor<3>,
     layer: usize,
     encoding: &'a dyn Prepared,
-    /// Key index of the first query.
+    /// Key index of the first query; past all keys where every query sees every key.
     first_query: usize,
 }
 
 impl Attention {
-    pub(crate) fn new(shape: &ModelShape, kind: AttentionKind, map: FeatureMap, normalizer: Normalizer, init: &Init<'_>) -> Self {
+    pub(crate) fn new(config: &TransformerConfig, init: &Init<'_>) -> Self {
+        let shape = config.shape();
         let inner = shape.n_heads * shape.head_dim;
         // The output of each half of a block is scaled down so that the residual stream starts with the same variance at any depth.
         let depth = (2.0 * shape.n_layers as f64).sqrt();
@@ -54,13 +57,15 @@ impl Attention {
             output: init.param("output", [inner, shape.d_model], Distribution::Normal(fan_in(inner) / depth)),
             n_heads: shape.n_heads,
             head_dim: shape.head_dim,
-            kind,
-            feature_map: map,
-            normalizer,
+            kind: config.attention,
+            mask: config.mask,
+            feature_map: config.feature_map,
+            normalizer: config.normalizer,
         }
     }
 
-    /// Attends `x`, `[B, L, d_model]`, to what `past` holds, to itself and to everything before it; `past` holds it afterwards too.
+    /// Attends `x`, `[B, L, d_model]`, to what `past` holds, to itself and to everything before it, or after it too where attention is
+    /// bidirectional; `past` holds it afterwards too.
     ///
     /// At most `max_logits` logits (batch x heads x queries x keys) are held at once: longer sequences go block by block over
     /// queries, and keys after a block are never looked at.
@@ -81,7 +86,7 @@ impl Attention {
             }
             past.held = Some((k.clone(), v.clone(), hidden.clone()));
         }
-        let first_query = k.dims()[2] - length;
+        let first_query = if self.mask == Mask::Causal { k.dims()[2] - length } else { k.dims()[2] };
         let attended = match self.kind {
             AttentionKind::Softmax => {
                 let raw = || (q.clone(), k.clone());
@@ -106,11 +111,11 @@ impl Attention {
         if blocks.len() == 1 { blocks.remove(0) } else { Tensor::cat(blocks, 2) }
     }
 
-    /// One block of queries against all keys up to its last row.
+    /// One block of queries against all keys up to its last row, or against all.
     fn block(&self, whole: &Whole<'_>, queries: Range<usize>) -> Tensor<4> {
         let Whole { raw, hidden, layer, encoding, .. } = *whole;
         let first_query = whole.first_query + queries.start;
-        let keys = 0..whole.first_query + queries.end;
+        let keys = 0..(whole.first_query + queries.end).min(whole.k.dims()[2]);
         let rows_of = |t: &Tensor<4>, range: &Range<usize>| {
             let whole = t.dims()[2] == range.len();
             if whole { t.clone() } else { t.clone().slice_dim(2, range.clone()) }

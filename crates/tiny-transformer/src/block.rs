@@ -30,7 +30,7 @@ impl Block {
     pub(crate) fn new(config: &TransformerConfig, init: &Init<'_>) -> Self {
         Self {
             attention_norm: Norm::new(config.norm, config.d_model, &init.scope("attention_norm")),
-            attention: Attention::new(&config.shape(), config.attention, config.feature_map, config.normalizer, &init.scope("attention")),
+            attention: Attention::new(config, &init.scope("attention")),
             mlp_norm: Norm::new(config.norm, config.d_model, &init.scope("mlp_norm")),
             mlp: Mlp::new(config, &init.scope("mlp")),
         }
