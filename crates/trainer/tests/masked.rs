@@ -21,10 +21,10 @@ pe = { kind = "rope" }
 
 [train]
 train_len = 32
-steps = 60
+steps = 240
 batch_size = 8
 length = "staged"
-stages = [{ steps = 40, train_len = 16, batch_size = 16 }, { steps = 20, train_len = 32 }]
+stages = [{ steps = 160, train_len = 16, batch_size = 16 }, { steps = 80, train_len = 32 }]
 lr = 1e-2
 
 [eval]
@@ -58,7 +58,7 @@ fn a_staged_masked_run_learns_and_is_reported() {
     for record in &records {
         assert_eq!(record["spec"]["model"]["mask"], "bidirectional");
         assert_eq!((&record["task"]["kind"], &record["task"]["unit"]), (&"masked_text".into(), &"bytes".into()));
-        assert_eq!(record["train"]["tokens"], 40 * 16 * 16 + 20 * 8 * 32);
+        assert_eq!(record["train"]["tokens"], 160 * 16 * 16 + 80 * 8 * 32);
         for row in record["evals"].as_array().unwrap() {
             assert_eq!(row["status"], "ok", "{row}");
             let metric = |name: &str| (row["metrics"][name]["value"].as_f64().unwrap(), row["metrics"][name]["n"].as_u64().unwrap());
@@ -67,9 +67,9 @@ fn a_staged_masked_run_learns_and_is_reported() {
             assert!((40..120).contains(&chosen), "{chosen} of 512 bytes at 15 %");
             assert!(row["metrics"].get("exact_match").is_none());
             assert!(!row["loss_by_position"].as_array().unwrap().is_empty());
-            // Both neighbours say what a byte is; a model that sees neither gets one in eight right.
-            if row["test_len"].as_u64().unwrap() <= 32 {
-                assert!(loss < 1.5 && accuracy > 0.5, "{}: {loss} nats, {accuracy}", record["labels"][0]["text"]);
+            // A byte and where it stands say all others; guessing gets one in eight right. A symmetric bias does not tell before from after.
+            if record["labels"][0]["text"] == "rope" {
+                assert!(loss < 1.0 && accuracy > 0.6, "{loss} nats, {accuracy}");
             }
         }
         // The same bytes are hidden at every length.
