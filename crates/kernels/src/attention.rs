@@ -63,7 +63,7 @@ struct Call<'a> {
 impl Call<'_> {
     /// How many keys the queries of a block see, the last of them included.
     fn visible(&self, queries: &Range<usize>) -> usize {
-        self.first_query + queries.end
+        (self.first_query + queries.end).min(self.k.shape[2])
     }
 }
 
@@ -79,7 +79,7 @@ impl Transposed {
     fn blank(shape: [usize; 4], first_query: usize, width: usize, slices: usize) -> Self {
         let mut starts = vec![0];
         for start in (0..shape[2]).step_by(width) {
-            let visible = first_query + (start + width).min(shape[2]);
+            let visible = (first_query + (start + width).min(shape[2])).min(shape[3]);
             starts.push(starts[starts.len() - 1] + visible * width);
         }
         Self { values: vec![0.0; slices * starts[starts.len() - 1]], shape, starts }
@@ -364,7 +364,7 @@ fn forward(inputs: [FlexTensor; 3], bias: Option<&FlexTensor>, scale: f64, first
     }
     // Long blocks first, so that no thread is left alone with one at the end.
     tasks.reverse();
-    let work = batch * heads * queries * (first_query + queries).div_ceil(8) * head_dim.div_ceil(8);
+    let work = batch * heads * queries * call.visible(&(0..queries)).div_ceil(8) * head_dim.div_ceil(8);
     for_each(tasks, work, dispatch);
     let output = strided_output(output, shape);
     drop(call);
@@ -483,7 +483,7 @@ impl Backward<'_, '_> {
         let (k, v) = (call.k.rows(at[0], at[1]), call.v.rows(at[0], at[1]));
         let vectors = head_dim.div_ceil(S::F32_LANES);
         let index = lane_index(s);
-        let seen = call.first_query + queries;
+        let seen = call.visible(&(0..queries));
         let mut key_sums = vec![s.zero(); seen * vectors];
         let mut value_sums = vec![s.zero(); seen * vectors];
         let (mut q_rows, mut grad_rows) = (vec![s.zero(); width * vectors], vec![s.zero(); width * vectors]);
@@ -595,7 +595,7 @@ fn backward(kept: &Kept, grad: &FlexTensor, bias_wanted: bool) -> ([FlexTensor; 
         let heads: Vec<_> = groups.iter().map(|(_, group)| take(group)).collect();
         heads.into_iter().zip(partial.chunks_mut(slice_len.max(1))).map(|(heads, bias)| task(heads, bias)).collect()
     };
-    let work = batch * heads * queries * (kept.first_query + queries).div_ceil(4) * head_dim.div_ceil(8);
+    let work = batch * heads * queries * call.visible(&(0..queries)).div_ceil(4) * head_dim.div_ceil(8);
     for_each(tasks, work, dispatch);
     let bias_grad = bias.filter(|_| bias_wanted).map(|bias| {
         let [_, _, rows, columns] = bias.shape;
@@ -604,7 +604,7 @@ fn backward(kept: &Kept, grad: &FlexTensor, bias_wanted: bool) -> ([FlexTensor; 
             let sums = &mut sums[slice * rows * columns..][..rows * columns];
             for (row, sums) in sums.chunks_mut(columns).enumerate() {
                 let block = &partial[bias.starts[row / width]..];
-                let visible = kept.first_query + row + 1;
+                let visible = (kept.first_query + row + 1).min(columns);
                 for (sum, lanes) in sums[..visible].iter_mut().zip(block.chunks_exact(width)) {
                     *sum += lanes[row % width];
                 }

@@ -96,19 +96,20 @@ pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
 /// Causal attention: `softmax(scale q k^T + bias) v`, `[B, H, Q, E]`.
 ///
 /// `q` is `[B, H, Q, E]`, `k` and `v` are `[B, H, K, E]`; query row i, of absolute index `first_query + i`, sees the keys
-/// `0..=first_query + i`, and what lies beyond is never looked at. `bias`, `[1 or B, 1 or H, Q, K]`, is added to the logits; it
+/// `0..=first_query + i`, as far as there are any, and what lies beyond is never looked at: with a `first_query` of `K` every query sees
+/// every key, and attention is bidirectional. `bias`, `[1 or B, 1 or H, Q, K]`, is added to the logits; it
 /// may be -inf, and a row that then sees nothing gives 0 and takes no gradient. Inputs may be strided views; the result is laid
 /// out as `[B, Q, H, E]`, so that joining the heads again moves nothing.
 ///
 /// # Panics
 ///
-/// If shapes do not fit together, or there are fewer keys than `first_query + Q`.
+/// If shapes do not fit together, or there is no key.
 pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, bias: Option<Tensor<4>>, scale: f64, first_query: usize) -> Tensor<4> {
     let [batch, heads, queries, head_dim] = q.dims();
     let keys = k.dims()[2];
     assert_eq!(k.dims(), [batch, heads, keys, head_dim], "keys fit queries");
     assert_eq!(v.dims(), k.dims(), "values fit keys");
-    assert!(keys >= first_query + queries, "{keys} keys for queries {first_query}..{}", first_query + queries);
+    assert!(keys > 0, "a key to attend to");
     if let Some(bias) = &bias {
         let [b, h, rows, columns] = bias.dims();
         assert!((b == 1 || b == batch) && (h == 1 || h == heads) && [rows, columns] == [queries, keys], "bias fits logits");

@@ -30,19 +30,20 @@ pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
 
 /// Definition of [`attention`](crate::attention).
 pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, bias: Option<Tensor<4>>, scale: f64, first_query: usize) -> Tensor<4> {
-    let visible = first_query + q.dims()[2];
+    let visible = (first_query + q.dims()[2]).min(v.dims()[2]);
     let v = v.slice_dim(2, 0..visible);
     weights(q, k, bias, scale, first_query).matmul(v)
 }
 
-/// The weights of [`attention`](crate::attention), `[B, H, Q, first_query + Q]`: what each visible value is multiplied by.
+/// The weights of [`attention`](crate::attention), `[B, H, Q, first_query + Q]` or as many as there are keys: what each visible value is
+/// multiplied by.
 pub fn weights(q: Tensor<4>, k: Tensor<4>, bias: Option<Tensor<4>>, scale: f64, first_query: usize) -> Tensor<4> {
     let [_, _, queries, _] = q.dims();
-    let visible = first_query + queries;
+    let visible = (first_query + queries).min(k.dims()[2]);
     let k = k.slice_dim(2, 0..visible);
     let mut hidden = vec![0.0f32; queries * visible];
     for (row, hidden) in hidden.chunks_mut(visible).enumerate() {
-        hidden[first_query + row + 1..].fill(f32::NEG_INFINITY);
+        hidden[(first_query + row + 1).min(visible)..].fill(f32::NEG_INFINITY);
     }
     let options = (&q.device(), q.dtype());
     let mut logits = (q * scale).matmul(k.swap_dims(2, 3));

@@ -74,6 +74,14 @@ fn cases() -> Vec<Case> {
         // Distance 0 is hidden as well: rows that see nothing.
         cases.push(Case { bias, queries: 18, keys: 18, window: 0, ..PLAIN });
     }
+    // All keys come before the first query: every query sees every key.
+    for (queries, keys, first) in [(1, 1, 1), (5, 5, 4), (5, 5, 5), (37, 37, 37), (33, 290, 290), (300, 140, 140), (3, 17, 1000)] {
+        for bias in [[0, 0], [1, 3], [2, 1]] {
+            cases.push(Case { queries, keys, first, bias, head_dim: 9, ..PLAIN });
+        }
+    }
+    // Some of the last queries see all keys.
+    cases.push(Case { queries: 21, keys: 30, first: 17, bias: [1, 1], ..PLAIN });
     cases.push(Case { batch: 19, heads: 2, bias: [1, 2], queries: 17, keys: 17, ..PLAIN });
     cases
 }
@@ -145,6 +153,24 @@ fn a_block_of_queries_gives_what_the_whole_gives() {
         let (output, _) = run(&inputs, DType::F32, &|x| part.apply(kernels::attention, x));
         let expected: Vec<f64> = whole.chunks(c.queries * row).flat_map(cut).collect();
         assert!(output == expected, "queries {first}..{}", first + queries);
+    }
+}
+
+#[test]
+fn past_all_keys_every_query_sees_what_the_last_one_sees() {
+    let c = Case { queries: 40, keys: 150, first: 150, head_dim: 16, bias: [1, 3], ..PLAIN };
+    let row = c.heads * c.head_dim;
+    let (whole, _) = run(&c.inputs(), DType::F32, &|x| c.apply(kernels::attention, x));
+    for query in [0, 1, 17, 39] {
+        // The same query alone, as the last of a causal sequence.
+        let last = Case { queries: 1, first: 149, ..c };
+        let mut inputs = c.inputs();
+        let cut = |batch: &[f64]| batch[query * row..(query + 1) * row].to_vec();
+        inputs[0].values = inputs[0].values.chunks(c.queries * row).flat_map(cut).collect();
+        inputs[3].values = inputs[3].values.chunks(c.queries * c.keys).flat_map(|head| head[query * c.keys..][..c.keys].to_vec()).collect();
+        let (output, _) = run(&inputs, DType::F32, &|x| last.apply(kernels::attention, x));
+        let expected: Vec<f64> = whole.chunks(c.queries * row).flat_map(cut).collect();
+        assert!(output == expected, "query {query}");
     }
 }
 

@@ -89,6 +89,8 @@ pub struct Facts {
     pub by_distance: bool,
     /// Whether linear attention can host it.
     pub linear: bool,
+    /// Whether it has a meaning under a causal mask alone: what it makes of a pair goes by the keys up to the query.
+    pub causal: bool,
     /// Whether queries and keys turn with their positions, so that whatever meets them in a `stack` meets turned ones.
     pub turns: bool,
     /// Whether trained vectors of head_dim meet queries or keys as `transform_qk` left them.

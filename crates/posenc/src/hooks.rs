@@ -76,7 +76,8 @@ pub struct Content<'a> {
     pub queries: Range<usize>,
     /// Columns of the block, as indices into the prepared keys; always from 0.
     pub keys: Range<usize>,
-    /// The key index of the block's first query: row i sees the keys `0..=first_query + i`.
+    /// The key index of the block's first query: row i sees the keys `0..=first_query + i`, as far as there are any. Past all keys where
+    /// attention is bidirectional, which no encoding with [`Facts::causal`](crate::Facts) is hosted by.
     pub first_query: usize,
     /// What the product of q and k is multiplied by, `1 / sqrt(head_dim)`.
     pub scale: f64,

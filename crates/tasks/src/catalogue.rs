@@ -23,7 +23,7 @@ use crate::sort::SortConfig;
 use crate::stack_manipulation::StackManipulationConfig;
 use crate::summation::SummationConfig;
 use crate::tagged::tagged;
-use crate::text::TextConfig;
+use crate::text::{MaskedTextConfig, TextConfig};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::Serialize;
 
@@ -107,4 +107,5 @@ tasks! {
     "passkey" => Passkey(PasskeyConfig);
     "grid" => Grid(GridConfig);
     "text" => Text(TextConfig);
+    "masked_text" => MaskedText(MaskedTextConfig);
 }

@@ -66,4 +66,7 @@ pub use stack_manipulation::StackManipulationConfig;
 pub use stream::Stream;
 pub use summation::{SumAnswer, SummationConfig};
 pub use task::{Batch, BuildContext, CorpusFacts, Scoring, Task, TaskSpec, TestSet};
-pub use text::{CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, NonOverlapping, Sliding, Split, TextConfig, Windows};
+pub use text::{
+    CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, MaskedTextConfig, NonOverlapping, Sliding, Split, TextConfig,
+    Windows,
+};

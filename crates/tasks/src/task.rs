@@ -34,6 +34,9 @@ pub enum Scoring {
     LanguageModel,
     /// Token accuracy, exact match per row, loss, over the counted tokens of an answer.
     Answer,
+    /// Loss and token accuracy over hidden tokens: a target is the token at its own place, which the inputs do not show, so that the
+    /// model may see what comes after.
+    Masked,
 }
 
 /// Which text a task read. Holds no absolute path of the machine unless the configuration names one in `files`.

@@ -1,4 +1,4 @@
-//! Laws that every task in symbols keeps, whatever it asks: for each kind of the catalogue but `text`, with its defaults and variants.
+//! Laws that every task in symbols keeps, whatever it asks: for each kind of the catalogue but those of text, with its defaults and variants.
 
 use std::collections::BTreeSet;
 use tasks::{Batch, BuildContext, Scoring, Task, TaskConfig, TestSet};
@@ -9,7 +9,7 @@ fn ctx(eval_seed: u64) -> BuildContext<'static> {
 
 /// Every kind with its defaults, and the variants that change the shape of rows.
 fn tables() -> Vec<String> {
-    let defaults = TaskConfig::KINDS.iter().filter(|kind| **kind != "text").map(|kind| format!("kind = \"{kind}\""));
+    let defaults = TaskConfig::KINDS.iter().filter(|kind| !kind.contains("text")).map(|kind| format!("kind = \"{kind}\""));
     defaults.chain(VARIANTS.iter().map(ToString::to_string)).collect()
 }
 

@@ -1,6 +1,6 @@
-//! Causal multi-head attention that knows an encoding by its hooks alone.
+//! Multi-head attention, causal or bidirectional, that knows an encoding by its hooks alone.
 
-use crate::config::{AttentionKind, FeatureMap, Normalizer, TransformerConfig};
+use crate::config::{AttentionKind, FeatureMap, Mask, Normalizer, TransformerConfig};
 use crate::linear::{feature_map, linear_attention};
 use crate::norm::Norm;
 use burn::module::{Module, Param};
@@ -24,6 +24,8 @@ pub struct Attention {
     #[module(skip)]
     kind: AttentionKind,
     #[module(skip)]
+    mask: Mask,
+    #[module(skip)]
     feature_map: FeatureMap,
     #[module(skip)]
     normalizer: Normalizer,
@@ -45,7 +47,7 @@ struct Whole<'a> {
     hidden: &'a Tensor<3>,
     layer: usize,
     encoding: &'a dyn Prepared,
-    /// Key index of the first query.
+    /// Key index of the first query; past all keys where every query sees every key.
     first_query: usize,
 }
 
@@ -64,12 +66,14 @@ impl Attention {
             n_heads: shape.n_heads,
             head_dim: shape.head_dim,
             kind: config.attention,
+            mask: config.mask,
             feature_map: config.feature_map,
             normalizer: config.normalizer,
         }
     }
 
-    /// Attends `x`, `[B, L, d_model]`, to what `past` holds, to itself and to everything before it; `past` holds it afterwards too.
+    /// Attends `x`, `[B, L, d_model]`, to what `past` holds, to itself and to everything before it, or after it too where attention is
+    /// bidirectional; `past` holds it afterwards too.
     ///
     /// At most `max_logits` logits (batch x heads x queries x keys) are held at once: longer sequences go block by block over
     /// queries, and keys after a block are never looked at.
@@ -92,7 +96,7 @@ impl Attention {
             }
             past.held = Some((k.clone(), v.clone(), hidden.clone()));
         }
-        let first_query = k.dims()[2] - length;
+        let first_query = if self.mask == Mask::Causal { k.dims()[2] - length } else { k.dims()[2] };
         let attended = match self.kind {
             AttentionKind::Softmax => {
                 let raw = || (q.clone(), k.clone());
@@ -117,11 +121,11 @@ impl Attention {
         if blocks.len() == 1 { blocks.remove(0) } else { Tensor::cat(blocks, 2) }
     }
 
-    /// One block of queries against all keys up to its last row.
+    /// One block of queries against all keys up to its last row, or against all.
     fn block(&self, whole: &Whole<'_>, queries: Range<usize>) -> Tensor<4> {
         let Whole { raw, hidden, layer, encoding, .. } = *whole;
         let first_query = whole.first_query + queries.start;
-        let keys = 0..whole.first_query + queries.end;
+        let keys = 0..(whole.first_query + queries.end).min(whole.k.dims()[2]);
         let rows_of = |t: &Tensor<4>, range: &Range<usize>| {
             let whole = t.dims()[2] == range.len();
             if whole { t.clone() } else { t.clone().slice_dim(2, range.clone()) }

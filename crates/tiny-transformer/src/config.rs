@@ -60,6 +60,17 @@ pub enum AttentionKind {
     Linear,
 }
 
+/// Which keys a query may see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mask {
+    /// Its own and those before.
+    #[default]
+    Causal,
+    /// All, as in an encoder.
+    Bidirectional,
+}
+
 /// The features of linear attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -121,6 +132,9 @@ pub struct TransformerConfig {
     /// How a query meets the keys.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attention: AttentionKind,
+    /// Which keys a query may see.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub mask: Mask,
     /// The features of linear attention.
     #[serde(default, skip_serializing_if = "is_default")]
     pub feature_map: FeatureMap,
@@ -173,6 +187,10 @@ impl TransformerConfig {
             let hint = format!("add attention = \"linear\" or remove {key}");
             return Err(ConfigError::new(key, value, "softmax attention has none", "only with attention = \"linear\"", hint));
         }
+        if self.attention == AttentionKind::Linear && self.mask == Mask::Bidirectional {
+            let hint = "add attention = \"softmax\" or remove mask";
+            return Err(ConfigError::new("mask", "bidirectional", "linear attention is causal here", "causal", hint));
+        }
         Ok(())
     }
 
@@ -180,8 +198,13 @@ impl TransformerConfig {
     ///
     /// # Errors
     ///
-    /// Names `attention`.
+    /// Names `mask` or `attention`.
     pub fn check_encoding(&self, encoding: &Facts) -> Result<(), ConfigError> {
+        if self.mask == Mask::Bidirectional && encoding.causal {
+            let problem = "this encoding has no meaning for keys after the query";
+            let hint = "use another encoding, its bidirectional form where it has one, or mask = \"causal\"";
+            return Err(ConfigError::new("mask", "bidirectional", problem, "causal", hint));
+        }
         if self.attention == AttentionKind::Softmax || encoding.linear {
             return Ok(());
         }

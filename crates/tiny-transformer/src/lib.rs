@@ -1,4 +1,4 @@
-//! A small decoder-only, pre-norm transformer that hosts any encoding of position through the hooks of [`posenc`] and names none.
+//! A small pre-norm transformer, decoder-only or, with [`Mask::Bidirectional`], an encoder, that hosts any encoding of position through the hooks of [`posenc`] and names none.
 //!
 //! Attention is closed: `softmax(mask(q k^T / sqrt(head_dim) + logits_bias + content_bias)) v + output_bias`, with `(q, k)` as the
 //! encoding's `transform_qk` returns them, or linear in the length with feature maps of them. Long sequences go block by block over
@@ -17,7 +17,7 @@ mod norm;
 
 pub use attention::{Attention, Past};
 pub use block::{Block, Mlp};
-pub use config::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, QkNorm, TransformerConfig};
+pub use config::{Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig};
 pub use linear::{feature_map, linear_attention};
 pub use model::{Cache, Observe, Pass, Transformer};
 pub use norm::Norm;

@@ -2,13 +2,13 @@
 
 use crate::attention::{Past, fan_in};
 use crate::block::Block;
-use crate::config::TransformerConfig;
+use crate::config::{Mask, TransformerConfig};
 use crate::norm::Norm;
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor, TensorData};
 use posenc::{Distribution, Encoding, EncodingConfig, Init, PositionalEncoding, Positions};
 
-/// A decoder-only transformer around the encoding `E`.
+/// A decoder-only transformer, or an encoder, around the encoding `E`.
 #[derive(Module, Debug)]
 pub struct Transformer<E: Module = Encoding> {
     /// `[vocab_size, d_model]`.
@@ -18,6 +18,8 @@ pub struct Transformer<E: Module = Encoding> {
     final_norm: Norm,
     /// `[d_model, vocab_size]`; absent where the head is the transposed embedding.
     head: Option<Param<Tensor<2>>>,
+    #[module(skip)]
+    mask: Mask,
 }
 
 /// What a model keeps of the tokens it has seen, so that the next ones need not see them again.
@@ -99,13 +101,14 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
             blocks: (0..config.n_layers).map(|layer| Block::new(config, &blocks.scope(layer))).collect(),
             final_norm: Norm::new(config.norm, d, &init.scope("final_norm")),
             head: (!config.tied_head).then(|| init.param("head", [d, vocab], Distribution::Normal(fan_in(d)))),
+            mask: config.mask,
         }
     }
 
     /// The same weights around another encoding: train once, test under another scaling.
     pub fn with_encoding<F: Module + PositionalEncoding>(self, encoding: F) -> Transformer<F> {
-        let Self { embedding, blocks, final_norm, head, .. } = self;
-        Transformer { embedding, encoding, blocks, final_norm, head }
+        let Self { embedding, blocks, final_norm, head, mask, .. } = self;
+        Transformer { embedding, encoding, blocks, final_norm, head, mask }
     }
 
     /// The encoding.
@@ -113,7 +116,7 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
         &self.encoding
     }
 
-    /// Logits `[B, L, vocab_size]` of the token after each of `tokens`, `[B, L]`.
+    /// Logits `[B, L, vocab_size]` of the token after each of `tokens`, `[B, L]`, or of the token itself, as the model was trained.
     ///
     /// # Panics
     ///
@@ -134,10 +137,12 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
     ///
     /// # Panics
     ///
-    /// If the positions are not as many as the cache's tokens and these, or the batch has changed.
+    /// If the positions are not as many as the cache's tokens and these, the batch has changed, or attention is bidirectional: then earlier
+    /// tokens see later ones.
     pub fn extend(&self, tokens: Tensor<2, Int>, positions: &Positions, cache: &mut Cache, pass: &Pass<'_>) -> Tensor<3> {
         let length = tokens.dims()[1];
         let all = cache.length + length;
+        assert_eq!(self.mask, Mask::Causal, "what a token sees must not change with the tokens after it");
         assert_eq!((positions.queries().len(), positions.keys().len()), (all, all), "one position per token, those in the cache included");
         cache.layers.resize_with(self.blocks.len(), Past::default);
         cache.length = all;

@@ -205,6 +205,7 @@ fn properties(facts: &Facts) -> String {
         (facts.by_distance, "distances may be drawn at random", ""),
         (facts.reads_length, "reads the length of the sequence", ""),
         (facts.linear, "linear attention can host it", "linear attention cannot host it"),
+        (facts.causal, "only a causal mask can host it", ""),
     ];
     let said = properties.iter().map(|(holds, yes, no)| if *holds { *yes } else { *no }).filter(|text| !text.is_empty());
     said.collect::<Vec<_>>().join("; ")

@@ -140,7 +140,7 @@ fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device)
     let Test { variant, test_len, batch_tokens, .. } = *test;
     let seq_len = task.seq_len(test_len);
     let mut sums = Sums { nll: vec![0.0; seq_len], counted: vec![0; seq_len], right: 0, exact_rows: 0, rows: 0 };
-    let answers = task.scoring() == Scoring::Answer;
+    let scoring = task.scoring();
     for (index, batch) in TestSet::new(task, test_len).batches((batch_tokens / seq_len).max(1)).enumerate() {
         if signals::asked().is_some() {
             return None;
@@ -148,7 +148,7 @@ fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device)
         // Sampled positions are drawn anew for every batch, from a stream of this length alone.
         let mut stream = Stream::new(test.seed, &format!("test-positions {test_len}"), index as u64);
         let positions = test.positions.sample(batch.seq_len, &mut |bound| stream.below(bound));
-        sums.add(&batch, &positions, model, device, answers);
+        sums.add(&batch, &positions, model, device, scoring);
     }
     let tokens: u64 = sums.counted.iter().sum();
     let loss_nats = sums.nll.iter().sum::<f64>() / tokens as f64;
@@ -156,21 +156,23 @@ fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device)
         return Some(empty_row(variant, test_len, EvalStatus::Diverged, format!("the loss at length {test_len} is not finite")));
     }
     let mut metrics = BTreeMap::from([("loss_nats".to_owned(), Metric { value: loss_nats, n: tokens })]);
-    if answers {
-        let share = |part: u64, n: u64| Metric { value: part as f64 / n as f64, n };
+    let share = |part: u64, n: u64| Metric { value: part as f64 / n as f64, n };
+    if scoring != Scoring::LanguageModel {
         metrics.insert("token_accuracy".to_owned(), share(sums.right, tokens));
+    }
+    if scoring == Scoring::Answer {
         metrics.insert("exact_match".to_owned(), share(sums.exact_rows, sums.rows));
     }
-    let loss_by_position = if answers { Vec::new() } else { sums.by_position() };
+    let loss_by_position = if scoring == Scoring::Answer { Vec::new() } else { sums.by_position() };
     Some(EvalRow { variant: variant.to_owned(), test_len, status: EvalStatus::Ok, reason: None, metrics, loss_by_position })
 }
 
 impl Sums {
-    fn add(&mut self, batch: &Batch, positions: &Positions, model: &Transformer, device: &Device, answers: bool) {
+    fn add(&mut self, batch: &Batch, positions: &Positions, model: &Transformer, device: &Device, scoring: Scoring) {
         let (inputs, targets) = upload(batch, device);
         let (nll, logits) = model.nll(inputs, targets, positions, &Pass { max_logits: MAX_LOGITS, ..Pass::default() });
         let nll = nll.into_data().convert::<f64>().try_to_vec::<f64>().expect("data was just converted to f64");
-        let guesses = answers.then(|| {
+        let guesses = (scoring != Scoring::LanguageModel).then(|| {
             let guesses: Tensor<2, Int> = logits.argmax(2).squeeze_dim(2);
             guesses.into_data().convert::<i64>().try_to_vec::<i64>().expect("data was just converted to i64")
         });
@@ -189,7 +191,7 @@ impl Sums {
                     exact &= right;
                 }
             }
-            self.exact_rows += u64::from(exact && answers);
+            self.exact_rows += u64::from(exact);
             self.rows += 1;
         }
     }

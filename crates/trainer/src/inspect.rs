@@ -16,7 +16,7 @@ use numbers::{Numbers, Subject};
 use posenc::{ConfigError, EncodingConfig, Lengths, ModelShape};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
-use tiny_transformer::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, QkNorm, TransformerConfig};
+use tiny_transformer::{Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig};
 use toml::{Table, Value};
 
 /// Keys that belong to the model; all others belong to the encoding.
@@ -232,6 +232,7 @@ impl Command<'_> {
             dropout: 0.0,
             embedding_std: 0.02,
             attention: AttentionKind::default(),
+            mask: Mask::default(),
             feature_map: FeatureMap::default(),
             normalizer: Normalizer::default(),
             qk_norm: QkNorm::default(),

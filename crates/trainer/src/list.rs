@@ -26,6 +26,8 @@ struct EncodingLine {
     by_distance: bool,
     /// Whether linear attention can host it.
     linear: bool,
+    /// Whether only a causal mask can host it.
+    causal: bool,
     /// Kinds of `scaling` it takes.
     scalings: &'static [&'static str],
     /// Every key with its default.
@@ -50,6 +52,7 @@ pub fn encodings(json: bool) -> Result<String, Failure> {
             (line.by_distance, "by distance"),
             (line.reads_length, "reads length"),
             (line.linear, "linear attention"),
+            (line.causal, "causal only"),
             (!line.scalings.is_empty(), "scalings"),
         ];
         let properties = properties.iter().filter(|(holds, _)| *holds).map(|(_, name)| (*name).to_owned()).chain(limit);
@@ -90,7 +93,7 @@ fn line(kind: &str) -> Option<EncodingLine> {
     let mut config = example(kind)?;
     let defaults = serde_json::to_value(&config).unwrap_or_default();
     config.resolve(&posenc::Lengths { train_len: 64, test_len: 64 });
-    let Facts { hooks, parameters, max_position, reads_length, relative, by_distance, linear, .. } = config.facts(&SHAPE);
+    let Facts { hooks, parameters, max_position, reads_length, relative, by_distance, linear, causal, .. } = config.facts(&SHAPE);
     let about = config.about();
     let scaled = serde_json::from_value::<EncodingConfig>(serde_json::json!({ "kind": kind, "scaling": { "kind": "linear" } }));
     Some(EncodingLine {
@@ -105,6 +108,7 @@ fn line(kind: &str) -> Option<EncodingLine> {
         relative,
         by_distance,
         linear,
+        causal,
         scalings: if scaled.is_ok() { RopeScaling::KINDS } else { &[] },
         defaults,
     })

@@ -68,6 +68,16 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
     ("model.positions={kind=\"grid\",sizes=[]}", 2, &["model.positions.sizes"]),
     ("model.normalizer=\"cosine\"", 2, &["model.normalizer", "value: cosine", "attention = \"linear\""]),
     ("model.attention=\"quadratic\"", 2, &["model.attention", "softmax", "linear"]),
+    // models that see both sides
+    ("model.mask=\"both\"", 2, &["model.mask", "causal", "bidirectional"]),
+    ("model.mask=\"bidirectional\"", 2, &["model.mask", "value: bidirectional", "answers of task `copy`", "masked_text"]),
+    ("task={kind=\"masked_text\",files=[\"long.txt\"],rate=0}", 2, &["task.rate", "above 0"]),
+    ("task={kind=\"masked_text\",files=[\"long.txt\"],rate=nan}", 2, &["task.rate"]),
+    ("task={kind=\"masked_text\",files=[\"long.txt\"],mask=1.5}", 2, &["task.mask", "0 to 1"]),
+    ("task={kind=\"masked_text\",files=[\"long.txt\"],random=0.3}", 2, &["task.random", "what `mask` leaves"]),
+    ("task={kind=\"masked_text\",files=[\"long.txt\"],rate=1e-9}", 2, &["task.eval_tokens", "none of the"]),
+    ("task={kind=\"masked_text\",files=[\"long.txt\"],windows={kind=\"sliding\"}}", 2, &["windows"]),
+    ("task={kind=\"masked_text\",files=[\"empty.txt\"]}", 3, &["empty.txt"]),
     // axes
     ("axes.\"model.pe\"=[]", 2, &["axis `model.pe` has no values"]),
     ("axes.\"train.lr\"=0.1", 2, &["axes", "list"]),
@@ -96,6 +106,7 @@ fn overrides_that_cannot_work_are_refused_by_name() {
     let scratch = Scratch::with(TINY);
     std::fs::write(scratch.directory.path().join("empty.txt"), "").unwrap();
     std::fs::write(scratch.directory.path().join("short.txt"), "too short").unwrap();
+    std::fs::write(scratch.directory.path().join("long.txt"), "long enough for every length. ".repeat(100)).unwrap();
     let mut wrong = Vec::new();
     for (argument, code, names) in OVERRIDES {
         for command in ["check", "run"] {

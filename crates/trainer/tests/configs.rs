@@ -17,7 +17,18 @@ fn configs() -> Vec<std::path::PathBuf> {
 fn every_config_plans() {
     let paths = configs();
     let names: Vec<String> = paths.iter().map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect();
-    for wanted in ["quickstart", "copy", "reverse", "text-lengths", "theta-base", "catalogue", "randomized", "linear-attention", "smoke"] {
+    for wanted in [
+        "quickstart",
+        "copy",
+        "reverse",
+        "text-lengths",
+        "theta-base",
+        "catalogue",
+        "randomized",
+        "linear-attention",
+        "masked-staged",
+        "smoke",
+    ] {
         assert!(names.iter().any(|name| name == wanted), "configs/{wanted}.toml is missing");
     }
     for path in paths {

@@ -4,7 +4,7 @@
 //! Deviations: none; gates see the logits after their division by sqrt(head_dim), as in the paper's code, or, with
 //! `scaled_gates = false`, before it, as in eq. 3. The product with e is not divided, as in the code.
 //! Parameters: `tables.L`, `[head_dim, max_position]` per layer L, shared by heads, 0 at start.
-//! Limits: none: counts past the end stay there. Linear attention cannot host it.
+//! Limits: none: counts past the end stay there. Causal only: counts end at the query. Linear attention cannot host it.
 
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::error::in_range;
@@ -91,6 +91,7 @@ impl Spec for CopeConfig {
             parameters: (0..shape.n_layers).map(table).collect(),
             relative: true,
             by_distance: true,
+            causal: true,
             meets: true,
             ..Facts::default()
         }

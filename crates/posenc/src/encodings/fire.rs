@@ -4,7 +4,7 @@
 //! Deviations: none; the quotient has 1e-6 added to its denominator as in the public code.
 //! Parameters: `c` and `multiplier`, `[1]`; `w1`, `b1`, `[hidden]`; `w2`, `[hidden, H]`; `b2`, `[H]`; one set for all layers (FIRE-S) or,
 //! with `shared = false`, one per layer.
-//! Limits: none. The bias of a key depends on the query's position, not on the distance alone.
+//! Limits: causal only. The bias of a key depends on the query's position, not on the distance alone.
 
 use super::upload;
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
@@ -134,6 +134,7 @@ impl Spec for FireConfig {
         Facts {
             hooks: Hooks { logits_bias: true, ..Hooks::default() },
             parameters: (0..functions).flat_map(of).collect(),
+            causal: true,
             ..Facts::default()
         }
     }

@@ -2,7 +2,7 @@
 //! Source: Lin et al. 2025, Forgetting Transformer (arXiv 2503.02130), eq. 4 to 8; ALiBi whose slope depends on the data.
 //! Deviations: none of the attention; the paper's other changes to the block (output gates, norms) are not encodings.
 //! Parameters: per layer L: `layers.L.weight`, `[D, H]`; `layers.L.bias`, `[H]`, starting at `init_bias`.
-//! Limits: none by construction. Linear attention cannot host it here.
+//! Limits: none by construction. Causal only: gates between a key and a later query. Linear attention cannot host it here.
 
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::error::in_range;
@@ -86,6 +86,7 @@ impl Spec for FoxConfig {
             parameters: (0..shape.n_layers).flat_map(of).collect(),
             relative: true,
             by_distance: true,
+            causal: true,
             ..Facts::default()
         }
     }

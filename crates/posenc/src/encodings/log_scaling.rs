@@ -4,7 +4,7 @@
 //! `llama4`: Hugging Face's Llama 4, layers without RoPE.
 //! Deviations: none.
 //! Parameters: none.
-//! Limits: none. Meant for a `stack`, at training or at test time.
+//! Limits: causal only: p + 1 is the number of keys a query sees. Meant for a `stack`, at training or at test time.
 
 use super::upload;
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
@@ -100,7 +100,7 @@ impl Spec for LogScalingConfig {
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
-        Facts { hooks: Hooks { transform_qk: true, ..Hooks::default() }, linear: true, ..Facts::default() }
+        Facts { hooks: Hooks { transform_qk: true, ..Hooks::default() }, linear: true, causal: true, ..Facts::default() }
     }
 
     fn init(&self, _shape: &ModelShape, _init: &Init<'_>) -> LogScaling {

@@ -2,7 +2,7 @@
 //! Source: bojone/rerope; Su 2023 (kexue.fm 9708, 9728).
 //! Deviations: keys after the query, which a causal mask hides, follow plain RoPE.
 //! Parameters: none.
-//! Limits: none by construction; two products of queries and keys instead of one.
+//! Limits: causal only; none of length by construction; two products of queries and keys instead of one.
 
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::error::in_range;
@@ -94,7 +94,7 @@ impl Spec for ReropeConfig {
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
         let hooks = Hooks { transform_qk: true, content_bias: true, ..Hooks::default() };
-        Facts { hooks, relative: true, turns: true, ..Facts::default() }
+        Facts { hooks, relative: true, causal: true, turns: true, ..Facts::default() }
     }
 
     fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Rerope {

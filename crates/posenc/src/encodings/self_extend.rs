@@ -2,8 +2,8 @@
 //! Source: Jin et al. 2024, Self-Extend (arXiv 2401.01325), section 3 and the authors' code.
 //! Deviations: none.
 //! Parameters: none.
-//! Limits: none by construction; two products of queries and keys instead of one. Groups begin at fixed positions, so that logits
-//! depend on more than the distance.
+//! Limits: causal only; none of length by construction; two products of queries and keys instead of one. Groups begin at fixed
+//! positions, so that logits depend on more than the distance.
 
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::error::in_range;
@@ -99,7 +99,7 @@ impl Spec for SelfExtendConfig {
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
         let hooks = Hooks { transform_qk: true, content_bias: true, ..Hooks::default() };
-        Facts { hooks, relative: self.group == Some(1), turns: true, ..Facts::default() }
+        Facts { hooks, relative: self.group == Some(1), causal: true, turns: true, ..Facts::default() }
     }
 
     fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> SelfExtend {

@@ -120,6 +120,7 @@ impl Spec for StackConfig {
             relative: parts.iter().all(|part| part.relative) && parts.iter().filter(|part| part.turns || part.meets).count() < 2,
             by_distance: parts.iter().all(|part| part.by_distance),
             linear: parts.iter().all(|part| part.linear),
+            causal: parts.iter().any(|part| part.causal),
             turns: parts.iter().any(|part| part.turns),
             meets: parts.iter().any(|part| part.meets),
             alone: parts.iter().any(|part| part.alone),

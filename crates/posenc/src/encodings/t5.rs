@@ -3,7 +3,7 @@
 //! Source: Raffel et al. 2019 (arXiv 1910.10683), section 2.1; mesh-tensorflow; Hugging Face `T5Attention`.
 //! Deviations: T5 does not divide logits by sqrt(head_dim); with `scaled = false` queries are multiplied by it, else not.
 //! Parameters: `table`, `[num_buckets, H]`, shared by layers.
-//! Limits: none: the last bucket has no end. Buckets that training never reached keep their initial values.
+//! Limits: causal only unless `bidirectional`; none of length: the last bucket has no end. Buckets that training never reached keep their initial values.
 
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::distances::Distances;
@@ -127,6 +127,8 @@ impl Spec for T5Config {
             parameters: vec![("table".to_owned(), vec![self.num_buckets, shape.n_heads])],
             relative: true,
             by_distance: true,
+            // Without buckets for keys after the query, all of those are at distance 0.
+            causal: !self.bidirectional,
             ..Facts::default()
         }
     }

@@ -136,6 +136,7 @@ impl Spec for XposConfig {
             // Blocks begin at fixed positions.
             relative: self.block_size.is_none(),
             linear: self.block_size.is_none(),
+            causal: true,
             turns: true,
             alone: true,
             ..Facts::default()

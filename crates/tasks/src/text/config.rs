@@ -55,24 +55,24 @@ pub struct TextConfig {
 /// The table as written: tells an absent key from an empty one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
-    corpus: Option<CorpusKind>,
-    files: Option<Vec<String>>,
-    crates: Option<Vec<String>>,
-    split: Option<Split>,
+pub(super) struct Table {
+    pub corpus: Option<CorpusKind>,
+    pub files: Option<Vec<String>>,
+    pub crates: Option<Vec<String>>,
+    pub split: Option<Split>,
     #[serde(default = "default_eval_tokens")]
-    eval_tokens: usize,
+    pub eval_tokens: usize,
     #[serde(default)]
-    windows: Windows,
+    pub windows: Windows,
     #[serde(default = "default_max_bytes")]
-    max_bytes: u64,
+    pub max_bytes: u64,
 }
 
-fn default_eval_tokens() -> usize {
+pub(super) fn default_eval_tokens() -> usize {
     65_536
 }
 
-fn default_max_bytes() -> u64 {
+pub(super) fn default_max_bytes() -> u64 {
     64 << 20
 }
 

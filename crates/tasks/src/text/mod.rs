@@ -10,10 +10,12 @@
 
 mod config;
 mod corpus;
+mod masked;
 mod sources;
 mod windows;
 
 pub use config::{CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, NonOverlapping, Sliding, Split, TextConfig, Windows};
+pub use masked::MaskedTextConfig;
 
 use crate::{Batch, BuildContext, CorpusFacts, Scoring, Stream, Task, TaskError, TaskSpec};
 use std::{collections::BTreeMap, f64::consts::LN_2};

@@ -48,6 +48,12 @@ impl Plan {
         }
     }
 
+    /// The same for tasks that answer in the places they read: byte 0 counts like any other, and the byte after the span is never read.
+    pub(crate) fn read_in_words(&self) -> String {
+        let bytes = if self.common { "the same" } else { "the largest multiple of the length within" };
+        format!("non-overlapping windows over {bytes} {} bytes from the start of the validation split", self.span)
+    }
+
     pub(crate) fn describe(&self) -> String {
         let span = self.span;
         let windows = match self.windows {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use tiny_transformer::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, QkNorm, Transformer, TransformerConfig};
+use tiny_transformer::{Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, Transformer, TransformerConfig};
 
 /// A small model whose heads do not add up to its width.
 pub fn small(norm: NormKind, activation: Activation, tied_head: bool) -> TransformerConfig {
@@ -28,6 +28,7 @@ pub fn small(norm: NormKind, activation: Activation, tied_head: bool) -> Transfo
         embedding_std: 0.8,
         qk_norm: QkNorm::None,
         attention: AttentionKind::Softmax,
+        mask: Mask::Causal,
         feature_map: FeatureMap::Elu,
         normalizer: Normalizer::Unrotated,
     }

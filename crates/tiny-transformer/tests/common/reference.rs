@@ -3,7 +3,7 @@
 use super::{AllHooks, Weights};
 use posenc::{inv_freq, slopes};
 use std::f64::consts::PI;
-use tiny_transformer::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, QkNorm, TransformerConfig};
+use tiny_transformer::{Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig};
 
 /// Encodings written out again for the reference; several stand for a stack, nothing for `nope`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -150,8 +150,8 @@ impl Host<'_> {
     /// What depends on positions alone.
     fn bias(&self, layer: usize, head: usize, i: usize, j: usize) -> f64 {
         let of = |part: &Part| match part {
-            Part::Alibi => -slopes(self.config.n_heads)[head] * (i - j) as f64,
-            Part::AllHooks => AllHooks::slope(layer) * (i - j) as f64,
+            Part::Alibi => -slopes(self.config.n_heads)[head] * i.abs_diff(j) as f64,
+            Part::AllHooks => AllHooks::slope(layer) * (i as f64 - j as f64),
             _ => 0.0,
         };
         self.encoding.iter().map(of).sum()
@@ -160,7 +160,8 @@ impl Host<'_> {
     fn shaw_row(&self, table: &str, cell: &Cell<'_>) -> &[f64] {
         let (table, width) = (self.weight(&format!("encoding.{table}.{}", cell.layer)), self.config.head_dim);
         let farthest = (table.len() / width - 1) / 2;
-        &table[(farthest - (cell.i - cell.j).min(farthest)) * width..][..width]
+        let row = if cell.j > cell.i { farthest + (cell.j - cell.i).min(farthest) } else { farthest - (cell.i - cell.j).min(farthest) };
+        &table[row * width..][..width]
     }
 
     fn content_bias(&self, cell: &Cell<'_>, logit: f64) -> f64 {
@@ -196,7 +197,7 @@ impl Host<'_> {
                 Part::Shaw => out.iter_mut().zip(self.shaw_row("values", cell)).for_each(|(out, v)| *out += v),
                 Part::AllHooks => {
                     let gain = self.weight("encoding.gain")[0];
-                    let distance = 0.1 * (cell.layer + 1) as f64 * (cell.i - cell.j) as f64;
+                    let distance = 0.1 * (cell.layer + 1) as f64 * (cell.i as f64 - cell.j as f64);
                     // Weights add up to 1.
                     out.iter_mut().zip(cell.q).for_each(|(out, q)| *out += gain * (distance + 0.05 * q));
                 }
@@ -259,7 +260,8 @@ impl Host<'_> {
             let (q, k) = (turned(&raw_q, true), turned(&raw_k, false));
             for (i, out) in out.iter_mut().enumerate() {
                 let cell = |j| Cell { layer, head, i, j, raw_q: &raw_q[i], raw_k: &raw_k[j], q: &q[i], k: &k[j], hidden: rows };
-                let cells: Vec<Cell<'_>> = (0..=i).map(cell).collect();
+                let seen = if self.config.mask == Mask::Causal { i + 1 } else { rows.len() };
+                let cells: Vec<Cell<'_>> = (0..seen).map(cell).collect();
                 for (cell, weight) in cells.iter().zip(self.weights_of(&cells)) {
                     let sums = out[head * width..][..width].iter_mut();
                     let added = part(cell.j, 2, head).iter().zip(self.output_bias(cell)).map(|(v, term)| v + term);

@@ -16,8 +16,8 @@ use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tasks::{BuildContext, Task, TaskConfig, TaskError};
-use tiny_transformer::{Activation, AttentionKind, FeatureMap, NormKind, Normalizer, QkNorm, TransformerConfig};
+use tasks::{BuildContext, Scoring, Task, TaskConfig, TaskError};
+use tiny_transformer::{Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig};
 use toml::{Table, Value};
 
 /// The lock file this binary was built with: it names the default text corpus.
@@ -97,6 +97,8 @@ struct ModelSection {
     qk_norm: QkNorm,
     #[serde(default)]
     attention: AttentionKind,
+    #[serde(default)]
+    mask: Mask,
     #[serde(default)]
     feature_map: FeatureMap,
     #[serde(default)]
@@ -309,6 +311,7 @@ impl Planner {
         self.count_evaluations(cell, &written)?;
         let task = self.task(cell, &written)?;
         let model = model(cell, &written.model, task.vocab_size())?;
+        check_sees_no_answer(cell, &model, task.as_ref())?;
         let train = train(cell, &written, task.as_ref())?;
         let lengths = |test_len| Lengths { train_len: train.seq_len, test_len: task.seq_len(test_len) };
         let mut encoding = written.model.pe.clone();
@@ -746,12 +749,23 @@ fn model(cell: &Cell, written: &ModelSection, vocab_size: usize) -> Result<Trans
         dropout: written.dropout,
         embedding_std: written.embedding_std,
         attention: written.attention,
+        mask: written.mask,
         feature_map: written.feature_map,
         normalizer: written.normalizer,
         qk_norm: written.qk_norm,
     };
     config.check().map_err(|error| refused(cell, "model", &error))?;
     Ok(config)
+}
+
+/// Refuses a model that sees what comes after a token with a task whose answers stand there.
+fn check_sees_no_answer(cell: &Cell, model: &TransformerConfig, task: &dyn Task) -> Result<(), Diagnostic> {
+    if model.mask == Mask::Causal || task.scoring() == Scoring::Masked {
+        return Ok(());
+    }
+    let problem = format!("lets the model read the answers of task `{}`, each of which is the next token", task.kind());
+    let help = "remove it, or use task.kind = \"masked_text\", whose answers are hidden";
+    Err(cell.error("model.mask", &problem, "causal", help).with_value("bidirectional"))
 }
 
 fn train(cell: &Cell, written: &Experiment, task: &dyn Task) -> Result<TrainSpec, Diagnostic> {

@@ -1,0 +1,266 @@
+//! Masked text: some bytes of real files are hidden, and a model that sees both sides says what they were.
+//!
+//! Example: read `f ? _ m a i ? (` and answer `n` in the place of each `?`. Of every 100 bytes 15 are chosen; of the chosen, 80 in 100 are
+//! read as token 256, 10 as a byte drawn uniformly from all, 10 as they are. Only chosen bytes count. Files, splits and windows are those
+//! of `text`; windows do not overlap.
+//!
+//! A training window of n bytes has round(`rate` n) chosen ones, at least one, every set as likely as any other. In the test each byte of
+//! the validation split is chosen by a draw of its own, named by its place, so that at every length, and for every method and seed, the
+//! same bytes are hidden in the same way: only what is visible around them grows.
+//!
+//! Source: Devlin et al. 2018, BERT (arXiv 1810.04805), section 3.1; RoFormer (arXiv 2104.09864) is trained so. Words there, bytes here.
+
+use super::config::{CorpusKind, Split, Table, TextConfig, Windows, default_eval_tokens, default_max_bytes};
+use super::corpus;
+use super::windows::Plan;
+use crate::{Batch, BuildContext, CorpusFacts, Scoring, Stream, Task, TaskError, TaskSpec};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::f64::consts::LN_2;
+
+/// What is read in the place of a hidden byte.
+const MASK: i32 = 256;
+const VOCAB_SIZE: usize = 257;
+
+/// `kind = "masked_text"`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "MaskedTable")]
+pub struct MaskedTextConfig {
+    /// As in `text`.
+    pub corpus: CorpusKind,
+    /// As in `text`.
+    pub files: Vec<String>,
+    /// As in `text`.
+    pub crates: Vec<String>,
+    /// As in `text`.
+    pub split: Split,
+    /// Bytes read at each test length, at most: cut to what the validation split has and to a common multiple of the lengths.
+    pub eval_tokens: usize,
+    /// Largest corpus accepted, in bytes.
+    pub max_bytes: u64,
+    /// Share of the bytes that are chosen, above 0 and at most 1.
+    pub rate: f64,
+    /// Share of the chosen that are read as the mask token.
+    pub mask: f64,
+    /// Share of the chosen that are read as a random byte; the rest are read as they are.
+    pub random: f64,
+}
+
+/// The table as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MaskedTable {
+    corpus: Option<CorpusKind>,
+    files: Option<Vec<String>>,
+    crates: Option<Vec<String>>,
+    split: Option<Split>,
+    #[serde(default = "default_eval_tokens")]
+    eval_tokens: usize,
+    #[serde(default = "default_max_bytes")]
+    max_bytes: u64,
+    #[serde(default = "default_rate")]
+    rate: f64,
+    #[serde(default = "default_mask")]
+    mask: f64,
+    #[serde(default = "default_random")]
+    random: f64,
+}
+
+fn default_rate() -> f64 {
+    0.15
+}
+
+fn default_mask() -> f64 {
+    0.8
+}
+
+fn default_random() -> f64 {
+    0.1
+}
+
+impl From<MaskedTable> for MaskedTextConfig {
+    fn from(table: MaskedTable) -> Self {
+        let MaskedTable { corpus, files, crates, split, eval_tokens, max_bytes, rate, mask, random } = table;
+        let text = TextConfig::from(Table { corpus, files, crates, split, eval_tokens, windows: Windows::default(), max_bytes });
+        let TextConfig { corpus, files, crates, split, eval_tokens, max_bytes, .. } = text;
+        Self { corpus, files, crates, split, eval_tokens, max_bytes, rate, mask, random }
+    }
+}
+
+impl Default for MaskedTextConfig {
+    fn default() -> Self {
+        let TextConfig { corpus, files, crates, split, eval_tokens, max_bytes, .. } = TextConfig::default();
+        Self { corpus, files, crates, split, eval_tokens, max_bytes, rate: default_rate(), mask: default_mask(), random: default_random() }
+    }
+}
+
+impl MaskedTextConfig {
+    /// The text that is masked.
+    fn text(&self) -> TextConfig {
+        let Self { corpus, files, crates, split, eval_tokens, max_bytes, .. } = self.clone();
+        TextConfig { corpus, files, crates, split, eval_tokens, windows: Windows::default(), max_bytes }
+    }
+
+    fn check(&self) -> Result<(), TaskError> {
+        let share = |x: f64| x.is_finite() && (0.0..=1.0).contains(&x);
+        let wrong =
+            |key: &str, value: f64, problem: &str, allowed: String, hint: &str| Err(TaskError::config(key, value, problem, allowed, hint));
+        if !share(self.rate) || self.rate == 0.0 {
+            return wrong("rate", self.rate, "no share of the bytes that can be chosen", "above 0 and at most 1".into(), "BERT has 0.15");
+        }
+        if !share(self.mask) {
+            return wrong("mask", self.mask, "no share of the chosen bytes", "0 to 1".into(), "BERT has 0.8");
+        }
+        if !share(self.random) || self.mask + self.random > 1.0 + 1e-12 {
+            let allowed = format!("0 to {}, what `mask` leaves", 1.0 - self.mask);
+            return wrong("random", self.random, "no share of the chosen bytes", allowed, "BERT has 0.1, and keeps the rest as they are");
+        }
+        Ok(())
+    }
+}
+
+impl TaskSpec for MaskedTextConfig {
+    const SUMMARY: &'static str = "say what the hidden bytes of real files were; for mask = \"bidirectional\"";
+    fn examples() -> Vec<String> {
+        vec!["f ? _ m a i ? ( | n n".into()]
+    }
+    fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
+        self.check()?;
+        let text = self.text();
+        text.check(ctx)?;
+        let corpus = corpus::load(&text, ctx)?;
+        corpus::check_long_enough(&corpus, ctx.train_len, ctx.test_lens.iter().copied().max().unwrap_or(1))?;
+        let corpus::Corpus { train, valid, facts, .. } = corpus;
+        let plan = Plan::new(text.windows, self.eval_tokens.min(valid.bytes.len() - 1), &ctx.test_lens);
+        let task = MaskedText { config: self.clone(), train: train.bytes, valid: valid.bytes, plan, facts, eval_seed: ctx.eval_seed };
+        let read = ctx.test_lens.iter().map(|&length| task.plan.rows(length) * length).min().unwrap_or(0);
+        if !(0..read).any(|place| task.tested(place).is_some()) {
+            let problem = format!("none of the {read} bytes read at a test length is chosen at rate {}", self.rate);
+            let hint = "raise `eval_tokens` or `rate`, or hold out more text";
+            return Err(TaskError::config("eval_tokens", self.eval_tokens, problem, "enough bytes for one to be chosen", hint));
+        }
+        Ok(Box::new(task))
+    }
+}
+
+struct MaskedText {
+    config: MaskedTextConfig,
+    train: Vec<u8>,
+    valid: Vec<u8>,
+    plan: Plan,
+    facts: CorpusFacts,
+    eval_seed: u64,
+}
+
+impl MaskedText {
+    /// What a chosen byte is read as; two words of the stream where it is read as another.
+    fn read(&self, byte: u8, stream: &mut Stream) -> i32 {
+        let draw = stream.unit_f64();
+        if draw < self.config.mask {
+            MASK
+        } else if draw < self.config.mask + self.config.random {
+            stream.below(256) as i32
+        } else {
+            i32::from(byte)
+        }
+    }
+
+    /// What byte `place` of the validation split is read as in the test, if it is chosen.
+    fn tested(&self, place: usize) -> Option<i32> {
+        let mut stream = Stream::new(self.eval_seed, "test-mask", place as u64);
+        stream.bernoulli(self.config.rate).then(|| self.read(self.valid[place], &mut stream))
+    }
+}
+
+/// Appends a row: what `read` gives for a place of the window is read there and counts, other bytes are read as they are.
+fn push_row(batch: &mut Batch, window: &[u8], mut read: impl FnMut(usize) -> Option<i32>) {
+    for (place, &byte) in window.iter().enumerate() {
+        let read = read(place);
+        batch.inputs.push(read.unwrap_or(i32::from(byte)));
+        batch.targets.push(i32::from(byte));
+        batch.counted.push(read.is_some());
+    }
+}
+
+impl Task for MaskedText {
+    fn kind(&self) -> &'static str {
+        "masked_text"
+    }
+    fn vocab_size(&self) -> usize {
+        VOCAB_SIZE
+    }
+    fn unit(&self) -> &'static str {
+        "bytes"
+    }
+    fn seq_len(&self, length: usize) -> usize {
+        length
+    }
+    /// # Panics
+    /// If the training split has no window of `length` bytes; building the task checked `train_len`.
+    fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
+        let starts = (self.train.len() - length + 1) as u64;
+        let (mut windows, mut masks) = (Stream::new(seed, "train-data", step), Stream::new(seed, "train-mask", step));
+        let chosen = ((self.config.rate * length as f64).round() as usize).clamp(1, length);
+        let mut batch = Batch::with_capacity(rows, length);
+        for _ in 0..rows {
+            let start = windows.below(starts) as usize;
+            let window = &self.train[start..start + length];
+            let mut places: Vec<usize> = (0..length).collect();
+            for first in 0..chosen {
+                places.swap(first, first + masks.below((length - first) as u64) as usize);
+            }
+            let mut read = vec![None; length];
+            for &place in &places[..chosen] {
+                read[place] = Some(self.read(window[place], &mut masks));
+            }
+            push_row(&mut batch, window, |place| read[place]);
+        }
+        batch
+    }
+    fn test_rows(&self, length: usize) -> usize {
+        self.plan.rows(length)
+    }
+    fn test_batch(&self, length: usize, first_row: usize, rows: usize) -> Batch {
+        let end = first_row + rows;
+        assert!(end <= self.test_rows(length), "test rows {first_row}..{end} of {}", self.test_rows(length));
+        let mut batch = Batch::with_capacity(rows, length);
+        for row in first_row..end {
+            let (start, _) = self.plan.row(length, row);
+            push_row(&mut batch, &self.valid[start..start + length], |place| self.tested(start + place));
+        }
+        batch
+    }
+    fn scoring(&self) -> Scoring {
+        Scoring::Masked
+    }
+    fn primary_metric(&self) -> &'static str {
+        "loss_nats"
+    }
+    fn definitions(&self) -> BTreeMap<String, String> {
+        let Self { config: MaskedTextConfig { rate, mask, random, .. }, plan, .. } = self;
+        [
+            ("loss_nats", "mean negative log-likelihood in nats per chosen byte"),
+            ("perplexity", "exp of loss_nats, per chosen byte"),
+            ("bits_per_byte", "loss_nats / ln 2"),
+            ("token_accuracy", "share of the chosen bytes that are the most likely token of 257"),
+        ]
+        .map(|(metric, meaning)| {
+            let how = format!(
+                "{meaning}; every byte is chosen with probability {rate}, and of the chosen {mask} are read as a mask, {random} as a random \
+                 byte, the rest as they are; chosen and read alike for every method and length; {}.",
+                plan.read_in_words()
+            );
+            (metric.to_string(), how)
+        })
+        .into()
+    }
+    /// A uniform guess over 256 bytes.
+    fn chance(&self) -> BTreeMap<String, f64> {
+        [("loss_nats", 8.0 * LN_2), ("perplexity", 256.0), ("bits_per_byte", 8.0), ("token_accuracy", 1.0 / 256.0)]
+            .map(|(metric, v)| (metric.to_string(), v))
+            .into()
+    }
+    fn corpus(&self) -> Option<&CorpusFacts> {
+        Some(&self.facts)
+    }
+}
