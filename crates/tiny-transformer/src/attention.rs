@@ -67,7 +67,7 @@ impl Attention {
     pub fn forward(&self, x: Tensor<3>, layer: usize, encoding: &dyn Prepared, max_logits: usize, past: Option<&mut Past>) -> Tensor<3> {
         let [batch, length, d_model] = x.dims();
         let inner = self.n_heads * self.head_dim;
-        let projected = x.clone().reshape([batch * length, d_model]).matmul(self.qkv.val());
+        let projected = kernels::linear(x.clone().reshape([batch * length, d_model]), None, self.qkv.val());
         let [q, mut k, mut v] = [0, 1, 2].map(|part| {
             let part = projected.clone().slice_dim(1, part * inner..(part + 1) * inner);
             part.reshape([batch, length, self.n_heads, self.head_dim]).swap_dims(1, 2)
@@ -94,7 +94,7 @@ impl Attention {
             }
         };
         let attended = attended.swap_dims(1, 2).reshape([batch * length, inner]);
-        attended.matmul(self.output.val()).reshape([batch, length, d_model])
+        kernels::linear(attended, None, self.output.val()).reshape([batch, length, d_model])
     }
 
     fn softmax(&self, whole: &Whole<'_>, max_logits: usize) -> Tensor<4> {

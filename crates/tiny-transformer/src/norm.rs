@@ -22,6 +22,11 @@ impl Norm {
         Self { scale: init.param("scale", [width], Distribution::Constant(1.0)), shift }
     }
 
+    /// The parameters, for operations that begin with a norm.
+    pub(crate) fn parameters(&self) -> kernels::Norm {
+        kernels::Norm { scale: self.scale.val(), shift: self.shift.as_ref().map(Param::val), eps: EPSILON }
+    }
+
     /// Normalises the vectors of `x`, `[B, L, width]`.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let shape = x.dims();
