@@ -1,1 +1,3 @@
-fn main(){ kernels::product::rate(); }
+fn main() {
+    kernels::product::rate();
+}

@@ -237,7 +237,7 @@ pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, bias: Option<Tensor<4
                 reference::attention(q, k, v, None, scale, first_query)
             }
             Some(bias) => {
-                fused!((q, k, v, bias), |inputs| attention::attention_biased(inputs, scale, first_query));
+                fused!((q, k, v, bias), |inputs| attention::attention_biased(inputs, scale, first_query, false));
                 reference::attention(q, k, v, Some(bias), scale, first_query)
             }
         }

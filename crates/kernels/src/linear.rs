@@ -218,7 +218,8 @@ pub(crate) fn linear<const N: usize>(inputs: [Input; N], eps: f64) -> Input {
             let mut target = vec![0.0; shape[0] * shape[1]];
             let transposed = packed_transposed(w);
             let values = InputGrad { values: &mut target, from: From::Zero };
-            let grads = backward(x.storage(), norm.as_ref().map(NormTensors::view), Matrix::panels(&transposed, m, k), grad.storage(), values);
+            let grads =
+                backward(x.storage(), norm.as_ref().map(NormTensors::view), Matrix::panels(&transposed, m, k), grad.storage(), values);
             let mut grads = std::iter::once(tensor(target, shape)).chain(grads);
             std::array::from_fn(|_| grads.next())
         },

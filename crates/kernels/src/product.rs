@@ -44,18 +44,18 @@ pub(crate) fn padded(cols: usize) -> usize {
 enum Layout {
     /// Row by row, this far apart.
     Rows(usize),
-    /// Panel by panel, each row by row.
-    Panels,
+    /// Panel by panel, each so many rows long.
+    Panels(usize),
 }
 
 impl Layout {
     /// Where a panel of a matrix starts, and how far apart its rows are.
     #[inline(always)]
-    fn panel(self, rows: usize, cols: usize, panel: usize, widths: Widths) -> (usize, usize) {
+    fn panel(self, cols: usize, panel: usize, widths: Widths) -> (usize, usize) {
         let first = panel * widths.panel;
         match self {
             Self::Rows(stride) => (first, stride),
-            Self::Panels => (first * rows, widths.panel.min(cols.next_multiple_of(widths.vector) - first)),
+            Self::Panels(rows) => (first * rows, widths.panel.min(cols.next_multiple_of(widths.vector) - first)),
         }
     }
 }
@@ -87,7 +87,13 @@ impl<'a> Matrix<'a> {
     /// In panels, `rows * padded(cols)` numbers.
     pub(crate) fn panels(values: &'a [f32], rows: usize, cols: usize) -> Self {
         assert_eq!(values.len(), rows * padded(cols), "the values of a matrix in panels");
-        Self { values, rows, cols, layout: Layout::Panels }
+        Self { values, rows, cols, layout: Layout::Panels(rows) }
+    }
+
+    /// The same matrix without its last rows.
+    pub(crate) fn first_rows(self, rows: usize) -> Self {
+        assert!(rows <= self.rows, "a matrix has no more rows than it has");
+        Self { rows, ..self }
     }
 
     /// Rows and columns.
@@ -99,7 +105,7 @@ impl<'a> Matrix<'a> {
     pub(crate) fn row(self, row: usize, target: &mut [f32], f: impl Fn(&mut f32, f32)) {
         let widths = *WIDTHS;
         for (panel, target) in target.chunks_mut(widths.panel).enumerate() {
-            let (start, stride) = self.layout.panel(self.rows, self.cols, panel, widths);
+            let (start, stride) = self.layout.panel(self.cols, panel, widths);
             target.iter_mut().zip(&self.values[start + row * stride..]).for_each(|(y, x)| f(y, *x));
         }
     }
@@ -108,8 +114,8 @@ impl<'a> Matrix<'a> {
     pub(crate) fn pack(self, panels: &mut [f32]) {
         let widths = *WIDTHS;
         for panel in 0..self.cols.div_ceil(widths.panel) {
-            let (from, stride) = self.layout.panel(self.rows, self.cols, panel, widths);
-            let (to, wide) = Layout::Panels.panel(self.rows, self.cols, panel, widths);
+            let (from, stride) = self.layout.panel(self.cols, panel, widths);
+            let (to, wide) = Layout::Panels(self.rows).panel(self.cols, panel, widths);
             let count = widths.panel.min(self.cols - panel * widths.panel);
             for (row, target) in panels[to..][..self.rows * wide].chunks_exact_mut(wide).enumerate() {
                 target[..count].copy_from_slice(&self.values[from + row * stride..][..count]);
@@ -123,7 +129,7 @@ impl<'a> Matrix<'a> {
         let widths = *WIDTHS;
         let Layout::Rows(stride) = self.layout else { unreachable!("only matrices that lie in rows are transposed") };
         for panel in 0..self.rows.div_ceil(widths.panel) {
-            let (to, wide) = Layout::Panels.panel(self.cols, self.rows, panel, widths);
+            let (to, wide) = Layout::Panels(self.cols).panel(self.rows, panel, widths);
             let panels = &mut panels[to..][..self.cols * wide];
             let first = panel * widths.panel;
             for lane in 0..wide {
@@ -163,7 +169,7 @@ impl<'a> MatrixMut<'a> {
     /// In panels, `rows * padded(cols)` numbers.
     pub(crate) fn panels(values: &'a mut [f32], rows: usize, cols: usize) -> Self {
         assert_eq!(values.len(), rows * padded(cols), "the values of a matrix in panels");
-        Self { values, rows, cols, layout: Layout::Panels }
+        Self { values, rows, cols, layout: Layout::Panels(rows) }
     }
 }
 
@@ -178,13 +184,13 @@ pub(crate) enum From {
 
 /// `y = a b`, or `y += a b`; `b` lies in panels.
 pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>, y: MatrixMut<'_>, from: From) {
-    assert!(a.cols == b.rows && y.rows == a.rows && y.cols == b.cols && matches!(b.layout, Layout::Panels), "matrices fit");
+    assert!(a.cols == b.rows && y.rows == a.rows && y.cols == b.cols && matches!(b.layout, Layout::Panels(_)), "matrices fit");
     dispatch(Product { a, b, y, from, transposed: false });
 }
 
 /// `y = a^T b`, or `y += a^T b`; `b` lies in panels.
 pub(crate) fn product_transposed(a: Matrix<'_>, b: Matrix<'_>, y: MatrixMut<'_>, from: From) {
-    assert!(a.rows == b.rows && y.rows == a.cols && y.cols == b.cols && matches!(b.layout, Layout::Panels), "matrices fit");
+    assert!(a.rows == b.rows && y.rows == a.cols && y.cols == b.cols && matches!(b.layout, Layout::Panels(_)), "matrices fit");
     dispatch(Product { a, b, y, from, transposed: true });
 }
 
@@ -221,11 +227,11 @@ impl Product<'_> {
     #[inline(always)]
     fn stripe<S: Simd, const R: usize, const V: usize>(&mut self, s: S, panel: usize, widths: Widths) {
         let (a, b) = (self.a, self.b);
-        let (start, wide) = b.layout.panel(b.rows, b.cols, panel, widths);
+        let (start, wide) = b.layout.panel(b.cols, panel, widths);
         let (vectors, _) = S::as_simd_f32s(&b.values[start..][..b.rows * wide]);
         let rows = vectors.as_chunks::<V>().0;
         let mut sink = Sink { start: 0, stride: 0, count: widths.panel.min(b.cols - panel * widths.panel) };
-        (sink.start, sink.stride) = self.y.layout.panel(self.y.rows, self.y.cols, panel, widths);
+        (sink.start, sink.stride) = self.y.layout.panel(self.y.cols, panel, widths);
         let y = &mut *self.y.values;
         for first in (0..b.rows).step_by(DEPTH) {
             let rows = &rows[first..(first + DEPTH).min(b.rows)];
@@ -306,7 +312,7 @@ fn along_rows<S: Simd, const R: usize, const V: usize>(
     let mut k = 0;
     while k < b.len() {
         let (panel, within) = ((first + k) / widths.panel, (first + k) % widths.panel);
-        let (start, stride) = a.layout.panel(a.rows, a.cols, panel, widths);
+        let (start, stride) = a.layout.panel(a.cols, panel, widths);
         let n = if matches!(a.layout, Layout::Rows(_)) { b.len() - k } else { (widths.panel - within).min(b.len() - k) };
         let mut rows = [&[][..]; R];
         for (i, slice) in rows.iter_mut().enumerate() {
@@ -336,7 +342,7 @@ fn along_columns<S: Simd, const R: usize, const V: usize>(
     widths: Widths,
     mut sums: [[S::f32s; V]; R],
 ) -> [[S::f32s; V]; R] {
-    let (start, stride) = a.layout.panel(a.rows, a.cols, column / widths.panel, widths);
+    let (start, stride) = a.layout.panel(a.cols, column / widths.panel, widths);
     let values = &a.values[start + first * stride + column % widths.panel..];
     for (b, values) in b.iter().zip(values.chunks(stride)) {
         let values: &[f32; R] = values.first_chunk().expect("columns inside a row");
@@ -415,9 +421,19 @@ pub fn rate() {
                 let at = std::time::Instant::now();
                 for _ in 0..20 {
                     if t {
-                        product_transposed(Matrix::rows(&a, n, k, k), Matrix::panels(&dy, n, m), MatrixMut::panels(&mut y[..k * m], k, m), From::Target);
+                        product_transposed(
+                            Matrix::rows(&a, n, k, k),
+                            Matrix::panels(&dy, n, m),
+                            MatrixMut::panels(&mut y[..k * m], k, m),
+                            From::Target,
+                        );
                     } else {
-                        product(Matrix::rows(&a, n, k, k), Matrix::panels(&panels, k, m), MatrixMut::panels(&mut y[..n * m], n, m), From::Zero);
+                        product(
+                            Matrix::rows(&a, n, k, k),
+                            Matrix::panels(&panels, k, m),
+                            MatrixMut::panels(&mut y[..n * m], n, m),
+                            From::Zero,
+                        );
                     }
                 }
                 best = best.min(at.elapsed().as_secs_f64() / 20.0);
