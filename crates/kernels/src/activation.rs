@@ -47,6 +47,52 @@ impl WithSimd for Gelu<'_> {
     }
 }
 
+/// Turns the gradient of `y = gelu(x)` into that of `x`, and computes `y` again.
+struct GeluPull<'a> {
+    x: &'a [f32],
+    y: &'a mut [f32],
+    grad: &'a mut [f32],
+}
+
+impl WithSimd for GeluPull<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let (x, x_tail) = S::as_simd_f32s(self.x);
+        let (y, y_tail) = S::as_mut_simd_f32s(self.y);
+        let (grad, grad_tail) = S::as_mut_simd_f32s(self.grad);
+        for ((x, y), grad) in x.iter().zip(y).zip(grad) {
+            let (value, slope) = gelu_and_slope(s, *x);
+            (*y, *grad) = (value, s.mul(*grad, slope));
+        }
+        let (value, slope) = gelu_and_slope(s, s.partial_load_f32s(x_tail));
+        s.partial_store_f32s(y_tail, value);
+        let grad = s.mul(s.partial_load_f32s(grad_tail), slope);
+        s.partial_store_f32s(grad_tail, grad);
+    }
+}
+
+/// `y = gelu(x)` on one thread.
+pub(crate) fn gelu_rows(x: &[f32], y: &mut [f32]) {
+    dispatch(Gelu { x, y, slope: &mut [] });
+}
+
+/// `y = gelu(x)` and `grad *= gelu'(x)` on one thread.
+pub(crate) fn gelu_pull(x: &[f32], y: &mut [f32], grad: &mut [f32]) {
+    dispatch(GeluPull { x, y, grad });
+}
+
+/// `y = silu(gate) up` on one thread.
+pub(crate) fn swiglu_rows(gate: &[f32], up: &[f32], y: &mut [f32]) {
+    dispatch(Swiglu { gate, up, y });
+}
+
+/// Turns the gradient of `silu(gate) up` into that of `up`, and writes that of `gate`, on one thread.
+pub(crate) fn swiglu_pull(gate: &[f32], up: &[f32], grad: &mut [f32], grad_gate: &mut [f32]) {
+    dispatch(SwigluBack { gate, up, grad, grad_gate });
+}
+
 /// `x *= y`.
 struct Multiply<'a> {
     x: &'a mut [f32],

@@ -15,14 +15,25 @@ mod attention;
 #[cfg(feature = "flex")]
 mod flex;
 #[cfg(feature = "flex")]
+mod linear;
+#[cfg(feature = "flex")]
+mod memory;
+#[cfg(feature = "flex")]
+mod mlp;
+#[cfg(feature = "flex")]
 mod nll;
 #[cfg(feature = "flex")]
 mod norm;
+#[cfg(feature = "flex")]
+#[allow(missing_docs)]
+pub mod product;
 #[cfg(feature = "flex")]
 mod rotate;
 #[cfg(feature = "flex")]
 mod simd;
 
+#[cfg(feature = "flex")]
+use burn::backend::DispatchTensor;
 use burn::tensor::{Int, Tensor};
 
 /// Runs the fused version if all inputs are `f32` on Flex, else hands the inputs on to the definition after it.
@@ -34,6 +45,111 @@ macro_rules! fused {
             Err([$($x),+]) => ($(Tensor::from_dispatch($x)),+),
         };
     };
+}
+
+/// The parameters of a norm over rows: a LayerNorm where there is a shift, else an RMSNorm.
+pub struct Norm {
+    /// Factor of every column.
+    pub scale: Tensor<1>,
+    /// Added to every column.
+    pub shift: Option<Tensor<1>>,
+    /// Added to the variance, or to the mean square.
+    pub eps: f64,
+}
+
+/// Runs `op` on any number of tensors if all are `f32` on Flex; else gives them back.
+#[cfg(feature = "flex")]
+fn fused<const N: usize>(
+    tensors: Vec<DispatchTensor>,
+    op: impl FnOnce([flex::Input; N]) -> flex::Input,
+) -> Result<DispatchTensor, Vec<DispatchTensor>> {
+    let tensors: [DispatchTensor; N] = tensors.try_into().expect("as many tensors as the operation has inputs");
+    flex::take(tensors).map(|(inputs, context)| flex::give(op(inputs), context)).map_err(Vec::from)
+}
+
+/// `norm(x) w`, `[N, M]`, of `x`, `[N, K]`, and `w`, `[K, M]`; without a norm `x w`.
+pub fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>) -> Tensor<2> {
+    assert_eq!(x.dims()[1], w.dims()[0], "one row of weights per column");
+    #[cfg(feature = "flex")]
+    let (x, norm, w) = {
+        let eps = norm.as_ref().map_or(0.0, |norm| norm.eps);
+        let shift = norm.as_ref().is_some_and(|norm| norm.shift.is_some());
+        let mut tensors = vec![x.into_dispatch()];
+        tensors.extend(norm.into_iter().flat_map(Norm::into_dispatch));
+        tensors.push(w.into_dispatch());
+        let result = match tensors.len() {
+            2 => fused(tensors, |inputs: [_; 2]| linear::linear(inputs, eps)),
+            3 => fused(tensors, |inputs: [_; 3]| linear::linear(inputs, eps)),
+            _ => fused(tensors, |inputs: [_; 4]| linear::linear(inputs, eps)),
+        };
+        match result {
+            Ok(y) => return Tensor::from_dispatch(y),
+            Err(tensors) => {
+                let normed = tensors.len() > 2;
+                let mut tensors = tensors.into_iter();
+                let x = next(&mut tensors);
+                (x, normed.then(|| Norm::from_dispatch(&mut tensors, shift, eps)), next(&mut tensors))
+            }
+        }
+    };
+    reference::linear(x, norm, w)
+}
+
+/// The weights of a feed-forward half.
+pub struct Mlp {
+    /// `[D, F]`.
+    pub up: Tensor<2>,
+    /// `[D, F]`, for SwiGLU.
+    pub gate: Option<Tensor<2>>,
+    /// `[F, D]`.
+    pub down: Tensor<2>,
+}
+
+/// `x + gelu(norm(x) up) down`, `[N, D]`; with a gate `x + swiglu(norm(x) gate, norm(x) up) down`.
+pub fn mlp(x: Tensor<2>, norm: Norm, weights: Mlp) -> Tensor<2> {
+    let [d, ff] = weights.up.dims();
+    assert_eq!((x.dims()[1], weights.down.dims()), (d, [ff, d]), "weights fit");
+    assert!(weights.gate.as_ref().is_none_or(|gate| gate.dims() == [d, ff]), "gate and up have one shape");
+    #[cfg(feature = "flex")]
+    let (x, norm, weights) = {
+        let (eps, shift, gate) = (norm.eps, norm.shift.is_some(), weights.gate.is_some());
+        let mut tensors = vec![x.into_dispatch()];
+        tensors.extend(norm.into_dispatch());
+        tensors.push(weights.up.into_dispatch());
+        tensors.extend(weights.gate.map(Tensor::into_dispatch));
+        tensors.push(weights.down.into_dispatch());
+        let result = match tensors.len() {
+            4 => fused(tensors, |inputs: [_; 4]| mlp::mlp(inputs, eps, shift, gate)),
+            5 => fused(tensors, |inputs: [_; 5]| mlp::mlp(inputs, eps, shift, gate)),
+            _ => fused(tensors, |inputs: [_; 6]| mlp::mlp(inputs, eps, shift, gate)),
+        };
+        match result {
+            Ok(y) => return Tensor::from_dispatch(y),
+            Err(tensors) => {
+                let mut tensors = tensors.into_iter();
+                let x = next(&mut tensors);
+                let norm = Norm::from_dispatch(&mut tensors, shift, eps);
+                (x, norm, Mlp { up: next(&mut tensors), gate: gate.then(|| next(&mut tensors)), down: next(&mut tensors) })
+            }
+        }
+    };
+    reference::mlp(x, norm, weights)
+}
+
+#[cfg(feature = "flex")]
+fn next<const D: usize>(tensors: &mut impl Iterator<Item = DispatchTensor>) -> Tensor<D> {
+    Tensor::from_dispatch(tensors.next().expect("as many tensors as were given"))
+}
+
+#[cfg(feature = "flex")]
+impl Norm {
+    fn into_dispatch(self) -> Vec<DispatchTensor> {
+        std::iter::once(self.scale).chain(self.shift).map(Tensor::into_dispatch).collect()
+    }
+
+    fn from_dispatch(tensors: &mut impl Iterator<Item = DispatchTensor>, shift: bool, eps: f64) -> Self {
+        Self { scale: next(tensors), shift: shift.then(|| next(tensors)), eps }
+    }
 }
 
 /// Negative log-likelihood in nats, `[N]`, of `targets`, `[N]`, under the softmax of `logits`, `[N, V]`.
@@ -122,7 +238,7 @@ pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, bias: Option<Tensor<4
                 reference::attention(q, k, v, None, scale, first_query)
             }
             Some(bias) => {
-                fused!((q, k, v, bias), |inputs| attention::attention_biased(inputs, scale, first_query));
+                fused!((q, k, v, bias), |inputs| attention::attention_biased(inputs, scale, first_query, false));
                 reference::attention(q, k, v, Some(bias), scale, first_query)
             }
         }

@@ -122,6 +122,26 @@ impl WithSimd for Backward<'_> {
     }
 }
 
+/// The parameters of a norm: a LayerNorm where there is a shift, else an RMSNorm.
+#[derive(Clone, Copy)]
+pub(crate) struct Norm<'a> {
+    pub(crate) scale: &'a [f32],
+    pub(crate) shift: Option<&'a [f32]>,
+    pub(crate) eps: f32,
+}
+
+impl Norm<'_> {
+    /// Normalises the rows of `x` into `y`.
+    pub(crate) fn rows(self, x: &[f32], y: &mut [f32], stats: &mut [[f32; 2]]) {
+        dispatch(Forward { x, scale: self.scale, shift: self.shift, eps: self.eps, y, stats });
+    }
+
+    /// Turns the gradient of those rows into that of `x`; `sums` grows by what scale and then shift receive.
+    pub(crate) fn pull(self, x: &[f32], stats: &[[f32; 2]], grad: &mut [f32], sums: &mut [f32]) {
+        dispatch(Backward { x, scale: self.scale, stats, grad, sums });
+    }
+}
+
 /// What the gradient needs: x, scale, and mean and factor of every row.
 struct Kept {
     x: FlexTensor,

@@ -1,5 +1,6 @@
 //! The definitions: each operation of this crate in plain tensor operations, which any backend and any float type runs.
 
+use crate::{Mlp, Norm};
 use burn::tensor::{Int, Tensor, TensorData, activation, module};
 
 /// Definition of [`nll`](crate::nll).
@@ -16,6 +17,33 @@ pub fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: f64) ->
 pub fn rms_norm(x: Tensor<2>, scale: Tensor<1>, eps: f64) -> Tensor<2> {
     let mean_square = x.clone().square().mean_dim(1);
     x / (mean_square + eps).sqrt() * scale.unsqueeze()
+}
+
+fn normed(x: Tensor<2>, norm: Norm) -> Tensor<2> {
+    match norm.shift {
+        Some(shift) => layer_norm(x, norm.scale, shift, norm.eps),
+        None => rms_norm(x, norm.scale, norm.eps),
+    }
+}
+
+/// Definition of [`linear`](crate::linear).
+pub fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>) -> Tensor<2> {
+    let x = match norm {
+        Some(norm) => normed(x, norm),
+        None => x,
+    };
+    x.matmul(w)
+}
+
+/// Definition of [`mlp`](crate::mlp).
+pub fn mlp(x: Tensor<2>, norm: Norm, weights: Mlp) -> Tensor<2> {
+    let rows = normed(x.clone(), norm);
+    let up = rows.clone().matmul(weights.up);
+    let inner = match weights.gate {
+        None => gelu(up),
+        Some(gate) => swiglu(rows.matmul(gate), up),
+    };
+    x + inner.matmul(weights.down)
 }
 
 /// Definition of [`gelu`](crate::gelu).

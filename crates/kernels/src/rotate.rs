@@ -23,29 +23,34 @@ impl WithSimd for Turn<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let pairs = self.cos.len();
         let [batch, position] = self.at;
         for (head, y) in self.y.chunks_exact_mut(self.x.shape[3]).enumerate() {
-            let x = self.x.row(batch, head, position);
-            let (turned, rest) = y.split_at_mut(2 * pairs);
-            rest.copy_from_slice(&x[2 * pairs..]);
-            if self.interleaved {
-                let input = x.chunks_exact(2).zip(turned.chunks_exact_mut(2));
-                for ((x, y), (cos, sin)) in input.zip(self.cos.iter().zip(self.sin)) {
-                    let sin = self.sign * sin;
-                    y[0] = x[0] * cos - x[1] * sin;
-                    y[1] = x[1] * cos + x[0] * sin;
-                }
-            } else {
-                let (a, b) = x[..2 * pairs].split_at(pairs);
-                let (turned_a, turned_b) = turned.split_at_mut(pairs);
-                let input = a.iter().zip(b).zip(self.cos.iter().zip(self.sin));
-                for (((a, b), (cos, sin)), (turned_a, turned_b)) in input.zip(turned_a.iter_mut().zip(turned_b)) {
-                    let sin = self.sign * sin;
-                    *turned_a = a * cos - b * sin;
-                    *turned_b = b * cos + a * sin;
-                }
-            }
+            turn_row(self.x.row(batch, head, position), y, [self.cos, self.sin], self.sign, self.interleaved);
+        }
+    }
+}
+
+/// Turns the pairs of one row by the angles of one position; dimensions past the last pair pass through.
+#[inline(always)]
+pub(crate) fn turn_row(x: &[f32], y: &mut [f32], [cos, sin]: [&[f32]; 2], sign: f32, interleaved: bool) {
+    let pairs = cos.len();
+    let (turned, rest) = y.split_at_mut(2 * pairs);
+    rest.copy_from_slice(&x[2 * pairs..]);
+    if interleaved {
+        let input = x.chunks_exact(2).zip(turned.chunks_exact_mut(2));
+        for ((x, y), (cos, sin)) in input.zip(cos.iter().zip(sin)) {
+            let sin = sign * sin;
+            y[0] = x[0] * cos - x[1] * sin;
+            y[1] = x[1] * cos + x[0] * sin;
+        }
+    } else {
+        let (a, b) = x[..2 * pairs].split_at(pairs);
+        let (turned_a, turned_b) = turned.split_at_mut(pairs);
+        let input = a.iter().zip(b).zip(cos.iter().zip(sin));
+        for (((a, b), (cos, sin)), (turned_a, turned_b)) in input.zip(turned_a.iter_mut().zip(turned_b)) {
+            let sin = sign * sin;
+            *turned_a = a * cos - b * sin;
+            *turned_b = b * cos + a * sin;
         }
     }
 }

@@ -80,7 +80,7 @@ impl Attention {
     pub fn forward(&self, x: Tensor<3>, layer: usize, encoding: &dyn Prepared, max_logits: usize, past: Option<&mut Past>) -> Tensor<3> {
         let [batch, length, d_model] = x.dims();
         let inner = self.n_heads * self.head_dim;
-        let projected = x.clone().reshape([batch * length, d_model]).matmul(self.qkv.val());
+        let projected = kernels::linear(x.clone().reshape([batch * length, d_model]), None, self.qkv.val());
         let part = |index: usize, norm: &Option<Norm>| {
             let part = projected.clone().slice_dim(1, index * inner..(index + 1) * inner);
             let part = part.reshape([batch, length, self.n_heads, self.head_dim]);
@@ -109,7 +109,7 @@ impl Attention {
             }
         };
         let attended = attended.swap_dims(1, 2).reshape([batch * length, inner]);
-        attended.matmul(self.output.val()).reshape([batch, length, d_model])
+        kernels::linear(attended, None, self.output.val()).reshape([batch, length, d_model])
     }
 
     fn softmax(&self, whole: &Whole<'_>, max_logits: usize) -> Tensor<4> {

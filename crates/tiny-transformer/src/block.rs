@@ -40,7 +40,10 @@ impl Block {
     pub fn forward(&self, x: Tensor<3>, layer: usize, encoding: &dyn Prepared, pass: &Pass<'_>, past: Option<&mut Past>) -> Tensor<3> {
         let attended = self.attention.forward(self.attention_norm.forward(x.clone()), layer, encoding, pass.max_logits, past);
         let x = x + pass.drop(2 * layer + 1, attended);
-        let fed = self.mlp.forward(self.mlp_norm.forward(x.clone()));
+        if pass.dropout.is_none() {
+            return self.mlp.added(x, &self.mlp_norm);
+        }
+        let fed = self.mlp.forward(x.clone(), &self.mlp_norm);
         x + pass.drop(2 * layer + 2, fed)
     }
 }
@@ -57,15 +60,24 @@ impl Mlp {
         }
     }
 
-    /// `[B, L, d_model]` to the same.
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let [batch, length, d_model] = x.dims();
-        let x = x.reshape([batch * length, d_model]);
-        let up = x.clone().matmul(self.up.val());
+    /// What is added to `x`, `[B, L, d_model]`.
+    pub fn forward(&self, x: Tensor<3>, norm: &Norm) -> Tensor<3> {
+        let shape = x.dims();
+        let [batch, length, d_model] = shape;
+        let x = norm.forward(x).reshape([batch * length, d_model]);
+        let up = kernels::linear(x.clone(), None, self.up.val());
         let inner = match &self.gate {
             None => kernels::gelu(up),
-            Some(gate) => kernels::swiglu(x.matmul(gate.val()), up),
+            Some(gate) => kernels::swiglu(kernels::linear(x, None, gate.val()), up),
         };
-        inner.matmul(self.down.val()).reshape([batch, length, d_model])
+        kernels::linear(inner, None, self.down.val()).reshape(shape)
+    }
+
+    /// The sum of `x` and what [`forward`](Self::forward) gives, in one operation.
+    pub fn added(&self, x: Tensor<3>, norm: &Norm) -> Tensor<3> {
+        let shape = x.dims();
+        let [batch, length, d_model] = shape;
+        let weights = kernels::Mlp { up: self.up.val(), gate: self.gate.as_ref().map(Param::val), down: self.down.val() };
+        kernels::mlp(x.reshape([batch * length, d_model]), norm.parameters(), weights).reshape(shape)
     }
 }

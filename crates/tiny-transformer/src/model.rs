@@ -161,9 +161,9 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
             x = block.forward(x, layer, prepared.as_ref(), pass, past.as_deref_mut());
             pass.show(|| format!("blocks.{layer}"), &x);
         }
-        let x = self.final_norm.forward(x).reshape([batch * length, d_model]);
         let head = self.head.as_ref().map_or_else(|| embedding.transpose(), Param::val);
-        let logits = x.matmul(head).reshape([batch, length, vocab]);
+        let x = x.reshape([batch * length, d_model]);
+        let logits = kernels::linear(x, Some(self.final_norm.parameters()), head).reshape([batch, length, vocab]);
         pass.show(|| "head".to_owned(), &logits);
         logits
     }

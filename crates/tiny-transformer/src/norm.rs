@@ -22,6 +22,11 @@ impl Norm {
         Self { scale: init.param("scale", [width], Distribution::Constant(1.0)), shift }
     }
 
+    /// The parameters, for operations that begin with a norm.
+    pub(crate) fn parameters(&self) -> kernels::Norm {
+        kernels::Norm { scale: self.scale.val(), shift: self.shift.as_ref().map(Param::val), eps: EPSILON }
+    }
+
     /// Normalises the vectors of `x`, `[.., width]`.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let shape = x.dims();

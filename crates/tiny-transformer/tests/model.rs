@@ -165,7 +165,10 @@ fn dropout_factors_enter_at_their_sites() {
             vec![1.0; count]
         };
         let with_ones = forward(&model, &tokens, BATCH, &Pass { dropout: Some(&ones), ..Pass::default() });
-        assert_eq!(with_ones, forward(&model, &tokens, BATCH, &Pass::default()), "factors of 1 change nothing");
+        let without = forward(&model, &tokens, BATCH, &Pass::default());
+        // Without dropout a half of a block and its residual are one operation, whose sum is rounded once.
+        let largest = with_ones.iter().zip(&without).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(largest < 1e-5, "factors of 1 change nothing: {largest}");
         let expected: Vec<_> = (0..2 * config.n_layers + 1).map(|site| (site, BATCH * LENGTH * config.d_model)).collect();
         assert_eq!(*asked.borrow(), expected, "each site once, in order");
         let zeros = |_: usize, count: usize| vec![0.0; count];

@@ -1,0 +1,227 @@
+//! Linear layers, with or without a norm before them.
+//!
+//! Rows are taken in chunks whose normalised copy stays in the second cache. The gradient of the weights is summed over a fixed
+//! number of groups of rows, and then over the groups in order, so that it is one for any number of threads.
+
+use crate::flex::{Input, dense, for_each, record, tensor};
+use crate::memory::Buffer;
+use crate::norm::Norm;
+use crate::product::{From, Matrix, MatrixMut, padded, product, product_transposed};
+use burn::backend::TensorMetadata;
+use burn_flex::FlexTensor;
+
+/// Rows of a chunk.
+pub(crate) const CHUNK: usize = 128;
+/// Groups of rows with a partial sum each, at most.
+const GROUPS: usize = 8;
+
+/// Rows of a group: whole chunks, whatever the number of threads.
+pub(crate) fn group_rows(rows: usize) -> usize {
+    rows.div_ceil(GROUPS).next_multiple_of(CHUNK)
+}
+
+/// The parameters of a norm among the inputs of an operation.
+pub(crate) struct NormTensors {
+    pub(crate) scale: FlexTensor,
+    pub(crate) shift: Option<FlexTensor>,
+    pub(crate) eps: f64,
+}
+
+impl NormTensors {
+    pub(crate) fn view(&self) -> Norm<'_> {
+        Norm { scale: self.scale.storage(), shift: self.shift.as_ref().map(|shift| shift.storage()), eps: self.eps as f32 }
+    }
+}
+
+/// Sums over groups of rows of what a weight receives, in panels.
+pub(crate) struct Partial {
+    values: Buffer,
+    shape: [usize; 2],
+}
+
+impl Partial {
+    pub(crate) fn new(groups: usize, shape: [usize; 2]) -> Self {
+        Self { values: Buffer::new(groups * shape[0] * padded(shape[1])), shape }
+    }
+
+    /// The partial sum of every group.
+    pub(crate) fn groups(&mut self) -> impl Iterator<Item = &mut [f32]> {
+        self.values.chunks_mut((self.shape[0] * padded(self.shape[1])).max(1))
+    }
+
+    /// The sum over the groups, in order.
+    pub(crate) fn total(self) -> FlexTensor {
+        let [rows, cols] = self.shape;
+        let size = rows * padded(cols);
+        let (sum, rest) = self.values.split_at(size.min(self.values.len()));
+        let mut output = vec![0.0; rows * cols];
+        let matrix = |values| Matrix::panels(values, rows, cols);
+        for_each(output.chunks_mut(cols.max(1)).enumerate().collect(), self.values.len(), |(row, target)| {
+            matrix(sum).row(row, target, |y, x| *y = x);
+            for group in rest.chunks(size.max(1)) {
+                matrix(group).row(row, target, |y, x| *y += x);
+            }
+        });
+        tensor(output, self.shape)
+    }
+}
+
+/// Sums over groups of rows of what scale and shift of a norm receive.
+pub(crate) struct NormPartial {
+    values: Vec<f32>,
+    width: usize,
+    both: usize,
+}
+
+impl NormPartial {
+    pub(crate) fn new(groups: usize, norm: Option<Norm<'_>>) -> Self {
+        let width = norm.map_or(0, |norm| norm.scale.len());
+        let both = width * if norm.is_some_and(|norm| norm.shift.is_some()) { 2 } else { 1 };
+        // One number too many, so that there is a slice for every group even where there is no norm.
+        Self { values: vec![0.0; groups * (both + 1)], width, both }
+    }
+
+    pub(crate) fn groups(&mut self) -> impl Iterator<Item = &mut [f32]> {
+        self.values.chunks_mut(self.both + 1).map(|group| {
+            let end = group.len() - 1;
+            &mut group[..end]
+        })
+    }
+
+    /// Gradients of scale and shift.
+    pub(crate) fn total(self) -> Vec<FlexTensor> {
+        let mut sum = vec![0.0; self.both];
+        for group in self.values.chunks(self.both + 1) {
+            sum.iter_mut().zip(group).for_each(|(sum, x)| *sum += x);
+        }
+        sum.chunks(self.width.max(1)).map(|part| tensor(part.to_vec(), [part.len()])).collect()
+    }
+}
+
+/// `y = norm(x) w`, or `y += norm(x) w`; without a norm `x w`. `x` is `[n, k]`, `w` is `[k, m]` in panels.
+pub(crate) fn forward(x: &[f32], norm: Option<Norm<'_>>, w: Matrix<'_>, y: &mut [f32], from: From) {
+    let [k, m] = w.shape();
+    let chunks = x.chunks(CHUNK * k.max(1)).zip(y.chunks_mut(CHUNK * m.max(1)));
+    for_each(chunks.collect(), x.len() * m / 32, |(x, y)| {
+        let rows = x.len() / k;
+        let y = MatrixMut::rows(y, rows, m, m);
+        match norm {
+            None => product(Matrix::rows(x, rows, k, k), w, y, from),
+            Some(norm) => {
+                let mut normed = Buffer::new(x.len());
+                norm.rows(x, &mut normed, &mut [[0.0; 2]; CHUNK][..rows]);
+                product(Matrix::rows(&normed, rows, k, k), w, y, from);
+            }
+        }
+    });
+}
+
+/// Where the gradient of the input goes.
+pub(crate) struct InputGrad<'a> {
+    pub(crate) values: &'a mut [f32],
+    pub(crate) from: From,
+}
+
+/// The gradients of `w`, and of scale and shift, from that of `y`; that of `x` goes where `target` says. `transposed` is the
+/// transposed `w`, `[m, k]`, in panels.
+pub(crate) fn backward(x: &[f32], norm: Option<Norm<'_>>, transposed: Matrix<'_>, grad: &[f32], target: InputGrad<'_>) -> Vec<FlexTensor> {
+    let [m, k] = transposed.shape();
+    let n = x.len() / k.max(1);
+    let rows = group_rows(n);
+    let groups = n.div_ceil(rows.max(1));
+    let (mut weight, mut norm_sums) = (Partial::new(groups, [k, m]), NormPartial::new(groups, norm));
+    let inputs = x.chunks(rows * k).zip(grad.chunks(rows * m));
+    let outputs = target.values.chunks_mut(rows * k).zip(weight.groups()).zip(norm_sums.groups());
+    let from = target.from;
+    for_each(inputs.zip(outputs).collect(), x.len() * m / 16, |((x, grad), ((target, weight), norm_sums))| {
+        let (mut normed, mut pulled) = (Buffer::new(CHUNK * k), Buffer::new(CHUNK * k));
+        let mut panels = Buffer::new(CHUNK * padded(m));
+        let mut first = From::Zero;
+        for ((x, grad), target) in x.chunks(CHUNK * k).zip(grad.chunks(CHUNK * m)).zip(target.chunks_mut(CHUNK * k)) {
+            let rows = x.len() / k;
+            let mut stats = [[0.0; 2]; CHUNK];
+            let (normed, panels) = (&mut normed[..x.len()], &mut panels[..rows * padded(m)]);
+            let input = match norm {
+                None => x,
+                Some(norm) => {
+                    norm.rows(x, normed, &mut stats[..rows]);
+                    normed
+                }
+            };
+            let grad = Matrix::rows(grad, rows, m, m);
+            grad.pack(panels);
+            product_transposed(Matrix::rows(input, rows, k, k), Matrix::panels(panels, rows, m), MatrixMut::panels(weight, k, m), first);
+            match norm {
+                None => product(grad, transposed, MatrixMut::rows(target, rows, k, k), from),
+                Some(norm) => {
+                    let pulled = &mut pulled[..x.len()];
+                    product(grad, transposed, MatrixMut::rows(pulled, rows, k, k), From::Zero);
+                    norm.pull(x, &stats[..rows], pulled, norm_sums);
+                    put(target, pulled, from);
+                }
+            }
+            first = From::Target;
+        }
+    });
+    let mut grads = norm_sums.total();
+    grads.push(weight.total());
+    grads
+}
+
+/// Adds to the target, or overwrites it.
+pub(crate) fn put(target: &mut [f32], values: &[f32], from: From) {
+    match from {
+        From::Zero => target.copy_from_slice(values),
+        From::Target => target.iter_mut().zip(values).for_each(|(y, x)| *y += x),
+    }
+}
+
+/// What the gradient needs.
+struct Kept {
+    x: FlexTensor,
+    norm: Option<NormTensors>,
+    w: FlexTensor,
+}
+
+/// A weight in panels.
+pub(crate) fn packed(w: &FlexTensor) -> Buffer {
+    let [k, m] = w.shape().dims();
+    Matrix::rows(w.storage(), k, m, m).packed()
+}
+
+/// A weight, transposed, in panels.
+pub(crate) fn packed_transposed(w: &FlexTensor) -> Buffer {
+    let [k, m] = w.shape().dims();
+    Matrix::rows(w.storage(), k, m, m).packed_transposed()
+}
+
+/// `norm(x) w` of the inputs x, then scale and shift where there are such, then w.
+pub(crate) fn linear<const N: usize>(inputs: [Input; N], eps: f64) -> Input {
+    record(
+        inputs,
+        |inputs, _| {
+            let mut inputs = inputs.map(dense).into_iter();
+            let mut next = || inputs.next().expect("as many inputs as there are");
+            let x = next();
+            let norm = (N > 2).then(|| NormTensors { scale: next(), shift: (N > 3).then(&mut next), eps });
+            let w = next();
+            let ([n, _], [k, m]) = (x.shape().dims(), w.shape().dims());
+            let mut y = vec![0.0; n * m];
+            let panels = packed(&w);
+            forward(x.storage(), norm.as_ref().map(NormTensors::view), Matrix::panels(&panels, k, m), &mut y, From::Zero);
+            (tensor(y, [n, m]), Kept { x, norm, w })
+        },
+        |Kept { x, norm, w }: &Kept, grad, _| {
+            let grad = dense(grad);
+            let [k, m] = w.shape().dims();
+            let shape: [usize; 2] = x.shape().dims();
+            let mut target = vec![0.0; shape[0] * shape[1]];
+            let transposed = packed_transposed(w);
+            let values = InputGrad { values: &mut target, from: From::Zero };
+            let grads =
+                backward(x.storage(), norm.as_ref().map(NormTensors::view), Matrix::panels(&transposed, m, k), grad.storage(), values);
+            let mut grads = std::iter::once(tensor(target, shape)).chain(grads);
+            std::array::from_fn(|_| grads.next())
+        },
+    )
+}

@@ -1,0 +1,181 @@
+//! What a training step and an evaluation cost, by the code that runs train and evaluate with:
+//! `cargo run --release -p trainer --example step -- --pe alibi`, `... -- --what eval --batch 4 --seq-len 2048`.
+//!
+//! Prints one JSON line with the median and the least time of a step and its mean CPU time. `RAYON_NUM_THREADS` sets the
+//! threads; `scripts/bench` runs it in turn with PyTorch.
+
+use burn::tensor::Device;
+use clap::{Parser, ValueEnum};
+use posenc::{EncodingConfig, Lengths};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tasks::{Batch, Scoring, Stream, Task};
+use tiny_transformer::Pass;
+use trainer::evaluate::MAX_LOGITS;
+use trainer::spec::RunSpec;
+use trainer::train::{initial_model, train, upload};
+
+/// As in the binary: what is measured is what runs.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    Train,
+    Eval,
+}
+
+#[derive(Parser)]
+struct Args {
+    #[arg(long, value_enum, default_value = "train")]
+    what: What,
+    /// A kind of encoding with its defaults, or its table as JSON.
+    #[arg(long, default_value = "rope")]
+    pe: String,
+    #[arg(long, default_value_t = 32)]
+    batch: usize,
+    #[arg(long, default_value_t = 128)]
+    seq_len: usize,
+    #[arg(long, default_value_t = 128)]
+    d_model: usize,
+    #[arg(long, default_value_t = 512)]
+    d_ff: usize,
+    #[arg(long, default_value_t = 4)]
+    n_heads: usize,
+    #[arg(long, default_value_t = 4)]
+    n_layers: usize,
+    #[arg(long, default_value_t = 64)]
+    vocab: usize,
+    #[arg(long, default_value = "gelu")]
+    activation: String,
+    /// Steps measured, after three that are not.
+    #[arg(long, default_value_t = 20)]
+    steps: usize,
+}
+
+/// Random tokens, each of which is its own target.
+struct Echo {
+    vocab: usize,
+}
+
+impl Task for Echo {
+    fn kind(&self) -> &'static str {
+        "echo"
+    }
+    fn vocab_size(&self) -> usize {
+        self.vocab
+    }
+    fn unit(&self) -> &'static str {
+        "tokens"
+    }
+    fn seq_len(&self, length: usize) -> usize {
+        length
+    }
+    fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
+        let mut stream = Stream::new(seed, "echo", step);
+        let inputs: Vec<i32> = (0..rows * length).map(|_| stream.below(self.vocab as u64) as i32).collect();
+        Batch { rows, seq_len: length, targets: inputs.clone(), counted: vec![true; inputs.len()], inputs }
+    }
+    fn test_rows(&self, _length: usize) -> usize {
+        0
+    }
+    fn test_batch(&self, length: usize, first_row: usize, rows: usize) -> Batch {
+        self.train_batch(length, rows, 1, first_row as u64)
+    }
+    fn scoring(&self) -> Scoring {
+        Scoring::LanguageModel
+    }
+    fn primary_metric(&self) -> &'static str {
+        "loss_nats"
+    }
+    fn definitions(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+    fn chance(&self) -> BTreeMap<String, f64> {
+        BTreeMap::new()
+    }
+}
+
+fn spec(args: &Args) -> anyhow::Result<RunSpec> {
+    let table = if args.pe.starts_with('{') { args.pe.clone() } else { json!({ "kind": args.pe }).to_string() };
+    let mut encoding: EncodingConfig = serde_json::from_str(&table)?;
+    encoding.resolve(&Lengths { train_len: args.seq_len, test_len: args.seq_len });
+    Ok(serde_json::from_value(json!({
+        "task": { "kind": "copy" },
+        "corpus_blake3": null,
+        "model": {
+            "vocab_size": args.vocab, "d_model": args.d_model, "n_layers": args.n_layers, "n_heads": args.n_heads,
+            "head_dim": args.d_model / args.n_heads, "d_ff": args.d_ff, "norm": "layer_norm", "activation": args.activation,
+            "tied_head": false, "dropout": 0.0, "embedding_std": 0.02,
+        },
+        "encoding": encoding,
+        "train": {
+            "train_len": args.seq_len, "seq_len": args.seq_len, "steps": args.steps + 3, "batch_size": args.batch, "length": "fixed",
+            "min_len": 1, "lr": 1e-3, "warmup_steps": 0, "final_lr": 1.0, "grad_clip": 1.0, "adamw": {},
+        },
+        "eval": { "test_lens": [], "seed": 0, "batch_tokens": 0, "variants": [] },
+        "seed": 0,
+    }))?)
+}
+
+/// Time this process has computed, on all threads; 0 where the system does not say.
+fn cpu_time() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    // User and system time, in hundredths of a second.
+    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let spec = spec(&args)?;
+    let task = Echo { vocab: args.vocab };
+    let device = Device::flex();
+    let (mut times, mut losses, mut cpu) = (Vec::new(), Vec::new(), cpu_time());
+    let mut measured = |times: &mut Vec<Duration>, time| {
+        times.push(time);
+        if times.len() == 3 {
+            cpu = cpu_time();
+        }
+    };
+    match args.what {
+        What::Train => {
+            let mut since = Instant::now();
+            train(&spec, &task, &device, None, &mut |step, _| {
+                losses.push(step.loss_nats);
+                measured(&mut times, since.elapsed());
+                since = Instant::now();
+                Ok(true)
+            })
+            .map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
+        }
+        What::Eval => {
+            let model = initial_model(&spec, &device);
+            let pass = Pass { max_logits: MAX_LOGITS, ..Pass::default() };
+            for step in 0..args.steps + 3 {
+                let batch = task.test_batch(args.seq_len, step, args.batch);
+                let positions = spec.train_positions(args.seq_len, 0);
+                let since = Instant::now();
+                let (inputs, targets) = upload(&batch, &device);
+                drop(model.nll(inputs, targets, &positions, &pass).0.into_data());
+                measured(&mut times, since.elapsed());
+            }
+        }
+    }
+    let mut times: Vec<f64> = times[3..].iter().map(|time| time.as_secs_f64() * 1e3).collect();
+    let cpu_ms = (cpu_time() - cpu) * 1e3 / times.len() as f64;
+    times.sort_by(f64::total_cmp);
+    let round = |x: f64| (x * 1e3).round() / 1e3;
+    let threads = std::env::var("RAYON_NUM_THREADS").ok();
+    println!(
+        "{}",
+        json!({
+            "peer": "longreach", "what": if args.what == What::Train { "train" } else { "eval" }, "pe": args.pe, "threads": threads,
+            "batch": args.batch, "seq_len": args.seq_len, "d_model": args.d_model,
+            "median_ms": round(times[times.len() / 2]), "min_ms": round(times[0]), "cpu_ms": round(cpu_ms),
+            "first_loss": losses.first(), "last_loss": losses.last(),
+        })
+    );
+    Ok(())
+}
