@@ -163,7 +163,8 @@ fn dropout_factors_enter_at_their_sites() {
             vec![1.0; count]
         };
         let with_ones = forward(&model, &tokens, BATCH, &Pass { dropout: Some(&ones), ..Pass::default() });
-        assert_eq!(with_ones, forward(&model, &tokens, BATCH, &Pass::default()), "factors of 1 change nothing");
+        let without = forward(&model, &tokens, BATCH, &Pass::default());
+        assert!(largest_difference(&with_ones, &without) < 1e-5, "factors of 1 change nothing but the last bits");
         let expected: Vec<_> = (0..2 * config.n_layers + 1).map(|site| (site, BATCH * LENGTH * config.d_model)).collect();
         assert_eq!(*asked.borrow(), expected, "each site once, in order");
         let zeros = |_: usize, count: usize| vec![0.0; count];
@@ -467,6 +468,34 @@ fn positions_that_do_not_fit_are_a_broken_promise() {
     assert!(works("learned", Positions::from_offset(26, 6)) && !works("learned", Positions::from_offset(27, 6)));
 }
 
+#[test]
+fn a_half_in_one_operation_gives_what_its_parts_give() {
+    let device = device().autodiff();
+    // Short enough for every limit in the list.
+    let length = 8;
+    let tokens = tokens(1, BATCH, length, 11);
+    // Dropout keeps the halves apart, and factors of 1 keep what it multiplies.
+    let ones = |_: usize, count: usize| vec![1.0; count];
+    for (norm, activation, tied) in VARIANTS {
+        let config = small(norm, activation, tied);
+        for (name, encoding) in encodings() {
+            let model = model(&config, &encoding, &device);
+            let run = |pass: &Pass<'_>| {
+                let inputs = || ints(&tokens, BATCH, &device);
+                let (nll, logits) = model.nll(inputs(), inputs(), &Positions::contiguous(length), pass);
+                (host(logits), gradients(&model, &nll.mean()))
+            };
+            let (whole, whole_gradients) = run(&Pass::default());
+            let (parts, part_gradients) = run(&Pass { dropout: Some(&ones), ..Pass::default() });
+            assert!(largest_difference(&whole, &parts) < 1e-5, "{name}: logits");
+            for (path, (_, gradient)) in &whole_gradients {
+                let difference = largest_difference(gradient, &part_gradients[path].1);
+                assert!(difference < 1e-5, "{name}: gradient of {path}: {difference}");
+            }
+        }
+    }
+}
+
 // Training
 
 /// Adam on the host, the model rebuilt from its weights at every step. Returns the last loss and the weights.
@@ -506,8 +535,8 @@ fn memorise(config: &TransformerConfig, encoding: &EncodingConfig, steps: i32) -
 fn memorises_and_survives(every_other: usize) {
     let config = TransformerConfig { d_model: 16, d_ff: 32, embedding_std: 0.3, ..small(NormKind::LayerNorm, Activation::Gelu, false) };
     for (name, encoding) in encodings().into_iter().skip(every_other).step_by(2) {
-        let (loss, trained) = memorise(&config, &encoding, 150);
-        assert!(loss < 0.05, "{name}: {loss} nats after 150 steps");
+        let (loss, trained) = memorise(&config, &encoding, 200);
+        assert!(loss < 0.05, "{name}: {loss} nats after 200 steps");
         let length = 8 * 8;
         if encoding.facts(&config.shape()).max_position.is_some_and(|limit| limit < length) {
             continue;
