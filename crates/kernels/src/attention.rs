@@ -221,9 +221,9 @@ impl<'a> Turn<'a> {
     }
 
     #[inline(always)]
-    fn row(&self, position: usize, x: &[f32], y: &mut [f32]) {
+    fn row<S: Simd>(&self, s: S, position: usize, x: &[f32], y: &mut [f32]) {
         let angles = position * self.pairs..(position + 1) * self.pairs;
-        turn_row(x, y, [&self.cos[angles.clone()], &self.sin[angles]], self.sign, self.interleaved);
+        turn_row(s, x, y, [&self.cos[angles.clone()], &self.sin[angles]], self.sign, self.interleaved);
     }
 }
 
@@ -241,21 +241,29 @@ impl WithSimd for Load<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, s: S) {
         let [batch, head] = self.at;
         let (rows, rest) = self.rows.split_at_mut(self.range.len() * self.x.shape[3]);
         for (position, row) in self.range.zip(rows.chunks_exact_mut(self.x.shape[3])) {
             let x = self.x.row(batch, head, position);
             match &self.turn {
-                Some(turn) => turn.row(position, x, row),
+                Some(turn) => turn.row(s, position, x, row),
                 None => row.copy_from_slice(x),
             }
             if self.factor != 1.0 {
-                row.iter_mut().for_each(|x| *x *= self.factor);
+                times(s, row, self.factor);
             }
         }
         rest.fill(0.0);
     }
+}
+
+/// `row *= factor`.
+#[inline(always)]
+fn times<S: Simd>(s: S, row: &mut [f32], factor: f32) {
+    let (vectors, tail) = S::as_mut_simd_f32s(row);
+    vectors.iter_mut().for_each(|x| *x = s.mul(*x, s.splat(factor)));
+    tail.iter_mut().for_each(|x| *x *= factor);
 }
 
 /// Writes rows, turned and each times a factor, to where they belong.
@@ -272,15 +280,14 @@ impl WithSimd for Store<'_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, s: S) {
         let Some(width) = self.targets.first().map(|row| row.len()) else { return };
         for (i, (row, target)) in self.rows.chunks_exact(width).zip(self.targets).enumerate() {
             match &self.turn {
-                Some(turn) => turn.row(self.first + i, row, target),
+                Some(turn) => turn.row(s, self.first + i, row, target),
                 None => target.copy_from_slice(row),
             }
-            let factor = self.factors[i.min(self.factors.len() - 1)];
-            target.iter_mut().for_each(|x| *x *= factor);
+            times(s, target, self.factors[i.min(self.factors.len() - 1)]);
         }
     }
 }

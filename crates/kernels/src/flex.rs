@@ -62,6 +62,17 @@ pub(crate) fn is_tracked(tensor: &DispatchTensor) -> bool {
     }
 }
 
+/// A tensor that takes no gradient, if it is `f32` on Flex.
+pub(crate) fn constant(tensor: &DispatchTensor) -> Option<FlexTensor> {
+    if !is_flex_f32(tensor) || is_tracked(tensor) {
+        return None;
+    }
+    take([tensor.clone()]).ok().map(|([input], _)| match input {
+        Input::Plain(x) => x.to_contiguous(),
+        Input::Autodiff(x) => x.into_primitive().to_contiguous(),
+    })
+}
+
 /// The values of an integer tensor, if it is one on Flex; those below 0 become the largest index.
 pub(crate) fn indices(tensor: &DispatchTensor) -> Option<Vec<usize>> {
     let DispatchTensorKind::Flex(BackendTensor::Int(x)) = &tensor.kind else {

@@ -15,6 +15,8 @@ mod attention;
 #[cfg(feature = "flex")]
 mod flex;
 #[cfg(feature = "flex")]
+mod half;
+#[cfg(feature = "flex")]
 mod linear;
 #[cfg(feature = "flex")]
 mod memory;
@@ -134,6 +136,112 @@ pub fn mlp(x: Tensor<2>, norm: Norm, weights: Mlp) -> Tensor<2> {
         }
     };
     reference::mlp(x, norm, weights)
+}
+
+/// The projections of an attention half.
+pub struct Attention {
+    /// `[D, 3 H E]`: queries, then keys, then values.
+    pub qkv: Tensor<2>,
+    /// `[H E, D]`.
+    pub output: Tensor<2>,
+    /// H.
+    pub heads: usize,
+}
+
+/// Cos and sin of the angles by which pairs of dimensions turn, `[1, 1, L, R]`; see [`rotate`].
+#[derive(Clone)]
+pub struct Rotation {
+    /// Cos and sin for queries.
+    pub queries: [Tensor<4>; 2],
+    /// Cos and sin for keys.
+    pub keys: [Tensor<4>; 2],
+    /// Whether pair i is `(2i, 2i + 1)`.
+    pub interleaved: bool,
+}
+
+/// What is added to the logits of attention.
+#[derive(Clone)]
+pub enum Bias {
+    /// For every query and key, `[1 or B, 1 or H, Q, K]`.
+    Cells(Tensor<4>),
+    /// For every distance from query back to key, counted in indices, from 0 on: `[1 or H, n]`, n at least the number of keys.
+    Distances(Tensor<2>),
+}
+
+/// `x + attention(norm(x))` for `x`, `[B, L, D]`: each sequence attends to itself, causally, as [`attention`] defines it, with
+/// queries and keys turned by `rotation` and products times `scale`.
+pub fn attention_half(
+    x: Tensor<3>,
+    norm: Norm,
+    weights: Attention,
+    rotation: Option<Rotation>,
+    bias: Option<Bias>,
+    scale: f64,
+) -> Tensor<3> {
+    let [batch, length, d] = x.dims();
+    let inner = weights.output.dims()[0];
+    let shape = [batch, weights.heads, length, inner / weights.heads];
+    assert_eq!((weights.qkv.dims(), weights.output.dims(), inner % weights.heads), ([d, 3 * inner], [inner, d], 0), "weights fit");
+    if let Some(rotation) = &rotation {
+        let tables = rotation.queries.iter().chain(&rotation.keys).map(Tensor::dims);
+        let pairs = rotation.keys[0].dims()[3];
+        assert!(tables.into_iter().all(|dims| dims == [1, 1, length, pairs]) && 2 * pairs <= shape[3], "one angle per position and pair");
+    }
+    match &bias {
+        None => {}
+        Some(Bias::Cells(bias)) => {
+            let [b, h, rows, columns] = bias.dims();
+            assert!((b == 1 || b == batch) && (h == 1 || h == shape[1]) && [rows, columns] == [length; 2], "bias fits logits");
+        }
+        Some(Bias::Distances(bias)) => {
+            let [h, count] = bias.dims();
+            assert!((h == 1 || h == shape[1]) && count >= length, "bias fits logits");
+        }
+    }
+    #[cfg(feature = "flex")]
+    let (x, norm, weights, bias) = 'defined: {
+        let tables = |tables: &[Tensor<4>; 2]| {
+            let [cos, sin] = tables.each_ref().map(|table| flex::constant(&table.clone().into_dispatch()));
+            Some([cos?, sin?])
+        };
+        let turned = rotation.as_ref().map(|rotation| {
+            let (pairs, interleaved) = (rotation.keys[0].dims()[3], rotation.interleaved);
+            Some(attention::Rotation { queries: tables(&rotation.queries)?, keys: tables(&rotation.keys)?, pairs, interleaved })
+        });
+        if matches!(turned, Some(None)) {
+            break 'defined (x, norm, weights, bias);
+        }
+        let (eps, shift, heads) = (norm.eps, norm.shift.is_some(), weights.heads);
+        let by_distance = bias.as_ref().map(|bias| matches!(bias, Bias::Distances(_)));
+        let settings = half::Settings { shape, eps, shift, bias: by_distance, rotation: turned.flatten(), scale };
+        let mut tensors = vec![x.reshape([batch * length, d]).into_dispatch()];
+        tensors.extend(norm.into_dispatch());
+        tensors.extend([weights.qkv.into_dispatch(), weights.output.into_dispatch()]);
+        tensors.extend(bias.map(|bias| match bias {
+            Bias::Cells(bias) => bias.into_dispatch(),
+            Bias::Distances(bias) => bias.into_dispatch(),
+        }));
+        let result = match tensors.len() {
+            4 => fused(tensors, |inputs: [_; 4]| half::attention_half(inputs, settings)),
+            5 => fused(tensors, |inputs: [_; 5]| half::attention_half(inputs, settings)),
+            _ => fused(tensors, |inputs: [_; 6]| half::attention_half(inputs, settings)),
+        };
+        match result {
+            Ok(y) => return Tensor::<2>::from_dispatch(y).reshape([batch, length, d]),
+            Err(tensors) => {
+                let mut tensors = tensors.into_iter();
+                let x = next::<2>(&mut tensors).reshape([batch, length, d]);
+                let norm = Norm::from_dispatch(&mut tensors, shift, eps);
+                let weights = Attention { qkv: next(&mut tensors), output: next(&mut tensors), heads };
+                let bias = by_distance.map(|by_distance| match by_distance {
+                    true => Bias::Distances(next(&mut tensors)),
+                    false => Bias::Cells(next(&mut tensors)),
+                });
+                (x, norm, weights, bias)
+            }
+        }
+    };
+    reference::attention_half(x, norm, weights, rotation, bias, scale)
 }
 
 #[cfg(feature = "flex")]

@@ -1,6 +1,6 @@
 //! The definitions: each operation of this crate in plain tensor operations, which any backend and any float type runs.
 
-use crate::{Mlp, Norm};
+use crate::{Attention, Bias, Mlp, Norm, Rotation};
 use burn::tensor::{Int, Tensor, TensorData, activation, module};
 
 /// Definition of [`nll`](crate::nll).
@@ -85,6 +85,46 @@ pub fn weights(q: Tensor<4>, k: Tensor<4>, bias: Option<Tensor<4>>, scale: f64, 
     let weights = (logits - largest.mask_fill(empty.clone(), 0.0)).exp();
     let sum = weights.clone().sum_dim(3).mask_fill(empty, 1.0);
     weights / sum
+}
+
+/// Definition of [`attention_half`](crate::attention_half).
+pub fn attention_half(
+    x: Tensor<3>,
+    norm: Norm,
+    weights: Attention,
+    rotation: Option<Rotation>,
+    bias: Option<Bias>,
+    scale: f64,
+) -> Tensor<3> {
+    let [batch, length, d] = x.dims();
+    let inner = weights.output.dims()[0];
+    let projected = normed(x.clone().reshape([batch * length, d]), norm).matmul(weights.qkv);
+    let [q, k, v] = [0, 1, 2].map(|part| {
+        let part = projected.clone().slice_dim(1, part * inner..(part + 1) * inner);
+        part.reshape([batch, length, weights.heads, inner / weights.heads]).swap_dims(1, 2)
+    });
+    let turn = |x, tables: fn(&Rotation) -> &[Tensor<4>; 2]| match &rotation {
+        None => x,
+        Some(rotation) => {
+            let [cos, sin] = tables(rotation).clone();
+            rotate(x, cos, sin, rotation.interleaved)
+        }
+    };
+    let (q, k) = (turn(q, |rotation| &rotation.queries), turn(k, |rotation| &rotation.keys));
+    let bias = bias.map(|bias| match bias {
+        Bias::Cells(bias) => bias,
+        Bias::Distances(bias) => spread(bias, length),
+    });
+    let attended = attention(q, k, v, bias, scale, 0).swap_dims(1, 2).reshape([batch * length, inner]);
+    x + attended.matmul(weights.output).reshape([batch, length, d])
+}
+
+/// Values by distance, `[H, n]`, for every query and key, `[1, H, L, L]`; of keys after the query the first value, which is hidden.
+fn spread(values: Tensor<2>, length: usize) -> Tensor<4> {
+    let heads = values.dims()[0];
+    let cells = (0..length).flat_map(|query| (0..length).map(move |key| query.saturating_sub(key) as i32));
+    let cells = Tensor::<1, Int>::from_data(TensorData::new(cells.collect(), [length * length]), &values.device());
+    values.select(1, cells).reshape([1, heads, length, length])
 }
 
 /// Definition of [`rotate`](crate::rotate).

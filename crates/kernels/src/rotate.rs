@@ -1,7 +1,7 @@
 //! Fused rotation of pairs of dimensions.
 
 use crate::flex::{Input, Strided, dense, for_each, record, strided_output};
-use crate::simd::dispatch;
+use crate::simd::{Lanes, dispatch};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
@@ -22,17 +22,17 @@ impl WithSimd for Turn<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, s: S) {
         let [batch, position] = self.at;
         for (head, y) in self.y.chunks_exact_mut(self.x.shape[3]).enumerate() {
-            turn_row(self.x.row(batch, head, position), y, [self.cos, self.sin], self.sign, self.interleaved);
+            turn_row(s, self.x.row(batch, head, position), y, [self.cos, self.sin], self.sign, self.interleaved);
         }
     }
 }
 
 /// Turns the pairs of one row by the angles of one position; dimensions past the last pair pass through.
 #[inline(always)]
-pub(crate) fn turn_row(x: &[f32], y: &mut [f32], [cos, sin]: [&[f32]; 2], sign: f32, interleaved: bool) {
+pub(crate) fn turn_row<S: Simd>(s: S, x: &[f32], y: &mut [f32], [cos, sin]: [&[f32]; 2], sign: f32, interleaved: bool) {
     let pairs = cos.len();
     let (turned, rest) = y.split_at_mut(2 * pairs);
     rest.copy_from_slice(&x[2 * pairs..]);
@@ -46,11 +46,21 @@ pub(crate) fn turn_row(x: &[f32], y: &mut [f32], [cos, sin]: [&[f32]; 2], sign: 
     } else {
         let (a, b) = x[..2 * pairs].split_at(pairs);
         let (turned_a, turned_b) = turned.split_at_mut(pairs);
-        let input = a.iter().zip(b).zip(cos.iter().zip(sin));
-        for (((a, b), (cos, sin)), (turned_a, turned_b)) in input.zip(turned_a.iter_mut().zip(turned_b)) {
-            let sin = sign * sin;
-            *turned_a = a * cos - b * sin;
-            *turned_b = b * cos + a * sin;
+        let sign = s.splat(sign);
+        let turn = |a, b, cos, sin| {
+            let sin = s.mul(sign, sin);
+            (s.sub(s.mul(a, cos), s.mul(b, sin)), s.add(s.mul(b, cos), s.mul(a, sin)))
+        };
+        let [(a, a_tail), (b, b_tail), (cos, cos_tail), (sin, sin_tail)] = [a, b, cos, sin].map(S::as_simd_f32s);
+        let [(turned_a, turned_a_tail), (turned_b, turned_b_tail)] = [turned_a, turned_b].map(S::as_mut_simd_f32s);
+        for i in 0..a.len() {
+            (turned_a[i], turned_b[i]) = turn(a[i], b[i], cos[i], sin[i]);
+        }
+        if !a_tail.is_empty() {
+            let [a, b, cos, sin] = [a_tail, b_tail, cos_tail, sin_tail].map(|x| s.partial_load_f32s(x));
+            let (a, b) = turn(a, b, cos, sin);
+            s.partial_store_f32s(turned_a_tail, a);
+            s.partial_store_f32s(turned_b_tail, b);
         }
     }
 }

@@ -3,9 +3,9 @@
 
 mod common;
 
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorData};
 use common::{Input, compare, differences, input, same_for_any_threads};
-use kernels::{Mlp, Norm, reference};
+use kernels::{Attention, Bias, Mlp, Norm, Rotation, reference};
 
 type Op = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1> + Sync>;
 
@@ -84,5 +84,88 @@ fn gradients_of_the_definitions_are_those_of_finite_differences() {
 fn results_do_not_depend_on_the_number_of_threads() {
     for (name, inputs, fused, _) in operations(1030, 35, 67) {
         same_for_any_threads(&name, &inputs, &*fused);
+    }
+}
+
+/// An attention half: which norm, rotation and bias.
+#[derive(Clone, Copy, Debug)]
+struct Half {
+    /// Batch, heads, length, head_dim, d_model.
+    sizes: [usize; 5],
+    shift: bool,
+    /// Interleaved or not.
+    rotation: Option<bool>,
+    /// Shape of a bias by cells, or heads of one by distance.
+    bias: Option<Result<[usize; 2], usize>>,
+}
+
+impl Half {
+    fn inputs(&self) -> Vec<Input> {
+        let [batch, heads, length, head_dim, d] = self.sizes;
+        let mut inputs = vec![input(&[batch, length, d], 1), input(&[d], 2)];
+        inputs.extend(self.shift.then(|| input(&[d], 3)));
+        inputs.extend([weight(d, 3 * heads * head_dim, 4), weight(heads * head_dim, d, 5)]);
+        inputs.extend(self.bias.map(|bias| match bias {
+            Ok([b, h]) => input(&[b, h, length, length], 6),
+            Err(h) => input(&[h, length + 3], 6),
+        }));
+        inputs
+    }
+
+    fn op(self, half: fn(Tensor<3>, Norm, Attention, Option<Rotation>, Option<Bias>, f64) -> Tensor<3>) -> Op {
+        Box::new(move |x| {
+            let [batch, heads, length, head_dim, d] = self.sizes;
+            let table = |seed| {
+                let values: Vec<f64> = input(&[length, head_dim / 2], seed).values;
+                Tensor::<4>::from_data(TensorData::new(values, [1, 1, length, head_dim / 2]), (&x[0].device(), x[0].dtype()))
+            };
+            let rotation = self.rotation.map(|interleaved| Rotation { queries: [7, 8].map(table), keys: [9, 10].map(table), interleaved });
+            let mut inputs = x[1..].iter();
+            let norm = norm(&mut inputs, self.shift);
+            let mut next = || inputs.next().expect("an input").clone();
+            let (qkv, output) = (next().reshape([d, 3 * heads * head_dim]), next().reshape([heads * head_dim, d]));
+            let bias = self.bias.map(|bias| match bias {
+                Ok([b, h]) => Bias::Cells(next().reshape([b, h, length, length])),
+                Err(h) => Bias::Distances(next().reshape([h, length + 3])),
+            });
+            let x = x[0].clone().reshape([batch, length, d]);
+            half(x, norm, Attention { qkv, output, heads }, rotation, bias, 1.0 / (head_dim as f64).sqrt()).reshape([batch * length * d])
+        })
+    }
+}
+
+fn halves(sizes: [usize; 5]) -> Vec<Half> {
+    let plain = Half { sizes, shift: true, rotation: None, bias: None };
+    let heads = sizes[1];
+    vec![
+        plain,
+        Half { shift: false, rotation: Some(false), ..plain },
+        Half { rotation: Some(true), bias: Some(Ok([1, heads])), ..plain },
+        Half { bias: Some(Ok([sizes[0], 1])), ..plain },
+        Half { bias: Some(Err(heads)), ..plain },
+        Half { rotation: Some(false), bias: Some(Err(1)), ..plain },
+    ]
+}
+
+#[test]
+fn attention_halves_agree_with_their_definition() {
+    for sizes in [[1, 1, 1, 2, 3], [2, 3, 5, 4, 7], [3, 2, 40, 16, 24], [1, 2, 150, 6, 10], [2, 1, 33, 40, 12]] {
+        for half in halves(sizes) {
+            compare(&format!("{half:?}"), &half.inputs(), &*half.op(kernels::attention_half), &*half.op(reference::attention_half));
+        }
+    }
+}
+
+#[test]
+fn gradients_of_the_defined_attention_half_are_those_of_finite_differences() {
+    for half in halves([2, 2, 3, 2, 3]) {
+        differences(&format!("{half:?}"), &half.inputs(), &*half.op(reference::attention_half));
+    }
+}
+
+#[test]
+fn attention_halves_do_not_depend_on_the_number_of_threads() {
+    for half in halves([9, 2, 67, 8, 20]) {
+        same_for_any_threads(&format!("{half:?}"), &half.inputs(), &*half.op(kernels::attention_half));
     }
 }

@@ -45,6 +45,11 @@ impl Distances {
         upload(cells.collect(), shape, &self.device)
     }
 
+    /// Whether a distance depends on nothing but the number of indices between query and key.
+    pub fn by_index(&self) -> bool {
+        self.contiguous
+    }
+
     /// The different distances of a block: what a table has to be asked for.
     pub fn distinct(&self, queries: Range<usize>, keys: Range<usize>) -> Distinct {
         let shape = [queries.len(), keys.len()];

@@ -21,6 +21,32 @@ pub trait PositionalEncoding {
     }
 }
 
+/// Cos and sin of the angles by which pairs of dimensions turn, `[1, 1, length, pairs]`, perhaps times factors. Pairs are those of the
+/// first dimensions of a head; the rest stays.
+pub struct Rotation {
+    /// Cos and sin for queries.
+    pub queries: [Tensor<4>; 2],
+    /// Cos and sin for keys.
+    pub keys: [Tensor<4>; 2],
+    /// Whether pair i is `(2i, 2i + 1)` instead of `(i, i + pairs)`.
+    pub interleaved: bool,
+}
+
+/// All that an encoding does to queries and keys of a layer, where that is little enough for attention to do it in passing.
+pub struct Plain {
+    /// How pairs of dimensions turn.
+    pub rotation: Option<Rotation>,
+    /// What the product of query and key is multiplied by, beside the division by the square root of head_dim.
+    pub factor: f64,
+}
+
+impl Default for Plain {
+    /// Nothing.
+    fn default() -> Self {
+        Self { rotation: None, factor: 1.0 }
+    }
+}
+
 /// An encoding bound to the positions of one forward pass. Every default is the identity.
 pub trait Prepared {
     /// Adds to the embedded input `[B, Q, D]`, once, before block 0.
@@ -35,6 +61,14 @@ pub trait Prepared {
     fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         let _ = layer;
         (q, k)
+    }
+
+    /// What `transform_qk` does in this layer, if a [`Plain`] can say it and the layer has neither a content bias nor an output bias.
+    ///
+    /// Attention then need not call the other hooks of the layer but `logits_bias`. `None` is always right, and slower.
+    fn plain(&self, layer: usize) -> Option<Plain> {
+        let _ = layer;
+        None
     }
 
     /// A bias on the logits that depends on positions alone, added after the division by sqrt(head_dim).
@@ -105,6 +139,11 @@ pub trait BiasBlocks {
     /// The bias for these rows and columns, `[1, H or 1, q_len, k_len]`.
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4>;
 
+    /// Whether, where there are as many queries as keys, the bias depends on nothing but how many indices a key lies before its query.
+    fn by_distance(&self) -> bool {
+        false
+    }
+
     /// Whether `bias(m, n) = bias(m, c) + bias(c, n)` for every key `n <= c <= m`: a decay, which linear attention can carry along
     /// in its state.
     fn is_decay(&self) -> bool {
@@ -134,6 +173,17 @@ impl<'a> Bias<'a> {
     /// Whether every term is a decay; see [`BiasBlocks::is_decay`].
     pub fn is_decay(&self) -> bool {
         self.terms.iter().all(|term| term.is_decay())
+    }
+
+    /// The sum for every number of indices from 0 up to `length - 1` that a key may lie before its query, `[H or 1, length]`, if it
+    /// depends on that alone: as many numbers as one row has, for all of them.
+    pub fn by_distance(&self, length: usize) -> Option<Tensor<2>> {
+        if !self.terms.iter().all(|term| term.by_distance()) {
+            return None;
+        }
+        let last = self.block(length - 1..length, 0..length);
+        let heads = last.dims()[1];
+        Some(last.reshape([heads, length]).flip([1]))
     }
 
     /// The sum for these rows and columns, `[1, H or 1, q_len, k_len]`.

@@ -72,7 +72,7 @@ pub use frequencies::{
     DynamicNtkScaling, DynamicYarnScaling, Factor, Frequencies, LinearScaling, Llama3Scaling, LongropeScaling, NtkByPartsScaling,
     NtkScaling, ProportionalScaling, ResonanceScaling, RopeScaling, YarnScaling, inv_freq,
 };
-pub use hooks::{Bias, BiasBlocks, Content, PositionalEncoding, Prepared};
+pub use hooks::{Bias, BiasBlocks, Content, Plain, PositionalEncoding, Prepared, Rotation};
 pub use init::{Distribution, Init};
 pub use positions::{Axis, Positions};
 pub use rotation::RotaryLayout;

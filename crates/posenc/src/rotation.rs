@@ -4,6 +4,7 @@ use crate::catalogue::ModelShape;
 use crate::encodings::upload;
 use crate::error::ConfigError;
 use crate::frequencies::Frequencies;
+use crate::hooks::{Plain, Rotation};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,18 @@ impl Turn {
             Some(rest) => Tensor::cat(vec![turned, rest], 3),
             None => turned,
         }
+    }
+
+    /// The tables, if they are the same for all heads.
+    fn tables(&self) -> Option<[Tensor<4>; 2]> {
+        (self.cos.dims()[1] == 1).then(|| [self.cos.clone(), self.sin.clone()])
+    }
+
+    /// These two turns and nothing else, as attention may do them itself.
+    pub fn plain(queries: &Self, keys: &Self, layout: RotaryLayout) -> Option<Plain> {
+        let interleaved = layout == RotaryLayout::Interleaved;
+        let rotation = Rotation { queries: queries.tables()?, keys: keys.tables()?, interleaved };
+        Some(Plain { rotation: Some(rotation), ..Plain::default() })
     }
 
     fn turn(&self, a: Tensor<4>, b: Tensor<4>) -> (Tensor<4>, Tensor<4>) {

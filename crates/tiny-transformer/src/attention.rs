@@ -5,7 +5,7 @@ use crate::linear::{feature_map, linear_attention};
 use crate::norm::Norm;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use posenc::{Content, Distribution, Init, Prepared};
+use posenc::{Content, Distribution, Init, Prepared, Rotation};
 use std::ops::Range;
 
 /// Query, key, value and output projections of one block.
@@ -110,6 +110,27 @@ impl Attention {
         };
         let attended = attended.swap_dims(1, 2).reshape([batch * length, inner]);
         kernels::linear(attended, None, self.output.val()).reshape([batch, length, d_model])
+    }
+
+    /// The sum of `x`, `[B, L, d_model]`, and what it gives after `norm`, in one operation, where the encoding is plain enough.
+    pub fn added(&self, x: &Tensor<3>, norm: &Norm, layer: usize, encoding: &dyn Prepared, max_logits: usize) -> Option<Tensor<3>> {
+        let [batch, length, _] = x.dims();
+        if self.kind != AttentionKind::Softmax || self.mask != Mask::Causal || self.q_norm.is_some() {
+            return None;
+        }
+        let plain = encoding.plain(layer)?;
+        let bias = match encoding.logits_bias(layer) {
+            None => None,
+            Some(bias) => Some(match bias.by_distance(length) {
+                Some(values) => kernels::Bias::Distances(values),
+                None if batch * self.n_heads * length * length <= max_logits => kernels::Bias::Cells(bias.block(0..length, 0..length)),
+                None => return None,
+            }),
+        };
+        let rotation = plain.rotation.map(|Rotation { queries, keys, interleaved }| kernels::Rotation { queries, keys, interleaved });
+        let weights = kernels::Attention { qkv: self.qkv.val(), output: self.output.val(), heads: self.n_heads };
+        let scale = plain.factor / (self.head_dim as f64).sqrt();
+        Some(kernels::attention_half(x.clone(), norm.parameters(), weights, rotation, bias, scale))
     }
 
     fn softmax(&self, whole: &Whole<'_>, max_logits: usize) -> Tensor<4> {

@@ -38,9 +38,16 @@ impl Block {
 
     /// The residual stream `[B, L, d_model]` after this block; `past` holds what the block keeps of the tokens before.
     pub fn forward(&self, x: Tensor<3>, layer: usize, encoding: &dyn Prepared, pass: &Pass<'_>, past: Option<&mut Past>) -> Tensor<3> {
-        let attended = self.attention.forward(self.attention_norm.forward(x.clone()), layer, encoding, pass.max_logits, past);
-        let x = x + pass.drop(2 * layer + 1, attended);
-        if pass.dropout.is_none() {
+        let whole = pass.dropout.is_none();
+        let added = match past {
+            None if whole => self.attention.added(&x, &self.attention_norm, layer, encoding, pass.max_logits),
+            _ => None,
+        };
+        let x = added.unwrap_or_else(|| {
+            let attended = self.attention.forward(self.attention_norm.forward(x.clone()), layer, encoding, pass.max_logits, past);
+            x + pass.drop(2 * layer + 1, attended)
+        });
+        if whole {
             return self.mlp.added(x, &self.mlp_norm);
         }
         let fed = self.mlp.forward(x.clone(), &self.mlp_norm);

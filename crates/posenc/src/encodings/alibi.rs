@@ -9,7 +9,7 @@
 use super::upload;
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::distances::Distances;
-use crate::{Bias, BiasBlocks, ConfigError, Factor, Init, PositionalEncoding, Positions, Prepared};
+use crate::{Bias, BiasBlocks, ConfigError, Factor, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,10 @@ impl PositionalEncoding for Alibi {
 }
 
 impl Prepared for PreparedAlibi {
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        Some(Plain::default())
+    }
+
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
     }
@@ -79,6 +83,10 @@ impl BiasBlocks for &PreparedAlibi {
 
     fn is_decay(&self) -> bool {
         self.decays
+    }
+
+    fn by_distance(&self) -> bool {
+        self.distances.by_index()
     }
 }
 

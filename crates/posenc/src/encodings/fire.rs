@@ -9,7 +9,7 @@
 use super::upload;
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::error::in_range;
-use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, activation};
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,10 @@ impl PositionalEncoding for Fire {
 }
 
 impl Prepared for PreparedFire<'_> {
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        Some(Plain::default())
+    }
+
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
         let function = self.functions.get(layer).unwrap_or(&self.functions[0]);
         Some(Bias::new(Layer { function, prepared: self }))

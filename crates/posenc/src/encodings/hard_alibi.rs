@@ -7,7 +7,7 @@
 use super::upload;
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::distances::Distances;
-use crate::{Bias, BiasBlocks, ConfigError, Init, PositionalEncoding, Positions, Prepared};
+use crate::{Bias, BiasBlocks, ConfigError, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,10 @@ impl PositionalEncoding for HardAlibi {
 }
 
 impl Prepared for PreparedHardAlibi {
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        Some(Plain::default())
+    }
+
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
     }
@@ -61,6 +65,10 @@ impl BiasBlocks for &PreparedHardAlibi {
         let bias = |h: usize, distance: f64| if h < masked && distance.abs() > h as f64 { f64::NEG_INFINITY } else { 0.0 };
         let values = (0..heads).flat_map(|h| distinct.distances.iter().map(move |distance| bias(h, *distance))).collect();
         distinct.spread(upload(values, [heads, count], &self.device))
+    }
+
+    fn by_distance(&self) -> bool {
+        self.distances.by_index()
     }
 }
 

@@ -9,7 +9,7 @@
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::distances::Distances;
 use crate::rotation::clamped;
-use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,10 @@ impl PositionalEncoding for Kerple {
 }
 
 impl Prepared for PreparedKerple {
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        Some(Plain::default())
+    }
+
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
     }
@@ -87,6 +91,10 @@ impl BiasBlocks for &PreparedKerple {
             }
         };
         grown * self.r1.clone().neg()
+    }
+
+    fn by_distance(&self) -> bool {
+        self.distances.by_index()
     }
 }
 

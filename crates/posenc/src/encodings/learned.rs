@@ -8,7 +8,7 @@
 use super::{is_default, upload};
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::error::in_range;
-use crate::{ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::{ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,10 @@ impl PositionalEncoding for Learned {
 impl Prepared for PreparedLearned {
     fn embed(&self, x: Tensor<3>) -> Tensor<3> {
         x + self.rows.clone()
+    }
+
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        Some(Plain::default())
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::distances::Distances;
 use crate::error::in_range;
-use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,10 @@ impl PositionalEncoding for LearnedBias {
 }
 
 impl Prepared for PreparedLearnedBias {
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        Some(Plain::default())
+    }
+
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
     }
@@ -58,6 +62,10 @@ impl BiasBlocks for &PreparedLearnedBias {
         let distinct = self.distances.distinct(queries, keys);
         let rows = distinct.rows(&self.table.device(), |distance| (distance.abs().round() as usize).min(last));
         distinct.spread(self.table.clone().select(1, rows))
+    }
+
+    fn by_distance(&self) -> bool {
+        self.distances.by_index()
     }
 }
 

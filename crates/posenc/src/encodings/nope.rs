@@ -5,7 +5,7 @@
 //! Limits: none. The unit of `stack`.
 
 use crate::catalogue::{About, Facts, ModelShape, Spec};
-use crate::{ConfigError, Init, PositionalEncoding, Positions, Prepared};
+use crate::{ConfigError, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::Module;
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,11 @@ pub struct Nope {}
 
 struct PreparedNope;
 
-impl Prepared for PreparedNope {}
+impl Prepared for PreparedNope {
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        Some(Plain::default())
+    }
+}
 
 impl PositionalEncoding for Nope {
     fn prepare<'a>(&'a self, _positions: &Positions, _device: &Device) -> Box<dyn Prepared + 'a> {

@@ -6,7 +6,7 @@
 
 use crate::catalogue::{About, Encoding, EncodingConfig, Facts, Lengths, ModelShape, Spec};
 use crate::error::in_range;
-use crate::{Bias, ConfigError, Content, Init, PositionalEncoding, Positions, Prepared};
+use crate::{Bias, ConfigError, Content, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,10 @@ impl Prepared for PreparedNopeLayers<'_> {
 
     fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         if self.acts(layer) { self.part.transform_qk(layer, q, k) } else { (q, k) }
+    }
+
+    fn plain(&self, layer: usize) -> Option<Plain> {
+        if self.acts(layer) { self.part.plain(layer) } else { Some(Plain::default()) }
     }
 
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {

@@ -10,7 +10,7 @@ use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::error::in_range;
 use crate::frequencies::{Frequencies, RopeScaling, inv_freq};
 use crate::rotation::{RotaryLayout, Turn, moved, rotated, to_host};
-use crate::{ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::{ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -108,6 +108,10 @@ impl PositionalEncoding for Rope {
 impl Prepared for PreparedRope {
     fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         (self.queries.apply(q, self.layout), self.keys.apply(k, self.layout))
+    }
+
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        Turn::plain(&self.queries, &self.keys, self.layout)
     }
 }
 

@@ -9,7 +9,7 @@ use super::upload;
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::distances::Distances;
 use crate::error::in_range;
-use crate::{Bias, BiasBlocks, ConfigError, Init, PositionalEncoding, Positions, Prepared};
+use crate::{Bias, BiasBlocks, ConfigError, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,10 @@ impl PositionalEncoding for Sandwich {
 }
 
 impl Prepared for PreparedSandwich<'_> {
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        Some(Plain::default())
+    }
+
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
     }
@@ -71,6 +75,10 @@ impl BiasBlocks for &PreparedSandwich<'_> {
         let heads = self.encoding.n_heads;
         let values = (1..=heads).flat_map(|h| base.iter().map(move |value| value / (8.0 * h as f64 / heads as f64))).collect();
         distinct.spread(upload(values, [heads, base.len()], &self.device))
+    }
+
+    fn by_distance(&self) -> bool {
+        self.distances.by_index()
     }
 }
 

@@ -8,7 +8,7 @@ use super::{is_default, upload};
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::error::in_range;
 use crate::frequencies::inv_freq;
-use crate::{ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::{ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -101,6 +101,10 @@ impl PositionalEncoding for Sinusoidal {
 impl Prepared for PreparedSinusoidal {
     fn embed(&self, x: Tensor<3>) -> Tensor<3> {
         x + self.table.clone()
+    }
+
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        Some(Plain::default())
     }
 }
 

@@ -5,7 +5,7 @@
 //! Limits: the tightest of its parts.
 
 use crate::catalogue::{About, Encoding, EncodingConfig, Facts, Hooks, Lengths, ModelShape, Spec};
-use crate::{Bias, ConfigError, Content, Init, PositionalEncoding, Positions, Prepared};
+use crate::{Bias, ConfigError, Content, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,18 @@ impl Prepared for PreparedStack<'_> {
 
     fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         self.parts.iter().fold((q, k), |(q, k), part| part.transform_qk(layer, q, k))
+    }
+
+    fn plain(&self, layer: usize) -> Option<Plain> {
+        self.parts.iter().try_fold(Plain::default(), |all, part| {
+            let part = part.plain(layer)?;
+            // Two rotations one after the other are none of this form.
+            let rotation = match (all.rotation, part.rotation) {
+                (Some(_), Some(_)) => return None,
+                (one, other) => one.or(other),
+            };
+            Some(Plain { rotation, factor: all.factor * part.factor })
+        })
     }
 
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {

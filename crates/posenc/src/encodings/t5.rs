@@ -8,7 +8,7 @@
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::distances::Distances;
 use crate::error::in_range;
-use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -82,6 +82,11 @@ impl Prepared for PreparedT5<'_> {
         (if self.encoding.config.scaled { q } else { q * (self.encoding.head_dim as f64).sqrt() }, k)
     }
 
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        let factor = if self.encoding.config.scaled { 1.0 } else { (self.encoding.head_dim as f64).sqrt() };
+        Some(Plain { factor, ..Plain::default() })
+    }
+
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
     }
@@ -92,6 +97,10 @@ impl BiasBlocks for &PreparedT5<'_> {
         let distinct = self.distances.distinct(queries, keys);
         let buckets = distinct.rows(&self.table.device(), |distance| self.encoding.config.bucket(-distance));
         distinct.spread(self.table.clone().select(1, buckets))
+    }
+
+    fn by_distance(&self) -> bool {
+        self.distances.by_index()
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::error::in_range;
 use crate::mask::Window as Mask;
-use crate::{Bias, ConfigError, Init, PositionalEncoding, Positions, Prepared};
+use crate::{Bias, ConfigError, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::Module;
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,10 @@ impl PositionalEncoding for Window {
 }
 
 impl Prepared for PreparedWindow {
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        Some(Plain::default())
+    }
+
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(&self.mask))
     }

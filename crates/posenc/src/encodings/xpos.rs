@@ -11,7 +11,7 @@ use crate::error::in_range;
 use crate::frequencies::{Frequencies, inv_freq};
 use crate::mask::Window;
 use crate::rotation::{RotaryLayout, Turn, rotated};
-use crate::{Bias, ConfigError, Init, PositionalEncoding, Positions, Prepared};
+use crate::{Bias, ConfigError, Init, Plain, PositionalEncoding, Positions, Prepared};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -104,6 +104,10 @@ impl PositionalEncoding for Xpos {
 impl Prepared for PreparedXpos {
     fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         (self.queries.apply(q, self.layout), self.keys.apply(k, self.layout))
+    }
+
+    fn plain(&self, _layer: usize) -> Option<Plain> {
+        Turn::plain(&self.queries, &self.keys, self.layout)
     }
 
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
