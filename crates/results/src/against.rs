@@ -45,14 +45,21 @@ pub(crate) fn source(claims: &Claims, records: &[RunRecord]) -> Against {
         }
         let rows = of.iter().map(|outcome| {
             let claim = &claims.claims[outcome.claim];
-            [claim.text.clone(), claim.source.clone(), dash(&outcome.place), numbers(&outcome.numbers)].map(Cell::from).to_vec()
+            let means = outcome.means().map_or_else(String::new, |[agree, all]| format!("{agree} of {all}"));
+            let shown = [claim.text.clone(), claim.source.clone(), dash(&outcome.place), dash(&means), numbers(&outcome.numbers)];
+            let means_matter = verdict == Verdict::Undecided;
+            shown.into_iter().enumerate().filter(|(i, _)| *i != 3 || means_matter).map(|(_, text)| Cell::from(text)).collect()
         });
         let title = verdict.name();
         tables.push(Table {
             slug: format!("claims-{slug}"),
             title: format!("{}{} ({})", title[..1].to_uppercase(), &title[1..], of.len()),
             caption: if verdict == Verdict::NotTested { what.into() } else { format!("{what} {RULE}") },
-            columns: ["claim", "source", "where", "numbers"].map(String::from).to_vec(),
+            columns: if verdict == Verdict::Undecided {
+                ["claim", "source", "where", "means that agree", "numbers"].map(String::from).to_vec()
+            } else {
+                ["claim", "source", "where", "numbers"].map(String::from).to_vec()
+            },
             rows: rows.collect(),
             prose: true,
         });

@@ -232,6 +232,8 @@ pub struct Comparison {
     pub needed: String,
     /// The result.
     pub verdict: Verdict,
+    /// Whether the mean alone is on the claim's side; absent where there is no number.
+    pub mean_agrees: Option<bool>,
     /// The sentence for people, numbers included.
     pub text: String,
 }
@@ -318,6 +320,14 @@ pub(crate) fn places(records: &[RunRecord]) -> Vec<Place<'_>> {
         }
     }
     out
+}
+
+impl Outcome {
+    /// How many numbers have a mean on the claim's side, and how many have one at all; `None` where none has.
+    pub fn means(&self) -> Option<[usize; 2]> {
+        let means: Vec<bool> = self.numbers.iter().filter_map(|n| n.mean_agrees).collect();
+        (!means.is_empty()).then(|| [means.iter().filter(|agrees| **agrees).count(), means.len()])
+    }
 }
 
 impl Claims {
@@ -550,7 +560,7 @@ impl<'s> Checked<'s, '_> {
     fn untested(&self, what: &str, why: &str) -> Comparison {
         let what = text::name(what, 160);
         let text = format!("{what}: {why}");
-        Comparison { what, estimate: None, needed: String::new(), verdict: Verdict::NotTested, text }
+        Comparison { what, estimate: None, needed: String::new(), verdict: Verdict::NotTested, mean_agrees: None, text }
     }
 
     /// Of each method and length; a method that is not there is said to be missing once.
@@ -688,6 +698,8 @@ impl<'s> Checked<'s, '_> {
     fn judge(&self, what: String, metric: &str, point: &Point, needed: Needed) -> Comparison {
         let shown = crate::table::point_text(metric, point);
         let n = point.values.len();
+        let mean_agrees = point.estimate.as_ref().map(|estimate| needed.holds(estimate.mean));
+        let side = if mean_agrees == Some(true) { "agrees" } else { "does not" };
         let (verdict, why) = match &point.estimate {
             None if self.claim.or_unsupported && point.absent.iter().all(|a| *a == Absent::Unsupported) => {
                 (Verdict::Agrees, "no value there".to_string())
@@ -695,22 +707,19 @@ impl<'s> Checked<'s, '_> {
             None if point.absent.contains(&Absent::Unconverged) => (Verdict::Undecided, "not converged".into()),
             None => (Verdict::NotTested, "no number".into()),
             Some(estimate) => match estimate.interval() {
-                None => {
-                    let side = if needed.holds(estimate.mean) { "agrees" } else { "does not" };
-                    (Verdict::Undecided, format!("a single seed, which {side}"))
-                }
+                None => (Verdict::Undecided, format!("a single seed, which {side}")),
                 Some((0.0, 0.0)) if matches!(needed, Needed::Negative | Needed::Positive) => {
                     (Verdict::Undecided, format!("n = {n}, no difference"))
                 }
                 Some((low, high)) => match (needed.holds(low), needed.holds(high)) {
                     (true, true) => (Verdict::Agrees, format!("n = {n}")),
                     (false, false) => (Verdict::Disagrees, format!("n = {n}")),
-                    _ => (Verdict::Undecided, format!("n = {n}, inside the interval")),
+                    _ => (Verdict::Undecided, format!("n = {n}, inside the interval; the mean {side}")),
                 },
             },
         };
         let text = format!("{what}: {shown}, needed {needed} ({why})");
-        Comparison { what, estimate: point.estimate, needed: needed.to_string(), verdict, text }
+        Comparison { what, estimate: point.estimate, needed: needed.to_string(), verdict, mean_agrees, text }
     }
 }
 
@@ -724,5 +733,7 @@ impl Kind {
 pub(crate) fn counts(outcomes: &[Outcome]) -> String {
     let count = |verdict: Verdict| outcomes.iter().filter(|o| o.verdict == verdict).count();
     let [agree, disagree, undecided, untested] = [Verdict::Agrees, Verdict::Disagrees, Verdict::Undecided, Verdict::NotTested].map(count);
-    format!("{agree} agree, {disagree} disagree, {undecided} undecided, {untested} not tested.")
+    let leaning = outcomes.iter().filter(|o| o.verdict == Verdict::Undecided && o.means().is_some_and(|[agree, all]| agree == all)).count();
+    let leaning = if undecided == 0 { String::new() } else { format!(" (by their means alone {leaning} would agree)") };
+    format!("{agree} agree, {disagree} disagree, {undecided} undecided{leaning}, {untested} not tested.")
 }
