@@ -152,6 +152,14 @@ impl Setting<'_> {
         times(len as f64 / self.task.train_len.max(1) as f64)
     }
 
+    /// Layer and head of every recorded mean attention distance, with the metric's name, in order; at most as many as metrics with a table.
+    pub(crate) fn heads(&self) -> Vec<((usize, usize), &str)> {
+        let mut heads: Vec<_> = self.all_metrics.iter().filter_map(|name| Some((metric::head(name)?, name.as_str()))).collect();
+        heads.sort_unstable();
+        heads.truncate(MOST_METRICS);
+        heads
+    }
+
     pub(crate) fn point(&self, method: &Method, metric: &str, len: usize) -> Point {
         self.point_by(method, |run| value_at(run, &method.variant, metric, len))
     }

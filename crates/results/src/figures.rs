@@ -20,6 +20,7 @@ pub(crate) struct Figure {
 pub(crate) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
     let mut out: Vec<Figure> = setting.metrics.iter().take(2).map(|m| metric_figure(setting, m)).collect();
     out.extend(position_figure(setting));
+    out.extend(attention_figure(setting));
     out.extend(training_figure(setting));
     let sweeps = base_sweeps(setting);
     for (i, sweep) in sweeps.iter().enumerate() {
@@ -173,6 +174,42 @@ fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
         intervals(setting)
     );
     Some(Figure { slug: named(setting, "loss-by-position"), caption, plot })
+}
+
+/// How far each head looks at the longest length, in units of it.
+fn attention_figure(setting: &Setting<'_>) -> Option<Figure> {
+    let (heads, len) = (setting.heads(), *setting.lengths.last()?);
+    let ((_, per_layer), _) = *heads.last()?;
+    let (methods, note) = drawn(setting);
+    let mut series = Vec::new();
+    for (style, &m) in methods.iter().enumerate() {
+        let method = &setting.methods[m];
+        let mut line = Series { name: method.name.clone(), style, ..Series::default() };
+        for (x, (_, metric)) in heads.iter().enumerate() {
+            if let Some(e) = setting.point(method, metric, len).estimate {
+                line.points.push((x as f64 + 1.0, e.mean));
+                line.band.push(e.interval());
+            }
+        }
+        series.push(line);
+    }
+    let plot = LinePlot {
+        title: format!("mean attention distance at {len}"),
+        subtitle: setting.name.clone(),
+        x_label: format!("head, {per_layer} to a layer, first layer first"),
+        y_label: "mean attention distance (tokens)".into(),
+        x_ticks: (1..=heads.len()).map(|x| x as f64).collect(),
+        series,
+        mark_points: true,
+        ..LinePlot::default()
+    };
+    let caption = format!(
+        "Mean attention distance of every head at {len} {}, {per_layer} heads to a layer, first layer first; {}.{}{note}",
+        setting.task.unit,
+        setting.name,
+        intervals(setting)
+    );
+    Some(Figure { slug: named(setting, "attention-distance"), caption, plot })
 }
 
 fn training_figure(setting: &Setting<'_>) -> Option<Figure> {

@@ -20,6 +20,9 @@ pub const RATIO: &str = "ratio";
 pub(crate) const KEPT_TO: &str = "kept_to";
 /// The share of the in-length score, averaged over log2 of the length.
 pub(crate) const KEPT_AREA: &str = "kept_area";
+/// Beginning of the names of mean attention distances, `attention_distance_LAYER_HEAD`, and the name of their definition. They describe a
+/// model and are no score.
+pub const ATTENTION_DISTANCE: &str = "attention_distance";
 /// Share of the in-length score that counts as kept.
 pub const KEPT: f64 = 0.9;
 /// Share of exact answers in length from which on a task counts as learned; below it nothing is said about longer lengths.
@@ -59,6 +62,12 @@ pub fn kept_share(metric: &str, value: f64, in_length: f64) -> Option<f64> {
     if lower_is_better(metric) { extrapolation_ratio(in_length, value) } else { extrapolation_ratio(value, in_length) }
 }
 
+/// Layer and head of a mean attention distance, by its name.
+pub fn head(metric: &str) -> Option<(usize, usize)> {
+    let (layer, head) = metric.strip_prefix(ATTENTION_DISTANCE)?.strip_prefix('_')?.split_once('_')?;
+    Some((layer.parse().ok()?, head.parse().ok()?))
+}
+
 /// The metrics of a task in the order of the report, the leading one first. Perplexity leads for a loss.
 pub fn shown(task: &TaskFacts, recorded: &[String]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
@@ -77,7 +86,8 @@ pub fn shown(task: &TaskFacts, recorded: &[String]) -> Vec<String> {
         }
     }
     let recorded: BTreeSet<&String> = recorded.iter().collect();
-    let others = task.definitions.keys().filter(|name| name.as_str() != LOSS_NATS && recorded.contains(name) && !out.contains(name));
+    let is_score = |name: &str| name != LOSS_NATS && head(name).is_none();
+    let others = task.definitions.keys().filter(|name| is_score(name) && recorded.contains(name) && !out.contains(name));
     let others: Vec<String> = others.cloned().collect();
     out.extend(others);
     out
@@ -169,6 +179,14 @@ mod tests {
         assert_eq!(kept_share(EXACT_MATCH, 0.5, 1.0), Some(0.5));
         assert_eq!(kept_share(PERPLEXITY, 8.0, 4.0), Some(0.5));
         assert_eq!(kept_share(EXACT_MATCH, 0.5, 0.0), None);
+    }
+
+    #[test]
+    fn heads_by_name() {
+        assert_eq!(head("attention_distance_1_10"), Some((1, 10)));
+        for name in ["attention_distance", "attention_distance_1", "attention_distance_a_1", "exact_match", "attention_distance_1_2_3"] {
+            assert_eq!(head(name), None, "{name}");
+        }
     }
 
     #[test]

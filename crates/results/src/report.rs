@@ -364,6 +364,7 @@ fn section(setting: &Setting<'_>, spec: &ReportSpec) -> Section {
     for (i, sweep) in sweeps.iter().enumerate() {
         tables.push(table::base_table(setting, sweep, &sweep_slug(i, sweeps.len())));
     }
+    tables.extend(table::attention_tables(setting));
     tables.push(table::facts_table(setting));
     // What is derived from the loss is only as clear as the loss.
     let loss = (setting.task.primary_metric == metric::LOSS_NATS).then(|| metric::LOSS_NATS.to_string());

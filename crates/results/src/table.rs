@@ -144,6 +144,40 @@ pub(crate) fn metric_table(setting: &Setting<'_>, metric: &str) -> Table {
     }
 }
 
+/// How far each head looks, in length and at the longest length tested. Empty where it was not recorded.
+pub(crate) fn attention_tables(setting: &Setting<'_>) -> Vec<Table> {
+    let heads = setting.heads();
+    let mut lengths: Vec<usize> = setting.in_length.into_iter().chain(setting.lengths.last().copied()).collect();
+    lengths.dedup();
+    if heads.is_empty() {
+        return Vec::new();
+    }
+    let table = |len: usize| {
+        let row = |method: &Method| -> Vec<Cell> {
+            let points = heads.iter().map(|(_, metric)| Cell::from(point_text(metric, &setting.point(method, metric, len))));
+            std::iter::once(Cell::from(method.name.as_str())).chain(points).collect()
+        };
+        Table {
+            slug: slug(setting, &format!("{}-{len}", metric::ATTENTION_DISTANCE)),
+            title: format!("mean attention distance by head at {len}"),
+            caption: format!(
+                "Mean attention distance in tokens by layer.head, counted from 1, at {} {}; {}. {} Definition: {}.",
+                len,
+                setting.task.unit,
+                setting.name,
+                sentence(setting),
+                metric::definition(setting.task, metric::ATTENTION_DISTANCE).trim_end_matches('.')
+            ),
+            columns: std::iter::once("method".to_string())
+                .chain(heads.iter().map(|((layer, head), _)| format!("{layer}.{head}")))
+                .collect(),
+            rows: setting.methods.iter().map(row).collect(),
+            prose: false,
+        }
+    };
+    lengths.into_iter().map(table).collect()
+}
+
 /// Reach: how far each method keeps its in-length score. None where nothing longer than training was tested.
 pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
     let longest = setting.longer().last()?;

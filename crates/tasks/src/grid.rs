@@ -4,7 +4,8 @@
 //! `BOS a a b a SEP | # # b # EOS` (all cells of the first cell's symbol that are joined to it by their sides become `#`), and with
 //! `answer = "cell"` `BOS a a b a 1 0 SEP | b EOS` (row 1, column 0, counted from 0). Length n is the side, so the grid has n * n
 //! symbols; a cell's row and column have as many decimal digits each as n has. A model sees the grid as a line: where a row ends it must
-//! learn, or be told by an encoding of two axes.
+//! learn, or be told by an encoding of two axes. The task gives every token a row and a column, as if written on squared paper: BOS alone in
+//! row 0, the grid from row 1 on, what is asked and SEP in a row of their own, the answer's rows below.
 //! Row layout, and how training and test rows are kept apart (by choices: grid and cell): `symbols.rs`.
 //! Source: none in particular; tasks of this project, so that encodings of two axes have something to do.
 
@@ -98,6 +99,14 @@ impl Rule for Grid {
             _ => transpose(n, &question),
         };
         Row::new(question, answer)
+    }
+    fn axes(&self, n: usize) -> Vec<Vec<f64>> {
+        let asked = self.question_len(n) - n * n + 1;
+        let square = |first: usize, cells: usize| (0..cells).map(move |cell| (first + cell / n, cell % n));
+        let line = |row: usize, cells: usize| (0..cells).map(move |column| (row, column));
+        let places = line(0, 1).chain(square(1, n * n)).chain(line(n + 1, asked)).chain(square(n + 2, self.answer_len(n)));
+        let (rows, columns) = places.map(|(row, column)| (row as f64, column as f64)).unzip();
+        vec![rows, columns]
     }
     fn guess(&self) -> f64 {
         match self.answer {

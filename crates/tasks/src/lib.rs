@@ -67,6 +67,6 @@ pub use stream::Stream;
 pub use summation::{SumAnswer, SummationConfig};
 pub use task::{Batch, BuildContext, CorpusFacts, Scoring, Task, TaskSpec, TestSet};
 pub use text::{
-    CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, MaskedTextConfig, NonOverlapping, Sliding, Split, TextConfig,
+    CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, Level, MaskedTextConfig, NonOverlapping, Sliding, Split, TextConfig,
     Windows,
 };

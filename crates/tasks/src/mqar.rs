@@ -125,6 +125,9 @@ impl Rule for Mqar {
         batch.targets.extend(row.answer.iter().map(|&label| label.max(0)));
         batch.counted.extend(row.answer.iter().map(|&label| label != NONE));
     }
+    fn reads_its_answers(&self) -> bool {
+        false
+    }
     fn primary_metric(&self) -> &'static str {
         "token_accuracy"
     }

@@ -1,7 +1,8 @@
 //! Passkey: a number is planted once in long filler, and the answer is the number.
 //!
 //! Example (2 digits, 3 filler tokens): `BOS f0 f1 f2 f0 key 4 7 f1 f2 SEP | 4 7 EOS`. Length n is the number of filler tokens, so the
-//! question has n + 1 + `digits` tokens. The depth, how many filler tokens stand before the key, is uniform from 0 to n. The filler
+//! question has n + 1 + `digits` tokens. The depth, how many filler tokens stand before the key, is uniform from 0 to n; every fifth of the
+//! depths is also scored on its own. The filler
 //! repeats the same few tokens again and again, or is random (`random_filler`).
 //! Row layout, and how training and test rows are kept apart (by choices: number, depth and random filler): `symbols.rs`.
 //! Source: passkey retrieval of Mohtashami and Jaggi 2023 (arXiv 2305.16300) as YaRN runs it (arXiv 2309.00071): five filler sentences
@@ -13,6 +14,8 @@ use crate::symbols::{Row, Rule, SymbolTask, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
 
+/// Depths that are scored on their own, from the first filler token to the last.
+const DEPTHS: usize = 5;
 /// Symbols 0 to 9 are the digits.
 const KEY: i32 = 10;
 const FIRST_FILLER: i32 = 11;
@@ -55,6 +58,19 @@ impl Rule for Passkey {
         let mut question: Vec<i32> = (0..n).map(|i| FIRST_FILLER + filler(i) as i32).collect();
         question.splice(depth..depth, [KEY].into_iter().chain(number.iter().copied()));
         Row::new(question, number)
+    }
+    fn groups(&self) -> Vec<(String, String)> {
+        let group = |i: usize| {
+            let (from, to) = (100 * i / DEPTHS, 100 * (i + 1) / DEPTHS);
+            let end = if i + 1 == DEPTHS { "at most" } else { "less than" };
+            (format!("depth_{from}_{to}"), format!("rows whose number has at least {from} % and {end} {to} % of the filler before it"))
+        };
+        (0..DEPTHS).map(group).collect()
+    }
+    fn group(&self, row: &Row) -> Option<usize> {
+        let depth = row.question.iter().position(|symbol| *symbol == KEY)?;
+        let filler = row.question.len() - 1 - self.digits;
+        Some((DEPTHS * depth / filler.max(1)).min(DEPTHS - 1))
     }
     fn guess(&self) -> f64 {
         0.1

@@ -103,6 +103,24 @@ pub(crate) trait Rule: Send + Sync + 'static {
         let end = row.scored.map_or(batch.seq_len, |scored| first + scored);
         batch.counted.extend((0..batch.seq_len).map(|i| (first..end).contains(&i)));
     }
+    /// Whether an answer token is the next one read.
+    fn reads_its_answers(&self) -> bool {
+        true
+    }
+    /// See [`Task::axes`].
+    fn axes(&self, n: usize) -> Vec<Vec<f64>> {
+        let _ = n;
+        Vec::new()
+    }
+    /// Groups of test rows that are also scored on their own, see [`Task::groups`].
+    fn groups(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    /// The group of a row.
+    fn group(&self, row: &Row) -> Option<usize> {
+        let _ = row;
+        None
+    }
     fn primary_metric(&self) -> &'static str {
         "exact_match"
     }
@@ -354,6 +372,18 @@ impl<R: Rule> Task for SymbolTask<R> {
             self.rule.push(&mut batch, &self.test_row(length, &plan, row as u64));
         }
         batch
+    }
+    fn reads_its_answers(&self) -> bool {
+        self.rule.reads_its_answers()
+    }
+    fn axes(&self, length: usize) -> Vec<Vec<f64>> {
+        self.rule.axes(length)
+    }
+    fn groups(&self) -> Vec<(String, String)> {
+        self.rule.groups()
+    }
+    fn group(&self, length: usize, row: usize) -> Option<usize> {
+        if self.rule.groups().is_empty() { None } else { self.rule.group(&self.test_row(length, &self.plan(length), row as u64)) }
     }
     fn scoring(&self) -> Scoring {
         Scoring::Answer

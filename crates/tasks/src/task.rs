@@ -91,6 +91,24 @@ pub trait Task: Send + Sync {
     /// # Panics
     /// If the test set has fewer rows.
     fn test_batch(&self, length: usize, first_row: usize, rows: usize) -> Batch;
+    /// Whether a counted target is also the next token read, so that a model that answers token by token reads its own answers.
+    fn reads_its_answers(&self) -> bool {
+        true
+    }
+    /// Coordinates of the tokens read at this length on axes of the task's own, a list for each axis; none where a row is a line.
+    fn axes(&self, length: usize) -> Vec<Vec<f64>> {
+        let _ = length;
+        Vec::new()
+    }
+    /// Groups of test rows that are also scored on their own: the ending of their metric's name, and what they are.
+    fn groups(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    /// The group of a row of the test set of this length, as an index into [`groups`](Self::groups).
+    fn group(&self, length: usize, row: usize) -> Option<usize> {
+        let _ = (length, row);
+        None
+    }
     /// How to score it.
     fn scoring(&self) -> Scoring;
     /// The metric a report shows first.
@@ -99,6 +117,10 @@ pub trait Task: Send + Sync {
     fn definitions(&self) -> BTreeMap<String, String>;
     /// What guessing scores, by metric; a metric whose chance level depends on the length is absent.
     fn chance(&self) -> BTreeMap<String, f64>;
+    /// Bytes of text that a scored token stands for, on average, where bits per byte make sense.
+    fn bytes_per_token(&self) -> Option<f64> {
+        None
+    }
     /// The corpus behind the task, if it reads one.
     fn corpus(&self) -> Option<&CorpusFacts> {
         None

@@ -184,3 +184,57 @@ const RECORDED: &[&str] = &[
     "kind = \"summation\", answer = \"running\", modulus = 7: 6226bb16dc1f5752",
     "kind = \"sort\", alphabet = 2: 64d67356b0b8e4de",
 ];
+
+#[test]
+fn a_model_that_answers_by_itself_reads_what_the_rows_say() {
+    for table in tables() {
+        let task = build(&table, 0);
+        let batch = task.test_batch(40, 0, task.test_rows(40).min(64));
+        let last = |at: usize| at % batch.seq_len == batch.seq_len - 1;
+        let counted = (0..batch.inputs.len()).filter(|&at| batch.counted[at] && !last(at));
+        let reads = counted.clone().all(|at| batch.inputs[at + 1] == batch.targets[at]);
+        assert_eq!(task.reads_its_answers(), reads, "{table}");
+    }
+}
+
+#[test]
+fn depths_of_a_passkey_are_groups_of_their_own() {
+    let task = build("kind = \"passkey\"\ndigits = 2\nfiller = 3\ntest_rows = 500", 0);
+    let groups = task.groups();
+    assert_eq!(
+        groups.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        ["depth_0_20", "depth_20_40", "depth_40_60", "depth_60_80", "depth_80_100"]
+    );
+    for n in [1, 3, 5, 64] {
+        let batch = task.test_batch(n, 0, task.test_rows(n));
+        for (row, inputs) in batch.inputs.chunks(batch.seq_len).enumerate() {
+            // BOS, then `depth` filler tokens, then the key, whose token comes after those of BOS, SEP, EOS and ten digits.
+            let depth = inputs.iter().position(|id| *id == 13).unwrap() - 1;
+            let share = depth as f64 / n as f64;
+            let group = task.group(n, row).unwrap();
+            assert!(share >= group as f64 / 5.0 - 1e-9 && (share < (group + 1) as f64 / 5.0 + 1e-9), "{depth} of {n} in group {group}");
+        }
+    }
+    let found: BTreeSet<_> = (0..task.test_rows(64)).map(|row| task.group(64, row)).collect();
+    assert_eq!(found.len(), 5);
+    assert!(build("kind = \"copy\"", 0).groups().is_empty() && build("kind = \"copy\"", 0).group(5, 0).is_none());
+}
+
+#[test]
+fn a_grid_stands_on_squared_paper() {
+    let axes = |answer: &str, n| build(&format!("kind = \"grid\"\nanswer = \"{answer}\""), 0).axes(n);
+    // BOS, four cells, SEP, four cells.
+    let (rows, columns) = (vec![0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0, 5.0, 5.0], vec![0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0]);
+    assert_eq!(axes("transpose", 2), [rows.clone(), columns.clone()]);
+    assert_eq!(axes("flood", 2), [rows, columns]);
+    // BOS, a cell, its row and its column, SEP, the answer.
+    assert_eq!(axes("cell", 1), [vec![0.0, 1.0, 2.0, 2.0, 2.0, 3.0], vec![0.0, 0.0, 0.0, 1.0, 2.0, 0.0]]);
+    for table in tables() {
+        let task = build(&table, 0);
+        for n in [1, 2, 7, 12] {
+            let axes = task.axes(n);
+            assert_eq!(axes.len(), if task.kind() == "grid" { 2 } else { 0 }, "{table}");
+            assert!(axes.iter().all(|axis| axis.len() == task.seq_len(n)), "{table}: a coordinate for every token of length {n}");
+        }
+    }
+}

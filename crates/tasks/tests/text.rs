@@ -369,3 +369,50 @@ fn says_what_it_measures() {
     assert_eq!((task.chance()["bits_per_byte"], task.chance()["perplexity"]), (8.0, 256.0));
     assert!((task.chance()["loss_nats"] - 256f64.ln()).abs() < 1e-12);
 }
+
+#[test]
+fn characters_are_those_of_the_training_split() {
+    // Characters of 1, 2, 3 and 4 bytes; the cut lies inside one.
+    let (train, valid) = ("aé→𝄞".repeat(10), "→aé𝄞ß".repeat(10));
+    let text = format!("{train}{valid}");
+    let dir = dir(&[("x.txt", text.as_bytes())]);
+    let share = |bytes: usize| {
+        format!(
+            "level = \"chars\"\nfiles = [\"x.txt\"]\nsplit = {{ by = \"range\", valid_fraction = {} }}",
+            (bytes as f64 + 0.5) / text.len() as f64
+        )
+    };
+    let task = build(&share(valid.len()), &ctx(dir.path())).unwrap();
+    assert_eq!((task.vocab_size(), task.unit(), task.kind()), (5, "characters", "text"));
+    // By code point: a is 1, é 2, → 3, 𝄞 4; ß is not in the training split.
+    assert_eq!(task.test_batch(4, 0, 1).inputs, [3, 1, 2, 4]);
+    assert_eq!(task.test_batch(4, 0, 1).targets, [1, 2, 4, 0]);
+    assert_eq!(scored(&*task, 4), scored(&*task, 6));
+    // 49 can be scored, 48 are at both lengths: nine of each kind and three more.
+    assert_eq!(scored(&*task, 4).len(), 48);
+    let bytes: usize = valid.chars().skip(1).take(48).map(char::len_utf8).sum();
+    assert!((task.bytes_per_token().unwrap() - bytes as f64 / 48.0).abs() < 1e-12);
+    let definitions = task.definitions();
+    assert!(definitions["loss_nats"].contains("the 4 characters of the training split; 9 of the 48 scored characters are none of them"));
+    assert!(definitions.values().all(|text| !text.contains("byte ") && !text.contains("bytes at")), "{definitions:?}");
+    assert!((task.chance()["perplexity"] - 5.0).abs() < 1e-12);
+    let batch = task.train_batch(4, 50, 0, 0);
+    assert!(batch.inputs.chunks(4).zip(batch.targets.chunks(4)).all(|(x, y)| x[1..] == y[..3] && y[3] == x[3] % 4 + 1));
+    // One byte more or less, and the character that is cut belongs to neither side.
+    for cut in [valid.len() - 1, valid.len() - 2, valid.len() + 1, valid.len() + 3] {
+        let task = build(&share(cut), &ctx(dir.path())).unwrap_or_else(|error| panic!("{cut}: {error}"));
+        assert_eq!(task.vocab_size(), 5);
+    }
+    let bytes = build(&share(valid.len()).replace("chars", "bytes"), &ctx(dir.path())).unwrap();
+    assert_eq!((bytes.vocab_size(), bytes.unit(), bytes.bytes_per_token()), (256, "bytes", Some(1.0)));
+}
+
+#[test]
+fn what_is_no_text_has_no_characters() {
+    let dir = dir(&[("x.txt", &b"plenty of text here \xff\xfe and more of it, enough for both"[..]), ("short.txt", "ééééééé".as_bytes())]);
+    let table = |file: &str| format!("level = \"chars\"\nfiles = [\"{file}\"]\nsplit = {{ by = \"range\", valid_fraction = 0.5 }}");
+    let problem = input_error(build(&table("x.txt"), &ctx(dir.path())), Some(&dir.path().join("x.txt")));
+    assert_eq!(problem, "the training split is no UTF-8 text: byte 20 begins no character");
+    let problem = input_error(build(&table("short.txt"), &ctx(dir.path())), Some(&dir.path().join("short.txt")));
+    assert!(problem.contains("has 3 characters") || problem.contains("has 4 characters"), "{problem}");
+}

@@ -1,8 +1,10 @@
 //! Evaluation: the trained weights under each variant at each test length, scored in host f64.
 
+use crate::decode::greedy;
 use crate::memory::{self, MemoryLimit};
+use crate::profile::Profile;
 use crate::signals;
-use crate::spec::{EvalSpec, RunSpec};
+use crate::spec::{Coordinates, EvalSpec, RunSpec, changes_with_length};
 use crate::train::upload;
 use anyhow::Result;
 use burn::tensor::{Device, Int, Tensor};
@@ -20,6 +22,9 @@ const POSITION_BINS: usize = 64;
 /// Attention logits held at once, in numbers; 16 MiB each for the few tensors of a block.
 pub const MAX_LOGITS: usize = 1 << 22;
 
+/// Mean loss over the last predictions of every window of text.
+pub const LAST_LOSS_NATS: &str = "last_loss_nats";
+
 /// What one evaluation cost.
 pub struct Cost {
     /// Seconds.
@@ -35,6 +40,10 @@ struct Sums {
     right: u64,
     exact_rows: u64,
     rows: u64,
+    /// Whether each row of the batch just added is exact.
+    exact: Vec<bool>,
+    /// Exact rows and rows of each group.
+    groups: Vec<(u64, u64)>,
 }
 
 /// Evaluates every variant at every length that fits into `limit`; `progress(row, cost)` hears of each result. `None` if a signal asked to
@@ -65,11 +74,33 @@ pub fn evaluate(
                 (None, Some(reason)) => empty_row(&variant.name, *test_len, EvalStatus::Skipped, reason),
                 (None, None) => {
                     memory::forget_peak();
-                    let encoding = rebuild_encoding(spec, encoding, weights, device)?;
-                    model = model.with_encoding(encoding);
-                    let test =
-                        Test { variant: &variant.name, test_len: *test_len, batch_tokens: eval.batch_tokens, positions, seed: spec.seed };
-                    let Some(row) = score(&test, task, &model, device) else { return Ok(None) };
+                    let facts = encoding.facts(&spec.model.shape());
+                    let named = encoding;
+                    model = model.with_encoding(rebuild_encoding(spec, named, weights, device)?);
+                    let test = Test {
+                        variant: &variant.name,
+                        test_len: *test_len,
+                        eval,
+                        positions,
+                        seed: spec.seed,
+                        coordinates: spec.coordinates,
+                        greedy: eval.decode.is_greedy(&facts, positions),
+                        cached: !changes_with_length(&facts, positions),
+                    };
+                    let Some(mut row) = score(&test, task, &model, device) else { return Ok(None) };
+                    if eval.attention_distance && row.status == EvalStatus::Ok {
+                        let [watched, plain] = [(); 2].map(|()| rebuild_encoding(spec, named, weights, device));
+                        let mut profile = Profile::new(model, watched?);
+                        let all = test.batches(task).try_for_each(|(batch, positions)| {
+                            profile.add(upload(&batch, device).0, &positions);
+                            signals::asked().map_or(Ok(()), Err)
+                        });
+                        if all.is_err() {
+                            return Ok(None);
+                        }
+                        row.metrics.extend(profile.metrics());
+                        model = profile.into_model(plain?);
+                    }
                     row
                 }
             };
@@ -130,25 +161,66 @@ fn empty_row(variant: &str, test_len: usize, status: EvalStatus, reason: String)
 struct Test<'a> {
     variant: &'a str,
     test_len: usize,
-    batch_tokens: usize,
+    eval: &'a EvalSpec,
     positions: &'a PositionsConfig,
     seed: u64,
+    coordinates: Coordinates,
+    /// Whether answers are decoded token by token.
+    greedy: bool,
+    /// Whether what a model has made of earlier tokens stays right when more come.
+    cached: bool,
+}
+
+impl Test<'_> {
+    /// The test set, with its positions.
+    fn batches(&self, task: &dyn Task) -> impl Iterator<Item = (Batch, Positions)> {
+        let batches = TestSet::new(task, self.test_len).batches((self.eval.batch_tokens / task.seq_len(self.test_len)).max(1));
+        batches.enumerate().map(|(index, batch)| {
+            // Sampled positions are drawn anew for every batch, from a stream of this length alone.
+            let mut stream = Stream::new(self.seed, &format!("test-positions {}", self.test_len), index as u64);
+            let positions = self.positions.sample(batch.seq_len, &mut |bound| stream.below(bound));
+            (batch, self.coordinates.of(task, self.test_len, positions))
+        })
+    }
 }
 
 /// `None` if a signal asked to stop.
 fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device) -> Option<EvalRow> {
-    let Test { variant, test_len, batch_tokens, .. } = *test;
+    let Test { variant, test_len, eval, .. } = *test;
     let seq_len = task.seq_len(test_len);
-    let mut sums = Sums { nll: vec![0.0; seq_len], counted: vec![0; seq_len], right: 0, exact_rows: 0, rows: 0 };
+    let mut sums = Sums {
+        nll: vec![0.0; seq_len],
+        counted: vec![0; seq_len],
+        right: 0,
+        exact_rows: 0,
+        rows: 0,
+        exact: Vec::new(),
+        groups: vec![(0, 0); task.groups().len()],
+    };
     let scoring = task.scoring();
-    for (index, batch) in TestSet::new(task, test_len).batches((batch_tokens / seq_len).max(1)).enumerate() {
+    for (index, (batch, positions)) in test.batches(task).enumerate() {
         if signals::asked().is_some() {
             return None;
         }
-        // Sampled positions are drawn anew for every batch, from a stream of this length alone.
-        let mut stream = Stream::new(test.seed, &format!("test-positions {test_len}"), index as u64);
-        let positions = test.positions.sample(batch.seq_len, &mut |bound| stream.below(bound));
-        sums.add(&batch, &positions, model, device, scoring);
+        let decoded = if test.greedy {
+            // Where positions are drawn, a decoder that does not know how long the sequence will be draws them anew for every token.
+            let mut stream = Stream::new(test.seed, &format!("decode-positions {test_len}"), index as u64);
+            let mut positions = |seq_len: usize| {
+                let positions = test.positions.sample(seq_len, &mut |bound| stream.below(bound));
+                test.coordinates.of(task, test_len, positions)
+            };
+            Some(greedy(model, &batch, task.reads_its_answers(), &mut positions, test.cached, device)?)
+        } else {
+            None
+        };
+        let first_row = sums.rows as usize;
+        sums.add(&batch, &positions, model, device, scoring, decoded);
+        for (row, exact) in std::mem::take(&mut sums.exact).into_iter().enumerate() {
+            if let Some(group) = task.group(test_len, first_row + row) {
+                sums.groups[group].0 += u64::from(exact);
+                sums.groups[group].1 += 1;
+            }
+        }
     }
     let tokens: u64 = sums.counted.iter().sum();
     let loss_nats = sums.nll.iter().sum::<f64>() / tokens as f64;
@@ -163,19 +235,39 @@ fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device)
     if scoring == Scoring::Answer {
         metrics.insert("exact_match".to_owned(), share(sums.exact_rows, sums.rows));
     }
+    for ((name, _), (exact, rows)) in task.groups().iter().zip(&sums.groups).filter(|(_, (_, rows))| *rows > 0) {
+        metrics.insert(format!("exact_match_{name}"), share(*exact, *rows));
+    }
+    if let Some(last) = eval.last_tokens {
+        let end = seq_len - last.min(seq_len)..seq_len;
+        let n: u64 = sums.counted[end.clone()].iter().sum();
+        metrics.insert(LAST_LOSS_NATS.to_owned(), Metric { value: sums.nll[end].iter().sum::<f64>() / n as f64, n });
+    }
     let loss_by_position = if scoring == Scoring::Answer { Vec::new() } else { sums.by_position() };
     Some(EvalRow { variant: variant.to_owned(), test_len, status: EvalStatus::Ok, reason: None, metrics, loss_by_position })
 }
 
+/// The most likely token at every place, row by row.
+pub fn likeliest(logits: Tensor<3>) -> Vec<i64> {
+    let guesses: Tensor<2, Int> = logits.argmax(2).squeeze_dim(2);
+    guesses.into_data().convert::<i64>().try_to_vec::<i64>().expect("data was just converted to i64")
+}
+
 impl Sums {
-    fn add(&mut self, batch: &Batch, positions: &Positions, model: &Transformer, device: &Device, scoring: Scoring) {
+    /// `decoded` holds the answers where they are not those of this pass.
+    fn add(
+        &mut self,
+        batch: &Batch,
+        positions: &Positions,
+        model: &Transformer,
+        device: &Device,
+        scoring: Scoring,
+        decoded: Option<Vec<i64>>,
+    ) {
         let (inputs, targets) = upload(batch, device);
         let (nll, logits) = model.nll(inputs, targets, positions, &Pass { max_logits: MAX_LOGITS, ..Pass::default() });
         let nll = nll.into_data().convert::<f64>().try_to_vec::<f64>().expect("data was just converted to f64");
-        let guesses = (scoring != Scoring::LanguageModel).then(|| {
-            let guesses: Tensor<2, Int> = logits.argmax(2).squeeze_dim(2);
-            guesses.into_data().convert::<i64>().try_to_vec::<i64>().expect("data was just converted to i64")
-        });
+        let guesses = decoded.or_else(|| (scoring != Scoring::LanguageModel).then(|| likeliest(logits)));
         for row in 0..batch.rows {
             let mut exact = true;
             for position in 0..batch.seq_len {
@@ -192,6 +284,7 @@ impl Sums {
                 }
             }
             self.exact_rows += u64::from(exact);
+            self.exact.push(exact);
             self.rows += 1;
         }
     }

@@ -108,7 +108,9 @@ pub fn evaluation(spec: &RunSpec, encoding: &EncodingConfig, parameters: u64, ba
     // A bias by position is made once for all rows of a batch.
     let hooks = encoding.facts(&model.shape()).hooks;
     let bias = if hooks.content_bias || hooks.output_bias { block } else { block / rows as f64 };
-    let numbers = tokens * (9.0 * d_model + 2.0 * d_ff + 3.0 * vocab) + copies(encoding.kind(), hooks) * bias + 3.0 * parameters as f64;
+    let watched = if spec.eval.attention_distance { 6.0 * block } else { 0.0 };
+    let numbers =
+        watched + tokens * (9.0 * d_model + 2.0 * d_ff + 3.0 * vocab) + copies(encoding.kind(), hooks) * bias + 3.0 * parameters as f64;
     (mib(40.0) + 4.0 * numbers) as u64
 }
 

@@ -1,10 +1,10 @@
 //! One run, resolved: no default left. With the commit and the kind of device it determines the numbers.
 
 use crate::optimizer::AdamWConfig;
-use posenc::{EncodingConfig, Positions, PositionsConfig};
+use posenc::{Axis, EncodingConfig, Facts, Positions, PositionsConfig};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use tasks::{Stream, TaskConfig};
+use tasks::{Stream, Task, TaskConfig};
 use tiny_transformer::TransformerConfig;
 
 /// Name of the rows evaluated under the encoding as trained.
@@ -25,6 +25,9 @@ pub struct RunSpec {
     /// Where training puts its tokens.
     #[serde(default, skip_serializing_if = "is_default")]
     pub positions: PositionsConfig,
+    /// Where the coordinates of encodings of several axes come from.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub coordinates: Coordinates,
     /// Where the training starts, if not with drawn weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<WarmStart>,
@@ -34,6 +37,32 @@ pub struct RunSpec {
     pub eval: EvalSpec,
     /// Seed of weights, batches, lengths, positions and dropout.
     pub seed: u64,
+}
+
+/// Where the coordinates of encodings of several axes come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Coordinates {
+    /// The positions: those of a grid, or on every axis the place in the sequence.
+    #[default]
+    Positions,
+    /// The task, which knows where its tokens stand.
+    Task,
+}
+
+impl Coordinates {
+    /// Positions of the first tokens of a row of this length, with their coordinates.
+    pub fn of(self, task: &dyn Task, length: usize, positions: Positions) -> Positions {
+        if self == Self::Positions {
+            return positions;
+        }
+        let count = positions.queries().len();
+        let axis = |mut all: Vec<f64>| {
+            all.truncate(count);
+            Axis { queries: all.clone(), keys: all }
+        };
+        positions.with_axes(task.axes(length).into_iter().map(axis).collect())
+    }
 }
 
 /// How to train.
@@ -118,8 +147,64 @@ pub struct EvalSpec {
     pub seed: u64,
     /// Tokens per batch of evaluation; a longer sequence is a batch of its own.
     pub batch_tokens: usize,
+    /// How answers are read off the model.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub decode: Decode,
+    /// How many predictions at the end of every test window of text are also scored on their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_tokens: Option<usize>,
+    /// Whether the mean attention distance of every head is recorded.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attention_distance: bool,
     /// The encodings to evaluate under; the first is the trained one, named [`TRAINED`].
     pub variants: Vec<VariantSpec>,
+}
+
+/// How answers are read off a model. For whole answers the first two are the same wherever a token's logits are those of the tokens up to it
+/// alone: unless the encoding reads the length, or positions are drawn anew for every length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decode {
+    /// Every token given the right ones before it.
+    #[default]
+    TeacherForced,
+    /// Every token given the model's own before it.
+    Greedy,
+    /// Greedy where it is not the same, else teacher-forced.
+    Auto,
+}
+
+impl Decode {
+    /// Whether answers are decoded under this encoding and at these positions.
+    pub fn is_greedy(self, encoding: &Facts, positions: &PositionsConfig) -> bool {
+        match self {
+            Self::TeacherForced => false,
+            Self::Greedy => true,
+            Self::Auto => changes_with_length(encoding, positions),
+        }
+    }
+
+    /// How scores of answers are computed, for their definitions.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::TeacherForced => "teacher-forced",
+            Self::Greedy => {
+                "decoded greedily, every token given the model's own before it: with a cache of keys and values, or from the whole prefix \
+                 where the encoding reads the length or positions are drawn at random"
+            }
+            Self::Auto => {
+                "teacher-forced, but decoded greedily, every token from the whole prefix with the model's own before it, where the encoding \
+                 reads the length or positions are drawn at random"
+            }
+        }
+    }
+}
+
+/// Whether a token's logits depend on how many tokens come after it: through an encoding that reads the length, or positions that are
+/// drawn for a length.
+pub fn changes_with_length(encoding: &Facts, positions: &PositionsConfig) -> bool {
+    use PositionsConfig::{Contiguous, Grid, Interpolated};
+    encoding.reads_length || !matches!(positions, Contiguous(_) | Grid(_) | Interpolated(_))
 }
 
 /// The trained weights under one encoding.

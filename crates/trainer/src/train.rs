@@ -6,7 +6,7 @@ use crate::optimizer::{AdamW, squared_norms};
 use crate::spec::{LengthCurriculum, RunSpec};
 use crate::weights::{self, draw};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use posenc::Init;
+use posenc::{Init, Positions};
 use results::record::{CurvePoint, Divergence};
 use rundir::Weights;
 use rundir::steplog::Step;
@@ -98,7 +98,9 @@ pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, start: Option<Sta
         let length = batch_length(spec, step);
         let rows = spec.train.stage(step).map_or(spec.train.batch_size, |stage| stage.batch_size);
         let batch = task.train_batch(length, rows, spec.seed, step);
-        let loss = batch_loss(spec, &model, &batch, step, &autodiff, None);
+        let positions = spec.coordinates.of(task, length, spec.train_positions(batch.seq_len, step));
+        let step_loss = |observe: Option<&Observe<'_>>| batch_loss(spec, &model, &batch, (step, &positions), &autodiff, observe);
+        let loss = step_loss(None);
         let mut grads = loss.backward();
         let norms = squared_norms(&model, &grads);
         // One transfer per step: the loss and every squared norm together.
@@ -108,7 +110,7 @@ pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, start: Option<Sta
         let (loss, squares) = (scalars[0], &scalars[1..]);
         if !(loss.is_finite() && squares.iter().all(|square| square.is_finite())) {
             let what = first_not_finite(loss, &norms, squares, |observe| {
-                batch_loss(spec, &model, &batch, step, &autodiff, Some(observe));
+                step_loss(Some(observe));
             });
             diverged = Some((Divergence { step, what, batch: Some(identity(&batch)) }, batch));
             break;
@@ -140,7 +142,14 @@ pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, start: Option<Sta
 }
 
 /// Mean loss over the counted targets of a batch, one element on the device.
-fn batch_loss(spec: &RunSpec, model: &Transformer, batch: &Batch, step: u64, device: &Device, observe: Option<&Observe<'_>>) -> Tensor<1> {
+fn batch_loss(
+    spec: &RunSpec,
+    model: &Transformer,
+    batch: &Batch,
+    (step, positions): (u64, &Positions),
+    device: &Device,
+    observe: Option<&Observe<'_>>,
+) -> Tensor<1> {
     let shape = [batch.rows, batch.seq_len];
     let keep = 1.0 - spec.model.dropout;
     let factors = |site: usize, count: usize| {
@@ -150,7 +159,7 @@ fn batch_loss(spec: &RunSpec, model: &Transformer, batch: &Batch, step: u64, dev
     let dropout: Option<&dyn Fn(usize, usize) -> Vec<f32>> = if spec.model.dropout > 0.0 { Some(&factors) } else { None };
     let (inputs, targets) = upload(batch, device);
     let pass = Pass { max_logits: usize::MAX, dropout, observe };
-    let nll = model.nll(inputs, targets, &spec.train_positions(batch.seq_len, step), &pass).0;
+    let nll = model.nll(inputs, targets, positions, &pass).0;
     let counted = batch.counted.iter().filter(|counted| **counted).count();
     let nll = if counted == batch.counted.len() {
         nll

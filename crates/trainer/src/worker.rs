@@ -2,23 +2,26 @@
 
 use crate::config::experiment::Surroundings;
 use crate::device::{self, DeviceName};
-use crate::evaluate::{diverged_rows, evaluate};
+use crate::evaluate::{LAST_LOSS_NATS, diverged_rows, evaluate};
 use crate::exit::{Exit, Failure};
 use crate::memory::{self, MemoryLimit};
+use crate::profile::DEFINITION;
 use crate::signals;
 use crate::spec::{Job, RunSpec};
 use crate::train::{Start, Trained, initial_model, train};
 use crate::weights;
+use results::metric::ATTENTION_DISTANCE;
 use results::record::{CorpusFacts, Environment, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TaskFacts, TrainFacts};
 use rundir::checkpoint::{self, Origin};
 use rundir::steplog::StepLog;
 use rundir::{Disk, Weights, lock};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tasks::{Batch, Task};
+use tasks::{Batch, Scoring, Task};
 
 /// The job a run directory belongs to.
 pub const JOB_FILE: &str = "job.json";
@@ -533,6 +536,30 @@ pub fn spec_map(spec: &RunSpec) -> Result<serde_json::Map<String, serde_json::Va
     }
 }
 
+/// The task's definitions of its metrics, and those of what the evaluation adds to them.
+fn definitions(spec: &RunSpec, task: &dyn Task) -> BTreeMap<String, String> {
+    let mut definitions = task.definitions();
+    for score in ["exact_match", "token_accuracy"] {
+        if let Some(text) = definitions.get_mut(score).filter(|_| task.scoring() == Scoring::Answer) {
+            *text = text.replace("teacher-forced", spec.eval.decode.in_words());
+        }
+    }
+    if let Some(exact) = definitions.get("exact_match").cloned() {
+        let group = |(name, what): (String, String)| (format!("exact_match_{name}"), format!("over the {what}: {exact}"));
+        definitions.extend(task.groups().into_iter().map(group));
+    }
+    if let Some((last, loss)) = spec.eval.last_tokens.zip(definitions.get("loss_nats").cloned()) {
+        definitions.insert(
+            LAST_LOSS_NATS.to_owned(),
+            format!("over the last {last} predictions of every window, of those that are scored: {loss}"),
+        );
+    }
+    if spec.eval.attention_distance {
+        definitions.insert(ATTENTION_DISTANCE.to_owned(), DEFINITION.to_owned());
+    }
+    definitions
+}
+
 fn task_facts(spec: &RunSpec, task: &dyn Task) -> TaskFacts {
     let corpus = task.corpus().map(|corpus| CorpusFacts {
         source: corpus.source.clone(),
@@ -546,9 +573,9 @@ fn task_facts(spec: &RunSpec, task: &dyn Task) -> TaskFacts {
         train_len: spec.train.train_len,
         unit: task.unit().to_owned(),
         primary_metric: task.primary_metric().to_owned(),
-        definitions: task.definitions(),
+        definitions: definitions(spec, task),
         chance: task.chance(),
-        bytes_per_token: (task.unit() == "bytes").then_some(1.0),
+        bytes_per_token: task.bytes_per_token(),
         corpus,
     }
 }

@@ -75,9 +75,15 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
     ("task={kind=\"masked_text\",files=[\"long.txt\"],rate=nan}", 2, &["task.rate"]),
     ("task={kind=\"masked_text\",files=[\"long.txt\"],mask=1.5}", 2, &["task.mask", "0 to 1"]),
     ("task={kind=\"masked_text\",files=[\"long.txt\"],random=0.3}", 2, &["task.random", "what `mask` leaves"]),
-    ("task={kind=\"masked_text\",files=[\"long.txt\"],rate=1e-9}", 2, &["task.eval_tokens", "none of the"]),
+    ("task={kind=\"masked_text\",files=[\"long.txt\"],rate=1e-9}", 2, &["task.rate", "none of the"]),
     ("task={kind=\"masked_text\",files=[\"long.txt\"],windows={kind=\"sliding\"}}", 2, &["windows"]),
     ("task={kind=\"masked_text\",files=[\"empty.txt\"]}", 3, &["empty.txt"]),
+    // coordinates
+    ("model.coordinates=\"task\"", 2, &["model.coordinates", "`copy` has none", "grid"]),
+    ("model.coordinates=\"map\"", 2, &["model.coordinates", "positions", "task"]),
+    // characters
+    ("task={kind=\"text\",files=[\"long.txt\"],level=\"words\"}", 2, &["level", "words", "bytes", "chars"]),
+    ("task={kind=\"text\",files=[\"binary\"],level=\"chars\"}", 3, &["binary", "no UTF-8", "byte 3"]),
     // axes
     ("axes.\"model.pe\"=[]", 2, &["axis `model.pe` has no values"]),
     ("axes.\"train.lr\"=0.1", 2, &["axes", "list"]),
@@ -106,6 +112,7 @@ fn overrides_that_cannot_work_are_refused_by_name() {
     let scratch = Scratch::with(TINY);
     std::fs::write(scratch.directory.path().join("empty.txt"), "").unwrap();
     std::fs::write(scratch.directory.path().join("short.txt"), "too short").unwrap();
+    std::fs::write(scratch.directory.path().join("binary"), b"abc\xff".repeat(100)).unwrap();
     std::fs::write(scratch.directory.path().join("long.txt"), "long enough for every length. ".repeat(100)).unwrap();
     let mut wrong = Vec::new();
     for (argument, code, names) in OVERRIDES {

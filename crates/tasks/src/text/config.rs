@@ -32,10 +32,29 @@ pub enum CorpusKind {
     Files,
 }
 
+/// What a token is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// A byte, of 256.
+    #[default]
+    Bytes,
+    /// A character of the training split, or the one token for all others.
+    Chars,
+}
+
+/// Left out of a specification, so that an option added later changes no identity of older runs.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// `kind = "text"`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Table")]
 pub struct TextConfig {
+    /// What a token is, and what lengths, windows and `eval_tokens` count.
+    #[serde(skip_serializing_if = "is_default")]
+    pub level: Level,
     /// `"cargo"`, or `"files"`; when absent, `"files"` if `files` is given and `"cargo"` otherwise.
     pub corpus: CorpusKind,
     /// Paths and globs (`*`, `?`, `[...]`, `**` for any directories), relative ones against the configuration's directory.
@@ -44,7 +63,7 @@ pub struct TextConfig {
     pub crates: Vec<String>,
     /// What is held out for testing: when absent, every 10th file of `"cargo"`, the last tenth of the bytes of `"files"`.
     pub split: Split,
-    /// Bytes scored at each test length, at most: cut to what the validation split has and to a common multiple of the lengths.
+    /// Tokens scored at each test length, at most: cut to what the validation split has and to a common multiple of the lengths.
     pub eval_tokens: usize,
     /// How test windows are laid out.
     pub windows: Windows,
@@ -56,6 +75,8 @@ pub struct TextConfig {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Table {
+    #[serde(default)]
+    pub level: Level,
     pub corpus: Option<CorpusKind>,
     pub files: Option<Vec<String>>,
     pub crates: Option<Vec<String>>,
@@ -78,7 +99,7 @@ pub(super) fn default_max_bytes() -> u64 {
 
 impl From<Table> for TextConfig {
     fn from(table: Table) -> Self {
-        let Table { corpus, files, crates, split, eval_tokens, windows, max_bytes } = table;
+        let Table { level, corpus, files, crates, split, eval_tokens, windows, max_bytes } = table;
         // An empty list is a list of files all the same, and refused as one.
         let corpus = corpus.unwrap_or(if files.is_none() { CorpusKind::Cargo } else { CorpusKind::Files });
         let files = files.unwrap_or_default();
@@ -91,13 +112,14 @@ impl From<Table> for TextConfig {
             CorpusKind::Cargo => Split::default(),
             CorpusKind::Files => Split::Range(HeldOutRange::default()),
         });
-        Self { corpus, files, crates, split, eval_tokens, windows, max_bytes }
+        Self { level, corpus, files, crates, split, eval_tokens, windows, max_bytes }
     }
 }
 
 impl Default for TextConfig {
     fn default() -> Self {
         Self::from(Table {
+            level: Level::default(),
             corpus: None,
             files: None,
             crates: None,

@@ -10,7 +10,7 @@
 //!
 //! Source: Devlin et al. 2018, BERT (arXiv 1810.04805), section 3.1; RoFormer (arXiv 2104.09864) is trained so. Words there, bytes here.
 
-use super::config::{CorpusKind, Split, Table, TextConfig, Windows, default_eval_tokens, default_max_bytes};
+use super::config::{CorpusKind, Level, Split, Table, TextConfig, Windows, default_eval_tokens, default_max_bytes};
 use super::corpus;
 use super::windows::Plan;
 use crate::{Batch, BuildContext, CorpusFacts, Scoring, Stream, Task, TaskError, TaskSpec};
@@ -81,7 +81,16 @@ fn default_random() -> f64 {
 impl From<MaskedTable> for MaskedTextConfig {
     fn from(table: MaskedTable) -> Self {
         let MaskedTable { corpus, files, crates, split, eval_tokens, max_bytes, rate, mask, random } = table;
-        let text = TextConfig::from(Table { corpus, files, crates, split, eval_tokens, windows: Windows::default(), max_bytes });
+        let text = TextConfig::from(Table {
+            level: Level::Bytes,
+            corpus,
+            files,
+            crates,
+            split,
+            eval_tokens,
+            windows: Windows::default(),
+            max_bytes,
+        });
         let TextConfig { corpus, files, crates, split, eval_tokens, max_bytes, .. } = text;
         Self { corpus, files, crates, split, eval_tokens, max_bytes, rate, mask, random }
     }
@@ -98,7 +107,7 @@ impl MaskedTextConfig {
     /// The text that is masked.
     fn text(&self) -> TextConfig {
         let Self { corpus, files, crates, split, eval_tokens, max_bytes, .. } = self.clone();
-        TextConfig { corpus, files, crates, split, eval_tokens, windows: Windows::default(), max_bytes }
+        TextConfig { level: Level::Bytes, corpus, files, crates, split, eval_tokens, windows: Windows::default(), max_bytes }
     }
 
     fn check(&self) -> Result<(), TaskError> {
@@ -135,9 +144,9 @@ impl TaskSpec for MaskedTextConfig {
         let task = MaskedText { config: self.clone(), train: train.bytes, valid: valid.bytes, plan, facts, eval_seed: ctx.eval_seed };
         let read = ctx.test_lens.iter().map(|&length| task.plan.rows(length) * length).min().unwrap_or(0);
         if !(0..read).any(|place| task.tested(place).is_some()) {
-            let problem = format!("none of the {read} bytes read at a test length is chosen at rate {}", self.rate);
-            let hint = "raise `eval_tokens` or `rate`, or hold out more text";
-            return Err(TaskError::config("eval_tokens", self.eval_tokens, problem, "enough bytes for one to be chosen", hint));
+            let problem = format!("chooses none of the {read} bytes that are read at a test length");
+            let hint = "raise `rate` or `eval_tokens`, or hold out more text";
+            return Err(TaskError::config("rate", self.rate, problem, "enough for one byte to be chosen", hint));
         }
         Ok(Box::new(task))
     }
@@ -229,6 +238,9 @@ impl Task for MaskedText {
             push_row(&mut batch, &self.valid[start..start + length], |place| self.tested(start + place));
         }
         batch
+    }
+    fn bytes_per_token(&self) -> Option<f64> {
+        Some(1.0)
     }
     fn scoring(&self) -> Scoring {
         Scoring::Masked

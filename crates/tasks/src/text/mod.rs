@@ -1,27 +1,29 @@
-//! Text: byte-level language modelling over real files.
+//! Text: language modelling over real files, by bytes or by characters.
 //!
 //! Example: read `fn main` and predict ` n main(` shifted by one, token id = byte value. The files are concatenated in order without
-//! a separator, so windows cross file boundaries; nothing is decoded, so invalid UTF-8 and NUL are bytes like any other. Training
+//! a separator, so windows cross file boundaries; nothing is decoded, so invalid UTF-8 and NUL are bytes like any other. With
+//! `level = "chars"` a token is a character (`chars.rs`), and so is what lengths count. Training
 //! windows start anywhere in the training split with equal probability; test windows are laid over the first `eval_tokens` + 1
 //! bytes of the validation split (`windows.rs`), the same for every method, seed and evaluation seed.
 //!
 //! Published settings this stands in for: enwik8 and WikiText bytes (ALiBi, arXiv 2108.12409; KERPLE, arXiv 2205.09921). The default
 //! corpus is the source code of crates that building Longreach has already brought onto the machine.
 
+mod chars;
 mod config;
 mod corpus;
 mod masked;
 mod sources;
 mod windows;
 
-pub use config::{CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, NonOverlapping, Sliding, Split, TextConfig, Windows};
+pub use config::{
+    CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, Level, NonOverlapping, Sliding, Split, TextConfig, Windows,
+};
 pub use masked::MaskedTextConfig;
 
 use crate::{Batch, BuildContext, CorpusFacts, Scoring, Stream, Task, TaskError, TaskSpec};
 use std::{collections::BTreeMap, f64::consts::LN_2};
 use windows::Plan;
-
-const VOCAB_SIZE: usize = 256;
 
 impl TaskSpec for TextConfig {
     const SUMMARY: &'static str = "predict the next byte of real files; without `files`, of the Rust sources Cargo has fetched";
@@ -31,43 +33,81 @@ impl TaskSpec for TextConfig {
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         self.check(ctx)?;
         let corpus = corpus::load(self, ctx)?;
-        corpus::check_long_enough(&corpus, ctx.train_len, ctx.test_lens.iter().copied().max().unwrap_or(1))?;
-        let corpus::Corpus { train, valid, facts, .. } = corpus;
-        let plan = Plan::new(self.windows, self.eval_tokens.min(valid.bytes.len() - 1), &ctx.test_lens);
-        Ok(Box::new(Text { train: train.bytes, valid: valid.bytes, plan, facts }))
+        let longest = ctx.test_lens.iter().copied().max().unwrap_or(1);
+        corpus::check_long_enough(&corpus, ctx.train_len, longest)?;
+        let corpus::Corpus { first, train, valid, facts } = corpus;
+        let plan = |tokens: usize| Plan::new(self.windows, self.eval_tokens.min(tokens - 1), &ctx.test_lens);
+        if self.level == Level::Bytes {
+            let (plan, tokens) = (plan(valid.bytes.len()), BYTES);
+            return Ok(Box::new(Text { train: train.bytes, valid: valid.bytes, plan, facts, tokens }));
+        }
+        let chars::Characters { train, valid, vocab_size, valid_bytes } =
+            chars::decode(&train, &valid, &first, matches!(self.split, Split::Range(_)))?;
+        for (split, have, length) in [("training", train.len(), ctx.train_len), ("validation", valid.len(), longest)] {
+            if have <= length {
+                let problem = format!("the {split} split has {have} characters, and one window of length {length} needs {}", length + 1);
+                return Err(TaskError::input(first, problem, "add files, or use shorter lengths"));
+            }
+        }
+        let plan = plan(valid.len());
+        let scored = 1..=plan.span();
+        let bytes: usize = valid_bytes[scored.clone()].iter().map(|bytes| usize::from(*bytes)).sum();
+        let unknown = valid[scored.clone()].iter().filter(|id| **id == 0).count();
+        let note = format!(
+            "the vocabulary is the {} characters of the training split; {unknown} of the {} scored characters are none of them and \
+             count as one token",
+            vocab_size - 1,
+            scored.end()
+        );
+        let bytes_per_token = bytes as f64 / *scored.end() as f64;
+        let tokens = Tokens { unit: "characters", one: "character", vocab_size, bytes_per_token, note: Some(note) };
+        Ok(Box::new(Text { train, valid, plan, facts, tokens }))
     }
 }
 
-struct Text {
-    train: Vec<u8>,
-    valid: Vec<u8>,
-    plan: Plan,
-    facts: CorpusFacts,
+/// What a token is.
+struct Tokens {
+    unit: &'static str,
+    one: &'static str,
+    vocab_size: usize,
+    bytes_per_token: f64,
+    /// A sentence for every definition.
+    note: Option<String>,
 }
 
-/// Appends the row whose inputs are `window` but its last byte, and whose counted targets start at `first_counted`.
-fn push_window(batch: &mut Batch, window: &[u8], first_counted: usize) {
+const BYTES: Tokens = Tokens { unit: "bytes", one: "byte", vocab_size: 256, bytes_per_token: 1.0, note: None };
+
+struct Text<T> {
+    train: Vec<T>,
+    valid: Vec<T>,
+    plan: Plan,
+    facts: CorpusFacts,
+    tokens: Tokens,
+}
+
+/// Appends the row whose inputs are `window` but its last token, and whose counted targets start at `first_counted`.
+fn push_window<T: Copy + Into<i32>>(batch: &mut Batch, window: &[T], first_counted: usize) {
     let seq_len = window.len() - 1;
-    batch.inputs.extend(window[..seq_len].iter().map(|&byte| i32::from(byte)));
-    batch.targets.extend(window[1..].iter().map(|&byte| i32::from(byte)));
+    batch.inputs.extend(window[..seq_len].iter().map(|&token| token.into()));
+    batch.targets.extend(window[1..].iter().map(|&token| token.into()));
     batch.counted.extend((0..seq_len).map(|i| i >= first_counted));
 }
 
-impl Task for Text {
+impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
     fn kind(&self) -> &'static str {
         "text"
     }
     fn vocab_size(&self) -> usize {
-        VOCAB_SIZE
+        self.tokens.vocab_size
     }
     fn unit(&self) -> &'static str {
-        "bytes"
+        self.tokens.unit
     }
     fn seq_len(&self, length: usize) -> usize {
         length
     }
     /// # Panics
-    /// If the training split has no window of `length` + 1 bytes; building the task checked `train_len`.
+    /// If the training split has no window of `length` + 1 tokens; building the task checked `train_len`.
     fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
         let starts = self.train.len().saturating_sub(length) as u64;
         let mut stream = Stream::new(seed, "train-data", step);
@@ -98,20 +138,31 @@ impl Task for Text {
         "loss_nats"
     }
     fn definitions(&self) -> BTreeMap<String, String> {
+        let Tokens { one, bytes_per_token, ref note, .. } = self.tokens;
+        let bits = if one == "byte" { "loss_nats / ln 2".to_owned() } else { format!("loss_nats / ln 2 / {bytes_per_token:.4} bytes") };
+        let note = note.as_ref().map_or_else(String::new, |note| format!("; {note}"));
         [
-            ("loss_nats", "mean negative log-likelihood in nats per byte"),
-            ("perplexity", "exp of loss_nats, per byte"),
-            ("bits_per_byte", "loss_nats / ln 2"),
+            ("loss_nats", format!("mean negative log-likelihood in nats per {one}")),
+            ("perplexity", format!("exp of loss_nats, per {one}")),
+            ("bits_per_byte", bits),
         ]
         .map(|(metric, meaning)| {
-            let how = format!("{meaning}; every scored byte weighs the same; teacher-forced; {}.", self.plan.describe());
+            let windows = self.plan.describe().replace("byte", one);
+            let how = format!("{meaning}; every scored {one} weighs the same; teacher-forced; {windows}{note}.");
             (metric.to_string(), how)
         })
         .into()
     }
-    /// A uniform guess over 256 bytes.
+    /// A uniform guess over all tokens.
     fn chance(&self) -> BTreeMap<String, f64> {
-        [("loss_nats", 8.0 * LN_2), ("perplexity", 256.0), ("bits_per_byte", 8.0)].map(|(metric, v)| (metric.to_string(), v)).into()
+        let nats = if self.tokens.vocab_size == 256 { 8.0 * LN_2 } else { libm::log(self.tokens.vocab_size as f64) };
+        let bits = nats / LN_2 / self.tokens.bytes_per_token;
+        [("loss_nats", nats), ("perplexity", self.tokens.vocab_size as f64), ("bits_per_byte", bits)]
+            .map(|(metric, v)| (metric.to_string(), v))
+            .into()
+    }
+    fn bytes_per_token(&self) -> Option<f64> {
+        Some(self.tokens.bytes_per_token)
     }
     fn corpus(&self) -> Option<&CorpusFacts> {
         Some(&self.facts)

@@ -25,6 +25,11 @@ impl Plan {
         Self { windows, span, common: multiple.is_some() || matches!(windows, Windows::Sliding(_)) }
     }
 
+    /// Bytes `1..=span` are scored, at lengths that divide it.
+    pub(crate) fn span(&self) -> usize {
+        self.span
+    }
+
     pub(crate) fn rows(&self, length: usize) -> usize {
         match self.windows {
             _ if length > self.span => 0,

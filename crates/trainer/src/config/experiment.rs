@@ -6,7 +6,7 @@ use super::diagnose::{Diagnostic, deserialize_at};
 use super::source::{KeyPath, Source, set};
 use crate::exit::Exit;
 use crate::optimizer::AdamWConfig;
-use crate::spec::{EvalSpec, Job, LengthCurriculum, RunSpec, Stage, TRAINED, TrainSpec, VariantSpec, WarmStart};
+use crate::spec::{Coordinates, Decode, EvalSpec, Job, LengthCurriculum, RunSpec, Stage, TRAINED, TrainSpec, VariantSpec, WarmStart};
 use crate::status::jobs;
 use crate::worker::{self, read_job};
 use posenc::{ConfigError, EncodingConfig, Lengths, PositionsConfig};
@@ -105,6 +105,8 @@ struct ModelSection {
     normalizer: Normalizer,
     #[serde(default)]
     positions: PositionsConfig,
+    #[serde(default)]
+    coordinates: Coordinates,
     pe: EncodingConfig,
 }
 
@@ -175,6 +177,12 @@ struct EvalSection {
     seed: u64,
     #[serde(default = "default_batch_tokens")]
     batch_tokens: usize,
+    #[serde(default)]
+    decode: Decode,
+    #[serde(default)]
+    last_tokens: Option<usize>,
+    #[serde(default)]
+    attention_distance: bool,
     #[serde(default)]
     variants: Vec<VariantSection>,
 }
@@ -312,6 +320,7 @@ impl Planner {
         let task = self.task(cell, &written)?;
         let model = model(cell, &written.model, task.vocab_size())?;
         check_sees_no_answer(cell, &model, task.as_ref())?;
+        check_scores(cell, &written.eval, &model, task.as_ref())?;
         let train = train(cell, &written, task.as_ref())?;
         let lengths = |test_len| Lengths { train_len: train.seq_len, test_len: task.seq_len(test_len) };
         let mut encoding = written.model.pe.clone();
@@ -325,6 +334,7 @@ impl Planner {
         let mut positions = written.model.positions.clone();
         positions.resolve(&lengths(train.train_len), longest);
         check_positions(cell, "model.positions", &positions, &facts, &model, train.seq_len)?;
+        check_coordinates(cell, &written.model, &positions, &facts, task.as_ref())?;
         let rows = positions.rows(train.seq_len);
         if let Some(limit) = facts.max_position.filter(|limit| *limit < rows) {
             let reach = if rows == train.seq_len { String::new() } else { format!(" at positions up to {}", rows - 1) };
@@ -370,6 +380,7 @@ impl Planner {
                 encoding.resolve(&lengths(*test_len));
                 encoding.check(&shape).map_err(|error| refused(cell, &format!("{key}.set"), &error))?;
                 model.check_encoding(&encoding.facts(&shape)).map_err(|error| refused(cell, "model", &error))?;
+                check_coordinates(cell, &written.model, &positions, &encoding.facts(&shape), task.as_ref())?;
                 let wanted = encoding.facts(&shape).parameters;
                 if wanted.iter().any(|parameter| !facts.parameters.contains(parameter)) {
                     let problem = format!(
@@ -401,7 +412,8 @@ impl Planner {
             let help = "lower d_model, d_ff, n_layers, head_dim or the size of a table of model.pe";
             return Err(cell.error("model", "has too many parameters", &allowed, help).with_value(format!("{parameters} parameters")));
         }
-        let eval = EvalSpec { test_lens, seed: written.eval.seed, batch_tokens: written.eval.batch_tokens, variants };
+        let EvalSection { seed, batch_tokens, decode, last_tokens, attention_distance, .. } = written.eval;
+        let eval = EvalSpec { test_lens, seed, batch_tokens, decode, last_tokens, attention_distance, variants };
         for label in &cell.labels {
             if self.order.insert(label.text.clone()) {
                 plan.order.push(label.text.clone());
@@ -418,6 +430,7 @@ impl Planner {
                 model: model.clone(),
                 encoding: encoding.clone(),
                 positions: positions.clone(),
+                coordinates: written.model.coordinates,
                 start,
                 train: train.clone(),
                 eval: eval.clone(),
@@ -609,6 +622,30 @@ fn check_positions(
     }
 }
 
+/// Refuses the task's coordinates where it has none, where nothing reads them, or where positions bring their own.
+fn check_coordinates(
+    cell: &Cell,
+    model: &ModelSection,
+    positions: &PositionsConfig,
+    facts: &posenc::Facts,
+    task: &dyn Task,
+) -> Result<(), Diagnostic> {
+    if model.coordinates == Coordinates::Positions {
+        return Ok(());
+    }
+    let axes = task.axes(1).len();
+    let (problem, allowed, help) = if axes == 0 {
+        (format!("come from the task, and `{}` has none", task.kind()), "positions", "remove it, or use task.kind = \"grid\"")
+    } else if matches!(positions, PositionsConfig::Grid(_)) {
+        ("come from the task, and from model.positions too".to_owned(), "one of the two", "remove model.positions")
+    } else if facts.axes > axes {
+        (format!("have {axes} axes in task `{}`, and the encoding reads {}", task.kind(), facts.axes), "positions", "set model.pe.axes = 2")
+    } else {
+        return Ok(());
+    };
+    Err(cell.error("model.coordinates", &problem, allowed, help).with_value("task"))
+}
+
 fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
     match error {
         TaskError::Config { key, value, problem, allowed, hint } => {
@@ -766,6 +803,25 @@ fn check_sees_no_answer(cell: &Cell, model: &TransformerConfig, task: &dyn Task)
     let problem = format!("lets the model read the answers of task `{}`, each of which is the next token", task.kind());
     let help = "remove it, or use task.kind = \"masked_text\", whose answers are hidden";
     Err(cell.error("model.mask", &problem, "causal", help).with_value("bidirectional"))
+}
+
+/// Refuses ways of scoring that the task has no use for.
+fn check_scores(cell: &Cell, eval: &EvalSection, model: &TransformerConfig, task: &dyn Task) -> Result<(), Diagnostic> {
+    if eval.attention_distance && model.attention == AttentionKind::Linear {
+        let help = "remove it, or use model.attention = \"softmax\"";
+        return Err(cell.error("eval.attention_distance", "needs weights, and linear attention has none", "false", help).with_value(true));
+    }
+    if eval.decode != Decode::TeacherForced && task.scoring() != Scoring::Answer {
+        let problem = format!("has nothing to decode: task `{}` asks for no answers", task.kind());
+        return Err(cell.error("eval.decode", &problem, "teacher_forced", "remove it, or use a task with answers, such as copy"));
+    }
+    let Some(last) = eval.last_tokens else { return Ok(()) };
+    if task.scoring() != Scoring::LanguageModel {
+        let problem = format!("is for text: task `{}` is scored where its answers are", task.kind());
+        return Err(cell.error("eval.last_tokens", &problem, "absent", "remove it").with_value(last));
+    }
+    let shortest = eval.test_lens.iter().copied().min().unwrap_or(1) as u64;
+    whole(cell, "eval.last_tokens", last as u64, 1, shortest, "every test window has so many predictions at its end")
 }
 
 fn train(cell: &Cell, written: &Experiment, task: &dyn Task) -> Result<TrainSpec, Diagnostic> {

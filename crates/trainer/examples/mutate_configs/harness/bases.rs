@@ -184,6 +184,13 @@ const TABLES: &[(&str, &str)] = &[
         "task",
         r#"{ kind = "text", files = ["a.txt"], split = { by = "range", valid_fraction = 0.5 }, windows = { kind = "non_overlapping" } }"#,
     ),
+    ("task", r#"{ kind = "text", level = "chars", files = ["a.txt"], split = { by = "range", valid_fraction = 0.5 } }"#),
+    (
+        "task",
+        r#"{ kind = "masked_text", corpus = "cargo", crates = ["clap_builder"], split = { by = "file", every = 4 }, eval_tokens = 256,
+            max_bytes = 20000000, rate = 0.2, mask = 0.7, random = 0.1 }"#,
+    ),
+    ("task", r#"{ kind = "masked_text", files = ["a.txt"], split = { by = "range", valid_fraction = 0.5 } }"#),
     ("task", r#"{ kind = "text", files = ["*.txt"], split = { by = "files", valid = ["b.txt"] } }"#),
 ];
 
@@ -216,6 +223,19 @@ pub fn all(directory: &Path) -> Vec<Base> {
     put(&mut distances, "model.pe", r#"{ kind = "t5" }"#);
     put(&mut distances, "model.positions", r#"{ kind = "randomized_distances", max_distance = 64 }"#);
     bases.push(base("positions of t5", distances, &["model", "positions"]));
+    let mut answers: Table = LEAST.parse().expect("TOML");
+    put(&mut answers, "eval.decode", r#""auto""#);
+    put(&mut answers, "eval.attention_distance", "true");
+    bases.push(base("scores of answers", answers, &["eval"]));
+    let mut text: Table = LEAST.parse().expect("TOML");
+    put(&mut text, "task", r#"{ kind = "text", files = ["a.txt"] }"#);
+    put(&mut text, "eval.last_tokens", "4");
+    bases.push(base("scores of text", text, &["eval", "last_tokens"]));
+    let mut placed: Table = LEAST.parse().expect("TOML");
+    put(&mut placed, "task", r#"{ kind = "grid", test_rows = 8 }"#);
+    put(&mut placed, "model.pe", r#"{ kind = "axial_rope" }"#);
+    put(&mut placed, "model.coordinates", r#""task""#);
+    bases.push(base("coordinates of a grid", placed, &["model", "coordinates"]));
     for (key, value) in TABLES {
         let mut table: Table = LEAST.parse().expect("TOML");
         put(&mut table, key, value);

@@ -234,6 +234,8 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
     let related: &[&str] = match target.id {
         "model.attention" if gone => &["model.feature_map", "model.normalizer"],
         "scaling:yarn.mscale_all_dim" if gone => &["model.pe.scaling.mscale"],
+        // Without stages, what asks for them.
+        "train.stages" => &["train.length"],
         "task:text.files" if gone => &["task.split.valid"],
         // So small that the split by it is empty, which is told of the files.
         "split:range.valid_fraction" => &["task.files"],

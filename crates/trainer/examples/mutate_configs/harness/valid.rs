@@ -33,7 +33,8 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
     ),
     (&["axes", "train.adamw"], &["an empty table"], "nothing varies, or every default"),
     (&["eval.variants"], &["an empty list"], "no variants"),
-    (&["task:text.files", "split:files.valid"], &["a value twice"], "a file found twice is taken once"),
+    (&["task:masked_text.mask", "task:masked_text.random"], &["zero", "1e-320"], "none is read so"),
+    (&["task:text.files", "task:masked_text.files", "split:files.valid"], &["a value twice"], "a file found twice is taken once"),
     (&["positions:grid.sizes", "pe:axial_rope.sections"], &["a value twice"], "sizes may be equal"),
     (&["pe:stack.parts"], &["a value twice"], "two parts of one kind add up"),
 ];
