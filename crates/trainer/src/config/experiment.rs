@@ -466,6 +466,15 @@ impl Planner {
         plan.assertions = written.assertions;
         if let (Some(path), true) = (&written.claims, plan.runs.is_empty()) {
             let path = self.directory.join(path);
+            if !path.is_file() {
+                let problem = format!("names no file: there is no {}", path.display());
+                return Err(cell.error(
+                    "report.claims",
+                    &problem,
+                    "a file of claims, relative to the config",
+                    "correct the path or remove the key",
+                ));
+            }
             plan.claims = claims::read(&path).map_err(|error| error.with_note("named by report.claims"))?;
         }
         Ok(())
