@@ -29,8 +29,7 @@ mod nll;
 #[cfg(feature = "flex")]
 mod norm;
 #[cfg(feature = "flex")]
-#[allow(missing_docs)]
-pub mod product;
+mod product;
 #[cfg(feature = "flex")]
 mod rotate;
 #[cfg(feature = "flex")]
