@@ -11,6 +11,8 @@ pub mod reference;
 #[cfg(feature = "flex")]
 mod activation;
 #[cfg(feature = "flex")]
+mod adamw;
+#[cfg(feature = "flex")]
 mod attention;
 #[cfg(feature = "flex")]
 mod flex;
@@ -27,8 +29,7 @@ mod nll;
 #[cfg(feature = "flex")]
 mod norm;
 #[cfg(feature = "flex")]
-#[allow(missing_docs)]
-pub mod product;
+mod product;
 #[cfg(feature = "flex")]
 mod rotate;
 #[cfg(feature = "flex")]
@@ -353,6 +354,51 @@ pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, bias: Option<Tensor<4
     }
     #[cfg(not(feature = "flex"))]
     reference::attention(q, k, v, bias, scale, first_query)
+}
+
+/// The numbers of one update of AdamW.
+#[derive(Clone, Copy, Debug)]
+pub struct AdamWStep {
+    /// The gradient is multiplied by this first.
+    pub grad_scale: f64,
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// The root of the second moment is divided by this.
+    pub root: f64,
+    /// Then this is added.
+    pub eps: f64,
+    /// The quotient of first moment and root is multiplied by this.
+    pub rate: f64,
+    /// The parameter is multiplied by this before that is subtracted.
+    pub keep: f64,
+}
+
+/// A parameter and its two moments after one update of AdamW with `grad`, all `[N]` and outside autodiff; `moments` are 0 at first.
+///
+/// Bit for bit what the definition gives.
+pub fn adamw(theta: Tensor<1>, grad: Tensor<1>, moments: Option<[Tensor<1>; 2]>, step: &AdamWStep) -> [Tensor<1>; 3] {
+    #[cfg(feature = "flex")]
+    let (theta, grad, moments) = {
+        let give = |x| Tensor::from_dispatch(flex::give(flex::Input::Plain(x), flex::Context::Disabled));
+        let zeros = || [(); 2].map(|()| Tensor::zeros(theta.dims(), (&theta.device(), theta.dtype())));
+        let [first, second] = moments.unwrap_or_else(zeros);
+        match flex::take([theta, grad, first, second].map(Tensor::into_dispatch)) {
+            Ok(([flex::Input::Plain(theta), flex::Input::Plain(grad), flex::Input::Plain(first), flex::Input::Plain(second)], _)) => {
+                return adamw::adamw(theta, grad, [first, second], step).map(give);
+            }
+            Ok((inputs, context)) => {
+                let [theta, grad, first, second] = inputs.map(|x| Tensor::from_dispatch(flex::give(x, context)));
+                (theta, grad, Some([first, second]))
+            }
+            Err(tensors) => {
+                let [theta, grad, first, second] = tensors.map(Tensor::from_dispatch);
+                (theta, grad, Some([first, second]))
+            }
+        }
+    };
+    reference::adamw(theta, grad, moments, step)
 }
 
 /// Turns the pairs of the first `2 R` dimensions of `x`, `[B, H, L, E]`, by the angles whose `cos` and `sin` are `[1, 1, L, R]`;

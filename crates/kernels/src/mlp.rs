@@ -38,30 +38,36 @@ fn sizes(weights: &Weights<FlexTensor>) -> [usize; 2] {
     weights.up.shape().dims()
 }
 
-fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>) -> (FlexTensor, Kept) {
+fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>, tracked: bool) -> (FlexTensor, Kept) {
     let [d, ff] = sizes(&weights);
     let shape: [usize; 2] = x.shape().dims();
     let panels = weights.map(packed);
     let view = norm.view();
     let mut y = x.storage::<f32>().to_vec();
-    let mut inner: Vec<Buffer> = (0..if panels.gate.is_some() { 2 } else { 1 }).map(|_| Buffer::new(shape[0] * padded(ff))).collect();
+    // Without a gradient to come nothing is kept, and what goes into the activation stays in the second cache too.
+    let kept = if tracked { shape[0] * padded(ff) } else { 0 };
+    let mut inner: Vec<Buffer> = (0..if panels.gate.is_some() { 2 } else { 1 }).map(|_| Buffer::new(kept)).collect();
     {
         let mut parts = inner.iter_mut().map(|buffer| buffer.chunks_mut((CHUNK * padded(ff)).max(1)));
-        let (up, mut gate) = (parts.next().expect("there is always one"), parts.next());
-        let chunks = x.storage::<f32>().chunks(CHUNK * d).zip(y.chunks_mut(CHUNK * d)).zip(up);
-        let tasks: Vec<_> = chunks.map(|chunk| (chunk, gate.as_mut().and_then(Iterator::next))).collect();
-        for_each(tasks, shape[0] * d * ff / 16, |(((x, y), up), gate)| {
+        let (mut up, mut gate) = (parts.next().expect("there is always one"), parts.next());
+        let chunks = x.storage::<f32>().chunks(CHUNK * d).zip(y.chunks_mut(CHUNK * d));
+        let tasks: Vec<_> = chunks.map(|chunk| (chunk, [up.next(), gate.as_mut().and_then(Iterator::next)])).collect();
+        for_each(tasks, shape[0] * d * ff / 16, |((x, y), [up, gate])| {
             let rows = x.len() / d;
-            let (mut normed, mut active) = (Buffer::new(x.len()), Buffer::new(up.len()));
+            let size = rows * padded(ff);
+            let (mut normed, mut active) = (Buffer::new(x.len()), Buffer::new(size));
+            let [mut up_scratch, mut gate_scratch] =
+                [up.is_none(), gate.is_none() && panels.gate.is_some()].map(|needed| Buffer::new(if needed { size } else { 0 }));
+            let (up, gate) = (up.unwrap_or(&mut up_scratch), gate.unwrap_or(&mut gate_scratch));
             view.rows(x, &mut normed, &mut [[0.0; 2]; CHUNK][..rows]);
             let normed = Matrix::rows(&normed, rows, d, d);
             product(normed, Matrix::panels(&panels.up, d, ff), MatrixMut::panels(up, rows, ff), From::Zero);
-            match (gate, &panels.gate) {
-                (Some(gate), Some(weight)) => {
+            match &panels.gate {
+                Some(weight) => {
                     product(normed, Matrix::panels(weight, d, ff), MatrixMut::panels(gate, rows, ff), From::Zero);
                     swiglu_rows(gate, up, &mut active);
                 }
-                _ => gelu_rows(up, &mut active),
+                None => gelu_rows(up, &mut active),
             }
             let y = MatrixMut::rows(y, rows, d, d);
             product(Matrix::panels(&active, rows, ff), Matrix::panels(&panels.down, ff, d), y, From::Target);
@@ -181,13 +187,13 @@ impl Group<'_> {
 pub(crate) fn mlp<const N: usize>(inputs: [Input; N], eps: f64, shift: bool, gate: bool) -> Input {
     record(
         inputs,
-        |inputs, _| {
+        |inputs, tracked| {
             let mut inputs = inputs.map(dense).into_iter();
             let mut next = || inputs.next().expect("as many inputs as there are");
             let x = next();
             let norm = NormTensors { scale: next(), shift: shift.then(&mut next), eps };
             let weights = Weights { up: next(), gate: gate.then(&mut next), down: next() };
-            forward(x, norm, weights)
+            forward(x, norm, weights, tracked)
         },
         |kept: &Kept, grad, _| {
             let mut grads = backward(kept, grad).into_iter();

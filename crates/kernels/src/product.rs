@@ -7,6 +7,7 @@
 //! the result stays in registers while one row of a panel after the other is multiplied by single numbers of the left-hand matrix,
 //! which is read where it lies.
 
+use crate::flex::for_each;
 use crate::memory::Buffer;
 use crate::simd::{Lanes, dispatch};
 use pulp::{Simd, WithSimd};
@@ -126,20 +127,20 @@ impl<'a> Matrix<'a> {
 
     /// Copies the transposed matrix into panels.
     pub(crate) fn pack_transposed(self, panels: &mut [f32]) {
-        let widths = *WIDTHS;
+        for (panel, values) in panels.chunks_mut((self.cols * WIDTHS.panel).max(1)).enumerate() {
+            self.pack_panel_transposed(panel, values);
+        }
+    }
+
+    /// Copies the rows that make one panel of the transposed matrix.
+    fn pack_panel_transposed(self, panel: usize, values: &mut [f32]) {
         let Layout::Rows(stride) = self.layout else { unreachable!("only matrices that lie in rows are transposed") };
-        for panel in 0..self.rows.div_ceil(widths.panel) {
-            let (to, wide) = Layout::Panels(self.cols).panel(self.rows, panel, widths);
-            let panels = &mut panels[to..][..self.cols * wide];
-            let first = panel * widths.panel;
-            for lane in 0..wide {
-                let row = first + lane;
-                if row < self.rows {
-                    let values = &self.values[row * stride..][..self.cols];
-                    panels[lane..].iter_mut().step_by(wide).zip(values).for_each(|(to, x)| *to = *x);
-                } else {
-                    panels[lane..].iter_mut().step_by(wide).for_each(|to| *to = 0.0);
-                }
+        let (first, wide) = (panel * WIDTHS.panel, values.len() / self.cols);
+        for lane in 0..wide {
+            let lanes = values[lane..].iter_mut().step_by(wide);
+            match self.values.get((first + lane) * stride..) {
+                Some(row) if first + lane < self.rows => lanes.zip(&row[..self.cols]).for_each(|(to, x)| *to = *x),
+                _ => lanes.for_each(|to| *to = 0.0),
             }
         }
     }
@@ -154,7 +155,8 @@ impl<'a> Matrix<'a> {
     /// A transposed copy in panels of its own.
     pub(crate) fn packed_transposed(self) -> Buffer {
         let mut panels = Buffer::new(self.cols * padded(self.rows));
-        self.pack_transposed(&mut panels);
+        let tasks = panels.chunks_mut((self.cols * WIDTHS.panel).max(1)).enumerate().collect();
+        for_each(tasks, self.rows * self.cols, |(panel, values)| self.pack_panel_transposed(panel, values));
         panels
     }
 }
@@ -406,39 +408,6 @@ mod tests {
                 product_transposed(a, b_panels, MatrixMut::panels(&mut sum, n, m), From::Target);
                 assert_eq!(*sum, *Matrix::rows(&expected, n, m, m).packed(), "{n} {k} {m}");
             }
-        }
-    }
-}
-pub fn rate() {
-    for [n, k, m] in [[64, 128, 384], [64, 128, 512], [64, 512, 128], [128, 32, 32], [32, 128, 32]] {
-        let (a, b) = (vec![0.5f32; n * k], vec![0.5f32; k.max(n) * m]);
-        let panels = Matrix::rows(&b[..k * m], k, m, m).packed();
-        let dy = Matrix::rows(&b[..n * m], n, m, m).packed();
-        let mut y = Buffer::new(n.max(k) * m);
-        for t in [false, true] {
-            let mut best = f64::MAX;
-            for _ in 0..20 {
-                let at = std::time::Instant::now();
-                for _ in 0..20 {
-                    if t {
-                        product_transposed(
-                            Matrix::rows(&a, n, k, k),
-                            Matrix::panels(&dy, n, m),
-                            MatrixMut::panels(&mut y[..k * m], k, m),
-                            From::Target,
-                        );
-                    } else {
-                        product(
-                            Matrix::rows(&a, n, k, k),
-                            Matrix::panels(&panels, k, m),
-                            MatrixMut::panels(&mut y[..n * m], n, m),
-                            From::Zero,
-                        );
-                    }
-                }
-                best = best.min(at.elapsed().as_secs_f64() / 20.0);
-            }
-            println!("{n} {k} {m} {t}: {:.1} GF", 2e-9 * (n * k * m) as f64 / best);
         }
     }
 }

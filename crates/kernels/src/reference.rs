@@ -1,6 +1,6 @@
 //! The definitions: each operation of this crate in plain tensor operations, which any backend and any float type runs.
 
-use crate::{Attention, Bias, Mlp, Norm, Rotation};
+use crate::{AdamWStep, Attention, Bias, Mlp, Norm, Rotation};
 use burn::tensor::{Int, Tensor, TensorData, activation, module};
 
 /// Definition of [`nll`](crate::nll).
@@ -147,4 +147,17 @@ pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -
         Tensor::cat(vec![turned_a, turned_b], 3)
     };
     if 2 * pairs == head_dim { turned } else { Tensor::cat(vec![turned, x.slice_dim(3, 2 * pairs..head_dim)], 3) }
+}
+
+/// Definition of [`adamw`](crate::adamw).
+pub fn adamw(theta: Tensor<1>, grad: Tensor<1>, moments: Option<[Tensor<1>; 2]>, step: &AdamWStep) -> [Tensor<1>; 3] {
+    let AdamWStep { grad_scale, beta1, beta2, root, eps, rate, keep } = *step;
+    let grad = grad * grad_scale;
+    let [first, second] = [(grad.clone(), beta1), (grad.square(), beta2)].map(|(x, beta)| x * (1.0 - beta));
+    let [first, second] = match moments {
+        Some([old_first, old_second]) => [old_first * beta1 + first, old_second * beta2 + second],
+        None => [first, second],
+    };
+    let update = first.clone() / (second.clone().sqrt() / root + eps) * rate;
+    [theta * keep - update, first, second]
 }

@@ -119,3 +119,18 @@ fn the_comparison_can_fail() {
     assert!(wrong.is_err());
     assert!(std::panic::catch_unwind(|| assert_close("x", &[1.0], &[1.1], 1e-3, 0.0)).is_err());
 }
+
+#[test]
+fn an_update_is_bit_for_bit_the_defined_one() {
+    let device = burn::tensor::Device::flex();
+    let step = kernels::AdamWStep { grad_scale: 0.7, beta1: 0.9, beta2: 0.999, root: 0.3, eps: 1e-8, rate: 3e-3, keep: 0.999 };
+    for n in [1, 19, 64, 40_001] {
+        for dtype in [burn::tensor::DType::F32, burn::tensor::DType::F64] {
+            let x = |seed| Tensor::<1>::from_data(TensorData::new(input(&[n], seed).values, [n]), (&device, dtype));
+            for moments in [None, Some([x(3), x(4).square()])] {
+                let fused = kernels::adamw(x(1), x(2), moments.clone(), &step).map(common::to_f64);
+                assert_eq!(fused, reference::adamw(x(1), x(2), moments, &step).map(common::to_f64), "{n} {dtype:?}");
+            }
+        }
+    }
+}

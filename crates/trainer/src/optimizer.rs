@@ -6,6 +6,7 @@
 use crate::weights::ParamPath;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
+use kernels::AdamWStep;
 use rundir::{HostTensor, Weights};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -71,15 +72,20 @@ impl AdamW {
     /// Applies one update with gradients multiplied by `grad_scale`.
     pub fn step<M: Module>(&mut self, module: M, grads: &mut Gradients, lr: f64, grad_scale: f64) -> M {
         self.step += 1;
-        let (beta1, beta2) = (self.config.beta1, self.config.beta2);
+        let AdamWConfig { beta1, beta2, eps, weight_decay } = self.config;
         let mut update = Update {
             path: ParamPath::default(),
             grads,
-            grad_scale,
             // theta -= lr m_hat / (sqrt(v_hat) + eps), with both bias corrections in f64 on the host.
-            rate: lr / (1.0 - beta1.powi(self.step)),
-            root: (1.0 - beta2.powi(self.step)).sqrt(),
-            keep: 1.0 - lr * self.config.weight_decay,
+            step: AdamWStep {
+                grad_scale,
+                beta1,
+                beta2,
+                root: (1.0 - beta2.powi(self.step)).sqrt(),
+                eps,
+                rate: lr / (1.0 - beta1.powi(self.step)),
+                keep: 1.0 - lr * weight_decay,
+            },
             optimizer: self,
         };
         module.map(&mut update)
@@ -89,10 +95,7 @@ impl AdamW {
 struct Update<'a> {
     path: ParamPath,
     grads: &'a mut Gradients,
-    grad_scale: f64,
-    rate: f64,
-    root: f64,
-    keep: f64,
+    step: AdamWStep,
     optimizer: &'a mut AdamW,
 }
 
@@ -106,22 +109,15 @@ impl ModuleMapper for Update<'_> {
     }
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let AdamWConfig { beta1, beta2, eps, .. } = self.optimizer.config;
         let path = self.path.dotted();
         param.map(|tensor| {
             let Some(grad) = tensor.grad_remove(self.grads) else { return tensor };
             let shape = tensor.dims();
             let count: usize = shape.iter().product();
-            let grad = grad.reshape([count]) * self.grad_scale;
-            let (first, second) = match self.optimizer.moments.remove(&path) {
-                Some(Moments { first, second }) => {
-                    (first * beta1 + grad.clone() * (1.0 - beta1), second * beta2 + grad.square() * (1.0 - beta2))
-                }
-                None => (grad.clone() * (1.0 - beta1), grad.square() * (1.0 - beta2)),
-            };
-            let update = first.clone() / (second.clone().sqrt() / self.root + eps) * self.rate;
-            self.optimizer.moments.insert(path.clone(), Moments { first, second });
-            let updated = tensor.inner().reshape([count]) * self.keep - update;
+            let moments = self.optimizer.moments.remove(&path).map(|Moments { first, second }| [first, second]);
+            let theta = tensor.inner().reshape([count]);
+            let [updated, first, second] = kernels::adamw(theta, grad.reshape([count]), moments, &self.step);
+            self.optimizer.moments.insert(path, Moments { first, second });
             Tensor::from_inner(updated.reshape(shape)).require_grad()
         })
     }

@@ -1,3 +1,0 @@
-fn main() {
-    kernels::product::rate();
-}

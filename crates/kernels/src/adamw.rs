@@ -1,0 +1,61 @@
+//! One update of AdamW in one pass over memory.
+
+use crate::AdamWStep;
+use crate::flex::{dense, for_each};
+use crate::simd::{Lanes, dispatch};
+use burn_flex::FlexTensor;
+use pulp::{Simd, WithSimd};
+
+/// Elements one task handles.
+const CHUNK: usize = 1 << 13;
+
+struct Update<'a> {
+    step: [f32; 9],
+    theta: &'a mut [f32],
+    grad: &'a [f32],
+    first: &'a mut [f32],
+    second: &'a mut [f32],
+}
+
+impl WithSimd for Update<'_> {
+    type Output = ();
+
+    /// The operations of the definition, in its order and rounded as there.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let [scale, beta1, beta2, rest1, rest2, root, eps, rate, keep] = self.step.map(|x| s.splat(x));
+        let update = |theta, grad, first, second| {
+            let grad = s.mul(grad, scale);
+            let first = s.add(s.mul(first, beta1), s.mul(grad, rest1));
+            let second = s.add(s.mul(second, beta2), s.mul(s.mul(grad, grad), rest2));
+            let update = s.mul(s.div(first, s.add(s.div(s.sqrt_f32s(second), root), eps)), rate);
+            (s.sub(s.mul(theta, keep), update), first, second)
+        };
+        let (theta, theta_tail) = S::as_mut_simd_f32s(self.theta);
+        let (first, first_tail) = S::as_mut_simd_f32s(self.first);
+        let (second, second_tail) = S::as_mut_simd_f32s(self.second);
+        let (grad, grad_tail) = S::as_simd_f32s(self.grad);
+        for (((theta, grad), first), second) in theta.iter_mut().zip(grad).zip(first).zip(second) {
+            (*theta, *first, *second) = update(*theta, *grad, *first, *second);
+        }
+        let load = |x: &[f32]| s.partial_load_f32s(x);
+        let (theta, first, second) = update(load(theta_tail), load(grad_tail), load(first_tail), load(second_tail));
+        s.partial_store_f32s(theta_tail, theta);
+        s.partial_store_f32s(first_tail, first);
+        s.partial_store_f32s(second_tail, second);
+    }
+}
+
+/// Parameter and moments after one update.
+pub(crate) fn adamw(theta: FlexTensor, grad: FlexTensor, moments: [FlexTensor; 2], step: &AdamWStep) -> [FlexTensor; 3] {
+    let (mut theta, grad) = (dense(theta), dense(grad));
+    let n = grad.storage::<f32>().len();
+    let [mut first, mut second] = moments.map(dense);
+    let AdamWStep { grad_scale, beta1, beta2, root, eps, rate, keep } = *step;
+    let step = [grad_scale, beta1, beta2, 1.0 - beta1, 1.0 - beta2, root, eps, rate, keep].map(|x| x as f32);
+    let moments = first.storage_mut::<f32>().chunks_mut(CHUNK).zip(second.storage_mut::<f32>().chunks_mut(CHUNK));
+    let values = theta.storage_mut::<f32>().chunks_mut(CHUNK).zip(grad.storage::<f32>().chunks(CHUNK));
+    let task = |((theta, grad), (first, second))| Update { step, theta, grad, first, second };
+    for_each(values.zip(moments).map(task).collect(), n, dispatch);
+    [theta, first, second]
+}
