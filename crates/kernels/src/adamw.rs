@@ -17,29 +17,40 @@ struct Update<'a> {
     second: &'a mut [f32],
 }
 
+/// Parameter, gradient and moments of some elements.
+type Four<S> = [<S as Simd>::f32s; 4];
+
+impl Update<'_> {
+    /// The operations of the definition, in its order and rounded as there. Not a closure: that may be compiled without the
+    /// instruction set of what is around.
+    #[inline(always)]
+    fn apply<S: Simd>(s: S, step: &[S::f32s; 9], [theta, grad, first, second]: Four<S>) -> [S::f32s; 3] {
+        let [scale, beta1, beta2, rest1, rest2, root, eps, rate, keep] = *step;
+        let grad = s.mul(grad, scale);
+        let first = s.add(s.mul(first, beta1), s.mul(grad, rest1));
+        let second = s.add(s.mul(second, beta2), s.mul(s.mul(grad, grad), rest2));
+        let update = s.mul(s.div(first, s.add(s.div(s.sqrt_f32s(second), root), eps)), rate);
+        [s.sub(s.mul(theta, keep), update), first, second]
+    }
+}
+
 impl WithSimd for Update<'_> {
     type Output = ();
 
-    /// The operations of the definition, in its order and rounded as there.
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let [scale, beta1, beta2, rest1, rest2, root, eps, rate, keep] = self.step.map(|x| s.splat(x));
-        let update = |theta, grad, first, second| {
-            let grad = s.mul(grad, scale);
-            let first = s.add(s.mul(first, beta1), s.mul(grad, rest1));
-            let second = s.add(s.mul(second, beta2), s.mul(s.mul(grad, grad), rest2));
-            let update = s.mul(s.div(first, s.add(s.div(s.sqrt_f32s(second), root), eps)), rate);
-            (s.sub(s.mul(theta, keep), update), first, second)
-        };
+        let mut step = [s.zero(); 9];
+        step.iter_mut().zip(self.step).for_each(|(y, x)| *y = s.splat(x));
         let (theta, theta_tail) = S::as_mut_simd_f32s(self.theta);
         let (first, first_tail) = S::as_mut_simd_f32s(self.first);
         let (second, second_tail) = S::as_mut_simd_f32s(self.second);
         let (grad, grad_tail) = S::as_simd_f32s(self.grad);
         for (((theta, grad), first), second) in theta.iter_mut().zip(grad).zip(first).zip(second) {
-            (*theta, *first, *second) = update(*theta, *grad, *first, *second);
+            [*theta, *first, *second] = Self::apply(s, &step, [*theta, *grad, *first, *second]);
         }
-        let load = |x: &[f32]| s.partial_load_f32s(x);
-        let (theta, first, second) = update(load(theta_tail), load(grad_tail), load(first_tail), load(second_tail));
+        let tails = [s.partial_load_f32s(theta_tail), s.partial_load_f32s(grad_tail)];
+        let moments = [s.partial_load_f32s(first_tail), s.partial_load_f32s(second_tail)];
+        let [theta, first, second] = Self::apply(s, &step, [tails[0], tails[1], moments[0], moments[1]]);
         s.partial_store_f32s(theta_tail, theta);
         s.partial_store_f32s(first_tail, first);
         s.partial_store_f32s(second_tail, second);

@@ -6,20 +6,18 @@
 //! block, or the thread, it is computed in.
 
 use crate::flex::{Input, Strided, dense, for_each, record, strided_output, tensor};
+use crate::heads::{Heads, InPlace, Rotation, Scale, TILE, Turn, View};
 use crate::memory::Buffer;
-use crate::product::{From, Matrix, MatrixMut, padded, product, product_transposed};
-use crate::rotate::turn_row;
+use crate::product::{From, Matrix, MatrixMut, product, product_transposed};
 use crate::simd::{Lanes, dispatch, sum_over};
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// Keys of a tile.
-const TILE: usize = 128;
 /// Vectors of a query block.
 const WIDE: usize = 2;
-/// Query blocks that share one copy of a tile of keys.
+/// Query blocks that read a tile of keys one after the other.
 const BLOCKS: usize = 16;
 /// Partial sums of the gradient of one slice of a broadcast bias. A constant, so that the result is one for any thread count.
 const GROUPS: usize = 8;
@@ -38,21 +36,17 @@ impl WithSimd for BlockWidth {
 
 static WIDTH: LazyLock<usize> = LazyLock::new(|| dispatch(BlockWidth));
 
-/// Cos and sin by which queries and keys turn, one row of pairs for every query and key.
-pub(crate) struct Rotation {
-    pub(crate) queries: [FlexTensor; 2],
-    pub(crate) keys: [FlexTensor; 2],
-    pub(crate) pairs: usize,
-    pub(crate) interleaved: bool,
-}
-
 /// What all tasks of one call share.
 pub(crate) struct Call<'a> {
-    pub(crate) q: Strided<'a>,
-    pub(crate) k: Strided<'a>,
-    pub(crate) v: Strided<'a>,
+    /// Turned, and times the factor of the products.
+    pub(crate) q: View<'a>,
+    /// Turned.
+    pub(crate) k: View<'a>,
+    pub(crate) v: View<'a>,
     pub(crate) bias: Option<&'a Bias>,
+    /// By what q and k were turned: their gradients are turned back.
     pub(crate) rotation: Option<&'a Rotation>,
+    /// The factor, which the gradient of q receives too.
     pub(crate) scale: f32,
     pub(crate) first_query: usize,
 }
@@ -60,26 +54,8 @@ pub(crate) struct Call<'a> {
 impl Call<'_> {
     /// How many keys the queries of a block see, the last of them included.
     fn visible(&self, queries: &Range<usize>) -> usize {
-        (self.first_query + queries.end).min(self.k.shape[2])
+        (self.first_query + queries.end).min(self.k.shape()[2])
     }
-
-    /// Queries of a block, turned and scaled, in rows.
-    fn queries(&self, at: [usize; 2], range: Range<usize>, rows: &mut [f32]) {
-        let turn = self.rotation.map(|rotation| Turn::new(&rotation.queries, rotation, 1.0));
-        dispatch(Load { x: &self.q, at, range, turn, factor: self.scale, rows });
-    }
-
-    /// Keys of a tile, turned, in rows.
-    fn keys(&self, at: [usize; 2], range: Range<usize>, rows: &mut [f32]) {
-        let turn = self.rotation.map(|rotation| Turn::new(&rotation.keys, rotation, 1.0));
-        dispatch(Load { x: &self.k, at, range, turn, factor: 1.0, rows });
-    }
-}
-
-/// Some rows of one head as a matrix, read where they lie.
-fn matrix<'a>(x: &'a Strided<'_>, [batch, head]: [usize; 2], rows: Range<usize>) -> Matrix<'a> {
-    let (values, start, stride) = x.rows(batch, head);
-    Matrix::rows(&values[start + rows.start * stride..], rows.len(), x.shape[3], stride)
 }
 
 /// A bias as the blocks need it.
@@ -205,93 +181,6 @@ impl Bias {
     }
 }
 
-/// A rotation of rows, forwards or backwards.
-#[derive(Clone, Copy)]
-struct Turn<'a> {
-    cos: &'a [f32],
-    sin: &'a [f32],
-    pairs: usize,
-    sign: f32,
-    interleaved: bool,
-}
-
-impl<'a> Turn<'a> {
-    fn new([cos, sin]: &'a [FlexTensor; 2], rotation: &Rotation, sign: f32) -> Self {
-        Self { cos: cos.storage(), sin: sin.storage(), pairs: rotation.pairs, sign, interleaved: rotation.interleaved }
-    }
-
-    #[inline(always)]
-    fn row<S: Simd>(&self, s: S, position: usize, x: &[f32], y: &mut [f32]) {
-        let angles = position * self.pairs..(position + 1) * self.pairs;
-        turn_row(s, x, y, [&self.cos[angles.clone()], &self.sin[angles]], self.sign, self.interleaved);
-    }
-}
-
-/// Copies rows of one head one after the other, turned and times a factor; rows past the range are 0.
-struct Load<'a> {
-    x: &'a Strided<'a>,
-    at: [usize; 2],
-    range: Range<usize>,
-    turn: Option<Turn<'a>>,
-    factor: f32,
-    rows: &'a mut [f32],
-}
-
-impl WithSimd for Load<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) {
-        let [batch, head] = self.at;
-        let (rows, rest) = self.rows.split_at_mut(self.range.len() * self.x.shape[3]);
-        for (position, row) in self.range.zip(rows.chunks_exact_mut(self.x.shape[3])) {
-            let x = self.x.row(batch, head, position);
-            match &self.turn {
-                Some(turn) => turn.row(s, position, x, row),
-                None => row.copy_from_slice(x),
-            }
-            if self.factor != 1.0 {
-                times(s, row, self.factor);
-            }
-        }
-        rest.fill(0.0);
-    }
-}
-
-/// `row *= factor`.
-#[inline(always)]
-fn times<S: Simd>(s: S, row: &mut [f32], factor: f32) {
-    let (vectors, tail) = S::as_mut_simd_f32s(row);
-    vectors.iter_mut().for_each(|x| *x = s.mul(*x, s.splat(factor)));
-    tail.iter_mut().for_each(|x| *x *= factor);
-}
-
-/// Writes rows, turned and each times a factor, to where they belong.
-struct Store<'a, 'b> {
-    rows: &'a [f32],
-    first: usize,
-    turn: Option<Turn<'a>>,
-    /// One for each row, or one for all.
-    factors: &'a [f32],
-    targets: &'a mut [&'b mut [f32]],
-}
-
-impl WithSimd for Store<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) {
-        let Some(width) = self.targets.first().map(|row| row.len()) else { return };
-        for (i, (row, target)) in self.rows.chunks_exact(width).zip(self.targets).enumerate() {
-            match &self.turn {
-                Some(turn) => turn.row(s, self.first + i, row, target),
-                None => target.copy_from_slice(row),
-            }
-            times(s, target, self.factors[i.min(self.factors.len() - 1)]);
-        }
-    }
-}
-
 /// An expression for each vector of a block. Not a closure: that may be compiled without the instruction set of what is around.
 macro_rules! each {
     (|$i:ident| $value:expr) => {
@@ -390,7 +279,7 @@ impl WithSimd for Softmax<'_> {
     }
 }
 
-/// Up to [`BLOCKS`] consecutive query blocks of one head.
+/// Some consecutive tiles of queries of one head.
 struct Forward<'a, 'b> {
     call: &'a Call<'a>,
     at: [usize; 2],
@@ -400,61 +289,52 @@ struct Forward<'a, 'b> {
     log_sum: &'b mut [f32],
 }
 
+/// The rows of a block of queries in the tiles of one head, of which the first starts at `first`.
+fn block<'b>(tiles: &'b mut [&mut [f32]], first: usize, [length, head_dim]: [usize; 2], range: &Range<usize>) -> MatrixMut<'b> {
+    let tile = (range.start - first) / TILE;
+    let start = first + tile * TILE;
+    MatrixMut::panels(tiles[tile], TILE.min(length - start), head_dim).part(range.start - start..range.end - start)
+}
+
 impl Forward<'_, '_> {
     fn run(mut self) {
         let (call, width) = (self.call, *WIDTH);
-        let head_dim = call.q.shape[3];
+        let [_, _, length, head_dim] = call.q.shape();
+        let (sizes, first) = ([length, head_dim], self.queries.start);
         let blocks: Vec<Range<usize>> =
             self.queries.clone().step_by(width).map(|start| start..(start + width).min(self.queries.end)).collect();
         let n = blocks.len();
-        let mut rows = Buffer::new(width.max(TILE) * head_dim);
         let mut columns = Buffer::new(n * head_dim * width);
         for (columns, range) in columns.chunks_exact_mut(head_dim * width).zip(&blocks) {
-            let rows = &mut rows[..width * head_dim];
-            call.queries(self.at, range.clone(), rows);
-            Matrix::rows(rows, width, head_dim, head_dim).pack_transposed(columns);
+            call.q.matrix(self.at, range.clone()).pack_transposed(columns);
         }
-        let mut sums = Buffer::new(n * width * head_dim);
-        let (mut values, mut tile) = (Buffer::new(TILE * padded(head_dim)), Buffer::new(TILE * width));
+        let mut tile = Buffer::new(TILE * width);
         let (mut largest, mut total, mut keep) = (vec![f32::NEG_INFINITY; n * width], vec![0.0; n * width], vec![0.0; width]);
         for start in (0..call.visible(&self.queries)).step_by(TILE) {
-            let keys = start..(start + TILE).min(call.visible(&self.queries));
-            let values = &mut values[..keys.len() * padded(head_dim)];
-            matrix(&call.v, self.at, keys.clone()).pack(values);
-            let values = Matrix::panels(values, keys.len(), head_dim);
-            if call.rotation.is_some() {
-                call.keys(self.at, keys.clone(), &mut rows[..keys.len() * head_dim]);
-            }
             for (i, range) in blocks.iter().enumerate() {
-                let visible = call.visible(range).min(keys.end);
+                let visible = call.visible(range).min(start + TILE);
                 if visible <= start {
                     continue;
                 }
                 let seen = visible - start;
-                let keys = match call.rotation {
-                    Some(_) => Matrix::rows(&rows[..seen * head_dim], seen, head_dim, head_dim),
-                    None => matrix(&call.k, self.at, start..visible),
-                };
                 let columns = Matrix::panels(&columns[i * head_dim * width..][..head_dim * width], head_dim, width);
                 let tile = &mut tile[..seen * width];
-                product(keys, columns, MatrixMut::panels(tile, seen, width), From::Zero);
+                product(call.k.matrix(self.at, start..visible), columns, MatrixMut::panels(tile, seen, width), From::Zero);
                 let own = call.first_query + range.start;
                 let bias = call.bias.map(|bias| bias.rows(self.at, range.start / width, own));
                 let (largest, total) = (&mut largest[i * width..][..width], &mut total[i * width..][..width]);
                 dispatch(Softmax { tile, seen: Seen { first_key: start, own, bias }, largest, total, keep: &mut keep });
-                let sums = &mut sums[i * width * head_dim..][..width * head_dim];
                 if start > 0 {
-                    sums.chunks_exact_mut(head_dim).zip(&keep).for_each(|(row, keep)| row.iter_mut().for_each(|x| *x *= keep));
+                    dispatch(Scale { rows: block(&mut self.output, first, sizes, range), head_dim, factors: &keep });
                 }
                 let from = if start == 0 { From::Zero } else { From::Target };
-                let sums = MatrixMut::rows(sums, width, head_dim, head_dim);
-                product_transposed(Matrix::panels(tile, seen, width), values.first_rows(seen), sums, from);
+                let sums = block(&mut self.output, first, sizes, range);
+                product_transposed(Matrix::panels(tile, seen, width), call.v.matrix(self.at, start..visible), sums, from);
             }
         }
         let factors: Vec<f32> = total.iter().map(|total| if *total == 0.0 { 0.0 } else { 1.0 / total }).collect();
-        for (i, targets) in self.output.chunks_mut(width).enumerate() {
-            let (rows, factors) = (&sums[i * width * head_dim..], &factors[i * width..]);
-            dispatch(Store { rows, first: 0, turn: None, factors, targets });
+        for (range, factors) in blocks.iter().zip(factors.chunks(width)) {
+            dispatch(Scale { rows: block(&mut self.output, first, sizes, range), head_dim, factors });
         }
         for ((log_sum, largest), total) in self.log_sum.iter_mut().zip(largest).zip(total) {
             *log_sum = if total == 0.0 { f32::INFINITY } else { largest + total.ln() };
@@ -462,34 +342,24 @@ impl Forward<'_, '_> {
     }
 }
 
-/// Hands out the rows of a buffer in which the rows of `parts` matrices `[B, L, H, E]` lie side by side: by part, batch and head.
-pub(crate) fn by_head(values: &mut [f32], [batch, heads, length, head_dim]: [usize; 4], parts: usize) -> Vec<Vec<Vec<&mut [f32]>>> {
-    let rows = || (0..batch * heads).map(|_| Vec::with_capacity(length)).collect();
-    let mut split: Vec<Vec<Vec<&mut [f32]>>> = (0..parts).map(|_| rows()).collect();
-    for (i, row) in values.chunks_mut(head_dim.max(1)).enumerate() {
-        split[i / heads % parts][i / (length * heads * parts) * heads + i % heads].push(row);
-    }
-    split
-}
-
-/// Attention, into `output`, laid out as `[B, Q, H, E]`; `log_sum`, `[B, H, Q]`, is empty where no gradient will be asked for.
+/// Attention, into `output`, which lies as `q` alone would; `log_sum`, `[B, H, Q]`, is empty where no gradient will be asked for.
 pub(crate) fn attend(call: &Call<'_>, output: &mut [f32], log_sum: &mut [f32]) {
-    let shape = call.q.shape;
+    let shape = call.q.shape();
     let [batch, heads, queries, head_dim] = shape;
-    let most = BLOCKS * *WIDTH;
+    let tiles = (BLOCKS * *WIDTH).div_ceil(TILE);
     let tracked = !log_sum.is_empty();
     let mut log_sums = log_sum.chunks_mut(queries.max(1));
-    let mut tasks = Vec::with_capacity(batch * heads * queries.div_ceil(most));
-    for (index, mut rows) in by_head(output, shape, 1).remove(0).into_iter().enumerate() {
+    let mut tasks = Vec::with_capacity(batch * heads * queries.div_ceil(tiles * TILE));
+    for (index, mut output) in call.q.heads.alone().by_head(output).remove(0).into_iter().enumerate() {
         let mut log_sum = log_sums.next().unwrap_or_default();
         let mut start = 0;
-        while !rows.is_empty() {
-            let rest = rows.split_off(most.min(rows.len()));
-            let (mine, others) = std::mem::take(&mut log_sum).split_at_mut(if tracked { rows.len() } else { 0 });
-            let queries = start..start + rows.len();
-            tasks.push(Forward { call, at: [index / heads, index % heads], queries, output: rows, log_sum: mine });
-            start += most;
-            (rows, log_sum) = (rest, others);
+        while !output.is_empty() {
+            let rest = output.split_off(tiles.min(output.len()));
+            let queries = start..(start + output.len() * TILE).min(queries);
+            let (mine, others) = std::mem::take(&mut log_sum).split_at_mut(if tracked { queries.len() } else { 0 });
+            start = queries.end;
+            tasks.push(Forward { call, at: [index / heads, index % heads], queries, output, log_sum: mine });
+            (output, log_sum) = (rest, others);
         }
     }
     // Long ones first, so that no thread is left alone with one at the end.
@@ -524,10 +394,8 @@ impl WithSimd for Slopes<'_> {
 
 /// Products of rows of two matrices with each other.
 struct Along<'a> {
-    a: &'a Strided<'a>,
-    b: &'a Strided<'a>,
-    at: [usize; 2],
-    range: Range<usize>,
+    a: Matrix<'a>,
+    b: Matrix<'a>,
     output: &'a mut [f32],
 }
 
@@ -536,11 +404,14 @@ impl WithSimd for Along<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let [batch, head] = self.at;
         self.output.fill(0.0);
-        for (row, output) in self.range.zip(self.output) {
-            let (a, a_tail) = S::as_simd_f32s(self.a.row(batch, head, row));
-            let (b, b_tail) = S::as_simd_f32s(self.b.row(batch, head, row));
+        let [rows, width] = self.a.shape();
+        let mut scratch = [Vec::new(), Vec::new()];
+        for (row, output) in (0..rows).zip(self.output) {
+            let [first, second] = &mut scratch;
+            let (a, a_tail) = S::as_simd_f32s(self.a.whole_row(row, first));
+            let (b, b_tail) = S::as_simd_f32s(self.b.whole_row(row, second));
+            debug_assert_eq!(a.len() * S::F32_LANES + a_tail.len(), width, "rows of one width");
             *output = sum_over!(s, a.len(), |i| s.mul(a[i], b[i])) + a_tail.iter().zip(b_tail).map(|(a, b)| a * b).sum::<f32>();
         }
     }
@@ -549,15 +420,15 @@ impl WithSimd for Along<'_> {
 /// The heads that share one partial sum of the gradient of the bias, in order; without such a sum, one head.
 struct Backward<'a, 'b> {
     call: &'a Call<'a>,
-    output: &'a Strided<'a>,
-    grad: &'a Strided<'a>,
+    output: View<'a>,
+    grad: View<'a>,
     log_sum: &'a [f32],
     heads: Vec<HeadGrad<'b>>,
     /// Laid out as a slice of the bias; empty where it takes no gradient.
     bias: &'b mut [f32],
 }
 
-/// Where the gradients of one head go, by rows.
+/// Where the gradients of one head go, tile by tile.
 pub(crate) struct HeadGrad<'b> {
     at: [usize; 2],
     q: Vec<&'b mut [f32]>,
@@ -575,97 +446,79 @@ impl Backward<'_, '_> {
     /// All gradients of one head.
     fn head(&mut self, head: &mut HeadGrad<'_>) {
         let (call, at, width) = (self.call, head.at, *WIDTH);
-        let [_, heads, queries, head_dim] = call.q.shape;
-        let wide = padded(head_dim);
+        let [_, heads, queries, head_dim] = call.q.shape();
+        let key_shape = [call.k.shape()[2], head_dim];
         let log_sum = &self.log_sum[(at[0] * heads + at[1]) * queries..][..queries];
-        let seen = call.visible(&(0..queries));
-        // Keys of every tile in panels, tile by tile.
-        let mut keys = Buffer::new(seen * wide);
-        let mut rows = Buffer::new(TILE.max(width) * head_dim);
-        for (tile, keys) in keys.chunks_mut(TILE * wide).enumerate() {
-            let n = keys.len() / wide;
-            call.keys(at, tile * TILE..tile * TILE + n, &mut rows[..n * head_dim]);
-            Matrix::rows(&rows, n, head_dim, head_dim).pack(keys);
+        for tile in head.k.iter_mut().chain(&mut head.v) {
+            tile.fill(0.0);
         }
-        let (mut key_sums, mut value_sums) = (Buffer::new(seen * head_dim), Buffer::new(seen * head_dim));
-        key_sums.fill(0.0);
-        value_sums.fill(0.0);
         let [mut query_columns, mut grad_columns] = [(); 2].map(|()| Buffer::new(head_dim * width));
-        let [mut query_panels, mut grad_panels] = [(); 2].map(|()| Buffer::new(width * wide));
         let [mut weights, mut slopes] = [(); 2].map(|()| Buffer::new(TILE * width));
-        let mut query_sums = Buffer::new(width * head_dim);
         let (mut along, mut shift) = (vec![0.0; width], vec![0.0; width]);
-        let back = |tables: for<'r> fn(&'r Rotation) -> &'r [FlexTensor; 2]| {
-            call.rotation.map(|rotation| Turn::new(tables(rotation), rotation, -1.0))
-        };
-        for (block, targets) in head.q.chunks_mut(width).enumerate() {
-            let range = block * width..block * width + targets.len();
-            let rows = &mut rows[..width * head_dim];
-            call.queries(at, range.clone(), rows);
-            Matrix::rows(rows, width, head_dim, head_dim).pack_transposed(&mut query_columns);
-            Matrix::rows(rows, width, head_dim, head_dim).pack(&mut query_panels);
-            dispatch(Load { x: self.grad, at, range: range.clone(), turn: None, factor: 1.0, rows });
-            Matrix::rows(rows, width, head_dim, head_dim).pack_transposed(&mut grad_columns);
-            Matrix::rows(rows, width, head_dim, head_dim).pack(&mut grad_panels);
-            dispatch(Along { a: self.grad, b: self.output, at, range: range.clone(), output: &mut along });
+        for (index, start) in (0..queries).step_by(width).enumerate() {
+            let range = start..(start + width).min(queries);
+            let [query, grad, output] = [&call.q, &self.grad, &self.output].map(|view| view.matrix(at, range.clone()));
+            query.pack_transposed(&mut query_columns);
+            grad.pack_transposed(&mut grad_columns);
+            dispatch(Along { a: grad, b: output, output: &mut along });
             shift[..range.len()].copy_from_slice(&log_sum[range.clone()]);
             shift[range.len()..].fill(0.0);
             let own = call.first_query + range.start;
-            let bias = call.bias.map(|bias| bias.rows(at, block, own));
+            let bias = call.bias.map(|bias| bias.rows(at, index, own));
             for start in (0..call.visible(&range)).step_by(TILE) {
                 let n = TILE.min(call.visible(&range) - start);
-                let tile = (seen - start).min(TILE);
-                let keys = Matrix::panels(&keys[start * wide..][..tile * wide], tile, head_dim).first_rows(n);
+                let tile = start..start + n;
+                let (keys, values) = (call.k.matrix(at, tile.clone()), call.v.matrix(at, tile.clone()));
                 let (weights, slopes) = (&mut weights[..n * width], &mut slopes[..n * width]);
                 let columns = |values| Matrix::panels(values, head_dim, width);
                 product(keys, columns(&query_columns), MatrixMut::panels(weights, n, width), From::Zero);
-                let values = matrix(&call.v, at, start..start + n);
                 product(values, columns(&grad_columns), MatrixMut::panels(slopes, n, width), From::Zero);
                 let seen = Seen { first_key: start, own, bias };
                 dispatch(Slopes { weights, slopes, seen, log_sum: &shift, along: &along });
                 if let (Some(bias), false) = (call.bias, self.bias.is_empty()) {
-                    let (range, by_distance) = bias.range(block, own);
+                    let (range, by_distance) = bias.range(index, own);
                     let sums = &mut self.bias[range];
                     for (key, slopes) in slopes.chunks_exact(width).enumerate() {
                         let first = if by_distance { own + width - start - key } else { (start + key) * width };
                         sums[first..][..width].iter_mut().zip(slopes).for_each(|(sum, slope)| *sum += slope);
                     }
                 }
-                let rows = start * head_dim..(start + n) * head_dim;
-                let target = MatrixMut::rows(&mut value_sums[rows.clone()], n, head_dim, head_dim);
-                product(Matrix::panels(weights, n, width), Matrix::panels(&grad_panels, width, head_dim), target, From::Target);
-                let target = MatrixMut::rows(&mut key_sums[rows], n, head_dim, head_dim);
-                product(Matrix::panels(slopes, n, width), Matrix::panels(&query_panels, width, head_dim), target, From::Target);
-                let target = MatrixMut::rows(&mut query_sums, width, head_dim, head_dim);
+                let (weights, slopes) = (Matrix::panels(weights, n, width), Matrix::panels(slopes, n, width));
+                product(weights, grad, block(&mut head.v, 0, key_shape, &tile), From::Target);
+                product(slopes, query, block(&mut head.k, 0, key_shape, &tile), From::Target);
                 let from = if start == 0 { From::Zero } else { From::Target };
-                product_transposed(Matrix::panels(slopes, n, width), keys, target, from);
+                product_transposed(slopes, keys, block(&mut head.q, 0, [queries, head_dim], &range), from);
             }
-            let turn = back(|rotation| &rotation.queries);
-            dispatch(Store { rows: &query_sums, first: range.start, turn, factors: &[call.scale], targets });
         }
-        let turn = back(|rotation| &rotation.keys);
-        dispatch(Store { rows: &key_sums, first: 0, turn, factors: &[1.0], targets: &mut head.k[..seen] });
-        dispatch(Store { rows: &value_sums, first: 0, turn: None, factors: &[1.0], targets: &mut head.v[..seen] });
+        let back = |tables: for<'r> fn(&'r Rotation) -> &'r [FlexTensor; 2]| {
+            call.rotation.map(|rotation| Turn::new(tables(rotation), rotation, -1.0))
+        };
+        for (index, tile) in head.q.iter_mut().enumerate() {
+            InPlace { tile, head_dim, first: index * TILE, turn: back(|rotation| &rotation.queries), factor: call.scale }.run();
+        }
+        for (index, tile) in head.k.iter_mut().enumerate() {
+            InPlace { tile, head_dim, first: index * TILE, turn: back(|rotation| &rotation.keys), factor: 1.0 }.run();
+        }
     }
 }
 
-/// Where the gradients of every head go, from the rows of q, k and v by batch and head.
+/// Where the gradients of every head go, from the tiles of q, k and v by batch and head.
 pub(crate) fn sinks<'b>(heads: usize, parts: [Vec<Vec<&'b mut [f32]>>; 3]) -> Vec<HeadGrad<'b>> {
     let [q, k, v] = parts;
     let parts = q.into_iter().zip(k).zip(v).enumerate();
     parts.map(|(i, ((q, k), v))| HeadGrad { at: [i / heads, i % heads], q, k, v }).collect()
 }
 
-/// Gradients of q, k and v, into `sinks`, and, if asked for, of the bias. Keys past the last query's are left as they are.
+/// Gradients of q, k and v, into `sinks`, and, if asked for, of the bias.
 pub(crate) fn pull(
     call: &Call<'_>,
-    output: &Strided<'_>,
-    grad: &Strided<'_>,
+    output: View<'_>,
+    grad: View<'_>,
     log_sum: &[f32],
     sinks: Vec<HeadGrad<'_>>,
     bias_wanted: bool,
 ) -> Option<FlexTensor> {
-    let [batch, heads, queries, head_dim] = call.q.shape;
+    let [batch, heads, queries, head_dim] = call.q.shape();
     let bias = call.bias.filter(|_| bias_wanted);
     let slice_len = bias.map_or(0, |bias| bias.slice_len);
     let work = batch * heads * queries * call.visible(&(0..queries)).div_ceil(4) * head_dim.div_ceil(8);
@@ -698,41 +551,53 @@ pub(crate) fn pull(
 
 /// What the gradient needs.
 struct Kept {
-    inputs: [FlexTensor; 3],
+    shapes: [Heads; 3],
+    /// Queries times the factor, keys and values.
+    inputs: [Buffer; 3],
     bias: Option<Bias>,
-    output: FlexTensor,
+    output: Buffer,
     log_sum: Vec<f32>,
     scale: f32,
     first_query: usize,
 }
 
+impl Kept {
+    fn call(&self) -> Call<'_> {
+        let view = |i: usize| View { values: &self.inputs[i], heads: self.shapes[i], part: 0 };
+        let bias = self.bias.as_ref();
+        Call { q: view(0), k: view(1), v: view(2), bias, rotation: None, scale: self.scale, first_query: self.first_query }
+    }
+}
+
 fn forward(inputs: [FlexTensor; 3], bias: Option<Bias>, scale: f64, first_query: usize, tracked: bool) -> (FlexTensor, Kept) {
-    let [q, k, v] = inputs.each_ref().map(Strided::new);
-    let shape = q.shape;
-    let [batch, heads, queries, head_dim] = shape;
-    let mut output = vec![0.0; batch * heads * queries * head_dim];
-    let mut log_sum = vec![0.0; if tracked { batch * heads * queries } else { 0 }];
-    let call = Call { q, k, v, bias: bias.as_ref(), rotation: None, scale: scale as f32, first_query };
-    attend(&call, &mut output, &mut log_sum);
-    drop(call);
-    let output = strided_output(output, shape);
-    (output.clone(), Kept { inputs, bias, output, log_sum, scale: scale as f32, first_query })
+    let inputs = inputs.each_ref().map(Strided::new);
+    let shapes = inputs.each_ref().map(|x| Heads { shape: x.shape, parts: 1 });
+    let shape = shapes[0].shape;
+    let scale = scale as f32;
+    let factors = [scale, 1.0, 1.0];
+    let inputs = std::array::from_fn(|i| shapes[i].load(&inputs[i], factors[i]));
+    let mut output = Buffer::new(shapes[0].len());
+    let mut log_sum = vec![0.0; if tracked { shape[..3].iter().product() } else { 0 }];
+    let kept = Kept { shapes, inputs, bias, output: Buffer::new(0), log_sum: Vec::new(), scale, first_query };
+    attend(&kept.call(), &mut output, &mut log_sum);
+    let result = strided_output(shapes[0].unload(&output), shape);
+    (result, Kept { output, log_sum, ..kept })
 }
 
 /// Gradients of q, k, v and, if asked for, of the bias.
 fn backward(kept: &Kept, grad: &FlexTensor, bias_wanted: bool) -> [Option<FlexTensor>; 4] {
-    let [q, k, v] = kept.inputs.each_ref().map(Strided::new);
-    let shapes = [q.shape, k.shape, v.shape];
-    let call = Call { q, k, v, bias: kept.bias.as_ref(), rotation: None, scale: kept.scale, first_query: kept.first_query };
-    let mut grads = shapes.map(|shape| vec![0.0; shape.iter().product()]);
-    let (output, grad) = (Strided::new(&kept.output), Strided::new(grad));
-    let [q, k, v] = grads.each_mut();
-    let rows = |values, shape| by_head(values, shape, 1).remove(0);
-    let parts = [rows(q, shapes[0]), rows(k, shapes[1]), rows(v, shapes[2])];
-    let bias = pull(&call, &output, &grad, &kept.log_sum, sinks(shapes[0][1], parts), bias_wanted);
-    let [q, k, v] = grads;
-    let give = |values, shape| Some(strided_output(values, shape));
-    [give(q, shapes[0]), give(k, shapes[1]), give(v, shapes[2]), bias]
+    let shapes = kept.shapes;
+    let heads = shapes[0];
+    let grad = heads.load(&Strided::new(grad), 1.0);
+    let mut grads = shapes.map(|heads| Buffer::new(heads.len()));
+    let parts = {
+        let [q, k, v] = grads.each_mut();
+        [shapes[0].by_head(q).remove(0), shapes[1].by_head(k).remove(0), shapes[2].by_head(v).remove(0)]
+    };
+    let [output, grad] = [&kept.output, &grad].map(|values| View { values, heads, part: 0 });
+    let bias = pull(&kept.call(), output, grad, &kept.log_sum, sinks(heads.shape[1], parts), bias_wanted);
+    let give = |i: usize| Some(strided_output(shapes[i].unload(&grads[i]), shapes[i].shape));
+    [give(0), give(1), give(2), bias]
 }
 
 pub(crate) fn attention(inputs: [Input; 3], scale: f64, first_query: usize) -> Input {

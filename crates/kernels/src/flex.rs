@@ -207,13 +207,6 @@ impl<'a> Strided<'a> {
         }
     }
 
-    /// One of the `parts` matrices `[B, L, H, E]` that lie side by side in the rows of `values`.
-    pub(crate) fn part(values: &'a [f32], shape: [usize; 4], part: usize, parts: usize) -> Self {
-        let [_, heads, length, head_dim] = shape;
-        let row = parts * heads * head_dim;
-        Self { shape, values: Cow::Borrowed(values), strides: [length * row, head_dim, row], start: part * heads * head_dim }
-    }
-
     /// The whole storage, the index in it of row 0 of a batch and head, and the distance between rows.
     #[inline(always)]
     pub(crate) fn rows(&self, batch: usize, head: usize) -> (&[f32], usize, usize) {

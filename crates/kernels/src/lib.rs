@@ -19,6 +19,8 @@ mod flex;
 #[cfg(feature = "flex")]
 mod half;
 #[cfg(feature = "flex")]
+mod heads;
+#[cfg(feature = "flex")]
 mod linear;
 #[cfg(feature = "flex")]
 mod memory;
@@ -207,7 +209,7 @@ pub fn attention_half(
         };
         let turned = rotation.as_ref().map(|rotation| {
             let (pairs, interleaved) = (rotation.keys[0].dims()[3], rotation.interleaved);
-            Some(attention::Rotation { queries: tables(&rotation.queries)?, keys: tables(&rotation.keys)?, pairs, interleaved })
+            Some(heads::Rotation { queries: tables(&rotation.queries)?, keys: tables(&rotation.keys)?, pairs, interleaved })
         });
         if matches!(turned, Some(None)) {
             break 'defined (x, norm, weights, bias);

@@ -6,7 +6,7 @@
 use crate::flex::{Input, dense, for_each, record, tensor};
 use crate::memory::Buffer;
 use crate::norm::Norm;
-use crate::product::{From, Matrix, MatrixMut, padded, product, product_transposed};
+use crate::product::{From, Matrix, MatrixMut, padded, padded_groups, product, product_transposed};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
@@ -37,25 +37,32 @@ impl NormTensors {
 pub(crate) struct Partial {
     values: Buffer,
     shape: [usize; 2],
+    /// Columns of a group.
+    group: usize,
 }
 
 impl Partial {
     pub(crate) fn new(groups: usize, shape: [usize; 2]) -> Self {
-        Self { values: Buffer::new(groups * shape[0] * padded(shape[1])), shape }
+        Self::grouped(groups, shape, shape[1])
+    }
+
+    /// With columns that come in groups.
+    pub(crate) fn grouped(groups: usize, shape: [usize; 2], group: usize) -> Self {
+        Self { values: Buffer::new(groups * shape[0] * padded_groups(shape[1], group)), shape, group }
     }
 
     /// The partial sum of every group.
     pub(crate) fn groups(&mut self) -> impl Iterator<Item = &mut [f32]> {
-        self.values.chunks_mut((self.shape[0] * padded(self.shape[1])).max(1))
+        self.values.chunks_mut((self.shape[0] * padded_groups(self.shape[1], self.group)).max(1))
     }
 
     /// The sum over the groups, in order.
     pub(crate) fn total(self) -> FlexTensor {
         let [rows, cols] = self.shape;
-        let size = rows * padded(cols);
+        let size = rows * padded_groups(cols, self.group);
         let (sum, rest) = self.values.split_at(size.min(self.values.len()));
         let mut output = vec![0.0; rows * cols];
-        let matrix = |values| Matrix::panels(values, rows, cols);
+        let matrix = |values| Matrix::grouped(values, rows, cols, self.group);
         for_each(output.chunks_mut(cols.max(1)).enumerate().collect(), self.values.len(), |(row, target)| {
             matrix(sum).row(row, target, |y, x| *y = x);
             for group in rest.chunks(size.max(1)) {
@@ -149,7 +156,7 @@ pub(crate) fn backward(x: &[f32], norm: Option<Norm<'_>>, transposed: Matrix<'_>
                 }
             };
             let grad = Matrix::rows(grad, rows, m, m);
-            grad.pack(panels);
+            grad.pack(panels, m);
             product_transposed(Matrix::rows(input, rows, k, k), Matrix::panels(panels, rows, m), MatrixMut::panels(weight, k, m), first);
             match norm {
                 None => product(grad, transposed, MatrixMut::rows(target, rows, k, k), from),
@@ -183,16 +190,16 @@ struct Kept {
     w: FlexTensor,
 }
 
-/// A weight in panels.
-pub(crate) fn packed(w: &FlexTensor) -> Buffer {
+/// A weight in panels, which start anew with every `group` of columns.
+pub(crate) fn packed(w: &FlexTensor, group: usize) -> Buffer {
     let [k, m] = w.shape().dims();
-    Matrix::rows(w.storage(), k, m, m).packed()
+    Matrix::rows(w.storage(), k, m, m).packed(group)
 }
 
-/// A weight, transposed, in panels.
-pub(crate) fn packed_transposed(w: &FlexTensor) -> Buffer {
+/// A weight, transposed, in panels, which start anew with every `group` of columns.
+pub(crate) fn packed_transposed(w: &FlexTensor, group: usize) -> Buffer {
     let [k, m] = w.shape().dims();
-    Matrix::rows(w.storage(), k, m, m).packed_transposed()
+    Matrix::rows(w.storage(), k, m, m).packed_transposed(group)
 }
 
 /// `norm(x) w` of the inputs x, then scale and shift where there are such, then w.
@@ -207,7 +214,7 @@ pub(crate) fn linear<const N: usize>(inputs: [Input; N], eps: f64) -> Input {
             let w = next();
             let ([n, _], [k, m]) = (x.shape().dims(), w.shape().dims());
             let mut y = vec![0.0; n * m];
-            let panels = packed(&w);
+            let panels = packed(&w, m);
             forward(x.storage(), norm.as_ref().map(NormTensors::view), Matrix::panels(&panels, k, m), &mut y, From::Zero);
             (tensor(y, [n, m]), Kept { x, norm, w })
         },
@@ -216,7 +223,7 @@ pub(crate) fn linear<const N: usize>(inputs: [Input; N], eps: f64) -> Input {
             let [k, m] = w.shape().dims();
             let shape: [usize; 2] = x.shape().dims();
             let mut target = vec![0.0; shape[0] * shape[1]];
-            let transposed = packed_transposed(w);
+            let transposed = packed_transposed(w, k);
             let values = InputGrad { values: &mut target, from: From::Zero };
             let grads =
                 backward(x.storage(), norm.as_ref().map(NormTensors::view), Matrix::panels(&transposed, m, k), grad.storage(), values);

@@ -38,10 +38,20 @@ fn sizes(weights: &Weights<FlexTensor>) -> [usize; 2] {
     weights.up.shape().dims()
 }
 
+/// A weight in panels.
+fn whole(w: &FlexTensor) -> Buffer {
+    packed(w, w.shape()[1])
+}
+
+/// A weight, transposed, in panels.
+fn whole_transposed(w: &FlexTensor) -> Buffer {
+    packed_transposed(w, w.shape()[0])
+}
+
 fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>, tracked: bool) -> (FlexTensor, Kept) {
     let [d, ff] = sizes(&weights);
     let shape: [usize; 2] = x.shape().dims();
-    let panels = weights.map(packed);
+    let panels = weights.map(whole);
     let view = norm.view();
     let mut y = x.storage::<f32>().to_vec();
     // Without a gradient to come nothing is kept, and what goes into the activation stays in the second cache too.
@@ -81,7 +91,7 @@ fn backward(kept: &Kept, grad: FlexTensor) -> Vec<FlexTensor> {
     let [d, ff] = sizes(&kept.weights);
     let shape: [usize; 2] = kept.x.shape().dims();
     let norm = kept.norm.view();
-    let transposed = kept.weights.map(packed_transposed);
+    let transposed = kept.weights.map(whole_transposed);
     let rows = group_rows(shape[0]);
     let groups = shape[0].div_ceil(rows.max(1));
     let mut grad = dense(grad);
@@ -158,7 +168,7 @@ impl Group<'_> {
                 }
             };
             let grad_panels = &mut grad_panels[..rows * padded(d)];
-            grad_rows.pack(grad_panels);
+            grad_rows.pack(grad_panels, d);
             let down = MatrixMut::panels(self.sums.down, ff, d);
             product_transposed(Matrix::panels(active, rows, ff), Matrix::panels(grad_panels, rows, d), down, first);
             let parts = [Some((&*slope, &transposed.up, &mut self.sums.up)), None];

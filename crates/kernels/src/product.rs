@@ -5,12 +5,14 @@
 //!
 //! The right-hand matrix lies in *panels*: stripes of columns, as wide as one tile of accumulators, one after the other. A tile of
 //! the result stays in registers while one row of a panel after the other is multiplied by single numbers of the left-hand matrix,
-//! which is read where it lies.
+//! which is read where it lies. Panels may start anew with every group of so many columns: each group is then a matrix of its own
+//! in panels, one after the other, as the heads of attention want it.
 
 use crate::flex::for_each;
 use crate::memory::Buffer;
 use crate::simd::{Lanes, dispatch};
 use pulp::{Simd, WithSimd};
+use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Rows of a panel that are multiplied before the next rows of the left-hand matrix are taken: they stay in the innermost cache.
@@ -40,23 +42,44 @@ pub(crate) fn padded(cols: usize) -> usize {
     cols.next_multiple_of(WIDTHS.vector)
 }
 
+/// The same for groups of columns: each of them as a matrix of its own.
+pub(crate) fn padded_groups(cols: usize, group: usize) -> usize {
+    cols / group.max(1) * padded(group)
+}
+
 /// How the elements of a matrix lie in memory.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
     /// Row by row, this far apart.
     Rows(usize),
-    /// Panel by panel, each so many rows long.
-    Panels(usize),
+    /// Panel by panel, each so many rows long; panels start anew with every group of columns.
+    Panels { rows: usize, group: usize },
+}
+
+/// Columns that follow each other in the same rows.
+#[derive(Clone, Copy)]
+struct Run {
+    /// Index of the first of them in row 0.
+    start: usize,
+    /// From row to row.
+    stride: usize,
+    /// How many there are.
+    count: usize,
 }
 
 impl Layout {
-    /// Where a panel of a matrix starts, and how far apart its rows are.
+    /// The columns from `column` on.
     #[inline(always)]
-    fn panel(self, cols: usize, panel: usize, widths: Widths) -> (usize, usize) {
-        let first = panel * widths.panel;
+    fn run(self, cols: usize, column: usize, widths: Widths) -> Run {
         match self {
-            Self::Rows(stride) => (first, stride),
-            Self::Panels(rows) => (first * rows, widths.panel.min(cols.next_multiple_of(widths.vector) - first)),
+            Self::Rows(stride) => Run { start: column, stride, count: cols - column },
+            Self::Panels { rows, group } => {
+                let (before, within) = if group == cols { (0, column) } else { (column / group, column % group) };
+                let wide = group.next_multiple_of(widths.vector);
+                let (panel, lane) = (within / widths.panel * widths.panel, within % widths.panel);
+                let stride = widths.panel.min(wide - panel);
+                Run { start: (before * wide + panel) * rows + lane, stride, count: (widths.panel - lane).min(group - within) }
+            }
         }
     }
 }
@@ -65,6 +88,8 @@ impl Layout {
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a> {
     values: &'a [f32],
+    /// Rows that come before.
+    skip: usize,
     rows: usize,
     cols: usize,
     layout: Layout,
@@ -73,6 +98,8 @@ pub(crate) struct Matrix<'a> {
 /// A matrix to write.
 pub(crate) struct MatrixMut<'a> {
     values: &'a mut [f32],
+    /// Rows that come before.
+    skip: usize,
     rows: usize,
     cols: usize,
     layout: Layout,
@@ -82,19 +109,24 @@ impl<'a> Matrix<'a> {
     /// `cols` columns of rows that are `stride` apart.
     pub(crate) fn rows(values: &'a [f32], rows: usize, cols: usize, stride: usize) -> Self {
         assert!(cols <= stride && (rows == 0 || values.len() >= (rows - 1) * stride + cols), "the values of a matrix");
-        Self { values, rows, cols, layout: Layout::Rows(stride) }
+        Self { values, skip: 0, rows, cols, layout: Layout::Rows(stride) }
     }
 
     /// In panels, `rows * padded(cols)` numbers.
     pub(crate) fn panels(values: &'a [f32], rows: usize, cols: usize) -> Self {
-        assert_eq!(values.len(), rows * padded(cols), "the values of a matrix in panels");
-        Self { values, rows, cols, layout: Layout::Panels(rows) }
+        Self::grouped(values, rows, cols, cols)
     }
 
-    /// The same matrix without its last rows.
-    pub(crate) fn first_rows(self, rows: usize) -> Self {
-        assert!(rows <= self.rows, "a matrix has no more rows than it has");
-        Self { rows, ..self }
+    /// In panels that start anew with every `group` of columns, `rows * padded_groups(cols, group)` numbers.
+    pub(crate) fn grouped(values: &'a [f32], rows: usize, cols: usize, group: usize) -> Self {
+        assert_eq!((values.len(), cols % group.max(1)), (rows * padded_groups(cols, group), 0), "the values of a matrix in panels");
+        Self { values, skip: 0, rows, cols, layout: Layout::Panels { rows, group } }
+    }
+
+    /// Some rows of the same matrix.
+    pub(crate) fn part(self, rows: Range<usize>) -> Self {
+        assert!(rows.end <= self.rows, "a matrix has no more rows than it has");
+        Self { skip: self.skip + rows.start, rows: rows.len(), ..self }
     }
 
     /// Rows and columns.
@@ -102,61 +134,103 @@ impl<'a> Matrix<'a> {
         [self.rows, self.cols]
     }
 
+    #[inline(always)]
+    fn run(self, column: usize, widths: Widths) -> Run {
+        let run = self.layout.run(self.cols, column, widths);
+        Run { start: run.start + self.skip * run.stride, ..run }
+    }
+
     /// Gives the elements of a row to `f` beside those of `target`.
     pub(crate) fn row(self, row: usize, target: &mut [f32], f: impl Fn(&mut f32, f32)) {
         let widths = *WIDTHS;
-        for (panel, target) in target.chunks_mut(widths.panel).enumerate() {
-            let (start, stride) = self.layout.panel(self.cols, panel, widths);
-            target.iter_mut().zip(&self.values[start + row * stride..]).for_each(|(y, x)| f(y, *x));
+        let mut column = 0;
+        while column < self.cols {
+            let run = self.run(column, widths);
+            let values = &self.values[run.start + row * run.stride..][..run.count];
+            target[column..][..run.count].iter_mut().zip(values).for_each(|(y, x)| f(y, *x));
+            column += run.count;
         }
     }
 
-    /// Copies into panels.
-    pub(crate) fn pack(self, panels: &mut [f32]) {
+    /// A row in one piece: where it lies, or, if it lies in several, gathered in `scratch`.
+    pub(crate) fn whole_row<'b>(self, row: usize, scratch: &'b mut Vec<f32>) -> &'b [f32]
+    where
+        'a: 'b,
+    {
+        let run = self.run(0, *WIDTHS);
+        if run.count == self.cols {
+            return &self.values[run.start + row * run.stride..][..self.cols];
+        }
+        scratch.resize(self.cols, 0.0);
+        self.row(row, scratch, |y, x| *y = x);
+        scratch
+    }
+
+    /// Copies into panels, which start anew with every `group` of columns.
+    pub(crate) fn pack(self, panels: &mut [f32], group: usize) {
         let widths = *WIDTHS;
-        for panel in 0..self.cols.div_ceil(widths.panel) {
-            let (from, stride) = self.layout.panel(self.cols, panel, widths);
-            let (to, wide) = Layout::Panels(self.rows).panel(self.cols, panel, widths);
-            let count = widths.panel.min(self.cols - panel * widths.panel);
-            for (row, target) in panels[to..][..self.rows * wide].chunks_exact_mut(wide).enumerate() {
-                target[..count].copy_from_slice(&self.values[from + row * stride..][..count]);
+        let layout = Layout::Panels { rows: self.rows, group };
+        let mut column = 0;
+        while column < self.cols {
+            let (from, to) = (self.run(column, widths), layout.run(self.cols, column, widths));
+            let count = from.count.min(to.count);
+            // What fills the last vector of a group up is 0.
+            let lane = column % group % widths.panel;
+            let fill = if (column + count) % group == 0 { (lane + count).next_multiple_of(widths.vector) - lane } else { count };
+            for row in 0..self.rows {
+                let target = &mut panels[to.start + row * to.stride..][..fill];
+                target[..count].copy_from_slice(&self.values[from.start + row * from.stride..][..count]);
                 target[count..].fill(0.0);
             }
+            column += count;
         }
     }
 
     /// Copies the transposed matrix into panels.
     pub(crate) fn pack_transposed(self, panels: &mut [f32]) {
         for (panel, values) in panels.chunks_mut((self.cols * WIDTHS.panel).max(1)).enumerate() {
-            self.pack_panel_transposed(panel, values);
+            self.pack_panel_transposed(panel * WIDTHS.panel, values);
         }
     }
 
-    /// Copies the rows that make one panel of the transposed matrix.
-    fn pack_panel_transposed(self, panel: usize, values: &mut [f32]) {
-        let Layout::Rows(stride) = self.layout else { unreachable!("only matrices that lie in rows are transposed") };
-        let (first, wide) = (panel * WIDTHS.panel, values.len() / self.cols);
-        for lane in 0..wide {
-            let lanes = values[lane..].iter_mut().step_by(wide);
-            match self.values.get((first + lane) * stride..) {
-                Some(row) if first + lane < self.rows => lanes.zip(&row[..self.cols]).for_each(|(to, x)| *to = *x),
-                _ => lanes.for_each(|to| *to = 0.0),
+    /// Copies rows from `first` on, as many as there is place for, into one panel of the transposed matrix.
+    fn pack_panel_transposed(self, first: usize, values: &mut [f32]) {
+        let widths = *WIDTHS;
+        let wide = values.len() / self.cols;
+        let mut column = 0;
+        while column < self.cols {
+            let run = self.run(column, widths);
+            for lane in 0..wide {
+                let lanes = values[column * wide + lane..].iter_mut().step_by(wide);
+                if first + lane < self.rows {
+                    let row = &self.values[run.start + (first + lane) * run.stride..][..run.count];
+                    lanes.zip(row).for_each(|(to, x)| *to = *x);
+                } else {
+                    lanes.take(run.count).for_each(|to| *to = 0.0);
+                }
             }
+            column += run.count;
         }
     }
 
-    /// A copy in panels of its own.
-    pub(crate) fn packed(self) -> Buffer {
-        let mut panels = Buffer::new(self.rows * padded(self.cols));
-        self.pack(&mut panels);
+    /// A copy in panels of its own, which start anew with every `group` of columns.
+    pub(crate) fn packed(self, group: usize) -> Buffer {
+        let mut panels = Buffer::new(self.rows * padded_groups(self.cols, group));
+        self.pack(&mut panels, group);
         panels
     }
 
-    /// A transposed copy in panels of its own.
-    pub(crate) fn packed_transposed(self) -> Buffer {
-        let mut panels = Buffer::new(self.cols * padded(self.rows));
-        let tasks = panels.chunks_mut((self.cols * WIDTHS.panel).max(1)).enumerate().collect();
-        for_each(tasks, self.rows * self.cols, |(panel, values)| self.pack_panel_transposed(panel, values));
+    /// A transposed copy in panels of its own, which start anew with every `group` of columns.
+    pub(crate) fn packed_transposed(self, group: usize) -> Buffer {
+        let mut panels = Buffer::new(self.cols * padded_groups(self.rows, group));
+        let groups = panels.chunks_mut((self.cols * padded(group)).max(1)).enumerate();
+        let tasks = groups.flat_map(|(index, values)| {
+            let values = values.chunks_mut((self.cols * WIDTHS.panel).max(1)).enumerate();
+            values.map(move |(panel, values)| (index * group, panel * WIDTHS.panel, values))
+        });
+        for_each(tasks.collect(), self.rows * self.cols, |(first, within, values)| {
+            self.part(first..first + group).pack_panel_transposed(within, values);
+        });
         panels
     }
 }
@@ -165,13 +239,36 @@ impl<'a> MatrixMut<'a> {
     /// `cols` columns of rows that are `stride` apart.
     pub(crate) fn rows(values: &'a mut [f32], rows: usize, cols: usize, stride: usize) -> Self {
         assert!(cols <= stride && (rows == 0 || values.len() >= (rows - 1) * stride + cols), "the values of a matrix");
-        Self { values, rows, cols, layout: Layout::Rows(stride) }
+        Self { values, skip: 0, rows, cols, layout: Layout::Rows(stride) }
     }
 
     /// In panels, `rows * padded(cols)` numbers.
     pub(crate) fn panels(values: &'a mut [f32], rows: usize, cols: usize) -> Self {
-        assert_eq!(values.len(), rows * padded(cols), "the values of a matrix in panels");
-        Self { values, rows, cols, layout: Layout::Panels(rows) }
+        Self::grouped(values, rows, cols, cols)
+    }
+
+    /// In panels that start anew with every `group` of columns, `rows * padded_groups(cols, group)` numbers.
+    pub(crate) fn grouped(values: &'a mut [f32], rows: usize, cols: usize, group: usize) -> Self {
+        assert_eq!((values.len(), cols % group.max(1)), (rows * padded_groups(cols, group), 0), "the values of a matrix in panels");
+        Self { values, skip: 0, rows, cols, layout: Layout::Panels { rows, group } }
+    }
+
+    /// Some rows of the same matrix.
+    pub(crate) fn part(self, rows: Range<usize>) -> Self {
+        assert!(rows.end <= self.rows, "a matrix has no more rows than it has");
+        Self { skip: self.skip + rows.start, rows: rows.len(), ..self }
+    }
+
+    /// Rows.
+    pub(crate) fn height(&self) -> usize {
+        self.rows
+    }
+
+    /// The places of a row from `column` on, as far as they lie side by side.
+    #[inline(always)]
+    pub(crate) fn places(&mut self, row: usize, column: usize) -> &mut [f32] {
+        let run = self.layout.run(self.cols, column, *WIDTHS);
+        &mut self.values[run.start + (self.skip + row) * run.stride..][..run.count]
     }
 }
 
@@ -184,16 +281,30 @@ pub(crate) enum From {
     Target,
 }
 
-/// `y = a b`, or `y += a b`; `b` lies in panels.
+/// `y = a b`, or `y += a b`; `b` lies in panels, and where `y` lies in panels too, in groups as large.
+///
+/// Of `a` as many columns are used as `b` has rows.
 pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>, y: MatrixMut<'_>, from: From) {
-    assert!(a.cols == b.rows && y.rows == a.rows && y.cols == b.cols && matches!(b.layout, Layout::Panels(_)), "matrices fit");
+    assert!(a.cols >= b.rows && y.rows == a.rows && fit(&b, &y), "matrices fit");
     dispatch(Product { a, b, y, from, transposed: false });
 }
 
-/// `y = a^T b`, or `y += a^T b`; `b` lies in panels.
+/// `y = a^T b`, or `y += a^T b`; `b` lies in panels, and where `y` lies in panels too, in groups as large.
+///
+/// Of `a` as many columns are used as `y` has rows.
 pub(crate) fn product_transposed(a: Matrix<'_>, b: Matrix<'_>, y: MatrixMut<'_>, from: From) {
-    assert!(a.rows == b.rows && y.rows == a.cols && y.cols == b.cols && matches!(b.layout, Layout::Panels(_)), "matrices fit");
+    assert!(a.rows == b.rows && y.rows <= a.cols && fit(&b, &y), "matrices fit");
     dispatch(Product { a, b, y, from, transposed: true });
+}
+
+/// Whether the columns of a right-hand matrix are those of a result.
+fn fit(b: &Matrix<'_>, y: &MatrixMut<'_>) -> bool {
+    let grouped = match (b.layout, y.layout) {
+        (Layout::Panels { group: b, .. }, Layout::Panels { group: y, .. }) => b == y,
+        (Layout::Panels { .. }, Layout::Rows(_)) => true,
+        (Layout::Rows(_), _) => false,
+    };
+    y.cols == b.cols && grouped
 }
 
 struct Product<'a> {
@@ -210,16 +321,19 @@ impl WithSimd for Product<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, s: S) {
         let widths = Widths { panel: 0, vector: 0 }.with_simd(s);
-        for panel in 0..self.b.cols.div_ceil(widths.panel) {
-            let vectors = widths.panel.min(self.b.cols.next_multiple_of(widths.vector) - panel * widths.panel) / S::F32_LANES;
+        let mut column = 0;
+        while column < self.b.cols {
+            let panel = self.b.run(column, widths);
             // Tiles of 16 accumulators, or 8 where there are 16 registers: enough to hide the latency of an addition.
-            match (S::REGISTER_COUNT >= 32, vectors) {
-                (_, 1) => self.stripe::<S, 8, 1>(s, panel, widths),
-                (true, 2) => self.stripe::<S, 8, 2>(s, panel, widths),
-                (true, 3) => self.stripe::<S, 4, 3>(s, panel, widths),
-                (true, _) => self.stripe::<S, 4, 4>(s, panel, widths),
-                (false, _) => self.stripe::<S, 4, 2>(s, panel, widths),
+            match (S::REGISTER_COUNT >= 32, panel.stride / S::F32_LANES) {
+                (true, 1) => self.stripe::<S, 16, 1>(s, column, panel, widths),
+                (false, 1) => self.stripe::<S, 8, 1>(s, column, panel, widths),
+                (true, 2) => self.stripe::<S, 8, 2>(s, column, panel, widths),
+                (true, 3) => self.stripe::<S, 4, 3>(s, column, panel, widths),
+                (true, _) => self.stripe::<S, 4, 4>(s, column, panel, widths),
+                (false, _) => self.stripe::<S, 4, 2>(s, column, panel, widths),
             }
+            column += panel.count;
         }
     }
 }
@@ -227,27 +341,36 @@ impl WithSimd for Product<'_> {
 impl Product<'_> {
     /// One panel of the result, `V` vectors wide, in tiles of `R` rows.
     #[inline(always)]
-    fn stripe<S: Simd, const R: usize, const V: usize>(&mut self, s: S, panel: usize, widths: Widths) {
+    fn stripe<S: Simd, const R: usize, const V: usize>(&mut self, s: S, column: usize, panel: Run, widths: Widths) {
         let (a, b) = (self.a, self.b);
-        let (start, wide) = b.layout.panel(b.cols, panel, widths);
-        let (vectors, _) = S::as_simd_f32s(&b.values[start..][..b.rows * wide]);
+        let (vectors, _) = S::as_simd_f32s(&b.values[panel.start..][..b.rows * panel.stride]);
         let rows = vectors.as_chunks::<V>().0;
-        let mut sink = Sink { start: 0, stride: 0, count: widths.panel.min(b.cols - panel * widths.panel) };
-        (sink.start, sink.stride) = self.y.layout.panel(self.y.cols, panel, widths);
+        let target = self.y.layout.run(self.y.cols, column, widths);
+        let sink = Sink { start: target.start + self.y.skip * target.stride, stride: target.stride, count: panel.count };
         let y = &mut *self.y.values;
         for first in (0..b.rows).step_by(DEPTH) {
             let rows = &rows[first..(first + DEPTH).min(b.rows)];
             let fresh = first == 0 && self.from == From::Zero;
             let mut row = 0;
             while row < self.y.rows {
-                let whole = row + R <= self.y.rows;
-                match (self.transposed, whole) {
-                    (false, true) => sink.tile::<S, R, V>(s, y, row, fresh, |s, sums| along_rows(s, a, row, first, rows, widths, sums)),
-                    (false, false) => sink.tile::<S, 1, V>(s, y, row, fresh, |s, sums| along_rows(s, a, row, first, rows, widths, sums)),
-                    (true, true) => sink.tile::<S, R, V>(s, y, row, fresh, |s, sums| along_columns(s, a, row, first, rows, widths, sums)),
-                    (true, false) => sink.tile::<S, 1, V>(s, y, row, fresh, |s, sums| along_columns(s, a, row, first, rows, widths, sums)),
+                let enough = row + R <= self.y.rows;
+                if self.transposed {
+                    // The columns of a tile are read in one piece.
+                    let run = a.run(row, widths);
+                    if enough && R <= run.count {
+                        sink.tile::<S, R, V>(s, y, row, fresh, |s, sums| along_columns(s, a, run, first, rows, sums));
+                        row += R;
+                    } else {
+                        sink.tile::<S, 1, V>(s, y, row, fresh, |s, sums| along_columns(s, a, run, first, rows, sums));
+                        row += 1;
+                    }
+                } else if enough {
+                    sink.tile::<S, R, V>(s, y, row, fresh, |s, sums| along_rows(s, a, row, first, rows, widths, sums));
+                    row += R;
+                } else {
+                    sink.tile::<S, 1, V>(s, y, row, fresh, |s, sums| along_rows(s, a, row, first, rows, widths, sums));
+                    row += 1;
                 }
-                row += if whole { R } else { 1 };
             }
         }
     }
@@ -313,12 +436,11 @@ fn along_rows<S: Simd, const R: usize, const V: usize>(
 ) -> [[S::f32s; V]; R] {
     let mut k = 0;
     while k < b.len() {
-        let (panel, within) = ((first + k) / widths.panel, (first + k) % widths.panel);
-        let (start, stride) = a.layout.panel(a.cols, panel, widths);
-        let n = if matches!(a.layout, Layout::Rows(_)) { b.len() - k } else { (widths.panel - within).min(b.len() - k) };
+        let run = a.run(first + k, widths);
+        let n = run.count.min(b.len() - k);
         let mut rows = [&[][..]; R];
         for (i, slice) in rows.iter_mut().enumerate() {
-            *slice = &a.values[start + (row + i) * stride + within..][..n];
+            *slice = &a.values[run.start + (row + i) * run.stride..][..n];
         }
         for (k, b) in b[k..k + n].iter().enumerate() {
             for i in 0..R {
@@ -333,20 +455,18 @@ fn along_rows<S: Simd, const R: usize, const V: usize>(
     sums
 }
 
-/// `sums[i] += sum over k of a[first + k][column + i] * b[k]`.
+/// `sums[i] += sum over k of a[first + k][i] * b[k]`, columns counted from those of `run`.
 #[inline(always)]
 fn along_columns<S: Simd, const R: usize, const V: usize>(
     s: S,
     a: Matrix<'_>,
-    column: usize,
+    run: Run,
     first: usize,
     b: &[[S::f32s; V]],
-    widths: Widths,
     mut sums: [[S::f32s; V]; R],
 ) -> [[S::f32s; V]; R] {
-    let (start, stride) = a.layout.panel(a.cols, column / widths.panel, widths);
-    let values = &a.values[start + first * stride + column % widths.panel..];
-    for (b, values) in b.iter().zip(values.chunks(stride)) {
+    let values = &a.values[run.start + first * run.stride..];
+    for (b, values) in b.iter().zip(values.chunks(run.stride)) {
         let values: &[f32; R] = values.first_chunk().expect("columns inside a row");
         for i in 0..R {
             let x = s.splat(values[i]);
@@ -386,12 +506,12 @@ mod tests {
             let (a, b, y) = (noise(n * k, 1), noise(k * m, 2), noise(n * m, 3));
             let expected = chain(&y, [n, k, m], |i, j| a[i * k + j], |i, j| b[i * m + j]);
             let fresh = chain(&vec![0.0; n * m], [n, k, m], |i, j| a[i * k + j], |i, j| b[i * m + j]);
-            let panels = Matrix::rows(&b, k, m, m).packed();
+            let panels = Matrix::rows(&b, k, m, m).packed(m);
             let b_panels = Matrix::panels(&panels, k, m);
-            let a_panels = Matrix::rows(&a, n, k, k).packed();
+            let a_panels = Matrix::rows(&a, n, k, k).packed(k);
             let transposed: Vec<f32> = (0..k * n).map(|at| a[at % n * k + at / n]).collect();
-            let t_panels = Matrix::rows(&transposed, k, n, n).packed();
-            let double = Matrix::rows(&transposed, k, n, n).packed_transposed();
+            let t_panels = Matrix::rows(&transposed, k, n, n).packed(n);
+            let double = Matrix::rows(&transposed, k, n, n).packed_transposed(k);
             assert!(*double == *a_panels, "a transposed copy of the transposed matrix");
             for a in [Matrix::rows(&a, n, k, k), Matrix::panels(&a_panels, n, k)] {
                 let mut sum = y.clone();
@@ -404,10 +524,51 @@ mod tests {
                 let mut sum = y.clone();
                 product_transposed(a, b_panels, MatrixMut::rows(&mut sum, n, m, m), From::Target);
                 assert_eq!(sum, expected, "{n} {k} {m}");
-                let mut sum = Matrix::rows(&y, n, m, m).packed();
+                let mut sum = Matrix::rows(&y, n, m, m).packed(m);
                 product_transposed(a, b_panels, MatrixMut::panels(&mut sum, n, m), From::Target);
-                assert_eq!(*sum, *Matrix::rows(&expected, n, m, m).packed(), "{n} {k} {m}");
+                assert_eq!(*sum, *Matrix::rows(&expected, n, m, m).packed(m), "{n} {k} {m}");
             }
+        }
+    }
+
+    #[test]
+    fn groups_and_parts_of_matrices_give_the_same_elements() {
+        for ([n, k, m], group_k, group_m) in [([9, 12, 20], 4, 5), ([33, 96, 96], 32, 48), ([130, 160, 240], 80, 80), ([7, 140, 34], 70, 17)] {
+            let (a, b, y) = (noise(n * k, 1), noise(k * m, 2), noise(n * m, 3));
+            let expected = chain(&y, [n, k, m], |i, j| a[i * k + j], |i, j| b[i * m + j]);
+            let a_groups = Matrix::rows(&a, n, k, k).packed(group_k);
+            let b_groups = Matrix::rows(&b, k, m, m).packed(group_m);
+            let (a_grouped, b_grouped) = (Matrix::grouped(&a_groups, n, k, group_k), Matrix::grouped(&b_groups, k, m, group_m));
+            let regrouped = a_grouped.packed(k);
+            assert!(*regrouped == *Matrix::rows(&a, n, k, k).packed(k), "groups into one");
+            let transposed = a_grouped.packed_transposed(n);
+            let mut sum = Matrix::rows(&y, n, m, m).packed(group_m);
+            // In two parts of rows.
+            let (upper, lower) = (0..n / 3, n / 3..n);
+            for rows in [upper, lower] {
+                let y = MatrixMut::grouped(&mut sum, n, m, group_m).part(rows.clone());
+                product(a_grouped.part(rows), b_grouped, y, From::Target);
+            }
+            let sum = Matrix::grouped(&sum, n, m, group_m);
+            for (i, expected) in expected.chunks(m).enumerate() {
+                let mut row = vec![0.0; m];
+                sum.row(i, &mut row, |y, x| *y = x);
+                assert_eq!(row, expected, "{n} {k} {m}");
+            }
+            let mut rows = y.clone();
+            product_transposed(Matrix::panels(&transposed, k, n), b_grouped, MatrixMut::rows(&mut rows, n, m, m), From::Target);
+            assert_eq!(rows, expected, "{n} {k} {m}");
+            // The groups on the left, transposed, summed over parts of rows.
+            let c = noise(n * m, 4);
+            let c_groups = Matrix::rows(&c, n, m, m).packed(group_m);
+            let c_grouped = Matrix::grouped(&c_groups, n, m, group_m);
+            let outer = chain(&vec![0.0; k * m], [k, n, m], |i, j| a[j * k + i], |i, j| c[i * m + j]);
+            let mut sum = vec![0.0; k * m];
+            for rows in [0..n / 2, n / 2..n] {
+                let y = MatrixMut::rows(&mut sum, k, m, m);
+                product_transposed(a_grouped.part(rows.clone()), c_grouped.part(rows), y, From::Target);
+            }
+            assert_eq!(sum, outer, "{n} {k} {m}");
         }
     }
 }
