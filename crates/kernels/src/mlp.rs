@@ -7,7 +7,7 @@ use crate::activation::{gelu_pull, gelu_rows, swiglu_pull, swiglu_rows};
 use crate::flex::{Input, dense, for_each, record, tensor};
 use crate::linear::{CHUNK, NormPartial, NormTensors, Partial, group_rows, packed, packed_transposed, put};
 use crate::memory::Buffer;
-use crate::product::{From, Matrix, MatrixMut, padded, product, product_transposed};
+use crate::product::{From, Matrix, MatrixMut, Panel, padded, product, product_transposed};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
@@ -71,13 +71,23 @@ fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>, track
             let (up, gate) = (up.unwrap_or(&mut up_scratch), gate.unwrap_or(&mut gate_scratch));
             view.rows(x, &mut normed, &mut [[0.0; 2]; CHUNK][..rows]);
             let normed = Matrix::rows(&normed, rows, d, d);
-            product(normed, Matrix::panels(&panels.up, d, ff), MatrixMut::panels(up, rows, ff), From::Zero);
-            match &panels.gate {
-                Some(weight) => {
-                    product(normed, Matrix::panels(weight, d, ff), MatrixMut::panels(gate, rows, ff), From::Zero);
-                    swiglu_rows(gate, up, &mut active);
+            // Panel by panel, so that what is activated is still in the first cache.
+            for panel in Panel::of(ff) {
+                let (range, weights) = (panel.range(rows), panel.range(d));
+                let fill = |weight: &[f32], target: &mut [f32]| {
+                    let weight = Matrix::panels(&weight[weights.clone()], d, panel.count);
+                    product(normed, weight, MatrixMut::panels(target, rows, panel.count), From::Zero);
+                };
+                let (up, active) = (&mut up[range.clone()], &mut active[range.clone()]);
+                fill(&panels.up, up);
+                match &panels.gate {
+                    Some(weight) => {
+                        let gate = &mut gate[range];
+                        fill(weight, gate);
+                        swiglu_rows(gate, up, active);
+                    }
+                    None => gelu_rows(up, active),
                 }
-                None => gelu_rows(up, &mut active),
             }
             let y = MatrixMut::rows(y, rows, d, d);
             product(Matrix::panels(&active, rows, ff), Matrix::panels(&panels.down, ff, d), y, From::Target);
@@ -151,38 +161,39 @@ impl Group<'_> {
             norm.rows(x, normed, &mut stats[..rows]);
             let normed = Matrix::rows(normed, rows, d, d);
             let grad_rows = Matrix::rows(grad, rows, d, d);
-            product(grad_rows, Matrix::panels(&transposed.down, d, ff), MatrixMut::panels(slope, rows, ff), From::Zero);
-            let gate = gates.as_mut().and_then(Iterator::next).zip(gate_slope.as_mut()).map(|(gate, slope)| {
+            let grad_panels = &mut grad_panels[..rows * padded(d)];
+            grad_rows.pack(grad_panels, d);
+            let mut gate = gates.as_mut().and_then(Iterator::next).zip(gate_slope.as_mut()).map(|(gate, slope)| {
                 let slope = &mut slope[..gate.len()];
                 (gate, slope)
             });
-            let gate_slope = match gate {
-                None => {
-                    gelu_pull(up, active, slope);
-                    None
+            // Panel by panel, so that what comes out of one step is still in the first cache for the next.
+            for panel in Panel::of(ff) {
+                let (range, weights) = (panel.range(rows), panel.range(d));
+                let (up, active, slope) = (&up[range.clone()], &mut active[range.clone()], &mut slope[range.clone()]);
+                let weight = Matrix::panels(&transposed.down[weights.clone()], d, panel.count);
+                product(grad_rows, weight, MatrixMut::panels(slope, rows, panel.count), From::Zero);
+                let sum = |slope: &[f32], sum: &mut [f32]| {
+                    let sum = MatrixMut::panels(&mut sum[weights.clone()], d, panel.count);
+                    product_transposed(normed, Matrix::panels(slope, rows, panel.count), sum, first);
+                };
+                match &mut gate {
+                    None => gelu_pull(up, active, slope),
+                    Some((gate, gate_slope)) => {
+                        let (gate, gate_slope) = (&gate[range.clone()], &mut gate_slope[range.clone()]);
+                        swiglu_rows(gate, up, active);
+                        swiglu_pull(gate, up, slope, gate_slope);
+                        sum(gate_slope, self.sums.gate.as_mut().expect("a gate takes a gradient"));
+                    }
                 }
-                Some((gate, gate_slope)) => {
-                    swiglu_rows(gate, up, active);
-                    swiglu_pull(gate, up, slope, gate_slope);
-                    Some(&*gate_slope)
-                }
-            };
-            let grad_panels = &mut grad_panels[..rows * padded(d)];
-            grad_rows.pack(grad_panels, d);
-            let down = MatrixMut::panels(self.sums.down, ff, d);
-            product_transposed(Matrix::panels(active, rows, ff), Matrix::panels(grad_panels, rows, d), down, first);
-            let parts = [Some((&*slope, &transposed.up, &mut self.sums.up)), None];
-            let parts = match (gate_slope, &transposed.gate, &mut self.sums.gate) {
-                (Some(slope), Some(weight), Some(sum)) => {
-                    let [part, _] = parts;
-                    [part, Some((slope, weight, sum))]
-                }
-                _ => parts,
-            };
+                sum(slope, self.sums.up);
+                let down = MatrixMut::panels(self.sums.down, ff, d).part(panel.columns());
+                product_transposed(Matrix::panels(active, rows, panel.count), Matrix::panels(grad_panels, rows, d), down, first);
+            }
+            let parts = [(Some(&*slope), Some(&transposed.up)), (gate.as_ref().map(|(_, slope)| &**slope), transposed.gate.as_ref())];
             let mut from = From::Zero;
-            for (slope, weight, sum) in parts.into_iter().flatten() {
+            for (slope, weight) in parts.into_iter().filter_map(|(slope, weight)| slope.zip(weight)) {
                 let slope = Matrix::panels(slope, rows, ff);
-                product_transposed(normed, slope, MatrixMut::panels(sum, d, ff), first);
                 product(slope, Matrix::panels(weight, ff, d), MatrixMut::rows(pulled, rows, d, d), from);
                 from = From::Target;
             }

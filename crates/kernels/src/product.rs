@@ -47,6 +47,33 @@ pub(crate) fn padded_groups(cols: usize, group: usize) -> usize {
     cols / group.max(1) * padded(group)
 }
 
+/// The panels of matrices with so many columns: the first column of each, how many it has, and where it lies if there are so many rows.
+pub(crate) struct Panel {
+    first: usize,
+    pub(crate) count: usize,
+    wide: usize,
+}
+
+impl Panel {
+    pub(crate) fn of(cols: usize) -> impl Iterator<Item = Self> {
+        let Widths { panel, vector } = *WIDTHS;
+        (0..cols).step_by(panel).map(move |first| {
+            let count = panel.min(cols - first);
+            Self { first, count, wide: count.next_multiple_of(vector) }
+        })
+    }
+
+    /// Its columns.
+    pub(crate) fn columns(&self) -> Range<usize> {
+        self.first..self.first + self.count
+    }
+
+    /// Where it lies in a matrix of so many rows.
+    pub(crate) fn range(&self, rows: usize) -> Range<usize> {
+        self.first * rows..(self.first + self.wide) * rows
+    }
+}
+
 /// How the elements of a matrix lie in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
