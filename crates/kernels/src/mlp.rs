@@ -148,7 +148,8 @@ impl Group<'_> {
     fn run(mut self, norm: crate::norm::Norm<'_>, transposed: &Weights<Buffer>, [d, ff]: [usize; 2]) {
         let wide = padded(ff);
         let [mut normed, mut pulled] = [(); 2].map(|()| Buffer::new(CHUNK * d));
-        let [mut active, mut slope] = [(); 2].map(|()| Buffer::new(CHUNK * wide));
+        let mut slope = Buffer::new(CHUNK * wide);
+        let mut active = Buffer::new(Panel::of(ff).next().map_or(0, |panel| panel.range(CHUNK).len()));
         let mut gate_slope = self.gate.map(|_| Buffer::new(CHUNK * wide));
         let mut grad_panels = Buffer::new(CHUNK * padded(d));
         let mut gates = self.gate.map(|gate| gate.chunks(CHUNK * wide));
@@ -156,7 +157,7 @@ impl Group<'_> {
         for ((x, up), grad) in self.x.chunks(CHUNK * d).zip(self.up.chunks(CHUNK * wide)).zip(self.grad.chunks_mut(CHUNK * d)) {
             let rows = x.len() / d;
             let (normed, pulled) = (&mut normed[..x.len()], &mut pulled[..x.len()]);
-            let (active, slope) = (&mut active[..up.len()], &mut slope[..up.len()]);
+            let slope = &mut slope[..up.len()];
             let mut stats = [[0.0; 2]; CHUNK];
             norm.rows(x, normed, &mut stats[..rows]);
             let normed = Matrix::rows(normed, rows, d, d);
@@ -170,7 +171,7 @@ impl Group<'_> {
             // Panel by panel, so that what comes out of one step is still in the first cache for the next.
             for panel in Panel::of(ff) {
                 let (range, weights) = (panel.range(rows), panel.range(d));
-                let (up, active, slope) = (&up[range.clone()], &mut active[range.clone()], &mut slope[range.clone()]);
+                let (up, active, slope) = (&up[range.clone()], &mut active[..range.len()], &mut slope[range.clone()]);
                 let weight = Matrix::panels(&transposed.down[weights.clone()], d, panel.count);
                 product(grad_rows, weight, MatrixMut::panels(slope, rows, panel.count), From::Zero);
                 let sum = |slope: &[f32], sum: &mut [f32]| {
