@@ -425,27 +425,30 @@ impl Sink {
         let wide = V * S::F32_LANES;
         let whole = self.count == wide;
         let mut tile = [[s.zero(); V]; R];
+        let first = self.start + row * self.stride;
         if !fresh {
-            for (i, tile) in tile.iter_mut().enumerate() {
-                let source = &y[self.start + (row + i) * self.stride..];
+            let mut rest = &y[first..];
+            for tile in &mut tile {
                 if whole {
-                    tile.copy_from_slice(&S::as_simd_f32s(&source[..wide]).0[..V]);
+                    tile.copy_from_slice(&S::as_simd_f32s(&rest[..wide]).0[..V]);
                 } else {
                     let mut line = [[s.zero(); V]];
-                    bytemuck::cast_slice_mut::<_, f32>(&mut line)[..self.count].copy_from_slice(&source[..self.count]);
+                    bytemuck::cast_slice_mut::<_, f32>(&mut line)[..self.count].copy_from_slice(&rest[..self.count]);
                     [*tile] = line;
                 }
+                rest = rest.get(self.stride..).unwrap_or_default();
             }
         }
         let tile = sums(s, tile);
-        for (i, tile) in tile.iter().enumerate() {
-            let target = &mut y[self.start + (row + i) * self.stride..];
+        let mut rest = &mut y[first..];
+        for tile in &tile {
             if whole {
-                S::as_mut_simd_f32s(&mut target[..wide]).0.copy_from_slice(tile);
+                S::as_mut_simd_f32s(&mut rest[..wide]).0.copy_from_slice(tile);
             } else {
                 let line = [*tile];
-                target[..self.count].copy_from_slice(&bytemuck::cast_slice::<_, f32>(&line)[..self.count]);
+                rest[..self.count].copy_from_slice(&bytemuck::cast_slice::<_, f32>(&line)[..self.count]);
             }
+            rest = rest.get_mut(self.stride..).unwrap_or_default();
         }
     }
 }
@@ -466,8 +469,10 @@ fn along_rows<S: Simd, const R: usize, const V: usize>(
         let run = a.run(first + k, widths);
         let n = run.count.min(b.len() - k);
         let mut rows = [&[][..]; R];
-        for (i, slice) in rows.iter_mut().enumerate() {
-            *slice = &a.values[run.start + (row + i) * run.stride..][..n];
+        let mut rest = &a.values[run.start + row * run.stride..];
+        for slice in &mut rows {
+            *slice = &rest[..n];
+            rest = rest.get(run.stride..).unwrap_or_default();
         }
         for (k, b) in b[k..k + n].iter().enumerate() {
             for i in 0..R {
@@ -492,9 +497,11 @@ fn along_columns<S: Simd, const R: usize, const V: usize>(
     b: &[[S::f32s; V]],
     mut sums: [[S::f32s; V]; R],
 ) -> [[S::f32s; V]; R] {
-    let values = &a.values[run.start + first * run.stride..];
-    for (b, values) in b.iter().zip(values.chunks(run.stride)) {
-        let values: &[f32; R] = values.first_chunk().expect("columns inside a row");
+    // Not `chunks`: they would begin with a division.
+    let mut rest = &a.values[run.start + first * run.stride..];
+    for b in b {
+        let values: &[f32; R] = rest.first_chunk().expect("columns inside a row");
+        rest = rest.get(run.stride..).unwrap_or_default();
         for i in 0..R {
             let x = s.splat(values[i]);
             for j in 0..V {
