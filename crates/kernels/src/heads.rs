@@ -91,8 +91,7 @@ impl Heads {
     /// The tiles of every batch and head, to be written: by part, then by batch and head.
     pub(crate) fn by_head(self, values: &mut [f32]) -> Vec<Vec<Vec<&mut [f32]>>> {
         let [batch, heads, ..] = self.shape;
-        let mut split: Vec<Vec<Vec<&mut [f32]>>> =
-            (0..self.parts).map(|_| (0..batch * heads).map(|_| Vec::new()).collect()).collect();
+        let mut split: Vec<Vec<Vec<&mut [f32]>>> = (0..self.parts).map(|_| (0..batch * heads).map(|_| Vec::new()).collect()).collect();
         for (rows, tile) in self.tiles(values) {
             let first = rows.start / self.shape[2] * heads;
             for (i, head) in tile.chunks_mut(rows.len() * padded(self.shape[3])).enumerate() {

@@ -567,7 +567,9 @@ mod tests {
 
     #[test]
     fn groups_and_parts_of_matrices_give_the_same_elements() {
-        for ([n, k, m], group_k, group_m) in [([9, 12, 20], 4, 5), ([33, 96, 96], 32, 48), ([130, 160, 240], 80, 80), ([7, 140, 34], 70, 17)] {
+        for ([n, k, m], group_k, group_m) in
+            [([9, 12, 20], 4, 5), ([33, 96, 96], 32, 48), ([130, 160, 240], 80, 80), ([7, 140, 34], 70, 17)]
+        {
             let (a, b, y) = (noise(n * k, 1), noise(k * m, 2), noise(n * m, 3));
             let expected = chain(&y, [n, k, m], |i, j| a[i * k + j], |i, j| b[i * m + j]);
             let a_groups = Matrix::rows(&a, n, k, k).packed(group_k);
