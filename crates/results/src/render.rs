@@ -338,7 +338,7 @@ fn safe_cell(text: impl AsRef<str>) -> String {
 // -------------------------------------------------------------------------------------------------------------------- HTML
 
 /// One page without scripts or anything to load; the figures are inline.
-pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result<String, ReportError> {
+pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, &str>) -> Result<String, ReportError> {
     let failed = |e: minijinja::Error| ReportError::Render { file: "report.html", reason: format!("{e:#}") };
     let each = |list: &[String]| list.iter().map(|text| shown(text)).collect::<Vec<_>>();
     let table = |t: &Table| {
@@ -358,8 +358,8 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result
                 .figures
                 .iter()
                 .map(|f| {
-                    let svg = svgs.get(f.slug.as_str()).cloned().unwrap_or_default();
-                    context! { slug => f.slug.clone(), caption => shown(&f.caption), svg => Value::from_safe_string(svg) }
+                    let svg = svgs.get(f.slug.as_str()).copied().unwrap_or_default();
+                    context! { slug => f.slug.clone(), caption => shown(&f.caption), svg => Value::from_safe_string(svg.into()) }
                 })
                 .collect();
             let tables: Vec<Value> = s.tables.iter().map(table).collect();
