@@ -2,6 +2,7 @@
 
 use crate::analysis::{Point, Setting};
 use crate::metric;
+use crate::plot::described;
 use crate::record::{EvalStatus, RunStatus};
 use crate::report::{Document, ReportError, ReportSpec};
 use crate::table::{self, Cell, Table};
@@ -23,7 +24,10 @@ pub(crate) fn markdown(document: &Document) -> String {
     }
     for section in &document.sections {
         let _ = write!(out, "\n## {}\n", md(&section.name));
-        let mut figures = section.figures.iter().map(|f| format!("\n![{}]({}.svg)\n\n{}\n", md(&f.plot.title), f.slug, md(&f.caption)));
+        let mut figures = section.figures.iter().map(|f| {
+            let told = described(&f.plot.title, &f.plot.subtitle);
+            format!("\n![{}]({}.svg)\n\n{}\n", md(&told), f.slug, md(&f.caption))
+        });
         out.extend(figures.next());
         out.push_str(&md_table(&section.lead));
         section.tables.iter().for_each(|t| out.push_str(&md_table(t)));

@@ -343,7 +343,9 @@ fn limit_figures(sections: &mut [Section], notes: &mut Vec<String>) {
 /// Names of files and anchors: made of names in records, so made harmless, and each given once.
 fn name_files(sections: &mut [Section], chapters: &mut [Chapter]) {
     let (mut files, mut anchors) = (Slugs::default(), Slugs::default());
-    anchors.take("conditions");
+    for fixed in ["conditions", "diverged-runs", "not-converged", "left-out", "notes"] {
+        anchors.take(fixed);
+    }
     for chapter in &mut *chapters {
         chapter.slug = anchors.take(&chapter.slug);
         chapter.tables.iter_mut().for_each(|table| table.slug = anchors.take(&table.slug));
