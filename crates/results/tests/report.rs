@@ -427,6 +427,19 @@ fn bands_of_shares_stay_where_these_can_be() {
 }
 
 #[test]
+fn what_was_not_tested_is_not_called_unlearned() {
+    let mut records = text_experiment();
+    records.retain(|r| r.status == RunStatus::Ok);
+    for row in records.iter_mut().flat_map(|r| &mut r.evals) {
+        (row.status, row.reason) = (EvalStatus::Skipped, Some("needs more memory".into()));
+        row.metrics.clear();
+    }
+    let summary = report(&records, &[], &spec()).unwrap().summary;
+    assert!(summary.contains("no method has a score in length (skipped), so there is no extrapolation to report"), "{summary}");
+    assert!(!summary.contains("learned the task"), "{summary}");
+}
+
+#[test]
 fn extrapolation_by_hand() {
     // Seeds of a: kept at 32 and lost at 64; lost at 32 and back at 64. Area over [16, 64]: (1 + 0.9) / 2 and (0.9 + 0) / 2 over two
     // doublings = 0.7; (1 + 0.5) / 2 and (0.5 + 1) / 2 = 0.75. Student's t for two seeds: 12.706 * sd / sqrt(2) = 12.706 * 0.025.
