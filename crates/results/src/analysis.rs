@@ -5,7 +5,7 @@
 
 use crate::metric;
 use crate::order;
-use crate::record::{EvalRow, EvalStatus, RunRecord, RunStatus, TaskFacts};
+use crate::record::{EvalRow, EvalStatus, Label, RunRecord, RunStatus, TaskFacts};
 use crate::report::ReportSpec;
 use crate::stats::{self, Estimate};
 use crate::text;
@@ -31,6 +31,8 @@ pub(crate) struct Setting<'a> {
     pub slug: String,
     pub groups: Vec<Group<'a>>,
     pub methods: Vec<Method>,
+    /// What the methods' names are values of: `base`, or `positions, pe`.
+    pub axes: String,
     /// Test lengths, ascending.
     pub lengths: Vec<usize>,
     /// Metrics with a table, the leading one first.
@@ -459,7 +461,8 @@ fn setting<'a>(runs: Vec<&'a RunRecord>, spec: &ReportSpec, name: String, slug: 
         metrics.truncate(MOST_METRICS);
     }
     let in_length = lengths.iter().copied().filter(|&l| l <= task.train_len).max();
-    Setting { task, name, slug, groups, methods, lengths, metrics, all_metrics, in_length, notes }
+    let axes = axes(&runs);
+    Setting { task, name, slug, groups, methods, axes, lengths, metrics, all_metrics, in_length, notes }
 }
 
 /// The lengths tested, ascending; of too many, those that the most evaluations share.
@@ -540,11 +543,25 @@ fn shared_task_labels<'a>(runs: &[&'a RunRecord]) -> BTreeSet<(&'a str, &'a str)
     shared
 }
 
+/// The labels that name a run's method: those that do not name the setting, or all if there are no others.
+fn naming<'r>(run: &'r RunRecord, shared: &BTreeSet<(&str, &str)>) -> Vec<&'r Label> {
+    let own: Vec<&Label> = run.labels.iter().filter(|l| !shared.contains(&(l.key.as_str(), l.text.as_str()))).collect();
+    if own.is_empty() { run.labels.iter().collect() } else { own }
+}
+
+/// The last parts of the keys of the labels that name the methods; `method` where these have different keys.
+fn axes(runs: &[&RunRecord]) -> String {
+    let shared = shared_task_labels(runs);
+    let keys = |run: &RunRecord| -> Vec<String> {
+        naming(run, &shared).iter().take(8).map(|l| text::name(l.key.rsplit('.').next().unwrap_or(&l.key), 20)).collect()
+    };
+    let first = keys(runs[0]);
+    let is_all = !first.is_empty() && runs.iter().all(|run| keys(run) == first && run.experiment == runs[0].experiment);
+    if is_all { first.join(", ") } else { "method".into() }
+}
+
 fn label_name(run: &RunRecord, shared: &BTreeSet<(&str, &str)>) -> String {
-    let mut labels: Vec<_> = run.labels.iter().filter(|l| !shared.contains(&(l.key.as_str(), l.text.as_str()))).collect();
-    if labels.is_empty() {
-        labels = run.labels.iter().collect();
-    }
+    let labels = naming(run, shared);
     if labels.is_empty() {
         return text::name(&run.experiment, 60);
     }

@@ -1,6 +1,6 @@
 //! Which figures a setting gets, and what is drawn in them.
 
-use crate::analysis::{Run, Setting, better_first};
+use crate::analysis::{Point, Run, Setting, better_first};
 use crate::metric;
 use crate::plot::{LinePlot, Series};
 use crate::stats::{Estimate, INTERVAL};
@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// Lines beyond this cannot be told apart.
 const MOST_LINES: usize = 16;
+/// Bands of more lines than this hide each other.
+const MOST_BANDS: usize = 8;
 
 pub(crate) struct Figure {
     /// Name of the file, without its extension.
@@ -34,8 +36,38 @@ fn named(setting: &Setting<'_>, name: &str) -> String {
     if setting.slug.is_empty() { name.into() } else { format!("{}-{name}", setting.slug) }
 }
 
-fn intervals(setting: &Setting<'_>) -> String {
-    if setting.seeds().1 > 1 { format!(" Bands: {INTERVAL}, {}.", seeds_text(setting)) } else { " Single seed, no interval.".into() }
+/// What the caption says of the seeds; bands that nobody could tell apart are taken away. `what`: from where to where a band goes.
+fn bands(setting: &Setting<'_>, series: &mut [Series], what: &str) -> String {
+    let seeds = seeds_text(setting);
+    if setting.seeds().1 < 2 {
+        return " Single seed, no interval.".into();
+    }
+    if series.len() > MOST_BANDS {
+        series.iter_mut().for_each(|line| line.band.clear());
+        return format!(" Lines: means, {seeds}. Bands of more than {MOST_BANDS} lines would hide each other.");
+    }
+    format!(" Bands: {what}, {seeds}.")
+}
+
+/// Bands of a share end where shares do. Returns the band's description.
+fn within_share(series: &mut [Series]) -> String {
+    for (low, high) in series.iter_mut().flat_map(|line| line.band.iter_mut().flatten()) {
+        (*low, *high) = (low.clamp(0.0, 1.0), high.clamp(0.0, 1.0));
+    }
+    format!("{INTERVAL}, cut at 0 and 1")
+}
+
+/// The means of a method with their intervals, where there are any.
+fn line(name: &str, style: usize, points: impl Iterator<Item = (f64, Point)>) -> Series {
+    let estimates = points.filter_map(|(x, point)| Some((x, point.estimate?)));
+    let (points, band) = estimates.map(|(x, e)| ((x, e.mean), e.interval())).unzip();
+    Series { name: name.into(), points, band, style }
+}
+
+/// Smallest and largest value of the lines, the latter at least 0.
+fn range(series: &[Series]) -> (f64, f64) {
+    let ys = series.iter().flat_map(|s| &s.points).map(|p| p.1);
+    ys.fold((f64::INFINITY, 0.0), |(low, high), y| (low.min(y), high.max(y)))
 }
 
 /// How a figure shows the level of guessing.
@@ -56,14 +88,10 @@ fn chance(setting: &Setting<'_>, metric: &str, highest: f64) -> Chance {
     let text = metric::number(level, metric::decimals(metric, level));
     let is_drawn = level <= 1.5 * highest || !metric::lower_is_better(metric) && level <= 1.0;
     Chance {
-        line: is_drawn.then(|| (level, "chance".into())),
+        line: is_drawn.then(|| (level, format!("chance: {text}"))),
         subtitle: if is_drawn { setting.name.clone() } else { format!("{}; chance: {text}", setting.name) },
         sentence: if is_drawn { format!(" Dotted: chance ({text}).") } else { format!(" Chance ({text}) is off the scale.") },
     }
-}
-
-fn highest(series: &[Series]) -> f64 {
-    series.iter().flat_map(|s| &s.points).map(|p| p.1).fold(0.0, f64::max)
 }
 
 /// The methods drawn and the look of each: all, or the best at the longest length where there are too many.
@@ -88,55 +116,66 @@ fn drawn(setting: &Setting<'_>) -> (Vec<usize>, String) {
 
 fn metric_figure(setting: &Setting<'_>, metric: &str) -> Figure {
     let (methods, note) = drawn(setting);
-    let mut series = Vec::new();
-    let mut range = (f64::INFINITY, 0.0f64);
-    for (style, &m) in methods.iter().enumerate() {
-        let method = &setting.methods[m];
-        let mut line = Series { name: method.name.clone(), style, ..Series::default() };
-        for &len in &setting.lengths {
-            if let Some(e) = setting.point(method, metric, len).estimate {
-                line.points.push((len as f64, e.mean));
-                line.band.push(e.interval());
-                range = (range.0.min(e.mean), range.1.max(e.mean));
-            }
-        }
-        series.push(line);
-    }
-    let is_share = !metric::lower_is_better(metric) && range.1 <= 1.0;
-    let chance = chance(setting, metric, range.1);
+    let of = |(style, m): (usize, &usize)| {
+        let method = &setting.methods[*m];
+        line(&method.name, style, setting.lengths.iter().map(|&len| (len as f64, setting.point(method, metric, len))))
+    };
+    let series = methods.iter().enumerate().map(of).collect();
+    let lengths = setting.lengths.iter().map(|&l| l as f64).collect();
+    let (plot, about) = scores(setting, metric, series);
     let plot = LinePlot {
         title: format!("{metric} by test length"),
-        subtitle: chance.subtitle,
-        x_label: format!("test length ({})", setting.task.unit),
-        y_label: axis_name(metric),
-        log_x: true,
-        log_y: metric == metric::PERPLEXITY && range.1 > 4.0 * range.0,
-        x_ticks: setting.lengths.iter().map(|&l| l as f64).collect(),
-        y_range: is_share.then_some((0.0, 1.0)),
-        series,
+        x_label: format!("test length ({}, log scale)", setting.task.unit),
+        x_ticks: lengths,
         reference_x: Some((setting.task.train_len as f64, "train length".into())),
-        reference_y: chance.line,
-        mark_points: true,
+        legend: setting.axes.clone(),
+        ..plot
     };
-    let caption =
-        format!("{metric} by test length; {}. Dashed: the training length.{}{}{note}", setting.name, chance.sentence, intervals(setting));
+    let caption = format!("{metric} by test length; {}. Dashed: the training length.{about}{note}", setting.name);
     Figure { slug: named(setting, &format!("{metric}-by-length")), caption, plot }
 }
 
-fn axis_name(metric: &str) -> String {
-    format!("{metric} ({} is better)", if metric::lower_is_better(metric) { "lower" } else { "higher" })
+/// What plots of a score share, and what their captions say of chance and seeds.
+fn scores(setting: &Setting<'_>, metric: &str, mut series: Vec<Series>) -> (LinePlot, String) {
+    let (low, high) = range(&series);
+    let is_share = !metric::lower_is_better(metric) && high <= 1.0;
+    let chance = chance(setting, metric, high);
+    let what = if is_share { within_share(&mut series) } else { INTERVAL.into() };
+    let bands = bands(setting, &mut series, &what);
+    let log_y = metric == metric::PERPLEXITY && high > 4.0 * low;
+    let direction = if metric::lower_is_better(metric) { "lower" } else { "higher" };
+    let plot = LinePlot {
+        subtitle: chance.subtitle,
+        y_label: format!("{metric} ({direction} is better{})", if log_y { ", log scale" } else { "" }),
+        log_x: true,
+        log_y,
+        y_range: is_share.then_some((0.0, 1.0)),
+        series,
+        reference_y: chance.line,
+        mark_points: true,
+        ..LinePlot::default()
+    };
+    (plot, format!("{}{bands}", chance.sentence))
 }
 
-/// Mean over runs at each x, for runs that have it.
-fn averaged(name: &str, style: usize, curves: impl Iterator<Item = Vec<(f64, f64)>>) -> Series {
+/// Mean over runs at each x, for runs that have it, with a band made of the values.
+fn averaged(name: &str, style: usize, band: Band, curves: impl Iterator<Item = Vec<(f64, f64)>>) -> Series {
     let mut by_x: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for (x, y) in curves.flatten().filter(|p| p.0.is_finite() && p.0 >= 0.0 && p.1.is_finite()) {
         // Bits of a non-negative float order as the float does.
         by_x.entry((x + 0.0).to_bits()).or_default().push(y);
     }
-    let estimates = by_x.into_iter().filter_map(|(x, ys)| Some((f64::from_bits(x), Estimate::of(&ys)?)));
-    let (points, band) = estimates.map(|(x, e)| ((x, e.mean), e.interval())).unzip();
+    let estimates = by_x.into_iter().filter_map(|(x, ys)| Some((f64::from_bits(x), Estimate::of(&ys)?, ys)));
+    let (points, band) = estimates.map(|(x, e, ys)| ((x, e.mean), band(&e, &ys))).unzip();
     Series { name: name.into(), points, band, style }
+}
+
+type Band = fn(&Estimate, &[f64]) -> Option<(f64, f64)>;
+
+/// From the smallest to the largest seed: unlike an interval about the mean it never reaches below what a loss can be.
+fn extremes(_: &Estimate, values: &[f64]) -> Option<(f64, f64)> {
+    let ends = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)));
+    (values.len() > 1).then_some(ends)
 }
 
 fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
@@ -153,9 +192,10 @@ fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
             let bins = run.row(&method.variant, len).map_or(&[][..], |row| &row.loss_by_position);
             bins.iter().map(|bin| ((bin.from as f64 + bin.to as f64) / 2.0, bin.loss_nats)).collect()
         });
-        series.push(averaged(&method.name, style, curves));
+        series.push(averaged(&method.name, style, |estimate, _| estimate.interval(), curves));
     }
-    let chance = chance(setting, metric::LOSS_NATS, highest(&series));
+    let chance = chance(setting, metric::LOSS_NATS, range(&series).1);
+    let bands = bands(setting, &mut series, INTERVAL);
     let plot = LinePlot {
         title: format!("loss by position in windows of {len}"),
         subtitle: chance.subtitle,
@@ -164,14 +204,12 @@ fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
         y_label: "loss (nats per counted token)".into(),
         series,
         reference_x: Some((setting.task.train_len as f64, "train length".into())),
+        legend: setting.axes.clone(),
         ..LinePlot::default()
     };
     let caption = format!(
-        "Mean loss by position in windows of {len} {}, bins of equal width; {}. Past the dashed line no position was trained on.{}{}{note}",
-        setting.task.unit,
-        setting.name,
-        chance.sentence,
-        intervals(setting)
+        "Mean loss by position in windows of {len} {}, bins of equal width; {}. Past the dashed line no position was trained on.{}{bands}{note}",
+        setting.task.unit, setting.name, chance.sentence,
     );
     Some(Figure { slug: named(setting, "loss-by-position"), caption, plot })
 }
@@ -181,18 +219,13 @@ fn attention_figure(setting: &Setting<'_>) -> Option<Figure> {
     let (heads, len) = (setting.heads(), *setting.lengths.last()?);
     let ((_, per_layer), _) = *heads.last()?;
     let (methods, note) = drawn(setting);
-    let mut series = Vec::new();
-    for (style, &m) in methods.iter().enumerate() {
-        let method = &setting.methods[m];
-        let mut line = Series { name: method.name.clone(), style, ..Series::default() };
-        for (x, (_, metric)) in heads.iter().enumerate() {
-            if let Some(e) = setting.point(method, metric, len).estimate {
-                line.points.push((x as f64 + 1.0, e.mean));
-                line.band.push(e.interval());
-            }
-        }
-        series.push(line);
-    }
+    let of = |(style, m): (usize, &usize)| {
+        let method = &setting.methods[*m];
+        let points = heads.iter().enumerate().map(|(x, (_, metric))| (x as f64 + 1.0, setting.point(method, metric, len)));
+        line(&method.name, style, points)
+    };
+    let mut series: Vec<Series> = methods.iter().enumerate().map(of).collect();
+    let bands = bands(setting, &mut series, INTERVAL);
     let plot = LinePlot {
         title: format!("mean attention distance at {len}"),
         subtitle: setting.name.clone(),
@@ -201,101 +234,101 @@ fn attention_figure(setting: &Setting<'_>) -> Option<Figure> {
         x_ticks: (1..=heads.len()).map(|x| x as f64).collect(),
         series,
         mark_points: true,
+        legend: setting.axes.clone(),
         ..LinePlot::default()
     };
     let caption = format!(
-        "Mean attention distance of every head at {len} {}, {per_layer} heads to a layer, first layer first; {}.{}{note}",
-        setting.task.unit,
-        setting.name,
-        intervals(setting)
+        "Mean attention distance of every head at {len} {}, {per_layer} heads to a layer, first layer first; {}.{bands}{note}",
+        setting.task.unit, setting.name,
     );
     Some(Figure { slug: named(setting, "attention-distance"), caption, plot })
 }
 
 fn training_figure(setting: &Setting<'_>) -> Option<Figure> {
-    let mut series = Vec::new();
-    let groups: Vec<_> = setting.groups.iter().take(MOST_LINES).collect();
     let (methods, _) = drawn(setting);
-    for (index, group) in groups.iter().enumerate() {
-        // A method looks the same in every figure; its variants share the training of the first.
-        let style = methods.iter().position(|&m| setting.methods[m].group == index).unwrap_or(index);
-        let curve = |run: &Run<'_>| run.train.loss_curve.iter().map(|p| (p.step as f64, p.loss_nats)).collect();
-        series.push(averaged(&group.name, style, group.runs.iter().map(curve)));
-    }
+    let (looks, note) = training_looks(setting, &methods);
+    let curve = |run: &Run<'_>| run.train.loss_curve.iter().map(|p| (p.step as f64, p.loss_nats)).collect();
+    let of = |(group, style): (usize, usize)| {
+        let group = &setting.groups[group];
+        averaged(&group.name, style, extremes, group.runs.iter().map(curve))
+    };
+    let mut series: Vec<Series> = looks.into_iter().map(of).collect();
     if series.iter().all(|s| s.points.is_empty()) {
         return None;
     }
-    let ys = || series.iter().flat_map(|s| &s.points).map(|p| p.1);
-    let (low, high) = ys().fold((f64::INFINITY, 0.0f64), |(a, b), y| (a.min(y), b.max(y)));
+    let (low, high) = range(&series);
     let chance = chance(setting, metric::LOSS_NATS, high);
+    let bands = bands(setting, &mut series, "from the smallest to the largest seed");
+    let log_y = low > 0.0 && high > 20.0 * low;
     let plot = LinePlot {
         title: "training loss".into(),
         subtitle: chance.subtitle,
         reference_y: chance.line,
         x_label: "step".into(),
-        y_label: "loss (nats per counted token)".into(),
-        log_y: low > 0.0 && high > 20.0 * low,
+        y_label: format!("loss (nats per counted token{})", if log_y { ", log scale" } else { "" }),
+        log_y,
         series,
+        legend: setting.axes.clone(),
         ..LinePlot::default()
     };
-    let note = if setting.groups.len() > MOST_LINES {
-        format!(" Drawn: the first {MOST_LINES} of {}.", setting.groups.len())
-    } else {
-        String::new()
-    };
     let caption = format!(
-        "Training loss, each point the mean since the one before; {}. A diverged run is drawn up to its last finite point.{}{}{note}",
-        setting.name,
-        chance.sentence,
-        intervals(setting)
+        "Training loss, each point the mean since the one before; {}. A diverged run is drawn up to its last finite point.{}{bands}{note}",
+        setting.name, chance.sentence,
     );
     Some(Figure { slug: named(setting, "training-loss"), caption, plot })
 }
 
+/// The groups whose training is drawn, each with a look of its own: that of its first method in the other figures, where it has one.
+fn training_looks(setting: &Setting<'_>, methods: &[usize]) -> (Vec<(usize, usize)>, String) {
+    let count = setting.groups.len();
+    let look = |group: usize| methods.iter().position(|&m| setting.methods[m].group == group);
+    let of_drawn = |group: &usize| count <= MOST_LINES || look(*group).is_some();
+    let groups: Vec<usize> = (0..count).filter(of_drawn).collect();
+    let taken: Vec<usize> = groups.iter().filter_map(|&group| look(group)).collect();
+    let mut free = (0..).filter(|style| !taken.contains(style));
+    let note = if groups.len() < count { format!(" Drawn: the {} of {count} with a line above.", groups.len()) } else { String::new() };
+    let looks = groups.into_iter().map(|group| (group, look(group).or_else(|| free.next()).unwrap_or(group))).collect();
+    (looks, note)
+}
+
 fn base_figure(setting: &Setting<'_>, sweep: &BaseSweep<'_>, index: usize, count: usize) -> Figure {
     let metric = setting.lead();
-    let mut series = Vec::new();
-    let mut range = (f64::INFINITY, 0.0f64);
-    for (style, &len) in setting.lengths.iter().take(MOST_LINES).enumerate() {
-        let mut line = Series { name: setting.unit_count(len), style, ..Series::default() };
-        for (base, method) in &sweep.rows {
-            if let Some(e) = setting.point(method, metric, len).estimate {
-                line.points.push((*base, e.mean));
-                line.band.push(e.interval());
-                range = (range.0.min(e.mean), range.1.max(e.mean));
-            }
-        }
-        series.push(line);
-    }
-    let of = if sweep.name.is_empty() { String::new() } else { format!(" of {}", sweep.name) };
-    let is_share = !metric::lower_is_better(metric) && range.1 <= 1.0;
-    let chance = chance(setting, metric, range.1);
+    let of = |(style, &len): (usize, &usize)| {
+        let points = sweep.rows.iter().map(|(base, method)| (*base, setting.point(method, metric, len)));
+        line(&setting.unit_count(len), style, points)
+    };
+    let series = setting.lengths.iter().take(MOST_LINES).enumerate().map(of).collect();
+    let sweep_of = if sweep.name.is_empty() { String::new() } else { format!(" of {}", sweep.name) };
+    let (plot, about) = scores(setting, metric, series);
     let plot = LinePlot {
-        title: format!("{metric} by theta_base{of}"),
-        subtitle: chance.subtitle,
-        reference_y: chance.line,
-        x_label: "theta_base".into(),
-        y_label: axis_name(metric),
-        log_x: true,
-        log_y: metric == metric::PERPLEXITY && range.1 > 4.0 * range.0,
+        title: format!("{metric} by theta_base{sweep_of}"),
+        x_label: "theta_base (log scale)".into(),
         x_ticks: sweep.rows.iter().map(|(base, _)| *base).collect(),
-        y_range: is_share.then_some((0.0, 1.0)),
-        series,
-        mark_points: true,
-        ..LinePlot::default()
+        legend: "test length".into(),
+        ..plot
     };
     let bases: Vec<String> = sweep.rows.iter().map(|(base, _)| base_text(*base)).collect();
-    let caption = format!(
-        "{metric} by theta_base{of} ({}), one line for each test length; {}.{}{}",
-        bases.join(", "),
-        setting.name,
-        chance.sentence,
-        intervals(setting)
-    );
+    let caption =
+        format!("{metric} by theta_base{sweep_of} ({}), one line for each test length; {}.{about}", bases.join(", "), setting.name,);
     Figure { slug: named(setting, &sweep_slug(index, count)), caption, plot }
 }
 
 /// `theta-base`, numbered where there are several.
 pub(crate) fn sweep_slug(index: usize, count: usize) -> String {
     if count == 1 { "theta-base".into() } else { format!("theta-base-{}", index + 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_band_of_losses_never_reaches_below_them() {
+        // The interval about the mean does: a logarithmic axis cannot show it.
+        let values = [0.001, 0.002, 1.0];
+        let estimate = Estimate::of(&values).unwrap();
+        assert!(estimate.interval().unwrap().0 < 0.0);
+        assert_eq!(extremes(&estimate, &values), Some((0.001, 1.0)));
+        assert_eq!(extremes(&Estimate::of(&[1.0]).unwrap(), &[1.0]), None);
+    }
 }

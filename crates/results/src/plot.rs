@@ -34,8 +34,10 @@ pub struct LinePlot {
     pub series: Vec<Series>,
     /// A vertical dashed line and its name.
     pub reference_x: Option<(f64, String)>,
-    /// A horizontal dotted line and its name.
+    /// A horizontal dotted line and its name in the legend.
     pub reference_y: Option<(f64, String)>,
+    /// What the names of the lines are values of, above the legend; may be empty.
+    pub legend: String,
     /// Markers at every point; otherwise a few along the line.
     pub mark_points: bool,
 }
@@ -104,7 +106,8 @@ const PALETTE: [(u8, u8, u8); 8] = [
     (0x00, 0x00, 0x00),
     (0x80, 0x80, 0x80),
 ];
-const DASHES: [&[f64]; 3] = [&[], &[7.0, 3.5], &[2.0, 3.0]];
+const DOTS: [f64; 2] = [2.0, 3.0];
+const DASHES: [&[f64]; 3] = [&[], &[7.0, 3.5], &DOTS];
 
 const TITLE: u32 = 15;
 const TEXT: u32 = 12;
@@ -112,14 +115,18 @@ const PLOT_WIDTH: f64 = 560.0;
 const PLOT_HEIGHT: f64 = 330.0;
 const LINE_STEP: f64 = 19.0;
 const LEGEND_SAMPLE: f64 = 30.0;
-const LEGEND_CHARS: usize = 44;
+/// Longest name in the legend, and longest line of one, in characters.
+const LEGEND_CHARS: usize = 100;
+const LEGEND_LINE: usize = 40;
+/// From line to line of one name.
+const LEGEND_WRAP: f64 = 14.0;
 /// Longest title, subtitle and name of an axis, in characters: their width makes the picture's.
 const LONGEST: usize = 120;
 
 impl LinePlot {
     /// The figure as a self-contained SVG document.
     pub fn to_svg(&self) -> String {
-        to_svg(&self.scene(false), &self.title)
+        to_svg(&self.scene(false), &described(&self.title, &self.subtitle))
     }
 
     /// The figure as a PNG, from the same drawing.
@@ -139,11 +146,10 @@ impl LinePlot {
         let top = head.height();
         let right = left + PLOT_WIDTH;
         let bottom = top + PLOT_HEIGHT;
-        let names: Vec<String> = self.series.iter().map(|s| name(&s.name, LEGEND_CHARS)).collect();
-        let legend_width = names.iter().map(|n| text_width(n, TEXT)).fold(0.0, f64::max);
-        let legend = if names.is_empty() { 0.0 } else { 22.0 + LEGEND_SAMPLE + 8.0 + legend_width };
-        let width = (right + legend + 24.0).max(left + text_width(&self.title, TITLE) * 1.1 + 14.0).ceil();
-        let height = (bottom + 58.0).max(top + 12.0 + names.len() as f64 * LINE_STEP + 12.0).ceil();
+        let reference_y = self.reference_y.as_ref().filter(|(at, _)| y_axis.holds(*at));
+        let legend = Legend::of(self, reference_y);
+        let width = (right + legend.width() + 24.0).max(left + text_width(&self.title, TITLE) * 1.1 + 14.0).ceil();
+        let height = (bottom + 58.0).max(top + 12.0 + legend.height() + 12.0).ceil();
 
         let mut pen = Pen::new(width, height, raster);
         head.draw(&mut pen, left);
@@ -164,10 +170,8 @@ impl LinePlot {
         }
         pen.text((left + right) / 2.0, bottom + 44.0, &self.x_label, TEXT, TextAnchor::Middle, &INK);
 
-        if let Some((at, name)) = self.reference_y.as_ref().filter(|(at, _)| y_axis.holds(*at)) {
-            let y = y_of(*at);
-            pen.line((left, y), (right, y), &MUTED, 1.2, &[2.0, 3.0]);
-            pen.text(right - 5.0, y - 5.0, name, TEXT - 1, TextAnchor::End, &MUTED);
+        if let Some((at, _)) = reference_y {
+            pen.line((left, y_of(*at)), (right, y_of(*at)), &MUTED, 1.2, &DOTS);
         }
         if let Some((at, name)) = self.reference_x.as_ref().filter(|(at, _)| x_axis.holds(*at)) {
             let x = x_of(*at);
@@ -209,15 +213,7 @@ impl LinePlot {
         pen.line((left, bottom), (right, bottom), &FRAME, 1.2, &[]);
         pen.line((left, top), (left, bottom), &FRAME, 1.2, &[]);
 
-        for (row, (name, series)) in names.iter().zip(&self.series).enumerate() {
-            let look = Look::of(series.style);
-            let x = right + 22.0;
-            let y = top + 10.0 + row as f64 * LINE_STEP;
-            pen.polyline(&[(x, y), (x + LEGEND_SAMPLE, y)], &look.color, 2.0, look.dash);
-            pen.marker((x + LEGEND_SAMPLE / 2.0, y), &look);
-            let ink = if series.points.is_empty() { &MUTED } else { &INK };
-            pen.text(x + LEGEND_SAMPLE + 8.0, y + 4.2, name, TEXT, TextAnchor::Start, ink);
-        }
+        legend.draw(&mut pen, right + 22.0, top + 10.0);
         if self.series.iter().all(|s| s.points.is_empty()) {
             pen.text((left + right) / 2.0, (top + bottom) / 2.0, "no numbers", TITLE, TextAnchor::Middle, &MUTED);
         }
@@ -231,7 +227,7 @@ impl Heatmap {
 
     /// The figure as a self-contained SVG document.
     pub fn to_svg(&self) -> String {
-        to_svg(&self.scene(false), &self.title)
+        to_svg(&self.scene(false), &described(&self.title, &self.subtitle))
     }
 
     /// The figure as a PNG, from the same drawing.
@@ -327,6 +323,73 @@ impl Heatmap {
         let (sum, n) = values.filter(|v| v.is_finite()).fold((0.0, 0usize), |(sum, n), v| (sum + v, n + 1));
         if n == 0 { f64::NAN } else { sum / n as f64 }
     }
+}
+
+/// The names of the lines, right of the axes: what they are values of, the lines, and the horizontal reference.
+struct Legend<'a> {
+    heading: String,
+    /// Name, broken into lines, and look; none for the reference.
+    rows: Vec<(Vec<String>, Option<&'a Series>)>,
+}
+
+impl<'a> Legend<'a> {
+    fn of(plot: &'a LinePlot, reference: Option<&(f64, String)>) -> Self {
+        let broken = |text: &str| wrapped(&name(text, LEGEND_CHARS), LEGEND_LINE);
+        let series = plot.series.iter().map(|s| (broken(&s.name), Some(s)));
+        let reference = reference.filter(|(_, name)| !name.is_empty()).map(|(_, name)| (broken(name), None));
+        Self { heading: name(&plot.legend, LEGEND_LINE), rows: series.chain(reference).collect() }
+    }
+
+    fn width(&self) -> f64 {
+        let names = self.rows.iter().flat_map(|(lines, _)| lines).map(|line| LEGEND_SAMPLE + 8.0 + text_width(line, TEXT));
+        let widest = names.chain([text_width(&self.heading, TEXT)]).fold(0.0, f64::max);
+        if self.rows.is_empty() { 0.0 } else { 22.0 + widest }
+    }
+
+    fn height(&self) -> f64 {
+        let heading = if self.heading.is_empty() { 0.0 } else { LINE_STEP };
+        heading + self.rows.iter().map(|(lines, _)| row_height(lines)).sum::<f64>()
+    }
+
+    fn draw(&self, pen: &mut Pen, x: f64, mut y: f64) {
+        if !self.heading.is_empty() && !self.rows.is_empty() {
+            pen.text(x, y + 4.2, &self.heading, TEXT, TextAnchor::Start, &MUTED);
+            y += LINE_STEP;
+        }
+        for (lines, series) in &self.rows {
+            let sample = [(x, y), (x + LEGEND_SAMPLE, y)];
+            match series.map(|s| Look::of(s.style)) {
+                Some(look) => {
+                    pen.polyline(&sample, &look.color, 2.0, look.dash);
+                    pen.marker((x + LEGEND_SAMPLE / 2.0, y), &look);
+                }
+                None => pen.polyline(&sample, &MUTED, 1.2, &DOTS),
+            }
+            let ink = if series.is_some_and(|s| !s.points.is_empty()) { &INK } else { &MUTED };
+            for (at, line) in lines.iter().enumerate() {
+                pen.text(x + LEGEND_SAMPLE + 8.0, y + 4.2 + at as f64 * LEGEND_WRAP, line, TEXT, TextAnchor::Start, ink);
+            }
+            y += row_height(lines);
+        }
+    }
+}
+
+fn row_height(lines: &[String]) -> f64 {
+    LINE_STEP + lines.len().saturating_sub(1) as f64 * LEGEND_WRAP
+}
+
+/// A text in lines of at most `most` characters, broken after a comma, a bracket or a space where there is one.
+fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest: Vec<char> = text.chars().collect();
+    while rest.len() > most {
+        let at = rest[..most].iter().rposition(|c| matches!(c, ',' | '(' | '[' | ' ')).map_or(most, |at| at + 1);
+        let tail = rest.split_off(at);
+        lines.push(rest.into_iter().collect::<String>().trim().to_string());
+        rest = tail;
+    }
+    lines.push(rest.into_iter().collect::<String>().trim().to_string());
+    lines
 }
 
 /// Title, subtitle, the name of y and the name of the reference line, stacked above the axes.
@@ -707,6 +770,11 @@ fn dashes(points: &[(f64, f64)], pattern: &[f64]) -> Vec<Vec<(f64, f64)>> {
     out
 }
 
+/// What a figure is, in one line, for those who do not see it.
+pub(crate) fn described(title: &str, subtitle: &str) -> String {
+    if subtitle.is_empty() { title.into() } else { format!("{title}: {subtitle}") }
+}
+
 fn to_svg(scene: &Scene, title: &str) -> String {
     let svg = SvgBackend::new().render_scene(scene);
     // Scalable in a page, named to a screen reader, and without the version stamp that would change with the library.
@@ -853,6 +921,31 @@ mod tests {
         let pieces = dashes(&[(0.0, 0.0), (5.0, 0.0), (5.0, 9.0)], &[4.0, 2.0]);
         let starts: Vec<(f64, f64)> = pieces.iter().map(|p| p[0]).collect();
         assert_eq!(starts, [(0.0, 0.0), (5.0, 1.0), (5.0, 7.0)]);
+    }
+
+    #[test]
+    fn long_names_are_wrapped_whole() {
+        let name = "rope(scaling=yarn(factor=4, original_max_position_embeddings=64))";
+        assert_eq!(wrapped(name, 40), ["rope(scaling=yarn(factor=4,", "original_max_position_embeddings=64))"]);
+        assert_eq!(wrapped("abcdef", 4), ["abcd", "ef"]);
+        assert_eq!(wrapped("", 4), [""]);
+    }
+
+    #[test]
+    fn the_legend_names_what_varies_and_the_reference() {
+        let series = ["100", "1000"].map(|name| Series { name: name.into(), points: vec![(1.0, 0.2), (2.0, 0.9)], ..Default::default() });
+        let mut plot = LinePlot {
+            legend: "base".into(),
+            reference_y: Some((0.5, "chance: 0.500".into())),
+            series: series.into(),
+            ..Default::default()
+        };
+        let svg = plot.to_svg();
+        let place = |text: &str| svg.find(&format!(">{text}<")).unwrap_or_else(|| panic!("{text} is missing"));
+        assert!(place("base") < place("100") && place("1000") < place("chance: 0.500"));
+        plot.reference_y = Some((7.0, "chance: 7.000".into()));
+        plot.y_range = Some((0.0, 1.0));
+        assert!(plot.to_svg().contains("chance: 7.000"), "the axis holds its reference");
     }
 
     #[test]

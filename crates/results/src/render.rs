@@ -2,6 +2,7 @@
 
 use crate::analysis::{Point, Setting};
 use crate::metric;
+use crate::plot::described;
 use crate::record::{EvalStatus, RunStatus};
 use crate::report::{Document, ReportError, ReportSpec};
 use crate::table::{self, Cell, Table};
@@ -23,7 +24,10 @@ pub(crate) fn markdown(document: &Document) -> String {
     }
     for section in &document.sections {
         let _ = write!(out, "\n## {}\n", md(&section.name));
-        let mut figures = section.figures.iter().map(|f| format!("\n![{}]({}.svg)\n\n{}\n", md(&f.plot.title), f.slug, md(&f.caption)));
+        let mut figures = section.figures.iter().map(|f| {
+            let told = described(&f.plot.title, &f.plot.subtitle);
+            format!("\n![{}]({}.svg)\n\n{}\n", md(&told), f.slug, md(&f.caption))
+        });
         out.extend(figures.next());
         out.push_str(&md_table(&section.lead));
         section.tables.iter().for_each(|t| out.push_str(&md_table(t)));
@@ -338,7 +342,7 @@ fn safe_cell(text: impl AsRef<str>) -> String {
 // -------------------------------------------------------------------------------------------------------------------- HTML
 
 /// One page without scripts or anything to load; the figures are inline.
-pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result<String, ReportError> {
+pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, &str>) -> Result<String, ReportError> {
     let failed = |e: minijinja::Error| ReportError::Render { file: "report.html", reason: format!("{e:#}") };
     let each = |list: &[String]| list.iter().map(|text| shown(text)).collect::<Vec<_>>();
     let table = |t: &Table| {
@@ -358,8 +362,8 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, String>) -> Result
                 .figures
                 .iter()
                 .map(|f| {
-                    let svg = svgs.get(f.slug.as_str()).cloned().unwrap_or_default();
-                    context! { slug => f.slug.clone(), caption => shown(&f.caption), svg => Value::from_safe_string(svg) }
+                    let svg = svgs.get(f.slug.as_str()).copied().unwrap_or_default();
+                    context! { slug => f.slug.clone(), caption => shown(&f.caption), svg => Value::from_safe_string(svg.into()) }
                 })
                 .collect();
             let tables: Vec<Value> = s.tables.iter().map(table).collect();

@@ -10,6 +10,7 @@ use crate::store::{Excluded, replace, sync_directory};
 use crate::table::{self, Table};
 use crate::text::{self, Slugs};
 use crate::{against, analysis, metric, order};
+use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -144,7 +145,7 @@ impl Report {
         fs_err::create_dir_all(dir)?;
         let paths: io::Result<Vec<PathBuf>> = self
             .files
-            .iter()
+            .par_iter()
             .map(|file| {
                 let path = dir.join(&file.name);
                 replace(&path, &file.bytes).map(|()| path)
@@ -219,8 +220,8 @@ pub fn report(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec) -
     }
     let chapters = against.into_iter().map(|a| a.chapter).collect();
     let document = document(&records, &excluded, &settings, spec, chapters);
-    let svgs: BTreeMap<&str, String> =
-        document.sections.iter().flat_map(|s| &s.figures).map(|f| (f.slug.as_str(), f.plot.to_svg())).collect();
+    let pictures = pictures(&document, spec)?;
+    let svgs: BTreeMap<&str, &str> = pictures.iter().map(|p| (p.slug, p.svg.as_str())).collect();
     for format in &spec.formats {
         let (name, text) = match format {
             Format::Md => ("report.md", render::markdown(&document)),
@@ -234,14 +235,30 @@ pub fn report(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec) -
         };
         files.push(ReportFile { name: name.into(), bytes: text.into_bytes() });
     }
-    for figure in document.sections.iter().flat_map(|s| &s.figures) {
-        files.push(ReportFile { name: format!("{}.svg", figure.slug), bytes: svgs[figure.slug.as_str()].clone().into_bytes() });
-        if spec.png {
-            files.push(ReportFile { name: format!("{}.png", figure.slug), bytes: figure.plot.to_png()? });
-        }
+    for Picture { slug, svg, png } in pictures {
+        files.push(ReportFile { name: format!("{slug}.svg"), bytes: svg.into_bytes() });
+        files.extend(png.map(|bytes| ReportFile { name: format!("{slug}.png"), bytes }));
     }
     files.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Report { files, summary: render::terminal(&document) })
+}
+
+/// A figure, drawn.
+struct Picture<'d> {
+    slug: &'d str,
+    svg: String,
+    /// Where asked for.
+    png: Option<Vec<u8>>,
+}
+
+/// Every figure. Drawn side by side: most of a report's time goes into compressing the images.
+fn pictures<'d>(document: &'d Document, spec: &ReportSpec) -> Result<Vec<Picture<'d>>, PlotError> {
+    let figures: Vec<&'d Figure> = document.sections.iter().flat_map(|s| &s.figures).collect();
+    let draw = |figure: &&'d Figure| {
+        let png = if spec.png { Some(figure.plot.to_png()?) } else { None };
+        Ok(Picture { slug: &figure.slug, svg: figure.plot.to_svg(), png })
+    };
+    figures.par_iter().map(draw).collect()
 }
 
 /// Sorted, each run id once. Of two records of one run id the same one is taken whatever their order.
@@ -326,7 +343,9 @@ fn limit_figures(sections: &mut [Section], notes: &mut Vec<String>) {
 /// Names of files and anchors: made of names in records, so made harmless, and each given once.
 fn name_files(sections: &mut [Section], chapters: &mut [Chapter]) {
     let (mut files, mut anchors) = (Slugs::default(), Slugs::default());
-    anchors.take("conditions");
+    for fixed in ["conditions", "diverged-runs", "not-converged", "left-out", "notes"] {
+        anchors.take(fixed);
+    }
     for chapter in &mut *chapters {
         chapter.slug = anchors.take(&chapter.slug);
         chapter.tables.iter_mut().for_each(|table| table.slug = anchors.take(&table.slug));

@@ -5,7 +5,7 @@ use crate::record::{RunRecord, SCHEMA};
 use crate::text::shown;
 use fs_err as fs;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::FileType;
 use std::io::{self, BufRead, Read, Write};
@@ -296,7 +296,7 @@ impl<'de> Visitor<'de> for NoTwins {
         Ok(self)
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        let mut keys = HashSet::new();
+        let mut keys = BTreeSet::new();
         while let Some(key) = map.next_key::<String>()? {
             if keys.contains(&key) {
                 return Err(serde::de::Error::custom(format_args!("duplicate key {key:?}")));

@@ -567,7 +567,10 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
         None if !setting.lengths.contains(&setting.task.train_len) => {
             format!("the training length itself was not tested, so no {metric} is known to be kept")
         }
-        None => "no method has learned the task in length, so there is no extrapolation to report".into(),
+        None => match untested(setting) {
+            Some(why) => format!("no method has a score in length ({why}), so there is no extrapolation to report"),
+            None => "no method has learned the task in length, so there is no extrapolation to report".into(),
+        },
         Some((_, 0)) => format!("no method keeps {kept} past the training length"),
         Some((_, best)) => {
             let best = *best;
@@ -617,6 +620,15 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
         _ => String::new(),
     };
     format!("{}: {first}{second}.", setting.name)
+}
+
+/// Why no method has a score in length; none where one has.
+fn untested(setting: &Setting<'_>) -> Option<String> {
+    if setting.methods.iter().any(|m| setting.converged(m) != InLength::Untested) {
+        return None;
+    }
+    let len = setting.in_length?;
+    Some(absent_text(&setting.methods.iter().flat_map(|m| setting.point(m, setting.lead(), len).absent).collect()))
 }
 
 fn and(names: &[String]) -> String {

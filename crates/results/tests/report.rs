@@ -89,6 +89,14 @@ fn page_is_self_contained_and_balanced() {
     let unique: std::collections::BTreeSet<_> = ids.iter().collect();
     assert_eq!(ids.len(), unique.len());
     assert!(page.contains("<svg xmlns") && page.contains("prefers-color-scheme: dark"));
+    // What is linked is there; what cannot be seen is told, and no two figures tell the same.
+    let linked: Vec<&str> = page.split("href=\"#").skip(1).map(|s| s.split('"').next().unwrap()).collect();
+    assert!(linked.len() >= 4 && linked.contains(&"conditions") && linked.contains(&"diverged-runs"), "{linked:?}");
+    assert!(linked.iter().all(|anchor| ids.contains(anchor)), "{linked:?} of {ids:?}");
+    let told: std::collections::BTreeSet<&str> = page.split("aria-label=\"").skip(1).map(|s| s.split('"').next().unwrap()).collect();
+    assert_eq!((told.len(), told.contains("")), (page.matches("<svg ").count(), false), "{told:?}");
+    let levels: Vec<u32> = page.match_indices("<h").filter_map(|(at, _)| page[at + 2..].chars().next()?.to_digit(10)).collect();
+    assert!(levels[0] == 1 && levels.windows(2).all(|l| l[1] > 1 && l[1] <= l[0] + 1), "{levels:?}");
 }
 
 /// Every number of the leading tables, by a loop that shares no code with the crate.
@@ -366,6 +374,69 @@ fn a_loss_no_better_than_guessing_has_not_converged() {
     }
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
     assert!(markdown.contains("nope: perplexity 270.4 at 64, no better than guessing (256.0)"), "{markdown}");
+}
+
+/// Looks of the legend's lines: colour and dash of each sample, which are 30 long.
+fn looks(svg: &str) -> Vec<(String, String)> {
+    let attribute = |line: &str, name: &str| {
+        let value = line.split(&format!(" {name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
+        value.unwrap_or_default().to_string()
+    };
+    let is_sample = |line: &&str| {
+        let numbers: Vec<f64> = attribute(line, "d").split(['M', 'L', ' ']).filter_map(|n| n.parse().ok()).collect();
+        matches!(numbers[..], [x, y, to, on] if (to - x - 30.0).abs() < 0.02 && y == on)
+    };
+    let samples = svg.split('<').filter(|line| line.starts_with("path ")).filter(is_sample);
+    samples.map(|line| (attribute(line, "stroke"), attribute(line, "stroke-dasharray"))).collect()
+}
+
+#[test]
+fn many_methods_have_a_look_each_and_no_bands() {
+    let mut records = Vec::new();
+    for method in 0..17 {
+        for seed in 1..=3 {
+            let mut r = record("many", &[("model.pe", json!(format!("pe{method:02}")))], seed, text_task(64));
+            r.train.loss_curve = curve(seed, 1.5);
+            // The first is the worst at the longest length, and the one that is not drawn.
+            let rise = if method == 0 { 1.0 } else { 0.1 + 0.01 * f64::from(method) };
+            r.evals = LENGTHS.map(|len| ok_row("trained", len, &[("loss_nats", loss(1.5, rise, len, seed))])).into();
+            records.push(r);
+        }
+    }
+    let band = "opacity=\"0.14\"";
+    let many = report(&records, &[], &spec()).unwrap();
+    for name in ["perplexity-by-length.svg", "training-loss.svg"] {
+        let svg = text(&many, name);
+        let looks = looks(&svg);
+        let chance = usize::from(svg.contains(">chance: "));
+        assert_eq!(looks.len(), 16 + chance, "{name}");
+        assert_eq!(looks.iter().collect::<std::collections::BTreeSet<_>>().len(), looks.len(), "{name}");
+        assert!(!svg.contains(band) && !svg.contains(">pe00<"), "{name}");
+    }
+    assert!(text(&many, "report.md").contains("Drawn: the 16 of 17 with a line above."));
+    let few = report(&records[..9], &[], &spec()).unwrap();
+    assert_eq!(text(&few, "perplexity-by-length.svg").matches(band).count(), 3);
+    assert!(text(&few, "training-loss.svg").contains(band) && text(&few, "training-loss.svg").contains(">pe<"));
+}
+
+#[test]
+fn bands_of_shares_stay_where_these_can_be() {
+    let records = scores(&[("a", &[[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.2, 0.0], [0.9, 1.0, 0.9, 0.1]])]);
+    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    assert!(markdown.contains("(Student t), cut at 0 and 1, n = 3."), "{markdown}");
+}
+
+#[test]
+fn what_was_not_tested_is_not_called_unlearned() {
+    let mut records = text_experiment();
+    records.retain(|r| r.status == RunStatus::Ok);
+    for row in records.iter_mut().flat_map(|r| &mut r.evals) {
+        (row.status, row.reason) = (EvalStatus::Skipped, Some("needs more memory".into()));
+        row.metrics.clear();
+    }
+    let summary = report(&records, &[], &spec()).unwrap().summary;
+    assert!(summary.contains("no method has a score in length (skipped), so there is no extrapolation to report"), "{summary}");
+    assert!(!summary.contains("learned the task"), "{summary}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::catalogue;
 use crate::config::claims;
 use crate::config::diagnose::Diagnostic;
-use crate::config::experiment::{Plan, plan};
+use crate::config::experiment::{self, Plan, plan};
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
 use crate::memory::MemoryLimit;
@@ -161,7 +161,8 @@ Examples:
   longreach report runs/quickstart
   longreach report runs/a runs/b --format tex,csv --out paper/tables
   longreach report runs/quickstart --baseline rope               differences to rope, seed by seed
-  longreach report results.jsonl --claims claims.toml            agrees, disagrees or undecided, claim by claim";
+  longreach report results.jsonl --claims claims.toml            agrees, disagrees or undecided, claim by claim
+  longreach report results.jsonl --order experiment.toml         rows as the config lists them, not by name";
 
 const INSPECT_EXAMPLES: &str = "\
 Examples:
@@ -260,6 +261,9 @@ struct ReportArgs {
     /// Hold the records against what a correct suite must show: 22 assertions, each with its numbers
     #[arg(long)]
     assertions: bool,
+    /// Lines and rows in the order of this config's axes and variants; several times for several configs. What no config names follows
+    #[arg(long, value_name = "CONFIG")]
+    order: Vec<PathBuf>,
 }
 
 /// `longreach inspect`.
@@ -366,10 +370,11 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Check(arguments) => check(&arguments),
         Command::Eval(arguments) => eval(arguments),
         Command::Report(arguments) => {
-            let ReportArgs { directories, format, out, title, baseline, claims, assertions } = arguments;
+            let ReportArgs { directories, format, out, title, baseline, claims, assertions, order } = arguments;
             let claims = claims.map(|path| claims::read(&path)).transpose()?.unwrap_or_default();
             let formats = format.into_iter().collect();
-            let spec = ReportSpec { formats, baseline, claims, assertions, ..ReportSpec::default() };
+            let orders = order.iter().map(|path| experiment::order(path)).collect::<Result<Vec<_>, _>>()?;
+            let spec = ReportSpec { formats, baseline, claims, assertions, order: orders.concat(), ..ReportSpec::default() };
             let (summary, paths) = reporting::from_directories(&directories, out.as_deref(), title, spec)?;
             print(&reporting::told(&summary, &paths))
         }

@@ -296,6 +296,21 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Diagnostic> {
     Ok(plan)
 }
 
+/// The order of lines and rows that a config asks for: texts of labels and names of variants as in its [`Plan`]. Nothing but the file is read.
+///
+/// # Errors
+///
+/// If it is no TOML, or its axes cannot be expanded.
+pub fn order(path: &Path) -> Result<Vec<String>, Diagnostic> {
+    let source = Source::read(path)?;
+    let cells = expand(&source, 1)?;
+    let labels = cells.iter().flat_map(|cell| &cell.labels).map(|label| label.text.as_str());
+    let variants = source.get("eval.variants").and_then(Value::as_array).into_iter().flatten();
+    let names = variants.filter_map(|variant| variant.get("name")?.as_str());
+    let mut seen = HashSet::new();
+    Ok(labels.chain(names).filter(|text| seen.insert(*text)).map(str::to_owned).collect())
+}
+
 struct Planner {
     surroundings: Surroundings,
     directory: PathBuf,
