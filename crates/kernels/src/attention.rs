@@ -350,16 +350,16 @@ pub(crate) fn attend(call: &Call<'_>, output: &mut [f32], log_sum: &mut [f32]) {
     let tracked = !log_sum.is_empty();
     let mut log_sums = log_sum.chunks_mut(queries.max(1));
     let mut tasks = Vec::with_capacity(batch * heads * queries.div_ceil(tiles * TILE));
-    for (index, mut output) in call.q.heads.alone().by_head(output).remove(0).into_iter().enumerate() {
+    for (index, output) in call.q.heads.alone().by_head(output).remove(0).into_iter().enumerate() {
         let mut log_sum = log_sums.next().unwrap_or_default();
-        let mut start = 0;
-        while !output.is_empty() {
-            let rest = output.split_off(tiles.min(output.len()));
-            let queries = start..(start + output.len() * TILE).min(queries);
+        let mut output = output.into_iter();
+        for start in (0..queries).step_by(tiles * TILE) {
+            // Not split off the rest: each part would keep the room of all that came after it.
+            let output: Vec<_> = output.by_ref().take(tiles).collect();
+            let queries = start..(start + tiles * TILE).min(queries);
             let (mine, others) = std::mem::take(&mut log_sum).split_at_mut(if tracked { queries.len() } else { 0 });
-            start = queries.end;
             tasks.push(Forward { call, at: [index / heads, index % heads], queries, output, log_sum: mine });
-            (output, log_sum) = (rest, others);
+            log_sum = others;
         }
     }
     // Long ones first, so that no thread is left alone with one at the end.
