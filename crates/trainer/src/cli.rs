@@ -7,6 +7,7 @@ use crate::config::experiment::{self, Plan, plan};
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
 use crate::memory::MemoryLimit;
+use crate::spec::Decode;
 use crate::worker::{CheckpointEvery, How};
 use crate::{console, inspect, list, plan as planning, reevaluate, reporting, signals, status, sweep, verify, worker};
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -154,7 +155,8 @@ Examples:
 const EVAL_EXAMPLES: &str = "\
 Examples:
   longreach eval runs/quickstart/0123456789abcdef --lengths 128,256,32768
-  longreach eval runs/quickstart/0123456789abcdef --variant 'scaling = { kind = \"yarn\" }' --variant 'scaling = { kind = \"ntk\", factor = 8 }'";
+  longreach eval runs/quickstart/0123456789abcdef --variant 'scaling = { kind = \"yarn\" }' --variant 'scaling = { kind = \"ntk\", factor = 8 }'
+  longreach eval runs/randomized/0123456789abcdef --decode auto  answers token by token where teacher forcing would give others";
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
@@ -227,6 +229,15 @@ struct EvalArgs {
     /// An encoding to evaluate under, as TOML or the path of a .toml file: keys to change, or a whole encoding with `kind`
     #[arg(long = "variant", value_name = "TOML")]
     variants: Vec<String>,
+    /// How answers are read off the model, `eval.decode` of a config; as in the run unless given
+    #[arg(long, value_name = "WAY")]
+    decode: Option<Decode>,
+    /// Score so many predictions at the end of every window of text also on their own, `eval.last_tokens`; as in the run unless given
+    #[arg(long, value_name = "N")]
+    last_tokens: Option<usize>,
+    /// Record the mean attention distance of every head, `eval.attention_distance`; as in the run unless given
+    #[arg(long)]
+    attention_distance: bool,
     /// The device
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
@@ -471,9 +482,9 @@ fn check(arguments: &CheckArgs) -> Result<Exit, Failure> {
 }
 
 fn eval(arguments: EvalArgs) -> Result<Exit, Failure> {
-    let EvalArgs { run, lengths, variants, device, memory_limit: limit, json } = arguments;
+    let EvalArgs { run, lengths, variants, decode, last_tokens, attention_distance, device, memory_limit: limit, json } = arguments;
     let memory_limit = memory_limit(limit, &device, 1);
-    let request = reevaluate::Request { run, lengths, variants, device, memory_limit };
+    let request = reevaluate::Request { run, lengths, variants, decode, last_tokens, attention_distance, device, memory_limit };
     let done = reevaluate::run(&request, console::tell)?;
     if json {
         return print(&serde_json::to_string_pretty(&done.record).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?);

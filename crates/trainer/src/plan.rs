@@ -23,7 +23,7 @@ pub struct PlanRow {
     pub parameters: u64,
     /// Tokens trained on.
     pub train_tokens: u64,
-    /// Tokens evaluated.
+    /// Tokens read in evaluation.
     pub eval_tokens: u64,
     /// Variants evaluated, `trained` first.
     pub variants: Vec<String>,

@@ -5,14 +5,15 @@ use crate::device::{self, DeviceName};
 use crate::evaluate::evaluate;
 use crate::exit::{Exit, Failure};
 use crate::memory::MemoryLimit;
-use crate::spec::{EvalSpec, RunSpec, TRAINED, VariantSpec};
-use crate::worker::{WEIGHTS_FILE, build_task, environment, read_job, spec_map};
+use crate::spec::{Decode, EvalSpec, RunSpec, TRAINED, VariantSpec};
+use crate::worker::{WEIGHTS_FILE, build_task, environment, read_job, spec_map, task_facts};
 use posenc::{EncodingConfig, Lengths, PositionsConfig};
 use results::record::RunStatus;
 use results::{Excluded, ReportSpec, RunRecord, read_record, report};
 use rundir::Weights;
 use std::path::{Path, PathBuf};
-use tasks::Task;
+use tasks::{Scoring, Task};
+use tiny_transformer::AttentionKind;
 use toml::{Table, Value};
 
 /// What to evaluate.
@@ -23,6 +24,12 @@ pub struct Request {
     pub lengths: Option<Vec<usize>>,
     /// Variants as TOML: text, or the path of a file.
     pub variants: Vec<String>,
+    /// How answers are read off the model; as in the run unless given.
+    pub decode: Option<Decode>,
+    /// How many predictions at the end of every window of text are also scored on their own; as in the run unless given.
+    pub last_tokens: Option<usize>,
+    /// Whether the mean attention distance of every head is recorded, even where the run did not.
+    pub attention_distance: bool,
     /// The device.
     pub device: DeviceName,
     /// What lengths are left out.
@@ -60,7 +67,15 @@ pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Reevalua
     check_lengths(&lengths)?;
     let task = build_task(&job, &lengths)?;
     let mut spec = job.spec.clone();
-    spec.eval = EvalSpec { variants: variants(&job.spec, task.as_ref(), &lengths, &request.variants)?, test_lens: lengths, ..spec.eval };
+    check_scores(request, &spec, task.as_ref(), &lengths)?;
+    spec.eval = EvalSpec {
+        variants: variants(&job.spec, task.as_ref(), &lengths, &request.variants)?,
+        test_lens: lengths,
+        decode: request.decode.unwrap_or(spec.eval.decode),
+        last_tokens: request.last_tokens.or(spec.eval.last_tokens),
+        attention_distance: request.attention_distance || spec.eval.attention_distance,
+        ..spec.eval
+    };
     let weights = Weights::load(&directory.join(WEIGHTS_FILE), record.model.parameters, &record.model.weights_blake3)
         .map_err(|error| Failure::input(format!("{error:#}")))?;
     let device = device::open(&request.device)?;
@@ -77,6 +92,7 @@ pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Reevalua
     .map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?
     .ok_or_else(|| Failure::new(crate::signals::asked().unwrap_or(Exit::Interrupted), "stopped; nothing was written"))?;
     record.run_id = spec.run_id().map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+    record.task = task_facts(&spec, task.as_ref());
     record.environment = environment(&request.device);
     record.spec = spec_map(&spec)?;
     let summary = report(std::slice::from_ref(&record), &[] as &[Excluded], &ReportSpec::default()).map_err(Failure::input)?.summary;
@@ -98,6 +114,35 @@ fn check_lengths(lengths: &[usize]) -> Result<(), Failure> {
             1 << 22
         );
         return Err(Failure::new(Exit::Config, message));
+    }
+    Ok(())
+}
+
+/// What a config may not ask of this task and model, the command line may not either.
+fn check_scores(request: &Request, spec: &RunSpec, task: &dyn Task, lengths: &[usize]) -> Result<(), Failure> {
+    let refuse = |flag: String, problem: &str, allowed: &str, help: &str| {
+        Err(Failure::new(Exit::Config, format!("{flag}: {problem}\n  = allowed: {allowed}\n  = help: {help}")))
+    };
+    let kind = task.kind();
+    if let Some(decode) = request.decode.filter(|decode| *decode != Decode::TeacherForced && task.scoring() != Scoring::Answer) {
+        let flag = clap::ValueEnum::to_possible_value(&decode).map_or(String::new(), |value| format!("--decode {}", value.get_name()));
+        let problem = format!("has nothing to decode: task `{kind}` asks for no answers");
+        return refuse(flag, &problem, "teacher_forced", "leave it out, or evaluate a run on a task with answers, such as copy");
+    }
+    if request.attention_distance && spec.model.attention == AttentionKind::Linear {
+        let problem = "needs weights, and linear attention has none";
+        return refuse("--attention-distance".to_owned(), problem, "absent", "leave it out, or evaluate a run with softmax attention");
+    }
+    let Some(last) = request.last_tokens.or(spec.eval.last_tokens) else { return Ok(()) };
+    let flag = format!("--last-tokens {last}");
+    if task.scoring() != Scoring::LanguageModel {
+        let problem = format!("is for text: task `{kind}` is scored where its answers are");
+        return refuse(flag, &problem, "absent", "leave it out");
+    }
+    let shortest = lengths.iter().copied().min().unwrap_or(1);
+    if !(1..=shortest).contains(&last) {
+        let problem = "every test window has so many predictions at its end";
+        return refuse(flag, problem, &format!("a whole number from 1 to {shortest}"), "give fewer, or longer --lengths");
     }
     Ok(())
 }

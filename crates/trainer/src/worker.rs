@@ -560,7 +560,8 @@ fn definitions(spec: &RunSpec, task: &dyn Task) -> BTreeMap<String, String> {
     definitions
 }
 
-fn task_facts(spec: &RunSpec, task: &dyn Task) -> TaskFacts {
+/// The task as a record holds it, the definitions of its metrics being those of this evaluation.
+pub fn task_facts(spec: &RunSpec, task: &dyn Task) -> TaskFacts {
     let corpus = task.corpus().map(|corpus| CorpusFacts {
         source: corpus.source.clone(),
         files: corpus.files,

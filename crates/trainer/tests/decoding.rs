@@ -343,3 +343,75 @@ fn what_no_task_has_a_use_for_is_refused() {
         }
     }
 }
+
+#[test]
+fn an_evaluation_of_a_recorded_run_may_score_in_other_ways() {
+    let scratch = Scratch::with(&TINY.replace("kind = \"yarn\"", "kind = \"dynamic_ntk\""));
+    let rope = "axes.\"model.pe\"=[{kind=\"rope\"}]";
+    exits(&scratch.longreach("run", &["seeds=[0]", rope, "train.steps=40", "train.lr=1e-2", "task.test_rows=64"]), 0);
+    let (path, recorded) = scratch.records()[0].clone();
+    let recorded: Value = serde_json::from_slice(&recorded).unwrap();
+    let run = scratch.runs().join(path.parent().unwrap());
+    let eval = |flags: &[&str]| longreach().arg("eval").arg(&run).arg("--json").args(flags).output().unwrap();
+    let record = |flags: &[&str]| -> Value {
+        let output = eval(flags);
+        exits(&output, 0);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let variant = ["--lengths", "8", "--variant", "scaling = { kind = \"dynamic_ntk\" }"];
+    let scores = |record: &Value| record["evals"].as_array().unwrap().iter().map(|row| row["metrics"].clone()).collect::<Vec<_>>();
+    let (forced, greedy) = (record(&variant), record(&[&variant[..], &["--decode", "greedy"]].concat()));
+    let definition = |record: &Value| record["task"]["definitions"]["exact_match"].as_str().unwrap().to_owned();
+    assert_eq!(definition(&forced), definition(&recorded));
+    assert!(definition(&greedy).contains("decoded greedily"), "{}", definition(&greedy));
+    assert_eq!(scores(&forced)[0]["exact_match"], scores(&greedy)[0]["exact_match"]);
+    assert_ne!(scores(&forced)[1]["token_accuracy"], scores(&greedy)[1]["token_accuracy"], "it reads the length");
+    assert_eq!(forced["run_id"].as_str().map(str::len), Some(16));
+    assert_ne!(forced["run_id"], greedy["run_id"]);
+    let watched = record(&["--attention-distance"]);
+    assert!(watched["evals"][0]["metrics"].get("attention_distance_1_2").is_some(), "{watched}");
+    // What cannot work is told by its flag, with what can.
+    for (flags, parts) in [
+        (&["--last-tokens", "2"][..], &["--last-tokens 2", "task `copy`", "allowed: absent"][..]),
+        (&["--decode", "gready"], &["--decode", "teacher_forced, greedy, auto"]),
+    ] {
+        let output = eval(flags);
+        exits(&output, 2);
+        parts.iter().for_each(|part| assert!(stderr(&output).contains(part), "{part}: {}", stderr(&output)));
+    }
+    let scratch = Scratch::with(TINY);
+    std::fs::write(scratch.directory.path().join("text.txt"), "the cat sat on the mat. ".repeat(400)).unwrap();
+    let text = "task={kind=\"text\",files=[\"text.txt\"],eval_tokens=256}";
+    exits(&scratch.longreach("run", &["seeds=[0]", "eval.variants=[]", text, rope]), 0);
+    let run = scratch.runs().join(scratch.records()[0].0.parent().unwrap());
+    let eval = |flags: &[&str]| longreach().arg("eval").arg(&run).arg("--json").args(flags).output().unwrap();
+    let output = eval(&["--last-tokens", "2"]);
+    exits(&output, 0);
+    let last: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(last["evals"][0]["metrics"]["last_loss_nats"]["n"], 128, "2 of every 4");
+    for (flags, part) in
+        [(["--last-tokens", "5"], "a whole number from 1 to 4"), (["--decode", "greedy"], "--decode greedy: has nothing to decode")]
+    {
+        let output = eval(&flags);
+        exits(&output, 2);
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_plan_counts_what_decoding_reads() {
+    let scratch = Scratch::with(&TINY.replace("kind = \"yarn\"", "kind = \"dynamic_ntk\""));
+    let tokens = |more: &[&str]| -> u64 {
+        let overrides = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]", "eval.test_lens=[4]", "--json"];
+        let output = scratch.longreach("check", &[&overrides[..], more].concat());
+        exits(&output, 0);
+        let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
+        plan["runs"][0]["eval_tokens"].as_u64().unwrap()
+    };
+    // 8 rows of 10 tokens under two encodings; 5 of the 10 are answers.
+    let (once, prefixes) = (8 * 10, 8 * (6 + 7 + 8 + 9 + 10));
+    assert_eq!(tokens(&[]), 2 * once);
+    assert_eq!(tokens(&["eval.attention_distance=true"]), 4 * once);
+    assert_eq!(tokens(&["eval.decode=\"auto\""]), 2 * once + prefixes, "one of them reads the length");
+    assert_eq!(tokens(&["eval.decode=\"greedy\""]), 2 * once + once + prefixes, "the other has a cache");
+}

@@ -6,10 +6,12 @@ use super::diagnose::{Diagnostic, deserialize_at};
 use super::source::{KeyPath, Source, set};
 use crate::exit::Exit;
 use crate::optimizer::AdamWConfig;
-use crate::spec::{Coordinates, Decode, EvalSpec, Job, LengthCurriculum, RunSpec, Stage, TRAINED, TrainSpec, VariantSpec, WarmStart};
+use crate::spec::{
+    Coordinates, Decode, EvalSpec, Job, LengthCurriculum, RunSpec, Stage, TRAINED, TrainSpec, VariantSpec, WarmStart, changes_with_length,
+};
 use crate::status::jobs;
 use crate::worker::{self, read_job};
-use posenc::{ConfigError, EncodingConfig, Lengths, PositionsConfig};
+use posenc::{ConfigError, EncodingConfig, Facts, Lengths, PositionsConfig};
 use results::record::RunStatus;
 use results::{Claims, RunRecord};
 use serde::Deserialize;
@@ -216,7 +218,7 @@ pub struct PlannedRun {
     pub parameters: u64,
     /// Tokens trained on.
     pub train_tokens: u64,
-    /// Tokens evaluated, over all variants and lengths.
+    /// Tokens read in evaluation, over all variants and lengths: scored, read again to decode answers, and to watch the weights.
     pub eval_tokens: u64,
     /// The test lengths in tokens.
     pub test_seq_lens: Vec<usize>,
@@ -419,8 +421,6 @@ impl Planner {
             let positions = positions.collect::<Result<_, Diagnostic>>()?;
             variants.push(VariantSpec { name: variant.name.clone(), encodings, positions });
         }
-        let tokens = test_lens.iter().map(|length| (task.test_rows(*length) * task.seq_len(*length)) as u64);
-        let eval_tokens = tokens.sum::<u64>().saturating_mul(variants.len() as u64);
         let parameters = model.num_params(&facts);
         if parameters > MAX_PARAMETERS {
             let allowed = format!("at most {MAX_PARAMETERS} of them");
@@ -429,6 +429,7 @@ impl Planner {
         }
         let EvalSection { seed, batch_tokens, decode, last_tokens, attention_distance, .. } = written.eval;
         let eval = EvalSpec { test_lens, seed, batch_tokens, decode, last_tokens, attention_distance, variants };
+        let eval_tokens = eval_tokens(&eval, task.as_ref(), &positions, |encoding| encoding.facts(&shape));
         for label in &cell.labels {
             if self.order.insert(label.text.clone()) {
                 plan.order.push(label.text.clone());
@@ -846,6 +847,33 @@ fn check_scores(cell: &Cell, eval: &EvalSection, model: &TransformerConfig, task
     }
     let shortest = eval.test_lens.iter().copied().min().unwrap_or(1) as u64;
     whole(cell, "eval.last_tokens", last as u64, 1, shortest, "every test window has so many predictions at its end")
+}
+
+/// Tokens that an evaluation reads: every one once for its score, once more to watch the weights, and to decode answers once from a cache
+/// or, for each counted place, all those before it.
+fn eval_tokens(eval: &EvalSpec, task: &dyn Task, trained: &PositionsConfig, facts: impl Fn(&EncodingConfig) -> Facts) -> u64 {
+    let lengths = eval.test_lens.iter().map(|length| {
+        let read = task.seq_len(*length) as u64;
+        let is_decoded = eval.decode != Decode::TeacherForced;
+        let row = if is_decoded { task.test_batch(*length, 0, 1).counted } else { Vec::new() };
+        let prefixes: u64 = row.iter().zip(1..).filter(|(counted, _)| **counted).map(|(_, prefix): (_, u64)| prefix).sum();
+        (task.test_rows(*length) as u64, read, prefixes)
+    });
+    let lengths: Vec<(u64, u64, u64)> = lengths.collect();
+    let of_variant = |variant: &VariantSpec| -> u64 {
+        let tokens = lengths.iter().zip(&variant.encodings).enumerate().map(|(index, (&(rows, read, prefixes), encoding))| {
+            let (facts, positions) = (facts(encoding), variant.positions.get(index).unwrap_or(trained));
+            let again = if eval.attention_distance { read } else { 0 };
+            let decoded = match eval.decode.is_greedy(&facts, positions) {
+                false => 0,
+                true if changes_with_length(&facts, positions) => prefixes,
+                true => read,
+            };
+            rows.saturating_mul(read + again + decoded)
+        });
+        tokens.fold(0, u64::saturating_add)
+    };
+    eval.variants.iter().map(of_variant).fold(0, u64::saturating_add)
 }
 
 fn train(cell: &Cell, written: &Experiment, task: &dyn Task) -> Result<TrainSpec, Diagnostic> {
