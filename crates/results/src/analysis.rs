@@ -8,6 +8,7 @@ use crate::order;
 use crate::record::{EvalRow, EvalStatus, Label, RunRecord, RunStatus, TaskFacts};
 use crate::report::ReportSpec;
 use crate::stats::{self, Estimate};
+use crate::table::list;
 use crate::text;
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -144,6 +145,25 @@ pub(crate) struct Reach {
 impl Setting<'_> {
     pub(crate) fn lead(&self) -> &str {
         &self.metrics[0]
+    }
+
+    /// What a metric is; where runs of the setting define it differently, such as by how answers were decoded, each of them and for whom.
+    pub(crate) fn definition(&self, metric: &str) -> String {
+        let mut said: Vec<(String, Vec<String>)> = Vec::new();
+        let runs = self.groups.iter().flat_map(|group| group.runs.iter().map(move |run| (group, run)));
+        for (group, run) in runs.filter(|(_, run)| run.task.definitions.contains_key(metric)) {
+            let text = metric::definition(&run.task, metric);
+            match said.iter_mut().find(|(other, _)| *other == text) {
+                Some((_, names)) if names.contains(&group.name) => {}
+                Some((_, names)) => names.push(group.name.clone()),
+                None => said.push((text, vec![group.name.clone()])),
+            }
+        }
+        if let [] | [_] = said[..] {
+            return said.pop().map_or_else(|| metric::definition(self.task, metric), |(text, _)| text);
+        }
+        let each = said.iter().map(|(text, names)| format!("for {}: {}", list(names, 6), text.trim_end_matches('.')));
+        each.collect::<Vec<_>>().join("; ") + "."
     }
 
     pub(crate) fn longer(&self) -> impl Iterator<Item = usize> + '_ {

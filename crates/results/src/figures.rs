@@ -2,7 +2,7 @@
 
 use crate::analysis::{Point, Run, Setting, better_first};
 use crate::metric;
-use crate::plot::{LinePlot, Series};
+use crate::plot::{Grid, Grids, LinePlot, PlotError, Series};
 use crate::stats::{Estimate, INTERVAL};
 use crate::table::{BaseSweep, base_sweeps, base_text, seeds_text};
 use std::collections::BTreeMap;
@@ -16,11 +16,54 @@ pub(crate) struct Figure {
     /// Name of the file, without its extension.
     pub slug: String,
     pub caption: String,
-    pub plot: LinePlot,
+    pub plot: Drawing,
+}
+
+/// What is drawn.
+pub(crate) enum Drawing {
+    Lines(LinePlot),
+    Grids(Grids),
+}
+
+impl Drawing {
+    pub(crate) fn title(&self) -> &str {
+        match self {
+            Drawing::Lines(plot) => &plot.title,
+            Drawing::Grids(plot) => &plot.title,
+        }
+    }
+
+    pub(crate) fn subtitle(&self) -> &str {
+        match self {
+            Drawing::Lines(plot) => &plot.subtitle,
+            Drawing::Grids(plot) => &plot.subtitle,
+        }
+    }
+
+    pub(crate) fn to_svg(&self) -> String {
+        match self {
+            Drawing::Lines(plot) => plot.to_svg(),
+            Drawing::Grids(plot) => plot.to_svg(),
+        }
+    }
+
+    pub(crate) fn to_png(&self) -> Result<Vec<u8>, PlotError> {
+        match self {
+            Drawing::Lines(plot) => plot.to_png(),
+            Drawing::Grids(plot) => plot.to_png(),
+        }
+    }
+}
+
+impl From<LinePlot> for Drawing {
+    fn from(plot: LinePlot) -> Self {
+        Drawing::Lines(plot)
+    }
 }
 
 pub(crate) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
     let mut out: Vec<Figure> = setting.metrics.iter().take(2).map(|m| metric_figure(setting, m)).collect();
+    out.extend(depth_figure(setting));
     out.extend(position_figure(setting));
     out.extend(attention_figure(setting));
     out.extend(training_figure(setting));
@@ -132,7 +175,7 @@ fn metric_figure(setting: &Setting<'_>, metric: &str) -> Figure {
         ..plot
     };
     let caption = format!("{metric} by test length; {}. Dashed: the training length.{about}{note}", setting.name);
-    Figure { slug: named(setting, &format!("{metric}-by-length")), caption, plot }
+    Figure { slug: named(setting, &format!("{metric}-by-length")), caption, plot: plot.into() }
 }
 
 /// What plots of a score share, and what their captions say of chance and seeds.
@@ -211,7 +254,43 @@ fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
         "Mean loss by position in windows of {len} {}, bins of equal width; {}. Past the dashed line no position was trained on.{}{bands}{note}",
         setting.task.unit, setting.name, chance.sentence,
     );
-    Some(Figure { slug: named(setting, "loss-by-position"), caption, plot })
+    Some(Figure { slug: named(setting, "loss-by-position"), caption, plot: plot.into() })
+}
+
+/// Exact answers by the depth of what is asked for and by length, where they are recorded by depth.
+fn depth_figure(setting: &Setting<'_>) -> Option<Figure> {
+    let mut depths: Vec<_> = setting.all_metrics.iter().filter_map(|name| Some((metric::depth(name)?, name.as_str()))).collect();
+    depths.sort_unstable();
+    depths.truncate(MOST_LINES);
+    if depths.is_empty() || setting.lengths.len() > MOST_LINES {
+        return None;
+    }
+    let (methods, note) = drawn(setting);
+    let mean = |m: usize, metric: &str, len| setting.point(&setting.methods[m], metric, len).estimate.map_or(f64::NAN, |e| e.mean);
+    let grid = |&m: &usize| Grid {
+        name: setting.methods[m].name.clone(),
+        values: depths.iter().map(|(_, metric)| setting.lengths.iter().map(|&len| mean(m, metric, len)).collect()).collect(),
+    };
+    let plot = Grids {
+        title: format!("{} by depth and test length", metric::EXACT_MATCH),
+        subtitle: setting.name.clone(),
+        x_label: format!("test length ({})", setting.task.unit),
+        y_label: "depth: the share of the text that stands before what is asked for".into(),
+        columns: setting.lengths.iter().map(ToString::to_string).collect(),
+        rows: depths.iter().map(|((from, to), _)| format!("{from} to {to} %")).collect(),
+        grids: methods.iter().map(grid).collect(),
+        reference: setting.longer().next().and_then(|longer| {
+            let at = setting.lengths.iter().position(|&len| len == longer)?;
+            (at > 0).then(|| (at, "train length".into()))
+        }),
+    };
+    let caption = format!(
+        "{} by depth and test length, means over seeds; {}. Columns to the right of the dashed line are longer than the training length. \
+         Grey: no number. A method that has not learned its task in length is drawn like the others.{note}",
+        metric::EXACT_MATCH,
+        setting.name
+    );
+    Some(Figure { slug: named(setting, "depth-by-length"), caption, plot: Drawing::Grids(plot) })
 }
 
 /// How far each head looks at the longest length, in units of it.
@@ -241,7 +320,7 @@ fn attention_figure(setting: &Setting<'_>) -> Option<Figure> {
         "Mean attention distance of every head at {len} {}, {per_layer} heads to a layer, first layer first; {}.{bands}{note}",
         setting.task.unit, setting.name,
     );
-    Some(Figure { slug: named(setting, "attention-distance"), caption, plot })
+    Some(Figure { slug: named(setting, "attention-distance"), caption, plot: plot.into() })
 }
 
 fn training_figure(setting: &Setting<'_>) -> Option<Figure> {
@@ -275,7 +354,7 @@ fn training_figure(setting: &Setting<'_>) -> Option<Figure> {
         "Training loss, each point the mean since the one before; {}. A diverged run is drawn up to its last finite point.{}{bands}{note}",
         setting.name, chance.sentence,
     );
-    Some(Figure { slug: named(setting, "training-loss"), caption, plot })
+    Some(Figure { slug: named(setting, "training-loss"), caption, plot: plot.into() })
 }
 
 /// The groups whose training is drawn, each with a look of its own: that of its first method in the other figures, where it has one.
@@ -310,7 +389,7 @@ fn base_figure(setting: &Setting<'_>, sweep: &BaseSweep<'_>, index: usize, count
     let bases: Vec<String> = sweep.rows.iter().map(|(base, _)| base_text(*base)).collect();
     let caption =
         format!("{metric} by theta_base{sweep_of} ({}), one line for each test length; {}.{about}", bases.join(", "), setting.name,);
-    Figure { slug: named(setting, &sweep_slug(index, count)), caption, plot }
+    Figure { slug: named(setting, &sweep_slug(index, count)), caption, plot: plot.into() }
 }
 
 /// `theta-base`, numbered where there are several.

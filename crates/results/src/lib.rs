@@ -22,6 +22,7 @@ mod figures;
 pub mod metric;
 mod order;
 pub mod plot;
+mod ranking;
 pub mod record;
 mod render;
 mod report;

@@ -68,6 +68,12 @@ pub fn head(metric: &str) -> Option<(usize, usize)> {
     Some((layer.parse().ok()?, head.parse().ok()?))
 }
 
+/// The ends of the range of depths, in percent, that an exact match is recorded for by its name, `exact_match_depth_FROM_TO`.
+pub fn depth(metric: &str) -> Option<(u32, u32)> {
+    let (from, to) = metric.strip_prefix(EXACT_MATCH)?.strip_prefix("_depth_")?.split_once('_')?;
+    Some((from.parse().ok()?, to.parse().ok()?))
+}
+
 /// The metrics of a task in the order of the report, the leading one first. Perplexity leads for a loss.
 pub fn shown(task: &TaskFacts, recorded: &[String]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
@@ -186,6 +192,14 @@ mod tests {
         assert_eq!(head("attention_distance_1_10"), Some((1, 10)));
         for name in ["attention_distance", "attention_distance_1", "attention_distance_a_1", "exact_match", "attention_distance_1_2_3"] {
             assert_eq!(head(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn depths_by_name() {
+        assert_eq!(depth("exact_match_depth_20_40"), Some((20, 40)));
+        for name in ["exact_match", "exact_match_depth_20", "token_accuracy_depth_20_40", "exact_match_depth_a_b"] {
+            assert_eq!(depth(name), None, "{name}");
         }
     }
 

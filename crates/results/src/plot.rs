@@ -4,6 +4,10 @@
 //! with its bundled font, so a machine without fonts draws the same picture. Lines differ in colour (Okabe-Ito), marker and dash,
 //! so that they can be told apart in print and without colour vision.
 
+mod grids;
+
+pub use grids::{Grid, Grids};
+
 use crate::text::{name, shorten, shown};
 use kuva::RasterBackend;
 use kuva::backend::svg::SvgBackend;

@@ -25,7 +25,7 @@ pub(crate) fn markdown(document: &Document) -> String {
     for section in &document.sections {
         let _ = write!(out, "\n## {}\n", md(&section.name));
         let mut figures = section.figures.iter().map(|f| {
-            let told = described(&f.plot.title, &f.plot.subtitle);
+            let told = described(f.plot.title(), f.plot.subtitle());
             format!("\n![{}]({}.svg)\n\n{}\n", md(&told), f.slug, md(&f.caption))
         });
         out.extend(figures.next());

@@ -9,7 +9,7 @@ use crate::render;
 use crate::store::{Excluded, replace, sync_directory};
 use crate::table::{self, Table};
 use crate::text::{self, Slugs};
-use crate::{against, analysis, metric, order};
+use crate::{against, analysis, metric, order, ranking};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -218,7 +218,7 @@ pub fn report(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec) -
     for file in against.iter().flat_map(|a| &a.csv).filter(|_| spec.formats.contains(&Format::Csv)) {
         files.push(ReportFile { name: file.name.into(), bytes: render::csv_text(file.name, &file.head, &file.rows)?.into_bytes() });
     }
-    let chapters = against.into_iter().map(|a| a.chapter).collect();
+    let chapters = ranking::chapter(&settings).into_iter().chain(against.into_iter().map(|a| a.chapter)).collect();
     let document = document(&records, &excluded, &settings, spec, chapters);
     let pictures = pictures(&document, spec)?;
     let svgs: BTreeMap<&str, &str> = pictures.iter().map(|p| (p.slug, p.svg.as_str())).collect();
@@ -388,7 +388,7 @@ fn section(setting: &Setting<'_>, spec: &ReportSpec) -> Section {
     // What is derived from the loss is only as clear as the loss.
     let loss = (setting.task.primary_metric == metric::LOSS_NATS).then(|| metric::LOSS_NATS.to_string());
     let shown = loss.iter().chain(&setting.metrics);
-    let definitions = shown.map(|m| (m.clone(), metric::definition(setting.task, m)));
+    let definitions = shown.map(|m| (m.clone(), setting.definition(m)));
     Section {
         name: setting.name.clone(),
         slug: if setting.slug.is_empty() { "results".into() } else { setting.slug.clone() },

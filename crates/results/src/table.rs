@@ -88,7 +88,7 @@ pub(crate) fn seeds_text(setting: &Setting<'_>) -> String {
 
 /// What a metric is and what guessing scores, for the caption of its table.
 fn meaning(setting: &Setting<'_>, metric: &str) -> String {
-    let definition = metric::definition(setting.task, metric);
+    let definition = setting.definition(metric);
     let chance = metric::chance(setting.task, metric);
     let chance = chance.map_or(String::new(), |c| format!(" Chance: {}.", metric::number(c, metric::decimals(metric, c))));
     format!(" Definition: {}.{chance}", definition.trim_end_matches('.'))
@@ -166,7 +166,7 @@ pub(crate) fn attention_tables(setting: &Setting<'_>) -> Vec<Table> {
                 setting.task.unit,
                 setting.name,
                 sentence(setting),
-                metric::definition(setting.task, metric::ATTENTION_DISTANCE).trim_end_matches('.')
+                setting.definition(metric::ATTENTION_DISTANCE).trim_end_matches('.')
             ),
             columns: std::iter::once("method".to_string())
                 .chain(heads.iter().map(|((layer, head), _)| format!("{layer}.{head}")))

@@ -494,3 +494,82 @@ proptest! {
         prop_assert_eq!(report(&all, &[], &spec()).unwrap(), report(&shuffled, &[], &spec()).unwrap());
     }
 }
+
+/// Exact matches in length and past it, one pair for each seed.
+fn scored(kind: &str, pe: &str, by_seed: &[(f64, f64)]) -> Vec<RunRecord> {
+    let of_seed = |(seed, &(here, past)): (usize, &(f64, f64))| {
+        let task = TaskFacts { kind: kind.into(), ..copy_task(16) };
+        let mut run = record(&format!("task-{kind}"), &[("model.pe", json!(pe))], seed as u64, task);
+        run.evals = [(16, here), (24, past), (32, past / 2.0)].map(|(len, v)| ok_row("trained", len, &[("exact_match", v)])).to_vec();
+        run
+    };
+    by_seed.iter().enumerate().map(of_seed).collect()
+}
+
+#[test]
+fn methods_are_ranked_over_tasks() {
+    let mut records = Vec::new();
+    for (kind, pe, by_seed) in [
+        ("copy", "alibi", [(1.0, 0.9), (1.0, 0.8)]),
+        ("copy", "nope", [(1.0, 0.5), (1.0, 0.9)]),
+        ("copy", "rope", [(1.0, 0.0), (1.0, 0.0)]),
+        // Not learned: last, whatever it scores past the training length.
+        ("sort", "alibi", [(0.5, 1.0), (0.5, 1.0)]),
+        ("sort", "nope", [(1.0, 0.7), (1.0, 0.7)]),
+        ("sort", "rope", [(1.0, 0.7), (1.0, 0.7)]),
+        // Learned by nobody: does not count.
+        ("parity", "alibi", [(0.5, 0.5), (0.5, 0.5)]),
+        ("parity", "nope", [(0.5, 0.6), (0.5, 0.5)]),
+        ("parity", "rope", [(0.5, 0.7), (0.5, 0.5)]),
+    ] {
+        records.extend(scored(kind, pe, &by_seed));
+    }
+    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    let rows = cells(&markdown, "Mean reciprocal rank");
+    let alone: Vec<Vec<&str>> = rows.iter().map(|row| row.iter().map(|cell| cell.split(" ±").next().unwrap()).collect()).collect();
+    // Seed 0: 1 and 1/3, 1/2 and 2/3, 1/3 and 2/3; seed 1: the first two of copying change places.
+    assert_eq!(
+        alone,
+        [
+            ["method", "MRR", "copy, trained at 16 symbols", "sort, trained at 16 symbols"],
+            ["nope", "0.71", "1.5", "1.5"],
+            ["alibi", "0.54", "1.5", "3.0"],
+            ["rope", "0.50", "3.0", "1.5"],
+        ]
+    );
+    assert!(markdown.contains("over 2 tasks: nope 0.71 ±"), "{markdown}");
+    // One task is no mean, and one method no rank.
+    for few in
+        [scored("copy", "alibi", &[(1.0, 0.9)]), [scored("copy", "alibi", &[(1.0, 0.9)]), scored("sort", "alibi", &[(1.0, 0.9)])].concat()]
+    {
+        assert!(!text(&report(&few, &[], &spec()).unwrap(), "report.md").contains("reciprocal"));
+    }
+}
+
+#[test]
+fn a_metric_defined_in_two_ways_is_told_in_both() {
+    let mut records = scored("copy", "alibi", &[(1.0, 0.9)]);
+    records.extend(scored("copy", "rope", &[(1.0, 0.9)]));
+    records[1].task.definitions.insert("exact_match".into(), "decoded greedily.".into());
+    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    let both = "for alibi: share of sequences with every answer token right; for rope: decoded greedily.";
+    assert!(markdown.contains(&format!("Definition: {both}")) && markdown.contains(&format!("- exact_match: {both}")), "{markdown}");
+}
+
+#[test]
+fn exact_matches_by_depth_are_drawn_for_every_method() {
+    let mut records = [scored("passkey", "alibi", &[(1.0, 0.9)]), scored("passkey", "rope", &[(1.0, 0.9)])].concat();
+    for row in records.iter_mut().flat_map(|run| &mut run.evals) {
+        for (depth, share) in [("0_50", 0.25), ("50_100", 0.75)] {
+            row.metrics.insert(format!("exact_match_depth_{depth}"), Metric { value: share, n: 16 });
+        }
+    }
+    for run in &mut records {
+        run.task.definitions.extend(["0_50", "50_100"].map(|depth| (format!("exact_match_depth_{depth}"), "by depth".to_string())));
+    }
+    let report = report(&records, &[], &spec()).unwrap();
+    let svg = text(&report, "depth-by-length.svg");
+    assert_eq!([">0.25<", ">0.75<"].map(|share| svg.matches(share).count()), [6, 6], "two methods at three lengths");
+    assert!(svg.contains("50 to 100 %") && svg.contains("train length"));
+    assert!(text(&report, "report.md").contains("](depth-by-length.svg)"));
+}

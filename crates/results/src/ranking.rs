@@ -1,0 +1,103 @@
+//! One number for a method over several tasks: its mean reciprocal rank past the training length.
+
+use crate::analysis::{InLength, Method, Setting, better_first};
+use crate::metric;
+use crate::report::Chapter;
+use crate::stats::{self, Estimate, INTERVAL};
+use crate::table::{Cell, Table, list};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+/// Settings with a column of their own.
+const MOST_SETTINGS: usize = 12;
+
+/// The chapter, where at least two kinds of task with answers were learned by one of at least two methods that all have in common.
+pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
+    let has_answers = |s: &&Setting<'_>| s.task.primary_metric != metric::LOSS_NATS && s.longer().next().is_some();
+    let is_learned = |s: &&Setting<'_>| s.methods.iter().any(|m| s.converged(m) == InLength::Converged);
+    let settings: Vec<&Setting<'_>> = settings.iter().filter(has_answers).filter(is_learned).collect();
+    let kinds: BTreeSet<&str> = settings.iter().map(|s| s.task.kind.as_str()).collect();
+    let names = common(&settings);
+    let seeds = seeds(&settings, &names);
+    if kinds.len() < 2 || names.len() < 2 || seeds.is_empty() || settings.len() > MOST_SETTINGS {
+        return None;
+    }
+    // By setting, seed and method.
+    let ranks: Vec<Vec<Vec<f64>>> = settings.iter().map(|s| seeds.iter().map(|&seed| ranks(s, &names, seed)).collect()).collect();
+    let mut rows: Vec<(&str, Option<Estimate>, Vec<f64>)> = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        let of_seed = |seed: usize| stats::mean(&ranks.iter().map(|setting| 1.0 / setting[seed][at]).collect::<Vec<_>>());
+        let values: Vec<f64> = (0..seeds.len()).filter_map(of_seed).collect();
+        let means = ranks.iter().map(|setting| stats::mean(&setting.iter().map(|seed| seed[at]).collect::<Vec<_>>()).unwrap_or(f64::NAN));
+        rows.push((name, Estimate::of(&values), means.collect()));
+    }
+    let score = |row: &(&str, Option<Estimate>, Vec<f64>)| row.1.map_or(0.0, |e| e.mean);
+    rows.sort_by(|a, b| score(b).total_cmp(&score(a)));
+    let text = |estimate: &Option<Estimate>| estimate.as_ref().map_or("-".into(), |e| crate::table::estimate_text(metric::RATIO, e));
+    let shown: Vec<String> = rows.iter().map(|row| format!("{} {}", row.0, text(&row.1))).collect();
+    let n = seeds.len();
+    let interval = if n > 1 { format!("Mean ± {INTERVAL}, n = {n}.") } else { "Single seed: no interval, no ranking.".into() };
+    let table = Table {
+        slug: "mean-reciprocal-rank".into(),
+        title: "Mean reciprocal rank".into(),
+        caption: format!(
+            "For every seed and task, methods are ranked by the leading metric, averaged over all test lengths past the training length; the \
+             reciprocals of the ranks are averaged over tasks. 1: the best at every task; ties share their mean rank. A method that has not \
+             learned a task in length, or has no number at one of the lengths, comes after those that have. Tasks that no method has learned \
+             do not count. Columns of tasks: the mean rank over seeds. {interval}"
+        ),
+        columns: ["method".to_string(), "MRR".to_string()].into_iter().chain(settings.iter().map(|s| s.name.clone())).collect(),
+        rows: rows
+            .iter()
+            .map(|(name, mrr, ranks)| {
+                let start = [Cell::from(*name), Cell::from(text(mrr))];
+                start.into_iter().chain(ranks.iter().map(|rank| Cell::from(metric::number(*rank, 1)))).collect()
+            })
+            .collect(),
+        prose: false,
+    };
+    Some(Chapter {
+        name: "Over the tasks".into(),
+        slug: "over-the-tasks".into(),
+        summary: format!("Mean reciprocal rank past the training length over {} tasks: {}.", settings.len(), list(&shown, 12)),
+        tables: vec![table],
+    })
+}
+
+/// Methods that every setting has, in the order of the first.
+fn common(settings: &[&Setting<'_>]) -> Vec<String> {
+    let Some((first, others)) = settings.split_first() else { return Vec::new() };
+    let is_common = |name: &String| others.iter().all(|s| s.methods.iter().any(|m| m.name == *name));
+    first.methods.iter().map(|m| m.name.clone()).filter(is_common).collect()
+}
+
+/// Seeds that every method has in every setting.
+fn seeds(settings: &[&Setting<'_>], names: &[String]) -> Vec<u64> {
+    let runs = settings.iter().flat_map(|s| names.iter().filter_map(|name| method(s, name)).map(move |m| &s.groups[m.group].runs));
+    let each = runs.map(|runs| runs.iter().map(|run| run.seed).collect::<BTreeSet<u64>>());
+    each.reduce(|a, b| a.intersection(&b).copied().collect()).unwrap_or_default().into_iter().collect()
+}
+
+fn method<'s>(setting: &'s Setting<'_>, name: &str) -> Option<&'s Method> {
+    setting.methods.iter().find(|m| m.name == name)
+}
+
+/// Ranks of the methods from 1, in their order; ties share their mean.
+fn ranks(setting: &Setting<'_>, names: &[String], seed: u64) -> Vec<f64> {
+    let lead = setting.lead();
+    let score = |name: &String| -> Option<f64> {
+        let method = method(setting, name).filter(|m| setting.converged(m) == InLength::Converged)?;
+        let at = |len| setting.point(method, lead, len).values.iter().find(|(other, _)| *other == seed).map(|(_, value)| *value);
+        stats::mean(&setting.longer().map(at).collect::<Option<Vec<f64>>>()?)
+    };
+    let scores: Vec<Option<f64>> = names.iter().map(score).collect();
+    let order = |a: &Option<f64>, b: &Option<f64>| match (a, b) {
+        (Some(a), Some(b)) => better_first(lead, *a, *b),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    };
+    let rank = |own: &Option<f64>| {
+        let count = |wanted: Ordering| scores.iter().filter(|other| order(other, own) == wanted).count() as f64;
+        1.0 + count(Ordering::Less) + (count(Ordering::Equal) - 1.0) / 2.0
+    };
+    scores.iter().map(rank).collect()
+}
