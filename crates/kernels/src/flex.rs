@@ -175,6 +175,30 @@ pub(crate) fn for_each<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) + 
     if parallel(elements) { tasks.into_par_iter().for_each(f) } else { tasks.into_iter().for_each(f) }
 }
 
+/// `n` numbers, made `BLOCK` at a time: `write` is given the index of the first and the place of all. Several threads work if
+/// `elements` are enough. New memory is written once, whereas a vector of zeros would first be written with these.
+pub(crate) fn fill<const BLOCK: usize>(n: usize, elements: usize, write: impl Fn(usize, &mut [f32]) + Sync + Send) -> Vec<f32> {
+    let mut values = if parallel(elements) {
+        let block = |index: usize| {
+            let mut block = [0.0; BLOCK];
+            write(index * BLOCK, &mut block[..BLOCK.min(n - index * BLOCK)]);
+            block
+        };
+        let blocks: Vec<[f32; BLOCK]> = (0..n.div_ceil(BLOCK)).into_par_iter().map(block).collect();
+        blocks.into_flattened()
+    } else {
+        let (mut values, mut block) = (Vec::with_capacity(n), [0.0; BLOCK]);
+        for start in (0..n).step_by(BLOCK) {
+            let block = &mut block[..BLOCK.min(n - start)];
+            write(start, block);
+            values.extend_from_slice(block);
+        }
+        values
+    };
+    values.truncate(n);
+    values
+}
+
 /// Read access to a tensor of four dimensions whose innermost elements are adjacent.
 pub(crate) struct Strided<'a> {
     pub(crate) shape: [usize; 4],

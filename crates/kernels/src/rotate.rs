@@ -1,17 +1,23 @@
 //! Fused rotation of pairs of dimensions.
 
-use crate::flex::{Input, Strided, dense, for_each, record, strided_output};
+use crate::flex::{Input, Strided, dense, fill, for_each, record, strided_output};
 use crate::simd::{Lanes, dispatch};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
-/// One position of one sequence, all heads: `x` is read through `view`, `y` is `[H, E]`.
+/// Numbers a task turns.
+const BLOCK: usize = 1024;
+
+/// Whole rows of the output, in the order `[B, L, H]`.
 struct Turn<'a> {
     x: &'a Strided<'a>,
-    at: [usize; 2],
+    /// Batch, position and head of the first.
+    first: [usize; 3],
+    /// Tables of all positions.
     cos: &'a [f32],
     sin: &'a [f32],
+    pairs: usize,
     /// 1 forward, -1 for the opposite angle.
     sign: f32,
     interleaved: bool,
@@ -23,9 +29,19 @@ impl WithSimd for Turn<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let [batch, position] = self.at;
-        for (head, y) in self.y.chunks_exact_mut(self.x.shape[3]).enumerate() {
-            turn_row(s, self.x.row(batch, head, position), y, [self.cos, self.sin], self.sign, self.interleaved);
+        let [_, heads, length, head_dim] = self.x.shape;
+        let [mut batch, mut position, mut head] = self.first;
+        for y in self.y.chunks_exact_mut(head_dim) {
+            let angles = position * self.pairs..(position + 1) * self.pairs;
+            let tables = [&self.cos[angles.clone()], &self.sin[angles]];
+            turn_row(s, self.x.row(batch, head, position), y, tables, self.sign, self.interleaved);
+            head += 1;
+            if head == heads {
+                (head, position) = (0, position + 1);
+            }
+            if position == length {
+                (position, batch) = (0, batch + 1);
+            }
         }
     }
 }
@@ -35,7 +51,9 @@ impl WithSimd for Turn<'_> {
 pub(crate) fn turn_row<S: Simd>(s: S, x: &[f32], y: &mut [f32], [cos, sin]: [&[f32]; 2], sign: f32, interleaved: bool) {
     let pairs = cos.len();
     let (turned, rest) = y.split_at_mut(2 * pairs);
-    rest.copy_from_slice(&x[2 * pairs..]);
+    if !rest.is_empty() {
+        rest.copy_from_slice(&x[2 * pairs..]);
+    }
     if interleaved {
         let input = x.chunks_exact(2).zip(turned.chunks_exact_mut(2));
         for ((x, y), (cos, sin)) in input.zip(cos.iter().zip(sin)) {
@@ -70,14 +88,20 @@ fn turn(x: &FlexTensor, cos: &FlexTensor, sin: &FlexTensor, sign: f32, interleav
     let [_, heads, length, head_dim] = x.shape;
     let pairs = cos.shape()[3];
     let n = x.shape.iter().product();
-    let mut y = vec![0.0; n];
-    let (cos, sin) = (cos.storage::<f32>(), sin.storage::<f32>());
-    let position = |(index, y)| {
-        let at = [index / length, index % length];
-        let angles = at[1] * pairs..(at[1] + 1) * pairs;
-        dispatch(Turn { x: &x, at, cos: &cos[angles.clone()], sin: &sin[angles], sign, interleaved, y });
+    let (cos, sin) = (cos.storage(), sin.storage());
+    let rows = |start: usize, y: &mut [f32]| {
+        let row = start / head_dim;
+        let first = [row / heads / length, row / heads % length, row % heads];
+        dispatch(Turn { x: &x, first, cos, sin, pairs, sign, interleaved, y });
     };
-    for_each(y.chunks_mut((heads * head_dim).max(1)).enumerate().collect(), n, position);
+    let y = if BLOCK.is_multiple_of(head_dim) {
+        fill::<BLOCK>(n, n, rows)
+    } else {
+        let mut y = vec![0.0; n];
+        let size = (BLOCK / head_dim.max(1)).max(1) * head_dim.max(1);
+        for_each(y.chunks_mut(size).enumerate().collect(), n, |(task, y)| rows(task * size, y));
+        y
+    };
     strided_output(y, x.shape)
 }
 

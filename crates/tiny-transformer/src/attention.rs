@@ -5,7 +5,7 @@ use crate::linear::{feature_map, linear_attention};
 use crate::norm::Norm;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use posenc::{Content, Distribution, Init, Prepared, Rotation};
+use posenc::{Content, Distribution, Init, Plain, Prepared, Rotation};
 use std::ops::Range;
 
 /// Query, key, value and output projections of one block.
@@ -100,7 +100,7 @@ impl Attention {
         let attended = match self.kind {
             AttentionKind::Softmax => {
                 let raw = || (q.clone(), k.clone());
-                let (q, k) = encoding.transform_qk(layer, q.clone(), k.clone());
+                let (q, k) = transformed(encoding, layer, q.clone(), k.clone());
                 self.softmax(&Whole { q, k, v, raw: &raw, hidden: &hidden, layer, encoding, first_query }, max_logits)
             }
             AttentionKind::Linear => {
@@ -168,6 +168,21 @@ impl Attention {
             None => attended,
         }
     }
+}
+
+/// What [`Prepared::transform_qk`] gives, in one operation each where the encoding says that it turns them.
+pub(crate) fn transformed(encoding: &dyn Prepared, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    let Some(Plain { rotation, factor }) = encoding.plain(layer) else {
+        return encoding.transform_qk(layer, q, k);
+    };
+    let (q, k) = match rotation {
+        None => (q, k),
+        Some(Rotation { queries, keys, interleaved }) => {
+            let turn = |x, [cos, sin]: [Tensor<4>; 2]| kernels::rotate(x, cos, sin, interleaved);
+            (turn(q, queries), turn(k, keys))
+        }
+    };
+    (if factor == 1.0 { q } else { q * factor }, k)
 }
 
 /// [`kernels::attention`] for queries and keys that may be wider than the values.

@@ -2,6 +2,7 @@
 //!
 //! Katharopoulos et al. 2020 (arXiv 2006.16236); with rotation, RoFormer (arXiv 2104.09864), eq. 19.
 
+use crate::attention::transformed;
 use crate::config::{FeatureMap, Normalizer};
 use burn::tensor::{Tensor, TensorData, activation};
 use posenc::{Bias, Prepared};
@@ -46,7 +47,7 @@ pub fn linear_attention(
     let decay = decay.as_ref();
     let [batch, heads, keys, width] = v.dims();
     let ones = |width: usize, length: usize| Tensor::<4>::ones([batch, heads, length, width], (&v.device(), v.dtype()));
-    let (turned_q, turned_k) = encoding.transform_qk(layer, q.clone(), k.clone());
+    let (turned_q, turned_k) = transformed(encoding, layer, q.clone(), k.clone());
     let (numerator, denominator) = match normalizer {
         Normalizer::Unrotated => {
             let numerator = prefix_sums(turned_q, turned_k, v.clone(), decay, first_query);

@@ -1,10 +1,12 @@
 //! What a training step and an evaluation cost, by the code that runs train and evaluate with:
 //! `cargo run --release -p trainer --example step -- --pe alibi`, `... -- --what eval --batch 4 --seq-len 2048`.
 //!
-//! Prints one JSON line with the median and the least time of a step and its mean CPU time. `RAYON_NUM_THREADS` sets the
+//! `--what rotate` turns one tensor `[batch, n_heads, seq_len, d_model / n_heads]` instead.
+//!
+//! Prints one JSON line with the median and the least time of a step, its mean CPU time and the peak of the process's memory. `RAYON_NUM_THREADS` sets the
 //! threads; `scripts/bench` runs it in turn with PyTorch.
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use clap::{Parser, ValueEnum};
 use posenc::{EncodingConfig, Lengths};
 use serde_json::json;
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 use tasks::{Batch, Scoring, Stream, Task};
 use tiny_transformer::Pass;
 use trainer::evaluate::MAX_LOGITS;
+use trainer::memory;
 use trainer::spec::RunSpec;
 use trainer::train::{initial_model, train, upload};
 
@@ -24,6 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 enum What {
     Train,
     Eval,
+    Rotate,
 }
 
 #[derive(Parser)]
@@ -49,9 +53,12 @@ struct Args {
     vocab: usize,
     #[arg(long, default_value = "gelu")]
     activation: String,
-    /// Steps measured, after three that are not.
+    /// Steps measured.
     #[arg(long, default_value_t = 20)]
     steps: usize,
+    /// Steps before these.
+    #[arg(long, default_value_t = 3)]
+    warm_up: usize,
 }
 
 /// Random tokens, each of which is its own target.
@@ -111,7 +118,7 @@ fn spec(args: &Args) -> anyhow::Result<RunSpec> {
         },
         "encoding": encoding,
         "train": {
-            "train_len": args.seq_len, "seq_len": args.seq_len, "steps": args.steps + 3, "batch_size": args.batch, "length": "fixed",
+            "train_len": args.seq_len, "seq_len": args.seq_len, "steps": args.steps + args.warm_up, "batch_size": args.batch, "length": "fixed",
             "min_len": 1, "lr": 1e-3, "warmup_steps": 0, "final_lr": 1.0, "grad_clip": 1.0, "adamw": {},
         },
         "eval": { "test_lens": [], "seed": 0, "batch_tokens": 0, "variants": [] },
@@ -135,7 +142,7 @@ fn main() -> anyhow::Result<()> {
     let (mut times, mut losses, mut cpu) = (Vec::new(), Vec::new(), cpu_time());
     let mut measured = |times: &mut Vec<Duration>, time| {
         times.push(time);
-        if times.len() == 3 {
+        if times.len() == args.warm_up {
             cpu = cpu_time();
         }
     };
@@ -153,7 +160,7 @@ fn main() -> anyhow::Result<()> {
         What::Eval => {
             let model = initial_model(&spec, &device);
             let pass = Pass { max_logits: MAX_LOGITS, ..Pass::default() };
-            for step in 0..args.steps + 3 {
+            for step in 0..args.steps + args.warm_up {
                 let batch = task.test_batch(args.seq_len, step, args.batch);
                 let positions = spec.train_positions(args.seq_len, 0);
                 let since = Instant::now();
@@ -162,8 +169,18 @@ fn main() -> anyhow::Result<()> {
                 measured(&mut times, since.elapsed());
             }
         }
+        What::Rotate => {
+            let (heads, head_dim) = (args.n_heads, args.d_model / args.n_heads);
+            let x = Tensor::<4>::ones([args.batch, heads, args.seq_len, head_dim], &device);
+            let table = Tensor::<4>::ones([1, 1, args.seq_len, head_dim / 2], &device) * 0.7;
+            for _ in 0..args.steps + args.warm_up {
+                let since = Instant::now();
+                drop(kernels::rotate(x.clone(), table.clone(), table.clone(), false));
+                measured(&mut times, since.elapsed());
+            }
+        }
     }
-    let mut times: Vec<f64> = times[3..].iter().map(|time| time.as_secs_f64() * 1e3).collect();
+    let mut times: Vec<f64> = times[args.warm_up..].iter().map(|time| time.as_secs_f64() * 1e3).collect();
     let cpu_ms = (cpu_time() - cpu) * 1e3 / times.len() as f64;
     times.sort_by(f64::total_cmp);
     let round = |x: f64| (x * 1e3).round() / 1e3;
@@ -171,9 +188,10 @@ fn main() -> anyhow::Result<()> {
     println!(
         "{}",
         json!({
-            "peer": "longreach", "what": if args.what == What::Train { "train" } else { "eval" }, "pe": args.pe, "threads": threads,
+            "peer": "longreach", "what": args.what.to_possible_value().expect("none is hidden").get_name(), "pe": args.pe, "threads": threads,
             "batch": args.batch, "seq_len": args.seq_len, "d_model": args.d_model,
             "median_ms": round(times[times.len() / 2]), "min_ms": round(times[0]), "cpu_ms": round(cpu_ms),
+            "peak_mib": memory::peak().map(|bytes| bytes >> 20),
             "first_loss": losses.first(), "last_loss": losses.last(),
         })
     );
