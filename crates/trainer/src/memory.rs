@@ -3,7 +3,7 @@
 use crate::evaluate::MAX_LOGITS;
 use crate::plan::bytes;
 use crate::spec::RunSpec;
-use posenc::{EncodingConfig, Hooks};
+use posenc::{EncodingConfig, Facts, Hooks, PositionsConfig};
 use std::fmt;
 use std::str::FromStr;
 use tiny_transformer::AttentionKind;
@@ -79,21 +79,29 @@ pub fn forget_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// What a training is expected to need, in bytes: the program and a corpus; what every token leaves for the backward pass; and nine copies of
-/// the parameters (their gradients, moments, updates, and a checkpoint being written). The constants were fitted to measurements, which
-/// `scripts/memory` repeats.
+/// What a training is expected to need, in bytes: the program and a corpus; what every token leaves for the backward pass, and works in; sums of
+/// the gradients of one block's weights over groups of rows; and fourteen copies of the parameters (their gradients, moments, updates, panels, and
+/// a checkpoint being written). The constants were fitted to measurements, which `scripts/memory` repeats.
 pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     let (model, train) = (&spec.model, &spec.train);
     let (rows, seq_len) = train.largest_batch();
     let tokens = (rows * seq_len) as f64;
     let (d_model, d_ff, vocab) = (model.d_model as f64, model.d_ff as f64, model.vocab_size as f64);
-    let pairs = tokens * (seq_len * model.n_heads) as f64;
+    let pairs = (model.n_heads * seq_len) as f64 * seq_len as f64;
     // Fused attention keeps no weights; with a bias that sees content, or in linear attention, they are kept.
-    let hooks = spec.encoding.facts(&model.shape()).hooks;
-    let kept = if hooks.content_bias || model.attention == AttentionKind::Linear { 6.0 * pairs } else { 0.0 };
-    let block = tokens * (13.0 * d_model + 2.0 * d_ff) + kept;
-    let step = model.n_layers as f64 * block + 3.0 * tokens * vocab;
-    (mib(60.0) + 4.0 * (0.9 * step + 9.0 * parameters as f64)) as u64
+    let facts = spec.encoding.facts(&model.shape());
+    let kept = match model.attention {
+        AttentionKind::Linear => 4.0,
+        _ if facts.hooks.content_bias => 8.0,
+        _ => 0.0,
+    } * rows as f64
+        * pairs;
+    let bias = if materialised(spec, &facts) { copies(spec.encoding.kind(), facts.hooks) * pairs } else { 0.0 };
+    let block = tokens * (6.0 * d_model + d_ff) + kept;
+    let groups = (tokens / 128.0).ceil().min(8.0);
+    let sums = groups * (4.0 * d_model * d_model + 2.0 * d_model * d_ff);
+    let step = model.n_layers as f64 * block + tokens * (8.0 * d_model + 3.0 * vocab) + sums + bias;
+    (mib(program(spec)) + 4.0 * (step + 14.0 * parameters as f64)) as u64
 }
 
 /// What an evaluation of so many tokens a row is expected to need, in bytes: a batch on its way through one layer, a block of logits, and a
@@ -102,16 +110,29 @@ pub fn evaluation(spec: &RunSpec, encoding: &EncodingConfig, parameters: u64, ba
     let model = &spec.model;
     let rows = (batch_tokens / seq_len).max(1);
     let tokens = (rows * seq_len) as f64;
-    let (d_model, d_ff, vocab) = (model.d_model as f64, model.d_ff as f64, model.vocab_size as f64);
+    let (d_model, vocab) = (model.d_model as f64, model.vocab_size as f64);
     let pairs = (model.n_heads * seq_len) as f64 * seq_len as f64;
     let block = (rows as f64 * pairs).min(MAX_LOGITS as f64);
-    // A bias by position is made once for all rows of a batch.
-    let hooks = encoding.facts(&model.shape()).hooks;
-    let bias = if hooks.content_bias || hooks.output_bias { block } else { block / rows as f64 };
+    let facts = encoding.facts(&model.shape());
+    // A bias by position is made once for all rows of a batch; one by distance alone is a row for each head.
+    let bias = match facts.hooks {
+        hooks if hooks.content_bias || hooks.output_bias => block,
+        _ if materialised(spec, &facts) => block / rows as f64,
+        _ => 0.0,
+    };
     let watched = if spec.eval.attention_distance { 6.0 * block } else { 0.0 };
-    let numbers =
-        watched + tokens * (9.0 * d_model + 2.0 * d_ff + 3.0 * vocab) + copies(encoding.kind(), hooks) * bias + 3.0 * parameters as f64;
-    (mib(40.0) + 4.0 * numbers) as u64
+    let numbers = watched + tokens * (5.0 * d_model + 3.0 * vocab) + copies(encoding.kind(), facts.hooks) * bias + 3.0 * parameters as f64;
+    (mib(75.0) + 4.0 * numbers) as u64
+}
+
+/// What is there before there is a model, in MiB.
+fn program(spec: &RunSpec) -> f64 {
+    if spec.corpus_blake3.is_some() { 62.0 } else { 40.0 }
+}
+
+/// Whether a bias by position is held for every query and key.
+fn materialised(spec: &RunSpec, facts: &Facts) -> bool {
+    facts.hooks.logits_bias && !(facts.by_distance && spec.positions == PositionsConfig::default())
 }
 
 fn mib(n: f64) -> f64 {
@@ -122,11 +143,11 @@ fn mib(n: f64) -> f64 {
 fn copies(kind: &str, hooks: Hooks) -> f64 {
     match kind {
         // A hidden layer for every pair of positions.
-        "fire" => 11.0,
+        "fire" => 22.0,
         "t5" | "stack" => 4.0,
-        "cope" => 10.0,
-        "fox" => 4.0,
-        _ if hooks.content_bias || hooks.output_bias => 7.0,
+        "cope" => 12.5,
+        "fox" => 5.0,
+        _ if hooks.content_bias || hooks.output_bias => 9.0,
         _ if hooks.logits_bias => 2.5,
         _ => 0.0,
     }
