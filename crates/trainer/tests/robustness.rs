@@ -135,7 +135,7 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     let whole = std::fs::read(run.join("record.json")).unwrap();
     let scratch = Scratch::with(TINY);
     let lens = [&ONE[..], &["eval.test_lens=[4,16000]", "task.test_rows=1"]].concat();
-    let little = scratch.longreach("run", &[&lens[..], &["--memory-limit", "70MiB"]].concat());
+    let little = scratch.longreach("run", &[&lens[..], &["--memory-limit", "80MiB"]].concat());
     exits(&little, 0);
     let path = scratch.runs().join(&scratch.records()[0].0);
     let record = read(&path);
@@ -145,9 +145,9 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     assert_eq!(row(&record, 4)["status"], "ok");
     let left_out = row(&record, 16_000);
     assert_eq!(left_out["status"], "skipped");
-    assert!(left_out["reason"].as_str().unwrap().contains("more than the limit of 70 MiB"), "{left_out}");
+    assert!(left_out["reason"].as_str().unwrap().contains("more than the limit of 80 MiB"), "{left_out}");
     // The same limit, the same record; a larger one, the rest of it, from the weights that are there.
-    assert!(stderr(&scratch.longreach("run", &[&lens[..], &["--memory-limit", "70MiB"]].concat())).contains("0 to do"));
+    assert!(stderr(&scratch.longreach("run", &[&lens[..], &["--memory-limit", "80MiB"]].concat())).contains("0 to do"));
     let steps = std::fs::metadata(path.with_file_name("steps.jsonl")).unwrap().modified().unwrap();
     let more = scratch.longreach("run", &[&lens[..], &["--memory-limit", "none"]].concat());
     exits(&more, 0);
