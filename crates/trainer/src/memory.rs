@@ -122,7 +122,7 @@ pub fn evaluation(spec: &RunSpec, encoding: &EncodingConfig, parameters: u64, ba
     };
     let watched = if spec.eval.attention_distance { 6.0 * block } else { 0.0 };
     let numbers = watched + tokens * (5.0 * d_model + 3.0 * vocab) + copies(encoding.kind(), facts.hooks) * bias + 3.0 * parameters as f64;
-    (mib(75.0) + 4.0 * numbers) as u64
+    (mib(78.0) + 4.0 * numbers) as u64
 }
 
 /// What is there before there is a model, in MiB.
