@@ -6,7 +6,7 @@ use crate::report::Chapter;
 use crate::stats::{self, Estimate, INTERVAL};
 use crate::table::{Cell, Table, list};
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Settings with a column of their own.
 const MOST_SETTINGS: usize = 12;
@@ -15,11 +15,17 @@ const MOST_SETTINGS: usize = 12;
 pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
     let has_answers = |s: &&Setting<'_>| s.task.primary_metric != metric::LOSS_NATS && s.longer().next().is_some();
     let is_learned = |s: &&Setting<'_>| s.methods.iter().any(|m| s.converged(m) == InLength::Converged);
-    let settings: Vec<&Setting<'_>> = settings.iter().filter(has_answers).filter(is_learned).collect();
-    let kinds: BTreeSet<&str> = settings.iter().map(|s| s.task.kind.as_str()).collect();
+    let mut by_kind: BTreeMap<&str, &Setting<'_>> = BTreeMap::new();
+    for setting in settings.iter().filter(has_answers).filter(is_learned) {
+        let best = by_kind.entry(&setting.task.kind).or_insert(setting);
+        if setting.methods.len() > best.methods.len() {
+            *best = setting;
+        }
+    }
+    let settings: Vec<&Setting<'_>> = by_kind.into_values().collect();
     let names = common(&settings);
     let seeds = seeds(&settings, &names);
-    if kinds.len() < 2 || names.len() < 2 || seeds.is_empty() || settings.len() > MOST_SETTINGS {
+    if settings.len() < 2 || names.len() < 2 || seeds.is_empty() || settings.len() > MOST_SETTINGS {
         return None;
     }
     // By setting, seed and method.
@@ -44,7 +50,7 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
             "For every seed and task, methods are ranked by the leading metric, averaged over all test lengths past the training length; the \
              reciprocals of the ranks are averaged over tasks. 1: the best at every task; ties share their mean rank. A method that has not \
              learned a task in length, or has no number at one of the lengths, comes after those that have. Tasks that no method has learned \
-             do not count. Columns of tasks: the mean rank over seeds. {interval}"
+             do not count, and of a task at several training lengths the one with the most methods does. Columns of tasks: the mean rank over seeds. {interval}"
         ),
         columns: ["method".to_string(), "MRR".to_string()].into_iter().chain(settings.iter().map(|s| s.name.clone())).collect(),
         rows: rows
