@@ -9,8 +9,8 @@ use burn::nn::RotaryEncodingConfig;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{BatchSize, BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group};
-use kernels::{AdamWStep, Attention, Bias, Mlp, Norm, Rotation, reference};
-use product::{From, Matrix, MatrixMut, padded, product, product_transposed};
+use kernels::{AdamWStep, Attention, Bias, Matmul, Mlp, Norm, Rotation, reference};
+use product::{From, Matrix, MatrixMut, multiply, padded, product, product_transposed};
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -19,6 +19,9 @@ use std::time::Duration;
 #[allow(dead_code, unused_imports, unused_macros)]
 mod common;
 // The products themselves are no part of the interface.
+#[path = "../src/amx.rs"]
+#[allow(dead_code, unused_imports, unused_macros)]
+mod amx;
 #[path = "../src/flex.rs"]
 #[allow(dead_code, unused_imports, unused_macros)]
 mod flex;
@@ -31,6 +34,9 @@ mod product;
 #[path = "../src/simd.rs"]
 #[allow(dead_code, unused_imports, unused_macros)]
 mod simd;
+#[path = "../src/split.rs"]
+#[allow(dead_code, unused_imports, unused_macros)]
+mod split;
 
 /// As in the binary: what is measured is what runs.
 #[global_allocator]
@@ -156,6 +162,17 @@ fn products(c: &mut Criterion<CpuTime>) {
                 black_box(&mut y);
             });
         });
+        for matmul in [Matmul::Bf16x6, Matmul::Bf16x3] {
+            group.bench_function(format!("{count} x [{n}, {k}] [{k}, {m}], ours, {matmul:?}"), |bencher| {
+                bencher.iter(|| {
+                    for (a, b) in a_rows.chunks(n * k).zip(b_rows.chunks(k * m)) {
+                        let (a, b) = (Matrix::rows(a, n, k, k).left(matmul), Matrix::rows(b, k, m, m).right(m, matmul));
+                        multiply(&a, &b, MatrixMut::rows(&mut y, n, m, m), From::Zero);
+                    }
+                    black_box(&mut y);
+                });
+            });
+        }
         let [a, b] = [a, b].map(|x| Tensor::<3>::from_data(x, &Device::flex()));
         group.bench_function(format!("{count} x [{n}, {k}] [{k}, {m}], gemm"), |bencher| {
             bencher.iter(|| a.clone().matmul(b.clone()));
@@ -167,6 +184,10 @@ fn norm(scale: &Tensor<1>, shift: Option<&Tensor<1>>) -> Norm {
     Norm { scale: scale.clone(), shift: shift.cloned(), eps: 1e-5 }
 }
 
+fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>) -> Tensor<2> {
+    kernels::linear(x, norm, w, Matmul::F32)
+}
+
 fn linear_layers(c: &mut Criterion<CpuTime>) {
     let mut group = group(c, "linear");
     for [k, m] in [[D, 3 * D], [D, D], [D, FF], [FF, D], [D, VOCAB]] {
@@ -175,7 +196,7 @@ fn linear_layers(c: &mut Criterion<CpuTime>) {
             move |x: &[Tensor<1>]| flat(linear(x[0].clone().reshape([TOKENS, k]), None, x[1].clone().reshape([k, m])))
         };
         let sizes = [TOKENS * k, k * m];
-        pair(&mut group, &format!("[{TOKENS}, {k}] [{k}, {m}]"), &sizes, &plain(kernels::linear), &plain(reference::linear));
+        pair(&mut group, &format!("[{TOKENS}, {k}] [{k}, {m}]"), &sizes, &plain(linear), &plain(reference::linear));
     }
     let normed = |linear: fn(Tensor<2>, Option<Norm>, Tensor<2>) -> Tensor<2>| {
         move |x: &[Tensor<1>]| {
@@ -184,31 +205,37 @@ fn linear_layers(c: &mut Criterion<CpuTime>) {
     };
     group.throughput(Throughput::Elements(2 * (TOKENS * D * 3 * D) as u64));
     let sizes = [TOKENS * D, D, D, D * 3 * D];
-    pair(&mut group, "after a LayerNorm, to 384", &sizes, &normed(kernels::linear), &normed(reference::linear));
+    pair(&mut group, "after a LayerNorm, to 384", &sizes, &normed(linear), &normed(reference::linear));
 }
 
 fn halves(c: &mut Criterion<CpuTime>) {
     let mut group = group(c, "half");
-    for gated in [false, true] {
+    for (gated, matmul) in [(false, Matmul::F32), (true, Matmul::F32), (false, Matmul::Bf16x6), (false, Matmul::Bf16x3)] {
         let mlp = |mlp: fn(Tensor<2>, Norm, Mlp) -> Tensor<2>| {
             move |x: &[Tensor<1>]| {
                 let [up, gate] = [3, 5].map(|i| x.get(i).map(|x| x.clone().reshape([D, FF]) * 0.1));
-                let weights = Mlp { up: up.expect("an input"), gate, down: x[4].clone().reshape([FF, D]) * 0.1 };
+                let weights = Mlp { up: up.expect("an input"), gate, down: x[4].clone().reshape([FF, D]) * 0.1, matmul };
                 flat(mlp(x[0].clone().reshape([TOKENS, D]), norm(&x[1], Some(&x[2])), weights))
             }
         };
         let mut sizes = vec![TOKENS * D, D, D, D * FF, FF * D];
         sizes.extend(gated.then_some(D * FF));
-        let name = if gated { "feed-forward, SwiGLU" } else { "feed-forward, GELU" };
-        pair(&mut group, name, &sizes, &mlp(kernels::mlp), &mlp(reference::mlp));
+        let name = format!("feed-forward, {}, {matmul:?}", if gated { "SwiGLU" } else { "GELU" });
+        pair(&mut group, &name, &sizes, &mlp(kernels::mlp), &mlp(reference::mlp));
     }
     let [cos, sin] = tables(LENGTH, HEAD_DIM / 2);
     let rotation = || Rotation { queries: [cos.clone(), sin.clone()], keys: [cos.clone(), sin.clone()], interleaved: false };
-    for (name, turned, biased) in [("nothing", false, false), ("rotation", true, false), ("bias by distance", false, true)] {
+    for (name, turned, biased, matmul) in [
+        ("nothing", false, false, Matmul::F32),
+        ("rotation", true, false, Matmul::F32),
+        ("rotation", true, false, Matmul::Bf16x6),
+        ("rotation", true, false, Matmul::Bf16x3),
+        ("bias by distance", false, true, Matmul::F32),
+    ] {
         let attention = |half: fn(Tensor<3>, Norm, Attention, Option<Rotation>, Option<Bias>, f64) -> Tensor<3>| {
             move |x: &[Tensor<1>]| {
                 let [qkv, output] = [x[3].clone().reshape([D, 3 * D]) * 0.1, x[4].clone().reshape([D, D]) * 0.1];
-                let weights = Attention { qkv, output, heads: HEADS };
+                let weights = Attention { qkv, output, heads: HEADS, matmul };
                 let bias = biased.then(|| Bias::Distances(x[5].clone().reshape([HEADS, LENGTH])));
                 let x = (x[0].clone().reshape([BATCH, LENGTH, D]), norm(&x[1], Some(&x[2])));
                 flat(half(x.0, x.1, weights, turned.then(rotation), bias, 1.0 / (HEAD_DIM as f64).sqrt()))
@@ -216,7 +243,13 @@ fn halves(c: &mut Criterion<CpuTime>) {
         };
         let mut sizes = vec![TOKENS * D, D, D, D * 3 * D, D * D];
         sizes.extend(biased.then_some(HEADS * LENGTH));
-        pair(&mut group, &format!("attention, {name}"), &sizes, &attention(kernels::attention_half), &attention(reference::attention_half));
+        pair(
+            &mut group,
+            &format!("attention, {name}, {matmul:?}"),
+            &sizes,
+            &attention(kernels::attention_half),
+            &attention(reference::attention_half),
+        );
     }
 }
 

@@ -199,6 +199,11 @@ pub(crate) fn fill<const BLOCK: usize>(n: usize, elements: usize, write: impl Fn
     values
 }
 
+/// A copy, made by several threads where it is large.
+pub(crate) fn copied(x: &[f32]) -> Vec<f32> {
+    fill::<1024>(x.len(), x.len(), |first, block| block.copy_from_slice(&x[first..][..block.len()]))
+}
+
 /// Read access to a tensor of four dimensions whose innermost elements are adjacent.
 pub(crate) struct Strided<'a> {
     pub(crate) shape: [usize; 4],

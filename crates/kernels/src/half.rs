@@ -3,13 +3,14 @@
 //! Queries, keys and values are turned as soon as they are projected, and lie tile by tile, head by head; so do their gradients.
 //! Both live in memory that is used again from layer to layer and from step to step.
 
+use crate::Matmul;
 use crate::attention::{Bias, Call, attend, pull, sinks};
-use crate::flex::{Input, dense, for_each, record, tensor};
+use crate::flex::{Input, copied, dense, for_each, record, tensor};
 use crate::heads::{Heads, InPlace, Rotation, TILE, Turn, View};
-use crate::linear::{NormPartial, NormTensors, Partial, group_rows, packed, packed_transposed, put};
+use crate::linear::{NormPartial, NormTensors, Partial, group_rows, put, weight};
 use crate::memory::Buffer;
 use crate::norm::Norm;
-use crate::product::{From, Matrix, MatrixMut, padded, product, product_transposed};
+use crate::product::{From, Matrix, MatrixMut, Right, multiply, padded};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
@@ -23,6 +24,7 @@ pub(crate) struct Settings {
     pub(crate) bias: Option<bool>,
     pub(crate) rotation: Option<Rotation>,
     pub(crate) scale: f64,
+    pub(crate) matmul: Matmul,
 }
 
 /// What the gradient needs.
@@ -57,7 +59,7 @@ impl Settings {
     }
 
     /// Queries, keys and values of the normalised rows of `x`, the first two turned, the first also times the factor.
-    fn project(&self, x: &[f32], norm: Norm<'_>, weight: Matrix<'_>, projected: &mut [f32]) {
+    fn project(&self, x: &[f32], norm: Norm<'_>, weight: &Right<'_>, projected: &mut [f32]) {
         let [_, heads, length, head_dim] = self.shape;
         let [d, columns] = weight.shape();
         let work = x.len() * columns / 32;
@@ -65,7 +67,8 @@ impl Settings {
             let (n, first) = (rows.len(), rows.start % length);
             let mut normed = Buffer::new(n * d);
             norm.rows(&x[rows.start * d..rows.end * d], &mut normed, &mut [[0.0; 2]; TILE][..n]);
-            product(Matrix::rows(&normed, n, d, d), weight, MatrixMut::grouped(tile, n, columns, head_dim), From::Zero);
+            let normed = Matrix::rows(&normed, n, d, d).left(self.matmul);
+            multiply(&normed, weight, MatrixMut::grouped(tile, n, columns, head_dim), From::Zero);
             let turns = self.rotation.as_ref().map(|rotation| [&rotation.queries, &rotation.keys].map(|by| Turn::new(by, rotation, 1.0)));
             for (index, tile) in tile.chunks_mut(n * padded(head_dim)).enumerate().take(2 * heads) {
                 let (part, factor) = if index < heads { (0, self.scale as f32) } else { (1, 1.0) };
@@ -89,17 +92,16 @@ pub(crate) fn attention_half<const N: usize>(inputs: [Input; N], settings: Setti
             let [batch, heads, length, head_dim] = settings.shape;
             let ([n, d], inner) = (x.shape().dims(), heads * head_dim);
             let mut projected = Buffer::new(settings.three().len());
-            let weight = packed(&qkv, head_dim);
-            settings.project(x.storage(), norm.view(), Matrix::grouped(&weight, d, 3 * inner, head_dim), &mut projected);
+            let matmul = settings.matmul;
+            settings.project(x.storage(), norm.view(), &weight(&qkv).right(head_dim, matmul), &mut projected);
             let mut attended = Buffer::new(settings.one().len());
             let mut log_sum = Buffer::new(if tracked { batch * heads * length } else { 0 });
             attend(&settings.call(&projected, bias.as_ref()), &mut attended, &mut log_sum);
-            let mut y = x.storage::<f32>().to_vec();
-            let weight = packed(&output, d);
-            let weight = Matrix::panels(&weight, inner, d);
+            let mut y = copied(x.storage());
+            let weight = weight(&output).right(d, matmul);
             for_each(settings.one().split(&mut y, d), n * d * inner / 32, |(rows, y)| {
                 let y = MatrixMut::rows(y, rows.len(), d, d);
-                product(settings.one().rows(&attended, rows), weight, y, From::Target);
+                multiply(&settings.one().rows(&attended, rows).left(matmul), &weight, y, From::Target);
             });
             (tensor(y, [n, d]), Kept { settings, x, norm, qkv, output, bias, projected, attended, log_sum })
         },
@@ -109,13 +111,12 @@ pub(crate) fn attention_half<const N: usize>(inputs: [Input; N], settings: Setti
             let [inner, d] = kept.output.shape().dims();
             let mut grad = dense(grad);
             let mut attended_grad = Buffer::new(attended.len());
-            let weight = packed_transposed(&kept.output, head_dim);
-            let weight = Matrix::grouped(&weight, d, inner, head_dim);
             {
+                let weight = weight(&kept.output).right_transposed(head_dim, settings.matmul);
                 let grad = grad.storage::<f32>();
                 for_each(settings.one().tiles(&mut attended_grad), grad.len() * inner / 32, |(rows, tile)| {
-                    let grad = Matrix::rows(&grad[rows.start * d..], rows.len(), d, d);
-                    product(grad, weight, MatrixMut::grouped(tile, rows.len(), inner, head_dim), From::Zero);
+                    let grad = Matrix::rows(&grad[rows.start * d..], rows.len(), d, d).left(settings.matmul);
+                    multiply(&grad, &weight, MatrixMut::grouped(tile, rows.len(), inner, head_dim), From::Zero);
                 });
             }
             let mut projected_grad = Buffer::new(projected.len());
@@ -136,36 +137,33 @@ impl Kept {
     /// to the latter.
     fn projections(&self, projected_grad: &[f32], grad: &mut [f32]) -> Vec<FlexTensor> {
         let (settings, norm, x) = (&self.settings, self.norm.view(), self.x.storage::<f32>());
-        let head_dim = settings.shape[3];
+        let (head_dim, matmul) = (settings.shape[3], settings.matmul);
         let [inner, d] = self.output.shape().dims();
         let n = x.len() / d.max(1);
         let rows = group_rows(n);
         let groups = n.div_ceil(rows.max(1));
-        let weight = packed_transposed(&self.qkv, d);
-        let weight = Matrix::panels(&weight, 3 * inner, d);
+        let weight = weight(&self.qkv).right_transposed(d, matmul);
         let mut qkv = Partial::grouped(groups, [d, 3 * inner], head_dim);
         let (mut output, mut norm_sums) = (Partial::new(groups, [inner, d]), NormPartial::new(groups, Some(norm)));
         let sums = qkv.groups().zip(output.groups()).zip(norm_sums.groups());
         let tasks = grad.chunks_mut(rows * d).zip(sums).enumerate().collect();
         for_each(tasks, n * d * inner / 4, |(group, (grad, ((qkv, output), norm_sums)))| {
             let [mut normed, mut pulled] = [(); 2].map(|()| Buffer::new(TILE * d));
-            let mut panels = Buffer::new(TILE * padded(d));
             let first = group * rows;
             for part in settings.three().cut(first..first + grad.len() / d) {
                 let count = part.len();
                 let grad = &mut grad[(part.start - first) * d..(part.end - first) * d];
                 let from = if part.start == first { From::Zero } else { From::Target };
-                let panels = &mut panels[..count * padded(d)];
-                Matrix::rows(grad, count, d, d).pack(panels, d);
-                let attended = settings.one().rows(&self.attended, part.clone());
-                product_transposed(attended, Matrix::panels(panels, count, d), MatrixMut::panels(output, inner, d), from);
+                let right = Matrix::rows(grad, count, d, d).right(d, matmul);
+                let attended = settings.one().rows(&self.attended, part.clone()).left_transposed(matmul);
+                multiply(&attended, &right, MatrixMut::panels(output, inner, d), from);
                 let (x, normed, pulled) = (&x[part.start * d..part.end * d], &mut normed[..count * d], &mut pulled[..count * d]);
                 let mut stats = [[0.0; 2]; TILE];
                 norm.rows(x, normed, &mut stats[..count]);
                 let projected = settings.three().rows(projected_grad, part);
-                let normed = Matrix::rows(normed, count, d, d);
-                product_transposed(normed, projected, MatrixMut::grouped(qkv, d, 3 * inner, head_dim), from);
-                product(projected, weight, MatrixMut::rows(pulled, count, d, d), From::Zero);
+                let normed = Matrix::rows(normed, count, d, d).left_transposed(matmul);
+                multiply(&normed, &projected.right(head_dim, matmul), MatrixMut::grouped(qkv, d, 3 * inner, head_dim), from);
+                multiply(&projected.left(matmul), &weight, MatrixMut::rows(pulled, count, d, d), From::Zero);
                 norm.pull(x, &stats[..count], pulled, norm_sums);
                 put(grad, pulled, From::Target);
             }

@@ -13,6 +13,8 @@ mod activation;
 #[cfg(feature = "flex")]
 mod adamw;
 #[cfg(feature = "flex")]
+mod amx;
+#[cfg(feature = "flex")]
 mod attention;
 #[cfg(feature = "flex")]
 mod flex;
@@ -36,10 +38,13 @@ mod product;
 mod rotate;
 #[cfg(feature = "flex")]
 mod simd;
+#[cfg(feature = "flex")]
+mod split;
 
 #[cfg(feature = "flex")]
 use burn::backend::DispatchTensor;
 use burn::tensor::{Int, Tensor};
+use serde::{Deserialize, Serialize};
 
 /// Runs the fused version if all inputs are `f32` on Flex, else hands the inputs on to the definition after it.
 #[cfg(feature = "flex")]
@@ -50,6 +55,24 @@ macro_rules! fused {
             Err([$($x),+]) => ($(Tensor::from_dispatch($x)),+),
         };
     };
+}
+
+/// How the products of linear layers are computed on the CPU.
+///
+/// Everything else is `f32` in any case: what goes into a product, the sums, and what comes out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Matmul {
+    /// Fused multiply-adds of `f32`.
+    #[default]
+    #[serde(rename = "f32")]
+    F32,
+    /// Six products of parts in bfloat16, summed in `f32`: every number in three parts, which hold all its 24 significant bits. As
+    /// exact as products of `f32`.
+    #[serde(rename = "bf16_x6")]
+    Bf16x6,
+    /// Three products of parts in bfloat16, summed in `f32`: every number in two parts, which hold 16 significant bits.
+    #[serde(rename = "bf16_x3")]
+    Bf16x3,
 }
 
 /// The parameters of a norm over rows: a LayerNorm where there is a shift, else an RMSNorm.
@@ -73,7 +96,7 @@ fn fused<const N: usize>(
 }
 
 /// `norm(x) w`, `[N, M]`, of `x`, `[N, K]`, and `w`, `[K, M]`; without a norm `x w`.
-pub fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>) -> Tensor<2> {
+pub fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>, matmul: Matmul) -> Tensor<2> {
     assert_eq!(x.dims()[1], w.dims()[0], "one row of weights per column");
     #[cfg(feature = "flex")]
     let (x, norm, w) = {
@@ -83,9 +106,9 @@ pub fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>) -> Tensor<2> {
         tensors.extend(norm.into_iter().flat_map(Norm::into_dispatch));
         tensors.push(w.into_dispatch());
         let result = match tensors.len() {
-            2 => fused(tensors, |inputs: [_; 2]| linear::linear(inputs, eps)),
-            3 => fused(tensors, |inputs: [_; 3]| linear::linear(inputs, eps)),
-            _ => fused(tensors, |inputs: [_; 4]| linear::linear(inputs, eps)),
+            2 => fused(tensors, |inputs: [_; 2]| linear::linear(inputs, eps, matmul)),
+            3 => fused(tensors, |inputs: [_; 3]| linear::linear(inputs, eps, matmul)),
+            _ => fused(tensors, |inputs: [_; 4]| linear::linear(inputs, eps, matmul)),
         };
         match result {
             Ok(y) => return Tensor::from_dispatch(y),
@@ -108,6 +131,8 @@ pub struct Mlp {
     pub gate: Option<Tensor<2>>,
     /// `[F, D]`.
     pub down: Tensor<2>,
+    /// How they are multiplied by.
+    pub matmul: Matmul,
 }
 
 /// `x + gelu(norm(x) up) down`, `[N, D]`; with a gate `x + swiglu(norm(x) gate, norm(x) up) down`.
@@ -117,16 +142,16 @@ pub fn mlp(x: Tensor<2>, norm: Norm, weights: Mlp) -> Tensor<2> {
     assert!(weights.gate.as_ref().is_none_or(|gate| gate.dims() == [d, ff]), "gate and up have one shape");
     #[cfg(feature = "flex")]
     let (x, norm, weights) = {
-        let (eps, shift, gate) = (norm.eps, norm.shift.is_some(), weights.gate.is_some());
+        let (eps, shift, gate, matmul) = (norm.eps, norm.shift.is_some(), weights.gate.is_some(), weights.matmul);
         let mut tensors = vec![x.into_dispatch()];
         tensors.extend(norm.into_dispatch());
         tensors.push(weights.up.into_dispatch());
         tensors.extend(weights.gate.map(Tensor::into_dispatch));
         tensors.push(weights.down.into_dispatch());
         let result = match tensors.len() {
-            4 => fused(tensors, |inputs: [_; 4]| mlp::mlp(inputs, eps, shift, gate)),
-            5 => fused(tensors, |inputs: [_; 5]| mlp::mlp(inputs, eps, shift, gate)),
-            _ => fused(tensors, |inputs: [_; 6]| mlp::mlp(inputs, eps, shift, gate)),
+            4 => fused(tensors, |inputs: [_; 4]| mlp::mlp(inputs, eps, shift, gate, matmul)),
+            5 => fused(tensors, |inputs: [_; 5]| mlp::mlp(inputs, eps, shift, gate, matmul)),
+            _ => fused(tensors, |inputs: [_; 6]| mlp::mlp(inputs, eps, shift, gate, matmul)),
         };
         match result {
             Ok(y) => return Tensor::from_dispatch(y),
@@ -134,7 +159,7 @@ pub fn mlp(x: Tensor<2>, norm: Norm, weights: Mlp) -> Tensor<2> {
                 let mut tensors = tensors.into_iter();
                 let x = next(&mut tensors);
                 let norm = Norm::from_dispatch(&mut tensors, shift, eps);
-                (x, norm, Mlp { up: next(&mut tensors), gate: gate.then(|| next(&mut tensors)), down: next(&mut tensors) })
+                (x, norm, Mlp { up: next(&mut tensors), gate: gate.then(|| next(&mut tensors)), down: next(&mut tensors), matmul })
             }
         }
     };
@@ -149,6 +174,8 @@ pub struct Attention {
     pub output: Tensor<2>,
     /// H.
     pub heads: usize,
+    /// How they are multiplied by.
+    pub matmul: Matmul,
 }
 
 /// Cos and sin of the angles by which pairs of dimensions turn, `[1, 1, L, R]`; see [`rotate`].
@@ -214,9 +241,9 @@ pub fn attention_half(
         if matches!(turned, Some(None)) {
             break 'defined (x, norm, weights, bias);
         }
-        let (eps, shift, heads) = (norm.eps, norm.shift.is_some(), weights.heads);
+        let (eps, shift, heads, matmul) = (norm.eps, norm.shift.is_some(), weights.heads, weights.matmul);
         let by_distance = bias.as_ref().map(|bias| matches!(bias, Bias::Distances(_)));
-        let settings = half::Settings { shape, eps, shift, bias: by_distance, rotation: turned.flatten(), scale };
+        let settings = half::Settings { shape, eps, shift, bias: by_distance, rotation: turned.flatten(), scale, matmul };
         let mut tensors = vec![x.reshape([batch * length, d]).into_dispatch()];
         tensors.extend(norm.into_dispatch());
         tensors.extend([weights.qkv.into_dispatch(), weights.output.into_dispatch()]);
@@ -235,7 +262,7 @@ pub fn attention_half(
                 let mut tensors = tensors.into_iter();
                 let x = next::<2>(&mut tensors).reshape([batch, length, d]);
                 let norm = Norm::from_dispatch(&mut tensors, shift, eps);
-                let weights = Attention { qkv: next(&mut tensors), output: next(&mut tensors), heads };
+                let weights = Attention { qkv: next(&mut tensors), output: next(&mut tensors), heads, matmul };
                 let bias = by_distance.map(|by_distance| match by_distance {
                     true => Bias::Distances(next(&mut tensors)),
                     false => Bias::Cells(next(&mut tensors)),

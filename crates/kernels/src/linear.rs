@@ -3,10 +3,11 @@
 //! Rows are taken in chunks whose normalised copy stays in the second cache. The gradient of the weights is summed over a fixed
 //! number of groups of rows, and then over the groups in order, so that it is one for any number of threads.
 
+use crate::Matmul;
 use crate::flex::{Input, dense, for_each, record, tensor};
 use crate::memory::Buffer;
 use crate::norm::Norm;
-use crate::product::{From, Matrix, MatrixMut, padded, padded_groups, product, product_transposed};
+use crate::product::{From, Matrix, MatrixMut, Right, multiply, padded_groups};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
@@ -105,19 +106,19 @@ impl NormPartial {
     }
 }
 
-/// `y = norm(x) w`, or `y += norm(x) w`; without a norm `x w`. `x` is `[n, k]`, `w` is `[k, m]` in panels.
-pub(crate) fn forward(x: &[f32], norm: Option<Norm<'_>>, w: Matrix<'_>, y: &mut [f32], from: From) {
+/// `y = norm(x) w`, or `y += norm(x) w`; without a norm `x w`. `x` is `[n, k]`, `w` is `[k, m]`.
+pub(crate) fn forward(x: &[f32], norm: Option<Norm<'_>>, w: &Right<'_>, y: &mut [f32], from: From, matmul: Matmul) {
     let [k, m] = w.shape();
     let chunks = x.chunks(CHUNK * k.max(1)).zip(y.chunks_mut(CHUNK * m.max(1)));
     for_each(chunks.collect(), x.len() * m / 32, |(x, y)| {
         let rows = x.len() / k;
         let y = MatrixMut::rows(y, rows, m, m);
         match norm {
-            None => product(Matrix::rows(x, rows, k, k), w, y, from),
+            None => multiply(&Matrix::rows(x, rows, k, k).left(matmul), w, y, from),
             Some(norm) => {
                 let mut normed = Buffer::new(x.len());
                 norm.rows(x, &mut normed, &mut [[0.0; 2]; CHUNK][..rows]);
-                product(Matrix::rows(&normed, rows, k, k), w, y, from);
+                multiply(&Matrix::rows(&normed, rows, k, k).left(matmul), w, y, from);
             }
         }
     });
@@ -130,8 +131,15 @@ pub(crate) struct InputGrad<'a> {
 }
 
 /// The gradients of `w`, and of scale and shift, from that of `y`; that of `x` goes where `target` says. `transposed` is the
-/// transposed `w`, `[m, k]`, in panels.
-pub(crate) fn backward(x: &[f32], norm: Option<Norm<'_>>, transposed: Matrix<'_>, grad: &[f32], target: InputGrad<'_>) -> Vec<FlexTensor> {
+/// transposed `w`, `[m, k]`.
+pub(crate) fn backward(
+    x: &[f32],
+    norm: Option<Norm<'_>>,
+    transposed: &Right<'_>,
+    grad: &[f32],
+    target: InputGrad<'_>,
+    matmul: Matmul,
+) -> Vec<FlexTensor> {
     let [m, k] = transposed.shape();
     let n = x.len() / k.max(1);
     let rows = group_rows(n);
@@ -142,12 +150,11 @@ pub(crate) fn backward(x: &[f32], norm: Option<Norm<'_>>, transposed: Matrix<'_>
     let from = target.from;
     for_each(inputs.zip(outputs).collect(), x.len() * m / 16, |((x, grad), ((target, weight), norm_sums))| {
         let (mut normed, mut pulled) = (Buffer::new(CHUNK * k), Buffer::new(CHUNK * k));
-        let mut panels = Buffer::new(CHUNK * padded(m));
         let mut first = From::Zero;
         for ((x, grad), target) in x.chunks(CHUNK * k).zip(grad.chunks(CHUNK * m)).zip(target.chunks_mut(CHUNK * k)) {
             let rows = x.len() / k;
             let mut stats = [[0.0; 2]; CHUNK];
-            let (normed, panels) = (&mut normed[..x.len()], &mut panels[..rows * padded(m)]);
+            let normed = &mut normed[..x.len()];
             let input = match norm {
                 None => x,
                 Some(norm) => {
@@ -156,13 +163,14 @@ pub(crate) fn backward(x: &[f32], norm: Option<Norm<'_>>, transposed: Matrix<'_>
                 }
             };
             let grad = Matrix::rows(grad, rows, m, m);
-            grad.pack(panels, m);
-            product_transposed(Matrix::rows(input, rows, k, k), Matrix::panels(panels, rows, m), MatrixMut::panels(weight, k, m), first);
+            let input = Matrix::rows(input, rows, k, k).left_transposed(matmul);
+            multiply(&input, &grad.right(m, matmul), MatrixMut::panels(weight, k, m), first);
+            let grad = grad.left(matmul);
             match norm {
-                None => product(grad, transposed, MatrixMut::rows(target, rows, k, k), from),
+                None => multiply(&grad, transposed, MatrixMut::rows(target, rows, k, k), from),
                 Some(norm) => {
                     let pulled = &mut pulled[..x.len()];
-                    product(grad, transposed, MatrixMut::rows(pulled, rows, k, k), From::Zero);
+                    multiply(&grad, transposed, MatrixMut::rows(pulled, rows, k, k), From::Zero);
                     norm.pull(x, &stats[..rows], pulled, norm_sums);
                     put(target, pulled, from);
                 }
@@ -190,20 +198,14 @@ struct Kept {
     w: FlexTensor,
 }
 
-/// A weight in panels, which start anew with every `group` of columns.
-pub(crate) fn packed(w: &FlexTensor, group: usize) -> Buffer {
+/// A weight as it lies.
+pub(crate) fn weight(w: &FlexTensor) -> Matrix<'_> {
     let [k, m] = w.shape().dims();
-    Matrix::rows(w.storage(), k, m, m).packed(group)
-}
-
-/// A weight, transposed, in panels, which start anew with every `group` of columns.
-pub(crate) fn packed_transposed(w: &FlexTensor, group: usize) -> Buffer {
-    let [k, m] = w.shape().dims();
-    Matrix::rows(w.storage(), k, m, m).packed_transposed(group)
+    Matrix::rows(w.storage(), k, m, m)
 }
 
 /// `norm(x) w` of the inputs x, then scale and shift where there are such, then w.
-pub(crate) fn linear<const N: usize>(inputs: [Input; N], eps: f64) -> Input {
+pub(crate) fn linear<const N: usize>(inputs: [Input; N], eps: f64, matmul: Matmul) -> Input {
     record(
         inputs,
         |inputs, _| {
@@ -212,21 +214,19 @@ pub(crate) fn linear<const N: usize>(inputs: [Input; N], eps: f64) -> Input {
             let x = next();
             let norm = (N > 2).then(|| NormTensors { scale: next(), shift: (N > 3).then(&mut next), eps });
             let w = next();
-            let ([n, _], [k, m]) = (x.shape().dims(), w.shape().dims());
+            let ([n, _], [_, m]) = (x.shape().dims(), w.shape().dims());
             let mut y = vec![0.0; n * m];
-            let panels = packed(&w, m);
-            forward(x.storage(), norm.as_ref().map(NormTensors::view), Matrix::panels(&panels, k, m), &mut y, From::Zero);
+            let right = weight(&w).right(m, matmul);
+            forward(x.storage(), norm.as_ref().map(NormTensors::view), &right, &mut y, From::Zero, matmul);
             (tensor(y, [n, m]), Kept { x, norm, w })
         },
-        |Kept { x, norm, w }: &Kept, grad, _| {
+        move |Kept { x, norm, w }: &Kept, grad, _| {
             let grad = dense(grad);
-            let [k, m] = w.shape().dims();
             let shape: [usize; 2] = x.shape().dims();
             let mut target = vec![0.0; shape[0] * shape[1]];
-            let transposed = packed_transposed(w, k);
+            let transposed = weight(w).right_transposed(shape[1], matmul);
             let values = InputGrad { values: &mut target, from: From::Zero };
-            let grads =
-                backward(x.storage(), norm.as_ref().map(NormTensors::view), Matrix::panels(&transposed, m, k), grad.storage(), values);
+            let grads = backward(x.storage(), norm.as_ref().map(NormTensors::view), &transposed, grad.storage(), values, matmul);
             let mut grads = std::iter::once(tensor(target, shape)).chain(grads);
             std::array::from_fn(|_| grads.next())
         },

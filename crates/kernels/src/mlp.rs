@@ -3,11 +3,12 @@
 //! What a chunk of rows becomes on its way stays in the second cache. Only what goes into the activation is kept for the gradient,
 //! in panels; everything else is computed again, which costs less than fetching it from memory.
 
+use crate::Matmul;
 use crate::activation::{gelu_pull, gelu_rows, swiglu_pull, swiglu_rows};
-use crate::flex::{Input, dense, for_each, record, tensor};
-use crate::linear::{CHUNK, NormPartial, NormTensors, Partial, group_rows, packed, packed_transposed, put};
+use crate::flex::{Input, copied, dense, for_each, record, tensor};
+use crate::linear::{CHUNK, NormPartial, NormTensors, Partial, group_rows, put, weight};
 use crate::memory::Buffer;
-use crate::product::{From, Matrix, MatrixMut, Panel, padded, product, product_transposed};
+use crate::product::{From, Matrix, MatrixMut, Panel, Right, multiply, padded};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
@@ -18,6 +19,7 @@ struct Kept {
     weights: Weights<FlexTensor>,
     /// Rows of `norm(x) up`, then of `norm(x) gate`; for each chunk of rows in panels.
     inner: Vec<Buffer>,
+    matmul: Matmul,
 }
 
 /// One thing for each weight.
@@ -27,36 +29,44 @@ struct Weights<T> {
     down: T,
 }
 
-impl<T> Weights<T> {
-    fn map<U>(&self, f: impl Fn(&T) -> U) -> Weights<U> {
-        Weights { up: f(&self.up), gate: self.gate.as_ref().map(&f), down: f(&self.down) }
-    }
-}
-
 /// `[d, ff]`.
 fn sizes(weights: &Weights<FlexTensor>) -> [usize; 2] {
     weights.up.shape().dims()
 }
 
-/// A weight in panels.
-fn whole(w: &FlexTensor) -> Buffer {
-    packed(w, w.shape()[1])
+/// A weight, panel by panel.
+fn by_panel(w: &FlexTensor, matmul: Matmul) -> Vec<Right<'_>> {
+    let matrix = weight(w);
+    Panel::of(matrix.shape()[1], matmul).map(|panel| matrix.side(panel.columns()).right(panel.count, matmul)).collect()
 }
 
-/// A weight, transposed, in panels.
-fn whole_transposed(w: &FlexTensor) -> Buffer {
-    packed_transposed(w, w.shape()[0])
+/// The panels of `up` or `gate`, each transposed.
+fn transposed_panels(w: &FlexTensor, matmul: Matmul) -> Vec<Right<'_>> {
+    let [d, ff] = w.shape().dims();
+    Panel::of(ff, matmul).map(|panel| weight(w).side(panel.columns()).right_transposed(d, matmul)).collect()
 }
 
-fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>, tracked: bool) -> (FlexTensor, Kept) {
+/// Numbers in the widest panel.
+fn widest(rows: usize, cols: usize, matmul: Matmul) -> usize {
+    Panel::of(cols, matmul).next().map_or(0, |panel| panel.range(rows).len())
+}
+
+/// The rows of `down` that belong to each panel of what is activated.
+fn down_panels(down: &FlexTensor, matmul: Matmul) -> Vec<Right<'_>> {
+    let [ff, d] = down.shape().dims();
+    Panel::of(ff, matmul).map(|panel| weight(down).part(panel.columns()).right(d, matmul)).collect()
+}
+
+fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>, tracked: bool, matmul: Matmul) -> (FlexTensor, Kept) {
     let [d, ff] = sizes(&weights);
     let shape: [usize; 2] = x.shape().dims();
-    let panels = weights.map(whole);
+    let (up_panels, gate_panels) = (by_panel(&weights.up, matmul), weights.gate.as_ref().map(|gate| by_panel(gate, matmul)));
+    let down_panels = down_panels(&weights.down, matmul);
     let view = norm.view();
-    let mut y = x.storage::<f32>().to_vec();
+    let mut y = copied(x.storage());
     // Without a gradient to come nothing is kept, and what goes into the activation stays in the second cache too.
     let kept = if tracked { shape[0] * padded(ff) } else { 0 };
-    let mut inner: Vec<Buffer> = (0..if panels.gate.is_some() { 2 } else { 1 }).map(|_| Buffer::new(kept)).collect();
+    let mut inner: Vec<Buffer> = (0..if gate_panels.is_some() { 2 } else { 1 }).map(|_| Buffer::new(kept)).collect();
     {
         let mut parts = inner.iter_mut().map(|buffer| buffer.chunks_mut((CHUNK * padded(ff)).max(1)));
         let (mut up, mut gate) = (parts.next().expect("there is always one"), parts.next());
@@ -64,36 +74,42 @@ fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>, track
         let tasks: Vec<_> = chunks.map(|chunk| (chunk, [up.next(), gate.as_mut().and_then(Iterator::next)])).collect();
         for_each(tasks, shape[0] * d * ff / 16, |((x, y), [up, gate])| {
             let rows = x.len() / d;
-            let size = rows * padded(ff);
-            let (mut normed, mut active) = (Buffer::new(x.len()), Buffer::new(size));
-            let [mut up_scratch, mut gate_scratch] =
-                [up.is_none(), gate.is_none() && panels.gate.is_some()].map(|needed| Buffer::new(if needed { size } else { 0 }));
-            let (up, gate) = (up.unwrap_or(&mut up_scratch), gate.unwrap_or(&mut gate_scratch));
+            let (mut normed, mut active) = (Buffer::new(x.len()), Buffer::new(widest(rows, ff, matmul)));
+            // What is not kept needs place for one panel.
+            let [mut up_scratch, mut gate_scratch] = [up.is_none(), gate.is_none() && gate_panels.is_some()]
+                .map(|needed| Buffer::new(if needed { widest(rows, ff, matmul) } else { 0 }));
+            let (mut up, mut gate) = (up, gate);
             view.rows(x, &mut normed, &mut [[0.0; 2]; CHUNK][..rows]);
-            let normed = Matrix::rows(&normed, rows, d, d);
+            let normed = Matrix::rows(&normed, rows, d, d).left(matmul);
             // Panel by panel, so that what is activated is still in the first cache.
-            for panel in Panel::of(ff) {
-                let (range, weights) = (panel.range(rows), panel.range(d));
-                let fill = |weight: &[f32], target: &mut [f32]| {
-                    let weight = Matrix::panels(&weight[weights.clone()], d, panel.count);
-                    product(normed, weight, MatrixMut::panels(target, rows, panel.count), From::Zero);
+            for (i, panel) in Panel::of(ff, matmul).enumerate() {
+                let range = panel.range(rows);
+                let fill = |weight: &Right<'_>, target: &mut [f32]| {
+                    multiply(&normed, weight, MatrixMut::panels(target, rows, panel.count), From::Zero);
                 };
-                let (up, active) = (&mut up[range.clone()], &mut active[range.clone()]);
-                fill(&panels.up, up);
-                match &panels.gate {
-                    Some(weight) => {
-                        let gate = &mut gate[range];
-                        fill(weight, gate);
+                let (scratch, active) = (0..range.len(), &mut active[..range.len()]);
+                let up = match &mut up {
+                    Some(up) => &mut up[range.clone()],
+                    None => &mut up_scratch[scratch.clone()],
+                };
+                fill(&up_panels[i], up);
+                match &gate_panels {
+                    Some(weights) => {
+                        let gate = match &mut gate {
+                            Some(gate) => &mut gate[range],
+                            None => &mut gate_scratch[scratch],
+                        };
+                        fill(&weights[i], gate);
                         swiglu_rows(gate, up, active);
                     }
                     None => gelu_rows(up, active),
                 }
+                let active = Matrix::panels(active, rows, panel.count).left(matmul);
+                multiply(&active, &down_panels[i], MatrixMut::rows(y, rows, d, d), From::Target);
             }
-            let y = MatrixMut::rows(y, rows, d, d);
-            product(Matrix::panels(&active, rows, ff), Matrix::panels(&panels.down, ff, d), y, From::Target);
         });
     }
-    (tensor(y, shape), Kept { x, norm, weights, inner })
+    (tensor(y, shape), Kept { x, norm, weights, inner, matmul })
 }
 
 /// Gradients of x, scale, shift, up, gate and down, of which shift and gate may not exist.
@@ -101,7 +117,14 @@ fn backward(kept: &Kept, grad: FlexTensor) -> Vec<FlexTensor> {
     let [d, ff] = sizes(&kept.weights);
     let shape: [usize; 2] = kept.x.shape().dims();
     let norm = kept.norm.view();
-    let transposed = kept.weights.map(whole_transposed);
+    let matmul = kept.matmul;
+    let transposed = Transposed {
+        up: transposed_panels(&kept.weights.up, matmul),
+        gate: kept.weights.gate.as_ref().map(|gate| transposed_panels(gate, matmul)),
+        down: Panel::of(ff, matmul)
+            .map(|panel| weight(&kept.weights.down).part(panel.columns()).right_transposed(panel.count, matmul))
+            .collect(),
+    };
     let rows = group_rows(shape[0]);
     let groups = shape[0].div_ceil(rows.max(1));
     let mut grad = dense(grad);
@@ -123,7 +146,7 @@ fn backward(kept: &Kept, grad: FlexTensor) -> Vec<FlexTensor> {
             Group { x, up, gate, grad, sums: Weights { up: up_sum, gate: gate_sum, down: down_sum }, norm_sum }
         };
         let tasks = inputs.zip(outputs).map(task).collect();
-        for_each(tasks, shape[0] * d * ff / 8, |group: Group<'_>| group.run(norm, &transposed, [d, ff]));
+        for_each(tasks, shape[0] * d * ff / 8, |group: Group<'_>| group.run(norm, &transposed, [d, ff], matmul));
     }
     let mut grads = vec![grad];
     grads.extend(norm_sums.total());
@@ -131,6 +154,13 @@ fn backward(kept: &Kept, grad: FlexTensor) -> Vec<FlexTensor> {
     grads.extend(sums.gate.map(Partial::total));
     grads.push(sums.down.total());
     grads
+}
+
+/// The weights, transposed, panel by panel.
+struct Transposed<'a> {
+    up: Vec<Right<'a>>,
+    gate: Option<Vec<Right<'a>>>,
+    down: Vec<Right<'a>>,
 }
 
 /// The rows that share one partial sum of every weight.
@@ -145,58 +175,56 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    fn run(mut self, norm: crate::norm::Norm<'_>, transposed: &Weights<Buffer>, [d, ff]: [usize; 2]) {
+    fn run(mut self, norm: crate::norm::Norm<'_>, transposed: &Transposed<'_>, [d, ff]: [usize; 2], matmul: Matmul) {
         let wide = padded(ff);
         let [mut normed, mut pulled] = [(); 2].map(|()| Buffer::new(CHUNK * d));
-        let mut slope = Buffer::new(CHUNK * wide);
-        let mut active = Buffer::new(Panel::of(ff).next().map_or(0, |panel| panel.range(CHUNK).len()));
-        let mut gate_slope = self.gate.map(|_| Buffer::new(CHUNK * wide));
-        let mut grad_panels = Buffer::new(CHUNK * padded(d));
+        let [mut active, mut slope] = [(); 2].map(|()| Buffer::new(widest(CHUNK, ff, matmul)));
+        let mut gate_slope = Buffer::new(if self.gate.is_some() { widest(CHUNK, ff, matmul) } else { 0 });
         let mut gates = self.gate.map(|gate| gate.chunks(CHUNK * wide));
         let mut first = From::Zero;
         for ((x, up), grad) in self.x.chunks(CHUNK * d).zip(self.up.chunks(CHUNK * wide)).zip(self.grad.chunks_mut(CHUNK * d)) {
             let rows = x.len() / d;
             let (normed, pulled) = (&mut normed[..x.len()], &mut pulled[..x.len()]);
-            let slope = &mut slope[..up.len()];
             let mut stats = [[0.0; 2]; CHUNK];
             norm.rows(x, normed, &mut stats[..rows]);
-            let normed = Matrix::rows(normed, rows, d, d);
-            let grad_rows = Matrix::rows(grad, rows, d, d);
-            let grad_panels = &mut grad_panels[..rows * padded(d)];
-            grad_rows.pack(grad_panels, d);
-            let mut gate = gates.as_mut().and_then(Iterator::next).zip(gate_slope.as_mut()).map(|(gate, slope)| {
-                let slope = &mut slope[..gate.len()];
-                (gate, slope)
-            });
+            let normed = Matrix::rows(normed, rows, d, d).left_transposed(matmul);
+            let (grad_left, grad_right) = {
+                let grad = Matrix::rows(grad, rows, d, d);
+                (grad.left(matmul), grad.right(d, matmul))
+            };
+            let gate = gates.as_mut().and_then(Iterator::next);
             // Panel by panel, so that what comes out of one step is still in the first cache for the next.
-            for panel in Panel::of(ff) {
+            for (i, panel) in Panel::of(ff, matmul).enumerate() {
                 let (range, weights) = (panel.range(rows), panel.range(d));
-                let (up, active, slope) = (&up[range.clone()], &mut active[..range.len()], &mut slope[range.clone()]);
-                let weight = Matrix::panels(&transposed.down[weights.clone()], d, panel.count);
-                product(grad_rows, weight, MatrixMut::panels(slope, rows, panel.count), From::Zero);
-                let sum = |slope: &[f32], sum: &mut [f32]| {
+                let scratch = 0..range.len();
+                let (up, active, slope) = (&up[range.clone()], &mut active[scratch.clone()], &mut slope[scratch.clone()]);
+                multiply(&grad_left, &transposed.down[i], MatrixMut::panels(slope, rows, panel.count), From::Zero);
+                // What a weight receives, and what it passes on.
+                let mut pull = |slope: &[f32], sum: &mut [f32], transposed: &Right<'_>, from: From| {
+                    let slope = Matrix::panels(slope, rows, panel.count);
                     let sum = MatrixMut::panels(&mut sum[weights.clone()], d, panel.count);
-                    product_transposed(normed, Matrix::panels(slope, rows, panel.count), sum, first);
+                    multiply(&normed, &slope.right(panel.count, matmul), sum, first);
+                    multiply(&slope.left(matmul), transposed, MatrixMut::rows(pulled, rows, d, d), from);
                 };
-                match &mut gate {
-                    None => gelu_pull(up, active, slope),
-                    Some((gate, gate_slope)) => {
-                        let (gate, gate_slope) = (&gate[range.clone()], &mut gate_slope[range.clone()]);
+                let from = if i == 0 { From::Zero } else { From::Target };
+                match gate {
+                    None => {
+                        gelu_pull(up, active, slope);
+                        pull(slope, self.sums.up, &transposed.up[i], from);
+                    }
+                    Some(gate) => {
+                        let (gate, gate_slope) = (&gate[range], &mut gate_slope[scratch]);
                         swiglu_rows(gate, up, active);
                         swiglu_pull(gate, up, slope, gate_slope);
-                        sum(gate_slope, self.sums.gate.as_mut().expect("a gate takes a gradient"));
+                        pull(slope, self.sums.up, &transposed.up[i], from);
+                        let (sum, transposed) = (self.sums.gate.as_mut(), transposed.gate.as_ref());
+                        let (sum, transposed) = sum.zip(transposed).expect("a gate takes a gradient");
+                        pull(gate_slope, sum, &transposed[i], From::Target);
                     }
                 }
-                sum(slope, self.sums.up);
                 let down = MatrixMut::panels(self.sums.down, ff, d).part(panel.columns());
-                product_transposed(Matrix::panels(active, rows, panel.count), Matrix::panels(grad_panels, rows, d), down, first);
-            }
-            let parts = [(Some(&*slope), Some(&transposed.up)), (gate.as_ref().map(|(_, slope)| &**slope), transposed.gate.as_ref())];
-            let mut from = From::Zero;
-            for (slope, weight) in parts.into_iter().filter_map(|(slope, weight)| slope.zip(weight)) {
-                let slope = Matrix::panels(slope, rows, ff);
-                product(slope, Matrix::panels(weight, ff, d), MatrixMut::rows(pulled, rows, d, d), from);
-                from = From::Target;
+                let active = Matrix::panels(active, rows, panel.count).left_transposed(matmul);
+                multiply(&active, &grad_right, down, first);
             }
             norm.pull(x, &stats[..rows], pulled, self.norm_sum);
             put(grad, pulled, From::Target);
@@ -206,7 +234,7 @@ impl Group<'_> {
 }
 
 /// `x + down(activation(up(norm(x))))` of the inputs x, scale, shift, up, gate and down, of which shift and gate may not exist.
-pub(crate) fn mlp<const N: usize>(inputs: [Input; N], eps: f64, shift: bool, gate: bool) -> Input {
+pub(crate) fn mlp<const N: usize>(inputs: [Input; N], eps: f64, shift: bool, gate: bool, matmul: Matmul) -> Input {
     record(
         inputs,
         |inputs, tracked| {
@@ -215,7 +243,7 @@ pub(crate) fn mlp<const N: usize>(inputs: [Input; N], eps: f64, shift: bool, gat
             let x = next();
             let norm = NormTensors { scale: next(), shift: shift.then(&mut next), eps };
             let weights = Weights { up: next(), gate: gate.then(&mut next), down: next() };
-            forward(x, norm, weights, tracked)
+            forward(x, norm, weights, tracked, matmul)
         },
         |kept: &Kept, grad, _| {
             let mut grads = backward(kept, grad).into_iter();

@@ -8,9 +8,11 @@
 //! which is read where it lies. Panels may start anew with every group of so many columns: each group is then a matrix of its own
 //! in panels, one after the other, as the heads of attention want it.
 
+use crate::Matmul;
 use crate::flex::for_each;
 use crate::memory::Buffer;
 use crate::simd::{Lanes, dispatch};
+use crate::split::{self, Parts};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -47,7 +49,8 @@ pub(crate) fn padded_groups(cols: usize, group: usize) -> usize {
     cols / group.max(1) * padded(group)
 }
 
-/// The panels of matrices with so many columns: the first column of each, how many it has, and where it lies if there are so many rows.
+/// One panel, or several that follow each other, of matrices with so many columns: the first column, how many there are, and how many
+/// numbers a row takes.
 pub(crate) struct Panel {
     first: usize,
     pub(crate) count: usize,
@@ -55,10 +58,13 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
-    pub(crate) fn of(cols: usize) -> impl Iterator<Item = Self> {
+    /// The panels in steps, as wide as the left-hand side of a product pays for: one, from which multiply-adds gain nothing in going
+    /// wider, while parts are summed faster the longer the sums are.
+    pub(crate) fn of(cols: usize, matmul: Matmul) -> impl Iterator<Item = Self> {
         let Widths { panel, vector } = *WIDTHS;
-        (0..cols).step_by(panel).map(move |first| {
-            let count = panel.min(cols - first);
+        let step = if matmul == Matmul::F32 { panel } else { 128usize.next_multiple_of(panel) };
+        (0..cols).step_by(step).map(move |first| {
+            let count = step.min(cols - first);
             Self { first, count, wide: count.next_multiple_of(vector) }
         })
     }
@@ -165,6 +171,18 @@ impl<'a> Matrix<'a> {
     fn run(self, column: usize, widths: Widths) -> Run {
         let run = self.layout.run(self.cols, column, widths);
         Run { start: run.start + self.skip * run.stride, ..run }
+    }
+
+    /// Where the columns from `column` on lie that lie side by side: where in row 0, how far apart from row to row, and how many.
+    #[inline(always)]
+    pub(crate) fn columns(self, column: usize) -> (usize, usize, usize) {
+        let run = self.run(column, *WIDTHS);
+        (run.start, run.stride, run.count)
+    }
+
+    /// The numbers that [`columns`](Self::columns) speaks of.
+    pub(crate) fn values(self) -> &'a [f32] {
+        self.values
     }
 
     /// Gives the elements of a row to `f` beside those of `target`.
@@ -291,6 +309,23 @@ impl<'a> MatrixMut<'a> {
         self.rows
     }
 
+    /// Rows and columns.
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        [self.rows, self.cols]
+    }
+
+    /// Where the columns from `column` on lie that lie side by side: where in row 0, how far apart from row to row, and how many.
+    #[inline(always)]
+    pub(crate) fn columns(&self, column: usize) -> (usize, usize, usize) {
+        let run = self.layout.run(self.cols, column, *WIDTHS);
+        (run.start + self.skip * run.stride, run.stride, run.count)
+    }
+
+    /// The numbers that [`columns`](Self::columns) speaks of.
+    pub(crate) fn values(&mut self) -> &mut [f32] {
+        self.values
+    }
+
     /// The places of a row from `column` on, as far as they lie side by side.
     #[inline(always)]
     pub(crate) fn places(&mut self, row: usize, column: usize) -> &mut [f32] {
@@ -322,6 +357,95 @@ pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>, y: MatrixMut<'_>, from: From
 pub(crate) fn product_transposed(a: Matrix<'_>, b: Matrix<'_>, y: MatrixMut<'_>, from: From) {
     assert!(a.rows == b.rows && y.rows <= a.cols && fit(&b, &y), "matrices fit");
     dispatch(Product { a, b, y, from, transposed: true });
+}
+
+/// A left-hand matrix, ready for products.
+pub(crate) enum Left<'a> {
+    /// As it lies.
+    Rows(Matrix<'a>),
+    /// Transposed.
+    Columns(Matrix<'a>),
+    /// Either in parts.
+    Parts(Parts),
+}
+
+/// A right-hand matrix, ready for products.
+pub(crate) enum Right<'a> {
+    /// In panels.
+    Panels(Matrix<'a>),
+    /// Put into panels, which start anew with every so many columns: its rows, its columns, and these.
+    Packed(Buffer, [usize; 2], usize),
+    /// In parts.
+    Parts(Parts),
+}
+
+impl<'a> Matrix<'a> {
+    /// For products from the left.
+    pub(crate) fn left(self, matmul: Matmul) -> Left<'a> {
+        match split::parts_of(matmul) {
+            None => Left::Rows(self),
+            Some(parts) => Left::Parts(Parts::left(self, parts)),
+        }
+    }
+
+    /// The transposed matrix, for products from the left.
+    pub(crate) fn left_transposed(self, matmul: Matmul) -> Left<'a> {
+        match split::parts_of(matmul) {
+            None => Left::Columns(self),
+            Some(parts) => Left::Parts(Parts::left_transposed(self, parts)),
+        }
+    }
+
+    /// For products from the right, whose columns come in groups of so many. What lies in panels already has these groups.
+    pub(crate) fn right(self, group: usize, matmul: Matmul) -> Right<'a> {
+        match (split::parts_of(matmul), self.layout) {
+            (Some(parts), _) => Right::Parts(Parts::right(self, parts, group)),
+            (None, Layout::Panels { .. }) => Right::Panels(self),
+            (None, Layout::Rows(_)) => Right::Packed(self.packed(group), self.shape(), group),
+        }
+    }
+
+    /// The transposed matrix, for products from the right, whose columns come in groups of so many.
+    pub(crate) fn right_transposed(self, group: usize, matmul: Matmul) -> Right<'static> {
+        match split::parts_of(matmul) {
+            None => Right::Packed(self.packed_transposed(group), [self.cols, self.rows], group),
+            Some(parts) => Right::Parts(Parts::right_transposed(self, parts, group)),
+        }
+    }
+
+    /// Some columns of a matrix that lies row by row.
+    pub(crate) fn side(self, columns: Range<usize>) -> Self {
+        assert!(matches!(self.layout, Layout::Rows(_)) && columns.end <= self.cols, "columns that lie side by side");
+        Self { values: &self.values[columns.start.min(self.values.len())..], cols: columns.len(), ..self }
+    }
+}
+
+impl Right<'_> {
+    fn panels(&self) -> Matrix<'_> {
+        match self {
+            Self::Panels(matrix) => *matrix,
+            Self::Packed(values, [rows, cols], group) => Matrix::grouped(values, *rows, *cols, *group),
+            Self::Parts(_) => panic!("both sides of a product are in parts, or neither"),
+        }
+    }
+
+    /// Rows and columns.
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        match self {
+            Self::Parts(parts) => parts.right_shape(),
+            _ => self.panels().shape(),
+        }
+    }
+}
+
+/// `y = a b`, or `y += a b`, of two matrices made ready in the same way.
+pub(crate) fn multiply(a: &Left<'_>, b: &Right<'_>, y: MatrixMut<'_>, from: From) {
+    match (a, b) {
+        (Left::Parts(a), Right::Parts(b)) => split::product(a, b, y, from),
+        (Left::Rows(a), b) => product(*a, b.panels(), y, from),
+        (Left::Columns(a), b) => product_transposed(*a, b.panels(), y, from),
+        (Left::Parts(_), _) => panic!("both sides of a product are in parts, or neither"),
+    }
 }
 
 /// Whether the columns of a right-hand matrix are those of a result.

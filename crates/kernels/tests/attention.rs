@@ -89,7 +89,7 @@ fn cases() -> Vec<Case> {
 #[test]
 fn fused_attention_agrees_with_its_definition() {
     for c in cases() {
-        compare(&format!("{c:?}"), &c.inputs(), &|x| c.apply(kernels::attention, x), &|x| c.apply(reference::attention, x));
+        compare(1.0, &format!("{c:?}"), &c.inputs(), &|x| c.apply(kernels::attention, x), &|x| c.apply(reference::attention, x));
     }
 }
 
@@ -207,7 +207,7 @@ fn fused_rotation_agrees_with_its_definition() {
             let apply = |rotate: Rotate, x: &[Tensor<1>]| turned(rotate, &x[0], sizes, pairs, options);
             let inputs = [input(&sizes, 1)];
             let what = format!("{head_dim}, {pairs}, {options:?}");
-            compare(&what, &inputs, &|x| apply(kernels::rotate, x), &|x| apply(reference::rotate, x));
+            compare(1.0, &what, &inputs, &|x| apply(kernels::rotate, x), &|x| apply(reference::rotate, x));
         }
     }
 }

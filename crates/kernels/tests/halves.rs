@@ -5,7 +5,7 @@ mod common;
 
 use burn::tensor::{Tensor, TensorData};
 use common::{Input, compare, differences, input, same_for_any_threads};
-use kernels::{Attention, Bias, Mlp, Norm, Rotation, reference};
+use kernels::{Attention, Bias, Matmul, Mlp, Norm, Rotation, reference};
 
 type Op = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1> + Sync>;
 
@@ -26,9 +26,12 @@ fn norm<'a>(inputs: &mut impl Iterator<Item = &'a Tensor<1>>, shift: bool) -> No
     Norm { scale: next(), shift: shift.then(&mut next), eps: 1e-5 }
 }
 
+/// How products may be computed, and by how much more than rounding their results may be off: two parts hold 16 bits of 24.
+const MATMULS: [(Matmul, f64); 3] = [(Matmul::F32, 1.0), (Matmul::Bf16x6, 1.0), (Matmul::Bf16x3, 80.0)];
+
 /// Fused and defined, over `n` rows, with their inputs.
-fn operations(n: usize, d: usize, ff: usize) -> Vec<(String, Vec<Input>, Op, Op)> {
-    type Linear = fn(Tensor<2>, Option<Norm>, Tensor<2>) -> Tensor<2>;
+fn operations(n: usize, d: usize, ff: usize, matmul: Matmul) -> Vec<(String, Vec<Input>, Op, Op)> {
+    type Linear = fn(Tensor<2>, Option<Norm>, Tensor<2>, Matmul) -> Tensor<2>;
     type Half = fn(Tensor<2>, Norm, Mlp) -> Tensor<2>;
     let mut operations: Vec<(String, Vec<Input>, Op, Op)> = Vec::new();
     for norms in 0..3 {
@@ -40,10 +43,11 @@ fn operations(n: usize, d: usize, ff: usize) -> Vec<(String, Vec<Input>, Op, Op)
                 let mut inputs = x[1..].iter();
                 let norm = (norms > 0).then(|| norm(&mut inputs, norms == 2));
                 let w = inputs.next().expect("an input").clone().reshape([d, ff]);
-                flat(linear(x[0].clone().reshape([n, d]), norm, w))
+                flat(linear(x[0].clone().reshape([n, d]), norm, w, matmul))
             })
         };
-        operations.push((format!("linear, {norms} norm parameters"), inputs, op(kernels::linear), op(reference::linear)));
+        let definition = op(|x, norm, w, _| reference::linear(x, norm, w));
+        operations.push((format!("linear, {norms} norm parameters"), inputs, op(kernels::linear), definition));
     }
     for (shift, gate) in [(true, false), (false, true), (false, false), (true, true)] {
         let mut inputs = vec![input(&[n, d], 1), input(&[d], 2)];
@@ -55,7 +59,7 @@ fn operations(n: usize, d: usize, ff: usize) -> Vec<(String, Vec<Input>, Op, Op)
                 let mut inputs = x[1..].iter();
                 let norm = norm(&mut inputs, shift);
                 let mut next = |shape| inputs.next().expect("an input").clone().reshape::<2, _>(shape);
-                let weights = Mlp { up: next([d, ff]), gate: gate.then(|| next([d, ff])), down: next([ff, d]) };
+                let weights = Mlp { up: next([d, ff]), gate: gate.then(|| next([d, ff])), down: next([ff, d]), matmul };
                 flat(mlp(x[0].clone().reshape([n, d]), norm, weights))
             })
         };
@@ -67,23 +71,27 @@ fn operations(n: usize, d: usize, ff: usize) -> Vec<(String, Vec<Input>, Op, Op)
 #[test]
 fn fused_operations_agree_with_their_definitions() {
     for [n, d, ff] in [[1, 2, 3], [3, 7, 5], [130, 16, 48], [5, 40, 96], [300, 19, 70]] {
-        for (name, inputs, fused, definition) in operations(n, d, ff) {
-            compare(&format!("{name} [{n}, {d}, {ff}]"), &inputs, &*fused, &*definition);
+        for (matmul, leeway) in MATMULS {
+            for (name, inputs, fused, definition) in operations(n, d, ff, matmul) {
+                compare(leeway, &format!("{name} [{n}, {d}, {ff}] {matmul:?}"), &inputs, &*fused, &*definition);
+            }
         }
     }
 }
 
 #[test]
 fn gradients_of_the_definitions_are_those_of_finite_differences() {
-    for (name, inputs, _, definition) in operations(3, 4, 5) {
+    for (name, inputs, _, definition) in operations(3, 4, 5, Matmul::F32) {
         differences(&name, &inputs, &*definition);
     }
 }
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    for (name, inputs, fused, _) in operations(1030, 35, 67) {
-        same_for_any_threads(&name, &inputs, &*fused);
+    for (matmul, _) in MATMULS {
+        for (name, inputs, fused, _) in operations(1030, 35, 67, matmul) {
+            same_for_any_threads(&format!("{name} {matmul:?}"), &inputs, &*fused);
+        }
     }
 }
 
@@ -97,6 +105,7 @@ struct Half {
     rotation: Option<bool>,
     /// Shape of a bias by cells, or heads of one by distance.
     bias: Option<Result<[usize; 2], usize>>,
+    matmul: Matmul,
 }
 
 impl Half {
@@ -129,13 +138,14 @@ impl Half {
                 Err(h) => Bias::Distances(next().reshape([h, length + 3])),
             });
             let x = x[0].clone().reshape([batch, length, d]);
-            half(x, norm, Attention { qkv, output, heads }, rotation, bias, 1.0 / (head_dim as f64).sqrt()).reshape([batch * length * d])
+            half(x, norm, Attention { qkv, output, heads, matmul: self.matmul }, rotation, bias, 1.0 / (head_dim as f64).sqrt())
+                .reshape([batch * length * d])
         })
     }
 }
 
 fn halves(sizes: [usize; 5]) -> Vec<Half> {
-    let plain = Half { sizes, shift: true, rotation: None, bias: None };
+    let plain = Half { sizes, shift: true, rotation: None, bias: None, matmul: Matmul::F32 };
     let heads = sizes[1];
     vec![
         plain,
@@ -150,8 +160,10 @@ fn halves(sizes: [usize; 5]) -> Vec<Half> {
 #[test]
 fn attention_halves_agree_with_their_definition() {
     for sizes in [[1, 1, 1, 2, 3], [2, 3, 5, 4, 7], [3, 2, 40, 16, 24], [1, 2, 150, 6, 10], [2, 1, 33, 40, 12]] {
-        for half in halves(sizes) {
-            compare(&format!("{half:?}"), &half.inputs(), &*half.op(kernels::attention_half), &*half.op(reference::attention_half));
+        for (half, (matmul, leeway)) in halves(sizes).into_iter().flat_map(|half| MATMULS.map(|matmul| (half, matmul))) {
+            let half = Half { matmul, ..half };
+            let (fused, definition) = (half.op(kernels::attention_half), half.op(reference::attention_half));
+            compare(leeway, &format!("{half:?}"), &half.inputs(), &*fused, &*definition);
         }
     }
 }
@@ -165,7 +177,8 @@ fn gradients_of_the_defined_attention_half_are_those_of_finite_differences() {
 
 #[test]
 fn attention_halves_do_not_depend_on_the_number_of_threads() {
-    for half in halves([9, 2, 67, 8, 20]) {
+    for (half, (matmul, _)) in halves([9, 2, 67, 8, 20]).into_iter().flat_map(|half| MATMULS.map(|matmul| (half, matmul))) {
+        let half = Half { matmul, ..half };
         same_for_any_threads(&format!("{half:?}"), &half.inputs(), &*half.op(kernels::attention_half));
     }
 }

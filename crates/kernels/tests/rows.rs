@@ -56,7 +56,7 @@ fn operations(n: usize, width: usize) -> Vec<(&'static str, Vec<Input>, Op, Op)>
 fn fused_operations_agree_with_their_definitions() {
     for (n, width) in [(1, 2), (3, 7), (5, 8), (33, 16), (65, 19), (130, 64), (70, 257)] {
         for (name, inputs, fused, definition) in operations(n, width) {
-            compare(&format!("{name} [{n}, {width}]"), &inputs, &*fused, &*definition);
+            compare(1.0, &format!("{name} [{n}, {width}]"), &inputs, &*fused, &*definition);
         }
     }
 }
@@ -79,7 +79,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 fn strided_inputs_are_read_where_they_lie() {
     let inputs = [input(&[12, 10], 1)];
     let view = |x: &Tensor<1>| x.clone().reshape([12, 10]).slice([2..11, 3..10]).transpose();
-    compare("gelu of a view", &inputs, &|x| flat(kernels::gelu(view(&x[0]))), &|x| flat(reference::gelu(view(&x[0]))));
+    compare(1.0, "gelu of a view", &inputs, &|x| flat(kernels::gelu(view(&x[0]))), &|x| flat(reference::gelu(view(&x[0]))));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_hidden_class_has_no_probability() {
     }
     let targets = |x: &Tensor<1>| Tensor::<1, Int>::from_data([5, 6, 7, 8], &x.device());
     let rows = |x: &Tensor<1>| x.clone().reshape([4, 21]);
-    compare("nll", &[logits], &|x| kernels::nll(rows(&x[0]), targets(&x[0])), &|x| reference::nll(rows(&x[0]), targets(&x[0])));
+    compare(1.0, "nll", &[logits], &|x| kernels::nll(rows(&x[0]), targets(&x[0])), &|x| reference::nll(rows(&x[0]), targets(&x[0])));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn the_comparison_can_fail() {
     let inputs = [input(&[2, 9], 1)];
     let rows = |x: &Tensor<1>| x.clone().reshape([2, 9]);
     let wrong = std::panic::catch_unwind(|| {
-        compare("gelu", &inputs, &|x| flat(kernels::gelu(rows(&x[0])) * 1.0001), &|x| flat(reference::gelu(rows(&x[0]))));
+        compare(1.0, "gelu", &inputs, &|x| flat(kernels::gelu(rows(&x[0])) * 1.0001), &|x| flat(reference::gelu(rows(&x[0]))));
     });
     assert!(wrong.is_err());
     assert!(std::panic::catch_unwind(|| assert_close("x", &[1.0], &[1.1], 1e-3, 0.0)).is_err());

@@ -5,6 +5,7 @@ use crate::linear::{feature_map, linear_attention};
 use crate::norm::Norm;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
+use kernels::Matmul;
 use posenc::{Content, Distribution, Init, Plain, Prepared, Rotation};
 use std::ops::Range;
 
@@ -29,6 +30,8 @@ pub struct Attention {
     feature_map: FeatureMap,
     #[module(skip)]
     normalizer: Normalizer,
+    #[module(skip)]
+    matmul: Matmul,
 }
 
 /// What one layer keeps of the tokens before: keys *before* `transform_qk`, so that encodings that read the length stay right when it
@@ -69,6 +72,7 @@ impl Attention {
             mask: config.mask,
             feature_map: config.feature_map,
             normalizer: config.normalizer,
+            matmul: config.matmul,
         }
     }
 
@@ -80,7 +84,7 @@ impl Attention {
     pub fn forward(&self, x: Tensor<3>, layer: usize, encoding: &dyn Prepared, max_logits: usize, past: Option<&mut Past>) -> Tensor<3> {
         let [batch, length, d_model] = x.dims();
         let inner = self.n_heads * self.head_dim;
-        let projected = kernels::linear(x.clone().reshape([batch * length, d_model]), None, self.qkv.val());
+        let projected = kernels::linear(x.clone().reshape([batch * length, d_model]), None, self.qkv.val(), self.matmul);
         let part = |index: usize, norm: &Option<Norm>| {
             let part = projected.clone().slice_dim(1, index * inner..(index + 1) * inner);
             let part = part.reshape([batch, length, self.n_heads, self.head_dim]);
@@ -109,7 +113,7 @@ impl Attention {
             }
         };
         let attended = attended.swap_dims(1, 2).reshape([batch * length, inner]);
-        kernels::linear(attended, None, self.output.val()).reshape([batch, length, d_model])
+        kernels::linear(attended, None, self.output.val(), self.matmul).reshape([batch, length, d_model])
     }
 
     /// The sum of `x`, `[B, L, d_model]`, and what it gives after `norm`, in one operation, where the encoding is plain enough.
@@ -128,7 +132,7 @@ impl Attention {
             }),
         };
         let rotation = plain.rotation.map(|Rotation { queries, keys, interleaved }| kernels::Rotation { queries, keys, interleaved });
-        let weights = kernels::Attention { qkv: self.qkv.val(), output: self.output.val(), heads: self.n_heads };
+        let weights = kernels::Attention { qkv: self.qkv.val(), output: self.output.val(), heads: self.n_heads, matmul: self.matmul };
         let scale = plain.factor / (self.head_dim as f64).sqrt();
         Some(kernels::attention_half(x.clone(), norm.parameters(), weights, rotation, bias, scale))
     }

@@ -6,6 +6,7 @@ use crate::model::Pass;
 use crate::norm::Norm;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
+use kernels::Matmul;
 use posenc::{Distribution, Init, Prepared};
 
 /// `x + attention(norm(x))`, then `x + mlp(norm(x))`.
@@ -24,6 +25,8 @@ pub struct Mlp {
     /// Present for gated activations.
     gate: Option<Param<Tensor<2>>>,
     down: Param<Tensor<2>>,
+    #[module(skip)]
+    matmul: Matmul,
 }
 
 impl Block {
@@ -64,6 +67,7 @@ impl Mlp {
             up: init.param("up", [d, ff], Distribution::Normal(fan_in(d))),
             gate: gated.then(|| init.param("gate", [d, ff], Distribution::Normal(fan_in(d)))),
             down: init.param("down", [ff, d], Distribution::Normal(fan_in(ff) / depth)),
+            matmul: config.matmul,
         }
     }
 
@@ -72,19 +76,20 @@ impl Mlp {
         let shape = x.dims();
         let [batch, length, d_model] = shape;
         let x = norm.forward(x).reshape([batch * length, d_model]);
-        let up = kernels::linear(x.clone(), None, self.up.val());
+        let up = kernels::linear(x.clone(), None, self.up.val(), self.matmul);
         let inner = match &self.gate {
             None => kernels::gelu(up),
-            Some(gate) => kernels::swiglu(kernels::linear(x, None, gate.val()), up),
+            Some(gate) => kernels::swiglu(kernels::linear(x, None, gate.val(), self.matmul), up),
         };
-        kernels::linear(inner, None, self.down.val()).reshape(shape)
+        kernels::linear(inner, None, self.down.val(), self.matmul).reshape(shape)
     }
 
     /// The sum of `x` and what [`forward`](Self::forward) gives, in one operation.
     pub fn added(&self, x: Tensor<3>, norm: &Norm) -> Tensor<3> {
         let shape = x.dims();
         let [batch, length, d_model] = shape;
-        let weights = kernels::Mlp { up: self.up.val(), gate: self.gate.as_ref().map(Param::val), down: self.down.val() };
+        let (up, gate, down) = (self.up.val(), self.gate.as_ref().map(Param::val), self.down.val());
+        let weights = kernels::Mlp { up, gate, down, matmul: self.matmul };
         kernels::mlp(x.reshape([batch * length, d_model]), norm.parameters(), weights).reshape(shape)
     }
 }

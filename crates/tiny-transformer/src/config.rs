@@ -1,5 +1,6 @@
 //! Sizes and variants of the model.
 
+use kernels::Matmul;
 use posenc::{ConfigError, Facts, ModelShape};
 use serde::{Deserialize, Serialize};
 
@@ -141,6 +142,9 @@ pub struct TransformerConfig {
     /// What linear attention divides by.
     #[serde(default, skip_serializing_if = "is_default")]
     pub normalizer: Normalizer,
+    /// How linear layers are multiplied out on the CPU: a matter of rounding and speed alone.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub matmul: Matmul,
 }
 
 impl TransformerConfig {

@@ -18,6 +18,7 @@ mod norm;
 pub use attention::{Attention, Past};
 pub use block::{Block, Mlp};
 pub use config::{Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig};
+pub use kernels::Matmul;
 pub use linear::{feature_map, linear_attention};
 pub use model::{Cache, Observe, Pass, Transformer};
 pub use norm::Norm;

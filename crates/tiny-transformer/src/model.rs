@@ -6,6 +6,7 @@ use crate::config::{Mask, TransformerConfig};
 use crate::norm::Norm;
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor, TensorData};
+use kernels::Matmul;
 use posenc::{Distribution, Encoding, EncodingConfig, Init, PositionalEncoding, Positions};
 
 /// A decoder-only transformer, or an encoder, around the encoding `E`.
@@ -20,6 +21,8 @@ pub struct Transformer<E: Module = Encoding> {
     head: Option<Param<Tensor<2>>>,
     #[module(skip)]
     mask: Mask,
+    #[module(skip)]
+    matmul: Matmul,
 }
 
 /// What a model keeps of the tokens it has seen, so that the next ones need not see them again.
@@ -102,13 +105,14 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
             final_norm: Norm::new(config.norm, d, &init.scope("final_norm")),
             head: (!config.tied_head).then(|| init.param("head", [d, vocab], Distribution::Normal(fan_in(d)))),
             mask: config.mask,
+            matmul: config.matmul,
         }
     }
 
     /// The same weights around another encoding: train once, test under another scaling.
     pub fn with_encoding<F: Module + PositionalEncoding>(self, encoding: F) -> Transformer<F> {
-        let Self { embedding, blocks, final_norm, head, mask, .. } = self;
-        Transformer { embedding, encoding, blocks, final_norm, head, mask }
+        let Self { embedding, blocks, final_norm, head, mask, matmul, .. } = self;
+        Transformer { embedding, encoding, blocks, final_norm, head, mask, matmul }
     }
 
     /// The encoding.
@@ -163,7 +167,7 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
         }
         let head = self.head.as_ref().map_or_else(|| embedding.transpose(), Param::val);
         let x = x.reshape([batch * length, d_model]);
-        let logits = kernels::linear(x, Some(self.final_norm.parameters()), head).reshape([batch, length, vocab]);
+        let logits = kernels::linear(x, Some(self.final_norm.parameters()), head, self.matmul).reshape([batch, length, vocab]);
         pass.show(|| "head".to_owned(), &logits);
         logits
     }

@@ -53,6 +53,8 @@ struct Args {
     vocab: usize,
     #[arg(long, default_value = "gelu")]
     activation: String,
+    #[arg(long, default_value = "f32")]
+    matmul: String,
     /// Steps measured.
     #[arg(long, default_value_t = 20)]
     steps: usize,
@@ -114,7 +116,7 @@ fn spec(args: &Args) -> anyhow::Result<RunSpec> {
         "model": {
             "vocab_size": args.vocab, "d_model": args.d_model, "n_layers": args.n_layers, "n_heads": args.n_heads,
             "head_dim": args.d_model / args.n_heads, "d_ff": args.d_ff, "norm": "layer_norm", "activation": args.activation,
-            "tied_head": false, "dropout": 0.0, "embedding_std": 0.02,
+            "tied_head": false, "dropout": 0.0, "embedding_std": 0.02, "matmul": args.matmul,
         },
         "encoding": encoding,
         "train": {
@@ -189,7 +191,7 @@ fn main() -> anyhow::Result<()> {
         "{}",
         json!({
             "peer": "longreach", "what": args.what.to_possible_value().expect("none is hidden").get_name(), "pe": args.pe, "threads": threads,
-            "batch": args.batch, "seq_len": args.seq_len, "d_model": args.d_model,
+            "batch": args.batch, "seq_len": args.seq_len, "d_model": args.d_model, "matmul": args.matmul,
             "median_ms": round(times[times.len() / 2]), "min_ms": round(times[0]), "cpu_ms": round(cpu_ms),
             "peak_mib": memory::peak().map(|bytes| bytes >> 20),
             "first_loss": losses.first(), "last_loss": losses.last(),

@@ -16,7 +16,7 @@ use numbers::{Numbers, Subject};
 use posenc::{ConfigError, EncodingConfig, Lengths, ModelShape};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
-use tiny_transformer::{Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig};
+use tiny_transformer::{Activation, AttentionKind, FeatureMap, Mask, Matmul, NormKind, Normalizer, QkNorm, TransformerConfig};
 use toml::{Table, Value};
 
 /// Keys that belong to the model; all others belong to the encoding.
@@ -236,6 +236,7 @@ impl Command<'_> {
             feature_map: FeatureMap::default(),
             normalizer: Normalizer::default(),
             qk_norm: QkNorm::default(),
+            matmul: Matmul::default(),
         };
         model.check().map_err(|error| self.refused(source, &error))?;
         if sizes.head_dim.is_none() && !d_model.is_multiple_of(n_heads) {

@@ -55,15 +55,23 @@ pub fn assert_close(what: &str, a: &[f64], b: &[f64], relative: f64, absolute: f
     }
 }
 
-/// Compares a fused operation in f32 with its definition in f32 and f64, outputs and gradients, and without autodiff.
-pub fn compare(what: &str, inputs: &[Input], fused: &dyn Fn(&[Tensor<1>]) -> Tensor<1>, definition: &dyn Fn(&[Tensor<1>]) -> Tensor<1>) {
+/// Compares a fused operation in f32 with its definition in f32 and f64, outputs and gradients, and without autodiff. Products in
+/// fewer bits are given so many times as much leeway.
+pub fn compare(
+    leeway: f64,
+    what: &str,
+    inputs: &[Input],
+    fused: &dyn Fn(&[Tensor<1>]) -> Tensor<1>,
+    definition: &dyn Fn(&[Tensor<1>]) -> Tensor<1>,
+) {
     let (output, grads) = run(inputs, DType::F32, fused);
     for dtype in [DType::F32, DType::F64] {
         let (expected, expected_grads) = run(inputs, dtype, definition);
-        assert_close(&format!("{what} {dtype:?}"), &output, &expected, 1e-5, 2e-6);
+        assert_close(&format!("{what} {dtype:?}"), &output, &expected, leeway * 1e-5, leeway * 2e-6);
         for (i, (grad, expected)) in grads.iter().zip(&expected_grads).enumerate() {
             let largest = expected.iter().fold(0.0f64, |a, b| a.max(b.abs()));
-            assert_close(&format!("{what} {dtype:?} gradient {i}"), grad, expected, 1e-4, 1e-5 * largest.max(0.1));
+            let absolute = leeway * 1e-5 * largest.max(0.1);
+            assert_close(&format!("{what} {dtype:?} gradient {i}"), grad, expected, leeway * 1e-4, absolute);
         }
     }
     let device = Device::flex();

@@ -27,6 +27,7 @@ pub fn small(norm: NormKind, activation: Activation, tied_head: bool) -> Transfo
         dropout: 0.0,
         embedding_std: 0.8,
         qk_norm: QkNorm::None,
+        matmul: tiny_transformer::Matmul::F32,
         attention: AttentionKind::Softmax,
         mask: Mask::Causal,
         feature_map: FeatureMap::Elu,

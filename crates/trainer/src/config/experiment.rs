@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tasks::{BuildContext, Scoring, Task, TaskConfig, TaskError};
-use tiny_transformer::{Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig};
+use tiny_transformer::{Activation, AttentionKind, FeatureMap, Mask, Matmul, NormKind, Normalizer, QkNorm, TransformerConfig};
 use toml::{Table, Value};
 
 /// The lock file this binary was built with: it names the default text corpus.
@@ -105,6 +105,8 @@ struct ModelSection {
     feature_map: FeatureMap,
     #[serde(default)]
     normalizer: Normalizer,
+    #[serde(default)]
+    matmul: Matmul,
     #[serde(default)]
     positions: PositionsConfig,
     #[serde(default)]
@@ -815,6 +817,7 @@ fn model(cell: &Cell, written: &ModelSection, vocab_size: usize) -> Result<Trans
         feature_map: written.feature_map,
         normalizer: written.normalizer,
         qk_norm: written.qk_norm,
+        matmul: written.matmul,
     };
     config.check().map_err(|error| refused(cell, "model", &error))?;
     Ok(config)

@@ -1,0 +1,235 @@
+//! The matrix unit (AMX) of newer x86 server processors: products of tiles of bfloat16 pairs, summed in `f32`.
+//!
+//! The only `unsafe` code of this project: its instructions have no safe form. Everything else in a product of parts is in `split`,
+//! which also says in plain arithmetic what these instructions compute.
+#![allow(unsafe_code)]
+
+/// Rows of a tile, pairs of a row of the left-hand one, columns of the right-hand one.
+pub(crate) const SIDE: usize = 16;
+/// Pairs in a tile.
+pub(crate) const TILE: usize = SIDE * SIDE;
+
+/// Where the sums of two strips of columns lie: of the first number of each, and from row to row.
+#[derive(Clone, Copy)]
+pub(crate) struct Places {
+    pub(crate) starts: [usize; 2],
+    pub(crate) strides: [usize; 2],
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) use linux::Unit;
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+pub(crate) use nowhere::Unit;
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod linux {
+    use super::{Places, SIDE, TILE};
+    use std::arch::asm;
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    use std::marker::PhantomData;
+    use std::sync::LazyLock;
+
+    /// The unit, with its tiles laid out on this thread, until it is dropped.
+    pub(crate) struct Unit(PhantomData<*mut ()>);
+
+    /// What `ldtilecfg` reads: eight tiles of 16 rows of 64 bytes.
+    #[repr(C, align(64))]
+    struct Layout {
+        palette: u8,
+        start_row: u8,
+        reserved: [u8; 14],
+        bytes: [u16; 16],
+        rows: [u8; 16],
+    }
+
+    static LAYOUT: Layout = {
+        let (mut bytes, mut rows) = ([0; 16], [0; 16]);
+        let mut tile = 0;
+        while tile < 8 {
+            bytes[tile] = 4 * SIDE as u16;
+            rows[tile] = SIDE as u8;
+            tile += 1;
+        }
+        Layout { palette: 1, start_row: 0, reserved: [0; 14], bytes, rows }
+    };
+
+    /// Whether the processor has the unit, and the system lets this process use it.
+    static USABLE: LazyLock<bool> = LazyLock::new(|| {
+        const BF16_AND_TILES: u32 = 1 << 22 | 1 << 24;
+        if __cpuid(0).eax < 7 || __cpuid_count(7, 0).edx & BF16_AND_TILES != BF16_AND_TILES {
+            return false;
+        }
+        const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+        const XFEATURE_XTILEDATA: libc::c_long = 18;
+        // SAFETY: this system call takes two integers, and only lets the threads of this process keep the state of tiles; systems
+        // that do not know it, or whose processor has no tiles, answer with an error.
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+    });
+
+    impl Unit {
+        /// The unit, if this machine has one.
+        pub(crate) fn open() -> Option<Self> {
+            if !*USABLE {
+                return None;
+            }
+            // SAFETY: the unit is there and may be used, and the layout is one of those the manual allows.
+            unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const LAYOUT, options(nostack, readonly, preserves_flags)) };
+            Some(Self(PhantomData))
+        }
+
+        /// 32 x 32 sums at these places in `c`, which start from 0 where `fresh`, else from what is there. To each is added, block
+        /// of summed indices after block, every product of parts that counts; `a` and `b` hold as many blocks of `P` x 2 tiles each.
+        pub(crate) fn sum<const P: usize>(&self, a: &[u32], b: &[u32], c: &mut [f32], places: Places, fresh: bool) {
+            let block = 2 * P * TILE;
+            let blocks = a.len() / block;
+            assert!(blocks > 0 && a.len() == blocks * block && a.len() == b.len(), "as many blocks of tiles on both sides");
+            for (start, stride) in places.starts.into_iter().zip(places.strides) {
+                assert!(start + (2 * SIDE - 1) * stride + SIDE <= c.len(), "a place for every sum");
+            }
+            let [first, second] = places.starts.map(|start| c[start..].as_mut_ptr());
+            let [first_stride, second_stride] = places.strides.map(|stride| 4 * stride);
+            let lower = |start: *mut f32, stride: usize| start.wrapping_byte_add(SIDE * stride);
+            macro_rules! run {
+                ($block:literal, $($line:literal),+) => {
+                    // SAFETY: tiles are laid out, because `self` exists and cannot leave its thread. Loads of `a` and `b` stay
+                    // inside `blocks` blocks of `2 P` KiB; sums are read and written in 32 rows of 16 numbers from either start on,
+                    // all of them inside `c` as asserted above, which is borrowed mutably. Nothing else is written.
+                    unsafe {
+                        asm!(
+                            "test {fresh:e}, {fresh:e}",
+                            "jz 2f",
+                            "tilezero tmm0",
+                            "tilezero tmm1",
+                            "tilezero tmm2",
+                            "tilezero tmm3",
+                            "jmp 3f",
+                            "2:",
+                            "tileloadd tmm0, [{c0} + {s0}]",
+                            "tileloadd tmm1, [{c1} + {s1}]",
+                            "tileloadd tmm2, [{d0} + {s0}]",
+                            "tileloadd tmm3, [{d1} + {s1}]",
+                            "3:",
+                            $($line,)+
+                            concat!("add {a}, ", $block),
+                            concat!("add {b}, ", $block),
+                            "dec {count}",
+                            "jnz 3b",
+                            "tilestored [{c0} + {s0}], tmm0",
+                            "tilestored [{c1} + {s1}], tmm1",
+                            "tilestored [{d0} + {s0}], tmm2",
+                            "tilestored [{d1} + {s1}], tmm3",
+                            fresh = in(reg) u32::from(fresh),
+                            c0 = in(reg) first,
+                            c1 = in(reg) second,
+                            d0 = in(reg) lower(first, first_stride),
+                            d1 = in(reg) lower(second, second_stride),
+                            s0 = in(reg) first_stride,
+                            s1 = in(reg) second_stride,
+                            a = inout(reg) a.as_ptr() => _,
+                            b = inout(reg) b.as_ptr() => _,
+                            line = in(reg) 4 * SIDE,
+                            count = inout(reg) blocks => _,
+                            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                            options(nostack),
+                        )
+                    }
+                };
+            }
+            // Tiles 4 and 5 hold the upper and lower rows of a part of `a`, 6 and 7 the two strips of a part of `b`. The order of the
+            // products is that of `split::PAIRS`.
+            match P {
+                2 => run!(
+                    "4096",
+                    "tileloadd tmm4, [{a} + {line}]",
+                    "tileloadd tmm5, [{a} + {line} + 1024]",
+                    "tileloadd tmm6, [{b} + {line} + 2048]",
+                    "tileloadd tmm7, [{b} + {line} + 3072]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7",
+                    "tileloadd tmm6, [{b} + {line}]",
+                    "tileloadd tmm7, [{b} + {line} + 1024]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7",
+                    "tileloadd tmm4, [{a} + {line} + 2048]",
+                    "tileloadd tmm5, [{a} + {line} + 3072]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7"
+                ),
+                3 => run!(
+                    "6144",
+                    "tileloadd tmm4, [{a} + {line}]",
+                    "tileloadd tmm5, [{a} + {line} + 1024]",
+                    "tileloadd tmm6, [{b} + {line} + 4096]",
+                    "tileloadd tmm7, [{b} + {line} + 5120]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7",
+                    "tileloadd tmm6, [{b} + {line} + 2048]",
+                    "tileloadd tmm7, [{b} + {line} + 3072]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7",
+                    "tileloadd tmm4, [{a} + {line} + 2048]",
+                    "tileloadd tmm5, [{a} + {line} + 3072]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7",
+                    "tileloadd tmm6, [{b} + {line}]",
+                    "tileloadd tmm7, [{b} + {line} + 1024]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7",
+                    "tileloadd tmm4, [{a} + {line} + 4096]",
+                    "tileloadd tmm5, [{a} + {line} + 5120]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7",
+                    "tileloadd tmm4, [{a} + {line}]",
+                    "tileloadd tmm5, [{a} + {line} + 1024]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7"
+                ),
+                _ => unreachable!("two parts or three"),
+            }
+        }
+    }
+
+    impl Drop for Unit {
+        fn drop(&mut self) {
+            // SAFETY: gives back what `open` has laid out; nothing is kept in tiles between calls.
+            unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
+        }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+mod nowhere {
+    use super::Places;
+
+    /// No machine of this kind has the unit, or no system here lets programs use it.
+    pub(crate) enum Unit {}
+
+    impl Unit {
+        pub(crate) fn open() -> Option<Self> {
+            None
+        }
+
+        pub(crate) fn sum<const P: usize>(&self, _: &[u32], _: &[u32], _: &mut [f32], _: Places, _: bool) {
+            match *self {}
+        }
+    }
+}

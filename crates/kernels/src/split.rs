@@ -1,0 +1,595 @@
+//! Products of `f32` matrices through products of their parts in bfloat16, which matrix units compute.
+//!
+//! A number is the sum of a part with its upper 8 significant bits, rounded, and one or two with the bits that are left: 16 bits in two
+//! parts, all 24 in three. Products of parts are exact in `f32`; those too small to count are left out. What is left is summed in
+//! `f32` in an order of its own, which [`Plain`] spells out; the matrix unit gives the same bits.
+//!
+//! Both matrices lie in *blocks*: 32 summed indices of 32 rows, or columns, as tiles of 16 x 16 pairs, part after part. A pair
+//! holds the summed indices i and i + 16 of its block. Every block of the result is one call of the matrix unit.
+
+use crate::Matmul;
+use crate::amx::{Places, SIDE, TILE, Unit};
+use crate::memory::Buffer;
+use crate::product::{From, Matrix, MatrixMut};
+use crate::simd::{Lanes, dispatch};
+use pulp::{Simd, WithSimd};
+
+/// Rows, columns and summed indices of a block.
+const BLOCK: usize = 2 * SIDE;
+/// Blocks along the summed index that are multiplied before the next rows are taken: they stay in the innermost cache.
+const DEPTH: usize = 4;
+
+/// Which parts of the left-hand and right-hand numbers are multiplied, in order: those whose product is not below the last bit.
+const fn pairs(parts: usize) -> &'static [[usize; 2]] {
+    match parts {
+        2 => &[[0, 1], [0, 0], [1, 0]],
+        _ => &[[0, 2], [0, 1], [1, 1], [1, 0], [2, 0], [0, 0]],
+    }
+}
+
+/// Into how many parts numbers are split.
+pub(crate) fn parts_of(matmul: Matmul) -> Option<usize> {
+    match matmul {
+        Matmul::F32 => None,
+        Matmul::Bf16x6 => Some(3),
+        Matmul::Bf16x3 => Some(2),
+    }
+}
+
+/// The upper half of a number's bits.
+const UPPER: u32 = 0xffff_0000;
+
+/// Numbers in parts, each in the upper half of its bits. The sum of three is the number itself.
+#[inline(always)]
+fn parts<S: Simd, const P: usize>(s: S, x: S::f32s) -> [S::u32s; P] {
+    let mut rest = x;
+    let mut parts = [s.splat_u32s(0); P];
+    for (i, part) in parts.iter_mut().enumerate() {
+        let bits = s.transmute_u32s_f32s(rest);
+        // The first is rounded, so that what is left has either sign; that is cut off.
+        let bits = if i == 0 { s.add_u32s(bits, s.splat_u32s(0x8000)) } else { bits };
+        *part = s.and_u32s(bits, s.splat_u32s(UPPER));
+        rest = s.sub(rest, s.transmute_f32s_u32s(*part));
+    }
+    parts
+}
+
+/// Which index of a matrix is summed over, and which side it is for.
+#[derive(Clone, Copy)]
+struct Role {
+    /// Whether the rows are the index that stays.
+    by_row: bool,
+    /// Whether it is the left-hand matrix: pairs of summed indices side by side.
+    left: bool,
+}
+
+/// A matrix in parts.
+pub(crate) struct Parts {
+    values: Buffer,
+    parts: usize,
+    /// How long the summed index is.
+    summed: usize,
+    /// Blocks along it.
+    blocks: usize,
+    /// The other index, and in how many of it strips start anew.
+    across: usize,
+    group: usize,
+}
+
+impl Parts {
+    /// A left-hand matrix.
+    pub(crate) fn left(matrix: Matrix<'_>, parts: usize) -> Self {
+        Self::new(matrix, parts, Role { by_row: true, left: true }, matrix.shape()[0])
+    }
+
+    /// The transposed matrix as a left-hand one.
+    pub(crate) fn left_transposed(matrix: Matrix<'_>, parts: usize) -> Self {
+        Self::new(matrix, parts, Role { by_row: false, left: true }, matrix.shape()[1])
+    }
+
+    /// A right-hand matrix, for products with columns in groups of so many.
+    pub(crate) fn right(matrix: Matrix<'_>, parts: usize, group: usize) -> Self {
+        Self::new(matrix, parts, Role { by_row: false, left: false }, group)
+    }
+
+    /// The transposed matrix as a right-hand one.
+    pub(crate) fn right_transposed(matrix: Matrix<'_>, parts: usize, group: usize) -> Self {
+        Self::new(matrix, parts, Role { by_row: true, left: false }, group)
+    }
+
+    fn new(matrix: Matrix<'_>, parts: usize, role: Role, group: usize) -> Self {
+        let [rows, cols] = matrix.shape();
+        let (across, summed) = if role.by_row { (rows, cols) } else { (cols, rows) };
+        let blocks = summed.div_ceil(BLOCK);
+        let mut this = Self { values: Buffer::new(0), parts, summed, blocks, across, group };
+        this.values = Buffer::new(this.strips().div_ceil(2) * this.size());
+        if parts == 2 {
+            dispatch(Fill::<2> { target: &mut this, matrix, role });
+        } else {
+            dispatch(Fill::<3> { target: &mut this, matrix, role });
+        }
+        this
+    }
+
+    /// Rows and columns of a right-hand matrix.
+    pub(crate) fn right_shape(&self) -> [usize; 2] {
+        [self.summed, self.across]
+    }
+
+    /// Strips of 16 that the other index is cut into.
+    fn strips(&self) -> usize {
+        self.across / self.group.max(1) * self.group.div_ceil(SIDE)
+    }
+
+    /// First and last of the other index in a strip.
+    #[inline(always)]
+    fn strip(&self, strip: usize) -> [usize; 2] {
+        let per_group = self.group.div_ceil(SIDE);
+        let (group, within) = if self.group == self.across { (0, strip) } else { (strip / per_group, strip % per_group) };
+        let first = group * self.group + within * SIDE;
+        [first, (first + SIDE).min((group + 1) * self.group)]
+    }
+
+    /// Pairs in all blocks of two strips.
+    fn size(&self) -> usize {
+        self.blocks * self.parts * 2 * TILE
+    }
+
+    /// Some blocks of two strips.
+    fn blocks(&self, pair: usize, first: usize, count: usize) -> &[u32] {
+        let block = self.parts * 2 * TILE;
+        &bytemuck::cast_slice(&self.values)[pair * self.size() + first * block..][..count * block]
+    }
+}
+
+/// Puts a matrix into parts.
+struct Fill<'a, const P: usize> {
+    target: &'a mut Parts,
+    matrix: Matrix<'a>,
+    role: Role,
+}
+
+impl<const P: usize> WithSimd for Fill<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let Self { target, matrix, role } = self;
+        let (strips, size, mut scratch) = (target.strips(), target.size(), [[0.0; SIDE]; 2]);
+        let [first_scratch, second_scratch] = &mut scratch;
+        let mut values = std::mem::replace(&mut target.values, Buffer::new(0));
+        for (pair, values) in bytemuck::cast_slice_mut::<f32, u32>(&mut values).chunks_exact_mut(size.max(1)).enumerate() {
+            for half in 0..2 {
+                let strip = 2 * pair + half;
+                let [start, end] = if strip < strips { target.strip(strip) } else { [0; 2] };
+                for (block, tiles) in values.as_chunks_mut::<TILE>().0.chunks_exact_mut(2 * P).enumerate() {
+                    let first = block * BLOCK;
+                    let mut tiles = tiles.iter_mut().skip(half).step_by(2);
+                    let mut tiles: [&mut [u32; TILE]; P] = std::array::from_fn(|_| tiles.next().expect("a tile for every part"));
+                    if role.by_row {
+                        let columns = [first, first + SIDE].map(|column| Columns::of(matrix, column, target.summed));
+                        for i in 0..SIDE {
+                            let row = if start + i < end { start + i } else { usize::MAX };
+                            let x = columns[0].line(matrix, row, first_scratch);
+                            let y = columns[1].line(matrix, row, second_scratch);
+                            put::<S, P>(s, x, y, &mut tiles, i);
+                        }
+                    } else {
+                        let columns = Columns::of(matrix, start, end);
+                        for i in 0..SIDE {
+                            let x = columns.line(matrix, first + i, first_scratch);
+                            let y = columns.line(matrix, first + SIDE + i, second_scratch);
+                            put::<S, P>(s, x, y, &mut tiles, i);
+                        }
+                    }
+                }
+            }
+            // Lines along the other index have been put where lines along pairs belong, or the other way round.
+            if role.by_row != role.left {
+                transpose(values.as_chunks_mut().0);
+            }
+        }
+        target.values = values;
+    }
+}
+
+/// Puts pairs of the parts of these numbers into row `i` of every part's tile.
+#[inline(always)]
+fn put<S: Simd, const P: usize>(s: S, x: &[f32; SIDE], y: &[f32; SIDE], tiles: &mut [&mut [u32; TILE]; P], i: usize) {
+    let (x, y) = (S::as_simd_f32s(x).0, S::as_simd_f32s(y).0);
+    for (at, (x, y)) in x.iter().zip(y).enumerate() {
+        let (x, y) = (parts::<S, P>(s, *x), parts::<S, P>(s, *y));
+        for part in 0..P {
+            let line = &mut tiles[part].as_chunks_mut::<SIDE>().0[i];
+            S::as_mut_simd_u32s(line).0[at] = s.or_u32s(s.wrapping_dyn_shr_u32s(x[part], s.splat_u32s(16)), y[part]);
+        }
+    }
+}
+
+/// Transposes every tile where it lies.
+fn transpose(tiles: &mut [[u32; TILE]]) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V4::try_new() {
+        return simd.vectorize(Transpose { simd, tiles });
+    }
+    for tile in tiles {
+        let before = *tile;
+        for (at, x) in tile.iter_mut().enumerate() {
+            *x = before[at % SIDE * SIDE + at / SIDE];
+        }
+    }
+}
+
+/// The same with vectors of 16: pairs of rows are interleaved, then pairs of pairs, and so on.
+#[cfg(target_arch = "x86_64")]
+struct Transpose<'a> {
+    simd: pulp::x86::V4,
+    tiles: &'a mut [[u32; TILE]],
+}
+
+#[cfg(target_arch = "x86_64")]
+impl pulp::NullaryFnOnce for Transpose<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let simd = self.simd.avx512f;
+        for tile in self.tiles {
+            let rows: &mut [std::arch::x86_64::__m512i] = bytemuck::cast_slice_mut(tile);
+            let mut x: [_; SIDE] = std::array::from_fn(|i| rows[i]);
+            for i in (0..SIDE).step_by(2) {
+                (x[i], x[i + 1]) = (simd._mm512_unpacklo_epi32(x[i], x[i + 1]), simd._mm512_unpackhi_epi32(x[i], x[i + 1]));
+            }
+            for i in (0..SIDE).step_by(4) {
+                let [a, b, c, d] = [x[i], x[i + 1], x[i + 2], x[i + 3]];
+                x[i] = simd._mm512_unpacklo_epi64(a, c);
+                x[i + 1] = simd._mm512_unpackhi_epi64(a, c);
+                x[i + 2] = simd._mm512_unpacklo_epi64(b, d);
+                x[i + 3] = simd._mm512_unpackhi_epi64(b, d);
+            }
+            // Row i of four now holds, in each of its quarters q, column 4 q + i of these rows.
+            for i in 0..4 {
+                let [a, b, c, d] = [x[i], x[4 + i], x[8 + i], x[12 + i]];
+                let [even_low, odd_low] = [simd._mm512_shuffle_i32x4::<0x88>(a, b), simd._mm512_shuffle_i32x4::<0xdd>(a, b)];
+                let [even_high, odd_high] = [simd._mm512_shuffle_i32x4::<0x88>(c, d), simd._mm512_shuffle_i32x4::<0xdd>(c, d)];
+                rows[i] = simd._mm512_shuffle_i32x4::<0x88>(even_low, even_high);
+                rows[4 + i] = simd._mm512_shuffle_i32x4::<0x88>(odd_low, odd_high);
+                rows[8 + i] = simd._mm512_shuffle_i32x4::<0xdd>(even_low, even_high);
+                rows[12 + i] = simd._mm512_shuffle_i32x4::<0xdd>(odd_low, odd_high);
+            }
+        }
+    }
+}
+
+/// Columns of a matrix, 16 at most, that are read row by row.
+#[derive(Clone, Copy)]
+struct Columns {
+    first: usize,
+    end: usize,
+    start: usize,
+    stride: usize,
+    /// Whether there are 16 side by side.
+    whole: bool,
+}
+
+impl Columns {
+    #[inline(always)]
+    fn of(matrix: Matrix<'_>, first: usize, end: usize) -> Self {
+        let end = end.min(first + SIDE);
+        if first >= end {
+            return Self { first, end: first, start: 0, stride: 0, whole: false };
+        }
+        let (start, stride, count) = matrix.columns(first);
+        Self { first, end, start, stride, whole: end - first == SIDE && count >= SIDE }
+    }
+
+    /// These of one row, and 0 for those that do not exist: where they lie, or, if they lie apart, in `scratch`.
+    #[inline(always)]
+    fn line<'b>(&self, matrix: Matrix<'b>, row: usize, scratch: &'b mut [f32; SIDE]) -> &'b [f32; SIDE] {
+        if self.whole && row < matrix.shape()[0] {
+            return matrix.values()[self.start + row * self.stride..].first_chunk().expect("columns inside a row");
+        }
+        self.gather(matrix, row, scratch);
+        scratch
+    }
+
+    #[inline(never)]
+    fn gather(&self, matrix: Matrix<'_>, row: usize, line: &mut [f32; SIDE]) {
+        *line = [0.0; SIDE];
+        if row >= matrix.shape()[0] {
+            return;
+        }
+        let mut column = self.first;
+        while column < self.end {
+            let (start, stride, count) = matrix.columns(column);
+            let count = count.min(self.end - column);
+            line[column - self.first..][..count].copy_from_slice(&matrix.values()[start + row * stride..][..count]);
+            column += count;
+        }
+    }
+}
+
+/// `y = a b`, or `y += a b`.
+pub(crate) fn product(a: &Parts, b: &Parts, y: MatrixMut<'_>, from: From) {
+    product_by(Unit::open().as_ref(), a, b, y, from);
+}
+
+/// The same by the matrix unit, or in plain arithmetic.
+fn product_by(unit: Option<&Unit>, a: &Parts, b: &Parts, mut y: MatrixMut<'_>, from: From) {
+    assert!(a.parts == b.parts && a.summed == b.summed && y.shape() == [a.across, b.across], "matrices fit");
+    let mut scratch = [0.0; BLOCK * BLOCK];
+    let rows = a.across;
+    for depth in (0..a.blocks).step_by(DEPTH) {
+        let count = DEPTH.min(a.blocks - depth);
+        let fresh = depth == 0 && from == From::Zero;
+        for row in (0..rows).step_by(BLOCK) {
+            let left = a.blocks(row / BLOCK, depth, count);
+            let rows = BLOCK.min(rows - row);
+            for pair in 0..b.strips().div_ceil(2) {
+                let right = b.blocks(pair, depth, count);
+                let strips = [2 * pair, 2 * pair + 1].map(|strip| if strip < b.strips() { b.strip(strip) } else { [0; 2] });
+                let mut places = Places { starts: [0, SIDE], strides: [BLOCK; 2] };
+                let mut whole = rows == BLOCK;
+                for (i, [first, end]) in strips.into_iter().enumerate() {
+                    if end - first == SIDE {
+                        let (start, stride, count) = y.columns(first);
+                        (places.starts[i], places.strides[i]) = (start + row * stride, stride);
+                        whole &= count >= SIDE;
+                    } else {
+                        whole = false;
+                    }
+                }
+                if whole {
+                    sum(unit, a.parts, [left, right], y.values(), places, fresh);
+                    continue;
+                }
+                let places = Places { starts: [0, SIDE], strides: [BLOCK; 2] };
+                if !fresh {
+                    each(&mut y, strips, row..row + rows, &mut scratch, |y, x| *x = *y);
+                }
+                sum(unit, a.parts, [left, right], &mut scratch, places, fresh);
+                each(&mut y, strips, row..row + rows, &mut scratch, |y, x| *y = *x);
+            }
+        }
+    }
+}
+
+/// Every element of two strips of a matrix beside its place in a block.
+fn each(
+    y: &mut MatrixMut<'_>,
+    strips: [[usize; 2]; 2],
+    rows: std::ops::Range<usize>,
+    block: &mut [f32; BLOCK * BLOCK],
+    f: impl Fn(&mut f32, &mut f32),
+) {
+    for (strip, [first, end]) in strips.into_iter().enumerate() {
+        for (row, line) in rows.clone().zip(block.chunks_exact_mut(BLOCK)) {
+            for (column, x) in (first..end).zip(&mut line[strip * SIDE..]) {
+                f(&mut y.places(row, column)[0], x);
+            }
+        }
+    }
+}
+
+fn sum(unit: Option<&Unit>, parts: usize, [a, b]: [&[u32]; 2], c: &mut [f32], places: Places, fresh: bool) {
+    match (unit, parts) {
+        (Some(unit), 2) => unit.sum::<2>(a, b, c, places, fresh),
+        (Some(unit), _) => unit.sum::<3>(a, b, c, places, fresh),
+        (None, _) => dispatch(Plain { parts, a, b, c, places, fresh }),
+    }
+}
+
+/// What the matrix unit computes, in plain arithmetic.
+struct Plain<'a> {
+    parts: usize,
+    a: &'a [u32],
+    b: &'a [u32],
+    c: &'a mut [f32],
+    places: Places,
+    fresh: bool,
+}
+
+/// 0 in place of numbers below the normal range, as in the matrix unit.
+#[inline(always)]
+fn flush(x: f32) -> f32 {
+    if x.abs() < f32::MIN_POSITIVE { 0.0f32.copysign(x) } else { x }
+}
+
+impl WithSimd for Plain<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { parts, a, b, c, places, fresh } = self;
+        let tiles = |x: &'_ [u32]| -> Vec<[[[f32; SIDE]; SIDE]; 2]> {
+            // Lower and upper halves of the pairs.
+            let half = |tile: &[u32; TILE], shift: u32| {
+                let mut half = [[0.0; SIDE]; SIDE];
+                for (to, x) in half.as_flattened_mut().iter_mut().zip(tile) {
+                    *to = flush(f32::from_bits((x << shift) & UPPER));
+                }
+                half
+            };
+            x.as_chunks::<TILE>().0.iter().map(|tile| [half(tile, 16), half(tile, 0)]).collect()
+        };
+        let (a, b) = (tiles(a), tiles(b));
+        for strip in 0..2 {
+            for row in 0..BLOCK {
+                let place = &mut c[places.starts[strip] + row * places.strides[strip]..][..SIDE];
+                let mut sums = [0.0; SIDE];
+                if !fresh {
+                    sums.copy_from_slice(place);
+                    sums = sums.map(flush);
+                }
+                for (a, b) in a.chunks_exact(2 * parts).zip(b.chunks_exact(2 * parts)) {
+                    for [left, right] in pairs(parts) {
+                        let (a, b) = (&a[2 * left + row / SIDE], &b[2 * right + strip]);
+                        let mut halves = [[0.0; SIDE]; 2];
+                        for half in 0..2 {
+                            for i in 0..SIDE {
+                                let x = a[half][row % SIDE][i];
+                                for j in 0..SIDE {
+                                    halves[half][j] = flush(x.mul_add(b[half][i][j], halves[half][j]));
+                                }
+                            }
+                        }
+                        for j in 0..SIDE {
+                            sums[j] = flush(sums[j] + flush(halves[0][j] + halves[1][j]));
+                        }
+                    }
+                }
+                place.copy_from_slice(&sums);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(n: usize, seed: u32) -> Vec<f32> {
+        let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state as f32 / u32::MAX as f32 - 0.5
+        };
+        (0..n).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn three_parts_are_the_number() {
+        for x in noise(100_000, 1).into_iter().chain([0.0, -0.0, 1.0, f32::MIN_POSITIVE, 1e30, -3.3e38, 1.0 + f32::EPSILON, 16_777_215.0]) {
+            let s = pulp::Scalar::new();
+            let three = parts::<_, 3>(s, x).map(f32::from_bits);
+            assert_eq!(three[0] + (three[1] + three[2]), x);
+            let two = parts::<_, 2>(s, x).map(f32::from_bits);
+            assert!((two[0] + two[1] - x).abs() <= x.abs() * 2f32.powi(-16), "{x} {two:?}");
+        }
+    }
+
+    /// The definition: sums in the order of the blocks, then of the pairs of parts, and within a block of both its halves by themselves.
+    fn defined(parts: usize, start: f32, a: impl Fn(usize) -> f32, b: impl Fn(usize) -> f32, n: usize) -> f32 {
+        let s = pulp::Scalar::new();
+        let split = |x: f32| match parts {
+            2 => super::parts::<_, 2>(s, x).map(f32::from_bits).to_vec(),
+            _ => super::parts::<_, 3>(s, x).map(f32::from_bits).to_vec(),
+        };
+        let mut sum = start;
+        for block in (0..n).step_by(BLOCK) {
+            for [left, right] in pairs(parts) {
+                let half = |first: usize| {
+                    (first..(first + SIDE).min(n)).fold(0.0f32, |half, i| split(a(i))[*left].mul_add(split(b(i))[*right], half))
+                };
+                sum += half(block) + half(block + SIDE);
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn products_are_those_of_the_definition_however_matrices_lie() {
+        let unit = Unit::open();
+        for ([n, k, m], group) in
+            [([1, 1, 1], 1), ([3, 5, 7], 7), ([40, 33, 50], 25), ([32, 64, 96], 32), ([70, 140, 34], 17), ([65, 31, 144], 48)]
+        {
+            let (a, b, y) = (noise(n * k, 1), noise(k * m, 2), noise(n * m, 3));
+            let turned =
+                |x: &[f32], rows: usize, cols: usize| -> Vec<f32> { (0..rows * cols).map(|at| x[at % rows * cols + at / rows]).collect() };
+            let (a_turned, b_turned) = (turned(&a, n, k), turned(&b, k, m));
+            let (a_panels, b_panels) = (Matrix::rows(&a, n, k, k).packed(k), Matrix::rows(&b, k, m, m).packed(group));
+            for parts in [2, 3] {
+                let left = [
+                    Parts::left(Matrix::rows(&a, n, k, k), parts),
+                    Parts::left(Matrix::panels(&a_panels, n, k), parts),
+                    Parts::left_transposed(Matrix::rows(&a_turned, k, n, n), parts),
+                ];
+                let right = [
+                    Parts::right(Matrix::rows(&b, k, m, m), parts, group),
+                    Parts::right(Matrix::grouped(&b_panels, k, m, group), parts, group),
+                    Parts::right_transposed(Matrix::rows(&b_turned, m, k, k), parts, group),
+                ];
+                for from in [From::Zero, From::Target] {
+                    let start = |at: usize| if from == From::Zero { 0.0 } else { y[at] };
+                    let element = |i: usize, j: usize| defined(parts, start(i * m + j), |l| a[i * k + l], |l| b[l * m + j], k);
+                    let expected: Vec<f32> = (0..n * m).map(|at| element(at / m, at % m)).collect();
+                    for (left, right) in left.iter().zip(&right) {
+                        for unit in [None, unit.as_ref()] {
+                            let mut rows = y.clone();
+                            product_by(unit, left, right, MatrixMut::rows(&mut rows, n, m, m), from);
+                            assert_eq!(rows, expected, "{n} {k} {m}");
+                            let mut panels = Matrix::rows(&y, n, m, m).packed(group);
+                            product_by(unit, left, right, MatrixMut::grouped(&mut panels, n, m, group), from);
+                            let panels = Matrix::grouped(&panels, n, m, group);
+                            for (i, expected) in expected.chunks(m).enumerate() {
+                                let mut row = vec![0.0; m];
+                                panels.row(i, &mut row, |y, x| *y = x);
+                                assert_eq!(row, expected, "{n} {k} {m} in panels");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn three_parts_are_as_exact_as_f32_and_two_hold_16_bits() {
+        let [n, k, m] = [64, 512, 64];
+        let (a, b) = (noise(n * k, 5), noise(k * m, 6));
+        let exact: Vec<f64> =
+            (0..n * m).map(|at| (0..k).map(|l| f64::from(a[at / m * k + l]) * f64::from(b[l * m + at % m])).sum()).collect();
+        let error = |y: &[f32]| (y.iter().zip(&exact).map(|(y, x)| (f64::from(*y) - x).powi(2)).sum::<f64>() / exact.len() as f64).sqrt();
+        let (rows, cols) = (Matrix::rows(&a, n, k, k), Matrix::rows(&b, k, m, m));
+        let mut y = vec![0.0; n * m];
+        crate::product::product(rows, Matrix::panels(&cols.packed(m), k, m), MatrixMut::rows(&mut y, n, m, m), From::Zero);
+        let f32 = error(&y);
+        let [two, three] = [2, 3].map(|parts| {
+            product(&Parts::left(rows, parts), &Parts::right(cols, parts, m), MatrixMut::rows(&mut y, n, m, m), From::Zero);
+            error(&y)
+        });
+        let size = (exact.iter().map(|x| x * x).sum::<f64>() / exact.len() as f64).sqrt();
+        assert!(three <= f32 && two < 2f64.powi(-16) * size, "{f32:e} {three:e} {two:e} of {size}");
+    }
+
+    #[test]
+    fn tiles_are_transposed() {
+        let mut buffer = Buffer::new(2 * TILE);
+        buffer.iter_mut().enumerate().for_each(|(i, x)| *x = i as f32);
+        let before = buffer.to_vec();
+        transpose(bytemuck::cast_slice_mut::<f32, u32>(&mut buffer).as_chunks_mut().0);
+        for (tile, before) in buffer.chunks(TILE).zip(before.chunks(TILE)) {
+            assert!((0..TILE).all(|at| tile[at] == before[at % SIDE * SIDE + at / SIDE]));
+        }
+    }
+
+    #[test]
+    fn the_matrix_unit_computes_what_plain_arithmetic_does() {
+        let Some(unit) = Unit::open() else { return };
+        // Numbers of all sizes, so that some are flushed to 0.
+        for (seed, scale) in [(1, 1.0), (2, 1e-18), (3, 1e-19), (4, 1e18)] {
+            let x = noise(4 * BLOCK * BLOCK, seed)
+                .iter()
+                .zip(noise(4 * BLOCK * BLOCK, seed + 9))
+                .map(|(x, y)| x * scale * (8.0 * y).exp2())
+                .collect::<Vec<_>>();
+            let (a, b) = x.split_at(2 * BLOCK * BLOCK);
+            let start = noise(BLOCK * BLOCK, seed + 20).iter().map(|x| x * scale * scale).collect::<Vec<_>>();
+            for parts in [2, 3] {
+                let a = Parts::left(Matrix::rows(a, BLOCK, 2 * BLOCK, 2 * BLOCK), parts);
+                let b = Parts::left(Matrix::rows(b, BLOCK, 2 * BLOCK, 2 * BLOCK), parts);
+                let (a, b) = (a.blocks(0, 0, 2), b.blocks(0, 0, 2));
+                for fresh in [true, false] {
+                    let places = Places { starts: [0, SIDE], strides: [BLOCK; 2] };
+                    let (mut fast, mut slow) = (start.clone(), start.clone());
+                    sum(Some(&unit), parts, [a, b], &mut fast, places, fresh);
+                    sum(None, parts, [a, b], &mut slow, places, fresh);
+                    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(&fast), bits(&slow), "{parts} parts, {scale}");
+                }
+            }
+        }
+    }
+}
