@@ -93,12 +93,12 @@ pub(crate) fn attention_half<const N: usize>(inputs: [Input; N], settings: Setti
             let ([n, d], inner) = (x.shape().dims(), heads * head_dim);
             let mut projected = Buffer::new(settings.three().len());
             let matmul = settings.matmul;
-            settings.project(x.storage(), norm.view(), &weight(&qkv).right(head_dim, matmul), &mut projected);
+            settings.project(x.storage(), norm.view(), &weight(&qkv).right(head_dim, matmul).kept(), &mut projected);
             let mut attended = Buffer::new(settings.one().len());
             let mut log_sum = Buffer::new(if tracked { batch * heads * length } else { 0 });
             attend(&settings.call(&projected, bias.as_ref()), &mut attended, &mut log_sum);
             let mut y = copied(x.storage());
-            let weight = weight(&output).right(d, matmul);
+            let weight = weight(&output).right(d, matmul).kept();
             for_each(settings.one().split(&mut y, d), n * d * inner / 32, |(rows, y)| {
                 let y = MatrixMut::rows(y, rows.len(), d, d);
                 multiply(&settings.one().rows(&attended, rows).left(matmul), &weight, y, From::Target);

@@ -57,9 +57,11 @@ macro_rules! fused {
     };
 }
 
-/// How the products of linear layers are computed on the CPU.
+/// How the products of linear layers are computed in fused operations; definitions, and with them every other backend and type, know
+/// nothing of it.
 ///
-/// Everything else is `f32` in any case: what goes into a product, the sums, and what comes out.
+/// Everything else is `f32` in any case: what goes into a product, the sums, and what comes out. The names are those XLA has for the same
+/// algorithms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Matmul {
     /// Fused multiply-adds of `f32`.
@@ -73,6 +75,15 @@ pub enum Matmul {
     /// Three products of parts in bfloat16, summed in `f32`: every number in two parts, which hold 16 significant bits.
     #[serde(rename = "bf16_x3")]
     Bf16x3,
+}
+
+/// Whether this machine has a matrix unit that multiplies parts in bfloat16 (AMX), and lets this process use it. Without one products of
+/// parts are the same numbers, computed in plain arithmetic, which takes many times as long as products of `f32`.
+pub fn matrix_unit() -> bool {
+    #[cfg(feature = "flex")]
+    return amx::Unit::open().is_some();
+    #[cfg(not(feature = "flex"))]
+    false
 }
 
 /// The parameters of a norm over rows: a LayerNorm where there is a shift, else an RMSNorm.

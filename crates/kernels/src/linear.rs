@@ -216,7 +216,7 @@ pub(crate) fn linear<const N: usize>(inputs: [Input; N], eps: f64, matmul: Matmu
             let w = next();
             let ([n, _], [_, m]) = (x.shape().dims(), w.shape().dims());
             let mut y = vec![0.0; n * m];
-            let right = weight(&w).right(m, matmul);
+            let right = weight(&w).right(m, matmul).kept();
             forward(x.storage(), norm.as_ref().map(NormTensors::view), &right, &mut y, From::Zero, matmul);
             (tensor(y, [n, m]), Kept { x, norm, w })
         },

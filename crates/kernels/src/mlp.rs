@@ -37,7 +37,7 @@ fn sizes(weights: &Weights<FlexTensor>) -> [usize; 2] {
 /// A weight, panel by panel.
 fn by_panel(w: &FlexTensor, matmul: Matmul) -> Vec<Right<'_>> {
     let matrix = weight(w);
-    Panel::of(matrix.shape()[1], matmul).map(|panel| matrix.side(panel.columns()).right(panel.count, matmul)).collect()
+    Panel::of(matrix.shape()[1], matmul).map(|panel| matrix.side(panel.columns()).right(panel.count, matmul).kept()).collect()
 }
 
 /// The panels of `up` or `gate`, each transposed.
@@ -54,7 +54,7 @@ fn widest(rows: usize, cols: usize, matmul: Matmul) -> usize {
 /// The rows of `down` that belong to each panel of what is activated.
 fn down_panels(down: &FlexTensor, matmul: Matmul) -> Vec<Right<'_>> {
     let [ff, d] = down.shape().dims();
-    Panel::of(ff, matmul).map(|panel| weight(down).part(panel.columns()).right(d, matmul)).collect()
+    Panel::of(ff, matmul).map(|panel| weight(down).part(panel.columns()).right(d, matmul).kept()).collect()
 }
 
 fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>, tracked: bool, matmul: Matmul) -> (FlexTensor, Kept) {
@@ -80,7 +80,7 @@ fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>, track
                 .map(|needed| Buffer::new(if needed { widest(rows, ff, matmul) } else { 0 }));
             let (mut up, mut gate) = (up, gate);
             view.rows(x, &mut normed, &mut [[0.0; 2]; CHUNK][..rows]);
-            let normed = Matrix::rows(&normed, rows, d, d).left(matmul);
+            let normed = Matrix::rows(&normed, rows, d, d).left(matmul).kept();
             // Panel by panel, so that what is activated is still in the first cache.
             for (i, panel) in Panel::of(ff, matmul).enumerate() {
                 let range = panel.range(rows);
@@ -187,10 +187,10 @@ impl Group<'_> {
             let (normed, pulled) = (&mut normed[..x.len()], &mut pulled[..x.len()]);
             let mut stats = [[0.0; 2]; CHUNK];
             norm.rows(x, normed, &mut stats[..rows]);
-            let normed = Matrix::rows(normed, rows, d, d).left_transposed(matmul);
+            let normed = Matrix::rows(normed, rows, d, d).left_transposed(matmul).kept();
             let (grad_left, grad_right) = {
                 let grad = Matrix::rows(grad, rows, d, d);
-                (grad.left(matmul), grad.right(d, matmul))
+                (grad.left(matmul).kept(), grad.right(d, matmul).kept())
             };
             let gate = gates.as_mut().and_then(Iterator::next);
             // Panel by panel, so that what comes out of one step is still in the first cache for the next.

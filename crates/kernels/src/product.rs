@@ -366,7 +366,7 @@ pub(crate) enum Left<'a> {
     /// Transposed.
     Columns(Matrix<'a>),
     /// Either in parts.
-    Parts(Parts),
+    Parts(Parts<'a>),
 }
 
 /// A right-hand matrix, ready for products.
@@ -376,7 +376,7 @@ pub(crate) enum Right<'a> {
     /// Put into panels, which start anew with every so many columns: its rows, its columns, and these.
     Packed(Buffer, [usize; 2], usize),
     /// In parts.
-    Parts(Parts),
+    Parts(Parts<'a>),
 }
 
 impl<'a> Matrix<'a> {
@@ -409,7 +409,7 @@ impl<'a> Matrix<'a> {
     pub(crate) fn right_transposed(self, group: usize, matmul: Matmul) -> Right<'static> {
         match split::parts_of(matmul) {
             None => Right::Packed(self.packed_transposed(group), [self.cols, self.rows], group),
-            Some(parts) => Right::Parts(Parts::right_transposed(self, parts, group)),
+            Some(parts) => Right::Parts(Parts::right_transposed(self, parts, group).whole()),
         }
     }
 
@@ -420,7 +420,25 @@ impl<'a> Matrix<'a> {
     }
 }
 
-impl Right<'_> {
+impl<'a> Left<'a> {
+    /// For several products.
+    pub(crate) fn kept(self) -> Self {
+        match self {
+            Self::Parts(parts) => Self::Parts(parts.whole()),
+            other => other,
+        }
+    }
+}
+
+impl<'a> Right<'a> {
+    /// For several products.
+    pub(crate) fn kept(self) -> Self {
+        match self {
+            Self::Parts(parts) => Self::Parts(parts.whole()),
+            other => other,
+        }
+    }
+
     fn panels(&self) -> Matrix<'_> {
         match self {
             Self::Panels(matrix) => *matrix,

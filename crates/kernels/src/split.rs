@@ -13,6 +13,7 @@ use crate::memory::Buffer;
 use crate::product::{From, Matrix, MatrixMut};
 use crate::simd::{Lanes, dispatch};
 use pulp::{Simd, WithSimd};
+use std::ops::Range;
 
 /// Rows, columns and summed indices of a block.
 const BLOCK: usize = 2 * SIDE;
@@ -63,90 +64,142 @@ struct Role {
     left: bool,
 }
 
-/// A matrix in parts.
-pub(crate) struct Parts {
-    values: Buffer,
+/// How the blocks of a matrix in parts lie: two strips of 16 after two strips, and of these block after block of summed indices.
+#[derive(Clone, Copy)]
+struct Shape {
     parts: usize,
     /// How long the summed index is.
     summed: usize,
-    /// Blocks along it.
-    blocks: usize,
     /// The other index, and in how many of it strips start anew.
     across: usize,
     group: usize,
 }
 
-impl Parts {
-    /// A left-hand matrix.
-    pub(crate) fn left(matrix: Matrix<'_>, parts: usize) -> Self {
-        Self::new(matrix, parts, Role { by_row: true, left: true }, matrix.shape()[0])
-    }
-
-    /// The transposed matrix as a left-hand one.
-    pub(crate) fn left_transposed(matrix: Matrix<'_>, parts: usize) -> Self {
-        Self::new(matrix, parts, Role { by_row: false, left: true }, matrix.shape()[1])
-    }
-
-    /// A right-hand matrix, for products with columns in groups of so many.
-    pub(crate) fn right(matrix: Matrix<'_>, parts: usize, group: usize) -> Self {
-        Self::new(matrix, parts, Role { by_row: false, left: false }, group)
-    }
-
-    /// The transposed matrix as a right-hand one.
-    pub(crate) fn right_transposed(matrix: Matrix<'_>, parts: usize, group: usize) -> Self {
-        Self::new(matrix, parts, Role { by_row: true, left: false }, group)
-    }
-
-    fn new(matrix: Matrix<'_>, parts: usize, role: Role, group: usize) -> Self {
-        let [rows, cols] = matrix.shape();
-        let (across, summed) = if role.by_row { (rows, cols) } else { (cols, rows) };
-        let blocks = summed.div_ceil(BLOCK);
-        let mut this = Self { values: Buffer::new(0), parts, summed, blocks, across, group };
-        this.values = Buffer::new(this.strips().div_ceil(2) * this.size());
-        if parts == 2 {
-            dispatch(Fill::<2> { target: &mut this, matrix, role });
-        } else {
-            dispatch(Fill::<3> { target: &mut this, matrix, role });
-        }
-        this
-    }
-
-    /// Rows and columns of a right-hand matrix.
-    pub(crate) fn right_shape(&self) -> [usize; 2] {
-        [self.summed, self.across]
-    }
-
-    /// Strips of 16 that the other index is cut into.
+impl Shape {
+    /// Strips that the other index is cut into.
     fn strips(&self) -> usize {
         self.across / self.group.max(1) * self.group.div_ceil(SIDE)
     }
 
     /// First and last of the other index in a strip.
-    #[inline(always)]
     fn strip(&self, strip: usize) -> [usize; 2] {
+        if strip >= self.strips() {
+            return [0; 2];
+        }
         let per_group = self.group.div_ceil(SIDE);
-        let (group, within) = if self.group == self.across { (0, strip) } else { (strip / per_group, strip % per_group) };
+        let (group, within) = (strip / per_group, strip % per_group);
         let first = group * self.group + within * SIDE;
         [first, (first + SIDE).min((group + 1) * self.group)]
     }
 
-    /// Pairs in all blocks of two strips.
-    fn size(&self) -> usize {
-        self.blocks * self.parts * 2 * TILE
+    /// Twos of strips.
+    fn twos(&self) -> usize {
+        self.strips().div_ceil(2)
     }
 
-    /// Some blocks of two strips.
-    fn blocks(&self, pair: usize, first: usize, count: usize) -> &[u32] {
-        let block = self.parts * 2 * TILE;
-        &bytemuck::cast_slice(&self.values)[pair * self.size() + first * block..][..count * block]
+    /// Blocks along the summed index.
+    fn blocks(&self) -> usize {
+        self.summed.div_ceil(BLOCK)
+    }
+
+    /// Pairs in a block.
+    fn block(&self) -> usize {
+        self.parts * 2 * TILE
+    }
+
+    /// Pairs in all blocks of two strips.
+    fn size(&self) -> usize {
+        self.blocks() * self.block()
     }
 }
 
-/// Puts a matrix into parts.
+/// A matrix in parts, or one that will be put into parts strip by strip when it is multiplied: what is used once need not leave the
+/// innermost cache.
+pub(crate) struct Parts<'a> {
+    shape: Shape,
+    held: Held<'a>,
+}
+
+enum Held<'a> {
+    Whole(Buffer),
+    Pending(Matrix<'a>, Role),
+}
+
+impl<'a> Parts<'a> {
+    /// A left-hand matrix.
+    pub(crate) fn left(matrix: Matrix<'a>, parts: usize) -> Self {
+        Self::pending(matrix, parts, Role { by_row: true, left: true }, matrix.shape()[0])
+    }
+
+    /// The transposed matrix as a left-hand one.
+    pub(crate) fn left_transposed(matrix: Matrix<'a>, parts: usize) -> Self {
+        Self::pending(matrix, parts, Role { by_row: false, left: true }, matrix.shape()[1])
+    }
+
+    /// A right-hand matrix, for products with columns in groups of so many.
+    pub(crate) fn right(matrix: Matrix<'a>, parts: usize, group: usize) -> Self {
+        Self::pending(matrix, parts, Role { by_row: false, left: false }, group)
+    }
+
+    /// The transposed matrix as a right-hand one.
+    pub(crate) fn right_transposed(matrix: Matrix<'a>, parts: usize, group: usize) -> Self {
+        Self::pending(matrix, parts, Role { by_row: true, left: false }, group)
+    }
+
+    fn pending(matrix: Matrix<'a>, parts: usize, role: Role, group: usize) -> Self {
+        let [rows, cols] = matrix.shape();
+        let (across, summed) = if role.by_row { (rows, cols) } else { (cols, rows) };
+        Self { shape: Shape { parts, summed, across, group }, held: Held::Pending(matrix, role) }
+    }
+
+    /// All of it in parts.
+    pub(crate) fn whole(&self) -> Parts<'static> {
+        let shape = self.shape;
+        let mut values = Buffer::new(shape.twos() * shape.size());
+        for (two, values) in values.chunks_exact_mut(shape.size().max(1)).enumerate() {
+            self.two(two, values);
+        }
+        Parts { shape, held: Held::Whole(values) }
+    }
+
+    /// Two strips in parts: where they lie, or, if they are not yet in parts, in `scratch`.
+    fn two<'b>(&'b self, two: usize, scratch: &'b mut [f32]) -> &'b [u32] {
+        let size = self.shape.size();
+        match &self.held {
+            Held::Whole(values) => &bytemuck::cast_slice(values)[two * size..][..size],
+            Held::Pending(matrix, role) => {
+                let values = bytemuck::cast_slice_mut(&mut scratch[..size]);
+                if self.shape.parts == 2 {
+                    dispatch(Fill::<2> { shape: self.shape, matrix: *matrix, role: *role, two, values });
+                } else {
+                    dispatch(Fill::<3> { shape: self.shape, matrix: *matrix, role: *role, two, values });
+                }
+                values
+            }
+        }
+    }
+
+    /// Numbers that [`two`](Self::two) needs.
+    fn scratch(&self) -> usize {
+        match self.held {
+            Held::Whole(_) => 0,
+            Held::Pending(..) => self.shape.size(),
+        }
+    }
+
+    /// Rows and columns of a right-hand matrix.
+    pub(crate) fn right_shape(&self) -> [usize; 2] {
+        [self.shape.summed, self.shape.across]
+    }
+}
+
+/// Puts two strips of a matrix into parts.
 struct Fill<'a, const P: usize> {
-    target: &'a mut Parts,
+    shape: Shape,
     matrix: Matrix<'a>,
     role: Role,
+    two: usize,
+    values: &'a mut [u32],
 }
 
 impl<const P: usize> WithSimd for Fill<'_, P> {
@@ -154,42 +207,37 @@ impl<const P: usize> WithSimd for Fill<'_, P> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let Self { target, matrix, role } = self;
-        let (strips, size, mut scratch) = (target.strips(), target.size(), [[0.0; SIDE]; 2]);
+        let Self { shape, matrix, role, two, values } = self;
+        let mut scratch = [[0.0; SIDE]; 2];
         let [first_scratch, second_scratch] = &mut scratch;
-        let mut values = std::mem::replace(&mut target.values, Buffer::new(0));
-        for (pair, values) in bytemuck::cast_slice_mut::<f32, u32>(&mut values).chunks_exact_mut(size.max(1)).enumerate() {
-            for half in 0..2 {
-                let strip = 2 * pair + half;
-                let [start, end] = if strip < strips { target.strip(strip) } else { [0; 2] };
-                for (block, tiles) in values.as_chunks_mut::<TILE>().0.chunks_exact_mut(2 * P).enumerate() {
-                    let first = block * BLOCK;
-                    let mut tiles = tiles.iter_mut().skip(half).step_by(2);
-                    let mut tiles: [&mut [u32; TILE]; P] = std::array::from_fn(|_| tiles.next().expect("a tile for every part"));
-                    if role.by_row {
-                        let columns = [first, first + SIDE].map(|column| Columns::of(matrix, column, target.summed));
-                        for i in 0..SIDE {
-                            let row = if start + i < end { start + i } else { usize::MAX };
-                            let x = columns[0].line(matrix, row, first_scratch);
-                            let y = columns[1].line(matrix, row, second_scratch);
-                            put::<S, P>(s, x, y, &mut tiles, i);
-                        }
-                    } else {
-                        let columns = Columns::of(matrix, start, end);
-                        for i in 0..SIDE {
-                            let x = columns.line(matrix, first + i, first_scratch);
-                            let y = columns.line(matrix, first + SIDE + i, second_scratch);
-                            put::<S, P>(s, x, y, &mut tiles, i);
-                        }
+        for half in 0..2 {
+            let [start, end] = shape.strip(2 * two + half);
+            let by_column = Columns::of(matrix, start, end);
+            for (block, tiles) in values.as_chunks_mut::<TILE>().0.chunks_exact_mut(2 * P).enumerate() {
+                let first = block * BLOCK;
+                let mut tiles = tiles.iter_mut().skip(half).step_by(2);
+                let mut tiles: [&mut [u32; TILE]; P] = std::array::from_fn(|_| tiles.next().expect("a tile for every part"));
+                if role.by_row {
+                    let columns = [first, first + SIDE].map(|column| Columns::of(matrix, column, shape.summed));
+                    for i in 0..SIDE {
+                        let row = if start + i < end { start + i } else { usize::MAX };
+                        let x = columns[0].line(matrix, row, first_scratch);
+                        let y = columns[1].line(matrix, row, second_scratch);
+                        put::<S, P>(s, x, y, &mut tiles, i);
+                    }
+                } else {
+                    for i in 0..SIDE {
+                        let x = by_column.line(matrix, first + i, first_scratch);
+                        let y = by_column.line(matrix, first + SIDE + i, second_scratch);
+                        put::<S, P>(s, x, y, &mut tiles, i);
                     }
                 }
             }
-            // Lines along the other index have been put where lines along pairs belong, or the other way round.
-            if role.by_row != role.left {
-                transpose(values.as_chunks_mut().0);
-            }
         }
-        target.values = values;
+        // Lines along the other index have been put where lines along pairs belong, or the other way round.
+        if role.by_row != role.left {
+            transpose(values.as_chunks_mut().0);
+        }
     }
 }
 
@@ -310,47 +358,97 @@ impl Columns {
 }
 
 /// `y = a b`, or `y += a b`.
-pub(crate) fn product(a: &Parts, b: &Parts, y: MatrixMut<'_>, from: From) {
+pub(crate) fn product(a: &Parts<'_>, b: &Parts<'_>, y: MatrixMut<'_>, from: From) {
     product_by(Unit::open().as_ref(), a, b, y, from);
 }
 
 /// The same by the matrix unit, or in plain arithmetic.
-fn product_by(unit: Option<&Unit>, a: &Parts, b: &Parts, mut y: MatrixMut<'_>, from: From) {
-    assert!(a.parts == b.parts && a.summed == b.summed && y.shape() == [a.across, b.across], "matrices fit");
-    let mut scratch = [0.0; BLOCK * BLOCK];
-    let rows = a.across;
-    for depth in (0..a.blocks).step_by(DEPTH) {
-        let count = DEPTH.min(a.blocks - depth);
-        let fresh = depth == 0 && from == From::Zero;
-        for row in (0..rows).step_by(BLOCK) {
-            let left = a.blocks(row / BLOCK, depth, count);
-            let rows = BLOCK.min(rows - row);
-            for pair in 0..b.strips().div_ceil(2) {
-                let right = b.blocks(pair, depth, count);
-                let strips = [2 * pair, 2 * pair + 1].map(|strip| if strip < b.strips() { b.strip(strip) } else { [0; 2] });
-                let mut places = Places { starts: [0, SIDE], strides: [BLOCK; 2] };
-                let mut whole = rows == BLOCK;
-                for (i, [first, end]) in strips.into_iter().enumerate() {
-                    if end - first == SIDE {
-                        let (start, stride, count) = y.columns(first);
-                        (places.starts[i], places.strides[i]) = (start + row * stride, stride);
-                        whole &= count >= SIDE;
-                    } else {
-                        whole = false;
-                    }
-                }
-                if whole {
-                    sum(unit, a.parts, [left, right], y.values(), places, fresh);
-                    continue;
-                }
-                let places = Places { starts: [0, SIDE], strides: [BLOCK; 2] };
-                if !fresh {
-                    each(&mut y, strips, row..row + rows, &mut scratch, |y, x| *x = *y);
-                }
-                sum(unit, a.parts, [left, right], &mut scratch, places, fresh);
-                each(&mut y, strips, row..row + rows, &mut scratch, |y, x| *y = *x);
+fn product_by(unit: Option<&Unit>, a: &Parts<'_>, b: &Parts<'_>, y: MatrixMut<'_>, from: From) {
+    let fit = (a.shape.parts, a.shape.summed) == (b.shape.parts, b.shape.summed);
+    assert!(fit && y.shape() == [a.shape.across, b.shape.across], "matrices fit");
+    let whole = (a.scratch() > 0 && b.scratch() > 0).then(|| b.whole());
+    let b = whole.as_ref().unwrap_or(b);
+    let (rows, columns) = (a.shape.twos(), b.shape.twos());
+    let places = (0..columns).map(|two| Target::new(&y, [0, 1].map(|i| b.shape.strip(2 * two + i)))).collect();
+    let mut sums = Sums { unit, shape: a.shape, y, places, from };
+    let mut scratch = Buffer::new(a.scratch() + b.scratch());
+    let depths = |blocks: usize| (0..blocks).step_by(DEPTH);
+    // What is not yet in parts is put into parts once.
+    if b.scratch() > 0 {
+        for column in 0..columns {
+            let right = b.two(column, &mut scratch);
+            for depth in depths(a.shape.blocks()) {
+                (0..rows).for_each(|row| sums.add(row, column, a.two(row, &mut []), right, depth));
             }
         }
+    } else if a.scratch() > 0 {
+        for row in 0..rows {
+            let left = a.two(row, &mut scratch);
+            for depth in depths(a.shape.blocks()) {
+                (0..columns).for_each(|column| sums.add(row, column, left, b.two(column, &mut []), depth));
+            }
+        }
+    } else {
+        for depth in depths(a.shape.blocks()) {
+            for row in 0..rows {
+                let left = a.two(row, &mut []);
+                (0..columns).for_each(|column| sums.add(row, column, left, b.two(column, &mut []), depth));
+            }
+        }
+    }
+}
+
+/// Where the sums of two strips of columns go.
+struct Target {
+    /// First and last column of each.
+    strips: [[usize; 2]; 2],
+    /// Where they lie in row 0, if every row has place for 16 numbers there.
+    places: Option<Places>,
+}
+
+impl Target {
+    fn new(y: &MatrixMut<'_>, strips: [[usize; 2]; 2]) -> Self {
+        let mut places = Places { starts: [0; 2], strides: [0; 2] };
+        let mut whole = true;
+        for (i, [first, end]) in strips.into_iter().enumerate() {
+            let (start, stride, count) = if end - first == SIDE { y.columns(first) } else { (0, 0, 0) };
+            (places.starts[i], places.strides[i]) = (start, stride);
+            whole &= count >= SIDE;
+        }
+        Self { strips, places: whole.then_some(places) }
+    }
+}
+
+/// The sums of a product on their way.
+struct Sums<'a> {
+    unit: Option<&'a Unit>,
+    /// Of the left-hand matrix.
+    shape: Shape,
+    y: MatrixMut<'a>,
+    places: Vec<Target>,
+    from: From,
+}
+
+impl Sums<'_> {
+    /// Adds what some blocks from `depth` on give to the sums of two strips of rows and two of columns.
+    #[inline]
+    fn add(&mut self, row: usize, column: usize, left: &[u32], right: &[u32], depth: usize) {
+        let blocks = depth * self.shape.block()..(depth + DEPTH).min(self.shape.blocks()) * self.shape.block();
+        let factors = [&left[blocks.clone()], &right[blocks]];
+        let (row, parts) = (row * BLOCK, self.shape.parts);
+        let rows = row..(row + BLOCK).min(self.shape.across);
+        let fresh = depth == 0 && self.from == From::Zero;
+        let Target { strips, places } = &self.places[column];
+        if let (Some(places), BLOCK) = (places, rows.len()) {
+            let starts = [0, 1].map(|i| places.starts[i] + row * places.strides[i]);
+            return sum(self.unit, parts, factors, self.y.values(), Places { starts, ..*places }, fresh);
+        }
+        let (strips, mut block) = (*strips, [0.0; BLOCK * BLOCK]);
+        if !fresh {
+            each(&mut self.y, strips, rows.clone(), &mut block, |y, x| *x = *y);
+        }
+        sum(self.unit, parts, factors, &mut block, Places { starts: [0, SIDE], strides: [BLOCK; 2] }, fresh);
+        each(&mut self.y, strips, rows, &mut block, |y, x| *y = *x);
     }
 }
 
@@ -358,7 +456,7 @@ fn product_by(unit: Option<&Unit>, a: &Parts, b: &Parts, mut y: MatrixMut<'_>, f
 fn each(
     y: &mut MatrixMut<'_>,
     strips: [[usize; 2]; 2],
-    rows: std::ops::Range<usize>,
+    rows: Range<usize>,
     block: &mut [f32; BLOCK * BLOCK],
     f: impl Fn(&mut f32, &mut f32),
 ) {
@@ -516,17 +614,21 @@ mod tests {
                     let element = |i: usize, j: usize| defined(parts, start(i * m + j), |l| a[i * k + l], |l| b[l * m + j], k);
                     let expected: Vec<f32> = (0..n * m).map(|at| element(at / m, at % m)).collect();
                     for (left, right) in left.iter().zip(&right) {
-                        for unit in [None, unit.as_ref()] {
-                            let mut rows = y.clone();
-                            product_by(unit, left, right, MatrixMut::rows(&mut rows, n, m, m), from);
-                            assert_eq!(rows, expected, "{n} {k} {m}");
-                            let mut panels = Matrix::rows(&y, n, m, m).packed(group);
-                            product_by(unit, left, right, MatrixMut::grouped(&mut panels, n, m, group), from);
-                            let panels = Matrix::grouped(&panels, n, m, group);
-                            for (i, expected) in expected.chunks(m).enumerate() {
-                                let mut row = vec![0.0; m];
-                                panels.row(i, &mut row, |y, x| *y = x);
-                                assert_eq!(row, expected, "{n} {k} {m} in panels");
+                        // Put into parts before, or while they are multiplied.
+                        let (whole_left, whole_right) = (left.whole(), right.whole());
+                        for (left, right) in [(left, right), (&whole_left, right), (left, &whole_right), (&whole_left, &whole_right)] {
+                            for unit in [None, unit.as_ref()] {
+                                let mut rows = y.clone();
+                                product_by(unit, left, right, MatrixMut::rows(&mut rows, n, m, m), from);
+                                assert_eq!(rows, expected, "{n} {k} {m}");
+                                let mut panels = Matrix::rows(&y, n, m, m).packed(group);
+                                product_by(unit, left, right, MatrixMut::grouped(&mut panels, n, m, group), from);
+                                let panels = Matrix::grouped(&panels, n, m, group);
+                                for (i, expected) in expected.chunks(m).enumerate() {
+                                    let mut row = vec![0.0; m];
+                                    panels.row(i, &mut row, |y, x| *y = x);
+                                    assert_eq!(row, expected, "{n} {k} {m} in panels");
+                                }
                             }
                         }
                     }
@@ -580,7 +682,9 @@ mod tests {
             for parts in [2, 3] {
                 let a = Parts::left(Matrix::rows(a, BLOCK, 2 * BLOCK, 2 * BLOCK), parts);
                 let b = Parts::left(Matrix::rows(b, BLOCK, 2 * BLOCK, 2 * BLOCK), parts);
-                let (a, b) = (a.blocks(0, 0, 2), b.blocks(0, 0, 2));
+                let mut scratch = [Buffer::new(a.scratch()), Buffer::new(b.scratch())];
+                let [first, second] = &mut scratch;
+                let (a, b) = (a.two(0, first), b.two(0, second));
                 for fresh in [true, false] {
                     let places = Places { starts: [0, SIDE], strides: [BLOCK; 2] };
                     let (mut fast, mut slow) = (start.clone(), start.clone());

@@ -4,6 +4,7 @@ use crate::exit::{Exit, Failure};
 use burn::tensor::{Device, Tensor};
 use std::fmt;
 use std::str::FromStr;
+use tiny_transformer::Matmul;
 
 /// Kinds of device this suite knows, with the cargo feature that compiles each in.
 const KINDS: [(&str, &str, bool); 7] = [
@@ -63,9 +64,24 @@ pub fn fingerprint(name: &DeviceName) -> String {
     parts.extend([
         if std::arch::is_x86_feature_detected!("avx2") { "avx2" } else { "" },
         if std::arch::is_x86_feature_detected!("avx512f") { "avx512f" } else { "" },
+        if kernels::matrix_unit() { "amx-bf16" } else { "" },
     ]);
     parts.retain(|part| !part.is_empty());
     parts.join(" ")
+}
+
+/// What is to be said of `model.matmul` on a device, if it does not do there what it is for.
+pub fn matmul_note(device: &DeviceName, matmul: Matmul) -> Option<String> {
+    let name = serde_json::to_value(matmul).ok()?;
+    match (matmul, device.kind) {
+        (Matmul::F32, _) => None,
+        (_, "cpu") if kernels::matrix_unit() => None,
+        (_, "cpu") => Some(format!(
+            "model.matmul = {name} is computed step by step, because this processor has no matrix unit for bfloat16 (AMX): the same numbers, but slower \
+             than with \"f32\" by far"
+        )),
+        _ => Some(format!("model.matmul = {name} speaks of --device cpu; {device} multiplies in its own way")),
+    }
 }
 
 /// A line of `longreach list devices`.

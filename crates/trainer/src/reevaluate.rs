@@ -79,6 +79,9 @@ pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Reevalua
     let weights = Weights::load(&directory.join(WEIGHTS_FILE), record.model.parameters, &record.model.weights_blake3)
         .map_err(|error| Failure::input(format!("{error:#}")))?;
     let device = device::open(&request.device)?;
+    if let Some(note) = device::matmul_note(&request.device, spec.model.matmul) {
+        progress(&format!("note: {note}"));
+    }
     let total = spec.eval.variants.len() * spec.eval.test_lens.len();
     let mut done = 0;
     record.evals = evaluate(&job.spec, &spec.eval, task.as_ref(), &weights, &device, request.memory_limit, |row, cost| {

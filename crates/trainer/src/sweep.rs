@@ -5,6 +5,7 @@
 
 use crate::config::experiment::{Plan, PlannedRun};
 use crate::console::tell;
+use crate::device::matmul_note;
 use crate::exit::{Exit, Failure};
 use crate::plan::{count, duration, flops};
 use crate::worker::{self, DIVERGED_FILE, ERROR_FILE, Event, How, JOB_FILE, RECORD_FILE};
@@ -13,7 +14,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use results::RunRecord;
 use results::record::RunStatus;
 use rundir::{checkpoint, lock};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -134,6 +135,11 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
             (Some(_), _) => format!(" (the other {skipped} were not asked for)"),
         }
     ));
+    let asked: BTreeSet<_> =
+        todo.iter().filter_map(|index| matmul_note(&options.how.device, plan.runs[*index].job.spec.model.matmul)).collect();
+    for note in asked {
+        tell(&format!("note: {note}"));
+    }
     if let Some(note) = changes::other_runs(&options.runs.join(&plan.name), plan) {
         tell(&format!("note: {note}"));
     }

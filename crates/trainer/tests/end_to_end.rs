@@ -72,6 +72,36 @@ fn records_are_the_same_bytes_for_any_number_of_threads() {
 }
 
 #[test]
+fn products_of_parts_train_the_same_model_on_any_number_of_threads() {
+    let overrides =
+        ["model.d_model=64", "train.train_len=16", "train.batch_size=32", "train.steps=20", "seeds=[3]", "model.pe={kind=\"rope\"}"];
+    let axis = "axes.\"model.matmul\"=[\"f32\",\"bf16_x6\",\"bf16_x3\"]";
+    let runs = [1, 2, 4].map(|threads| {
+        let scratch = Scratch::with(TINY);
+        let mut command = longreach();
+        command.env("RAYON_NUM_THREADS", threads.to_string()).arg("run").arg(&scratch.config).args(overrides).arg(axis);
+        let output = command.arg("--runs").arg(scratch.runs()).args(["--jobs", "1"]).output().unwrap();
+        exits(&output, 0);
+        // Told where it is not what it is for.
+        assert_eq!(stderr(&output).contains("no matrix unit"), !kernels::matrix_unit(), "{}", stderr(&output));
+        scratch.records()
+    });
+    assert_eq!(runs[0], runs[1], "1 and 2 threads differ");
+    assert_eq!(runs[0], runs[2], "1 and 4 threads differ");
+    let losses: std::collections::BTreeMap<String, f64> = runs[0]
+        .iter()
+        .map(|(_, bytes)| {
+            let record = parse(bytes);
+            let matmul = record["spec"]["model"]["matmul"].as_str().unwrap_or("f32").to_owned();
+            (matmul, record["evals"][0]["metrics"]["loss_nats"]["value"].as_f64().unwrap())
+        })
+        .collect();
+    let apart = |matmul: &str| (losses[matmul] - losses["f32"]).abs();
+    let (six, three) = (apart("bf16_x6"), apart("bf16_x3"));
+    assert!(0.0 < six && six < 1e-5 && 0.0 < three && three < 1e-3, "{losses:?}");
+}
+
+#[test]
 fn encodings_of_a_seed_share_every_common_weight_and_seeds_do_not() {
     let scratch = Scratch::with(TINY);
     let axis =
