@@ -220,9 +220,9 @@ impl<const P: usize> WithSimd for Fill<'_, P> {
                 if role.by_row {
                     let columns = [first, first + SIDE].map(|column| Columns::of(matrix, column, shape.summed));
                     for i in 0..SIDE {
-                        let row = if start + i < end { start + i } else { usize::MAX };
-                        let x = columns[0].line(matrix, row, first_scratch);
-                        let y = columns[1].line(matrix, row, second_scratch);
+                        // What lies beyond the strip goes into sums that nobody reads.
+                        let x = columns[0].line(matrix, start + i, first_scratch);
+                        let y = columns[1].line(matrix, start + i, second_scratch);
                         put::<S, P>(s, x, y, &mut tiles, i);
                     }
                 } else {
@@ -477,6 +477,9 @@ fn sum(unit: Option<&Unit>, parts: usize, [a, b]: [&[u32]; 2], c: &mut [f32], pl
     }
 }
 
+/// Rows that [`Plain`] sums side by side.
+const ROWS: usize = 8;
+
 /// What the matrix unit computes, in plain arithmetic.
 struct Plain<'a> {
     parts: usize,
@@ -489,54 +492,60 @@ struct Plain<'a> {
 
 /// 0 in place of numbers below the normal range, as in the matrix unit.
 #[inline(always)]
-fn flush(x: f32) -> f32 {
-    if x.abs() < f32::MIN_POSITIVE { 0.0f32.copysign(x) } else { x }
+fn flush<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    let sign = s.transmute_f32s_u32s(s.and_u32s(s.transmute_u32s_f32s(x), s.splat_u32s(1 << 31)));
+    s.select_f32s(s.less_than_f32s(s.abs_f32s(x), s.splat(f32::MIN_POSITIVE)), sign, x)
 }
 
 impl WithSimd for Plain<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, s: S) {
         let Self { parts, a, b, c, places, fresh } = self;
-        let tiles = |x: &'_ [u32]| -> Vec<[[[f32; SIDE]; SIDE]; 2]> {
-            // Lower and upper halves of the pairs.
-            let half = |tile: &[u32; TILE], shift: u32| {
-                let mut half = [[0.0; SIDE]; SIDE];
-                for (to, x) in half.as_flattened_mut().iter_mut().zip(tile) {
-                    *to = flush(f32::from_bits((x << shift) & UPPER));
-                }
-                half
-            };
-            x.as_chunks::<TILE>().0.iter().map(|tile| [half(tile, 16), half(tile, 0)]).collect()
+        // Lower and upper halves of the pairs of every tile, as numbers.
+        let halves = |tiles: &[u32]| -> Vec<[[f32; TILE]; 2]> {
+            let number = |bits: u32| if bits & 0x7f80_0000 == 0 { bits & 1 << 31 } else { bits };
+            let half = |tile: &[u32; TILE], shift: u32| tile.map(|x| f32::from_bits(number((x << shift) & UPPER)));
+            tiles.as_chunks::<TILE>().0.iter().map(|tile| [half(tile, 16), half(tile, 0)]).collect()
         };
-        let (a, b) = (tiles(a), tiles(b));
-        for strip in 0..2 {
-            for row in 0..BLOCK {
-                let place = &mut c[places.starts[strip] + row * places.strides[strip]..][..SIDE];
-                let mut sums = [0.0; SIDE];
-                if !fresh {
-                    sums.copy_from_slice(place);
-                    sums = sums.map(flush);
-                }
-                for (a, b) in a.chunks_exact(2 * parts).zip(b.chunks_exact(2 * parts)) {
-                    for [left, right] in pairs(parts) {
-                        let (a, b) = (&a[2 * left + row / SIDE], &b[2 * right + strip]);
-                        let mut halves = [[0.0; SIDE]; 2];
-                        for half in 0..2 {
-                            for i in 0..SIDE {
-                                let x = a[half][row % SIDE][i];
-                                for j in 0..SIDE {
-                                    halves[half][j] = flush(x.mul_add(b[half][i][j], halves[half][j]));
+        let (a, b) = (halves(a), halves(b));
+        for (strip, first) in [0, 1].into_iter().flat_map(|strip| (0..BLOCK).step_by(ROWS).map(move |first| (strip, first))) {
+            let place = |row: usize| places.starts[strip] + (first + row) * places.strides[strip];
+            let mut sums = [[0.0; SIDE]; ROWS];
+            for (row, sums) in sums.iter_mut().enumerate().filter(|_| !fresh) {
+                sums.copy_from_slice(&c[place(row)..][..SIDE]);
+                S::as_mut_simd_f32s(sums).0.iter_mut().for_each(|x| *x = flush(s, *x));
+            }
+            for (a, b) in a.chunks_exact(2 * parts).zip(b.chunks_exact(2 * parts)) {
+                for [left, right] in pairs(parts) {
+                    let (a, b) = (&a[2 * left + first / SIDE], &b[2 * right + strip]);
+                    let mut by_half = [[[0.0; SIDE]; ROWS]; 2];
+                    for half in 0..2 {
+                        let (a, b) = (a[half].as_chunks::<SIDE>().0, b[half].as_chunks::<SIDE>().0);
+                        for i in 0..SIDE {
+                            let b = S::as_simd_f32s(&b[i]).0;
+                            // Several rows, because the sums of one would wait for each other.
+                            for row in 0..ROWS {
+                                let x = s.splat(a[first % SIDE + row][i]);
+                                let sums = S::as_mut_simd_f32s(&mut by_half[half][row]).0;
+                                for at in 0..sums.len() {
+                                    sums[at] = flush(s, s.mul_add_f32s(x, b[at], sums[at]));
                                 }
                             }
                         }
-                        for j in 0..SIDE {
-                            sums[j] = flush(sums[j] + flush(halves[0][j] + halves[1][j]));
+                    }
+                    for row in 0..ROWS {
+                        let [lower, upper] = [0, 1].map(|half| S::as_simd_f32s(&by_half[half][row]).0);
+                        let sums = S::as_mut_simd_f32s(&mut sums[row]).0;
+                        for at in 0..sums.len() {
+                            sums[at] = flush(s, s.add(sums[at], flush(s, s.add(lower[at], upper[at]))));
                         }
                     }
                 }
-                place.copy_from_slice(&sums);
+            }
+            for (row, sums) in sums.iter().enumerate() {
+                c[place(row)..][..SIDE].copy_from_slice(sums);
             }
         }
     }

@@ -4,9 +4,9 @@ use crate::config::experiment::{Plan, PlannedRun};
 use crate::memory;
 use serde::Serialize;
 
-/// Arithmetic rate of one process that time estimates assume, in FLOP/s: what the quickstart's workers reached in training on
-/// the machine of `docs/performance.md`.
-pub const ASSUMED_FLOPS: f64 = 3.5e10;
+/// Arithmetic rate of one process that time estimates assume, in FLOP/s: about what the quickstart's workers reach on the machine of
+/// `docs/performance.md`.
+pub const ASSUMED_FLOPS: f64 = 8e10;
 
 /// A run of the plan, as printed.
 #[derive(Debug, Serialize)]
