@@ -568,9 +568,10 @@ impl Axis {
     }
 }
 
-/// Whether an axis can hold a value: differences and quotients of two such values are finite.
+/// Whether an axis can hold a value: differences of two such values are finite, and so are quotients, those of the ends of an axis with
+/// room for bands and at both ends included.
 fn is_drawable(value: f64, log: bool) -> bool {
-    value.abs() <= 1e150 && (!log || value >= 1e-150)
+    if log { (1e-100..=1e100).contains(&value) } else { value.abs() <= 1e150 }
 }
 
 /// A point on the page with its band.

@@ -196,18 +196,24 @@ fn check_markdown(text: &str, figures: usize) {
         while let Some(c) = chars.next() {
             if c == '\\' {
                 chars.next();
+                bare.push(' ');
             } else {
                 bare.push(c);
             }
         }
-        assert!(!bare.contains(['`', '~', '$', '<', '>']) && !bare.contains("://") && !bare.to_lowercase().contains("www."), "{line}");
-        if bare.starts_with("![") {
-            let file = bare.split("](").nth(1).unwrap();
+        let mut told = bare.as_str();
+        if let Some(image) = bare.strip_prefix("![") {
+            // Where an image leads is no text: a name that was cut after `www` ends in `www.svg`.
+            let (words, file) = image.split_once("](").unwrap();
             assert!(file.ends_with(".svg)") && file.bytes().filter(|b| b"[](".contains(b)).count() == 0, "{line}");
             images += 1;
+            told = words;
+        }
+        assert!(!told.contains(['`', '~', '$', '<', '>', '[', ']']), "{line}");
+        assert!(!told.contains("://") && !told.to_lowercase().contains("www."), "{line}");
+        if told.len() < bare.len() {
             continue;
         }
-        assert!(!bare.contains(['[', ']']), "{line}");
         let pipes = bare.matches('|').count();
         columns = if pipes == 0 { None } else { columns.or(Some(pipes)) };
         assert_eq!(columns.unwrap_or(0), pipes, "{line}");
@@ -299,6 +305,9 @@ fn each_payload_in_every_place() {
     }
     check(&hostile_report(&["a".repeat(100_000)]));
     check(&hostile_report(&["\u{202e}".repeat(100_000)]));
+    // Found by chance: cut where a file's name ends in `www`.
+    let twice = "![x](http://evil/x.png) https://evil www.evil.com".repeat(60);
+    check(&hostile_report(&[twice, "<script>alert(1)</script>".into()]));
 }
 
 proptest! {
