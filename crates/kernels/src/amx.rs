@@ -90,7 +90,7 @@ mod linux {
             let [first_stride, second_stride] = places.strides.map(|stride| 4 * stride);
             let lower = |start: *mut f32, stride: usize| start.wrapping_byte_add(SIDE * stride);
             macro_rules! run {
-                ($block:literal, $($line:literal),+) => {
+                ($block:literal, $($line:expr),+) => {
                     // SAFETY: tiles are laid out, because `self` exists and cannot leave its thread. Loads of `a` and `b` stay
                     // inside `blocks` blocks of `2 P` KiB; sums are read and written in 32 rows of 16 numbers from either start on,
                     // all of them inside `c` as asserted above, which is borrowed mutably. Nothing else is written.
@@ -137,71 +137,51 @@ mod linux {
                 };
             }
             // Tiles 4 and 5 hold the upper and lower rows of a part of `a`, 6 and 7 the two strips of a part of `b`. The order of the
-            // products is that of `split::PAIRS`.
+            // products is that of `split::pairs`, and what the next one shares with the last stays where it is.
+            macro_rules! left {
+                ($part:literal) => {
+                    concat!(
+                        "tileloadd tmm4, [{a} + {line} + 2048 * ",
+                        $part,
+                        "]\ntileloadd tmm5, [{a} + {line} + 2048 * ",
+                        $part,
+                        " + 1024]"
+                    )
+                };
+            }
+            macro_rules! right {
+                ($part:literal) => {
+                    concat!(
+                        "tileloadd tmm6, [{b} + {line} + 2048 * ",
+                        $part,
+                        "]\ntileloadd tmm7, [{b} + {line} + 2048 * ",
+                        $part,
+                        " + 1024]"
+                    )
+                };
+            }
+            macro_rules! add {
+                () => {
+                    "tdpbf16ps tmm0, tmm4, tmm6\ntdpbf16ps tmm1, tmm4, tmm7\ntdpbf16ps tmm2, tmm5, tmm6\ntdpbf16ps tmm3, tmm5, tmm7"
+                };
+            }
             match P {
-                2 => run!(
-                    "4096",
-                    "tileloadd tmm4, [{a} + {line}]",
-                    "tileloadd tmm5, [{a} + {line} + 1024]",
-                    "tileloadd tmm6, [{b} + {line} + 2048]",
-                    "tileloadd tmm7, [{b} + {line} + 3072]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
-                    "tdpbf16ps tmm2, tmm5, tmm6",
-                    "tdpbf16ps tmm3, tmm5, tmm7",
-                    "tileloadd tmm6, [{b} + {line}]",
-                    "tileloadd tmm7, [{b} + {line} + 1024]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
-                    "tdpbf16ps tmm2, tmm5, tmm6",
-                    "tdpbf16ps tmm3, tmm5, tmm7",
-                    "tileloadd tmm4, [{a} + {line} + 2048]",
-                    "tileloadd tmm5, [{a} + {line} + 3072]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
-                    "tdpbf16ps tmm2, tmm5, tmm6",
-                    "tdpbf16ps tmm3, tmm5, tmm7"
-                ),
+                2 => run!("4096", left!(0), right!(1), add!(), right!(0), add!(), left!(1), add!()),
                 3 => run!(
                     "6144",
-                    "tileloadd tmm4, [{a} + {line}]",
-                    "tileloadd tmm5, [{a} + {line} + 1024]",
-                    "tileloadd tmm6, [{b} + {line} + 4096]",
-                    "tileloadd tmm7, [{b} + {line} + 5120]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
-                    "tdpbf16ps tmm2, tmm5, tmm6",
-                    "tdpbf16ps tmm3, tmm5, tmm7",
-                    "tileloadd tmm6, [{b} + {line} + 2048]",
-                    "tileloadd tmm7, [{b} + {line} + 3072]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
-                    "tdpbf16ps tmm2, tmm5, tmm6",
-                    "tdpbf16ps tmm3, tmm5, tmm7",
-                    "tileloadd tmm4, [{a} + {line} + 2048]",
-                    "tileloadd tmm5, [{a} + {line} + 3072]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
-                    "tdpbf16ps tmm2, tmm5, tmm6",
-                    "tdpbf16ps tmm3, tmm5, tmm7",
-                    "tileloadd tmm6, [{b} + {line}]",
-                    "tileloadd tmm7, [{b} + {line} + 1024]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
-                    "tdpbf16ps tmm2, tmm5, tmm6",
-                    "tdpbf16ps tmm3, tmm5, tmm7",
-                    "tileloadd tmm4, [{a} + {line} + 4096]",
-                    "tileloadd tmm5, [{a} + {line} + 5120]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
-                    "tdpbf16ps tmm2, tmm5, tmm6",
-                    "tdpbf16ps tmm3, tmm5, tmm7",
-                    "tileloadd tmm4, [{a} + {line}]",
-                    "tileloadd tmm5, [{a} + {line} + 1024]",
-                    "tdpbf16ps tmm0, tmm4, tmm6",
-                    "tdpbf16ps tmm1, tmm4, tmm7",
-                    "tdpbf16ps tmm2, tmm5, tmm6",
-                    "tdpbf16ps tmm3, tmm5, tmm7"
+                    left!(0),
+                    right!(2),
+                    add!(),
+                    right!(1),
+                    add!(),
+                    left!(1),
+                    add!(),
+                    right!(0),
+                    add!(),
+                    left!(2),
+                    add!(),
+                    left!(0),
+                    add!()
                 ),
                 _ => unreachable!("two parts or three"),
             }

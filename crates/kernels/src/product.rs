@@ -655,10 +655,11 @@ fn along_columns<S: Simd, const R: usize, const V: usize>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn noise(n: usize, seed: u32) -> Vec<f32> {
+    /// Numbers from -0.5 to 0.5.
+    pub(crate) fn noise(n: usize, seed: u32) -> Vec<f32> {
         let mut state = seed.wrapping_mul(2_654_435_761) | 1;
         let mut next = || {
             state ^= state << 13;

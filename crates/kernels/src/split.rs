@@ -554,17 +554,7 @@ impl WithSimd for Plain<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn noise(n: usize, seed: u32) -> Vec<f32> {
-        let mut state = seed.wrapping_mul(2_654_435_761) | 1;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 17;
-            state ^= state << 5;
-            state as f32 / u32::MAX as f32 - 0.5
-        };
-        (0..n).map(|_| next()).collect()
-    }
+    use crate::product::tests::noise;
 
     #[test]
     fn three_parts_are_the_number() {
