@@ -86,7 +86,9 @@ mod linux {
             for (start, stride) in places.starts.into_iter().zip(places.strides) {
                 assert!(start + (2 * SIDE - 1) * stride + SIDE <= c.len(), "a place for every sum");
             }
-            let [first, second] = places.starts.map(|start| c[start..].as_mut_ptr());
+            // Both from one pointer: a second borrow would end the first.
+            let base = c.as_mut_ptr();
+            let [first, second] = places.starts.map(|start| base.wrapping_add(start));
             let [first_stride, second_stride] = places.strides.map(|stride| 4 * stride);
             let lower = |start: *mut f32, stride: usize| start.wrapping_byte_add(SIDE * stride);
             macro_rules! run {
