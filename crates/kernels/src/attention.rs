@@ -44,6 +44,8 @@ pub(crate) struct Call<'a> {
     pub(crate) k: View<'a>,
     pub(crate) v: View<'a>,
     pub(crate) bias: Option<&'a Bias>,
+    /// Where the first sequence is among those the bias was made for.
+    pub(crate) first_sequence: usize,
     /// By what q and k were turned: their gradients are turned back.
     pub(crate) rotation: Option<&'a Rotation>,
     /// The factor, which the gradient of q receives too.
@@ -52,6 +54,11 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// The bias of a block of queries of one head.
+    fn bias_rows(&self, [sequence, head]: [usize; 2], block: usize, own: usize) -> Option<BiasRows<'_>> {
+        self.bias.map(|bias| bias.rows([self.first_sequence + sequence, head], block, own))
+    }
+
     /// How many keys the queries of a block see, the last of them included.
     fn visible(&self, queries: &Range<usize>) -> usize {
         (self.first_query + queries.end).min(self.k.shape()[2])
@@ -321,7 +328,7 @@ impl Forward<'_, '_> {
                 let tile = &mut tile[..seen * width];
                 product(call.k.matrix(self.at, start..visible), columns, MatrixMut::panels(tile, seen, width), From::Zero);
                 let own = call.first_query + range.start;
-                let bias = call.bias.map(|bias| bias.rows(self.at, range.start / width, own));
+                let bias = call.bias_rows(self.at, range.start / width, own);
                 let (largest, total) = (&mut largest[i * width..][..width], &mut total[i * width..][..width]);
                 dispatch(Softmax { tile, seen: Seen { first_key: start, own, bias }, largest, total, keep: &mut keep });
                 if start > 0 {
@@ -464,7 +471,7 @@ impl Backward<'_, '_> {
             shift[..range.len()].copy_from_slice(&log_sum[range.clone()]);
             shift[range.len()..].fill(0.0);
             let own = call.first_query + range.start;
-            let bias = call.bias.map(|bias| bias.rows(at, index, own));
+            let bias = call.bias_rows(at, index, own);
             for start in (0..call.visible(&range)).step_by(TILE) {
                 let n = TILE.min(call.visible(&range) - start);
                 let tile = start..start + n;
@@ -565,7 +572,16 @@ impl Kept {
     fn call(&self) -> Call<'_> {
         let view = |i: usize| View { values: &self.inputs[i], heads: self.shapes[i], part: 0 };
         let bias = self.bias.as_ref();
-        Call { q: view(0), k: view(1), v: view(2), bias, rotation: None, scale: self.scale, first_query: self.first_query }
+        Call {
+            q: view(0),
+            k: view(1),
+            v: view(2),
+            bias,
+            first_sequence: 0,
+            rotation: None,
+            scale: self.scale,
+            first_query: self.first_query,
+        }
     }
 }
 

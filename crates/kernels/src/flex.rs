@@ -8,6 +8,7 @@ use burn::backend::{Autodiff, BackendTensor, DispatchAutodiffContext, DispatchTe
 use burn::tensor::{DType, TensorData};
 use burn_flex::FlexTensor;
 use rayon::prelude::*;
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -165,14 +166,53 @@ pub(crate) fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> Fle
     FlexTensor::from_data(TensorData::new(values, shape))
 }
 
-/// Whether `elements` of work, about a nanosecond each, are worth waking other threads for.
+thread_local! {
+    /// Whether this thread is at work on a task of [`for_each`].
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether `elements` of work, about a nanosecond each, are worth waking other threads for. Inside of a task they never are: the
+/// others have tasks of their own.
 pub(crate) fn parallel(elements: usize) -> bool {
-    elements >= 1 << 15 && rayon::current_num_threads() > 1
+    elements >= 1 << 15 && !BUSY.get() && rayon::current_num_threads() > 1
 }
 
 /// Runs `f` on every task, on several threads if there is enough work.
 pub(crate) fn for_each<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) + Sync + Send) {
-    if parallel(elements) { tasks.into_par_iter().for_each(f) } else { tasks.into_iter().for_each(f) }
+    if !parallel(elements) {
+        return tasks.into_iter().for_each(f);
+    }
+    tasks.into_par_iter().for_each(|task| {
+        let _busy = Busy::new();
+        f(task);
+    });
+}
+
+/// Keeps [`BUSY`] until it is dropped, also by a panic.
+struct Busy;
+
+impl Busy {
+    fn new() -> Self {
+        BUSY.set(true);
+        Self
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.set(false);
+    }
+}
+
+/// The same for a few large tasks that are made of smaller ones: side by side where that keeps all threads busy, else one after the
+/// other, each of them on all threads.
+pub(crate) fn for_each_large<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) + Sync + Send) {
+    let threads = rayon::current_num_threads();
+    if tasks.len().is_multiple_of(threads) || tasks.len() >= 4 * threads {
+        for_each(tasks, elements, f);
+    } else {
+        tasks.into_iter().for_each(f);
+    }
 }
 
 /// `n` numbers, made `BLOCK` at a time: `write` is given the index of the first and the place of all. Several threads work if

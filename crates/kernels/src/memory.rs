@@ -29,6 +29,9 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     pub(crate) fn new(len: usize) -> Self {
+        if len == 0 {
+            return Self { values: Vec::new(), start: 0, len };
+        }
         let size = len + LINE;
         let recycled = {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,6 +47,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if self.len == 0 {
+            return;
+        }
         let values = std::mem::take(&mut self.values);
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
         if pool.held + values.len() <= KEPT {

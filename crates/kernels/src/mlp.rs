@@ -1,7 +1,7 @@
 //! The feed-forward half of a block: norm, product, activation, product, and the sum with its input, chunk by chunk.
 //!
-//! What a chunk of rows becomes on its way stays in the second cache. Only what goes into the activation is kept for the gradient,
-//! in panels; everything else is computed again, which costs less than fetching it from memory.
+//! What a chunk of rows becomes on its way stays in the second cache. What goes into the activation is kept for the gradient, in
+//! panels, unless products go through parts; everything else is computed again, which costs less than fetching it from memory.
 
 use crate::Matmul;
 use crate::activation::{gelu_pull, gelu_rows, swiglu_pull, swiglu_rows};
@@ -17,7 +17,7 @@ struct Kept {
     x: FlexTensor,
     norm: NormTensors,
     weights: Weights<FlexTensor>,
-    /// Rows of `norm(x) up`, then of `norm(x) gate`; for each chunk of rows in panels.
+    /// Rows of `norm(x) up`, then of `norm(x) gate`; for each chunk of rows in panels. Empty where they are computed again.
     inner: Vec<Buffer>,
     matmul: Matmul,
 }
@@ -27,6 +27,12 @@ struct Weights<T> {
     up: T,
     gate: Option<T>,
     down: T,
+}
+
+/// Whether what goes into the activation is kept for the gradient: memory gives it back sooner than multiply-adds would, but not
+/// sooner than products of parts.
+fn keeps(matmul: Matmul) -> bool {
+    matmul == Matmul::F32
 }
 
 /// `[d, ff]`.
@@ -64,8 +70,8 @@ fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>, track
     let down_panels = down_panels(&weights.down, matmul);
     let view = norm.view();
     let mut y = copied(x.storage());
-    // Without a gradient to come nothing is kept, and what goes into the activation stays in the second cache too.
-    let kept = if tracked { shape[0] * padded(ff) } else { 0 };
+    // What is not kept stays in the second cache too.
+    let kept = if tracked && keeps(matmul) { shape[0] * padded(ff) } else { 0 };
     let mut inner: Vec<Buffer> = (0..if gate_panels.is_some() { 2 } else { 1 }).map(|_| Buffer::new(kept)).collect();
     {
         let mut parts = inner.iter_mut().map(|buffer| buffer.chunks_mut((CHUNK * padded(ff)).max(1)));
@@ -118,7 +124,9 @@ fn backward(kept: &Kept, grad: FlexTensor) -> Vec<FlexTensor> {
     let shape: [usize; 2] = kept.x.shape().dims();
     let norm = kept.norm.view();
     let matmul = kept.matmul;
-    let transposed = Transposed {
+    let again = |w| if keeps(matmul) { Vec::new() } else { by_panel(w, matmul) };
+    let weights = BothWays {
+        again: [Some(&kept.weights.up), kept.weights.gate.as_ref()].map(|w| w.map_or_else(Vec::new, again)),
         up: transposed_panels(&kept.weights.up, matmul),
         gate: kept.weights.gate.as_ref().map(|gate| transposed_panels(gate, matmul)),
         down: Panel::of(ff, matmul)
@@ -135,18 +143,17 @@ fn backward(kept: &Kept, grad: FlexTensor) -> Vec<FlexTensor> {
     };
     let mut norm_sums = NormPartial::new(groups, Some(norm));
     {
-        let inner = |which: usize| kept.inner.get(which).map(|inner| inner.chunks((rows * padded(ff)).max(1)));
-        let mut gate = inner(1);
+        let inner = |which: usize| kept.inner.get(which).map_or(&[][..], |inner| inner).chunks((rows * padded(ff)).max(1));
+        let (mut up, mut gate) = (inner(0), inner(1));
         let mut gate_sums = sums.gate.as_mut().map(Partial::groups);
-        let inputs = kept.x.storage::<f32>().chunks(rows * d).zip(inner(0).expect("there is always one"));
+        let inputs = kept.x.storage::<f32>().chunks(rows * d);
         let outputs = grad.storage_mut::<f32>().chunks_mut(rows * d).zip(sums.up.groups()).zip(sums.down.groups()).zip(norm_sums.groups());
-        let task = |((x, up), (((grad, up_sum), down_sum), norm_sum))| {
-            let gate = gate.as_mut().and_then(Iterator::next).zip(gate_sums.as_mut().and_then(Iterator::next));
-            let (gate, gate_sum) = gate.unzip();
-            Group { x, up, gate, grad, sums: Weights { up: up_sum, gate: gate_sum, down: down_sum }, norm_sum }
+        let task = |(x, (((grad, up_sum), down_sum), norm_sum))| {
+            let sums = Weights { up: up_sum, gate: gate_sums.as_mut().and_then(Iterator::next), down: down_sum };
+            Group { x, inner: [up.next(), gate.next()], grad, sums, norm_sum }
         };
         let tasks = inputs.zip(outputs).map(task).collect();
-        for_each(tasks, shape[0] * d * ff / 8, |group: Group<'_>| group.run(norm, &transposed, [d, ff], matmul));
+        for_each(tasks, shape[0] * d * ff / 8, |group: Group<'_>| group.run(norm, &weights, [d, ff], matmul));
     }
     let mut grads = vec![grad];
     grads.extend(norm_sums.total());
@@ -157,7 +164,9 @@ fn backward(kept: &Kept, grad: FlexTensor) -> Vec<FlexTensor> {
 }
 
 /// The weights, transposed, panel by panel.
-struct Transposed<'a> {
+struct BothWays<'a> {
+    /// `up` and `gate` as they are, panel by panel, where what they give was not kept.
+    again: [Vec<Right<'a>>; 2],
     up: Vec<Right<'a>>,
     gate: Option<Vec<Right<'a>>>,
     down: Vec<Right<'a>>,
@@ -166,8 +175,8 @@ struct Transposed<'a> {
 /// The rows that share one partial sum of every weight.
 struct Group<'a> {
     x: &'a [f32],
-    up: &'a [f32],
-    gate: Option<&'a [f32]>,
+    /// What `up` and `gate` gave, where it was kept.
+    inner: [Option<&'a [f32]>; 2],
     /// The gradient of the output, to be turned into that of `x`.
     grad: &'a mut [f32],
     sums: Weights<&'a mut [f32]>,
@@ -175,49 +184,63 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    fn run(mut self, norm: crate::norm::Norm<'_>, transposed: &Transposed<'_>, [d, ff]: [usize; 2], matmul: Matmul) {
+    fn run(mut self, norm: crate::norm::Norm<'_>, weights: &BothWays<'_>, [d, ff]: [usize; 2], matmul: Matmul) {
         let wide = padded(ff);
         let [mut normed, mut pulled] = [(); 2].map(|()| Buffer::new(CHUNK * d));
         let [mut active, mut slope] = [(); 2].map(|()| Buffer::new(widest(CHUNK, ff, matmul)));
-        let mut gate_slope = Buffer::new(if self.gate.is_some() { widest(CHUNK, ff, matmul) } else { 0 });
-        let mut gates = self.gate.map(|gate| gate.chunks(CHUNK * wide));
+        let mut gate_slope = Buffer::new(if weights.gate.is_some() { widest(CHUNK, ff, matmul) } else { 0 });
+        let mut scratch = weights.again.each_ref().map(|again| Buffer::new(if again.is_empty() { 0 } else { widest(CHUNK, ff, matmul) }));
+        let mut inner = self.inner.map(|inner| inner.unwrap_or_default().chunks(CHUNK * wide));
         let mut first = From::Zero;
-        for ((x, up), grad) in self.x.chunks(CHUNK * d).zip(self.up.chunks(CHUNK * wide)).zip(self.grad.chunks_mut(CHUNK * d)) {
+        for (x, grad) in self.x.chunks(CHUNK * d).zip(self.grad.chunks_mut(CHUNK * d)) {
             let rows = x.len() / d;
             let (normed, pulled) = (&mut normed[..x.len()], &mut pulled[..x.len()]);
             let mut stats = [[0.0; 2]; CHUNK];
             norm.rows(x, normed, &mut stats[..rows]);
-            let normed = Matrix::rows(normed, rows, d, d).left_transposed(matmul).kept();
+            let normed = Matrix::rows(normed, rows, d, d);
+            let again = (!keeps(matmul)).then(|| normed.left(matmul).kept());
+            let normed = normed.left_transposed(matmul).kept();
             let (grad_left, grad_right) = {
                 let grad = Matrix::rows(grad, rows, d, d);
                 (grad.left(matmul).kept(), grad.right(d, matmul).kept())
             };
-            let gate = gates.as_mut().and_then(Iterator::next);
+            let inner = inner.each_mut().map(Iterator::next);
             // Panel by panel, so that what comes out of one step is still in the first cache for the next.
             for (i, panel) in Panel::of(ff, matmul).enumerate() {
-                let (range, weights) = (panel.range(rows), panel.range(d));
-                let scratch = 0..range.len();
-                let (up, active, slope) = (&up[range.clone()], &mut active[scratch.clone()], &mut slope[scratch.clone()]);
-                multiply(&grad_left, &transposed.down[i], MatrixMut::panels(slope, rows, panel.count), From::Zero);
+                let (range, places) = (panel.range(rows), panel.range(d));
+                let (active, slope) = (&mut active[..range.len()], &mut slope[..range.len()]);
+                multiply(&grad_left, &weights.down[i], MatrixMut::panels(slope, rows, panel.count), From::Zero);
+                let [up_scratch, gate_scratch] = &mut scratch;
+                let mut inner = [(inner[0], up_scratch, &weights.again[0]), (inner[1], gate_scratch, &weights.again[1])]
+                    .map(|(kept, scratch, weights)| match (kept, weights.get(i), &again) {
+                        (_, Some(weight), Some(normed)) => {
+                            let scratch = &mut scratch[..range.len()];
+                            multiply(normed, weight, MatrixMut::panels(scratch, rows, panel.count), From::Zero);
+                            Some(&*scratch)
+                        }
+                        (kept, ..) => kept.map(|kept| &kept[range.clone()]),
+                    })
+                    .into_iter();
+                let up = inner.next().flatten().expect("there is always one");
                 // What a weight receives, and what it passes on.
                 let mut pull = |slope: &[f32], sum: &mut [f32], transposed: &Right<'_>, from: From| {
                     let slope = Matrix::panels(slope, rows, panel.count);
-                    let sum = MatrixMut::panels(&mut sum[weights.clone()], d, panel.count);
+                    let sum = MatrixMut::panels(&mut sum[places.clone()], d, panel.count);
                     multiply(&normed, &slope.right(panel.count, matmul), sum, first);
                     multiply(&slope.left(matmul), transposed, MatrixMut::rows(pulled, rows, d, d), from);
                 };
                 let from = if i == 0 { From::Zero } else { From::Target };
-                match gate {
+                match inner.next().flatten() {
                     None => {
                         gelu_pull(up, active, slope);
-                        pull(slope, self.sums.up, &transposed.up[i], from);
+                        pull(slope, self.sums.up, &weights.up[i], from);
                     }
                     Some(gate) => {
-                        let (gate, gate_slope) = (&gate[range], &mut gate_slope[scratch]);
+                        let gate_slope = &mut gate_slope[..range.len()];
                         swiglu_rows(gate, up, active);
                         swiglu_pull(gate, up, slope, gate_slope);
-                        pull(slope, self.sums.up, &transposed.up[i], from);
-                        let (sum, transposed) = (self.sums.gate.as_mut(), transposed.gate.as_ref());
+                        pull(slope, self.sums.up, &weights.up[i], from);
+                        let (sum, transposed) = (self.sums.gate.as_mut(), weights.gate.as_ref());
                         let (sum, transposed) = sum.zip(transposed).expect("a gate takes a gradient");
                         pull(gate_slope, sum, &transposed[i], From::Target);
                     }

@@ -11,7 +11,7 @@
 use crate::Matmul;
 use crate::flex::for_each;
 use crate::memory::Buffer;
-use crate::simd::{Lanes, dispatch};
+use crate::simd::{Lanes, SQUARE, dispatch, transpose};
 use crate::split::{self, Parts};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -114,6 +114,16 @@ impl Layout {
                 Run { start: (before * wide + panel) * rows + lane, stride, count: (widths.panel - lane).min(group - within) }
             }
         }
+    }
+}
+
+/// Rows and columns on the way to being transposed.
+#[repr(align(64))]
+struct Square([u32; SQUARE * SQUARE]);
+
+impl Square {
+    fn lines(&mut self) -> &mut [[f32; SQUARE]] {
+        bytemuck::cast_slice_mut::<u32, f32>(&mut self.0).as_chunks_mut().0
     }
 }
 
@@ -242,17 +252,34 @@ impl<'a> Matrix<'a> {
     fn pack_panel_transposed(self, first: usize, values: &mut [f32]) {
         let widths = *WIDTHS;
         let wide = values.len() / self.cols;
+        let mut square = Square([0; SQUARE * SQUARE]);
         let mut column = 0;
         while column < self.cols {
             let run = self.run(column, widths);
-            for lane in 0..wide {
-                let lanes = values[column * wide + lane..].iter_mut().step_by(wide);
-                if first + lane < self.rows {
-                    let row = &self.values[run.start + (first + lane) * run.stride..][..run.count];
-                    lanes.zip(row).for_each(|(to, x)| *to = *x);
-                } else {
-                    lanes.take(run.count).for_each(|to| *to = 0.0);
+            let row = |lane: usize| &self.values[run.start + (first + lane) * run.stride..][..run.count];
+            let values = &mut values[column * wide..];
+            let mut lane = 0;
+            while lane < wide {
+                let lanes = if lane + SQUARE <= wide && first + lane + SQUARE <= self.rows { SQUARE } else { 1 };
+                let squares = if lanes == SQUARE { run.count / SQUARE * SQUARE } else { 0 };
+                for at in (0..squares).step_by(SQUARE) {
+                    for (i, line) in square.lines().iter_mut().enumerate() {
+                        line.copy_from_slice(&row(lane + i)[at..][..SQUARE]);
+                    }
+                    transpose(std::slice::from_mut(&mut square.0));
+                    for (i, line) in square.lines().iter().enumerate() {
+                        values[(at + i) * wide + lane..][..SQUARE].copy_from_slice(line);
+                    }
                 }
+                for lane in (lane..lane + lanes).filter(|_| squares < run.count) {
+                    let places = values[squares * wide + lane..].iter_mut().step_by(wide);
+                    if first + lane < self.rows {
+                        places.zip(&row(lane)[squares..]).for_each(|(to, x)| *to = *x);
+                    } else {
+                        places.take(run.count).for_each(|to| *to = 0.0);
+                    }
+                }
+                lane += lanes;
             }
             column += run.count;
         }

@@ -11,7 +11,7 @@ use crate::Matmul;
 use crate::amx::{Places, SIDE, TILE, Unit};
 use crate::memory::Buffer;
 use crate::product::{From, Matrix, MatrixMut};
-use crate::simd::{Lanes, dispatch};
+use crate::simd::{Lanes, dispatch, transpose};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -250,61 +250,6 @@ fn put<S: Simd, const P: usize>(s: S, x: &[f32; SIDE], y: &[f32; SIDE], tiles: &
         for part in 0..P {
             let line = &mut tiles[part].as_chunks_mut::<SIDE>().0[i];
             S::as_mut_simd_u32s(line).0[at] = s.or_u32s(s.wrapping_dyn_shr_u32s(x[part], s.splat_u32s(16)), y[part]);
-        }
-    }
-}
-
-/// Transposes every tile where it lies.
-fn transpose(tiles: &mut [[u32; TILE]]) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(simd) = pulp::x86::V4::try_new() {
-        return simd.vectorize(Transpose { simd, tiles });
-    }
-    for tile in tiles {
-        let before = *tile;
-        for (at, x) in tile.iter_mut().enumerate() {
-            *x = before[at % SIDE * SIDE + at / SIDE];
-        }
-    }
-}
-
-/// The same with vectors of 16: pairs of rows are interleaved, then pairs of pairs, and so on.
-#[cfg(target_arch = "x86_64")]
-struct Transpose<'a> {
-    simd: pulp::x86::V4,
-    tiles: &'a mut [[u32; TILE]],
-}
-
-#[cfg(target_arch = "x86_64")]
-impl pulp::NullaryFnOnce for Transpose<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call(self) {
-        let simd = self.simd.avx512f;
-        for tile in self.tiles {
-            let rows: &mut [std::arch::x86_64::__m512i] = bytemuck::cast_slice_mut(tile);
-            let mut x: [_; SIDE] = std::array::from_fn(|i| rows[i]);
-            for i in (0..SIDE).step_by(2) {
-                (x[i], x[i + 1]) = (simd._mm512_unpacklo_epi32(x[i], x[i + 1]), simd._mm512_unpackhi_epi32(x[i], x[i + 1]));
-            }
-            for i in (0..SIDE).step_by(4) {
-                let [a, b, c, d] = [x[i], x[i + 1], x[i + 2], x[i + 3]];
-                x[i] = simd._mm512_unpacklo_epi64(a, c);
-                x[i + 1] = simd._mm512_unpackhi_epi64(a, c);
-                x[i + 2] = simd._mm512_unpacklo_epi64(b, d);
-                x[i + 3] = simd._mm512_unpackhi_epi64(b, d);
-            }
-            // Row i of four now holds, in each of its quarters q, column 4 q + i of these rows.
-            for i in 0..4 {
-                let [a, b, c, d] = [x[i], x[4 + i], x[8 + i], x[12 + i]];
-                let [even_low, odd_low] = [simd._mm512_shuffle_i32x4::<0x88>(a, b), simd._mm512_shuffle_i32x4::<0xdd>(a, b)];
-                let [even_high, odd_high] = [simd._mm512_shuffle_i32x4::<0x88>(c, d), simd._mm512_shuffle_i32x4::<0xdd>(c, d)];
-                rows[i] = simd._mm512_shuffle_i32x4::<0x88>(even_low, even_high);
-                rows[4 + i] = simd._mm512_shuffle_i32x4::<0x88>(odd_low, odd_high);
-                rows[8 + i] = simd._mm512_shuffle_i32x4::<0xdd>(even_low, even_high);
-                rows[12 + i] = simd._mm512_shuffle_i32x4::<0xdd>(odd_low, odd_high);
-            }
         }
     }
 }
@@ -653,17 +598,6 @@ mod tests {
         });
         let size = (exact.iter().map(|x| x * x).sum::<f64>() / exact.len() as f64).sqrt();
         assert!(three <= f32 && two < 2f64.powi(-16) * size, "{f32:e} {three:e} {two:e} of {size}");
-    }
-
-    #[test]
-    fn tiles_are_transposed() {
-        let mut buffer = Buffer::new(2 * TILE);
-        buffer.iter_mut().enumerate().for_each(|(i, x)| *x = i as f32);
-        let before = buffer.to_vec();
-        transpose(bytemuck::cast_slice_mut::<f32, u32>(&mut buffer).as_chunks_mut().0);
-        for (tile, before) in buffer.chunks(TILE).zip(before.chunks(TILE)) {
-            assert!((0..TILE).all(|at| tile[at] == before[at % SIDE * SIDE + at / SIDE]));
-        }
     }
 
     #[test]

@@ -105,6 +105,8 @@ struct Half {
     rotation: Option<bool>,
     /// Shape of a bias by cells, or heads of one by distance.
     bias: Option<Result<[usize; 2], usize>>,
+    /// Whether the bias takes a gradient.
+    learned: bool,
     matmul: Matmul,
 }
 
@@ -114,28 +116,35 @@ impl Half {
         let mut inputs = vec![input(&[batch, length, d], 1), input(&[d], 2)];
         inputs.extend(self.shift.then(|| input(&[d], 3)));
         inputs.extend([weight(d, 3 * heads * head_dim, 4), weight(heads * head_dim, d, 5)]);
-        inputs.extend(self.bias.map(|bias| match bias {
+        inputs.extend(self.bias_input().filter(|_| self.learned));
+        inputs
+    }
+
+    fn bias_input(&self) -> Option<Input> {
+        let length = self.sizes[2];
+        self.bias.map(|bias| match bias {
             Ok([b, h]) => input(&[b, h, length, length], 6),
             Err(h) => input(&[h, length + 3], 6),
-        }));
-        inputs
+        })
     }
 
     fn op(self, half: fn(Tensor<3>, Norm, Attention, Option<Rotation>, Option<Bias>, f64) -> Tensor<3>) -> Op {
         Box::new(move |x| {
             let [batch, heads, length, head_dim, d] = self.sizes;
-            let table = |seed| {
-                let values: Vec<f64> = input(&[length, head_dim / 2], seed).values;
-                Tensor::<4>::from_data(TensorData::new(values, [1, 1, length, head_dim / 2]), (&x[0].device(), x[0].dtype()))
+            let constant = |input: Input| {
+                let shape = [input.values.len()];
+                Tensor::<1>::from_data(TensorData::new(input.values, shape), (&x[0].device(), x[0].dtype()))
             };
+            let table = |seed| constant(input(&[length, head_dim / 2], seed)).reshape([1, 1, length, head_dim / 2]);
             let rotation = self.rotation.map(|interleaved| Rotation { queries: [7, 8].map(table), keys: [9, 10].map(table), interleaved });
             let mut inputs = x[1..].iter();
             let norm = norm(&mut inputs, self.shift);
             let mut next = || inputs.next().expect("an input").clone();
             let (qkv, output) = (next().reshape([d, 3 * heads * head_dim]), next().reshape([heads * head_dim, d]));
-            let bias = self.bias.map(|bias| match bias {
-                Ok([b, h]) => Bias::Cells(next().reshape([b, h, length, length])),
-                Err(h) => Bias::Distances(next().reshape([h, length + 3])),
+            let bias = self.bias_input().map(|input| if self.learned { next() } else { constant(input) });
+            let bias = self.bias.zip(bias).map(|(kind, bias)| match kind {
+                Ok([b, h]) => Bias::Cells(bias.reshape([b, h, length, length])),
+                Err(h) => Bias::Distances(bias.reshape([h, length + 3])),
             });
             let x = x[0].clone().reshape([batch, length, d]);
             half(x, norm, Attention { qkv, output, heads, matmul: self.matmul }, rotation, bias, 1.0 / (head_dim as f64).sqrt())
@@ -145,7 +154,7 @@ impl Half {
 }
 
 fn halves(sizes: [usize; 5]) -> Vec<Half> {
-    let plain = Half { sizes, shift: true, rotation: None, bias: None, matmul: Matmul::F32 };
+    let plain = Half { sizes, shift: true, rotation: None, bias: None, learned: true, matmul: Matmul::F32 };
     let heads = sizes[1];
     vec![
         plain,
@@ -154,12 +163,16 @@ fn halves(sizes: [usize; 5]) -> Vec<Half> {
         Half { bias: Some(Ok([sizes[0], 1])), ..plain },
         Half { bias: Some(Err(heads)), ..plain },
         Half { rotation: Some(false), bias: Some(Err(1)), ..plain },
+        Half { bias: Some(Ok([sizes[0], heads])), learned: false, ..plain },
+        Half { bias: Some(Err(heads)), learned: false, ..plain },
     ]
 }
 
 #[test]
 fn attention_halves_agree_with_their_definition() {
-    for sizes in [[1, 1, 1, 2, 3], [2, 3, 5, 4, 7], [3, 2, 40, 16, 24], [1, 2, 150, 6, 10], [2, 1, 33, 40, 12]] {
+    // The last has groups of rows with two whole sequences each.
+    let sizes = [[1, 1, 1, 2, 3], [2, 3, 5, 4, 7], [3, 2, 40, 16, 24], [1, 2, 150, 6, 10], [2, 1, 33, 40, 12], [5, 2, 64, 4, 6]];
+    for sizes in sizes {
         for (half, (matmul, leeway)) in halves(sizes).into_iter().flat_map(|half| MATMULS.map(|matmul| (half, matmul))) {
             let half = Half { matmul, ..half };
             let (fused, definition) = (half.op(kernels::attention_half), half.op(reference::attention_half));
@@ -177,8 +190,11 @@ fn gradients_of_the_defined_attention_half_are_those_of_finite_differences() {
 
 #[test]
 fn attention_halves_do_not_depend_on_the_number_of_threads() {
-    for (half, (matmul, _)) in halves([9, 2, 67, 8, 20]).into_iter().flat_map(|half| MATMULS.map(|matmul| (half, matmul))) {
-        let half = Half { matmul, ..half };
-        same_for_any_threads(&format!("{half:?}"), &half.inputs(), &*half.op(kernels::attention_half));
+    // The second has as many groups of whole sequences as two threads need, the third more.
+    for sizes in [[9, 2, 67, 8, 20], [2, 2, 128, 4, 6], [7, 2, 64, 4, 6]] {
+        for (half, (matmul, _)) in halves(sizes).into_iter().flat_map(|half| MATMULS.map(|matmul| (half, matmul))) {
+            let half = Half { matmul, ..half };
+            same_for_any_threads(&format!("{half:?}"), &half.inputs(), &*half.op(kernels::attention_half));
+        }
     }
 }
