@@ -208,8 +208,7 @@ impl<const P: usize> WithSimd for Fill<'_, P> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let Self { shape, matrix, role, two, values } = self;
-        let mut scratch = [[0.0; SIDE]; 2];
-        let [first_scratch, second_scratch] = &mut scratch;
+        let mut scratch = [[0.0; TILE]; 2];
         for half in 0..2 {
             let [start, end] = shape.strip(2 * two + half);
             let by_column = Columns::of(matrix, start, end);
@@ -217,20 +216,19 @@ impl<const P: usize> WithSimd for Fill<'_, P> {
                 let first = block * BLOCK;
                 let mut tiles = tiles.iter_mut().skip(half).step_by(2);
                 let mut tiles: [&mut [u32; TILE]; P] = std::array::from_fn(|_| tiles.next().expect("a tile for every part"));
-                if role.by_row {
-                    let columns = [first, first + SIDE].map(|column| Columns::of(matrix, column, shape.summed));
-                    for i in 0..SIDE {
-                        // What lies beyond the strip goes into sums that nobody reads.
-                        let x = columns[0].line(matrix, start + i, first_scratch);
-                        let y = columns[1].line(matrix, start + i, second_scratch);
-                        put::<S, P>(s, x, y, &mut tiles, i);
-                    }
+                // 16 lines of either half of the block: rows of some columns.
+                let (columns, rows) = if role.by_row {
+                    ([first, first + SIDE].map(|column| Columns::of(matrix, column, shape.summed)), [start; 2])
                 } else {
-                    for i in 0..SIDE {
-                        let x = by_column.line(matrix, first + i, first_scratch);
-                        let y = by_column.line(matrix, first + SIDE + i, second_scratch);
-                        put::<S, P>(s, x, y, &mut tiles, i);
-                    }
+                    ([by_column; 2], [first, first + SIDE])
+                };
+                let [first_scratch, second_scratch] = &mut scratch;
+                let (mut x, x_stride) = columns[0].lines(matrix, rows[0], first_scratch);
+                let (mut y, y_stride) = columns[1].lines(matrix, rows[1], second_scratch);
+                for i in 0..SIDE {
+                    let [x_line, y_line] = [x, y].map(|lines| lines.first_chunk().expect("columns inside a row"));
+                    put::<S, P>(s, x_line, y_line, &mut tiles, i);
+                    (x, y) = (x.get(x_stride..).unwrap_or_default(), y.get(y_stride..).unwrap_or_default());
                 }
             }
         }
@@ -276,28 +274,27 @@ impl Columns {
         Self { first, end, start, stride, whole: end - first == SIDE && count >= SIDE }
     }
 
-    /// These of one row, and 0 for those that do not exist: where they lie, or, if they lie apart, in `scratch`.
+    /// These of 16 rows, and how far apart they are: where they lie, or, if some lie apart or do not exist and count as 0, in `scratch`.
     #[inline(always)]
-    fn line<'b>(&self, matrix: Matrix<'b>, row: usize, scratch: &'b mut [f32; SIDE]) -> &'b [f32; SIDE] {
-        if self.whole && row < matrix.shape()[0] {
-            return matrix.values()[self.start + row * self.stride..].first_chunk().expect("columns inside a row");
+    fn lines<'b>(&self, matrix: Matrix<'b>, row: usize, scratch: &'b mut [f32; TILE]) -> (&'b [f32], usize) {
+        if self.whole && row + SIDE <= matrix.shape()[0] {
+            return (&matrix.values()[self.start + row * self.stride..], self.stride);
         }
         self.gather(matrix, row, scratch);
-        scratch
+        (scratch, SIDE)
     }
 
     #[inline(never)]
-    fn gather(&self, matrix: Matrix<'_>, row: usize, line: &mut [f32; SIDE]) {
-        *line = [0.0; SIDE];
-        if row >= matrix.shape()[0] {
-            return;
-        }
-        let mut column = self.first;
-        while column < self.end {
-            let (start, stride, count) = matrix.columns(column);
-            let count = count.min(self.end - column);
-            line[column - self.first..][..count].copy_from_slice(&matrix.values()[start + row * stride..][..count]);
-            column += count;
+    fn gather(&self, matrix: Matrix<'_>, row: usize, lines: &mut [f32; TILE]) {
+        lines.fill(0.0);
+        for (row, line) in (row..matrix.shape()[0]).zip(lines.chunks_exact_mut(SIDE)) {
+            let mut column = self.first;
+            while column < self.end {
+                let (start, stride, count) = matrix.columns(column);
+                let count = count.min(self.end - column);
+                line[column - self.first..][..count].copy_from_slice(&matrix.values()[start + row * stride..][..count]);
+                column += count;
+            }
         }
     }
 }
