@@ -188,6 +188,18 @@ pub(crate) fn for_each<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) + 
     });
 }
 
+/// What `f` makes of every task, in order, on several threads if there is enough work.
+pub(crate) fn map<T: Send, R: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) -> R + Sync + Send) -> Vec<R> {
+    if !parallel(elements) {
+        return tasks.into_iter().map(f).collect();
+    }
+    let f = |task| {
+        let _busy = Busy::new();
+        f(task)
+    };
+    tasks.into_par_iter().map(f).collect()
+}
+
 /// Keeps [`BUSY`] until it is dropped, also by a panic.
 struct Busy;
 
@@ -213,6 +225,16 @@ pub(crate) fn for_each_large<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn
     } else {
         tasks.into_iter().for_each(f);
     }
+}
+
+/// As large as that of the main thread on common systems.
+const STACK: usize = 8 << 20;
+
+/// Runs `f` on one of the threads that share the work of [`for_each`].
+pub(crate) fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    // Whoever has made the threads before has chosen their stack.
+    let _ = rayon::ThreadPoolBuilder::new().stack_size(STACK).build_global();
+    rayon::scope(|_| f())
 }
 
 /// `n` numbers, made `BLOCK` at a time: `write` is given the index of the first and the place of all. Several threads work if

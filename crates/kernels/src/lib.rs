@@ -46,6 +46,15 @@ use burn::backend::DispatchTensor;
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
+/// Runs `f` on one of the threads that fused operations share their work among. Each of them then begins at once; from any other
+/// thread it first has to wake one of these, and in the end be woken itself.
+pub fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    #[cfg(feature = "flex")]
+    return flex::on_threads(f);
+    #[cfg(not(feature = "flex"))]
+    f()
+}
+
 /// Runs the fused version if all inputs are `f32` on Flex, else hands the inputs on to the definition after it.
 #[cfg(feature = "flex")]
 macro_rules! fused {

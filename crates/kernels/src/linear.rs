@@ -4,7 +4,7 @@
 //! number of groups of rows, and then over the groups in order, so that it is one for any number of threads.
 
 use crate::Matmul;
-use crate::flex::{Input, dense, for_each, record, tensor};
+use crate::flex::{Input, dense, fill, for_each, record, tensor};
 use crate::memory::Buffer;
 use crate::norm::Norm;
 use crate::product::{From, Matrix, MatrixMut, Right, multiply, padded_groups};
@@ -62,12 +62,20 @@ impl Partial {
         let [rows, cols] = self.shape;
         let size = rows * padded_groups(cols, self.group);
         let (sum, rest) = self.values.split_at(size.min(self.values.len()));
-        let mut output = vec![0.0; rows * cols];
-        let matrix = |values| Matrix::grouped(values, rows, cols, self.group);
-        for_each(output.chunks_mut(cols.max(1)).enumerate().collect(), self.values.len(), |(row, target)| {
-            matrix(sum).row(row, target, |y, x| *y = x);
-            for group in rest.chunks(size.max(1)) {
-                matrix(group).row(row, target, |y, x| *y += x);
+        let matrix = Matrix::grouped(sum, rows, cols, self.group);
+        let output = fill::<1024>(rows * cols, self.values.len(), |first, mut block| {
+            let mut index = first;
+            while !block.is_empty() {
+                let (start, stride, count) = matrix.columns(index % cols);
+                let start = start + index / cols * stride;
+                let (now, later) = block.split_at_mut(count.min(block.len()));
+                let here = start..start + now.len();
+                now.copy_from_slice(&sum[here.clone()]);
+                for group in rest.chunks(size.max(1)) {
+                    now.iter_mut().zip(&group[here.clone()]).for_each(|(y, x)| *y += x);
+                }
+                index += now.len();
+                block = later;
             }
         });
         tensor(output, self.shape)

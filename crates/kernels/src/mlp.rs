@@ -5,7 +5,7 @@
 
 use crate::Matmul;
 use crate::activation::{gelu_pull, gelu_rows, swiglu_pull, swiglu_rows};
-use crate::flex::{Input, copied, dense, for_each, record, tensor};
+use crate::flex::{Input, copied, dense, for_each, map, record, tensor};
 use crate::linear::{CHUNK, NormPartial, NormTensors, Partial, group_rows, put, weight};
 use crate::memory::Buffer;
 use crate::product::{From, Matrix, MatrixMut, Panel, Right, multiply, padded};
@@ -40,16 +40,32 @@ fn sizes(weights: &Weights<FlexTensor>) -> [usize; 2] {
     weights.up.shape().dims()
 }
 
-/// A weight, panel by panel.
-fn by_panel(w: &FlexTensor, matmul: Matmul) -> Vec<Right<'_>> {
-    let matrix = weight(w);
-    Panel::of(matrix.shape()[1], matmul).map(|panel| matrix.side(panel.columns()).right(panel.count, matmul).kept()).collect()
+/// What a product takes from a weight for each panel of what is activated.
+#[derive(Clone, Copy)]
+enum Share {
+    /// Columns of `up` and `gate`.
+    Columns,
+    ColumnsTransposed,
+    /// Rows of `down`.
+    Rows,
+    RowsTransposed,
 }
 
-/// The panels of `up` or `gate`, each transposed.
-fn transposed_panels(w: &FlexTensor, matmul: Matmul) -> Vec<Right<'_>> {
-    let [d, ff] = w.shape().dims();
-    Panel::of(ff, matmul).map(|panel| weight(w).side(panel.columns()).right_transposed(d, matmul)).collect()
+/// These weights panel by panel, all of them side by side; nothing for those that do not exist.
+fn by_panel<'a, const N: usize>(weights: [Option<(&'a FlexTensor, Share)>; N], [d, ff]: [usize; 2], matmul: Matmul) -> [Vec<Right<'a>>; N] {
+    let tasks = |(w, share)| Panel::of(ff, matmul).map(move |panel| (w, share, panel));
+    let made =
+        map(weights.into_iter().flatten().flat_map(tasks).collect(), N * d * ff, |(w, share, panel): (&'a FlexTensor, Share, Panel)| {
+            let (matrix, columns) = (weight(w), panel.columns());
+            match share {
+                Share::Columns => matrix.side(columns).right(panel.count, matmul).kept(),
+                Share::ColumnsTransposed => matrix.side(columns).right_transposed(d, matmul),
+                Share::Rows => matrix.part(columns).right(d, matmul).kept(),
+                Share::RowsTransposed => matrix.part(columns).right_transposed(panel.count, matmul),
+            }
+        });
+    let (mut made, panels) = (made.into_iter(), Panel::of(ff, matmul).count());
+    weights.map(|weight| made.by_ref().take(if weight.is_some() { panels } else { 0 }).collect())
 }
 
 /// Numbers in the widest panel.
@@ -57,22 +73,18 @@ fn widest(rows: usize, cols: usize, matmul: Matmul) -> usize {
     Panel::of(cols, matmul).next().map_or(0, |panel| panel.range(rows).len())
 }
 
-/// The rows of `down` that belong to each panel of what is activated.
-fn down_panels(down: &FlexTensor, matmul: Matmul) -> Vec<Right<'_>> {
-    let [ff, d] = down.shape().dims();
-    Panel::of(ff, matmul).map(|panel| weight(down).part(panel.columns()).right(d, matmul).kept()).collect()
-}
-
 fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>, tracked: bool, matmul: Matmul) -> (FlexTensor, Kept) {
     let [d, ff] = sizes(&weights);
     let shape: [usize; 2] = x.shape().dims();
-    let (up_panels, gate_panels) = (by_panel(&weights.up, matmul), weights.gate.as_ref().map(|gate| by_panel(gate, matmul)));
-    let down_panels = down_panels(&weights.down, matmul);
+    let gate = weights.gate.as_ref().map(|gate| (gate, Share::Columns));
+    let shares = [Some((&weights.up, Share::Columns)), gate, Some((&weights.down, Share::Rows))];
+    let [up_panels, gate_panels, down_panels] = by_panel(shares, [d, ff], matmul);
+    let gated = gate.is_some();
     let view = norm.view();
     let mut y = copied(x.storage());
     // What is not kept stays in the second cache too.
     let kept = if tracked && keeps(matmul) { shape[0] * padded(ff) } else { 0 };
-    let mut inner: Vec<Buffer> = (0..if gate_panels.is_some() { 2 } else { 1 }).map(|_| Buffer::new(kept)).collect();
+    let mut inner: Vec<Buffer> = (0..if gated { 2 } else { 1 }).map(|_| Buffer::new(kept)).collect();
     {
         let mut parts = inner.iter_mut().map(|buffer| buffer.chunks_mut((CHUNK * padded(ff)).max(1)));
         let (mut up, mut gate) = (parts.next().expect("there is always one"), parts.next());
@@ -82,8 +94,8 @@ fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>, track
             let rows = x.len() / d;
             let (mut normed, mut active) = (Buffer::new(x.len()), Buffer::new(widest(rows, ff, matmul)));
             // What is not kept needs place for one panel.
-            let [mut up_scratch, mut gate_scratch] = [up.is_none(), gate.is_none() && gate_panels.is_some()]
-                .map(|needed| Buffer::new(if needed { widest(rows, ff, matmul) } else { 0 }));
+            let [mut up_scratch, mut gate_scratch] =
+                [up.is_none(), gate.is_none() && gated].map(|needed| Buffer::new(if needed { widest(rows, ff, matmul) } else { 0 }));
             let (mut up, mut gate) = (up, gate);
             view.rows(x, &mut normed, &mut [[0.0; 2]; CHUNK][..rows]);
             let normed = Matrix::rows(&normed, rows, d, d).left(matmul).kept();
@@ -99,13 +111,13 @@ fn forward(x: FlexTensor, norm: NormTensors, weights: Weights<FlexTensor>, track
                     None => &mut up_scratch[scratch.clone()],
                 };
                 fill(&up_panels[i], up);
-                match &gate_panels {
-                    Some(weights) => {
+                match gate_panels.get(i) {
+                    Some(weight) => {
                         let gate = match &mut gate {
                             Some(gate) => &mut gate[range],
                             None => &mut gate_scratch[scratch],
                         };
-                        fill(&weights[i], gate);
+                        fill(weight, gate);
                         swiglu_rows(gate, up, active);
                     }
                     None => gelu_rows(up, active),
@@ -124,15 +136,13 @@ fn backward(kept: &Kept, grad: FlexTensor) -> Vec<FlexTensor> {
     let shape: [usize; 2] = kept.x.shape().dims();
     let norm = kept.norm.view();
     let matmul = kept.matmul;
-    let again = |w| if keeps(matmul) { Vec::new() } else { by_panel(w, matmul) };
-    let weights = BothWays {
-        again: [Some(&kept.weights.up), kept.weights.gate.as_ref()].map(|w| w.map_or_else(Vec::new, again)),
-        up: transposed_panels(&kept.weights.up, matmul),
-        gate: kept.weights.gate.as_ref().map(|gate| transposed_panels(gate, matmul)),
-        down: Panel::of(ff, matmul)
-            .map(|panel| weight(&kept.weights.down).part(panel.columns()).right_transposed(panel.count, matmul))
-            .collect(),
-    };
+    let (up, gate) = (Some(&kept.weights.up), kept.weights.gate.as_ref());
+    let share = |w: Option<_>, share| w.map(|w| (w, share));
+    let again = [up, gate].map(|w| share(w.filter(|_| !keeps(matmul)), Share::Columns));
+    let transposed = [up, gate].map(|w| share(w, Share::ColumnsTransposed));
+    let shares = [again[0], again[1], transposed[0], transposed[1], share(Some(&kept.weights.down), Share::RowsTransposed)];
+    let [up_again, gate_again, up, gate, down] = by_panel(shares, [d, ff], matmul);
+    let weights = BothWays { again: [up_again, gate_again], up, gate, down };
     let rows = group_rows(shape[0]);
     let groups = shape[0].div_ceil(rows.max(1));
     let mut grad = dense(grad);
@@ -168,7 +178,7 @@ struct BothWays<'a> {
     /// `up` and `gate` as they are, panel by panel, where what they give was not kept.
     again: [Vec<Right<'a>>; 2],
     up: Vec<Right<'a>>,
-    gate: Option<Vec<Right<'a>>>,
+    gate: Vec<Right<'a>>,
     down: Vec<Right<'a>>,
 }
 
@@ -188,7 +198,7 @@ impl Group<'_> {
         let wide = padded(ff);
         let [mut normed, mut pulled] = [(); 2].map(|()| Buffer::new(CHUNK * d));
         let [mut active, mut slope] = [(); 2].map(|()| Buffer::new(widest(CHUNK, ff, matmul)));
-        let mut gate_slope = Buffer::new(if weights.gate.is_some() { widest(CHUNK, ff, matmul) } else { 0 });
+        let mut gate_slope = Buffer::new(if !weights.gate.is_empty() { widest(CHUNK, ff, matmul) } else { 0 });
         let mut scratch = weights.again.each_ref().map(|again| Buffer::new(if again.is_empty() { 0 } else { widest(CHUNK, ff, matmul) }));
         let mut inner = self.inner.map(|inner| inner.unwrap_or_default().chunks(CHUNK * wide));
         let mut first = From::Zero;
@@ -240,9 +250,8 @@ impl Group<'_> {
                         swiglu_rows(gate, up, active);
                         swiglu_pull(gate, up, slope, gate_slope);
                         pull(slope, self.sums.up, &weights.up[i], from);
-                        let (sum, transposed) = (self.sums.gate.as_mut(), weights.gate.as_ref());
-                        let (sum, transposed) = sum.zip(transposed).expect("a gate takes a gradient");
-                        pull(gate_slope, sum, &transposed[i], From::Target);
+                        let sum = self.sums.gate.as_mut().expect("a gate takes a gradient");
+                        pull(gate_slope, sum, &weights.gate[i], From::Target);
                     }
                 }
                 let down = MatrixMut::panels(self.sums.down, ff, d).part(panel.columns());

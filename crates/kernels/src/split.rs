@@ -9,6 +9,7 @@
 
 use crate::Matmul;
 use crate::amx::{Places, SIDE, TILE, Unit};
+use crate::flex::for_each;
 use crate::memory::Buffer;
 use crate::product::{From, Matrix, MatrixMut};
 use crate::simd::{Lanes, dispatch, transpose};
@@ -156,9 +157,10 @@ impl<'a> Parts<'a> {
     pub(crate) fn whole(&self) -> Parts<'static> {
         let shape = self.shape;
         let mut values = Buffer::new(shape.twos() * shape.size());
-        for (two, values) in values.chunks_exact_mut(shape.size().max(1)).enumerate() {
+        let work = values.len();
+        for_each(values.chunks_exact_mut(shape.size().max(1)).enumerate().collect(), work, |(two, values)| {
             self.two(two, values);
-        }
+        });
         Parts { shape, held: Held::Whole(values) }
     }
 

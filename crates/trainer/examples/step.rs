@@ -138,7 +138,12 @@ fn cpu_time() -> f64 {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let spec = spec(&args)?;
+    // As `longreach run` does.
+    kernels::on_threads(|| measure(&args))
+}
+
+fn measure(args: &Args) -> anyhow::Result<()> {
+    let spec = spec(args)?;
     let task = Echo { vocab: args.vocab };
     let device = Device::flex();
     let (mut times, mut losses, mut cpu) = (Vec::new(), Vec::new(), cpu_time());

@@ -416,7 +416,8 @@ fn run(command: Command) -> Result<Exit, Failure> {
             verify::run(&verify::Request { directories, retrain, device, memory_limit })
         }
         Command::Worker { directory, device, checkpoint_every, memory_limit } => {
-            worker::run(&directory, &How { device, checkpoint_every, memory_limit }).map(|()| Exit::Done)
+            let how = How { device, checkpoint_every, memory_limit };
+            kernels::on_threads(|| worker::run(&directory, &how)).map(|()| Exit::Done)
         }
     }
 }
