@@ -8,7 +8,7 @@ use crate::activation::{gelu_pull, gelu_rows, swiglu_pull, swiglu_rows};
 use crate::flex::{Input, copied, dense, for_each, map, record, tensor};
 use crate::linear::{CHUNK, NormPartial, NormTensors, Partial, group_rows, put, weight};
 use crate::memory::Buffer;
-use crate::product::{From, Matrix, MatrixMut, Panel, Right, multiply, padded};
+use crate::product::{From, Left, Matrix, MatrixMut, Panel, Right, multiply, padded};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
@@ -182,6 +182,19 @@ struct BothWays<'a> {
     down: Vec<Right<'a>>,
 }
 
+/// What goes into the activation for one panel, computed again in `scratch`, if there is such a weight.
+fn once_more<'b>(
+    normed: Option<&Left<'_>>,
+    weight: Option<&Right<'_>>,
+    scratch: &'b mut [f32],
+    [rows, cols]: [usize; 2],
+) -> Option<&'b [f32]> {
+    let (normed, weight) = normed.zip(weight)?;
+    let scratch = &mut scratch[..rows * padded(cols)];
+    multiply(normed, weight, MatrixMut::panels(scratch, rows, cols), From::Zero);
+    Some(scratch)
+}
+
 /// The rows that share one partial sum of every weight.
 struct Group<'a> {
     x: &'a [f32],
@@ -220,18 +233,12 @@ impl Group<'_> {
                 let (range, places) = (panel.range(rows), panel.range(d));
                 let (active, slope) = (&mut active[..range.len()], &mut slope[..range.len()]);
                 multiply(&grad_left, &weights.down[i], MatrixMut::panels(slope, rows, panel.count), From::Zero);
+                let shape = [rows, panel.count];
                 let [up_scratch, gate_scratch] = &mut scratch;
-                let mut inner = [(inner[0], up_scratch, &weights.again[0]), (inner[1], gate_scratch, &weights.again[1])]
-                    .map(|(kept, scratch, weights)| match (kept, weights.get(i), &again) {
-                        (_, Some(weight), Some(normed)) => {
-                            let scratch = &mut scratch[..range.len()];
-                            multiply(normed, weight, MatrixMut::panels(scratch, rows, panel.count), From::Zero);
-                            Some(&*scratch)
-                        }
-                        (kept, ..) => kept.map(|kept| &kept[range.clone()]),
-                    })
-                    .into_iter();
-                let up = inner.next().flatten().expect("there is always one");
+                let kept = inner.map(|inner| inner.map(|inner| &inner[range.clone()]));
+                let up = kept[0].or_else(|| once_more(again.as_ref(), weights.again[0].get(i), up_scratch, shape));
+                let gate = kept[1].or_else(|| once_more(again.as_ref(), weights.again[1].get(i), gate_scratch, shape));
+                let up = up.expect("there is always one");
                 // What a weight receives, and what it passes on.
                 let mut pull = |slope: &[f32], sum: &mut [f32], transposed: &Right<'_>, from: From| {
                     let slope = Matrix::panels(slope, rows, panel.count);
@@ -240,7 +247,7 @@ impl Group<'_> {
                     multiply(&slope.left(matmul), transposed, MatrixMut::rows(pulled, rows, d, d), from);
                 };
                 let from = if i == 0 { From::Zero } else { From::Target };
-                match inner.next().flatten() {
+                match gate {
                     None => {
                         gelu_pull(up, active, slope);
                         pull(slope, self.sums.up, &weights.up[i], from);
