@@ -167,8 +167,24 @@ pub(crate) fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> Fle
 }
 
 thread_local! {
-    /// Whether this thread is at work on a task of [`for_each`].
+    /// Whether this thread is at work on a task of [`for_each`] or [`map`].
     static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Keeps [`BUSY`] until it is dropped, also by a panic.
+struct Busy;
+
+impl Busy {
+    fn new() -> Self {
+        BUSY.set(true);
+        Self
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.set(false);
+    }
 }
 
 /// Whether `elements` of work, about a nanosecond each, are worth waking other threads for. Inside of a task they never are: the
@@ -200,23 +216,7 @@ pub(crate) fn map<T: Send, R: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T
     tasks.into_par_iter().map(f).collect()
 }
 
-/// Keeps [`BUSY`] until it is dropped, also by a panic.
-struct Busy;
-
-impl Busy {
-    fn new() -> Self {
-        BUSY.set(true);
-        Self
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        BUSY.set(false);
-    }
-}
-
-/// The same for a few large tasks that are made of smaller ones: side by side where that keeps all threads busy, else one after the
+/// [`for_each`] for a few large tasks that are made of smaller ones: side by side where that keeps all threads busy, else one after the
 /// other, each of them on all threads.
 pub(crate) fn for_each_large<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) + Sync + Send) {
     let threads = rayon::current_num_threads();

@@ -1,5 +1,6 @@
 //! The attention half of a block in one operation: norm, projection, attention, projection, and the sum with its input.
 //!
+//! One sequence goes all the way before the next one does, where that keeps all threads busy, so that it stays in the second cache.
 //! Queries, keys and values are turned as soon as they are projected, and lie tile by tile, head by head; so do their gradients.
 //! Both live in memory that is used again from layer to layer and from step to step.
 

@@ -218,7 +218,7 @@ impl<const P: usize> WithSimd for Fill<'_, P> {
                 let first = block * BLOCK;
                 let mut tiles = tiles.iter_mut().skip(half).step_by(2);
                 let mut tiles: [&mut [u32; TILE]; P] = std::array::from_fn(|_| tiles.next().expect("a tile for every part"));
-                // 16 lines of either half of the block: rows of some columns.
+                // 16 lines of either half of the block: rows of some columns. What lies beyond the strip goes into sums that nobody reads.
                 let (columns, rows) = if role.by_row {
                     ([first, first + SIDE].map(|column| Columns::of(matrix, column, shape.summed)), [start; 2])
                 } else {
