@@ -43,6 +43,13 @@ pub struct RunRecord {
     pub environment: Environment,
     /// The resolved spec, no default left.
     pub spec: Map<String, Value>,
+    /// The method ([`RunRecord::method_spec`]) of the run whose weights the training started from; absent where weights were drawn, and in
+    /// records of versions before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_from: Option<Map<String, Value>>,
+    /// Run id of the run whose weights were evaluated again, in a record that `longreach eval` wrote; absent in the record of a training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation_of: Option<String>,
 }
 
 /// Evaluations of one record, and metrics of one evaluation: far beyond any of ours, and a bound on what a report is made of.
@@ -57,6 +64,7 @@ impl RunRecord {
             |text: &str| !text.is_empty() && text.len() <= 128 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         must(is_id(&self.run_id), &|| format!("run_id {:?} is not lower-case hex", text::name(&self.run_id, 40)))?;
         must(self.diverged.is_none() || self.status == RunStatus::Diverged, &|| "`diverged` is there, but the status is ok".into())?;
+        must(self.evaluation_of.as_deref().is_none_or(is_id), &|| "evaluation_of is not lower-case hex".into())?;
         must(self.task.train_len > 0, &|| "task.train_len is 0".into())?;
         let bytes = self.task.bytes_per_token;
         must(bytes.is_none_or(|b| b > 0.0), &|| format!("task.bytes_per_token is {}, not above 0", bytes.unwrap_or_default()))?;
@@ -76,6 +84,22 @@ impl RunRecord {
             must(ascend, &|| format!("{}: the bins of loss_by_position do not ascend", at()))?;
         }
         Ok(())
+    }
+
+    /// The spec of the method that this run is one seed of: the resolved spec without the seed, and without what differs between seeds by
+    /// construction. A warm start is named by the method of the run it started from, `start.from`, instead of by that run's id and weights.
+    pub fn method_spec(&self) -> Map<String, Value> {
+        let mut spec = self.spec.clone();
+        spec.shift_remove("seed");
+        if let Some(Value::Object(start)) = spec.get_mut("start") {
+            for by_seed in ["run_id", "weights_blake3"] {
+                start.shift_remove(by_seed);
+            }
+            if let Some(from) = &self.started_from {
+                start.insert("from".into(), Value::Object(from.clone()));
+            }
+        }
+        spec
     }
 
     /// Whether two records of one run differ at most in how finely they keep the loss by position.

@@ -104,6 +104,8 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
             row(word() + "!", 64, EvalStatus::Ok, Some(word()), &[(&metric, 0.4)]),
         ],
         environment: Environment { version: word(), commit: word(), device: word(), burn: word() },
+        started_from: None,
+        evaluation_of: None,
         spec: Map::from_iter([
             ("model".into(), json!({ word(): word() })),
             ("train".into(), json!({ word(): { word(): word() } })),

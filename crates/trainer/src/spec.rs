@@ -241,6 +241,9 @@ pub struct Job {
     /// Directory of the run to start from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_dir: Option<PathBuf>,
+    /// The method of that run, for the record: [`RunRecord::method_spec`](results::RunRecord::method_spec).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_from: Option<serde_json::Map<String, serde_json::Value>>,
     /// The numbers' definition.
     pub spec: RunSpec,
 }

@@ -314,6 +314,8 @@ impl Run<'_> {
             evals,
             environment: environment(&how.device),
             spec: spec_map(spec)?,
+            started_from: job.started_from.clone(),
+            evaluation_of: None,
         };
         write_record(disk, directory, &record)?;
         tidy(disk, directory, &record);

@@ -41,6 +41,8 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
         evals: vec![],
         environment: Environment { version: "0.1.0".into(), commit: "0123abc".into(), device: "cpu".into(), burn: "0.22.1".into() },
         spec: spec.as_object().unwrap().clone(),
+        started_from: None,
+        evaluation_of: None,
     }
 }
 

@@ -441,7 +441,8 @@ impl Planner {
         plan.title = written.title.clone().unwrap_or_else(|| written.name.clone());
         plan.name.clone_from(&written.name);
         for seed in &written.seeds {
-            let (start, start_dir) = warm_start(cell, &written, &self.directory, &model, &encoding, *seed)?.unzip();
+            let found = warm_start(cell, &written, &self.directory, &model, &encoding, *seed)?;
+            let (start, start_dir, started_from) = found.map_or((None, None, None), |(a, b, c)| (Some(a), Some(b), Some(c)));
             let spec = RunSpec {
                 task: written.task.clone(),
                 corpus_blake3: task.corpus().map(|corpus| corpus.blake3.clone()),
@@ -468,7 +469,8 @@ impl Planner {
             }
             // No overflow: at most 10^8 steps of 2^24 tokens.
             let train_tokens = spec.train.tokens();
-            let job = Job { run_id, experiment: written.name.clone(), labels, config_dir: self.directory.clone(), start_dir, spec };
+            let job =
+                Job { run_id, experiment: written.name.clone(), labels, config_dir: self.directory.clone(), start_dir, started_from, spec };
             let test_seq_lens = job.spec.eval.test_lens.iter().map(|length| task.seq_len(*length)).collect();
             plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens, test_seq_lens });
         }
@@ -973,7 +975,7 @@ fn warm_start(
     model: &TransformerConfig,
     encoding: &EncodingConfig,
     seed: u64,
-) -> Result<Option<(WarmStart, PathBuf)>, Diagnostic> {
+) -> Result<Option<(WarmStart, PathBuf, serde_json::Map<String, serde_json::Value>)>, Diagnostic> {
     let key = "train.start_from";
     let Some(place) = &written.train.start_from else { return Ok(None) };
     let place = directory.join(place);
@@ -1038,5 +1040,5 @@ fn warm_start(
         parameters: record.model.parameters,
         encoding: same_shapes,
     };
-    Ok(Some((start, run.clone())))
+    Ok(Some((start, run.clone(), record.method_spec())))
 }
