@@ -1,28 +1,23 @@
 //! From records to settings, methods and cells: who is compared with whom, and what each cell of a table stands on.
 //!
-//! A *setting* is a task at one training length on one corpus: what is comparable. A *method* is one combination of labels under
-//! one variant. Runs are pooled as seeds of a method only if their resolved model, task and training agree but for the seed.
+//! A *setting* is a task at one training length on one corpus: what is comparable. A *method* is a group of runs that differ by seed
+//! alone (`groups.rs`) under one variant.
 
+use crate::groups::{Group, Run, TRAINED, groups, later_note};
+use crate::identity::MethodSpecs;
 use crate::metric;
-use crate::order;
-use crate::record::{EvalRow, EvalStatus, Label, RunRecord, RunStatus, TaskFacts};
-use crate::report::ReportSpec;
+use crate::naming;
+use crate::record::{EvalStatus, RunRecord, RunStatus, TaskFacts};
 use crate::stats::{self, Estimate};
 use crate::table::list;
 use crate::text;
-use serde_json::Value;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Longest name of a method before its variant, in characters.
-const LONGEST_NAME: usize = 120;
 /// Test lengths a table has room for; real ones have a tenth of it.
 const MOST_LENGTHS: usize = 200;
 /// Metrics that get a table.
 const MOST_METRICS: usize = 32;
-
-/// Name of the variant that is the encoding as trained.
-pub(crate) const TRAINED: &str = "trained";
 
 pub(crate) struct Setting<'a> {
     pub task: &'a TaskFacts,
@@ -45,41 +40,10 @@ pub(crate) struct Setting<'a> {
     pub notes: Vec<String>,
 }
 
-/// Runs that differ by seed alone.
-pub(crate) struct Group<'a> {
-    pub name: String,
-    /// By seed, each once.
-    pub runs: Vec<Run<'a>>,
-}
-
-/// A record and its evaluations by variant and length.
-pub(crate) struct Run<'a> {
-    record: &'a RunRecord,
-    rows: HashMap<(&'a str, usize), &'a EvalRow>,
-}
-
-impl<'a> Run<'a> {
-    fn new(record: &'a RunRecord) -> Self {
-        // Of a row given twice, which no reader lets through, the first.
-        let rows = record.evals.iter().rev().map(|row| ((row.variant.as_str(), row.test_len), row)).collect();
-        Self { record, rows }
-    }
-
-    pub(crate) fn row(&self, variant: &str, test_len: usize) -> Option<&'a EvalRow> {
-        self.rows.get(&(variant, test_len)).copied()
-    }
-}
-
-impl std::ops::Deref for Run<'_> {
-    type Target = RunRecord;
-
-    fn deref(&self) -> &RunRecord {
-        self.record
-    }
-}
-
 pub(crate) struct Method {
     pub name: String,
+    /// The name without the keys of labels, as claims and baselines may write it.
+    pub plain: String,
     pub group: usize,
     pub variant: String,
 }
@@ -143,6 +107,13 @@ pub(crate) struct Reach {
 }
 
 impl Setting<'_> {
+    /// The method of that name; by its name without the keys of labels where only one has it.
+    pub(crate) fn method(&self, name: &str) -> Option<&Method> {
+        let mut plain = self.methods.iter().filter(|m| m.plain == name);
+        let exact = self.methods.iter().find(|m| m.name == name);
+        exact.or_else(|| plain.next().filter(|_| plain.next().is_none()))
+    }
+
     pub(crate) fn lead(&self) -> &str {
         &self.metrics[0]
     }
@@ -423,8 +394,9 @@ fn value_at(run: &Run<'_>, variant: &str, metric: &str, len: usize) -> Result<f6
     }
 }
 
-/// Settings in order of task, corpus and training length. `records` are in canonical order, each run once.
-pub(crate) fn settings<'a>(records: &[&'a RunRecord], spec: &ReportSpec) -> Vec<Setting<'a>> {
+/// Settings in order of task, corpus and training length. `records` are in canonical order, each run once; `order` is the order of
+/// labels and variants asked for.
+pub(crate) fn settings<'a>(records: &[&'a RunRecord], order: &[String], specs: &MethodSpecs<'_>) -> Vec<Setting<'a>> {
     type Key<'a> = (&'a str, &'a str, &'a str, &'a str, usize);
     let mut by_key: BTreeMap<Key<'a>, Vec<&'a RunRecord>> = BTreeMap::new();
     for run in records {
@@ -433,42 +405,54 @@ pub(crate) fn settings<'a>(records: &[&'a RunRecord], spec: &ReportSpec) -> Vec<
         by_key.entry((&task.kind, &task.primary_metric, &task.unit, corpus, task.train_len)).or_default().push(run);
     }
     let several = by_key.len() > 1;
+    let keys: Vec<Key<'a>> = by_key.keys().copied().collect();
     let mut slugs = text::Slugs::default();
-    let mut names = BTreeSet::new();
     by_key
-        .into_values()
-        .map(|runs| {
-            let task = &runs[0].task;
-            let kind = text::name(&task.kind, 40);
-            let slug = if several { slugs.take(&format!("{kind} {}", task.train_len)) } else { String::new() };
-            let mut name = format!("{kind}, trained at {} {}", task.train_len, text::name(&task.unit, 40));
-            if !names.insert(name.clone()) {
-                // Same task and length, other corpus or leading metric.
-                let what = task.corpus.as_ref().map_or(task.primary_metric.as_str(), |c| c.source.as_str());
-                name = format!("{name} ({})", text::name(what, 80));
-            }
-            setting(runs, spec, name, slug)
+        .into_iter()
+        .map(|(key, runs)| {
+            let kind = text::name(&runs[0].task.kind, 40);
+            let slug = if several { slugs.take(&format!("{kind} {}", runs[0].task.train_len)) } else { String::new() };
+            let alike = |other: &&Key<'a>| (other.0, other.2, other.4) == (key.0, key.2, key.4);
+            let corpora: Vec<&str> = keys.iter().filter(alike).map(|k| k.3).collect();
+            let name = setting_name(&runs[0].task, &corpora);
+            setting(&runs, specs, order, name, slug)
         })
         .collect()
 }
 
-fn setting<'a>(runs: Vec<&'a RunRecord>, spec: &ReportSpec, name: String, slug: String) -> Setting<'a> {
+/// `text, trained at 64 bytes`; with the corpus where several corpora share that name, or the leading metric where that is all that
+/// differs. `corpora`: hashes of the settings of that name, this one's among them.
+fn setting_name(task: &TaskFacts, corpora: &[&str]) -> String {
+    let name = format!("{}, trained at {} {}", text::name(&task.kind, 40), task.train_len, text::name(&task.unit, 40));
+    let is_several = corpora.iter().collect::<BTreeSet<_>>().len() > 1;
+    match &task.corpus {
+        _ if corpora.len() < 2 => name,
+        Some(corpus) if is_several => {
+            format!("{name} ({}, {})", text::name(&corpus.source, 80), text::name(naming::short(&corpus.blake3), 8))
+        }
+        _ => format!("{name} ({})", text::name(&task.primary_metric, 80)),
+    }
+}
+
+fn setting<'a>(runs: &[&'a RunRecord], specs: &MethodSpecs<'_>, order: &[String], name: String, slug: String) -> Setting<'a> {
     let task = &runs[0].task;
     let mut notes = Vec::new();
-    let groups = groups(&runs, spec, &mut notes);
+    let groups = groups(runs, specs, order, &mut notes);
     let mut methods = Vec::new();
     let mut taken = BTreeSet::new();
     for (index, group) in groups.iter().enumerate() {
-        for variant in variants(group, spec) {
-            let full = if variant == TRAINED { group.name.clone() } else { format!("{} + {}", group.name, text::name(&variant, 60)) };
+        for variant in &group.variants {
+            let named =
+                |name: &str| if variant.name == TRAINED { name.to_owned() } else { format!("{name} + {}", text::name(&variant.name, 60)) };
+            let (mut name, plain) = (named(&group.name), named(&group.plain));
             // Names that differ only in what was cut from them are still two methods.
-            let numbered = (2..).map(|n| format!("{full} #{n}"));
-            let name = std::iter::once(full.clone()).chain(numbered).find(|name| !taken.contains(name)).unwrap_or_default();
-            taken.insert(name.clone());
-            methods.push(Method { name, group: index, variant });
+            while !taken.insert(name.clone()) {
+                name = format!("{name} [run {}]", group.runs.first().map_or("", |run| naming::short(&run.run_id)));
+            }
+            methods.push(Method { name, plain, group: index, variant: variant.name.clone() });
         }
     }
-    let rows = || runs.iter().flat_map(|run| &run.evals);
+    let rows = || groups.iter().flat_map(|group| &group.runs).flat_map(|run| run.rows()).map(|(_, row)| row);
     let lengths = lengths(rows().map(|row| row.test_len), &name, &mut notes);
     let recorded: BTreeSet<&String> = rows().flat_map(|row| row.metrics.keys()).collect();
     let recorded: Vec<String> = recorded.into_iter().cloned().collect();
@@ -481,7 +465,8 @@ fn setting<'a>(runs: Vec<&'a RunRecord>, spec: &ReportSpec, name: String, slug: 
         metrics.truncate(MOST_METRICS);
     }
     let in_length = lengths.iter().copied().filter(|&l| l <= task.train_len).max();
-    let axes = axes(&runs);
+    let axes = naming::axes(runs);
+    notes.extend(later_note(&groups, &name));
     Setting { task, name, slug, groups, methods, axes, lengths, metrics, all_metrics, in_length, notes }
 }
 
@@ -497,175 +482,4 @@ fn lengths(tested: impl Iterator<Item = usize>, setting: &str, notes: &mut Vec<S
         lengths.sort_unstable();
     }
     lengths
-}
-
-fn groups<'a>(runs: &[&'a RunRecord], spec: &ReportSpec, notes: &mut Vec<String>) -> Vec<Group<'a>> {
-    let mut pools: Vec<(Identity<'a>, Vec<&'a RunRecord>)> = Vec::new();
-    let mut known: BTreeMap<Identity<'a>, usize> = BTreeMap::new();
-    for &run in runs {
-        let identity = Identity::of(run);
-        match known.get(&identity) {
-            Some(&at) => pools[at].1.push(run),
-            None => {
-                known.insert(identity.clone(), pools.len());
-                pools.push((identity, vec![run]));
-            }
-        }
-    }
-    let rank = |text: &str| spec.order.iter().position(|o| o == text).unwrap_or(spec.order.len());
-    pools.sort_by(|(a, x), (b, y)| {
-        let ranks = |run: &RunRecord| run.labels.iter().map(|l| rank(&l.text)).collect::<Vec<_>>();
-        a.experiment
-            .cmp(b.experiment)
-            .then_with(|| ranks(x[0]).cmp(&ranks(y[0])))
-            .then_with(|| order::labels(&x[0].labels, &y[0].labels))
-            .then_with(|| a.settings.cmp(&b.settings))
-    });
-
-    let shared = shared_task_labels(runs);
-    let several_experiments = runs.iter().any(|run| run.experiment != runs[0].experiment);
-    let mut names: Vec<String> = pools
-        .iter()
-        .map(|(_, pool)| {
-            let name = label_name(pool[0], &shared);
-            if several_experiments { format!("{}: {name}", text::name(&pool[0].experiment, 60)) } else { name }
-        })
-        .collect();
-    tell_apart(&mut names, &pools, notes);
-
-    let mut out = Vec::new();
-    for ((_, pool), name) in pools.into_iter().zip(names) {
-        let mut kept: Vec<&RunRecord> = Vec::new();
-        for run in pool {
-            match kept.iter().find(|other| other.seed == run.seed) {
-                Some(other) => notes.push(format!(
-                    "{name}: seed {} was run twice with the same model, task and training; {} is shown, {} is not.",
-                    run.seed,
-                    short(&other.run_id),
-                    short(&run.run_id)
-                )),
-                None => kept.push(run),
-            }
-        }
-        out.push(Group { name, runs: kept.into_iter().map(Run::new).collect() });
-    }
-    out
-}
-
-/// Labels of the task that all runs of the setting share: they name the setting, not the method.
-fn shared_task_labels<'a>(runs: &[&'a RunRecord]) -> BTreeSet<(&'a str, &'a str)> {
-    let of = |run: &'a RunRecord| run.labels.iter().filter(|l| l.key.starts_with("task.")).map(|l| (l.key.as_str(), l.text.as_str()));
-    let mut shared: BTreeSet<_> = of(runs[0]).collect();
-    for run in runs {
-        let here: BTreeSet<_> = of(run).collect();
-        shared.retain(|label| here.contains(label));
-    }
-    shared
-}
-
-/// The labels that name a run's method: those that do not name the setting, or all if there are no others.
-fn naming<'r>(run: &'r RunRecord, shared: &BTreeSet<(&str, &str)>) -> Vec<&'r Label> {
-    let own: Vec<&Label> = run.labels.iter().filter(|l| !shared.contains(&(l.key.as_str(), l.text.as_str()))).collect();
-    if own.is_empty() { run.labels.iter().collect() } else { own }
-}
-
-/// The last parts of the keys of the labels that name the methods; `method` where these have different keys.
-fn axes(runs: &[&RunRecord]) -> String {
-    let shared = shared_task_labels(runs);
-    let keys = |run: &RunRecord| -> Vec<String> {
-        naming(run, &shared).iter().take(8).map(|l| text::name(l.key.rsplit('.').next().unwrap_or(&l.key), 20)).collect()
-    };
-    let first = keys(runs[0]);
-    let is_all = !first.is_empty() && runs.iter().all(|run| keys(run) == first && run.experiment == runs[0].experiment);
-    if is_all { first.join(", ") } else { "method".into() }
-}
-
-fn label_name(run: &RunRecord, shared: &BTreeSet<(&str, &str)>) -> String {
-    let labels = naming(run, shared);
-    if labels.is_empty() {
-        return text::name(&run.experiment, 60);
-    }
-    let texts: Vec<String> = labels.iter().take(32).map(|l| text::name(&l.text, 80)).collect();
-    text::shorten(&texts.join(", "), LONGEST_NAME)
-}
-
-/// Same labels, other settings: never pooled, and named by what differs.
-fn tell_apart(names: &mut [String], pools: &[(Identity<'_>, Vec<&RunRecord>)], notes: &mut Vec<String>) {
-    let mut by_name: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (index, name) in names.iter().enumerate() {
-        by_name.entry(name.clone()).or_default().push(index);
-    }
-    for (name, members) in by_name.into_iter().filter(|(_, members)| members.len() > 1) {
-        let settings: Vec<&BTreeMap<String, String>> = members.iter().map(|&m| &pools[m].0.settings).collect();
-        let keys: BTreeSet<&String> = settings.iter().flat_map(|s| s.keys()).collect();
-        let differing: Vec<&String> = keys.into_iter().filter(|k| settings.iter().any(|s| s.get(*k) != settings[0].get(*k))).collect();
-        let mut taken = BTreeSet::new();
-        for (count, &member) in members.iter().enumerate() {
-            let parts: Vec<String> = differing
-                .iter()
-                .take(3)
-                .map(|k| (text::name(k, 60), text::name(pools[member].0.settings.get(*k).map_or("unset", String::as_str), 60)))
-                .map(|(key, value)| format!("{key} = {value}"))
-                .collect();
-            let mut full = format!("{name} [{}]", parts.join(", "));
-            if parts.is_empty() || !taken.insert(full.clone()) {
-                full = format!("{name} #{}", count + 1);
-            }
-            names[member] = full;
-        }
-        notes.push(format!("Runs labelled \"{name}\" differ in more than the seed and are shown apart."));
-    }
-}
-
-pub(crate) fn short(run_id: &str) -> &str {
-    run_id.get(..12).unwrap_or(run_id)
-}
-
-/// Trained first, then by the order asked for, then as evaluated.
-fn variants(group: &Group<'_>, spec: &ReportSpec) -> Vec<String> {
-    let mut seen: Vec<&str> = Vec::new();
-    for row in group.runs.iter().flat_map(|run| &run.evals) {
-        if !seen.contains(&row.variant.as_str()) {
-            seen.push(&row.variant);
-        }
-    }
-    if seen.is_empty() {
-        seen.push(TRAINED);
-    }
-    let rank = |v: &str| spec.order.iter().position(|o| o == v).unwrap_or(spec.order.len());
-    seen.sort_by_key(|v| (*v != TRAINED, rank(v)));
-    seen.into_iter().map(String::from).collect()
-}
-
-/// What runs must share to count as seeds of one method.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Identity<'a> {
-    experiment: &'a str,
-    labels: Vec<(&'a str, &'a str)>,
-    settings: BTreeMap<String, String>,
-}
-
-impl<'a> Identity<'a> {
-    fn of(run: &'a RunRecord) -> Self {
-        let mut settings = BTreeMap::new();
-        for section in ["model", "task", "train"] {
-            if let Some(value) = run.spec.get(section) {
-                flatten(section, value, &mut settings);
-            }
-            settings.remove(&format!("{section}.seed"));
-        }
-        Self { experiment: &run.experiment, labels: run.labels.iter().map(|l| (l.key.as_str(), l.text.as_str())).collect(), settings }
-    }
-}
-
-fn flatten(key: &str, value: &Value, out: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Object(map) => map.iter().for_each(|(k, v)| flatten(&format!("{key}.{k}"), v, out)),
-        Value::String(text) => {
-            out.insert(key.into(), text.clone());
-        }
-        other => {
-            out.insert(key.into(), other.to_string());
-        }
-    }
 }

@@ -8,10 +8,11 @@
 //!
 //! Methods are compared within one experiment and setting, where everything but the axes is the same.
 
-use crate::analysis::{self, Absent, Method, Point, Setting, TRAINED};
+use crate::analysis::{self, Absent, Method, Point, Setting};
+use crate::groups::TRAINED;
+use crate::identity::MethodSpecs;
 use crate::metric;
 use crate::record::RunRecord;
-use crate::report::ReportSpec;
 use crate::stats::{Correlation, Estimate, spearman};
 use crate::{order, text};
 use serde::{Deserialize, Serialize};
@@ -309,13 +310,15 @@ pub(crate) fn places(records: &[RunRecord]) -> Vec<Place<'_>> {
     let mut seen = BTreeSet::new();
     let mut sorted: Vec<&RunRecord> = records.iter().collect();
     sorted.sort_by(|a, b| order::canonical(a, b));
-    for run in sorted.into_iter().filter(|run| seen.insert(&run.run_id)) {
+    for run in sorted.into_iter().filter(|run| seen.insert((&run.experiment, &run.run_id))) {
         by_experiment.entry(&run.experiment).or_default().push(run);
     }
+    let all: Vec<&RunRecord> = records.iter().collect();
+    let specs = MethodSpecs::new(&all);
     let mut out = Vec::new();
     for (experiment, runs) in by_experiment {
         let experiment = text::name(experiment, 60);
-        for setting in analysis::settings(&runs, &ReportSpec::default()) {
+        for setting in analysis::settings(&runs, &[], &specs) {
             out.push(Place { name: format!("{experiment}: {}", setting.name), setting });
         }
     }
@@ -458,7 +461,7 @@ fn find<'s>(setting: &'s Setting<'_>, name: &str, aliases: &BTreeMap<String, Vec
         let labels = setting.groups[method.group].runs.first().map_or(&[][..], |run| &run.labels);
         method.variant == TRAINED && matches!(labels, [one] if format!("{}={}", one.key, one.text) == name)
     };
-    names.into_iter().find_map(|name| setting.methods.iter().find(|m| m.name == name || is_only_label(m, name)))
+    names.into_iter().find_map(|name| setting.method(name).or_else(|| setting.methods.iter().find(|m| is_only_label(m, name))))
 }
 
 /// A claim held against one setting.

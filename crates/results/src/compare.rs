@@ -1,7 +1,9 @@
 //! Did a repetition come out the same? Two sets of records, run by run.
 
+use crate::identity::canonical_text;
 use crate::record::{EvalStatus, RunRecord};
 use crate::text;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -30,8 +32,8 @@ pub struct Difference {
 }
 
 impl Comparison {
-    /// Compares by run id; where a set holds a run twice, its last record counts. How finely the loss by position was kept
-    /// does not matter.
+    /// Compares by run id; where a set holds a run twice, as part of several experiments or with a later evaluation, its last record
+    /// counts. How finely the loss by position was kept does not matter.
     pub fn of(first: &[RunRecord], second: &[RunRecord]) -> Self {
         let by_id = |records: &'_ [RunRecord]| -> BTreeMap<String, RunRecord> {
             records.iter().map(|record| (record.run_id.clone(), record.clone())).collect()
@@ -92,6 +94,46 @@ impl Comparison {
         note(scores > 0, &format!("{scores} scores"));
         what
     }
+}
+
+/// What two records of one run disagree in, in a few words; none where they say the same. Records may differ in their experiment and
+/// labels, in the build and device that wrote them, in how finely they keep the loss by position, and in rows that one of them lacks or
+/// left out for want of memory.
+pub(crate) fn disagreement(a: &RunRecord, b: &RunRecord) -> Option<String> {
+    if std::ptr::eq(a, b) {
+        return None;
+    }
+    let mut what = Vec::new();
+    let mut note = |differs: bool, text: String| {
+        if differs {
+            what.push(text);
+        }
+    };
+    note(canonical_text(&a.spec) != canonical_text(&b.spec) || a.seed != b.seed, "the specification".into());
+    note(a.model != b.model, "the weights".into());
+    note(a.status != b.status || a.diverged != b.diverged, "the status".into());
+    note(a.train != b.train, "the training loss".into());
+    let mut scores = 0;
+    let mut first = None;
+    for row in a.evals.iter().filter(|row| row.status != EvalStatus::Skipped) {
+        let other = b.evals.iter().find(|other| other.variant == row.variant && other.test_len == row.test_len);
+        let Some(other) = other.filter(|other| other.status != EvalStatus::Skipped) else { continue };
+        if (row.status, &row.metrics) != (other.status, &other.metrics) {
+            scores += 1;
+            first.get_or_insert_with(|| format!("{} at {}", text::name(&row.variant, 40), row.test_len));
+        }
+    }
+    let more = if scores > 1 { format!(" and {} more", scores - 1) } else { String::new() };
+    note(scores > 0, format!("the scores of {}{more}", first.unwrap_or_default()));
+    (!what.is_empty()).then(|| what.join(", "))
+}
+
+/// Of two records of one run that agree, the one that says more comes first: rows with a result, then bins of the loss by position.
+pub(crate) fn fuller_first(a: &RunRecord, b: &RunRecord) -> Ordering {
+    let results = |r: &RunRecord| r.evals.iter().filter(|row| row.status != EvalStatus::Skipped).count();
+    let json = |r: &RunRecord| serde_json::to_string(r).unwrap_or_default();
+    let by_size = results(b).cmp(&results(a)).then_with(|| b.bins().cmp(&a.bins()));
+    by_size.then_with(|| if a == b { Ordering::Equal } else { json(a).cmp(&json(b)) })
 }
 
 fn name(record: &RunRecord) -> String {

@@ -1,6 +1,7 @@
 //! Which figures a setting gets, and what is drawn in them.
 
-use crate::analysis::{Point, Run, Setting, better_first};
+use crate::analysis::{Point, Setting, better_first};
+use crate::groups::Run;
 use crate::metric;
 use crate::plot::{Grid, Grids, LinePlot, PlotError, Series};
 use crate::stats::{Estimate, INTERVAL};
@@ -223,8 +224,8 @@ fn extremes(_: &Estimate, values: &[f64]) -> Option<(f64, f64)> {
 
 fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
     let has = |len: &&usize| {
-        let rows = setting.groups.iter().flat_map(|g| &g.runs).flat_map(|r| &r.evals);
-        rows.filter(|row| row.test_len == **len).any(|row| !row.loss_by_position.is_empty())
+        let rows = setting.groups.iter().flat_map(|g| &g.runs).flat_map(Run::rows);
+        rows.filter(|(_, row)| row.test_len == **len).any(|(_, row)| !row.loss_by_position.is_empty())
     };
     let len = *setting.lengths.iter().rev().find(has)?;
     let (methods, note) = drawn(setting);

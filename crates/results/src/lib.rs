@@ -18,8 +18,13 @@ mod analysis;
 pub mod assertions;
 pub mod claims;
 pub mod compare;
+mod conditions;
 mod figures;
+mod groups;
+mod identity;
+mod methods;
 pub mod metric;
+mod naming;
 mod order;
 pub mod plot;
 mod ranking;
@@ -30,8 +35,11 @@ pub mod stats;
 pub mod store;
 pub mod table;
 mod text;
+mod toml_text;
 
 pub use claims::Claims;
 pub use record::RunRecord;
 pub use report::{FIRST_METHOD, Format, Report, ReportError, ReportFile, ReportSpec, report};
-pub use store::{Excluded, Found, StoreError, find_records, gather_jsonl, read_jsonl, read_record, write_jsonl, write_record};
+pub use store::{
+    Excluded, Found, Place, StoreError, Twins, find_records, gather_jsonl, read_jsonl, read_record, write_jsonl, write_record,
+};

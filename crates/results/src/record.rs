@@ -102,16 +102,6 @@ impl RunRecord {
         spec
     }
 
-    /// Whether two records of one run differ at most in how finely they keep the loss by position.
-    pub(crate) fn agrees_but_for_bins(&self, other: &Self) -> bool {
-        let without_bins = |record: &Self| {
-            let mut record = record.clone();
-            record.evals.iter_mut().for_each(|row| row.loss_by_position.clear());
-            record
-        };
-        without_bins(self) == without_bins(other)
-    }
-
     pub(crate) fn bins(&self) -> usize {
         self.evals.iter().map(|row| row.loss_by_position.len()).sum()
     }

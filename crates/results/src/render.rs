@@ -1,6 +1,7 @@
 //! The same document in four markups and on the terminal, each with its own escaping.
 
 use crate::analysis::{Point, Setting};
+use crate::methods;
 use crate::metric;
 use crate::plot::described;
 use crate::record::{EvalStatus, RunStatus};
@@ -48,6 +49,11 @@ pub(crate) fn markdown(document: &Document) -> String {
     for (name, text) in &document.conditions {
         let _ = writeln!(out, "- {}: {}", md(name), md(text));
     }
+    for config in &document.configs {
+        let ticks = config.toml.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+        let fence = "`".repeat(ticks.max(2) + 1);
+        let _ = write!(out, "\n### Config of {}\n\n{}\n\n{fence}toml\n{}{fence}\n", md(&config.experiment), config.about(), config.toml);
+    }
     let lists = [
         ("Diverged runs", &document.diverged),
         ("Not converged", &document.unconverged),
@@ -74,10 +80,37 @@ fn md_table(table: &Table) -> String {
         .map(|(i, _)| if i == 0 || table.prose { ":---" } else { "---:" }.to_string())
         .collect()));
     for cells in &table.rows {
-        out.push_str(&row(cells.iter().map(|c| if c.bold { format!("**{}**", md(&c.text)) } else { md(&c.text) }).collect()));
+        out.push_str(&row(cells.iter().map(md_cell).collect()));
     }
     let _ = write!(out, "\n{}\n", md(&table.caption));
     out
+}
+
+fn md_cell(cell: &Cell) -> String {
+    let part = |(text, link): &(String, Option<String>)| match link {
+        Some(link) => format!("[{}]({})", md(text), address(link)),
+        None => md(text),
+    };
+    match &cell.links[..] {
+        [] if cell.bold => format!("**{}**", md(&cell.text)),
+        [] => md(&cell.text),
+        links => links.iter().map(part).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// A relative address: everything but the characters of plain names is percent-encoded, so that no scheme, quote or bracket is left.
+fn address(link: &str) -> String {
+    let mut out = String::with_capacity(link.len());
+    for byte in link.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => out.push(char::from(byte)),
+            byte => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    // Two slashes at the start would name another host.
+    if out.starts_with("//") { format!(".{out}") } else { out }
 }
 
 /// Escapes what Markdown, HTML or GitHub (mathematics, bare addresses) would read as markup.
@@ -113,9 +146,21 @@ fn is_www(before: &[char]) -> bool {
 /// Table floats to include in a document that loads `booktabs`.
 pub(crate) fn latex(document: &Document) -> String {
     let mut out = format!("% {}\n% Needs \\usepackage{{booktabs}} and UTF-8 input.\n", tex_comment(&document.title));
+    for config in &document.configs {
+        let _ = write!(out, "\n% Config of {}: {}\n", tex_comment(&config.experiment), config.about());
+        config.toml.lines().for_each(|line| {
+            let _ = writeln!(out, "%   {}", shown(line));
+        });
+    }
     for section in &document.sections {
         let _ = write!(out, "\n% {}\n", tex_comment(&section.name));
-        std::iter::once(&section.lead).chain(&section.tables).for_each(|t| out.push_str(&tex_table(t)));
+        // What the names stand for is a comment: its sentences do not fit into a column of a page.
+        let (methods, tables): (Vec<&Table>, Vec<&Table>) = section.tables.iter().partition(|t| t.title == methods::TITLE);
+        for row in methods.iter().flat_map(|t| &t.rows) {
+            let cells: Vec<&str> = row.iter().map(|cell| cell.text.as_str()).collect();
+            let _ = writeln!(out, "%   {}", tex_comment(&cells.join(" | ")));
+        }
+        std::iter::once(&section.lead).chain(tables).for_each(|t| out.push_str(&tex_table(t)));
     }
     for chapter in &document.chapters {
         let _ = write!(out, "\n% {}\n", tex_comment(&chapter.name));
@@ -181,9 +226,9 @@ fn tex(text: &str) -> String {
     out.replace("\\textquotedbl{}", "''")
 }
 
-/// Without a line's end no comment ends.
+/// Without a line's end no comment ends; without a backslash nothing in it looks like a command.
 fn tex_comment(text: &str) -> String {
-    shown(text)
+    shown(text).replace('\\', "/")
 }
 
 // --------------------------------------------------------------------------------------------------------------------- CSV
@@ -208,6 +253,8 @@ pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> 
         "n",
         "status",
         "reason",
+        "encoding",
+        "positions",
     ];
     writer.write_record(head).map_err(|e| failed(&e))?;
     for setting in settings {
@@ -233,15 +280,18 @@ pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> 
                         n,
                         status,
                         reason,
+                        &methods::encoding(group, variant),
+                        &methods::positions(group, variant),
                     ];
                     writer.write_record(cells.map(safe_cell)).map_err(|e| failed(&e))
                 };
                 let stopped = run.diverged.as_ref().map_or(String::new(), |d| format!("step {}: {} not finite", d.step, d.what));
-                if run.evals.is_empty() {
+                let rows = run.rows();
+                if rows.is_empty() {
                     let status = if run.status == RunStatus::Diverged { "diverged" } else { "missing" };
                     row("", "", "", "", "", status, &stopped)?;
                 }
-                for eval in &run.evals {
+                for (variant, eval) in rows {
                     let len = eval.test_len.to_string();
                     let reason = eval.reason.clone().unwrap_or_default();
                     if eval.status != EvalStatus::Ok {
@@ -251,15 +301,15 @@ pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> 
                             EvalStatus::Ok | EvalStatus::Skipped => "skipped",
                         };
                         let reason = if reason.is_empty() && eval.status == EvalStatus::Diverged { stopped.clone() } else { reason };
-                        row(&eval.variant, &len, setting.lead(), "", "", status, &reason)?;
+                        row(variant, &len, setting.lead(), "", "", status, &reason)?;
                         continue;
                     }
                     for name in &setting.all_metrics {
                         let Some((value, n)) = metric::value(setting.task, eval, name) else { continue };
                         if value.is_finite() {
-                            row(&eval.variant, &len, name, &value.to_string(), &n.to_string(), "ok", &reason)?;
+                            row(variant, &len, name, &value.to_string(), &n.to_string(), "ok", &reason)?;
                         } else {
-                            row(&eval.variant, &len, name, "", &n.to_string(), "diverged", "not finite")?;
+                            row(variant, &len, name, "", &n.to_string(), "diverged", "not finite")?;
                         }
                     }
                 }
@@ -349,10 +399,17 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, &str>) -> Result<S
         let rows: Vec<Vec<Value>> = t
             .rows
             .iter()
-            .map(|r| r.iter().map(|c| context! { text => shown(&c.text), bold => c.bold, kind => kind(&c.text) }).collect())
+            .map(|r| {
+                r.iter().map(|c| context! { text => shown(&c.text), bold => c.bold, kind => kind(&c.text), links => links(c) }).collect()
+            })
             .collect();
         context! { slug => t.slug.clone(), prose => t.prose, title => shown(&t.title), caption => shown(&t.caption), columns => each(&t.columns), rows }
     };
+    let configs = document.configs.iter().map(|config| {
+        let lines: Vec<String> = config.toml.lines().map(shown).collect();
+        context! { experiment => shown(&config.experiment), about => config.about(), toml => lines.join("\n") }
+    });
+    let configs: Vec<Value> = configs.collect();
     let pairs = |list: &[(String, String)]| list.iter().map(|(a, b)| vec![shown(a), shown(b)]).collect::<Vec<_>>();
     let sections: Vec<Value> = document
         .sections
@@ -397,12 +454,18 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, &str>) -> Result<S
         sections,
         chapters,
         conditions => pairs(&document.conditions),
+        configs,
         diverged => each(&document.diverged),
         unconverged => each(&document.unconverged),
         excluded => each(&document.excluded),
         notes => each(&document.notes),
     })
     .map_err(failed)
+}
+
+fn links(cell: &Cell) -> Vec<Value> {
+    let part = |(text, link): &(String, Option<String>)| context! { text => shown(text), href => link.as_deref().map(address) };
+    cell.links.iter().map(part).collect()
 }
 
 /// How a cell looks: numbers are aligned, the absence of one is muted.

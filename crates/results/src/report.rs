@@ -1,8 +1,13 @@
 //! A report: a pure function of records and a [`ReportSpec`].
 
-use crate::analysis::{Setting, short};
+use crate::analysis::Setting;
 use crate::claims::Claims;
+use crate::compare::{disagreement, fuller_first};
+use crate::conditions::{self, Config};
 use crate::figures::{Figure, figures, sweep_slug};
+use crate::identity::{MethodSpecs, canonical_text};
+use crate::methods;
+use crate::naming::short;
 use crate::plot::PlotError;
 use crate::record::{RunRecord, RunStatus};
 use crate::render;
@@ -58,6 +63,10 @@ pub struct ReportSpec {
     pub assertions: bool,
     /// Texts of labels and names of variants in the order wanted; what is not named follows in canonical order.
     pub order: Vec<String>,
+    /// Where the page may link to the directory of a run: a relative path by experiment and run id.
+    pub run_links: BTreeMap<(String, String), String>,
+    /// Further notes, printed at the end of the report.
+    pub notes: Vec<String>,
 }
 
 impl Default for ReportSpec {
@@ -70,6 +79,8 @@ impl Default for ReportSpec {
             claims: Claims::default(),
             assertions: false,
             order: Vec::new(),
+            run_links: BTreeMap::new(),
+            notes: Vec::new(),
         }
     }
 }
@@ -108,6 +119,20 @@ pub enum ReportError {
         baseline: String,
         /// Names there are.
         known: Vec<String>,
+    },
+    /// Two records of one run disagree.
+    #[error(
+        "run {} of {} is recorded twice with other numbers: its records differ in {what}",
+        text::shown(run_id),
+        text::shown(experiments)
+    )]
+    Twins {
+        /// Their run; both, where two runs of one specification and seed have other ids.
+        run_id: String,
+        /// The experiments they are part of.
+        experiments: String,
+        /// What differs, in a few words.
+        what: String,
     },
     /// A figure failed.
     #[error(transparent)]
@@ -168,6 +193,8 @@ pub(crate) struct Document {
     pub sections: Vec<Section>,
     pub chapters: Vec<Chapter>,
     pub conditions: Vec<(String, String)>,
+    /// The config of each experiment, as far as its records tell.
+    pub configs: Vec<Config>,
     pub diverged: Vec<String>,
     pub unconverged: Vec<String>,
     pub excluded: Vec<String>,
@@ -192,11 +219,12 @@ pub(crate) struct Section {
     pub definitions: Vec<(String, String)>,
 }
 
-/// Makes the report. The order of `records` and of `excluded` does not matter; a run given twice counts once.
+/// Makes the report. The order of `records` and of `excluded` does not matter; a run given twice counts once, a run that is part of
+/// several experiments once in each.
 ///
 /// # Errors
 ///
-/// No records, or a baseline that is no method.
+/// No records, two records of one run with other numbers, or a baseline that is no method.
 pub fn report(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec) -> Result<Report, ReportError> {
     let mut excluded: Vec<Excluded> = excluded.to_vec();
     excluded.sort();
@@ -204,6 +232,7 @@ pub fn report(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec) -
     if records.is_empty() {
         return Err(ReportError::Empty { excluded });
     }
+    let canonical = canonical(records)?;
     let mut against = Vec::new();
     if spec.claims != Claims::default() {
         against.push(against::source(&spec.claims, records));
@@ -211,8 +240,8 @@ pub fn report(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec) -
     if spec.assertions {
         against.push(against::assertions(records)?);
     }
-    let records = canonical(records);
-    let settings = analysis::settings(&records, spec);
+    let records = canonical;
+    let settings = analysis::settings(&records, &spec.order, &MethodSpecs::new(&records));
     check_baseline(&settings, spec)?;
     let mut files = Vec::new();
     for file in against.iter().flat_map(|a| &a.csv).filter(|_| spec.formats.contains(&Format::Csv)) {
@@ -261,22 +290,38 @@ fn pictures<'d>(document: &'d Document, spec: &ReportSpec) -> Result<Vec<Picture
     figures.par_iter().map(draw).collect()
 }
 
-/// Sorted, each run id once. Of two records of one run id the same one is taken whatever their order.
-fn canonical(records: &[RunRecord]) -> Vec<&RunRecord> {
+/// Sorted; each run once in each experiment that it is part of, and each of its later evaluations.
+fn canonical(records: &[RunRecord]) -> Result<Vec<&RunRecord>, ReportError> {
     let mut sorted: Vec<&RunRecord> = records.iter().collect();
-    let text = |r: &RunRecord| serde_json::to_string(r).unwrap_or_default();
-    sorted.sort_by(|a, b| order::canonical(a, b).then_with(|| if a == b { std::cmp::Ordering::Equal } else { text(a).cmp(&text(b)) }));
+    sorted.sort_by(|a, b| order::canonical(a, b).then_with(|| fuller_first(a, b)));
+    let specs = MethodSpecs::new(&sorted);
+    // One run has one id, and one specification under one seed is one run.
+    let (mut by_id, mut by_spec) = (BTreeMap::new(), BTreeMap::new());
+    for record in &sorted {
+        let is_later = record.evaluation_of.is_some();
+        let spec = (canonical_text(&specs.of(record)), record.seed, is_later);
+        let by_id = by_id.entry((&record.run_id, is_later)).or_insert(*record);
+        // Records of other versions, and made-up ones, may hold no specification at all.
+        let by_spec = if record.spec.is_empty() { *by_id } else { *by_spec.entry(spec).or_insert(*record) };
+        for other in [*by_id, by_spec] {
+            if let Some(what) = disagreement(other, record) {
+                let both = |a: &str, b: &str| if a == b { a.to_owned() } else { format!("{a} and {b}") };
+                let (run_id, experiments) = (both(&other.run_id, &record.run_id), both(&other.experiment, &record.experiment));
+                return Err(ReportError::Twins { run_id, experiments, what });
+            }
+        }
+    }
     let mut seen = BTreeSet::new();
-    sorted.retain(|r| seen.insert(&r.run_id));
-    sorted
+    sorted.retain(|r| seen.insert((&r.experiment, &r.run_id, &r.evaluation_of)));
+    Ok(sorted)
 }
 
 fn check_baseline(settings: &[Setting<'_>], spec: &ReportSpec) -> Result<(), ReportError> {
     let Some(baseline) = spec.baseline.as_ref().filter(|name| *name != FIRST_METHOD) else { return Ok(()) };
-    let known: BTreeSet<&String> = settings.iter().flat_map(|s| &s.methods).map(|m| &m.name).collect();
-    if known.contains(baseline) {
+    if settings.iter().any(|s| s.method(baseline).is_some()) {
         return Ok(());
     }
+    let known: BTreeSet<&String> = settings.iter().flat_map(|s| &s.methods).map(|m| &m.name).collect();
     Err(ReportError::UnknownBaseline { baseline: baseline.clone(), known: known.into_iter().cloned().collect() })
 }
 
@@ -288,6 +333,8 @@ fn document(
     mut chapters: Vec<Chapter>,
 ) -> Document {
     let mut notes: Vec<String> = settings.iter().flat_map(|s| s.notes.iter().cloned()).collect();
+    notes.extend(spec.notes.iter().cloned());
+    notes.extend(shared_note(records));
     let known = |text: &str| records.iter().any(|r| r.labels.iter().any(|l| l.text == text) || r.evals.iter().any(|e| e.variant == text));
     let unknown: Vec<&str> = spec.order.iter().map(String::as_str).filter(|o| !known(o)).collect();
     if !unknown.is_empty() {
@@ -313,12 +360,26 @@ fn document(
         findings: settings.iter().map(|s| finding(s, spec)).collect(),
         sections,
         chapters,
-        conditions: conditions(records, settings),
+        conditions: conditions::facts(records, settings),
+        configs: conditions::configs(records),
         diverged: listed(diverged.collect()),
         unconverged: listed(settings.iter().flat_map(table::unconverged).collect()),
         excluded: listed(excluded.iter().map(|e| format!("{}: {}", place(e), e.reason)).collect()),
         notes: listed(notes),
     }
+}
+
+/// Which runs are part of several experiments.
+fn shared_note(records: &[&RunRecord]) -> Option<String> {
+    let mut by_id: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for record in records.iter().filter(|r| r.evaluation_of.is_none()) {
+        by_id.entry(&record.run_id).or_default().insert(&record.experiment);
+    }
+    let shared: Vec<(&str, BTreeSet<&str>)> = by_id.into_iter().filter(|(_, all)| all.len() > 1).collect();
+    let experiments: BTreeSet<String> = shared.iter().flat_map(|(_, all)| all).map(|name| text::name(name, 60)).collect();
+    let experiments: Vec<String> = experiments.into_iter().collect();
+    let count = if shared.len() == 1 { "1 run is".to_owned() } else { format!("{} runs are", shared.len()) };
+    (!shared.is_empty()).then(|| format!("{count} part of several experiments and shown in each: {}.", table::list(&experiments, 8)))
 }
 
 /// What the numbers say and, where there is a baseline, how others differ from it.
@@ -384,6 +445,7 @@ fn section(setting: &Setting<'_>, spec: &ReportSpec) -> Section {
         tables.push(table::base_table(setting, sweep, &sweep_slug(i, sweeps.len())));
     }
     tables.extend(table::attention_tables(setting));
+    tables.push(methods::table(setting, &spec.run_links));
     tables.push(table::facts_table(setting));
     // What is derived from the loss is only as clear as the loss.
     let loss = (setting.task.primary_metric == metric::LOSS_NATS).then(|| metric::LOSS_NATS.to_string());
@@ -397,54 +459,6 @@ fn section(setting: &Setting<'_>, spec: &ReportSpec) -> Section {
         figures: figures(setting),
         definitions: definitions.collect(),
     }
-}
-
-/// What the numbers depend on, each thing once.
-fn conditions(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(String, String)> {
-    let each = |value: &dyn Fn(&RunRecord) -> Option<String>| -> String {
-        let mut seen: Vec<String> = Vec::new();
-        for text in records.iter().filter_map(|r| value(r)) {
-            if !seen.contains(&text) {
-                seen.push(text);
-            }
-        }
-        table::list(&seen, 6)
-    };
-    let span = |value: &dyn Fn(&RunRecord) -> u64| -> String {
-        let (low, high) = records.iter().map(|r| value(r)).fold((u64::MAX, 0), |(a, b), v| (a.min(v), b.max(v)));
-        if low == high { table::thousands(low) } else { format!("{} to {}", table::thousands(low), table::thousands(high)) }
-    };
-    let mut seeds: Vec<u64> = records.iter().map(|r| r.seed).collect();
-    seeds.sort_unstable();
-    seeds.dedup();
-    let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
-    let methods: usize = settings.iter().map(|s| s.methods.len()).sum();
-    let runs = records.len();
-    let diverged = records.iter().filter(|r| r.status == RunStatus::Diverged).count();
-    let corpus = each(&|r| {
-        let c = r.task.corpus.as_ref()?;
-        Some(format!(
-            "{}: {} files, {} bytes to train on, {} to test on, blake3 {}",
-            c.source,
-            table::thousands(c.files as u64),
-            table::thousands(c.train_bytes),
-            table::thousands(c.valid_bytes),
-            c.blake3
-        ))
-    });
-    let rows = [
-        ("experiments", each(&|r| Some(r.experiment.clone()))),
-        ("runs", format!("{runs} ({diverged} diverged), {methods} methods")),
-        ("seeds", table::list(&seeds, 12)),
-        ("steps", span(&|r| r.train.steps)),
-        ("tokens trained on", span(&|r| r.train.tokens)),
-        ("parameters", span(&|r| r.model.parameters)),
-        ("corpus", corpus),
-        ("device", each(&|r| Some(r.environment.device.clone()))),
-        ("commit", each(&|r| Some(r.environment.commit.clone()))),
-        ("version", each(&|r| Some(format!("longreach {}, burn {}", r.environment.version, r.environment.burn)))),
-    ];
-    rows.into_iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| (name.into(), text)).collect()
 }
 
 /// The end of the path is enough to find a file, and says nothing of the machine.

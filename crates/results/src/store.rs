@@ -1,5 +1,6 @@
 //! Reading and writing records. One bad file never hides the others: it is listed with the reason and left out.
 
+use crate::compare::{disagreement, fuller_first};
 use crate::order;
 use crate::record::{RunRecord, SCHEMA};
 use crate::text::shown;
@@ -42,13 +43,72 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
+    /// Records of one run that disagree: nothing is said of either.
+    #[error("{}", twins_text(.0))]
+    Twins(Vec<Twins>),
+}
+
+/// Two records with one run id and other numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Twins {
+    /// Their run.
+    pub run_id: String,
+    /// Where they were read.
+    pub places: [Place; 2],
+    /// What differs, in a few words.
+    pub what: String,
+}
+
+/// Where a record was read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The file.
+    pub path: PathBuf,
+    /// The line, counted from 1, in a file of many records.
+    pub line: Option<usize>,
+}
+
+impl Place {
+    /// Whether this is the record in a run's own directory.
+    fn is_of_run(&self) -> bool {
+        self.path.file_name().is_some_and(|name| name == RECORD_FILE)
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", shown(&self.path.to_string_lossy()))?;
+        self.line.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
+}
+
+/// Pairs of records that are listed in an error.
+const MOST_TWINS: usize = 5;
+
+fn twins_text(twins: &[Twins]) -> String {
+    let each = |t: &Twins| {
+        let [first, second] = &t.places;
+        format!("run {} is recorded twice with other numbers: {first} and {second} differ in {}", t.run_id, t.what)
+    };
+    let mut lines: Vec<String> = twins.iter().take(MOST_TWINS).map(each).collect();
+    if twins.len() > MOST_TWINS {
+        lines.push(format!("{} more runs are recorded twice with other numbers", twins.len() - MOST_TWINS));
+    }
+    lines.push("  = allowed: any number of records of a run, if their weights and scores are equal".into());
+    lines.push(
+        "  = help: name one of the two places only; `longreach verify` checks a run's directory, `longreach compare` shows what differs"
+            .into(),
+    );
+    lines.join("\n")
 }
 
 /// What a search gave: the records, and what looked like one and is not.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// Records in canonical order, each run once.
+    /// Records in canonical order: each run once in each experiment that it is part of, and each of its later evaluations.
     pub records: Vec<RunRecord>,
+    /// For each of the records, the directory of the run it was read in; none for a line of a file of many.
+    pub directories: Vec<Option<PathBuf>>,
     /// What was left out, by path and line.
     pub excluded: Vec<Excluded>,
 }
@@ -110,11 +170,11 @@ pub fn read_record(path: &Path) -> Result<RunRecord, StoreError> {
 ///
 /// # Errors
 ///
-/// When the file cannot be read or is too large.
+/// When the file cannot be read or is too large, or holds a run twice with other numbers.
 pub fn read_jsonl(path: &Path) -> Result<Found, StoreError> {
     let mut search = Search::default();
     search.lines(path)?;
-    Ok(search.finish())
+    search.finish()
 }
 
 /// Gathers the records under `roots` into one file, one per line; of `loss_by_position` at most `most_bins` bins are kept, if given
@@ -123,7 +183,7 @@ pub fn read_jsonl(path: &Path) -> Result<Found, StoreError> {
 ///
 /// # Errors
 ///
-/// A root that cannot be searched, no record at all, or a file that cannot be written.
+/// A root that cannot be searched, a run that is recorded twice with other numbers, no record at all, or a file that cannot be written.
 pub fn gather_jsonl(roots: &[PathBuf], path: &Path, most_bins: Option<usize>) -> Result<Found, StoreError> {
     let mut found = find_records(roots)?;
     if found.records.is_empty() {
@@ -163,7 +223,8 @@ pub fn write_jsonl(path: &Path, records: &[RunRecord]) -> Result<(), StoreError>
 ///
 /// # Errors
 ///
-/// A root that does not exist or cannot be listed. Anything wrong below a root is in [`Found::excluded`].
+/// A root that does not exist or cannot be listed; a run that is recorded twice with other numbers ([`StoreError::Twins`]). Anything else
+/// wrong below a root is in [`Found::excluded`].
 pub fn find_records(roots: &[PathBuf]) -> Result<Found, StoreError> {
     let mut search = Search::default();
     for root in roots {
@@ -174,7 +235,7 @@ pub fn find_records(roots: &[PathBuf]) -> Result<Found, StoreError> {
             search.file(root);
         }
     }
-    Ok(search.finish())
+    search.finish()
 }
 
 /// Replaces `path` by `bytes` as one step: written beside it, synced, renamed, and the directory synced. A link at `path` is
@@ -325,7 +386,9 @@ fn entries(dir: &Path, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
 
 #[derive(Default)]
 struct Search {
-    found: BTreeMap<String, (PathBuf, RunRecord)>,
+    /// By run id: one record for each experiment and each evaluated run.
+    found: BTreeMap<String, Vec<(Place, RunRecord)>>,
+    twins: Vec<Twins>,
     excluded: Vec<Excluded>,
 }
 
@@ -362,6 +425,7 @@ impl Search {
             Ok(()) => {}
             Err(StoreError::Io(e)) => self.exclude(path, None, e.to_string()),
             Err(StoreError::Invalid { reason, .. }) => self.exclude(path, None, reason),
+            Err(error @ StoreError::Twins(_)) => self.exclude(path, None, error.to_string()),
         }
     }
 
@@ -398,35 +462,50 @@ impl Search {
         Ok(())
     }
 
-    /// The same run may lie in its directory and, thinned, in a file of many: the one with the most bins is taken.
+    /// The same run may lie in its directory and, thinned, in a file of many: the one that says most is taken. It may be part of several
+    /// experiments, and is kept in each.
     fn take(&mut self, path: &Path, line: Option<usize>, record: RunRecord) {
-        let Some((first, known)) = self.found.get_mut(&record.run_id) else {
-            self.found.insert(record.run_id.clone(), (path.into(), record));
-            return;
-        };
-        if *known == record {
-            return;
-        }
-        if known.agrees_but_for_bins(&record) {
-            if known.bins() < record.bins() {
-                *known = record;
+        let place = Place { path: path.into(), line };
+        for (known_place, known) in self.found.get(&record.run_id).into_iter().flatten() {
+            if known.evaluation_of.is_none() == record.evaluation_of.is_none()
+                && let Some(what) = disagreement(known, &record)
+            {
+                let mut places = [known_place.clone(), place];
+                places.sort();
+                self.twins.push(Twins { run_id: record.run_id.clone(), places, what });
+                return;
             }
-            return;
         }
-        let reason = format!("run {} differs from the one already read from {}", record.run_id, first.display());
-        self.exclude(path, line, reason);
+        let known = self.found.entry(record.run_id.clone()).or_default();
+        let same = known.iter_mut().find(|(_, known)| known.experiment == record.experiment && known.evaluation_of == record.evaluation_of);
+        match same {
+            None => known.push((place, record)),
+            Some(same) => {
+                // Of equal records the one in its run's directory, so that the order of reading does not matter.
+                let rank = |place: &Place| (!place.is_of_run(), place.path.clone(), place.line);
+                if fuller_first(&record, &same.1).then_with(|| rank(&place).cmp(&rank(&same.0))).is_lt() {
+                    *same = (place, record);
+                }
+            }
+        }
     }
 
     fn exclude(&mut self, path: &Path, line: Option<usize>, reason: String) {
         self.excluded.push(Excluded { path: path.into(), line, reason });
     }
 
-    fn finish(mut self) -> Found {
-        let mut records: Vec<RunRecord> = self.found.into_values().map(|(_, record)| record).collect();
-        records.sort_by(order::canonical);
+    fn finish(mut self) -> Result<Found, StoreError> {
+        if !self.twins.is_empty() {
+            self.twins.sort_by(|a, b| (&a.run_id, &a.places).cmp(&(&b.run_id, &b.places)));
+            return Err(StoreError::Twins(self.twins));
+        }
+        let mut found: Vec<(Place, RunRecord)> = self.found.into_values().flatten().collect();
+        found.sort_by(|a, b| order::canonical(&a.1, &b.1));
         self.excluded.sort();
         self.excluded.dedup();
-        Found { records, excluded: self.excluded }
+        let directory = |place: &Place| place.is_of_run().then(|| parent(&place.path).to_owned());
+        let directories = found.iter().map(|(place, _)| directory(place)).collect();
+        Ok(Found { records: found.into_iter().map(|(_, record)| record).collect(), directories, excluded: self.excluded })
     }
 }
 

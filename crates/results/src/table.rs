@@ -1,6 +1,7 @@
 //! The tables of a report, before any markup: what is in each cell and what the caption says.
 
-use crate::analysis::{Absent, InLength, Method, Point, Setting, TRAINED, better_first, times};
+use crate::analysis::{Absent, InLength, Method, Point, Setting, better_first, times};
+use crate::groups::TRAINED;
 use crate::metric;
 use crate::record::{RunRecord, RunStatus};
 use crate::report::{FIRST_METHOD, ReportSpec};
@@ -17,6 +18,17 @@ pub struct Cell {
     pub text: String,
     /// Marks the best of a column.
     pub bold: bool,
+    /// The text in parts with the relative address each leads to, where there are any; the whole is `text`.
+    pub links: Vec<(String, Option<String>)>,
+}
+
+impl Cell {
+    /// Parts with links, joined by commas.
+    pub fn linked(parts: Vec<(String, Option<String>)>) -> Self {
+        let text = parts.iter().map(|(text, _)| text.as_str()).collect::<Vec<_>>().join(", ");
+        let links = if parts.iter().any(|(_, link)| link.is_some()) { parts } else { Vec::new() };
+        Self { text, bold: false, links }
+    }
 }
 
 /// A table ready for any renderer.
@@ -38,7 +50,7 @@ pub struct Table {
 
 impl From<String> for Cell {
     fn from(text: String) -> Self {
-        Self { text, bold: false }
+        Self { text, bold: false, links: Vec::new() }
     }
 }
 
@@ -279,8 +291,7 @@ pub(crate) fn extrapolation_table(setting: &Setting<'_>) -> Option<Table> {
 /// The method that others are compared with in this setting, if it is there.
 pub(crate) fn baseline<'s>(setting: &'s Setting<'_>, spec: &ReportSpec) -> Option<&'s Method> {
     let asked = spec.baseline.as_deref()?;
-    let named = setting.methods.iter().find(|m| m.name == asked);
-    named.or_else(|| setting.methods.first().filter(|_| asked == FIRST_METHOD))
+    setting.method(asked).or_else(|| setting.methods.first().filter(|_| asked == FIRST_METHOD))
 }
 
 /// Differences to a baseline, paired by seed.
@@ -299,7 +310,7 @@ pub(crate) fn baseline_table(setting: &Setting<'_>, base: &Method) -> Table {
             let is_zero = plain.split(' ').next().is_some_and(|m| m.parse() == Ok(0.0));
             let is_more = point.estimate.is_some_and(|e| e.mean > 0.0) && !is_zero;
             let text = if is_more { format!("+{plain}") } else { plain };
-            row.push(Cell { text, bold: side(metric, &point).is_some() });
+            row.push(Cell { bold: side(metric, &point).is_some(), ..Cell::from(text) });
         }
         rows.push(row);
     }

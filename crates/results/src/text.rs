@@ -35,7 +35,7 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
 }
 
 /// Characters without a picture of their own: zero-width ones, those that set the direction of writing, tags, non-characters.
-fn is_invisible(c: char) -> bool {
+pub(crate) fn is_invisible(c: char) -> bool {
     matches!(
         c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use results::record::*;
 use results::store::{read_record, run_dir, write_jsonl, write_record};
-use results::{Found, find_records};
+use results::{Found, StoreError, find_records, gather_jsonl};
 use std::fs;
 use std::path::Path;
 
@@ -80,10 +80,8 @@ fn bad_files_are_left_out_with_a_reason() {
         ("older", json.replace("\"schema\":1", "\"schema\":0"), "schema 0 is unknown"),
         ("unknown-field", json.replacen("\"seed\":", "\"tehta\":1,\"seed\":", 1), "unknown field `tehta`"),
         ("null", json.replacen("\"value\":0.993", "\"value\":null", 1), "not a record of schema 1"),
-        ("conflict", json.replacen("\"value\":0.993", "\"value\":0.5", 1), "differs from the one already read"),
     ];
     for (name, text, _) in &bad {
-        // Sorts after the good ones, so that the conflict is with them.
         let run = dir.path().join("zzz").join(name);
         fs::create_dir_all(&run).unwrap();
         fs::write(run.join("record.json"), text).unwrap();
@@ -103,6 +101,78 @@ fn bad_files_are_left_out_with_a_reason() {
     assert_eq!(found.records.len(), 2);
     assert_eq!(found.excluded.iter().map(|e| e.line).collect::<Vec<_>>(), [Some(3), Some(5)]);
     assert!(read_record(&dir.path().join("zzz/newer/record.json")).unwrap_err().to_string().contains("newer"));
+}
+
+#[test]
+fn one_run_with_two_sets_of_numbers_is_an_error_that_names_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = copy_experiment(1);
+    written(dir.path(), &good);
+    let mut other = good[0].clone();
+    other.evals[0].metrics.get_mut("exact_match").unwrap().value = 0.5;
+    let lines = dir.path().join("results.jsonl");
+    write_jsonl(&lines, &[good[1].clone(), other]).unwrap();
+    let error = find_records(&[dir.path().to_owned()]).unwrap_err();
+    let StoreError::Twins(twins) = &error else { panic!("{error}") };
+    assert_eq!((twins.len(), &twins[0].run_id), (1, &good[0].run_id));
+    let text = error.to_string();
+    let own = run_dir(dir.path(), "copy", &good[0].run_id).join("record.json");
+    for part in [&own.to_string_lossy(), "results.jsonl:2", "trained at 8", "help:"] {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
+    // The same from a single file of many, and in whatever order the places are named.
+    let mut twice = good.clone();
+    twice.push({
+        let mut other = good[0].clone();
+        other.model.weights_blake3 = hex("other");
+        other
+    });
+    let alone = dir.path().join("alone/results.jsonl");
+    write_jsonl(&alone, &twice).unwrap();
+    assert!(matches!(find_records(std::slice::from_ref(&alone)), Err(StoreError::Twins(_))));
+    assert!(gather_jsonl(std::slice::from_ref(&alone), &dir.path().join("g.jsonl"), None).is_err());
+    assert!(!dir.path().join("g.jsonl").exists());
+}
+
+#[test]
+fn a_run_of_several_experiments_is_kept_in_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut other = copy_experiment(1);
+    other.iter_mut().for_each(|r| {
+        r.experiment = "other".into();
+        r.environment.commit = "fedcba9".into();
+        r.labels[0].text.push('!');
+    });
+    let all = [copy_experiment(1), other].concat();
+    written(dir.path(), &all);
+    let found = find(&[dir.path()]);
+    assert_eq!((found.records.len(), found.excluded.len()), (6, 0));
+    let [one, two] = ["copy", "other"].map(|name| dir.path().join(name));
+    assert_eq!(find(&[&one, &two]).records, find(&[&two, &one]).records);
+    assert_eq!(found.directories[5], Some(run_dir(dir.path(), "other", &found.records[5].run_id)));
+    let lines = dir.path().join("lines.jsonl");
+    assert_eq!(gather_jsonl(&[one, two], &lines, None).unwrap().records.len(), 6);
+    assert_eq!(fs::read_to_string(&lines).unwrap().lines().count(), 6);
+}
+
+#[test]
+fn a_record_with_more_results_replaces_one_with_fewer() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = copy_experiment(1);
+    written(dir.path(), &whole);
+    let mut less = whole.clone();
+    less[0].evals[3] = absent_row("trained", 64, EvalStatus::Skipped, "memory");
+    let lines = dir.path().join("a.jsonl");
+    write_jsonl(&lines, &less).unwrap();
+    for roots in [[dir.path(), &lines], [&lines, dir.path()]] {
+        assert_eq!(find(&roots).records, whole_order(&whole), "{roots:?}");
+    }
+}
+
+fn whole_order(records: &[RunRecord]) -> Vec<RunRecord> {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path(), records);
+    find(&[dir.path()]).records
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub fn from_directories(
 pub fn gather(roots: &[PathBuf], out: &Path, bins: Option<usize>) -> Result<String, Failure> {
     exist(roots)?;
     let found = results::gather_jsonl(roots, out, bins).map_err(|error| match error {
-        StoreError::Invalid { .. } => Failure::input(error),
+        StoreError::Invalid { .. } | StoreError::Twins(_) => Failure::input(error),
         StoreError::Io(_) => Failure::resources(error),
     })?;
     let mut told = format!("wrote {}: {}", out.display(), crate::plan::count(found.records.len(), "record"));

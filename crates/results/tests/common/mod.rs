@@ -3,7 +3,7 @@
 
 use results::record::*;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A record without evaluations.
 pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskFacts) -> RunRecord {
@@ -15,15 +15,26 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
             value: value.clone(),
         })
         .collect();
-    let mut pe = Map::new();
+    let mut encoding = Map::new();
     for label in &labels {
-        pe.insert(label.key.rsplit('.').next().unwrap().into(), label.value.clone());
+        match label.key.as_str() {
+            "model.pe" => encoding.insert("kind".into(), label.value.clone()),
+            key => encoding.insert(key.rsplit('.').next().unwrap().into(), label.value.clone()),
+        };
     }
+    // The shape of a real record's spec: the encoding lies beside the model.
+    let corpus = task.corpus.as_ref().map(|corpus| corpus.blake3.clone());
     let spec = json!({
+        "task": { "kind": task.kind },
+        "corpus_blake3": corpus,
+        "model": { "vocab_size": 256, "d_model": 64, "n_layers": 2, "n_heads": 4, "head_dim": 16, "d_ff": 256 },
+        "encoding": encoding,
+        "train": {
+            "train_len": task.train_len, "seq_len": task.train_len, "steps": 2000, "batch_size": 32, "lr": 1e-3,
+            "adamw": { "beta1": 0.9, "beta2": 0.999 },
+        },
+        "eval": { "test_lens": [], "seed": 0, "batch_tokens": 4096, "variants": [] },
         "seed": seed,
-        "task": { "kind": task.kind, "train_len": task.train_len },
-        "model": { "d_model": 64, "head_dim": 16, "pe": pe },
-        "train": { "steps": 2000, "seed": seed },
     });
     let name: Vec<&str> = labels.iter().map(|l| l.text.as_str()).collect();
     let id = format!("{experiment}/{}/{seed}/{}{}", name.join("/"), task.kind, task.train_len);
@@ -44,6 +55,26 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
         started_from: None,
         evaluation_of: None,
     }
+}
+
+/// Writes into the spec what the record's rows were evaluated under.
+pub fn describe(run: &mut RunRecord) {
+    let lens: Vec<usize> = run.evals.iter().map(|row| row.test_len).collect::<BTreeSet<_>>().into_iter().collect();
+    let names: BTreeSet<&str> = run.evals.iter().map(|row| row.variant.as_str()).chain(["trained"]).collect();
+    let encoding = |name: &str, len: usize| {
+        let mut encoding = run.spec["encoding"].clone();
+        if name != "trained" {
+            encoding["scaling"] = json!({ "kind": name, "factor": len as f64 / run.task.train_len as f64 });
+        }
+        encoding
+    };
+    let variants = names.iter().map(|name| {
+        let encodings: Vec<Value> = lens.iter().map(|len| encoding(name, *len)).collect();
+        json!({ "name": name, "encodings": encodings })
+    });
+    let variants: Vec<Value> = variants.collect();
+    run.spec["eval"]["test_lens"] = json!(lens);
+    run.spec["eval"]["variants"] = json!(variants);
 }
 
 /// FNV-1a, spelled out: a stand-in for the run's hash.
@@ -171,9 +202,14 @@ pub fn text_experiment() -> Vec<RunRecord> {
                     run.evals.push(row);
                 }
             }
+            describe(&mut run);
             out.push(run);
         }
     }
+    // A diverged run was asked for the same evaluations as the other seeds.
+    let fire: Vec<usize> = (0..out.len()).filter(|&i| out[i].labels[0].text == "fire").collect();
+    let eval = out[fire[0]].spec["eval"].clone();
+    fire.into_iter().for_each(|i| out[i].spec["eval"] = eval.clone());
     out
 }
 
