@@ -208,3 +208,81 @@ fn every_command_of_the_documents_plans() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(tried >= 8, "{tried} commands in the documents");
 }
+
+/// A record as a run of the plan would leave it, with one made-up score.
+fn record(run: &trainer::config::experiment::PlannedRun) -> results::RunRecord {
+    use results::record::*;
+    let spec = &run.job.spec;
+    let serde_json::Value::Object(map) = serde_json::to_value(spec).unwrap() else { panic!("a spec is a table") };
+    let metrics = [("loss_nats".to_owned(), Metric { value: 1.0, n: 8 })].into();
+    RunRecord {
+        schema: SCHEMA,
+        run_id: run.job.run_id.clone(),
+        experiment: run.job.experiment.clone(),
+        labels: run.job.labels.clone(),
+        seed: spec.seed,
+        status: RunStatus::Ok,
+        diverged: None,
+        task: TaskFacts {
+            kind: map["task"]["kind"].as_str().unwrap().to_owned(),
+            train_len: spec.train.train_len,
+            unit: "symbols".to_owned(),
+            primary_metric: "loss_nats".to_owned(),
+            definitions: [("loss_nats".to_owned(), "mean loss".to_owned())].into(),
+            chance: [].into(),
+            bytes_per_token: None,
+            corpus: None,
+        },
+        model: ModelFacts { parameters: 1, encoding_parameters: 0, weights_blake3: run.job.run_id.clone() },
+        train: TrainFacts { steps: 1, tokens: 1, final_loss_nats: Some(1.0), loss_curve: Vec::new() },
+        evals: vec![EvalRow {
+            variant: "trained".to_owned(),
+            test_len: spec.eval.test_lens[0],
+            status: EvalStatus::Ok,
+            reason: None,
+            metrics,
+            loss_by_position: Vec::new(),
+        }],
+        environment: Environment { version: "0".to_owned(), commit: "0".to_owned(), device: "cpu".to_owned(), burn: "0".to_owned() },
+        spec: map,
+        started_from: None,
+        evaluation_of: None,
+    }
+}
+
+/// The config that a report puts together from records plans the runs that were recorded, ids and all.
+#[test]
+fn the_config_in_a_report_plans_the_same_runs() {
+    let mut paths = configs();
+    let experiments = repository().join("experiments");
+    for directory in std::fs::read_dir(experiments).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        paths.extend(files.filter(|path| path.extension().is_some_and(|end| end == "toml") && !path.ends_with("claims.toml")));
+    }
+    paths.sort();
+    let scratch = tempfile::tempdir().unwrap();
+    let again = scratch.path().join("again.toml");
+    let ids = |plan: &trainer::config::experiment::Plan| {
+        plan.runs.iter().map(|run| run.job.run_id.clone()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let mut tried = 0;
+    for path in paths {
+        // A warm start needs runs that only training makes.
+        if std::fs::read_to_string(&path).unwrap().contains("start_from") {
+            continue;
+        }
+        let plan = plan(&path, &[]).unwrap_or_else(|error| panic!("{}\n{error}", path.display()));
+        let records: Vec<results::RunRecord> = plan.runs.iter().map(record).collect();
+        let spec = results::ReportSpec { png: false, formats: [results::Format::Md].into(), ..Default::default() };
+        let report = results::report(&records, &[], &spec).unwrap();
+        let markdown = String::from_utf8(report.file("report.md").unwrap().to_vec()).unwrap();
+        let toml = blocks(&markdown, "toml")[0];
+        std::fs::write(&again, toml).unwrap();
+        let replanned = trainer::config::experiment::plan(&again, &[]);
+        let replanned = replanned.unwrap_or_else(|error| panic!("{}\n{toml}\n{error}", path.display()));
+        assert_eq!(ids(&replanned), ids(&plan), "{}\n{toml}", path.display());
+        assert!(!toml.starts_with('#'), "{}\n{toml}", path.display());
+        tried += 1;
+    }
+    assert!(tried > 20, "{tried} configs");
+}
