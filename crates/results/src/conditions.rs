@@ -19,6 +19,9 @@ use std::fmt::Write as _;
 /// Values of one axis, and axes: configs of ours have a tenth of it.
 const MOST_VALUES: usize = 1000;
 
+/// Keys whose numbers depend on the test length where a config says `"auto"`.
+const AUTOMATIC: [&str; 1] = ["factor"];
+
 /// The config of one experiment.
 pub(crate) struct Config {
     pub experiment: String,
@@ -249,9 +252,15 @@ fn variants(runs: &[&RunRecord], specs: &[Map<String, Value>], comments: &mut Ve
     let mut names: Vec<&str> = Vec::new();
     let defined: Vec<_> =
         specs.iter().map(|spec| spec.get("eval").and_then(Value::as_object).map(definitions).unwrap_or_default()).collect();
-    for name in defined.iter().flatten().map(|d| d.variant).filter(|name| *name != TRAINED) {
-        if !names.contains(&name) {
-            names.push(name);
+    for own in &defined {
+        // Every method's variants keep their order.
+        let mut at = 0;
+        for name in own.iter().map(|d| d.variant).filter(|name| *name != TRAINED) {
+            let known = names.iter().position(|known| *known == name);
+            at = known.unwrap_or_else(|| {
+                names.insert(at, name);
+                at
+            }) + 1;
         }
     }
     let mut out = Vec::new();
@@ -333,18 +342,24 @@ fn merged(values: &[&Value]) -> Option<Value> {
     let (first, others) = values.split_first()?;
     match first {
         Value::Object(map) => {
-            let keys: Vec<&String> = map.keys().filter(|key| others.iter().all(|other| other.get(*key).is_some())).collect();
             if map.contains_key("kind") && others.iter().any(|other| other.get("kind") != map.get("kind")) {
                 return None;
+            }
+            let mut keys: Vec<&String> = Vec::new();
+            for key in values.iter().filter_map(|value| value.as_object()).flat_map(Map::keys) {
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
             }
             let mut out = Map::new();
             for key in keys {
                 let all: Vec<&Value> = values.iter().filter_map(|value| value.get(key)).collect();
-                let is_same = all.iter().all(|value| *value == all[0]);
+                let is_same = all.len() == values.len() && all.iter().all(|value| *value == all[0]);
                 let value = match all[0] {
                     value if is_same => Some(value.clone()),
-                    Value::Object(_) | Value::Array(_) => Some(merged(&all)?),
-                    Value::Number(_) if key == "factor" => Some("auto".into()),
+                    // A factor of 1 may be left out as the default.
+                    Value::Number(_) if AUTOMATIC.contains(&key.as_str()) => Some("auto".into()),
+                    Value::Object(_) | Value::Array(_) if all.len() == values.len() => Some(merged(&all)?),
                     _ => None,
                 };
                 out.extend(value.map(|value| (key.clone(), value)));
