@@ -128,6 +128,9 @@ fn changes(trained: &Value, variant: &Variant<'_>) -> String {
     let own = leaves(trained);
     let theirs: BTreeMap<usize, BTreeMap<String, String>> = encodings.iter().map(|(len, e)| (*len, leaves(e))).collect();
     let keys: BTreeSet<&String> = own.keys().chain(theirs.values().flat_map(BTreeMap::keys)).collect();
+    // A kind comes before its keys.
+    let mut keys: Vec<&String> = keys.into_iter().collect();
+    keys.sort_by_key(|key| key.replace(".kind", ".\0"));
     let mut parts = Vec::new();
     for key in keys {
         let values: Vec<(usize, Option<&String>)> = theirs.iter().map(|(len, l)| (*len, l.get(key))).collect();
