@@ -117,7 +117,9 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
         ]);
     }
     let left: Vec<&PlanRow> = rows.iter().filter(|row| !row.recorded).collect();
-    let seconds: f64 = left.iter().map(|row| row.estimated_secs).sum();
+    // An empty sum of floats is -0.
+    let seconds = left.iter().map(|row| row.estimated_secs).fold(0.0, |sum, secs| sum + secs);
+    let tokens = left.iter().map(|row| row.train_tokens).fold(0, u64::saturating_add);
     let largest = rows.iter().map(|row| row.memory_bytes).max().unwrap_or(0);
     let recorded = rows.len() - left.len();
     format!(
@@ -127,7 +129,7 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
         count(rows.len(), "run"),
         recorded,
         count(left.len(), "run"),
-        short(left.iter().map(|row| row.train_tokens as f64).sum::<f64>()) + " tokens",
+        short(tokens as f64) + " tokens",
         duration(seconds),
         bytes(largest as f64),
         ASSUMED_FLOPS / 1e9,
