@@ -156,6 +156,7 @@ const EVAL_EXAMPLES: &str = "\
 Examples:
   longreach eval runs/quickstart/0123456789abcdef --lengths 128,256,32768
   longreach eval runs/quickstart/0123456789abcdef --variant 'scaling = { kind = \"yarn\" }' --variant 'scaling = { kind = \"ntk\", factor = 8 }'
+  longreach eval runs/quickstart/0123456789abcdef --variant 'add = { kind = \"window\", size = 64, sinks = 4 }'
   longreach eval runs/randomized/0123456789abcdef --decode auto  answers token by token where teacher forcing would give others";
 
 const REPORT_EXAMPLES: &str = "\
@@ -226,7 +227,8 @@ struct EvalArgs {
     /// Test lengths in the task's unit; those of the run unless given
     #[arg(long, value_delimiter = ',', value_name = "N,N,...")]
     lengths: Option<Vec<usize>>,
-    /// An encoding to evaluate under, as TOML or the path of a .toml file: keys to change, or a whole encoding with `kind`
+    /// An encoding to evaluate under, as TOML or the path of a .toml file: keys to change in the trained encoding, a whole encoding
+    /// with `kind`, or add = { kind = ... } for one stacked on the trained encoding
     #[arg(long = "variant", value_name = "TOML")]
     variants: Vec<String>,
     /// How answers are read off the model, `eval.decode` of a config; as in the run unless given
@@ -432,6 +434,7 @@ impl From<Diagnostic> for Failure {
 
 fn run_experiment(arguments: &RunArgs) -> Result<Exit, Failure> {
     let plan = plan(&arguments.config, &arguments.overrides)?;
+    tell_notes(&plan);
     device::open(&arguments.device)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.map_or(if on_cpu(&arguments.device) { cores } else { 1 }, usize::from);
@@ -476,10 +479,15 @@ fn check(arguments: &CheckArgs) -> Result<Exit, Failure> {
         .collect();
     let rows = planning::rows(&plan, |run_id| recorded.contains(&run_id));
     if arguments.json {
-        let json = serde_json::json!({ "name": plan.name, "title": plan.title, "runs": rows });
+        let json = serde_json::json!({ "name": plan.name, "title": plan.title, "notes": plan.notes, "runs": rows });
         return print(&serde_json::to_string_pretty(&json).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?);
     }
+    tell_notes(&plan);
     print(&planning::render(&plan, &rows))
+}
+
+fn tell_notes(plan: &Plan) {
+    plan.notes.iter().for_each(|note| console::tell(&format!("note: {note}")));
 }
 
 fn eval(arguments: EvalArgs) -> Result<Exit, Failure> {

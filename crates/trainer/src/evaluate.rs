@@ -4,7 +4,7 @@ use crate::decode::greedy;
 use crate::memory::{self, MemoryLimit};
 use crate::profile::Profile;
 use crate::signals;
-use crate::spec::{Coordinates, EvalSpec, RunSpec, changes_with_length};
+use crate::spec::{Coordinates, EvalSpec, RunSpec, changes_with_length, trained_path};
 use crate::train::upload;
 use anyhow::Result;
 use burn::tensor::{Device, Int, Tensor};
@@ -121,14 +121,23 @@ pub fn rebuild(spec: &RunSpec, encoding: &EncodingConfig, weights: &Weights, dev
 }
 
 fn rebuild_encoding(spec: &RunSpec, encoding: &EncodingConfig, weights: &Weights, device: &Device) -> Result<posenc::Encoding> {
-    with_saved(weights, device, |init| encoding.init(&spec.model.shape(), &init.scope("encoding")))
+    let trained = |path: &str| match path.strip_prefix("encoding.") {
+        Some(inner) => format!("encoding.{}", trained_path(&spec.encoding, encoding, inner)),
+        None => path.to_owned(),
+    };
+    with_saved_at(weights, device, trained, |init| encoding.init(&spec.model.shape(), &init.scope("encoding")))
 }
 
 /// Builds a module whose parameters are asked for by path from saved weights.
 fn with_saved<T>(weights: &Weights, device: &Device, build: impl FnOnce(&Init<'_>) -> T) -> Result<T> {
+    with_saved_at(weights, device, str::to_owned, build)
+}
+
+/// Like [`with_saved`]; `place` gives the path that a parameter has in the saved weights.
+fn with_saved_at<T>(weights: &Weights, device: &Device, place: impl Fn(&str) -> String, build: impl FnOnce(&Init<'_>) -> T) -> Result<T> {
     let missing = std::cell::RefCell::new(None);
     let source = |path: &str, shape: &[usize], _| {
-        weights.values(path, shape).unwrap_or_else(|error| {
+        weights.values(&place(path), shape).unwrap_or_else(|error| {
             missing.borrow_mut().get_or_insert(error);
             vec![0.0; shape.iter().product()]
         })
@@ -143,7 +152,8 @@ pub fn diverged_rows(eval: &EvalSpec, reason: &str) -> Vec<EvalRow> {
     eval.variants.iter().flat_map(|variant| eval.test_lens.iter().map(|test_len| row(&variant.name, *test_len))).collect()
 }
 
-fn unsupported(spec: &RunSpec, encoding: &EncodingConfig, positions: &PositionsConfig, seq_len: usize) -> Option<String> {
+/// Why an encoding cannot be evaluated at a length, if its positions or those drawn end before it.
+pub fn unsupported(spec: &RunSpec, encoding: &EncodingConfig, positions: &PositionsConfig, seq_len: usize) -> Option<String> {
     if let Some(longest) = positions.max_seq_len().filter(|longest| seq_len > *longest) {
         return Some(format!("{seq_len} tokens, but {} positions are drawn out of {longest}", positions.kind()));
     }

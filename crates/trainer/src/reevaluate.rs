@@ -1,13 +1,15 @@
 //! `longreach eval`: a trained run at other lengths or under other encodings, without retraining.
 
-use crate::config::experiment::changed;
+use crate::config::diagnose::{describe_value, type_name};
+use crate::config::experiment::{applies, changed};
+use crate::config::variants::{additions, check_additions, dropped, dropped_note, keeping, read_additions, stacked};
 use crate::device::{self, DeviceName};
 use crate::evaluate::evaluate;
 use crate::exit::{Exit, Failure};
 use crate::memory::MemoryLimit;
-use crate::spec::{Decode, EvalSpec, RunSpec, TRAINED, VariantSpec};
+use crate::spec::{Decode, EvalSpec, RunSpec, TRAINED, VariantSpec, untrained};
 use crate::worker::{WEIGHTS_FILE, build_task, environment, read_job, spec_map, task_facts};
-use posenc::{EncodingConfig, Lengths, PositionsConfig};
+use posenc::{ConfigError, EncodingConfig, Lengths, PositionsConfig};
 use results::record::RunStatus;
 use results::{Excluded, ReportSpec, RunRecord, read_record, report};
 use rundir::Weights;
@@ -68,8 +70,10 @@ pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Reevalua
     let task = build_task(&job, &lengths)?;
     let mut spec = job.spec.clone();
     check_scores(request, &spec, task.as_ref(), &lengths)?;
+    let (variants, notes) = variants(&job.spec, task.as_ref(), &lengths, &request.variants)?;
+    notes.iter().for_each(|note| progress(&format!("note: {note}")));
     spec.eval = EvalSpec {
-        variants: variants(&job.spec, task.as_ref(), &lengths, &request.variants)?,
+        variants,
         test_lens: lengths,
         decode: request.decode.unwrap_or(spec.eval.decode),
         last_tokens: request.last_tokens.or(spec.eval.last_tokens),
@@ -150,32 +154,60 @@ fn check_scores(request: &Request, spec: &RunSpec, task: &dyn Task, lengths: &[u
     Ok(())
 }
 
-/// The trained encoding, then each asked for.
-fn variants(spec: &RunSpec, task: &dyn Task, lengths: &[usize], asked: &[String]) -> Result<Vec<VariantSpec>, Failure> {
-    let trained = spec.encoding.facts(&spec.model.shape()).parameters;
+/// The trained encoding, then each asked for; and notes on those asked for.
+fn variants(spec: &RunSpec, task: &dyn Task, lengths: &[usize], asked: &[String]) -> Result<(Vec<VariantSpec>, Vec<String>), Failure> {
+    let shape = spec.model.shape();
+    let kind = spec.encoding.kind();
+    let mut notes = Vec::new();
     let mut variants =
         vec![VariantSpec { name: TRAINED.to_owned(), encodings: vec![spec.encoding.clone(); lengths.len()], positions: Vec::new() }];
     for text in asked {
         let fail = |problem: String, help: &str| Failure::new(Exit::Config, format!("--variant {text}: {problem}\n  = help: {help}"));
+        let refuse = |error: ConfigError| {
+            let ConfigError { key, value, problem, allowed, hint } = error;
+            let message = format!("--variant {text}: `{key}` {problem}\n  = value: {value}\n  = allowed: {allowed}\n  = help: {hint}");
+            Failure::new(Exit::Config, message)
+        };
         let syntax = "write TOML such as 'scaling = { kind = \"yarn\" }', or the path of a .toml file with it";
         let table = parse_variant(text).map_err(|problem| fail(problem, syntax))?;
         let pe = serde_json::to_value(&spec.encoding)
             .ok()
             .and_then(|value| without_null(&value))
             .ok_or_else(|| fail("lost the trained encoding".to_owned(), syntax))?;
-        let encoding = changed(&pe, &table.set).map_err(|problem| {
+        if !applies(&table.when, &pe) {
+            let name = table.name.clone().unwrap_or_else(|| default_name(&table));
+            let when = describe_value(&Value::Table(table.when));
+            notes.push(format!("variant `{name}` is left out: it is for when = {when}, and the run was trained with `{kind}`"));
+            continue;
+        }
+        let base = changed(&pe, &table.set).map_err(|problem| {
             fail(
-                format!("does not fit the trained encoding `{}`: {problem}", spec.encoding.kind()),
-                "give keys of the trained encoding, or a whole encoding with `kind`",
+                format!("does not fit the trained encoding `{kind}`: {problem}"),
+                "give keys of the trained encoding, a whole encoding with `kind`, or add = { kind = ... } to stack one on it",
+            )
+        })?;
+        let added = table.add.as_ref().map(read_additions).transpose().map_err(|problem| {
+            fail(
+                format!("cannot be added to the trained encoding `{kind}`: {problem}"),
+                "write add = { kind = \"window\" }, or a list of such tables",
             )
         })?;
         let encodings = lengths.iter().map(|length| {
-            let mut encoding = encoding.clone();
-            encoding.resolve(&Lengths { train_len: spec.train.seq_len, test_len: task.seq_len(*length) });
-            encoding.check(&spec.model.shape()).map_err(|error| fail(error.to_string(), &error.hint))?;
-            let facts = encoding.facts(&spec.model.shape());
+            let at = Lengths { train_len: spec.train.seq_len, test_len: task.seq_len(*length) };
+            let (mut base, mut added) = (base.clone(), added.clone().unwrap_or_default());
+            base.resolve(&at);
+            base.check(&shape).map_err(|error| fail(error.to_string(), &error.hint))?;
+            if let Some(add) = &table.add {
+                added.iter_mut().for_each(|one| one.resolve(&at));
+                check_additions(add, &base, &added, &shape).map_err(refuse)?;
+            }
+            let encoding = stacked(base, &added);
+            let facts = encoding.facts(&shape);
             spec.model.check_encoding(&facts).map_err(|error| fail(error.to_string(), &error.hint))?;
-            let missing = encoding.facts(&spec.model.shape()).parameters.into_iter().find(|parameter| !trained.contains(parameter));
+            if table.add.is_some() && table.positions.is_none() {
+                spec.positions.check(&facts).map_err(|error| refuse(error.within("model.positions")))?;
+            }
+            let missing = untrained(&spec.encoding, &encoding, &shape).into_iter().next();
             match missing {
                 None => Ok(encoding),
                 Some((path, shape)) => {
@@ -185,27 +217,41 @@ fn variants(spec: &RunSpec, task: &dyn Task, lengths: &[usize], asked: &[String]
             }
         });
         let encodings: Vec<EncodingConfig> = encodings.collect::<Result<_, _>>()?;
-        let name = table.name.unwrap_or_else(|| match &table.positions {
-            Some(positions) if table.set.is_empty() => positions.kind().to_owned(),
-            _ => compact(&table.set),
-        });
+        let named = table.name.clone().unwrap_or_else(|| default_name(&table));
+        let is_free = |name: &str, variants: &[VariantSpec]| variants.iter().all(|other| other.name != name);
+        // Two of one kind are told apart by what they say.
+        let said = text.trim().replace('\n', ", ");
+        let name = if table.name.is_some() || is_free(&named, &variants) { named } else { said };
+        if !is_free(&name, &variants) {
+            let help = "give each variant another name: a line name = \"...\" before the others, or in its .toml file";
+            return Err(fail(format!("another variant is named `{name}` already"), help));
+        }
+        if let Some(encoding) = encodings.first() {
+            let kinds = dropped(&table.set, &spec.encoding, encoding, &shape);
+            if !kinds.is_empty() {
+                let own = table.add.is_none().then(|| keeping(&table.set, &spec.encoding, encoding, &shape)).flatten();
+                notes.push(dropped_note(&name, &kinds, own.as_deref()));
+            }
+        }
         let longest = lengths.iter().map(|length| task.seq_len(*length)).max().unwrap_or(0);
         let positions = lengths.iter().zip(&encodings).filter_map(|(length, encoding)| {
             let mut positions = table.positions.clone()?;
             positions.resolve(&Lengths { train_len: spec.train.seq_len, test_len: task.seq_len(*length) }, longest);
-            let facts = encoding.facts(&spec.model.shape());
+            let facts = encoding.facts(&shape);
             Some(positions.check(&facts).map(|()| positions).map_err(|error| fail(error.to_string(), &error.hint)))
         });
         let positions = positions.collect::<Result<_, _>>()?;
         variants.push(VariantSpec { name, encodings, positions });
     }
-    Ok(variants)
+    Ok((variants, notes))
 }
 
 /// A variant from the command line.
 struct Variant {
     name: Option<String>,
+    when: Table,
     set: Table,
+    add: Option<Value>,
     positions: Option<PositionsConfig>,
 }
 
@@ -228,12 +274,37 @@ fn parse_variant(text: &str) -> Result<Variant, String> {
             Some(positions.map_err(|error: toml::de::Error| format!("positions: {}", error.message()))?)
         }
     };
+    let add = table.remove("add");
     // A file may hold the same table as [[eval.variants]].
-    let set = match table.remove("set") {
-        Some(Value::Table(set)) => set,
-        _ => table,
+    let mut inner = |key: &str| match table.remove(key) {
+        None => Ok(None),
+        Some(Value::Table(inner)) => Ok(Some(inner)),
+        Some(other) => Err(format!("`{key}` must be a table, not {}", type_name(&other))),
     };
-    Ok(Variant { name, set, positions })
+    let (when, set) = (inner("when")?.unwrap_or_default(), inner("set")?);
+    let set = match set {
+        Some(_) if !table.is_empty() => {
+            let keys = table.keys().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+            return Err(format!("{keys} beside `set`: beside it only name, when, add and positions are allowed"));
+        }
+        Some(set) => set,
+        None => table,
+    };
+    Ok(Variant { name, when, set, add, positions })
+}
+
+/// The kinds that a variant sets and adds, or else what it sets; or the kind of its positions.
+fn default_name(variant: &Variant) -> String {
+    let kind = |table: &Value| table.get("kind").and_then(Value::as_str).map(str::to_owned);
+    let mut names = Vec::new();
+    if !variant.set.is_empty() {
+        names.push(compact(&variant.set));
+    }
+    names.extend(variant.add.iter().flat_map(additions).filter_map(|(_, one)| kind(one)));
+    match &variant.positions {
+        Some(positions) if names.is_empty() => positions.kind().to_owned(),
+        _ => names.join("+"),
+    }
 }
 
 fn compact(set: &Table) -> String {

@@ -1,7 +1,7 @@
 //! One run, resolved: no default left. With the commit and the kind of device it determines the numbers.
 
 use crate::optimizer::AdamWConfig;
-use posenc::{Axis, EncodingConfig, Facts, Positions, PositionsConfig};
+use posenc::{Axis, EncodingConfig, Facts, ModelShape, Positions, PositionsConfig};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tasks::{Stream, Task, TaskConfig};
@@ -219,6 +219,27 @@ pub struct VariantSpec {
     /// Where tokens stand at each test length; as in training, unless given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub positions: Vec<PositionsConfig>,
+}
+
+/// The path that a parameter of a variant's encoding has in the trained one. They differ where the
+/// variant is a stack of the trained encoding and others: its parameters are those of a part then.
+pub fn trained_path<'a>(trained: &EncodingConfig, variant: &EncodingConfig, path: &'a str) -> &'a str {
+    let EncodingConfig::Stack(stack) = variant else { return path };
+    if matches!(trained, EncodingConfig::Stack(_)) {
+        return path;
+    }
+    let part = stack.parts.iter().position(|part| part.kind() == trained.kind());
+    part.and_then(|part| path.strip_prefix(&format!("parts.{part}."))).unwrap_or(path)
+}
+
+/// Path and shape of the parameters that a variant needs and training did not give.
+pub fn untrained(trained: &EncodingConfig, variant: &EncodingConfig, shape: &ModelShape) -> Vec<(String, Vec<usize>)> {
+    let given = trained.facts(shape).parameters;
+    let is_given = |path: &str, shape: &Vec<usize>| {
+        let path = trained_path(trained, variant, path);
+        given.iter().any(|(name, other)| name == path && other == shape)
+    };
+    variant.facts(shape).parameters.into_iter().filter(|(path, shape)| !is_given(path, shape)).collect()
 }
 
 /// Left out of a specification, so that an option added later changes no identity of older runs.

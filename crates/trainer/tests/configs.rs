@@ -122,7 +122,8 @@ fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     text.split(start.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
 }
 
-/// A whole config for a fragment: one that holds the keys the fragment sets in `[model]`, or its tables in place of the base's.
+/// A whole config for a fragment: one that holds the keys the fragment sets in `[model]` or in a
+/// variant, or its tables in place of the base's.
 fn whole(fragment: &str) -> Vec<String> {
     const BASE: &str = "name = \"x\"\n[task]\nkind = \"copy\"\n[train]\ntrain_len = 64\nsteps = 2\n[eval]\ntest_lens = [64]\n";
     const MODEL: &str = "[model]\nd_model = 64\nn_layers = 4\nn_heads = 4\n";
@@ -130,7 +131,13 @@ fn whole(fragment: &str) -> Vec<String> {
         return vec![fragment.to_owned()];
     }
     let lines = fragment.lines().filter(|line| !line.trim_start().starts_with('#') && !line.trim().is_empty());
-    let with = |line: &str| format!("{BASE}{MODEL}{}{line}\n", if line.starts_with("pe ") { "" } else { "pe = { kind = \"rope\" }\n" });
+    const ROPE: &str = "pe = { kind = \"rope\" }\n";
+    const VARIANT: &str = "[[eval.variants]]\nname = \"v\"\n";
+    let with = |line: &str| match line.split_once(' ').map_or("", |(key, _)| key) {
+        "pe" => format!("{BASE}{MODEL}{line}\n"),
+        "set" | "add" => format!("{BASE}{MODEL}{ROPE}{VARIANT}{line}\n"),
+        _ => format!("{BASE}{MODEL}{ROPE}{line}\n"),
+    };
     lines.map(with).collect()
 }
 

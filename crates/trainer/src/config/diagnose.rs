@@ -324,6 +324,9 @@ const ALSO_KNOWN_AS: &[(&str, &str)] = &[
     ("warmup", "warmup_steps"),
     ("clip", "grad_clip"),
     ("wd", "weight_decay"),
+    ("append", "add"),
+    ("plus", "add"),
+    ("with", "add"),
 ];
 
 /// Longest name that is compared with others: the comparison is quadratic.

@@ -4,18 +4,21 @@ use super::axes::{Cell, expand, same};
 use super::claims;
 use super::diagnose::{Diagnostic, deserialize_at};
 use super::source::{KeyPath, Source, set};
+use super::variants::{additions, check_additions, dropped, dropped_note, keeping, leaves, stacked};
+use crate::evaluate::unsupported;
 use crate::exit::Exit;
 use crate::optimizer::AdamWConfig;
 use crate::spec::{
     Coordinates, Decode, EvalSpec, Job, LengthCurriculum, RunSpec, Stage, TRAINED, TrainSpec, VariantSpec, WarmStart, changes_with_length,
+    untrained,
 };
 use crate::status::jobs;
 use crate::worker::{self, read_job};
-use posenc::{ConfigError, EncodingConfig, Facts, Lengths, PositionsConfig};
+use posenc::{ConfigError, EncodingConfig, Facts, Lengths, ModelShape, PositionsConfig};
 use results::record::RunStatus;
 use results::{Claims, RunRecord};
 use serde::Deserialize;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tasks::{BuildContext, Scoring, Task, TaskConfig, TaskError};
@@ -207,6 +210,9 @@ pub struct VariantSection {
     /// Keys to change in the trained encoding's table; with `kind`, a whole new encoding.
     #[serde(default)]
     pub set: Table,
+    /// What to stack on the trained encoding, after `set`: an encoding's table, or a list of them.
+    #[serde(default)]
+    pub add: Option<Value>,
     /// Where tokens stand; as in training unless given.
     #[serde(default)]
     pub positions: Option<PositionsConfig>,
@@ -243,6 +249,8 @@ pub struct Plan {
     pub assertions: bool,
     /// The runs, seed varying fastest.
     pub runs: Vec<PlannedRun>,
+    /// What its author may not expect, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// Where corpora and relative paths come from.
@@ -292,11 +300,13 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Diagnostic> {
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     let surroundings = Surroundings::of(&directory);
     let (tasks, ids, order) = (HashMap::new(), HashMap::new(), HashSet::new());
-    let mut planner = Planner { surroundings, directory, tasks, ids, order, evaluations: 0 };
+    let dropped = BTreeMap::new();
+    let mut planner = Planner { surroundings, directory, tasks, ids, order, evaluations: 0, dropped };
     let mut plan = Plan::default();
     for cell in &cells {
         planner.cell(cell, &mut plan)?;
     }
+    plan.notes = planner.notes(&plan);
     Ok(plan)
 }
 
@@ -325,6 +335,8 @@ struct Planner {
     order: HashSet<String>,
     /// Pairs of a run and a test so far.
     evaluations: usize,
+    /// By variant and how to keep them, the trained kinds that the variant evaluates without.
+    dropped: BTreeMap<(String, Option<String>), Vec<&'static str>>,
 }
 
 impl Planner {
@@ -383,30 +395,43 @@ impl Planner {
             }
             let pe = cell.table.get("model").and_then(|model| model.get("pe")).and_then(Value::as_table);
             let pe = pe.cloned().unwrap_or_default();
-            if !applies(variant, &pe) {
+            if !applies(&variant.when, &pe) {
                 continue;
             }
-            if variant.set.is_empty() && variant.positions.is_none() {
-                let help = "write set = { scaling = { kind = \"yarn\" } }, or positions = { kind = \"interpolated\" }";
-                let problem = format!("changes nothing: it has neither `{key}.set` nor `{key}.positions`");
-                return Err(cell.error(&key, &problem, "`set`, `positions` or both", help));
+            if variant.set.is_empty() && variant.add.is_none() && variant.positions.is_none() {
+                let help =
+                    "write set = { scaling = { kind = \"yarn\" } }, add = { kind = \"window\" } or positions = { kind = \"interpolated\" }";
+                let problem = format!("changes nothing: it has neither `{key}.set` nor `{key}.add` nor `{key}.positions`");
+                return Err(cell.error(&key, &problem, "`set`, `add`, `positions` or several of them", help));
             }
-            let trained = written.model.pe.kind();
-            let changed =
-                changed(&pe, &variant.set).map_err(|problem| set_refused(cell, &format!("{key}.set"), variant, &pe, trained, &problem))?;
+            let (trained, trained_encoding) = (written.model.pe.kind(), &encoding);
+            let base = if variant.add.is_some() && variant.set.is_empty() {
+                // Defaults that depend on lengths keep the values of training.
+                encoding.clone()
+            } else {
+                changed(&pe, &variant.set).map_err(|problem| set_refused(cell, &format!("{key}.set"), variant, &pe, trained, &problem))?
+            };
+            let added = additions_of(cell, &key, variant)?;
+            let in_variant =
+                |error: Diagnostic| error.with_note(format!("in variant `{}` of the trained encoding `{trained}`", variant.name));
             let encodings = test_lens.iter().map(|test_len| {
-                let mut encoding = changed.clone();
-                encoding.resolve(&lengths(*test_len));
-                encoding.check(&shape).map_err(|error| refused(cell, &format!("{key}.set"), &error))?;
-                model.check_encoding(&encoding.facts(&shape)).map_err(|error| refused(cell, "model", &error))?;
+                let (mut base, mut added) = (base.clone(), added.clone());
+                base.resolve(&lengths(*test_len));
+                base.check(&shape).map_err(|error| refused(cell, &format!("{key}.set"), &error))?;
+                if let Some(add) = &variant.add {
+                    added.iter_mut().for_each(|one| one.resolve(&lengths(*test_len)));
+                    check_additions(add, &base, &added, &shape).map_err(|error| in_variant(refused(cell, &key, &error)))?;
+                }
+                let encoding = stacked(base, &added);
+                model.check_encoding(&encoding.facts(&shape)).map_err(|error| in_variant(refused(cell, "model", &error)))?;
+                if variant.add.is_some() && variant.positions.is_none() {
+                    check_positions(cell, "model.positions", &positions, &encoding.facts(&shape), &model, 1).map_err(in_variant)?;
+                }
                 check_coordinates(cell, &written.model, &positions, &encoding.facts(&shape), task.as_ref())?;
-                let wanted = encoding.facts(&shape).parameters;
-                if wanted.iter().any(|parameter| !facts.parameters.contains(parameter)) {
-                    let problem = format!(
-                        "needs parameters that `{}` was not trained with: {}",
-                        encoding.kind(),
-                        describe(&wanted, &facts.parameters)
-                    );
+                let missing = untrained(trained_encoding, &encoding, &shape);
+                if !missing.is_empty() {
+                    let missing = missing.iter().map(|(path, shape)| format!("{path} {shape:?}")).collect::<Vec<_>>().join(", ");
+                    let problem = format!("needs parameters that `{}` was not trained with: {missing}", encoding.kind());
                     let help =
                         "evaluate a trained model only under encodings without parameters of their own, or add it to [axes] and train it";
                     return Err(cell.error(&format!("{key}.set"), &problem, "an encoding with the trained parameters, or with none", help));
@@ -414,6 +439,7 @@ impl Planner {
                 Ok(encoding)
             });
             let encodings = encodings.collect::<Result<Vec<EncodingConfig>, Diagnostic>>()?;
+            self.note_dropped(variant, &encoding, &encodings[0], &shape);
             let positions = test_lens.iter().zip(&encodings).filter_map(|(test_len, encoding)| {
                 let mut positions = variant.positions.clone()?;
                 positions.resolve(&lengths(*test_len), longest);
@@ -475,6 +501,32 @@ impl Planner {
             plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens, test_seq_lens });
         }
         Ok(())
+    }
+
+    fn note_dropped(&mut self, variant: &VariantSection, trained: &EncodingConfig, encoding: &EncodingConfig, shape: &ModelShape) {
+        let kinds = dropped(&variant.set, trained, encoding, shape);
+        if kinds.is_empty() {
+            return;
+        }
+        let own = variant.add.is_none().then(|| keeping(&variant.set, trained, encoding, shape));
+        let noted = self.dropped.entry((variant.name.clone(), own.flatten())).or_default();
+        noted.extend(kinds);
+        let mut seen = HashSet::new();
+        noted.retain(|kind| seen.insert(*kind));
+    }
+
+    /// Variants that drop trained encodings, then lengths that have no value.
+    fn notes(&self, plan: &Plan) -> Vec<String> {
+        let dropped = self.dropped.iter();
+        let mut notes: Vec<String> = dropped.map(|((name, keeping), kinds)| dropped_note(name, kinds, keeping.as_deref())).collect();
+        for run in &plan.runs {
+            for note in unsupported_notes(run) {
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+        }
+        notes
     }
 
     /// The report is the whole experiment's, so no axis may vary what is in it; one reading of the file of claims serves all cells.
@@ -539,9 +591,9 @@ fn labels(cell: &Cell, encoding: &EncodingConfig) -> Vec<results::record::Label>
     cell.labels.iter().map(label).collect()
 }
 
-/// Whether the trained encoding's table has every key and value of `when`.
-pub fn applies(variant: &VariantSection, pe: &Table) -> bool {
-    variant.when.iter().all(|(key, value)| pe.get(key).is_some_and(|own| same(own, value)))
+/// Whether the trained encoding's table has every key and value of a filter.
+pub fn applies(when: &Table, pe: &Table) -> bool {
+    when.iter().all(|(key, value)| pe.get(key).is_some_and(|own| same(own, value)))
 }
 
 /// The trained encoding's table with `set` in it; a `set` with `kind` stands alone.
@@ -557,6 +609,61 @@ pub fn changed(pe: &Table, set: &Table) -> Result<EncodingConfig, String> {
         let (path, message) = (error.path().to_string(), error.inner().message().to_owned());
         if path == "." { message } else { format!("{path}: {message}") }
     })
+}
+
+/// Reads what a variant adds.
+fn additions_of(cell: &Cell, key: &str, variant: &VariantSection) -> Result<Vec<EncodingConfig>, Diagnostic> {
+    let keys = variant.add.iter().flat_map(additions).map(|(below, _)| format!("{key}.{below}"));
+    let read = |key: String| {
+        let path = KeyPath::parse(&key).unwrap_or_default();
+        deserialize_at::<EncodingConfig>(&cell.table, &path, &cell.origins)
+    };
+    let note = || format!("in variant `{}`, which adds to the trained encoding", variant.name);
+    keys.map(|key| read(key).map_err(|error| error.with_note(note()))).collect()
+}
+
+/// Tells at which lengths a run has no value, for the trained encoding and for variants that differ.
+fn unsupported_notes(run: &PlannedRun) -> Vec<String> {
+    const SHOWN: usize = 8;
+    let spec = &run.job.spec;
+    let shape = spec.model.shape();
+    let mut notes = Vec::new();
+    let mut told = Vec::new();
+    for variant in &spec.eval.variants {
+        let at = |index: usize| {
+            let positions = variant.positions.get(index).unwrap_or(&spec.positions);
+            let (encoding, seq_len) = (&variant.encodings[index], run.test_seq_lens[index]);
+            unsupported(spec, encoding, positions, seq_len)?;
+            let drawn_out_of = positions.max_seq_len().filter(|longest| seq_len > *longest);
+            let ends = |part: &&EncodingConfig| part.facts(&shape).max_position;
+            let part = leaves(encoding).into_iter().filter(|part| ends(part).is_some()).min_by_key(ends);
+            Some(match (drawn_out_of, part) {
+                (Some(longest), _) => (positions.kind(), format!("positions are drawn out of {longest}")),
+                (None, Some(part)) => (part.kind(), format!("max_position = {}", ends(&part).unwrap_or(0))),
+                (None, None) => (encoding.kind(), "it has no value there".to_owned()),
+            })
+        };
+        let mut by_reason: BTreeMap<(&str, String), Vec<usize>> = BTreeMap::new();
+        for (index, test_len) in spec.eval.test_lens.iter().enumerate() {
+            if let Some(reason) = at(index) {
+                by_reason.entry(reason).or_default().push(*test_len);
+            }
+        }
+        for ((kind, reason), mut lengths) in by_reason {
+            lengths.sort_unstable();
+            let mut shown: Vec<String> = lengths.iter().take(SHOWN).map(ToString::to_string).collect();
+            if lengths.len() > SHOWN {
+                shown.push(format!("{} more", lengths.len() - SHOWN));
+            }
+            let text = format!("`{kind}` has no value at {}: recorded as unsupported ({reason})", shown.join(", "));
+            if !told.contains(&text) {
+                let whose = if variant.name == TRAINED { String::new() } else { format!("variant `{}`: ", variant.name) };
+                notes.push(format!("{whose}{text}"));
+                told.push(text);
+            }
+        }
+    }
+    notes
 }
 
 /// Tells what is wrong with `set`, whose change of the trained encoding's table could not be read.
@@ -613,11 +720,6 @@ fn check_tables(cell: &Cell) -> Result<(), Diagnostic> {
         Some(path) => Err(cell.error(&path.to_string(), "must be a table, not a list", "a table", "write { key = value, ... }")),
         None => Ok(()),
     }
-}
-
-fn describe(wanted: &[(String, Vec<usize>)], trained: &[(String, Vec<usize>)]) -> String {
-    let missing = wanted.iter().filter(|parameter| !trained.contains(parameter));
-    missing.map(|(path, shape)| format!("{path} {shape:?}")).collect::<Vec<_>>().join(", ")
 }
 
 fn refused(cell: &Cell, table: &str, error: &ConfigError) -> Diagnostic {

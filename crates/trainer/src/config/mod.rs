@@ -11,3 +11,4 @@ pub mod experiment;
 pub mod source;
 #[cfg(test)]
 mod tests;
+pub mod variants;

@@ -224,6 +224,11 @@ pub fn all(directory: &Path) -> Vec<Base> {
     put(&mut distances, "model.pe", r#"{ kind = "t5" }"#);
     put(&mut distances, "model.positions", r#"{ kind = "randomized_distances", max_distance = 64 }"#);
     bases.push(base("positions of t5", distances, &["model", "positions"]));
+    let mut additions: Table = LEAST.parse().expect("TOML");
+    let variants = r#"[{ name = "one", add = { kind = "window", size = 8, sinks = 2 } },
+        { name = "two", add = [{ kind = "alibi", factor = 2.0 }, { kind = "log_scaling" }] }]"#;
+    put(&mut additions, "eval.variants", variants);
+    bases.push(base("additions", additions, &["eval", "variants"]));
     let mut answers: Table = LEAST.parse().expect("TOML");
     put(&mut answers, "eval.decode", r#""auto""#);
     put(&mut answers, "eval.attention_distance", "true");

@@ -112,15 +112,16 @@ fn step(table: &Table, context: &str, path: &[String], value: Option<&Value>) ->
     };
     match name {
         "set" if text("kind").is_empty() => format!("pe:{}", when()),
-        "pe" | "part" | "set" => format!("pe:{}", text("kind")),
+        "add" if value.is_some_and(Value::is_array) => "variant.add".to_owned(),
+        "pe" | "part" | "set" | "add" => format!("pe:{}", text("kind")),
         "when" => "when".to_owned(),
         "scaling" | "positions" | "task" | "windows" => format!("{name}:{}", text("kind")),
         "split" => format!("split:{}", text("by")),
         "variants" => "variants".to_owned(),
         _ if context == "variants" => "variant".to_owned(),
         _ if context == "train.stages" => "stage".to_owned(),
-        // An element of `parts` is an encoding of its own.
-        _ if context.ends_with(".parts") && name.parse::<usize>().is_ok() => format!("pe:{}", text("kind")),
+        // An element of `parts` or `add` is an encoding.
+        _ if (context.ends_with(".parts") || context == "variant.add") && name.parse::<usize>().is_ok() => format!("pe:{}", text("kind")),
         _ if context.is_empty() => name.to_owned(),
         _ => format!("{context}.{name}"),
     }

@@ -36,7 +36,7 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
     (&["task:masked_text.mask", "task:masked_text.random"], &["zero", "1e-320"], "none is read so"),
     (&["task:text.files", "task:masked_text.files", "split:files.valid"], &["a value twice"], "a file found twice is taken once"),
     (&["positions:grid.sizes", "pe:axial_rope.sections"], &["a value twice"], "sizes may be equal"),
-    (&["pe:stack.parts"], &["a value twice"], "two parts of one kind add up"),
+    (&["pe:stack.parts", "variant.add"], &["a value twice"], "two parts of one kind add up"),
 ];
 
 /// On the command line a word that is no TOML value is a text.
@@ -66,8 +66,9 @@ const REQUIRED: &[&str] = &[
     "stage.train_len",
     "eval.test_lens",
     "variant.name",
-    // Each variant of the bases has one of the two.
+    // Each variant of the bases has one of the three.
     "variant.set",
+    "variant.add",
     "variant.positions",
     // The bases use what only linear attention has.
     "model.attention",

@@ -1,0 +1,170 @@
+//! Variants that add encodings to the trained one, and variants that drop it.
+
+use super::diagnose::{describe_value, normalise};
+use crate::spec::untrained;
+use posenc::{ConfigError, EncodingConfig, ModelShape, StackConfig};
+use toml::{Table, Value};
+
+/// Most encodings of a stack.
+const MAX_PARTS: usize = 16;
+
+/// The encodings in `add`, a table or a list of tables, each with its key.
+pub fn additions(add: &Value) -> Vec<(String, &Value)> {
+    match add {
+        Value::Array(list) => list.iter().enumerate().map(|(i, one)| (format!("add.{i}"), one)).collect(),
+        one => vec![("add".to_owned(), one)],
+    }
+}
+
+/// Reads the encodings in `add`, where no file gives their places.
+///
+/// # Errors
+///
+/// Serde's message, with the path of the key.
+pub fn read_additions(add: &Value) -> Result<Vec<EncodingConfig>, String> {
+    let read = |(key, value): (String, &Value)| {
+        let mut table = Table::from_iter([("add".to_owned(), value.clone())]);
+        normalise(&mut table);
+        let value = table.remove("add").unwrap_or_else(|| value.clone());
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            let path = Some(error.path().to_string()).filter(|path| path != ".");
+            let key = path.map_or(key.clone(), |path| format!("{key}.{path}"));
+            format!("{key}: {}", error.inner().message())
+        })
+    };
+    additions(add).into_iter().map(read).collect()
+}
+
+/// A stack of an encoding and those added to it. The parts of a stack stay parts of the one stack.
+pub fn stacked(base: EncodingConfig, added: &[EncodingConfig]) -> EncodingConfig {
+    if added.is_empty() {
+        return base;
+    }
+    let mut parts = match base {
+        EncodingConfig::Stack(stack) => stack.parts,
+        one => vec![one],
+    };
+    parts.extend_from_slice(added);
+    EncodingConfig::Stack(StackConfig { parts })
+}
+
+/// Refuses additions that do not go with the encoding, or that training gave no parameters.
+/// Keys are relative to the variant. All encodings must be resolved.
+///
+/// # Errors
+///
+/// The first addition that cannot work.
+pub fn check_additions(add: &Value, base: &EncodingConfig, added: &[EncodingConfig], shape: &ModelShape) -> Result<(), ConfigError> {
+    if added.is_empty() {
+        let help = "write add = { kind = \"window\" }, or remove it";
+        return Err(ConfigError::new("add", "[]", "adds nothing", "one encoding or more", help));
+    }
+    let parts = if let EncodingConfig::Stack(stack) = base { stack.parts.len() } else { 1 };
+    let count = parts + added.len();
+    if count > MAX_PARTS {
+        let problem = format!("makes a stack of {count} encodings, those of training included");
+        let allowed = format!("a stack of at most {MAX_PARTS}");
+        let shown = format!("a list of {}", added.len());
+        return Err(ConfigError::new("add", shown, problem, allowed, "add fewer"));
+    }
+    let base_facts = base.facts(shape);
+    for ((key, written), one) in additions(add).into_iter().zip(added) {
+        one.check(shape).map_err(|error| error.within(&key))?;
+        let facts = one.facts(shape);
+        if !has_hooks(&facts) {
+            let (allowed, key) = (additive(&base_facts), format!("{key}.kind"));
+            return Err(ConfigError::new(key, one.kind(), "adds nothing", allowed, "remove it"));
+        }
+        if base_facts.turns && facts.turns {
+            let problem = format!("turns queries and keys, which the trained `{}` does already", turning(base, shape));
+            let help = format!("to replace the rotation write set = {}", describe_value(written));
+            let (allowed, key) = (additive(&base_facts), format!("{key}.kind"));
+            return Err(ConfigError::new(key, one.kind(), problem, allowed, help));
+        }
+        if !facts.parameters.is_empty() {
+            let missing: Vec<String> = facts.parameters.iter().map(|(path, shape)| format!("{path} {shape:?}")).collect();
+            let problem = format!("needs parameters that the run was not trained with: {}", missing.join(", "));
+            let help = "train it: write a `stack` of both in model.pe";
+            let (allowed, key) = (additive(&base_facts), format!("{key}.kind"));
+            return Err(ConfigError::new(key, one.kind(), problem, allowed, help));
+        }
+    }
+    let stack = stacked(base.clone(), added);
+    stack.check(shape).map_err(|error| ConfigError {
+        key: "add".to_owned(),
+        problem: format!("cannot be stacked: {}", error.problem),
+        allowed: "biases on positions alone, such as alibi and window".to_owned(),
+        hint: "remove it, or choose another encoding".to_owned(),
+        ..error
+    })
+}
+
+/// The kinds that can be added without a key: they have no parameters, and do not rotate twice.
+fn additive(base: &posenc::Facts) -> String {
+    // Whether a kind has parameters does not depend on the model's sizes.
+    let shape = ModelShape { d_model: 64, n_layers: 1, n_heads: 4, head_dim: 16 };
+    let fits = |kind: &&str| {
+        EncodingConfig::default_of(kind).map(|one| one.facts(&shape)).is_some_and(|facts| {
+            let turns_twice = base.turns && facts.turns;
+            let apart = facts.alone && (base.turns || base.meets);
+            facts.parameters.is_empty() && has_hooks(&facts) && !turns_twice && !apart
+        })
+    };
+    EncodingConfig::KINDS.iter().copied().filter(|kind| fits(kind)).collect::<Vec<_>>().join(", ")
+}
+
+fn has_hooks(facts: &posenc::Facts) -> bool {
+    facts.hooks != posenc::Hooks::default()
+}
+
+/// The kind of the part that rotates.
+fn turning(encoding: &EncodingConfig, shape: &ModelShape) -> &'static str {
+    let turns = |part: &&EncodingConfig| part.facts(shape).turns;
+    leaves(encoding).into_iter().find(turns).map_or(encoding.kind(), EncodingConfig::kind)
+}
+
+/// The encodings inside stacks and schedules of layers.
+pub fn leaves(encoding: &EncodingConfig) -> Vec<&EncodingConfig> {
+    match encoding {
+        EncodingConfig::Stack(stack) => stack.parts.iter().flat_map(leaves).collect(),
+        EncodingConfig::NopeLayers(layers) => leaves(&layers.part),
+        one => vec![one],
+    }
+}
+
+/// The kinds of the trained encodings that a variant evaluates without. A rotation that replaces a
+/// rotation drops nothing, and neither does a `set` without `kind`.
+pub fn dropped(set: &Table, trained: &EncodingConfig, variant: &EncodingConfig, shape: &ModelShape) -> Vec<&'static str> {
+    if !set.contains_key("kind") {
+        return Vec::new();
+    }
+    let left = leaves(variant);
+    let replaces =
+        |part: &EncodingConfig, other: &EncodingConfig| part.kind() == other.kind() || part.facts(shape).turns && other.facts(shape).turns;
+    let mut kinds: Vec<&str> = leaves(trained)
+        .into_iter()
+        .filter(|part| has_hooks(&part.facts(shape)))
+        .filter(|part| !left.iter().any(|other| replaces(part, other)))
+        .map(EncodingConfig::kind)
+        .collect();
+    kinds.dedup();
+    kinds
+}
+
+/// How to keep what a `set` with `kind` drops, if the two can be stacked.
+pub fn keeping(set: &Table, trained: &EncodingConfig, variant: &EncodingConfig, shape: &ModelShape) -> Option<String> {
+    let add = Value::Table(set.clone());
+    let fits = check_additions(&add, trained, std::slice::from_ref(variant), shape).is_ok()
+        && untrained(trained, &stacked(trained.clone(), std::slice::from_ref(variant)), shape).is_empty();
+    let written = describe_value(&add);
+    // A long table is shortened in messages.
+    let whole = if written.contains("...") { "`add` for `set`".to_owned() } else { format!("add = {written}") };
+    fits.then_some(whole)
+}
+
+/// What is told about a variant that drops trained encodings.
+pub fn dropped_note(name: &str, kinds: &[&str], keeping: Option<&str>) -> String {
+    let kinds = kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+    let help = keeping.map_or(String::new(), |add| format!("; write {add} to keep it"));
+    format!("variant `{name}` evaluates without the trained {kinds}: `set` with `kind` replaces it{help}")
+}
