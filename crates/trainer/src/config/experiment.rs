@@ -468,7 +468,8 @@ impl Planner {
         plan.name.clone_from(&written.name);
         for seed in &written.seeds {
             let found = warm_start(cell, &written, &self.directory, &model, &encoding, *seed)?;
-            let (start, start_dir, started_from) = found.map_or((None, None, None), |(a, b, c)| (Some(a), Some(b), Some(c)));
+            let start = found.as_ref().map(|found| found.start.clone());
+            let (start_dir, started_from) = found.map(|found| (found.directory, found.method)).unzip();
             let spec = RunSpec {
                 task: written.task.clone(),
                 corpus_blake3: task.corpus().map(|corpus| corpus.blake3.clone()),
@@ -1069,6 +1070,14 @@ fn stages(cell: &Cell, train: &TrainSection, task: &dyn Task) -> Result<Vec<Stag
     Ok(stages)
 }
 
+/// A run to start from.
+struct FoundStart {
+    start: WarmStart,
+    directory: PathBuf,
+    /// The method it is a seed of, for the record.
+    method: serde_json::Map<String, serde_json::Value>,
+}
+
 /// The run to start from: the one below a directory that was trained with this seed and a model of the same shape.
 fn warm_start(
     cell: &Cell,
@@ -1077,7 +1086,7 @@ fn warm_start(
     model: &TransformerConfig,
     encoding: &EncodingConfig,
     seed: u64,
-) -> Result<Option<(WarmStart, PathBuf, serde_json::Map<String, serde_json::Value>)>, Diagnostic> {
+) -> Result<Option<FoundStart>, Diagnostic> {
     let key = "train.start_from";
     let Some(place) = &written.train.start_from else { return Ok(None) };
     let place = directory.join(place);
@@ -1142,5 +1151,5 @@ fn warm_start(
         parameters: record.model.parameters,
         encoding: same_shapes,
     };
-    Ok(Some((start, run.clone(), record.method_spec())))
+    Ok(Some(FoundStart { start, directory: run.clone(), method: record.method_spec() }))
 }
