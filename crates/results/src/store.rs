@@ -22,8 +22,11 @@ pub const MAX_RECORD_BYTES: u64 = 16 << 20;
 /// Largest file of many records read, in bytes.
 pub const MAX_JSONL_BYTES: u64 = 1 << 30;
 
+/// Directory inside a run's directory with the records of later evaluations, one file each.
+pub const EVALS_DIR: &str = "evals";
+
 /// Directories below a root that are searched: enough for any layout of ours, and a bound against loops.
-const MAX_DEPTH: usize = 6;
+pub const MAX_DEPTH: usize = 6;
 /// Entries of one directory that are looked at.
 const MAX_ENTRIES: usize = 100_000;
 /// Lines of one file that are listed as no records; of a file of another kind every line is.
@@ -185,7 +188,15 @@ pub fn read_jsonl(path: &Path) -> Result<Found, StoreError> {
 ///
 /// A root that cannot be searched, a run that is recorded twice with other numbers, no record at all, or a file that cannot be written.
 pub fn gather_jsonl(roots: &[PathBuf], path: &Path, most_bins: Option<usize>) -> Result<Found, StoreError> {
-    let mut found = find_records(roots)?;
+    gather_found(find_records(roots)?, path, most_bins)
+}
+
+/// Writes what a search found into one file, as [`gather_jsonl`] does.
+///
+/// # Errors
+///
+/// No record at all, or a file that cannot be written.
+pub fn gather_found(mut found: Found, path: &Path, most_bins: Option<usize>) -> Result<Found, StoreError> {
     if found.records.is_empty() {
         return Err(invalid(path, "not written: there are no records to gather"));
     }
@@ -219,18 +230,32 @@ pub fn write_jsonl(path: &Path, records: &[RunRecord]) -> Result<(), StoreError>
 
 /// Finds records under `roots`, each of which may be a directory of runs, of an experiment or of a run, a `record.json`, or a
 /// file of one record per line. Symbolic links below a root are not followed, hidden directories not entered. How deep, how wide and
-/// how much is read has a bound; what is beyond it is listed.
+/// how much is read has a bound; what is beyond it is listed. Beside the record of a run, those of its later evaluations are read
+/// ([`EVALS_DIR`]).
 ///
 /// # Errors
 ///
 /// A root that does not exist or cannot be listed; a run that is recorded twice with other numbers ([`StoreError::Twins`]). Anything else
 /// wrong below a root is in [`Found::excluded`].
 pub fn find_records(roots: &[PathBuf]) -> Result<Found, StoreError> {
+    find_records_within(roots, MAX_DEPTH)
+}
+
+/// [`find_records`] in at most `depth` levels of directories below each root.
+///
+/// # Errors
+///
+/// As [`find_records`].
+pub fn find_records_within(roots: &[PathBuf], depth: usize) -> Result<Found, StoreError> {
     let mut search = Search::default();
     for root in roots {
         if fs::metadata(root)?.is_dir() {
             fs::read_dir(root)?;
-            search.directory(root, 0);
+            if root.ends_with(EVALS_DIR) && parent(root).join(RECORD_FILE).is_file() {
+                search.evaluations(root);
+                continue;
+            }
+            search.directory(root, depth.min(MAX_DEPTH));
         } else {
             search.file(root);
         }
@@ -393,6 +418,7 @@ struct Search {
 }
 
 impl Search {
+    /// Searches a directory and at most `depth` levels below it.
     fn directory(&mut self, dir: &Path, depth: usize) {
         let names = match entries(dir, MAX_ENTRIES) {
             Ok(names) => names,
@@ -407,19 +433,60 @@ impl Search {
         }
         // Below a run there are checkpoints and logs, no other runs.
         let is_run = names.iter().any(|(name, kind)| kind.is_file() && name == RECORD_FILE);
-        if is_run || depth == MAX_DEPTH {
+        if is_run && names.iter().any(|(name, kind)| kind.is_dir() && name == EVALS_DIR) {
+            self.evaluations(&dir.join(EVALS_DIR));
+        }
+        if is_run || depth == 0 {
             return;
         }
         for (name, _) in names.iter().filter(|(name, kind)| kind.is_dir() && !name.to_string_lossy().starts_with('.')) {
-            self.directory(&dir.join(name), depth + 1);
+            self.directory(&dir.join(name), depth - 1);
         }
+    }
+
+    /// Reads the later evaluations in the directory `dir` of a run.
+    fn evaluations(&mut self, dir: &Path) {
+        let names = match entries(dir, MAX_ENTRIES) {
+            Ok(names) => names,
+            Err(e) => return self.exclude(dir, None, e.to_string()),
+        };
+        for (name, kind) in names {
+            let path = dir.join(&name);
+            if name.to_string_lossy().starts_with('.') || path.extension().is_none_or(|e| e != "json") {
+                continue;
+            }
+            if kind.is_file() {
+                self.file(&path);
+            } else {
+                self.exclude(&path, None, "not a regular file; links are not followed here, name it to read it".into());
+            }
+        }
+    }
+
+    /// Takes the record of a run, or of a later evaluation in the run's directory.
+    fn take_one(&mut self, path: &Path, mut record: RunRecord) {
+        if let Some(run) = path.parent().filter(|dir| dir.ends_with(EVALS_DIR)).map(parent) {
+            let own = read_record(&run.join(RECORD_FILE)).ok();
+            if own.as_ref().is_some_and(|own| own.model != record.model) {
+                return self.exclude(path, None, "evaluates other weights than those of the run's record".into());
+            }
+            // Versions before `evaluation_of` was kept did not write whose weights these are.
+            record.evaluation_of = record.evaluation_of.or_else(|| Some(own?.run_id));
+            if record.evaluation_of.is_none() {
+                return self.exclude(path, None, "the run it evaluates has no readable record".into());
+            }
+        }
+        if record.evaluation_of.as_ref() == Some(&record.run_id) {
+            return self.exclude(path, None, "evaluates what the run's own record holds".into());
+        }
+        self.take(path, None, record);
     }
 
     fn file(&mut self, path: &Path) {
         let read = if path.extension().is_some_and(|e| e == "jsonl") {
             self.lines(path)
         } else {
-            read_record(path).map(|record| self.take(path, None, record))
+            read_record(path).map(|record| self.take_one(path, record))
         };
         match read {
             Ok(()) => {}

@@ -210,3 +210,50 @@ fn links_are_not_followed_and_depth_is_bounded() {
     let found = find(&[&dir.path().join("runs")]);
     assert_eq!((found.records.len(), found.excluded.len()), (3, 0));
 }
+
+#[test]
+fn later_evaluations_are_found_beside_the_record_of_their_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = record("x", &[("model.pe", serde_json::json!("rope"))], 0, copy_task(8));
+    let place = dir.path().join("x").join(&run.run_id);
+    write_record(&place, &run).unwrap();
+    let evals = place.join("evals");
+    fs::create_dir(&evals).unwrap();
+    let put = |name: &str, record: &RunRecord| fs::write(evals.join(name), serde_json::to_vec(record).unwrap()).unwrap();
+    let evaluation = |id: &str, of: Option<&str>| {
+        let mut record = run.clone();
+        record.run_id = hex(id);
+        record.evaluation_of = of.map(str::to_owned);
+        record
+    };
+    let (new, old) = (evaluation("new", Some(&run.run_id)), evaluation("old", None));
+    put("new.json", &new);
+    put("old.json", &old);
+    put(".half.json", &evaluation("half", None));
+    put("notes.txt", &evaluation("notes", None));
+    let found = find(&[dir.path()]);
+    assert_eq!(found.excluded, []);
+    assert_eq!(found.records.len(), 3);
+    let of = |id: &str| found.records.iter().find(|record| record.run_id == id).unwrap().evaluation_of.clone();
+    assert_eq!(of(&run.run_id), None);
+    assert_eq!([of(&new.run_id), of(&old.run_id)], [Some(run.run_id.clone()), Some(run.run_id.clone())]);
+    // The same wherever the search begins.
+    assert_eq!(find(&[&evals, &place.join("record.json")]), found);
+    assert_eq!(find(&[&evals.join("old.json")]).records[0].evaluation_of.as_ref(), Some(&run.run_id));
+    // Weights that are not those of the run, what the run holds itself, and what is no record, are told.
+    let mut other = evaluation("other", Some(&run.run_id));
+    other.model.weights_blake3 = "00".into();
+    put("other.json", &other);
+    put("same.json", &RunRecord { evaluation_of: Some(run.run_id.clone()), ..run.clone() });
+    fs::write(evals.join("broken.json"), "{").unwrap();
+    let told = find(&[dir.path()]);
+    assert_eq!(told.records, found.records);
+    let reasons: Vec<&str> = told.excluded.iter().map(|excluded| excluded.reason.as_str()).collect();
+    assert_eq!(reasons.len(), 3);
+    assert!(
+        reasons[0].contains("not a record") && reasons[1].contains("other weights") && reasons[2].contains("own record"),
+        "{reasons:?}"
+    );
+    // No deeper than asked for.
+    assert_eq!(results::find_records_within(&[dir.path().into()], 1).unwrap().records, []);
+}
