@@ -50,7 +50,8 @@ pub fn write(records: &Path, out: &Path) -> Result<Vec<PathBuf>, Failure> {
 ///
 /// [`Exit::Input`] if the records cannot be read.
 pub fn page(records: &Path) -> Result<String, Failure> {
-    let found = find_records(&[records.to_owned()]).map_err(Failure::input)?;
+    let mut found = find_records(&[records.to_owned()]).map_err(Failure::input)?;
+    found.records.retain(|record| record.evaluation_of.is_none());
     let measured = measured(&found.records);
     let (near, far) = (TRAIN_LEN, 8 * TRAIN_LEN);
     let mut out = String::new();

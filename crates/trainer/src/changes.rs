@@ -82,7 +82,7 @@ pub fn other_programs(records: &[RunRecord]) -> Option<String> {
     })
 }
 
-fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     if text.chars().count() <= 60 { text.to_owned() } else { format!("{}...", text.chars().take(57).collect::<String>()) }
 }
 

@@ -3,7 +3,8 @@
 use crate::catalogue;
 use crate::config::claims;
 use crate::config::diagnose::Diagnostic;
-use crate::config::experiment::{self, Plan, plan};
+use crate::config::experiment::{self, plan};
+use crate::configs::Config;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
 use crate::memory::MemoryLimit;
@@ -45,7 +46,7 @@ enum Command {
     /// Validate a config and print its plan without running anything
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
-    /// Evaluate a trained run at other lengths or under other encodings, without retraining
+    /// Evaluate trained runs at other lengths or under other encodings, without retraining
     #[command(after_help = EVAL_EXAMPLES)]
     Eval(EvalArgs),
     /// Turn records into tables, figures and one self-contained HTML page
@@ -65,6 +66,9 @@ enum Command {
         /// Keep at most so many bins of the loss by position
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
         bins: Option<u16>,
+        /// Read experiments at any level below a directory
+        #[arg(long)]
+        recursive: bool,
     },
     /// Tell whether two sets of records came out the same: weights, losses, every score
     #[command(
@@ -155,6 +159,7 @@ Examples:
 const EVAL_EXAMPLES: &str = "\
 Examples:
   longreach eval runs/quickstart/0123456789abcdef --lengths 128,256,32768
+  longreach eval runs/quickstart --where pe=rope --lengths 4096  every RoPE run of an experiment
   longreach eval runs/quickstart/0123456789abcdef --variant 'scaling = { kind = \"yarn\" }' --variant 'scaling = { kind = \"ntk\", factor = 8 }'
   longreach eval runs/quickstart/0123456789abcdef --variant 'add = { kind = \"window\", size = 64, sinks = 4 }'
   longreach eval runs/randomized/0123456789abcdef --decode auto  answers token by token where teacher forcing would give others";
@@ -162,6 +167,7 @@ Examples:
 const REPORT_EXAMPLES: &str = "\
 Examples:
   longreach report runs/quickstart
+  longreach report runs/quickstart --config configs/quickstart.toml   the runs of one config, if there are several
   longreach report runs/a runs/b --format tex,csv --out paper/tables
   longreach report runs/quickstart --baseline rope               differences to rope, seed by seed
   longreach report results.jsonl --claims claims.toml            agrees, disagrees or undecided, claim by claim
@@ -222,8 +228,12 @@ struct CheckArgs {
 
 #[derive(Debug, Args)]
 struct EvalArgs {
-    /// Directory of a trained run
-    run: PathBuf,
+    /// Directories of trained runs or of experiments; the end of a run's id may be left out: runs/quickstart/13e1
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Only runs with this value, such as pe=rope, seed=0, model.pe.base=10000 or label=TEXT; several must all hold
+    #[arg(long = "where", value_name = "KEY=VALUE")]
+    filters: Vec<String>,
     /// Test lengths in the task's unit; those of the run unless given
     #[arg(long, value_delimiter = ',', value_name = "N,N,...")]
     lengths: Option<Vec<usize>>,
@@ -246,7 +256,7 @@ struct EvalArgs {
     /// As in `run`
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<MemoryLimit>,
-    /// Print the record as JSON
+    /// Print the record as JSON, a list of records for several runs
     #[arg(long)]
     json: bool,
 }
@@ -259,10 +269,10 @@ struct ReportArgs {
     /// Which files to write
     #[arg(long, value_delimiter = ',', value_parser = reporting::format, default_value = "md,html,csv,tex", value_name = "FORMAT,...")]
     format: Vec<Format>,
-    /// Where to; DIR/report unless given
+    /// Where to; DIR/report unless given, DIR/report-all if the runs of an experiment belong to several configs
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Heading of the report; the experiments' names unless given
+    /// Heading of the report; the config's or the experiments' names unless given
     #[arg(long)]
     title: Option<String>,
     /// The method that others are compared with, seed by seed; `first` for the first of each setting
@@ -277,6 +287,15 @@ struct ReportArgs {
     /// Lines and rows in the order of this config's axes and variants; several times for several configs. What no config names follows
     #[arg(long, value_name = "CONFIG")]
     order: Vec<PathBuf>,
+    /// Report on the runs of one config: an id of those in EXPERIMENT/configs, or a config file
+    #[arg(long, value_name = "ID|FILE")]
+    config: Option<String>,
+    /// Read experiments at any level below a directory
+    #[arg(long)]
+    recursive: bool,
+    /// Leave out what `longreach eval` evaluated later
+    #[arg(long)]
+    no_evals: bool,
 }
 
 /// `longreach inspect`.
@@ -383,15 +402,18 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Check(arguments) => check(&arguments),
         Command::Eval(arguments) => eval(arguments),
         Command::Report(arguments) => {
-            let ReportArgs { directories, format, out, title, baseline, claims, assertions, order } = arguments;
+            let ReportArgs { directories, format, out, title, baseline, claims, assertions, order, config, recursive, no_evals } =
+                arguments;
             let claims = claims.map(|path| claims::read(&path)).transpose()?.unwrap_or_default();
             let formats = format.into_iter().collect();
             let orders = order.iter().map(|path| experiment::order(path)).collect::<Result<Vec<_>, _>>()?;
             let spec = ReportSpec { formats, baseline, claims, assertions, order: orders.concat(), ..ReportSpec::default() };
-            let (summary, paths) = reporting::from_directories(&directories, out.as_deref(), title, spec)?;
-            print(&reporting::told(&summary, &paths))
+            let request = reporting::Request { roots: directories, out, title, config, recursive, no_evals };
+            print(&reporting::from_directories(&request, spec)?)
         }
-        Command::Gather { directories, out, bins } => print(&reporting::gather(&directories, &out, bins.map(usize::from))?),
+        Command::Gather { directories, out, bins, recursive } => {
+            print(&reporting::gather(&directories, &out, bins.map(usize::from), recursive)?)
+        }
         Command::Compare { first, second } => {
             let compared = reporting::compare(&first, &second)?;
             console::print(&compared.to_string());
@@ -447,7 +469,7 @@ fn run_experiment(arguments: &RunArgs) -> Result<Exit, Failure> {
     let outcome = sweep::run(&plan, &options)?;
     if !outcome.records.is_empty() {
         let out = arguments.runs.join(&plan.name).join("report");
-        let (report, paths) = reporting::write(&outcome.records, &[], &report_spec(&plan), &out)?;
+        let (report, paths) = reporting::write(&outcome.records, &[], &Config::of(&plan)?.0.report_spec(), &out)?;
         print(&reporting::told(&report.summary, &paths))?;
     }
     for (name, directory, failure) in &outcome.failed {
@@ -462,11 +484,6 @@ fn run_experiment(arguments: &RunArgs) -> Result<Exit, Failure> {
         console::tell(&format!("\n{} of {runs} failed{not_started}; run the same command again to retry them", outcome.failed.len()));
     }
     Ok(sweep::exit(&outcome))
-}
-
-fn report_spec(plan: &Plan) -> ReportSpec {
-    let order = plan.order.iter().chain(&plan.variants).cloned().collect();
-    ReportSpec { title: plan.title.clone(), order, claims: plan.claims.clone(), assertions: plan.assertions, ..ReportSpec::default() }
 }
 
 fn check(arguments: &CheckArgs) -> Result<Exit, Failure> {
@@ -491,14 +508,33 @@ fn tell_notes(plan: &Plan) {
 }
 
 fn eval(arguments: EvalArgs) -> Result<Exit, Failure> {
-    let EvalArgs { run, lengths, variants, decode, last_tokens, attention_distance, device, memory_limit: limit, json } = arguments;
+    let EvalArgs { paths, filters, lengths, variants, decode, last_tokens, attention_distance, device, memory_limit: limit, json } =
+        arguments;
     let memory_limit = memory_limit(limit, &device, 1);
-    let request = reevaluate::Request { run, lengths, variants, decode, last_tokens, attention_distance, device, memory_limit };
+    let request = reevaluate::Request { paths, filters, lengths, variants, decode, last_tokens, attention_distance, device, memory_limit };
     let done = reevaluate::run(&request, console::tell)?;
-    if json {
-        return print(&serde_json::to_string_pretty(&done.record).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?);
+    let text = |json: serde_json::Result<String>| json.map_err(|error| Failure::new(Exit::Bug, error.to_string()));
+    match (json, done.evaluated.as_slice()) {
+        (true, [(record, _)]) if done.selected == 1 => print(&text(serde_json::to_string_pretty(record))?)?,
+        (true, evaluated) => {
+            let records: Vec<_> = evaluated.iter().map(|(record, _)| record).collect();
+            print(&text(serde_json::to_string_pretty(&records))?)?
+        }
+        (false, []) => Exit::Done,
+        (false, _) => print(&done.told()?)?,
+    };
+    for (name, directory, failure) in &done.failed {
+        console::tell(&format!("\nfailed: {name} ({})\n  {}", directory.display(), failure.message.replace('\n', "\n  ")));
     }
-    print(&format!("{}\n\nrecord: {}", done.summary.trim_end(), done.path.display()))
+    if !done.failed.is_empty() {
+        let runs = planning::count(done.selected, "run");
+        console::tell(&format!("\n{} of {runs} failed; the same command tries them again", done.failed.len()));
+    }
+    if done.stopped.is_some() {
+        let runs = planning::count(done.selected, "run");
+        console::tell(&format!("\nstopped: {} of {runs} evaluated; the same command goes on", done.evaluated.len()));
+    }
+    Ok(done.exit())
 }
 
 /// Prints to standard output; a reader that left early (`| head`) is no error.

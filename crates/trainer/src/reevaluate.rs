@@ -1,4 +1,4 @@
-//! `longreach eval`: a trained run at other lengths or under other encodings, without retraining.
+//! `longreach eval`: trained runs at other lengths or under other encodings, without retraining.
 
 use crate::config::diagnose::{describe_value, type_name};
 use crate::config::experiment::{applies, changed};
@@ -7,28 +7,37 @@ use crate::device::{self, DeviceName};
 use crate::evaluate::evaluate;
 use crate::exit::{Exit, Failure};
 use crate::memory::MemoryLimit;
-use crate::spec::{Decode, EvalSpec, RunSpec, TRAINED, VariantSpec, untrained};
-use crate::worker::{WEIGHTS_FILE, build_task, environment, read_job, spec_map, task_facts};
+use crate::plan::count;
+use crate::selection::{self, Run};
+use crate::signals;
+use crate::spec::{Decode, EvalSpec, Job, RunSpec, TRAINED, VariantSpec, untrained};
+use crate::worker::{RECORD_FILE, WEIGHTS_FILE, build_task, environment, grows, spec_map, task_facts};
 use posenc::{ConfigError, EncodingConfig, Lengths, PositionsConfig};
 use results::record::RunStatus;
-use results::{Excluded, ReportSpec, RunRecord, read_record, report};
+use results::store::EVALS_DIR;
+use results::{ReportSpec, RunRecord, read_record, report};
 use rundir::Weights;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use tasks::{Scoring, Task};
 use tiny_transformer::AttentionKind;
 use toml::{Table, Value};
 
 /// What to evaluate.
 pub struct Request {
-    /// A run's directory.
-    pub run: PathBuf,
+    /// Directories of runs or of experiments, or beginnings of run ids.
+    pub paths: Vec<PathBuf>,
+    /// Only runs with these values: `key=value`.
+    pub filters: Vec<String>,
     /// Test lengths in the task's unit; those of the run unless given.
     pub lengths: Option<Vec<usize>>,
     /// Variants as TOML: text, or the path of a file.
     pub variants: Vec<String>,
     /// How answers are read off the model; as in the run unless given.
     pub decode: Option<Decode>,
-    /// How many predictions at the end of every window of text are also scored on their own; as in the run unless given.
+    /// How many predictions at the end of every window of text are also scored on their own; as in
+    /// the run unless given.
     pub last_tokens: Option<usize>,
     /// Whether the mean attention distance of every head is recorded, even where the run did not.
     pub attention_distance: bool,
@@ -38,40 +47,171 @@ pub struct Request {
     pub memory_limit: MemoryLimit,
 }
 
-/// A finished evaluation: the record with its new rows, where it was written, and a table for the terminal.
-pub struct Reevaluated {
-    /// The run's record with the new evaluations in place of its own.
-    pub record: RunRecord,
-    /// Where it was written.
-    pub path: PathBuf,
-    /// The table.
-    pub summary: String,
+/// What became of the evaluations.
+pub struct Outcome {
+    /// Runs that were asked for.
+    pub selected: usize,
+    /// The records of the evaluations and where they are, those that were there before included.
+    pub evaluated: Vec<(RunRecord, PathBuf)>,
+    /// Runs that failed: name, directory, and why.
+    pub failed: Vec<(String, PathBuf, Failure)>,
+    /// Set if a signal ended the work.
+    pub stopped: Option<Exit>,
 }
 
-/// Evaluates a trained run; `progress` hears a line per result.
+impl Outcome {
+    /// The table over all evaluated runs, and where the records are.
+    ///
+    /// # Errors
+    ///
+    /// [`Exit::Input`] if there is nothing to make a table of.
+    pub fn told(&self) -> Result<String, Failure> {
+        let records: Vec<RunRecord> = self.evaluated.iter().map(|(record, _)| record.clone()).collect();
+        let spec = ReportSpec { formats: [].into(), png: false, ..ReportSpec::default() };
+        let summary = report(&records, &[], &spec).map_err(Failure::input)?.summary;
+        let summary = summary.trim_end();
+        if let [(_, path)] = self.evaluated.as_slice() {
+            return Ok(format!("{summary}\n\nrecord: {}", path.display()));
+        }
+        let experiments: BTreeSet<&Path> = self.evaluated.iter().filter_map(|(_, path)| path.parent()?.parent()?.parent()).collect();
+        let places: Vec<String> = experiments.iter().map(|place| place.join("RUN_ID").join(EVALS_DIR).display().to_string()).collect();
+        let experiments: Vec<String> = experiments.iter().map(|place| place.display().to_string()).collect();
+        Ok(format!(
+            "{summary}\n\n{}: {} (`longreach report {}` shows them)",
+            count(self.evaluated.len(), "record"),
+            places.join(", "),
+            experiments.join(" ")
+        ))
+    }
+
+    /// What the process ends with.
+    pub fn exit(&self) -> Exit {
+        match (self.stopped, self.failed.as_slice()) {
+            (Some(exit), _) => exit,
+            (None, []) if self.evaluated.is_empty() => Exit::Diverged,
+            (None, []) => Exit::Done,
+            (None, _) => Exit::SomeFailed,
+        }
+    }
+}
+
+/// A run that is ready to be evaluated.
+struct Prepared {
+    job: Job,
+    /// The run's own record.
+    record: RunRecord,
+    /// The run's spec with the evaluation that was asked for.
+    spec: RunSpec,
+    /// The hash of `spec`: the evaluation's id.
+    id: String,
+    task: Rc<dyn Task>,
+}
+
+/// Tasks that are built already: the runs of an experiment share their corpora.
+type Tasks = HashMap<String, Rc<dyn Task>>;
+
+/// Evaluates trained runs one after the other; `progress` hears a line per result. A run that fails
+/// does not stop the others, unless it is the only one.
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if the run is not there, not finished, diverged, or its weights are damaged; [`Exit::Config`] for a length or
-/// a variant that cannot work; [`Exit::Device`].
-pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Reevaluated, Failure> {
-    crate::signals::listen();
-    crate::signals::leave_within(crate::worker::LEAVE_WITHIN);
-    let directory = if request.run.is_file() { request.run.parent().unwrap_or(Path::new(".")) } else { &request.run };
-    let job = read_job(directory)?;
-    let record_path = directory.join("record.json");
+/// [`Exit::Input`] if a run is not there; if it is the only one, also if it is not finished,
+/// diverged, or its weights are damaged. [`Exit::Config`] for a filter that selects nothing, or for
+/// lengths or variants that cannot work for any run; [`Exit::Device`]. Nothing has been evaluated
+/// then.
+pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Outcome, Failure> {
+    signals::listen();
+    signals::leave_within(crate::worker::LEAVE_WITHIN);
+    request.lengths.iter().try_for_each(|lengths| check_lengths(lengths))?;
+    let selected = selection::select(&request.paths, &request.filters, &mut progress)?;
+    let mut tasks = Tasks::new();
+    let mut prepared: Vec<Result<Option<Prepared>, Failure>> = Vec::new();
+    let mut notes = BTreeSet::new();
+    for run in &selected {
+        prepared.push(prepare(run, request, &mut tasks, &mut notes));
+        if let Some(exit) = signals::asked() {
+            return Err(Failure::new(exit, "stopped before any evaluation; nothing was written"));
+        }
+    }
+    let total = selected.len();
+    // What cannot work for any run is refused before the first.
+    let refused = |run: &Result<Option<Prepared>, Failure>| match run {
+        Err(failure) => failure.exit == Exit::Config || total == 1,
+        Ok(run) => run.is_none(),
+    };
+    if prepared.iter().all(refused)
+        && let Some(Err(failure)) = prepared.iter().find(|run| run.is_err())
+    {
+        return Err(failure.clone());
+    }
+    notes.iter().for_each(|note| progress(&format!("note: {note}")));
+    let mut device = None;
+    let mut outcome = Outcome { selected: total, evaluated: Vec::new(), failed: Vec::new(), stopped: None };
+    for (index, (run, prepared)) in selected.iter().zip(prepared).enumerate() {
+        outcome.stopped = signals::asked();
+        if outcome.stopped.is_some() {
+            break;
+        }
+        let name = run.name_among(&selected);
+        let prefix = if total > 1 { format!("[run {}/{total}] {name}: ", index + 1) } else { String::new() };
+        let mut say = |line: &str| progress(&format!("{prefix}{line}"));
+        let done = match prepared {
+            Err(failure) => Err(failure),
+            Ok(None) if total == 1 => {
+                let directory = run.directory.display();
+                return Err(Failure::input(format!("{directory} diverged in training: there is nothing to evaluate")));
+            }
+            Ok(None) => {
+                say("diverged in training, skipped");
+                continue;
+            }
+            Ok(Some(prepared)) => match there(&run.directory, &prepared, request.memory_limit) {
+                Some((record, path)) => {
+                    say(&format!("evaluated already, in {}", path.display()));
+                    Ok((record, path))
+                }
+                None => {
+                    let device = match &device {
+                        Some(device) => device,
+                        None => &*device.insert(device::open(&request.device)?),
+                    };
+                    evaluate_one(&run.directory, &prepared, request, device, &mut say)
+                }
+            },
+        };
+        match done {
+            Ok(done) => outcome.evaluated.push(done),
+            Err(failure) if total == 1 => return Err(failure),
+            Err(failure) if failure.exit.on_request() => {
+                outcome.stopped = Some(failure.exit);
+                break;
+            }
+            // No other run would fare better without a disk or a device.
+            Err(failure) if matches!(failure.exit, Exit::Resources | Exit::Device) => return Err(failure),
+            Err(failure) => {
+                say(&format!("FAILED\n  {}", failure.message.replace('\n', "\n  ")));
+                outcome.failed.push((name, run.directory.clone(), failure));
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// Everything that can be found to be wrong before a run is evaluated; nothing for a run that
+/// diverged.
+fn prepare(run: &Run, request: &Request, tasks: &mut Tasks, told: &mut BTreeSet<String>) -> Result<Option<Prepared>, Failure> {
+    let job = run.job.clone()?;
     let unfinished = |error| Failure::input(format!("{error}\n  = help: finish the run first: `longreach run` with its config"));
-    let mut record = read_record(&record_path).map_err(unfinished)?;
+    let record = read_record(&run.directory.join(RECORD_FILE)).map_err(unfinished)?;
     if record.status == RunStatus::Diverged {
-        return Err(Failure::input(format!("{} diverged in training: there is nothing to evaluate", directory.display())));
+        return Ok(None);
     }
     let lengths = request.lengths.clone().unwrap_or_else(|| job.spec.eval.test_lens.clone());
-    check_lengths(&lengths)?;
-    let task = build_task(&job, &lengths)?;
+    let task = task(&job, &lengths, tasks)?;
     let mut spec = job.spec.clone();
     check_scores(request, &spec, task.as_ref(), &lengths)?;
     let (variants, notes) = variants(&job.spec, task.as_ref(), &lengths, &request.variants)?;
-    notes.iter().for_each(|note| progress(&format!("note: {note}")));
+    told.extend(notes);
     spec.eval = EvalSpec {
         variants,
         test_lens: lengths,
@@ -80,36 +220,78 @@ pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Reevalua
         attention_distance: request.attention_distance || spec.eval.attention_distance,
         ..spec.eval
     };
+    let id = spec.run_id().map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+    Ok(Some(Prepared { job, record, spec, id, task }))
+}
+
+fn task(job: &Job, lengths: &[usize], tasks: &mut Tasks) -> Result<Rc<dyn Task>, Failure> {
+    let RunSpec { task, corpus_blake3, train, eval, .. } = &job.spec;
+    let key = format!("{task:?} {corpus_blake3:?} {} {lengths:?} {} {:?}", train.train_len, eval.seed, job.config_dir);
+    if let Some(task) = tasks.get(&key) {
+        return Ok(task.clone());
+    }
+    let task: Rc<dyn Task> = build_task(job, lengths)?.into();
+    tasks.insert(key, task.clone());
+    Ok(task)
+}
+
+/// The record of this evaluation and its place, if it is there, readable, of these weights, and
+/// complete.
+fn there(directory: &Path, prepared: &Prepared, limit: MemoryLimit) -> Option<(RunRecord, PathBuf)> {
+    let Prepared { record: own, spec, id, task, .. } = prepared;
+    if *id == own.run_id {
+        return Some((own.clone(), directory.join(RECORD_FILE)));
+    }
+    let path = evaluation_path(directory, id);
+    let record = read_record(&path).ok()?;
+    let seq_lens: Vec<usize> = spec.eval.test_lens.iter().map(|length| task.seq_len(*length)).collect();
+    let same = record.run_id == *id && record.model == own.model;
+    (same && !grows(&record, spec, &seq_lens, limit)).then_some((record, path))
+}
+
+fn evaluation_path(directory: &Path, id: &str) -> PathBuf {
+    directory.join(EVALS_DIR).join(format!("{id}.json"))
+}
+
+fn evaluate_one(
+    directory: &Path,
+    prepared: &Prepared,
+    request: &Request,
+    device: &burn::tensor::Device,
+    say: &mut dyn FnMut(&str),
+) -> Result<(RunRecord, PathBuf), Failure> {
+    let Prepared { job, record: own, spec, id, task } = prepared;
+    let mut record = own.clone();
     let weights = Weights::load(&directory.join(WEIGHTS_FILE), record.model.parameters, &record.model.weights_blake3)
         .map_err(|error| Failure::input(format!("{error:#}")))?;
-    let device = device::open(&request.device)?;
     if let Some(note) = device::matmul_note(&request.device, spec.model.matmul) {
-        progress(&format!("note: {note}"));
+        say(&format!("note: {note}"));
     }
     let total = spec.eval.variants.len() * spec.eval.test_lens.len();
     let mut done = 0;
-    record.evals = evaluate(&job.spec, &spec.eval, task.as_ref(), &weights, &device, request.memory_limit, |row, cost| {
+    record.evals = evaluate(&job.spec, &spec.eval, task.as_ref(), &weights, device, request.memory_limit, |row, cost| {
         done += 1;
         let loss = row
             .metrics
             .get("loss_nats")
             .map_or_else(|| row.reason.clone().unwrap_or_default(), |loss| format!("loss {:.4} nats", loss.value));
-        progress(&format!("[{done}/{total}] {} at {}: {loss} ({:.1} s)", row.variant, row.test_len, cost.secs));
+        say(&format!("[{done}/{total}] {} at {}: {loss} ({:.1} s)", row.variant, row.test_len, cost.secs));
     })
     .map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?
-    .ok_or_else(|| Failure::new(crate::signals::asked().unwrap_or(Exit::Interrupted), "stopped; nothing was written"))?;
-    record.run_id = spec.run_id().map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
-    record.task = task_facts(&spec, task.as_ref());
+    .ok_or_else(|| {
+        Failure::new(signals::asked().unwrap_or(Exit::Interrupted), "stopped; nothing was written of the run that was being evaluated")
+    })?;
+    record.run_id.clone_from(id);
+    record.evaluation_of = Some(own.run_id.clone());
+    record.task = task_facts(spec, task.as_ref());
     record.environment = environment(&request.device);
-    record.spec = spec_map(&spec)?;
-    let summary = report(std::slice::from_ref(&record), &[] as &[Excluded], &ReportSpec::default()).map_err(Failure::input)?.summary;
-    let evals = directory.join("evals");
+    record.spec = spec_map(spec)?;
+    let path = evaluation_path(directory, id);
     let disk = rundir::system();
-    disk.create_dirs(&evals).map_err(Failure::resources)?;
-    let path = evals.join(format!("{}.json", record.run_id));
-    let json = serde_json::to_vec_pretty(&record).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
-    disk.write_whole(&path, &json).map_err(Failure::resources)?;
-    Ok(Reevaluated { record, path, summary })
+    disk.create_dirs(&directory.join(EVALS_DIR)).map_err(Failure::resources)?;
+    let text = results::store::record_text(&path, &record).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+    disk.write_whole(&path, text.as_bytes()).map_err(Failure::resources)?;
+    Ok((record, path))
 }
 
 fn check_lengths(lengths: &[usize]) -> Result<(), Failure> {

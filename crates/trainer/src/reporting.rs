@@ -1,15 +1,29 @@
 //! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
 
+use crate::configs::{self, Belonging, Config};
 use crate::exit::{Exit, Failure};
+use crate::plan::count;
+use crate::{console, survey};
 use results::compare::Comparison;
-use results::{Excluded, Format, Report, ReportError, ReportSpec, RunRecord, StoreError, find_records, report};
+use results::store::{EVALS_DIR, find_records_within, gather_found};
+use results::{Claims, Excluded, Format, Found, Report, ReportError, ReportSpec, RunRecord, StoreError, find_records, report};
+use rundir::read::shown;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// Name of the directory for the report of the runs of one config.
+const REPORT_DIR: &str = "report";
+/// Name of the directory for a report over the runs of several configs.
+const REPORT_ALL_DIR: &str = "report-all";
+/// Experiments, and files that were left out, that are listed.
+const MAX_LISTED: usize = 10;
 
 /// Writes the report of some records and returns it with the paths written.
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if there is nothing to report, [`Exit::Resources`] if the directory cannot be written.
+/// [`Exit::Input`] if there is nothing to report, [`Exit::Resources`] if the directory cannot be
+/// written.
 pub fn write(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec, out: &Path) -> Result<(Report, Vec<PathBuf>), Failure> {
     let report = report(records, excluded, spec).map_err(|error| match error {
         ReportError::UnknownBaseline { .. } => Failure::new(Exit::Config, format!("--baseline: {error}")),
@@ -19,46 +33,171 @@ pub fn write(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec, ou
     Ok((report, paths))
 }
 
-/// Reports on everything found under some directories; the report goes to `out`, or to `report` beside what was found, and is headed by
-/// the experiments' names unless there is a title.
-///
-/// # Errors
-///
-/// [`Exit::Input`] if a directory cannot be read or holds no record.
-pub fn from_directories(
-    roots: &[PathBuf],
-    out: Option<&Path>,
-    title: Option<String>,
-    spec: ReportSpec,
-) -> Result<(String, Vec<PathBuf>), Failure> {
-    exist(roots)?;
-    let found = find_records(roots).map_err(Failure::input)?;
-    let experiments: std::collections::BTreeSet<&str> = found.records.iter().map(|record| record.experiment.as_str()).collect();
-    let title = title.unwrap_or_else(|| experiments.into_iter().collect::<Vec<_>>().join(", "));
-    let out = out.map_or_else(|| default_out(&roots[0]), Path::to_owned);
-    let spec = ReportSpec { title, ..spec };
-    let (report, paths) = write(&found.records, &found.excluded, &spec, &out)?;
-    Ok((report.summary, paths))
+/// What to report on, and where to write the report.
+#[derive(Debug, Default)]
+pub struct Request {
+    /// Directories of records, or files.
+    pub roots: Vec<PathBuf>,
+    /// Where to; `report` beside what was found unless given.
+    pub out: Option<PathBuf>,
+    /// Heading; that of the config, or the experiments' names, unless given.
+    pub title: Option<String>,
+    /// The config whose runs alone are reported on: its id or a file.
+    pub config: Option<String>,
+    /// Whether experiments at any level below a root are read.
+    pub recursive: bool,
+    /// Whether later evaluations are left out.
+    pub no_evals: bool,
 }
 
-/// Writes every record found under some directories into one file, and tells how many there were and what was left out.
+/// Reports on everything found under some directories, and returns what to print. What is read and
+/// where the report goes is told before anything is written.
+///
+/// The report of an experiment's directory is the one that `run` writes, if all its records belong
+/// to one config. If not, it goes to a directory beside that one, so that neither replaces the
+/// other.
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if a directory cannot be read or none holds a record,
-/// [`Exit::Resources`] if the file cannot be written.
-pub fn gather(roots: &[PathBuf], out: &Path, bins: Option<usize>) -> Result<String, Failure> {
+/// [`Exit::Input`] if a directory cannot be read or holds no record; [`Exit::Config`] if it holds
+/// more than one level of experiments, or `--config` names no config.
+pub fn from_directories(request: &Request, spec: ReportSpec) -> Result<String, Failure> {
+    let mut found = find(&request.roots, request.recursive)?;
+    if request.no_evals {
+        found.records.retain(|record| record.evaluation_of.is_none());
+        found.excluded.retain(|excluded| !excluded.path.parent().is_some_and(|directory| directory.ends_with(EVALS_DIR)));
+    }
+    let read = found.records.len();
+    let (config, lines) = config_of(request, &mut found.records)?;
+    // Without a config the lines are printed in the report too.
+    let mixed = config.is_none() && !lines.is_empty();
+    let spec = match config {
+        Some(config) => {
+            config.label(&mut found.records);
+            let theirs = config.report_spec();
+            ReportSpec {
+                title: request.title.clone().unwrap_or(theirs.title),
+                claims: if spec.claims == Claims::default() { theirs.claims } else { spec.claims },
+                assertions: spec.assertions || theirs.assertions,
+                order: if spec.order.is_empty() { theirs.order } else { spec.order },
+                ..spec
+            }
+        }
+        None => {
+            let experiments: Vec<&str> = by_experiment(&found.records).into_keys().collect();
+            let title = request.title.clone().unwrap_or_else(|| experiments.join(", "));
+            ReportSpec { title, notes: lines.clone(), ..spec }
+        }
+    };
+    let name = if mixed { REPORT_ALL_DIR } else { REPORT_DIR };
+    let out = request.out.clone().unwrap_or_else(|| beside(&request.roots[0], name));
+    tell_what_is_read(&found.records);
+    lines.iter().for_each(|line| console::tell(&format!("note: {line}")));
+    if mixed {
+        console::tell("  = help: `--config ID` or `--config FILE` reports on the runs of one config, as `run` does");
+    }
+    console::tell(&format!("writing to {}", out.display()));
+    let (report, paths) = write(&found.records, &found.excluded, &spec, &out)?;
+    let others = read - found.records.len();
+    let others = if others > 0 { format!("\nnot of this config: {}", count(others, "record")) } else { String::new() };
+    Ok(format!("{}\n{}{others}", told(&report.summary, &paths), read_and_left_out(&found)))
+}
+
+/// The config that the records of an experiment belong to, if they belong to exactly one or one was
+/// named; else what there is to say about it. Keeps the records of a config that was named, and no
+/// others.
+fn config_of(request: &Request, records: &mut Vec<RunRecord>) -> Result<(Option<Config>, Vec<String>), Failure> {
+    let experiment = match request.roots.as_slice() {
+        [root] if survey::is_experiment(root) => Some(root),
+        _ => None,
+    };
+    match (&request.config, experiment) {
+        (None, Some(experiment)) if !records.is_empty() => {
+            let Belonging { config, mut lines } = configs::belonging(experiment, records);
+            if config.is_none() {
+                lines.insert(0, "the runs here do not all belong to one config".to_owned());
+            }
+            Ok((config, lines))
+        }
+        (None, _) => Ok((None, Vec::new())),
+        (Some(name), None) => {
+            let help = "name a directory such as runs/quickstart, and nothing else";
+            let message =
+                format!("--config {name}: selects runs of one experiment\n  = allowed: with one experiment's directory\n  = help: {help}");
+            Err(Failure::new(Exit::Config, message))
+        }
+        (Some(name), Some(experiment)) => {
+            let config = configs::named(experiment, name)?;
+            records.retain(|record| config.has(record));
+            if records.is_empty() {
+                let problem = format!("--config {name}: none of its runs is recorded in {}", experiment.display());
+                return Err(Failure::input(format!("{problem}\n  = help: `longreach run` with this config records them")));
+            }
+            Ok((Some(config), Vec::new()))
+        }
+    }
+}
+
+/// The records below some directories, or in some files.
+fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     exist(roots)?;
-    let found = results::gather_jsonl(roots, out, bins).map_err(|error| match error {
+    let depth = survey::depth(roots, recursive)?;
+    find_records_within(roots, depth).map_err(Failure::input)
+}
+
+/// Numbers of runs and of later evaluations, by experiment.
+fn by_experiment(records: &[RunRecord]) -> BTreeMap<&str, [usize; 2]> {
+    let mut counts = BTreeMap::new();
+    for record in records {
+        let count: &mut [usize; 2] = counts.entry(record.experiment.as_str()).or_default();
+        count[usize::from(record.evaluation_of.is_some())] += 1;
+    }
+    counts
+}
+
+fn tell_what_is_read(records: &[RunRecord]) {
+    let experiments = by_experiment(records);
+    let listed = experiments.iter().take(MAX_LISTED).map(|(name, [runs, evaluations])| {
+        let evaluations = if *evaluations > 0 { format!(", {}", count(*evaluations, "evaluation")) } else { String::new() };
+        format!("{} ({}{evaluations})", shown(name), count(*runs, "run"))
+    });
+    let mut listed: Vec<String> = listed.collect();
+    if experiments.len() > MAX_LISTED {
+        listed.push(format!("{} more", experiments.len() - MAX_LISTED));
+    }
+    console::tell(&format!("reading {}: {}", count(experiments.len(), "experiment"), listed.join(", ")));
+}
+
+/// How many records were read, how many were left out, and why.
+fn read_and_left_out(found: &Found) -> String {
+    let mut told = format!("{} read, {} left out", count(found.records.len(), "record"), found.excluded.len());
+    for excluded in found.excluded.iter().take(MAX_LISTED) {
+        let line = excluded.line.map_or_else(String::new, |line| format!(":{line}"));
+        let path = shown(&excluded.path.display().to_string());
+        told.push_str(&format!("\nleft out {path}{line}: {}", shown(&excluded.reason)));
+    }
+    if found.excluded.len() > MAX_LISTED {
+        told.push_str(&format!("\nleft out: {} more", found.excluded.len() - MAX_LISTED));
+    }
+    told
+}
+
+/// Writes every record found under some directories into one file, and tells how many there were
+/// and what was left out.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if a directory cannot be read or none holds a record, [`Exit::Config`] if one
+/// holds more than one level of experiments, [`Exit::Resources`] if the file cannot be written.
+pub fn gather(roots: &[PathBuf], out: &Path, bins: Option<usize>, recursive: bool) -> Result<String, Failure> {
+    let found = find(roots, recursive)?;
+    tell_what_is_read(&found.records);
+    console::tell(&format!("writing to {}", out.display()));
+    let found = gather_found(found, out, bins).map_err(|error| match error {
         StoreError::Invalid { .. } | StoreError::Twins(_) => Failure::input(error),
         StoreError::Io(_) => Failure::resources(error),
     })?;
-    let mut told = format!("wrote {}: {}", out.display(), crate::plan::count(found.records.len(), "record"));
-    for excluded in &found.excluded {
-        let line = excluded.line.map_or_else(String::new, |line| format!(":{line}"));
-        told.push_str(&format!("\nleft out {}{line}: {}", excluded.path.display(), excluded.reason));
-    }
-    Ok(told)
+    Ok(format!("wrote {}: {}", out.display(), read_and_left_out(&found)))
 }
 
 /// Holds the records found under one place against those under another.
@@ -93,8 +232,9 @@ fn exist(roots: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn default_out(root: &Path) -> PathBuf {
-    if root.is_dir() { root.join("report") } else { root.parent().map_or_else(|| PathBuf::from("report"), |parent| parent.join("report")) }
+/// A directory of this name in a root, or beside it if it is a file.
+fn beside(root: &Path, name: &str) -> PathBuf {
+    if root.is_dir() { root.join(name) } else { root.parent().map_or_else(|| PathBuf::from(name), |parent| parent.join(name)) }
 }
 
 /// A message for a terminal: the summary and where the files are.

@@ -9,7 +9,7 @@ use crate::device::matmul_note;
 use crate::exit::{Exit, Failure};
 use crate::plan::{count, duration, flops};
 use crate::worker::{self, DIVERGED_FILE, ERROR_FILE, Event, How, JOB_FILE, RECORD_FILE};
-use crate::{changes, memory, signals};
+use crate::{changes, configs, memory, signals};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use results::RunRecord;
 use results::record::RunStatus;
@@ -120,6 +120,7 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
         .collect();
     let skipped = plan.runs.len() - todo.len();
     prepare(plan, &todo, options)?;
+    configs::write(rundir::system(), &options.runs.join(&plan.name), plan)?;
     let terminal = std::io::stderr().is_terminal();
     let jobs = options.jobs.clamp(1, todo.len().max(1));
     tell(&format!(

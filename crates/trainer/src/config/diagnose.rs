@@ -354,7 +354,7 @@ pub fn closest<'a>(word: &str, allowed: &'a [String]) -> Option<&'a str> {
 }
 
 /// Sorts names by their likeness to `word`, the most alike first; ties stay as they were.
-pub(super) fn closest_first(word: &str, names: &mut [String]) {
+pub(crate) fn closest_first(word: &str, names: &mut [String]) {
     if !word.is_empty() && word.chars().count() <= 255 {
         names.sort_by_cached_key(|name| strsim::damerau_levenshtein(word, name));
     }

@@ -251,6 +251,12 @@ pub struct Plan {
     pub runs: Vec<PlannedRun>,
     /// What its author may not expect, a sentence each.
     pub notes: Vec<String>,
+    /// The config file as it was named.
+    pub path: PathBuf,
+    /// The directory that relative paths of the config start from.
+    pub directory: PathBuf,
+    /// The config with the overrides applied, axes kept.
+    pub table: Table,
 }
 
 /// Where corpora and relative paths come from.
@@ -301,8 +307,8 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Diagnostic> {
     let surroundings = Surroundings::of(&directory);
     let (tasks, ids, order) = (HashMap::new(), HashMap::new(), HashSet::new());
     let dropped = BTreeMap::new();
+    let mut plan = Plan { path: path.to_owned(), directory: directory.clone(), table: source.table().clone(), ..Plan::default() };
     let mut planner = Planner { surroundings, directory, tasks, ids, order, evaluations: 0, dropped };
-    let mut plan = Plan::default();
     for cell in &cells {
         planner.cell(cell, &mut plan)?;
     }

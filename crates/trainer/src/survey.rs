@@ -1,0 +1,108 @@
+//! What lies below a directory before anything is read: runs, experiments, or more than one report
+//! should be made of.
+
+use crate::exit::{Exit, Failure};
+use crate::plan::count;
+use results::store::{JSONL_FILE, MAX_DEPTH, RECORD_FILE};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+/// Levels of directories below a root that are searched without `--recursive`: experiments and
+/// their runs.
+pub const PLAIN_DEPTH: usize = 2;
+
+/// Directories that are looked at to find what is too far below.
+const MAX_LOOKED_AT: usize = 20_000;
+/// Experiments that a refusal lists.
+const MAX_LISTED: usize = 10;
+
+/// A directory with records: runs, or a file of them.
+struct Place {
+    directory: PathBuf,
+    /// Directories of recorded runs in it.
+    runs: usize,
+    /// Levels below the root.
+    depth: usize,
+}
+
+/// How many levels below the roots are to be read. Reading more than a run, an experiment or a
+/// directory of experiments must be asked for.
+///
+/// # Errors
+///
+/// [`Exit::Config`] if records lie further below and `recursive` is not given; the message lists
+/// where.
+pub fn depth(roots: &[PathBuf], recursive: bool) -> Result<usize, Failure> {
+    if recursive {
+        return Ok(MAX_DEPTH);
+    }
+    for root in roots.iter().filter(|root| root.is_dir()) {
+        let (places, complete) = places(root);
+        if places.iter().all(|place| place.depth < PLAIN_DEPTH) {
+            continue;
+        }
+        let mut lines: Vec<String> = places
+            .iter()
+            .take(MAX_LISTED)
+            .map(|place| {
+                let what = if place.runs == 0 { JSONL_FILE.to_owned() } else { count(place.runs, "run") };
+                format!("\n    {}: {what}", place.directory.display())
+            })
+            .collect();
+        if places.len() > MAX_LISTED {
+            lines.push(format!("\n    and {} more", places.len() - MAX_LISTED));
+        }
+        let seen = if complete { "" } else { "at least " };
+        return Err(Failure::new(
+            Exit::Config,
+            format!(
+                "{} holds experiments at more than one level: {seen}{} would be read{}\n  = allowed: a run's directory, an experiment's, \
+                 a directory of experiments, or a file of records\n  = help: name the ones you mean, or give --recursive",
+                root.display(),
+                count(places.len(), "experiment"),
+                lines.concat()
+            ),
+        ));
+    }
+    Ok(PLAIN_DEPTH)
+}
+
+/// Whether a directory holds the directories of recorded runs, and is not one itself.
+pub fn is_experiment(directory: &Path) -> bool {
+    let entries = || std::fs::read_dir(directory).into_iter().flatten().flatten();
+    directory.is_dir()
+        && !directory.join(RECORD_FILE).is_file()
+        && entries().any(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.path().join(RECORD_FILE).is_file())
+}
+
+/// Directories with records below a root, the nearest first, and whether all were looked at.
+/// Neither links nor hidden directories are entered, nor those of runs.
+fn places(root: &Path) -> (Vec<Place>, bool) {
+    let (mut found, mut looked_at): (Vec<Place>, usize) = (Vec::new(), 0);
+    let mut queue = VecDeque::from([(root.to_owned(), 0)]);
+    if root.join(RECORD_FILE).is_file() {
+        return (found, true);
+    }
+    while let Some((directory, depth)) = queue.pop_front() {
+        looked_at += 1;
+        if looked_at > MAX_LOOKED_AT || (depth > PLAIN_DEPTH && found.len() > MAX_LISTED) {
+            return (found, false);
+        }
+        let mut below = Vec::new();
+        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            if !hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                below.push(entry.path());
+            }
+        }
+        below.sort();
+        let (runs, others): (Vec<PathBuf>, Vec<PathBuf>) = below.into_iter().partition(|path| path.join(RECORD_FILE).is_file());
+        if !runs.is_empty() || directory.join(JSONL_FILE).is_file() {
+            found.push(Place { directory, runs: runs.len(), depth });
+        }
+        if depth < MAX_DEPTH - 1 {
+            queue.extend(others.into_iter().map(|path| (path, depth + 1)));
+        }
+    }
+    (found, true)
+}
