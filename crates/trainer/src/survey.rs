@@ -56,7 +56,7 @@ pub fn depth(roots: &[PathBuf], recursive: bool) -> Result<usize, Failure> {
         return Err(Failure::new(
             Exit::Config,
             format!(
-                "{} holds experiments at more than one level: {seen}{} would be read{}\n  = allowed: a run's directory, an experiment's, \
+                "{} holds experiments more than one level below it: {seen}{} would be read{}\n  = allowed: a run's directory, an experiment's, \
                  a directory of experiments, or a file of records\n  = help: name the ones you mean, or give --recursive",
                 root.display(),
                 count(places.len(), "experiment"),
