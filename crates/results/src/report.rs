@@ -298,9 +298,9 @@ fn canonical(records: &[RunRecord]) -> Result<Vec<&RunRecord>, ReportError> {
     // One run has one id, and one specification under one seed is one run.
     let (mut by_id, mut by_spec) = (BTreeMap::new(), BTreeMap::new());
     for record in &sorted {
-        let is_later = record.evaluation_of.is_some();
-        let spec = (canonical_text(&specs.of(record)), record.seed, is_later);
-        let by_id = by_id.entry((&record.run_id, is_later)).or_insert(*record);
+        let of = record.evaluation_of.as_deref();
+        let spec = (canonical_text(&specs.of(record)), record.seed, of);
+        let by_id = by_id.entry((&record.run_id, of)).or_insert(*record);
         // Records of other versions, and made-up ones, may hold no specification at all.
         let by_spec = if record.spec.is_empty() { *by_id } else { *by_spec.entry(spec).or_insert(*record) };
         for other in [*by_id, by_spec] {

@@ -534,7 +534,7 @@ impl Search {
     fn take(&mut self, path: &Path, line: Option<usize>, record: RunRecord) {
         let place = Place { path: path.into(), line };
         for (known_place, known) in self.found.get(&record.run_id).into_iter().flatten() {
-            if known.evaluation_of.is_none() == record.evaluation_of.is_none()
+            if known.evaluation_of == record.evaluation_of
                 && let Some(what) = disagreement(known, &record)
             {
                 let mut places = [known_place.clone(), place];

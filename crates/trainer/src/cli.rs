@@ -3,7 +3,7 @@
 use crate::catalogue;
 use crate::config::claims;
 use crate::config::diagnose::Diagnostic;
-use crate::config::experiment::{self, plan};
+use crate::config::experiment::{self, Plan, plan};
 use crate::configs::Config;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
@@ -468,9 +468,8 @@ fn run_experiment(arguments: &RunArgs) -> Result<Exit, Failure> {
     let options = sweep::Options { runs: arguments.runs.clone(), how, jobs, fail_fast: arguments.fail_fast, retry: arguments.retry };
     let outcome = sweep::run(&plan, &options)?;
     if !outcome.records.is_empty() {
-        let out = arguments.runs.join(&plan.name).join("report");
-        let (report, paths) = reporting::write(&outcome.records, &[], &Config::of(&plan)?.0.report_spec(), &out)?;
-        print(&reporting::told(&report.summary, &paths))?;
+        let config = Config::of(&plan)?.0;
+        print(&reporting::of_sweep(outcome.records.clone(), &config, &arguments.runs.join(&plan.name))?)?;
     }
     for (name, directory, failure) in &outcome.failed {
         console::tell(&format!("\nfailed: {name} ({})\n  {}", directory.display(), failure.message.replace('\n', "\n  ")));

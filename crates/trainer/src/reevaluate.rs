@@ -199,7 +199,7 @@ pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Outcome,
 
 /// Everything that can be found to be wrong before a run is evaluated; nothing for a run that
 /// diverged.
-fn prepare(run: &Run, request: &Request, tasks: &mut Tasks, told: &mut BTreeSet<String>) -> Result<Option<Prepared>, Failure> {
+fn prepare(run: &Run, request: &Request, tasks: &mut Tasks, notes: &mut BTreeSet<String>) -> Result<Option<Prepared>, Failure> {
     let job = run.job.clone()?;
     let unfinished = |error| Failure::input(format!("{error}\n  = help: finish the run first: `longreach run` with its config"));
     let record = read_record(&run.directory.join(RECORD_FILE)).map_err(unfinished)?;
@@ -210,8 +210,8 @@ fn prepare(run: &Run, request: &Request, tasks: &mut Tasks, told: &mut BTreeSet<
     let task = task(&job, &lengths, tasks)?;
     let mut spec = job.spec.clone();
     check_scores(request, &spec, task.as_ref(), &lengths)?;
-    let (variants, notes) = variants(&job.spec, task.as_ref(), &lengths, &request.variants)?;
-    told.extend(notes);
+    let (variants, variant_notes) = variants(&job.spec, task.as_ref(), &lengths, &request.variants)?;
+    notes.extend(variant_notes);
     spec.eval = EvalSpec {
         variants,
         test_lens: lengths,

@@ -33,6 +33,50 @@ pub fn write(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec, ou
     Ok((report, paths))
 }
 
+/// Writes the report at the end of a sweep: the records of its runs and their later evaluations, as
+/// `longreach report` on the experiment's directory does.
+///
+/// # Errors
+///
+/// As [`write`].
+pub fn of_sweep(records: Vec<RunRecord>, config: &Config, experiment: &Path) -> Result<String, Failure> {
+    let out = experiment.join(REPORT_DIR);
+    let place = |record: &RunRecord| {
+        let run = (record.experiment.clone(), record.run_id.clone());
+        (run, Some(experiment.join(&record.run_id)))
+    };
+    let run_links = links(&out, records.iter().map(place).collect());
+    let mut all = records;
+    // Damaged files below the directory concern `report`, which lists them.
+    if let Ok(found) = find_records_within(&[experiment.to_owned()], 1) {
+        let is_ours = |record: &RunRecord| {
+            let of = record.evaluation_of.as_deref();
+            of.is_some_and(|id| all.iter().any(|own| own.run_id == id && own.experiment == record.experiment))
+        };
+        let mut evaluations: Vec<RunRecord> = found.records.into_iter().filter(is_ours).collect();
+        config.label(&mut evaluations);
+        all.extend(evaluations);
+    }
+    let (report, paths) = write(&all, &[], &ReportSpec { run_links, ..config.report_spec() }, &out)?;
+    Ok(told(&report.summary, &paths))
+}
+
+/// Relative addresses of run directories by experiment and run id, seen from the directory of a
+/// report.
+fn links(out: &Path, runs: Vec<((String, String), Option<PathBuf>)>) -> BTreeMap<(String, String), String> {
+    let absolute = |path: &Path| std::path::absolute(path).ok();
+    let Some(out) = absolute(out) else { return BTreeMap::new() };
+    let link = |(run, directory): ((String, String), Option<PathBuf>)| {
+        let directory = absolute(&directory?)?;
+        let shared = out.components().zip(directory.components()).take_while(|(a, b)| a == b).count();
+        let up = out.components().skip(shared).map(|_| "..".to_owned());
+        let down = directory.components().skip(shared).map(|part| part.as_os_str().to_str().map(str::to_owned));
+        let parts: Vec<String> = up.map(Some).chain(down).collect::<Option<_>>()?;
+        Some((run, parts.join("/") + "/"))
+    };
+    runs.into_iter().filter_map(link).collect()
+}
+
 /// What to report on, and where to write the report.
 #[derive(Debug, Default)]
 pub struct Request {
@@ -63,6 +107,9 @@ pub struct Request {
 /// more than one level of experiments, or `--config` names no config.
 pub fn from_directories(request: &Request, spec: ReportSpec) -> Result<String, Failure> {
     let mut found = find(&request.roots, request.recursive)?;
+    let directories = std::mem::take(&mut found.directories);
+    let place = |(record, directory): (&RunRecord, Option<PathBuf>)| ((record.experiment.clone(), record.run_id.clone()), directory);
+    let placed: Vec<((String, String), Option<PathBuf>)> = found.records.iter().zip(directories).map(place).collect();
     if request.no_evals {
         found.records.retain(|record| record.evaluation_of.is_none());
         found.excluded.retain(|excluded| !excluded.path.parent().is_some_and(|directory| directory.ends_with(EVALS_DIR)));
@@ -97,6 +144,8 @@ pub fn from_directories(request: &Request, spec: ReportSpec) -> Result<String, F
         console::tell("  = help: `--config ID` or `--config FILE` reports on the runs of one config, as `run` does");
     }
     console::tell(&format!("writing to {}", out.display()));
+    let run_links = links(&out, placed);
+    let spec = ReportSpec { run_links, ..spec };
     let (report, paths) = write(&found.records, &found.excluded, &spec, &out)?;
     let others = read - found.records.len();
     let others = if others > 0 { format!("\nnot of this config: {}", count(others, "record")) } else { String::new() };
