@@ -19,6 +19,7 @@ pub mod device;
 pub mod evaluate;
 pub mod exit;
 pub mod inspect;
+pub mod integrity;
 pub mod list;
 pub mod memory;
 pub mod optimizer;

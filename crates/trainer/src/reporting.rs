@@ -2,6 +2,7 @@
 
 use crate::configs::{self, Belonging, Config};
 use crate::exit::{Exit, Failure};
+use crate::integrity::{directory_notes, integrity_notes};
 use crate::plan::count;
 use crate::{console, survey};
 use results::compare::Comparison;
@@ -57,8 +58,19 @@ pub fn of_sweep(records: Vec<RunRecord>, config: &Config, experiment: &Path) -> 
         config.label(&mut evaluations);
         all.extend(evaluations);
     }
-    let (report, paths) = write(&all, &[], &ReportSpec { run_links, ..config.report_spec() }, &out)?;
+    let notes = edits(&all, all.iter().map(|record| experiment.join(&record.run_id)));
+    let (report, paths) = write(&all, &[], &ReportSpec { run_links, notes, ..config.report_spec() }, &out)?;
     Ok(told(&report.summary, &paths))
+}
+
+/// Notes on records and run directories that do not say what was run, which are printed too.
+fn edits(records: &[RunRecord], directories: impl Iterator<Item = PathBuf>) -> Vec<String> {
+    let mut notes = integrity_notes(records);
+    notes.extend(directory_notes(directories));
+    for note in &notes {
+        console::tell(&format!("warning: {note}; `longreach verify` looks at run directories in full"));
+    }
+    notes
 }
 
 /// Relative addresses of run directories by experiment and run id, seen from the directory of a
@@ -139,6 +151,9 @@ pub fn from_directories(request: &Request, spec: ReportSpec) -> Result<String, F
     let name = if mixed { REPORT_ALL_DIR } else { REPORT_DIR };
     let out = request.out.clone().unwrap_or_else(|| beside(&request.roots[0], name));
     tell_what_is_read(&found.records);
+    let directories = placed.iter().filter_map(|(_, directory)| directory.clone());
+    let notes = edits(&found.records, directories);
+    let spec = ReportSpec { notes: spec.notes.iter().cloned().chain(notes).collect(), ..spec };
     lines.iter().for_each(|line| console::tell(&format!("note: {line}")));
     if mixed {
         console::tell("  = help: `--config ID` or `--config FILE` reports on the runs of one config, as `run` does");
@@ -191,7 +206,14 @@ fn config_of(request: &Request, records: &mut Vec<RunRecord>) -> Result<(Option<
 fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     exist(roots)?;
     let depth = survey::depth(roots, recursive)?;
-    find_records_within(roots, depth).map_err(Failure::input)
+    find_records_within(roots, depth).map_err(|error| {
+        // An edit may be why two records of a run disagree.
+        if let StoreError::Twins(twins) = &error {
+            let places = twins.iter().flat_map(|twins| &twins.places);
+            edits(&[], places.filter_map(|place| Some(place.path.parent()?.to_owned())));
+        }
+        Failure::input(error)
+    })
 }
 
 /// Numbers of runs and of later evaluations, by experiment.

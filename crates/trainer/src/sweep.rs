@@ -89,7 +89,7 @@ pub fn recorded(options: &Options, run: &PlannedRun) -> Option<RunRecord> {
         record.labels.clone_from(&run.job.labels);
         // Who holds it writes it.
         if let Ok(_lock) = lock::take(&directory) {
-            worker::write_record(rundir::system(), &directory, &record).ok()?;
+            worker::replace_record(rundir::system(), &directory, &record, None).ok()?;
         }
     }
     Some(record)

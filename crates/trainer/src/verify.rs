@@ -5,7 +5,7 @@ use crate::exit::{Exit, Failure};
 use crate::memory::MemoryLimit;
 use crate::plan::count;
 use crate::status::jobs;
-use crate::worker::{self, CheckpointEvery, How, JOB_FILE, RECORD_FILE, WEIGHTS_FILE, build_task, read_job, spec_map};
+use crate::worker::{self, CheckpointEvery, How, JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE, build_task, read_job, spec_map};
 use crate::{changes, console};
 use results::RunRecord;
 use results::record::{EvalStatus, RunStatus};
@@ -58,9 +58,10 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
     for run in &recorded {
         let findings = verify(run, request)?;
         let word = if findings.wrong.is_empty() { "ok   " } else { "WRONG" };
-        console::print(&format!("{word} {}: {}", run.display(), findings.checked.join(", ")));
-        findings.wrong.iter().for_each(|wrong| console::print(&format!("      wrong: {wrong}")));
-        findings.notes.iter().for_each(|note| console::print(&format!("      note: {note}")));
+        let print = |text: String| console::print(&console::plain(&text));
+        print(format!("{word} {}: {}", run.display(), findings.checked.join(", ")));
+        findings.wrong.iter().for_each(|wrong| print(format!("      wrong: {wrong}")));
+        findings.notes.iter().for_each(|note| print(format!("      note: {note}")));
         bad += usize::from(!findings.wrong.is_empty());
     }
     let left = if unfinished.is_empty() { String::new() } else { format!("; {} not recorded yet", unfinished.len()) };
@@ -117,6 +118,12 @@ fn identity(run: &Path, job: &crate::spec::Job, record: &RunRecord) -> Vec<Strin
     }
     if run.file_name().is_some_and(|name| name.to_string_lossy() != job.run_id) {
         wrong.push(format!("the directory is not named after its run, {}", job.run_id));
+    }
+    if worker::seal_holds(run) == Some(false) {
+        wrong.push(format!("{RECORD_FILE} was changed after it was written: it does not fit its hash in {TIMINGS_FILE}"));
+    }
+    if record.seed != job.spec.seed {
+        wrong.push(format!("{RECORD_FILE} names seed {}, {JOB_FILE} seed {}", record.seed, job.spec.seed));
     }
     if record.run_id != job.run_id {
         wrong.push(format!("{RECORD_FILE} is of run {}", record.run_id));

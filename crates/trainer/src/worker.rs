@@ -40,6 +40,8 @@ pub const ERROR_FILE: &str = "error.txt";
 pub const LEAVE_WITHIN: Duration = Duration::from_secs(8);
 /// No job is larger.
 const MAX_JOB_BYTES: u64 = 1 << 24;
+/// No timings are larger.
+const MAX_TIMINGS_BYTES: u64 = 1 << 20;
 
 /// A line of a worker's output, read by the sweep that started it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,6 +105,9 @@ pub struct Timings {
     pub device: String,
     /// Threads of the CPU backend.
     pub threads: usize,
+    /// The seal of the record: the BLAKE3 of the bytes of `record.json`. Two while a record is replaced; none in older runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub record_blake3: Vec<String>,
 }
 
 /// Wall-clock figures of one evaluation.
@@ -289,7 +294,6 @@ impl Run<'_> {
             }
             None => self.evaluate(&weights, &mut timings)?,
         };
-        self.write(TIMINGS_FILE, &timings)?;
         let diverged = trained.diverged.map(|(diverged, _)| diverged);
         let record = RunRecord {
             schema: SCHEMA,
@@ -317,7 +321,11 @@ impl Run<'_> {
             started_from: job.started_from.clone(),
             evaluation_of: None,
         };
-        write_record(disk, directory, &record)?;
+        // The seal is written first: a record without its seal could not be told from one of an older version.
+        let text = record_text(directory, &record)?;
+        timings.record_blake3 = vec![seal(text.as_bytes())];
+        self.write(TIMINGS_FILE, &timings)?;
+        disk.write_whole(&directory.join(RECORD_FILE), text.as_bytes()).map_err(Failure::resources)?;
         tidy(disk, directory, &record);
         Ok(())
     }
@@ -327,14 +335,11 @@ impl Run<'_> {
         let (model, path) = (&record.model, self.directory.join(WEIGHTS_FILE));
         let weights =
             Weights::load(&path, model.parameters, &model.weights_blake3).map_err(|error| Failure::input(format!("{error:#}")))?;
-        let before = rundir::read::bounded(&self.directory.join(TIMINGS_FILE), 1 << 20).ok();
-        let before = before.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let mut timings: Timings = before.unwrap_or_else(|| self.timings(model.parameters));
+        let mut timings = timings(self.directory).unwrap_or_else(|| self.timings(model.parameters));
         timings.evals.clear();
         record.evals = self.evaluate(&weights, &mut timings)?;
         record.environment = environment(&self.how.device);
-        self.write(TIMINGS_FILE, &timings)?;
-        write_record(self.disk, self.directory, &record)
+        replace_record(self.disk, self.directory, &record, Some(timings))
     }
 
     /// The weights before the first step: drawn, or those of another run as far as they are shared.
@@ -453,15 +458,53 @@ fn diverged_batch(step: u64, batch: &Batch) -> serde_json::Value {
     serde_json::json!({ "step": step, "rows": rows, "seq_len": seq_len, "inputs": inputs, "targets": targets, "counted": counted })
 }
 
-/// Writes a record, whole or not at all.
+/// Replaces a record, whole or not at all, and its seal; `timings` replace those that are there. A record that does not fit its
+/// seal gets no new one, so that [`seal_holds`] still says that it was changed.
 ///
 /// # Errors
 ///
 /// [`Exit::Resources`] if the directory cannot be written.
-pub fn write_record(disk: &dyn Disk, directory: &Path, record: &RunRecord) -> Result<(), Failure> {
-    let path = directory.join(RECORD_FILE);
-    let text = results::store::record_text(&path, record).map_err(bug)?;
-    disk.write_whole(&path, text.as_bytes()).map_err(Failure::resources)
+pub fn replace_record(disk: &dyn Disk, directory: &Path, record: &RunRecord, timings: Option<Timings>) -> Result<(), Failure> {
+    let write = |timings: &Timings| {
+        let json = serde_json::to_vec_pretty(timings).map_err(bug)?;
+        disk.write_whole(&directory.join(TIMINGS_FILE), &json).map_err(Failure::resources)
+    };
+    let text = record_text(directory, record)?;
+    let sealed = seal_holds(directory) == Some(true);
+    let mut timings = if sealed { timings.or_else(|| self::timings(directory)) } else { timings };
+    if let Some(timings) = &mut timings {
+        if sealed {
+            // Both fit, so that no crash between the two files makes a whole record look changed.
+            timings.record_blake3.push(seal(text.as_bytes()));
+        }
+        write(timings)?;
+    }
+    disk.write_whole(&directory.join(RECORD_FILE), text.as_bytes()).map_err(Failure::resources)?;
+    if let Some(timings) = timings.as_mut().filter(|_| sealed) {
+        timings.record_blake3 = vec![seal(text.as_bytes())];
+        write(timings)?;
+    }
+    Ok(())
+}
+
+/// Whether the record in a run's directory is the one that was written there. `None` if there is no record or no seal.
+pub fn seal_holds(directory: &Path) -> Option<bool> {
+    let seals = timings(directory)?.record_blake3;
+    let record = rundir::read::bounded(&directory.join(RECORD_FILE), results::store::MAX_RECORD_BYTES).ok()?;
+    (!seals.is_empty()).then(|| seals.contains(&seal(&record)))
+}
+
+fn seal(record: &[u8]) -> String {
+    blake3::hash(record).to_hex().to_string()
+}
+
+fn record_text(directory: &Path, record: &RunRecord) -> Result<String, Failure> {
+    results::store::record_text(&directory.join(RECORD_FILE), record).map_err(bug)
+}
+
+fn timings(directory: &Path) -> Option<Timings> {
+    let bytes = rundir::read::bounded(&directory.join(TIMINGS_FILE), MAX_TIMINGS_BYTES).ok()?;
+    serde_json::from_slice(&bytes).ok()
 }
 
 /// Removes what a recorded run does not need.

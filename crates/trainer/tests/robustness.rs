@@ -62,6 +62,13 @@ fn verify_finds_what_was_changed_and_trains_again() {
     let mut record = read(&path);
     record["evals"][0]["metrics"]["loss_nats"]["value"] = 1.25.into();
     std::fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
+    let found = verify(&[&runs]);
+    exits(&found, 1);
+    assert!(stdout(&found).contains("record.json was changed after it was written"), "{}", stdout(&found));
+    // A run of an older version has no hash of its record.
+    let mut timings = read(&run.join("timings.json"));
+    timings.as_object_mut().unwrap().remove("record_blake3").expect("the hash of the record");
+    std::fs::write(run.join("timings.json"), serde_json::to_vec(&timings).unwrap()).unwrap();
     exits(&verify(&[&runs]), 0);
     let found = verify(&[&runs, "--retrain"]);
     exits(&found, 1);
@@ -159,6 +166,8 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     exits(&refused, 6);
     assert!(stderr(&refused).contains("training needs about") && stderr(&refused).contains("--memory-limit"), "{}", stderr(&refused));
     assert!(nothing.records().is_empty());
+    // The record was replaced, and its hash with it.
+    exits(&verify(&[&scratch.runs().display().to_string()]), 0);
     for text in ["lots", "-1", "0"] {
         let output = longreach().args(["run", "x.toml", &format!("--memory-limit={text}")]).output().unwrap();
         exits(&output, 2);
@@ -313,4 +322,63 @@ fn a_batch_that_takes_long_does_not_hold_up_a_signal() {
     exits(&output, 143);
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
     drop(scratch);
+}
+
+#[test]
+fn labels_of_another_config_keep_the_hash_of_the_record_true() {
+    let (scratch, run) = one();
+    let labels = |run: &Path| read(&run.join("record.json"))["labels"].clone();
+    let before = labels(&run);
+    // The same run under other axes.
+    exits(&scratch.longreach("run", &[&ONE[..], &["axes.\"train.lr\"=[1e-3]"]].concat()), 0);
+    assert_ne!(labels(&run), before);
+    exits(&verify(&[&run.display().to_string()]), 0);
+    // An edit by hand stays an edit, whatever is written after it.
+    let path = run.join("record.json");
+    let mut record = read(&path);
+    record["evals"][0]["metrics"]["loss_nats"]["value"] = 1.25.into();
+    std::fs::write(&path, serde_json::to_vec_pretty(&record).unwrap()).unwrap();
+    exits(&scratch.longreach("run", &ONE), 0);
+    assert_eq!(labels(&run), before);
+    let found = verify(&[&run.display().to_string()]);
+    exits(&found, 1);
+    assert!(stdout(&found).contains("was changed after it was written"), "{}", stdout(&found));
+    let report = longreach().arg("report").arg(scratch.runs()).output().unwrap();
+    exits(&report, 0);
+    let id = run.file_name().unwrap().to_string_lossy().into_owned();
+    let said = stderr(&report);
+    assert!(said.contains("warning: records that were changed after they were written") && said.contains(&id), "{said}");
+}
+
+#[test]
+fn records_that_do_not_fit_their_run_are_named() {
+    let (_scratch, run) = one();
+    let record = results::read_record(&run.join("record.json")).unwrap();
+    let notes = |edit: fn(&mut results::RunRecord)| {
+        let mut record = record.clone();
+        edit(&mut record);
+        trainer::integrity::integrity_notes(&[record]).join("\n")
+    };
+    assert_eq!(notes(|_| ()), "");
+    for (edit, said) in [
+        ((|record| record.seed = 7) as fn(&mut results::RunRecord), "it names seed 7, its spec seed 0"),
+        (|record| drop(record.spec.insert("seed".to_owned(), 7.into())), "its spec is that of run "),
+        (|record| drop(record.spec.insert("novelty".to_owned(), 1.into())), "unknown field `novelty`"),
+        (|record| record.run_id = "0123456789abcdef".to_owned(), "0123456789abcdef (its spec is that of run "),
+    ] {
+        let found = notes(edit);
+        assert!(found.starts_with("records edited by hand or by another version: ") && found.contains(said), "{found}");
+    }
+    let many: Vec<_> = std::iter::repeat_n(record, 8).map(|record| results::RunRecord { seed: 9, ..record }).collect();
+    assert!(trainer::integrity::integrity_notes(&many)[0].ends_with(", and 3 more"));
+    // What is committed fits.
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let files = std::fs::read_dir(experiments).unwrap().map(|entry| entry.unwrap().path().join("results.jsonl"));
+    let mut count = 0;
+    for file in files.filter(|file| file.exists()) {
+        let found = results::read_jsonl(&file).unwrap();
+        count += found.records.len();
+        assert_eq!(trainer::integrity::integrity_notes(&found.records), [] as [String; 0], "{}", file.display());
+    }
+    assert!(count > 100, "{count} records");
 }
