@@ -36,7 +36,8 @@ Examples:
 
 Exit codes:
   0 done   1 some runs failed   2 config or argument   3 input file   4 run is busy   5 every run diverged
-  6 disk or memory   7 device   70 a bug, please report it   75 stopped by USR1, start it again   130, 143 stopped by INT, TERM";
+  6 disk or memory   7 device   70 a bug, please report it   75 stopped by USR1, start it again
+  130 stopped by INT   143 stopped by TERM or HUP";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -139,6 +140,9 @@ enum Command {
         /// Bytes
         #[arg(long, default_value_t = MemoryLimit::NONE)]
         memory_limit: MemoryLimit,
+        /// Save and leave when standard input ends, as it does when the sweep that started this process ends
+        #[arg(long, hide = true)]
+        stop_with_parent: bool,
     },
 }
 
@@ -209,6 +213,9 @@ struct RunArgs {
     /// Run only those that failed, or those that diverged (anew)
     #[arg(long, value_name = "WHICH")]
     retry: Option<sweep::Retry>,
+    /// Let workers finish their runs even if this process is killed (kill -9); without it they save and leave
+    #[arg(long)]
+    keep_workers: bool,
 }
 
 #[derive(Debug, Args)]
@@ -356,6 +363,10 @@ enum ListWhat {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     signals::survive_file_size_limit();
+    // Before anything that takes time: a request during the planning of many runs, or at a worker's start, is not lost.
+    if matches!(cli.command, Command::Run(_) | Command::Worker { .. }) {
+        signals::listen();
+    }
     // Whatever goes wrong inside ends as two lines and one code, never as a backtrace, unless one is asked for.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -439,7 +450,10 @@ fn run(command: Command) -> Result<Exit, Failure> {
             let memory_limit = memory_limit(limit, &device, 1);
             verify::run(&verify::Request { directories, retrain, device, memory_limit })
         }
-        Command::Worker { directory, device, checkpoint_every, memory_limit } => {
+        Command::Worker { directory, device, checkpoint_every, memory_limit, stop_with_parent } => {
+            if stop_with_parent {
+                signals::stop_with_parent();
+            }
             let how = How { device, checkpoint_every, memory_limit };
             kernels::on_threads(|| worker::run(&directory, &how)).map(|()| Exit::Done)
         }
@@ -465,7 +479,8 @@ fn run_experiment(arguments: &RunArgs) -> Result<Exit, Failure> {
         checkpoint_every: arguments.checkpoint_every.clone(),
         memory_limit: memory_limit(arguments.memory_limit, &arguments.device, jobs.min(plan.runs.len())),
     };
-    let options = sweep::Options { runs: arguments.runs.clone(), how, jobs, fail_fast: arguments.fail_fast, retry: arguments.retry };
+    let RunArgs { fail_fast, retry, keep_workers, .. } = *arguments;
+    let options = sweep::Options { runs: arguments.runs.clone(), how, jobs, fail_fast, retry, keep_workers };
     let outcome = sweep::run(&plan, &options)?;
     if !outcome.records.is_empty() {
         let config = Config::of(&plan)?.0;

@@ -1,79 +1,271 @@
-//! Signals as a flag that is looked at between steps: the first asks for a clean end, a second INT or TERM ends at once.
+//! Requests to stop: the first one asks for a clean end, a later one ends the process at once.
+//!
+//! One thread receives the signals and passes the first one on to the workers of a sweep. The sweep cannot end before its
+//! workers have been asked, however fast two signals follow each other.
 
 use crate::console;
 use crate::exit::Exit;
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-static ASKED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+/// Signals within this time of the first one are the same request. GNU `timeout` signals its child and then the process group;
+/// terminals send HUP and TERM, job schedulers signal every process at once.
+#[cfg(unix)]
+const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// Starts to listen; does nothing where it already does, and little where a system has no signals.
+/// Exit code of the first request, 0 before it.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+/// Whether a worker was killed because it did not leave in time.
+static KILLED: AtomicBool = AtomicBool::new(false);
+/// Workers of this process that have not been waited for, by process id. Requests are recorded and workers are started under
+/// this lock, so that every worker is either asked to stop or never started.
+static WORKERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+fn workers() -> MutexGuard<'static, BTreeSet<u32>> {
+    WORKERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts to listen for INT, TERM, HUP and USR1. A second call does nothing. HUP stays ignored if it was ignored at the start
+/// of the process, as under `nohup`.
 pub fn listen() {
-    ASKED.get_or_init(|| {
-        let asked = Arc::new(AtomicUsize::new(0));
+    static LISTENING: OnceLock<()> = OnceLock::new();
+    LISTENING.get_or_init(|| {
         #[cfg(unix)]
         {
-            use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
-            let again = Arc::new(AtomicBool::new(false));
-            for (signal, exit) in [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated)] {
-                // In this order: the first finds the flag down and puts it up, the second finds it up.
-                let _ = signal_hook::flag::register_conditional_shutdown(signal, exit as i32, again.clone());
-                let _ = signal_hook::flag::register(signal, again.clone());
-                let _ = signal_hook::flag::register_usize(signal, asked.clone(), exit as usize);
+            use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+            let mut wanted = vec![SIGINT, SIGTERM, SIGUSR1];
+            if !hangup_is_ignored() {
+                wanted.push(SIGHUP);
             }
-            let _ = signal_hook::flag::register_usize(SIGUSR1, asked.clone(), Exit::TryAgain as usize);
+            match signal_hook::iterator::Signals::new(wanted) {
+                Ok(signals) => drop(std::thread::spawn(move || receive(signals))),
+                Err(error) => console::tell(&format!("note: signals end this process without saving: {error}")),
+            }
         }
-        asked
     });
 }
 
-/// Leaves by itself where what is being computed takes longer than `limit` after a signal, such as one batch at a very long length. What was
-/// saved before stands, as after any other sudden end.
+#[cfg(unix)]
+fn receive(mut signals: signal_hook::iterator::Signals) {
+    use signal_hook::consts::{SIGINT, SIGUSR1};
+    let mut first = None;
+    for signal in signals.forever() {
+        match (signal, first) {
+            (SIGUSR1, _) => ask(Exit::TryAgain),
+            (SIGINT, None) => ask(Exit::Interrupted),
+            (_, None) => ask(Exit::Terminated),
+            (_, Some(first)) => {
+                if std::time::Instant::elapsed(&first) >= SAME_REQUEST {
+                    leave_at_once();
+                }
+            }
+        }
+        if signal != SIGUSR1 && first.is_none() {
+            first = Some(std::time::Instant::now());
+        }
+    }
+}
+
+/// Whether HUP was ignored when this process started.
+#[cfg(unix)]
+fn hangup_is_ignored() -> bool {
+    if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
+        return ignores_hangup(&status);
+    }
+    // Ignored signals stay ignored in a new program: a shell that survives its own HUP inherited that.
+    Command::new("sh").args(["-c", "kill -HUP $$"]).status().is_ok_and(|status| status.success())
+}
+
+/// Whether the mask of ignored signals in the text of `/proc/PID/status` contains HUP, which is signal 1.
+#[cfg(unix)]
+fn ignores_hangup(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
+/// Records a request to stop and passes it on to the workers. Only the first request counts.
+fn ask(exit: Exit) {
+    let workers = workers();
+    if ASKED.compare_exchange(0, exit as usize, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+        workers.iter().for_each(|worker| pass_on(exit, *worker));
+    }
+}
+
+/// Ends the process without saving, after its workers. What was saved before remains.
+#[cfg(unix)]
+fn leave_at_once() -> ! {
+    // The lock is kept: no worker starts any more.
+    let workers = workers();
+    workers.iter().for_each(|worker| kill(*worker));
+    let code = asked().unwrap_or(Exit::Interrupted) as i32;
+    console::tell("stopped at once by a second signal; the same command goes on from what was saved before");
+    signal_hook::low_level::exit(code)
+}
+
+/// Ends the process `limit` after a request, if a computation such as one batch at a very long length takes longer than that.
+/// What was saved before remains.
 pub fn leave_within(limit: Duration) {
     static WATCHING: OnceLock<()> = OnceLock::new();
     WATCHING.get_or_init(|| {
         std::thread::spawn(move || {
-            loop {
-                if let Some(exit) = asked() {
-                    std::thread::sleep(limit);
-                    console::tell("error: stopped in the middle of a computation; the same command goes on from what was saved before");
-                    std::process::exit(exit as i32);
-                }
-                std::thread::sleep(Duration::from_millis(100));
+            let exit = wait_for_request();
+            std::thread::sleep(limit);
+            console::tell("error: stopped in the middle of a computation; the same command goes on from what was saved before");
+            std::process::exit(exit as i32);
+        });
+    });
+}
+
+/// Kills the workers that are still running `limit` after a request. A worker leaves by itself; one that was stopped by SIGSTOP
+/// or hangs in a driver cannot.
+pub fn kill_workers_after(limit: Duration) {
+    static WATCHING: OnceLock<()> = OnceLock::new();
+    WATCHING.get_or_init(|| {
+        std::thread::spawn(move || {
+            wait_for_request();
+            std::thread::sleep(limit);
+            for worker in workers().iter() {
+                KILLED.store(true, Ordering::SeqCst);
+                kill(*worker);
             }
         });
+    });
+}
+
+fn wait_for_request() -> Exit {
+    loop {
+        if let Some(exit) = asked() {
+            return exit;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Treats the end of standard input as TERM. A sweep holds the other end of the pipe and says nothing, so the pipe closes when
+/// the sweep ends, however it ends.
+pub fn stop_with_parent() {
+    std::thread::spawn(|| {
+        let (mut stdin, mut bytes) = (io::stdin().lock(), [0; 64]);
+        loop {
+            match stdin.read(&mut bytes) {
+                Ok(0) => break,
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
+                _ => {}
+            }
+        }
+        ask(Exit::Terminated);
     });
 }
 
 /// Lets a write beyond the limit on the size of files fail with an error, which can be told, instead of ending the process.
 pub fn survive_file_size_limit() {
     #[cfg(unix)]
-    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::new(AtomicBool::new(false)));
 }
 
 /// What was asked for, if anything.
 pub fn asked() -> Option<Exit> {
-    let asked = ASKED.get()?.load(Ordering::SeqCst);
+    let asked = ASKED.load(Ordering::SeqCst);
     [Exit::Interrupted, Exit::Terminated, Exit::TryAgain].into_iter().find(|exit| *exit as usize == asked)
 }
 
-/// Passes a request on to another process.
-pub fn pass_on(exit: Exit, process: u32) {
+/// Starts a worker that requests to stop are passed on to, until [`wait`] returns.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::Interrupted`] after a request to stop; otherwise what the system says.
+pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    let mut workers = workers();
+    if asked().is_some() {
+        return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped before it began"));
+    }
+    let child = command.spawn()?;
+    workers.insert(child.id());
+    Ok(child)
+}
+
+/// Waits for the end of a worker of [`spawn`].
+///
+/// # Errors
+///
+/// What the system says.
+pub fn wait(child: &mut Child) -> io::Result<ExitStatus> {
+    // The process id belongs to the worker until `wait` returns: leave the list before that, so that no other process is ever
+    // signalled under this id.
     #[cfg(unix)]
     {
-        use rustix::process::{Pid, Signal, kill_process};
-        let signal = match exit {
-            Exit::Interrupted => Signal::INT,
-            Exit::TryAgain => Signal::USR1,
-            _ => Signal::TERM,
-        };
-        if let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself.
-            let _ = kill_process(process, signal);
+        use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while waitid(WaitId::Pid(Pid::from_child(child)), options).is_err_and(|error| error == rustix::io::Errno::INTR) {}
+    }
+    workers().remove(&child.id());
+    child.wait()
+}
+
+/// What a worker that a signal ended was asked for: a worker may meet a request before it listens, or be killed because it did
+/// not leave in time.
+#[cfg(unix)]
+pub fn ended_on_request(signal: i32) -> Option<(Exit, &'static str)> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1};
+    match signal {
+        SIGINT => Some((Exit::Interrupted, "stopped before it began")),
+        SIGTERM | SIGHUP => Some((Exit::Terminated, "stopped before it began")),
+        SIGUSR1 => Some((Exit::TryAgain, "stopped before it began")),
+        SIGKILL if KILLED.load(Ordering::SeqCst) => {
+            Some((asked()?, "did not leave in time and was killed; the same command goes on from its last checkpoint"))
         }
+        _ => None,
+    }
+}
+
+/// Passes a request on to a worker's process group.
+fn pass_on(exit: Exit, worker: u32) {
+    #[cfg(unix)]
+    {
+        use rustix::process::Signal;
+        signal(
+            worker,
+            match exit {
+                Exit::Interrupted => Signal::INT,
+                Exit::TryAgain => Signal::USR1,
+                _ => Signal::TERM,
+            },
+        );
     }
     #[cfg(not(unix))]
-    let _ = (exit, process);
+    let _ = (exit, worker);
+}
+
+/// Kills a worker.
+fn kill(worker: u32) {
+    #[cfg(unix)]
+    signal(worker, rustix::process::Signal::KILL);
+    #[cfg(not(unix))]
+    let _ = worker;
+}
+
+#[cfg(unix)]
+fn signal(worker: u32, signal: rustix::process::Signal) {
+    use rustix::process::{Pid, kill_process_group};
+    if let Some(group) = i32::try_from(worker).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::ignores_hangup;
+
+    #[test]
+    fn the_mask_of_ignored_signals_is_read() {
+        assert!(ignores_hangup("Name:\tlongreach\nSigIgn:\t0000000000000001\n"));
+        assert!(ignores_hangup("SigIgn:\t0000000000001003\n"));
+        assert!(!ignores_hangup("SigIgn:\t0000000000001002\nSigCgt:\t0000000000000001\n"));
+        assert!(!ignores_hangup(""));
+    }
 }

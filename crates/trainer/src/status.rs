@@ -1,5 +1,6 @@
 //! `longreach status`: what state runs are in, read from their directories alone.
 
+use crate::console::plain;
 use crate::exit::{Exit, Failure};
 use crate::list::table;
 use crate::plan::count;
@@ -81,7 +82,7 @@ pub fn status(directory: &Path, json: bool) -> Result<String, Failure> {
         ]);
     }
     let sums: Vec<String> = states.iter().map(|(state, n)| format!("{n} {}", word(*state))).collect();
-    Ok(format!("{shown}\n{}: {}", count(lines.len(), "run"), sums.join(", ")))
+    Ok(plain(&format!("{shown}\n{}: {}", count(lines.len(), "run"), sums.join(", "))))
 }
 
 /// Directories with a job, no deeper than an experiment's runs; links are not followed.
@@ -126,7 +127,7 @@ fn line(run: &Path) -> Line {
         let note = record.diverged.map(|diverged| format!("the {} was not finite at step {}", diverged.what, diverged.step));
         (if record.status == RunStatus::Ok { RunState::Done } else { RunState::Diverged }, record.train.steps, note)
     } else if let Some(holder) = lock::holder(run) {
-        (RunState::Running, last_step(&run.join(LOG_FILE)).unwrap_or(0), Some(holder))
+        (RunState::Running, last_step(&run.join(LOG_FILE)).unwrap_or(0), Some(holder.to_string()))
     } else if let Ok(said) = rundir::read::start(&run.join(ERROR_FILE), 1 << 16) {
         let said = String::from_utf8_lossy(&said).trim_start_matches("error: ").to_owned();
         (RunState::Failed, checkpoint::newest_step(run).unwrap_or(0), Some(said))

@@ -8,7 +8,7 @@ use crate::console::tell;
 use crate::device::matmul_note;
 use crate::exit::{Exit, Failure};
 use crate::plan::{count, duration, flops};
-use crate::worker::{self, DIVERGED_FILE, ERROR_FILE, Event, How, JOB_FILE, RECORD_FILE};
+use crate::worker::{self, DIVERGED_FILE, ERROR_FILE, Event, How, JOB_FILE, LEAVE_WITHIN, RECORD_FILE};
 use crate::{changes, configs, memory, signals};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use results::RunRecord;
@@ -33,6 +33,8 @@ pub struct Options {
     pub fail_fast: bool,
     /// Run these alone, and anew.
     pub retry: Option<Retry>,
+    /// Let workers finish their runs even if this process is killed.
+    pub keep_workers: bool,
 }
 
 /// Which runs to try again.
@@ -59,7 +61,6 @@ pub struct Outcome {
 /// What the threads that watch workers tell the one that draws.
 enum Message {
     Started(usize),
-    Process(usize, u32),
     Event(usize, Event),
     Ended(usize, Result<(), Failure>),
 }
@@ -71,6 +72,25 @@ struct Progress {
     said: Instant,
     /// Whether a worker of this sweep did anything.
     worked: bool,
+}
+
+/// A run that another process has.
+struct Waiting {
+    /// When this sweep first met it.
+    since: Instant,
+    /// When the next line about it is due, in seconds after that.
+    due: u64,
+}
+
+impl Waiting {
+    /// The time waited so far, if a line about it is due: after 1 s, 10 s, 30 s, 1 min, then every 5 min.
+    fn line_due(&mut self, waited: u64) -> Option<u64> {
+        if waited < self.due {
+            return None;
+        }
+        self.due = [10, 30, 60].into_iter().find(|due| waited < *due).unwrap_or(waited + 300);
+        Some(waited)
+    }
 }
 
 /// Directory of a planned run.
@@ -112,7 +132,8 @@ fn asked_again(options: &Options, run: &PlannedRun, retry: Retry) -> bool {
 /// [`Exit::Resources`] if the runs directory cannot be written or a training does not fit into the memory, [`Exit::Input`] if a run's
 /// directory is a link; nothing has been trained then.
 pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
-    let todo: VecDeque<usize> = (0..plan.runs.len())
+    signals::listen();
+    let mut todo: VecDeque<usize> = (0..plan.runs.len())
         .filter(|index| match options.retry {
             None => recorded(options, &plan.runs[*index]).is_none(),
             Some(retry) => asked_again(options, &plan.runs[*index], retry),
@@ -149,10 +170,16 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
         tell(&format!("note: {note}"));
     }
     let mut display = Display::new(plan, &todo, terminal);
-    signals::listen();
-    let (failed, not_started) = work(plan, todo, jobs, options, &mut display);
+    if signals::asked().is_some() {
+        display.not_started += todo.drain(..).count();
+    }
+    let (mut failed, not_started) = work(plan, todo, jobs, options, &mut display);
     display.finish();
-    Ok(Outcome { records: records(), failed, not_started, stopped: signals::asked() })
+    let stopped = signals::asked();
+    if stopped.is_some() {
+        failed.retain(|(.., failure)| !failure.exit.on_request());
+    }
+    Ok(Outcome { records: records(), failed, not_started, stopped })
 }
 
 /// Everything that can be found to be wrong before any work: directories that cannot be written, trainings that do not fit. Writes every job,
@@ -163,6 +190,9 @@ fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(),
         disk.probe(&options.runs.join(&plan.name)).map_err(Failure::resources)?;
     }
     for index in todo {
+        if signals::asked().is_some() {
+            break;
+        }
         let run = &plan.runs[*index];
         if let Some(excess) = options.how.memory_limit.excess(memory::training(&run.job.spec, run.parameters)) {
             let help =
@@ -219,11 +249,14 @@ fn work(
     let (sender, receiver) = mpsc::channel();
     let threads = threads_per_worker(jobs);
     let mut failed = Vec::new();
+    // Workers leave by themselves before that.
+    signals::kill_workers_after(LEAVE_WITHIN + Duration::from_secs(1));
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             let (queue, sender) = (queue.clone(), sender.clone());
             scope.spawn(move || {
-                while let Some(index) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) {
+                let next = || if signals::asked().is_some() { None } else { queue.lock().ok()?.pop_front() };
+                while let Some(index) = next() {
                     let run = &plan.runs[index];
                     let directory = directory(&options.runs, run);
                     let _ = sender.send(Message::Started(index));
@@ -232,10 +265,9 @@ fn work(
                         if options.retry.is_none() && recorded(options, run).is_some() {
                             break Ok(());
                         }
-                        let process = |id| drop(sender.send(Message::Process(index, id)));
                         let ended = match lock::holder(&directory) {
                             Some(who) => Err(Failure::new(Exit::Busy, format!("is being run by {who}"))),
-                            None => watch(&directory, options, threads, process, |event| {
+                            None => watch(&directory, options, threads, |event| {
                                 let _ = sender.send(Message::Event(index, event));
                             }),
                         };
@@ -264,32 +296,23 @@ fn work(
             });
         }
         drop(sender);
-        let (mut processes, mut passed_on) = (BTreeMap::new(), None);
+        let mut stopping = false;
         loop {
-            // A request to stop is passed on to every worker once, and nothing new is started.
-            if let Some(exit) = signals::asked().filter(|_| passed_on.is_none()) {
-                passed_on = Some(exit);
-                if let Ok(mut queue) = queue.lock() {
-                    display.not_started += queue.drain(..).count();
-                }
-                processes.values().for_each(|process| signals::pass_on(exit, *process));
+            // The workers have been asked already, and no further one is started.
+            if !stopping && signals::asked().is_some() {
+                stopping = true;
+                display.print("stopping: workers save and leave; a second signal ends them at once");
             }
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 Ok(Message::Started(index)) => display.started(index),
-                Ok(Message::Process(index, process)) => {
-                    processes.insert(index, process);
-                    if let Some(exit) = passed_on {
-                        signals::pass_on(exit, process);
-                    }
-                }
                 Ok(Message::Event(index, event)) => display.event(index, &event),
                 Ok(Message::Ended(index, ended)) => {
-                    processes.remove(&index);
                     display.ended(index, &ended);
                     let Err(failure) = ended else { continue };
-                    if failure.exit.on_request() || failure.exit == Exit::Busy {
+                    // A worker that alone was asked to stop has not done its run.
+                    if failure.exit == Exit::Busy || failure.exit.on_request() && signals::asked().is_some() {
                         continue;
                     }
                     // No other run would fare better without a disk or a device.
@@ -303,6 +326,9 @@ fn work(
             }
         }
     });
+    if let Ok(mut queue) = queue.lock() {
+        display.not_started += queue.drain(..).count();
+    }
     (failed, display.not_started)
 }
 
@@ -313,13 +339,7 @@ fn threads_per_worker(jobs: usize) -> Option<usize> {
 }
 
 /// Starts a worker and follows it to its end.
-fn watch(
-    directory: &Path,
-    options: &Options,
-    threads: Option<usize>,
-    process: impl FnOnce(u32),
-    mut heard: impl FnMut(Event),
-) -> Result<(), Failure> {
+fn watch(directory: &Path, options: &Options, threads: Option<usize>, mut heard: impl FnMut(Event)) -> Result<(), Failure> {
     let failure = |message: String| Failure::new(Exit::SomeFailed, message);
     let program = std::env::current_exe().map_err(|error| failure(format!("cannot find this program: {error}")))?;
     let mut command = Command::new(program);
@@ -329,7 +349,13 @@ fn watch(
     // Ctrl-C reaches the sweep alone, which passes it on once: two would end a worker before it has saved.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    // The worker's standard input stays open as long as this process lives.
+    if options.keep_workers {
+        command.stdin(Stdio::null());
+    } else {
+        command.arg("--stop-with-parent").stdin(Stdio::piped());
+    }
     if let Some(threads) = threads {
         command.env("RAYON_NUM_THREADS", threads.to_string());
     }
@@ -337,8 +363,11 @@ fn watch(
     if std::env::var_os("MIMALLOC_PURGE_DELAY").is_none() {
         command.env("MIMALLOC_PURGE_DELAY", "10000");
     }
-    let mut child = command.spawn().map_err(|error| failure(format!("cannot start a worker: {error}")))?;
-    process(child.id());
+    let mut child = signals::spawn(&mut command).map_err(|error| match signals::asked() {
+        Some(exit) => Failure::new(exit, error.to_string()),
+        None => failure(format!("cannot start a worker: {error}")),
+    })?;
+    let lifeline = child.stdin.take();
     let stderr = child.stderr.take();
     let said = std::thread::spawn(move || {
         let mut text = Vec::new();
@@ -353,7 +382,8 @@ fn watch(
             heard(event);
         }
     }
-    let status = child.wait().map_err(|error| failure(format!("lost a worker: {error}")))?;
+    let status = signals::wait(&mut child).map_err(|error| failure(format!("lost a worker: {error}")))?;
+    drop(lifeline);
     let said = said.join().unwrap_or_default();
     if status.success() {
         return Ok(());
@@ -380,6 +410,9 @@ fn ending(status: std::process::ExitStatus, said: &str) -> (Exit, String) {
     }
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        if let Some((exit, what)) = signals::ended_on_request(signal) {
+            return (exit, what.to_owned());
+        }
         let of = "if that was the system for want of memory: fewer --jobs or a --memory-limit help; the same command goes on from the checkpoint";
         return match signal {
             9 => (Exit::SomeFailed, words(&format!("the worker was killed from outside (signal 9)\n  = help: {of}"))),
@@ -404,6 +437,8 @@ struct Display<'a> {
     bars: Option<MultiProgress>,
     total: Option<ProgressBar>,
     runs: Vec<Option<Progress>>,
+    /// Runs that other processes have.
+    waiting: BTreeMap<usize, Waiting>,
     /// Arithmetic of each run, to weigh their progress.
     work: Vec<f64>,
     all: f64,
@@ -424,7 +459,8 @@ impl<'a> Display<'a> {
             bars.add(ProgressBar::new(1000).with_style(style))
         });
         let runs = (0..plan.runs.len()).map(|_| None).collect();
-        Self { plan, bars, total, runs, work, all, done: 0, count: todo.len(), started: Instant::now(), not_started: 0 }
+        let waiting = BTreeMap::new();
+        Self { plan, bars, total, runs, waiting, work, all, done: 0, count: todo.len(), started: Instant::now(), not_started: 0 }
     }
 
     fn started(&mut self, index: usize) {
@@ -451,18 +487,26 @@ impl<'a> Display<'a> {
                 }
                 (0.9 * *step as f64 / steps as f64, format!("step {step} of {steps}"))
             }
-            Event::Elsewhere { who } => (0.0, who.clone()),
+            Event::Elsewhere { who } => {
+                let waiting = self.waiting.entry(index).or_insert(Waiting { since: Instant::now(), due: 1 });
+                if let Some(waited) = waiting.line_due(waiting.since.elapsed().as_secs()) {
+                    let waited = duration(waited as f64);
+                    self.print(&format!("  {}: {who}; waiting for {waited}", name(&self.plan.runs[index])));
+                }
+                (0.0, who.clone())
+            }
             Event::Eval { done, total } => (0.9 + 0.1 * *done as f64 / *total as f64, format!("evaluated {done} of {total}")),
             Event::Diverged { step, what } => (1.0, format!("diverged at step {step}: the {what} is not finite")),
         };
         let left = self.time_left();
         let Some(progress) = self.runs[index].as_mut() else { return };
         progress.fraction = fraction;
-        progress.worked |= !matches!(event, Event::Elsewhere { .. });
+        let elsewhere = matches!(event, Event::Elsewhere { .. });
+        progress.worked |= !elsewhere;
         if let Some(bar) = &progress.bar {
             bar.set_position((1000.0 * fraction) as u64);
             bar.set_message(text);
-        } else if progress.said.elapsed() >= Duration::from_secs(10) || matches!(event, Event::Diverged { .. }) {
+        } else if !elsewhere && progress.said.elapsed() >= Duration::from_secs(10) || matches!(event, Event::Diverged { .. }) {
             progress.said = Instant::now();
             tell(&format!("  {}: {text}{left}", name(&self.plan.runs[index])));
         }
@@ -476,6 +520,7 @@ impl<'a> Display<'a> {
             }
             return;
         }
+        self.waiting.remove(&index);
         self.done += 1;
         let text = match ended {
             Err(failure) if failure.exit.on_request() => {
@@ -559,5 +604,17 @@ pub fn exit(outcome: &Outcome) -> Exit {
         Exit::Diverged
     } else {
         Exit::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_about_waiting_come_at_growing_intervals() {
+        let mut waiting = Waiting { since: Instant::now(), due: 1 };
+        let said: Vec<u64> = (0..1000).filter_map(|waited| waiting.line_due(waited)).collect();
+        assert_eq!(said, [1, 10, 30, 60, 360, 660, 960]);
     }
 }

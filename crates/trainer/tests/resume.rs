@@ -127,6 +127,147 @@ fn a_signal_saves_leaves_and_says_how() {
     }
 }
 
+/// A sweep of one long run, met at work.
+fn sweep(calm: &Calm, arguments: &[&str]) -> (Scratch, PathBuf, Child) {
+    let scratch = Scratch::with(TINY);
+    let runs = scratch.runs();
+    let mut program = longreach();
+    program.arg("run").arg(&scratch.config).args(LONG).args(arguments).arg("--runs").arg(&runs).args(["--checkpoint-every", "20"]);
+    let mut child = program.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let run = runs.join("tiny").join(calm.run.file_name().unwrap());
+    underway(&run, &mut child);
+    (scratch, run, child)
+}
+
+/// Waits until nobody holds a run, for at most this many seconds.
+#[track_caller]
+fn released(run: &Path, secs: u64) {
+    let started = Instant::now();
+    while let Some(holder) = rundir::lock::holder(run) {
+        assert!(started.elapsed() < Duration::from_secs(secs), "still held by {holder}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The process that holds a run.
+fn holder(run: &Path) -> Pid {
+    let who = rundir::lock::holder(run).expect("a worker holds it").who;
+    Pid::from_raw(who.split(' ').nth(1).unwrap().parse().unwrap()).unwrap()
+}
+
+#[test]
+fn signals_that_follow_each_other_at_once_are_one_request() {
+    let calm = calm();
+    for (signals, exit) in [
+        (&[Signal::INT, Signal::INT][..], 130),
+        (&[Signal::HUP], 143),
+        (&[Signal::HUP, Signal::TERM, Signal::HUP], 143),
+        (&[Signal::INT, Signal::TERM], 130),
+    ] {
+        let (scratch, run, child) = sweep(&calm, &[]);
+        for signal in signals {
+            kill_process(Pid::from_child(&child), *signal).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let output = child.wait_with_output().unwrap();
+        exits(&output, exit);
+        assert!(stderr(&output).contains("stopped after step") && !stderr(&output).contains("FAILED"), "{}", stderr(&output));
+        assert!(rundir::lock::holder(&run).is_none(), "a worker is left after {signals:?}");
+        assert!(!run.join("record.json").exists() && !checkpoints(&run).is_empty());
+        let again = scratch.longreach("run", &LONG);
+        exits(&again, 0);
+        assert!(stderr(&again).contains("goes on from step"), "{}", stderr(&again));
+        calm.same(&run);
+    }
+}
+
+#[test]
+fn a_second_request_ends_sweep_and_workers_at_once() {
+    let calm = calm();
+    let (_scratch, run, child) = sweep(&calm, &[]);
+    // A stopped worker cannot save and leave.
+    kill_process(holder(&run), Signal::STOP).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let asked = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    exits(&output, 130);
+    assert!(asked.elapsed() < Duration::from_secs(2) && stderr(&output).contains("stopped at once"), "{}", stderr(&output));
+    released(&run, 2);
+    let (_, said) = finish(&run);
+    assert!(said.contains("resumed"), "{said}");
+    calm.same(&run);
+}
+
+#[test]
+fn a_worker_that_cannot_leave_is_killed() {
+    let calm = calm();
+    let (_scratch, run, child) = sweep(&calm, &[]);
+    kill_process(holder(&run), Signal::STOP).unwrap();
+    let asked = Instant::now();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    exits(&output, 143);
+    let said = stderr(&output);
+    assert!(asked.elapsed() < Duration::from_secs(15) && said.contains("did not leave in time and was killed"), "{said}");
+    assert!(!said.contains("FAILED") && !run.join("error.txt").exists(), "{said}");
+}
+
+#[test]
+fn workers_leave_when_their_sweep_is_killed_unless_told_to_stay() {
+    let calm = calm();
+    let (_scratch, run, mut child) = sweep(&calm, &[]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    released(&run, 10);
+    assert!(!run.join("record.json").exists() && !checkpoints(&run).is_empty(), "it saved and left");
+    let (_, said) = finish(&run);
+    assert!(said.contains("resumed"), "{said}");
+    calm.same(&run);
+    let (_scratch, run, mut child) = sweep(&calm, &["--keep-workers"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    released(&run, 60);
+    calm.same(&run);
+    // By hand, standard input says nothing about a parent.
+    let run = calm.fresh("by hand");
+    exits(&worker(&run, 1).output().unwrap(), 0);
+    calm.same(&run);
+}
+
+#[test]
+fn a_worker_that_alone_was_asked_to_stop_is_told() {
+    let calm = calm();
+    let (_scratch, run, child) = sweep(&calm, &[]);
+    kill_process(holder(&run), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    exits(&output, 1);
+    assert!(stderr(&output).contains("1 of 1 run failed") && !run.join("error.txt").exists(), "{}", stderr(&output));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn who_holds_a_run_and_for_how_long_is_told_while_a_sweep_waits() {
+    let calm = calm();
+    let (scratch, run, first) = sweep(&calm, &[]);
+    let stopped = holder(&run);
+    kill_process(stopped, Signal::STOP).unwrap();
+    let mut second = longreach();
+    second.arg("run").arg(&scratch.config).args(LONG).arg("--runs").arg(scratch.runs());
+    let second = second.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    let (running, _, note) = state(&run);
+    kill_process(stopped, Signal::CONT).unwrap();
+    let hint = format!("stopped (SIGSTOP); `kill -CONT {}` lets it go on", stopped.as_raw_nonzero());
+    assert!(running == "running" && note.contains(&hint) && note.contains(" s, stopped"), "{running}: {note}");
+    let output = second.wait_with_output().unwrap();
+    exits(&output, 0);
+    assert!(stderr(&output).contains(&hint) && stderr(&output).contains("; waiting for"), "{}", stderr(&output));
+    exits(&first.wait_with_output().unwrap(), 0);
+    calm.same(&run);
+}
+
 #[test]
 fn a_damaged_checkpoint_is_passed_over_for_an_older_one() {
     let calm = calm();
