@@ -229,9 +229,10 @@ fn reports_of_two_configs_do_not_replace_each_other() {
     let (six, seven) = (id("tiny"), id("Seven"));
     assert!(said.contains(&six) && said.contains(&seven), "{said}");
     for (name, expected) in [(six.as_str(), &first), (seven.as_str(), &second), ("x.toml", &first)] {
-        exits(&run(&["report", "runs/tiny", "--config", name, "--out", "one"], place), 0);
-        assert!(files(&place.join("one")) == *expected, "--config {name}");
-        std::fs::remove_dir_all(place.join("one")).unwrap();
+        // Beside the first, since links to runs are relative.
+        exits(&run(&["report", "runs/tiny", "--config", name, "--out", "runs/tiny/one"], place), 0);
+        assert!(files(&place.join("runs/tiny/one")) == *expected, "--config {name}");
+        std::fs::remove_dir_all(place.join("runs/tiny/one")).unwrap();
     }
     let unknown = run(&["report", "runs/tiny", "--config", "nonsense"], place);
     exits(&unknown, 2);
