@@ -12,9 +12,9 @@ use crate::table::{Cell, Table, list};
 const MOST_NUMBERS: usize = 12;
 
 /// How a verdict follows from an interval.
-const RULE: &str = "Each number is the mean over seeds ± 95 % CI (Student t), differences and ratios paired by seed, n in brackets. A \
-                    comparison agrees if its whole interval does, disagrees if its whole interval does, and is undecided otherwise, for \
-                    a single seed, and beyond the training length of a method that has not converged.";
+const RULE: &str = "Mean over seeds with its 95 % CI, ± or [low, high] (shares); differences and ratios paired by seed, n in brackets. \
+                    A comparison agrees or disagrees if its whole interval does, and is undecided otherwise, for a single seed, and \
+                    beyond the training length of a method that has not converged.";
 
 /// A chapter, and the rows of its files.
 pub(crate) struct Against {
@@ -176,7 +176,7 @@ pub(crate) fn assertions(records: &[RunRecord]) -> Result<Against, ReportError> 
     })
 }
 
-const NUMBER_HEAD: [&str; 6] = ["comparison", "mean", "half_width_95", "n", "needed", "comparison_verdict"];
+const NUMBER_HEAD: [&str; 8] = ["comparison", "mean", "half_width_95", "low_95", "high_95", "n", "needed", "comparison_verdict"];
 
 /// A row for each number, or one without any.
 fn number_rows(head: Vec<String>, verdict: &str, numbers: &[Comparison]) -> Vec<Vec<String>> {
@@ -188,8 +188,10 @@ fn number_rows(head: Vec<String>, verdict: &str, numbers: &[Comparison]) -> Vec<
     let row = |n: &Comparison| {
         let mean = number(n.estimate.map(|e| e.mean));
         let half = number(n.estimate.and_then(|e| e.half_width));
+        let interval = n.estimate.and_then(|e| e.interval);
+        let (low, high) = (number(interval.map(|i| i.0)), number(interval.map(|i| i.1)));
         let count = n.estimate.map_or(0, |e| e.n).to_string();
-        start().chain([n.what.clone(), mean, half, count, n.needed.clone(), n.verdict.name().into()]).collect()
+        start().chain([n.what.clone(), mean, half, low, high, count, n.needed.clone(), n.verdict.name().into()]).collect()
     };
     numbers.iter().map(row).collect()
 }

@@ -154,7 +154,23 @@ impl Setting<'_> {
     }
 
     pub(crate) fn point(&self, method: &Method, metric: &str, len: usize) -> Point {
-        self.point_by(method, |run| value_at(run, &method.variant, metric, len))
+        self.with_rows(self.point_by(method, |run| value_at(run, &method.variant, metric, len)), method, metric, len)
+    }
+
+    /// Gives the mean of a share the interval over seeds and test rows.
+    fn with_rows(&self, mut point: Point, method: &Method, metric: &str, len: usize) -> Point {
+        if metric::is_share(metric) {
+            let values: Vec<f64> = point.values.iter().map(|&(_, value)| value).collect();
+            point.estimate = Estimate::of_share(&values, self.rows(method, metric, len));
+        }
+        point
+    }
+
+    /// Test rows behind a share: all seeds are tested on the same ones. Of records that differ, the
+    /// fewest.
+    fn rows(&self, method: &Method, metric: &str, len: usize) -> u64 {
+        let runs = self.groups[method.group].runs.iter();
+        runs.filter_map(|run| metric::rows(run.row(&method.variant, len)?, metric)).min().unwrap_or(1)
     }
 
     /// Metric relative to the same run's in-length value.
@@ -201,7 +217,24 @@ impl Setting<'_> {
 
     /// One method minus another, seed by seed, for the seeds that both have.
     pub(crate) fn difference(&self, method: &Method, other: &Method, metric: &str, len: usize) -> Point {
-        self.paired(method, other, metric, len, |a, b| Some(a - b))
+        let point = self.paired(method, other, metric, len, |a, b| Some(a - b));
+        self.with_difference(point, metric, (method, len), (other, len))
+    }
+
+    /// Gives the mean difference of two shares, each of a method at a length, the interval over
+    /// seeds and test rows.
+    fn with_difference(&self, mut point: Point, metric: &str, of: (&Method, usize), than: (&Method, usize)) -> Point {
+        if metric::is_share(metric) {
+            let value = |seed: u64, (method, len): (&Method, usize)| {
+                let run = self.groups[method.group].runs.iter().find(|run| run.seed == seed)?;
+                value_at(run, &method.variant, metric, len).ok()
+            };
+            let pairs: Vec<(f64, f64)> =
+                point.values.iter().filter_map(|&(seed, _)| Some((value(seed, of)?, value(seed, than)?))).collect();
+            let rows = (self.rows(of.0, metric, of.1), self.rows(than.0, metric, than.1));
+            point.estimate = Estimate::of_share_difference(&pairs, rows);
+        }
+        point
     }
 
     /// `of` the values of two methods for each seed that both have.
@@ -220,16 +253,28 @@ impl Setting<'_> {
         point
     }
 
-    /// A function of the score.
-    pub(crate) fn score(&self, method: &Method, metric: &str, len: usize, of: impl Fn(f64) -> f64) -> Point {
-        self.extrapolated(method, len, |run| value_at(run, &method.variant, metric, len).map(&of))
+    /// The score, which a method that has not converged does not have past the training length.
+    pub(crate) fn score(&self, method: &Method, metric: &str, len: usize) -> Point {
+        let point = self.extrapolated(method, len, |run| value_at(run, &method.variant, metric, len));
+        self.with_rows(point, method, metric, len)
+    }
+
+    /// Distance of the score to a fixed value: of the mean for shares, of each run otherwise.
+    pub(crate) fn distance(&self, method: &Method, metric: &str, len: usize, to: f64) -> Point {
+        if !metric::is_share(metric) {
+            return self.extrapolated(method, len, |run| Ok((value_at(run, &method.variant, metric, len)? - to).abs()));
+        }
+        let mut point = self.score(method, metric, len);
+        point.estimate = point.estimate.map(|estimate| estimate.distance_to(to));
+        point
     }
 
     /// A run's score at one length minus that at another.
     pub(crate) fn step(&self, method: &Method, metric: &str, from: usize, to: usize) -> Point {
-        self.extrapolated(method, to.max(from), |run| {
+        let point = self.extrapolated(method, to.max(from), |run| {
             Ok(value_at(run, &method.variant, metric, to)? - value_at(run, &method.variant, metric, from)?)
-        })
+        });
+        self.with_difference(point, metric, (method, to), (method, from))
     }
 
     /// The largest score of some methods over the smallest, for the seeds that all have.
@@ -279,11 +324,13 @@ impl Setting<'_> {
     pub(crate) fn converged(&self, method: &Method) -> InLength {
         let lead = self.lead();
         let answers = self.task.primary_metric != metric::LOSS_NATS;
+        // Means alone count here: no interval is asked for, so none is computed.
+        let exact_at = |len| move |run: &Run<'_>| value_at(run, &method.variant, metric::EXACT_MATCH, len);
         let exact: Vec<f64> = self
             .lengths
             .iter()
             .filter(|&&len| answers && len <= self.task.train_len)
-            .filter_map(|&len| Some(self.point(method, metric::EXACT_MATCH, len).estimate?.mean))
+            .filter_map(|&len| Some(self.point_by(method, exact_at(len)).estimate?.mean))
             .collect();
         if let Some(mean) = stats::mean(&exact).filter(|mean| mean.is_finite()) {
             if mean >= metric::LEARNED {
@@ -321,7 +368,7 @@ impl Setting<'_> {
             }
         }
         let values: Vec<f64> = point.values.iter().map(|&(_, value)| value).collect();
-        point.estimate = Estimate::of(&values);
+        point.estimate = Estimate::of_mean(&values);
         point
     }
 
@@ -347,13 +394,28 @@ impl Setting<'_> {
         Some(reach)
     }
 
-    /// The one method better than every other beyond its interval, if there is one.
+    /// The one method that is better than chance and than every other, by intervals that share no
+    /// point, if there is one.
     pub(crate) fn clear_best(&self, points: &[Point], metric: &str) -> Option<usize> {
         let numbered: Vec<(usize, &Point, Estimate)> = points.iter().enumerate().filter_map(|(i, p)| Some((i, p, p.estimate?))).collect();
         let best = numbered.iter().min_by(|a, b| better_first(metric, a.2.mean, b.2.mean))?;
         let rivals = numbered.iter().filter(|other| other.0 != best.0);
-        let clear = numbered.len() > 1 && best.1.is_whole() && rivals.clone().all(|other| best.2.is_separated_from(&other.2));
+        let clear = numbered.len() > 1
+            && best.1.is_whole()
+            && !self.is_at_chance(metric, &best.2)
+            && rivals.clone().all(|other| best.2.is_separated_from(&other.2));
         clear.then_some(best.0)
+    }
+
+    /// Whether a score is no better than guessing as far as its interval tells; where guessing has
+    /// no score, whether a share is 0.
+    pub(crate) fn is_at_chance(&self, metric: &str, estimate: &Estimate) -> bool {
+        let Some(chance) = metric::chance(self.task, metric) else {
+            return metric::is_share(metric) && estimate.mean == 0.0;
+        };
+        let (low, high) = estimate.interval.unwrap_or((estimate.mean, estimate.mean));
+        let worst = if metric::lower_is_better(metric) { high } else { low };
+        better_first(metric, worst, chance) != Ordering::Less
     }
 
     /// Fewest and most seeds of a method.

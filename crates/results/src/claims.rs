@@ -651,14 +651,14 @@ impl<'s> Checked<'s, '_> {
         let metric = &self.claim.metric;
         self.each(|method, len| {
             let (what, point) = match chance {
-                None => (format!("{metric} of {} at {len}", method.name), self.setting.score(method, metric, len, |v| v)),
+                None => (format!("{metric} of {} at {len}", method.name), self.setting.score(method, metric, len)),
                 Some(c) => (
                     format!(
                         "distance of {metric} of {} at {len} to chance ({})",
                         method.name,
                         metric::number(c, metric::decimals(metric, c))
                     ),
-                    self.setting.score(method, metric, len, |v| (v - c).abs()),
+                    self.setting.distance(method, metric, len, c),
                 ),
             };
             self.judge(what, metric, &point, needed)
@@ -709,7 +709,7 @@ impl<'s> Checked<'s, '_> {
             }
             None if point.absent.contains(&Absent::Unconverged) => (Verdict::Undecided, "not converged".into()),
             None => (Verdict::NotTested, "no number".into()),
-            Some(estimate) => match estimate.interval() {
+            Some(estimate) => match estimate.interval {
                 None => (Verdict::Undecided, format!("a single seed, which {side}")),
                 Some((0.0, 0.0)) if matches!(needed, Needed::Negative | Needed::Positive) => {
                     (Verdict::Undecided, format!("n = {n}, no difference"))

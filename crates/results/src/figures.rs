@@ -4,7 +4,7 @@ use crate::analysis::{Point, Setting, better_first};
 use crate::groups::Run;
 use crate::metric;
 use crate::plot::{Grid, Grids, LinePlot, PlotError, Series};
-use crate::stats::{Estimate, INTERVAL};
+use crate::stats::{Estimate, INTERVAL, SHARE_INTERVAL};
 use crate::table::{BaseSweep, base_sweeps, base_text, seeds_text};
 use std::collections::BTreeMap;
 
@@ -93,18 +93,10 @@ fn bands(setting: &Setting<'_>, series: &mut [Series], what: &str) -> String {
     format!(" Bands: {what}, {seeds}.")
 }
 
-/// Bands of a share end where shares do. Returns the band's description.
-fn within_share(series: &mut [Series]) -> String {
-    for (low, high) in series.iter_mut().flat_map(|line| line.band.iter_mut().flatten()) {
-        (*low, *high) = (low.clamp(0.0, 1.0), high.clamp(0.0, 1.0));
-    }
-    format!("{INTERVAL}, cut at 0 and 1")
-}
-
 /// The means of a method with their intervals, where there are any.
 fn line(name: &str, style: usize, points: impl Iterator<Item = (f64, Point)>) -> Series {
     let estimates = points.filter_map(|(x, point)| Some((x, point.estimate?)));
-    let (points, band) = estimates.map(|(x, e)| ((x, e.mean), e.interval())).unzip();
+    let (points, band) = estimates.map(|(x, e)| ((x, e.mean), e.interval)).unzip();
     Series { name: name.into(), points, band, style }
 }
 
@@ -184,8 +176,8 @@ fn scores(setting: &Setting<'_>, metric: &str, mut series: Vec<Series>) -> (Line
     let (low, high) = range(&series);
     let is_share = !metric::lower_is_better(metric) && high <= 1.0;
     let chance = chance(setting, metric, high);
-    let what = if is_share { within_share(&mut series) } else { INTERVAL.into() };
-    let bands = bands(setting, &mut series, &what);
+    let what = if metric::is_share(metric) { SHARE_INTERVAL } else { INTERVAL };
+    let bands = bands(setting, &mut series, what);
     let log_y = metric == metric::PERPLEXITY && high > 4.0 * low;
     let direction = if metric::lower_is_better(metric) { "lower" } else { "higher" };
     let plot = LinePlot {
@@ -209,7 +201,7 @@ fn averaged(name: &str, style: usize, band: Band, curves: impl Iterator<Item = V
         // Bits of a non-negative float order as the float does.
         by_x.entry((x + 0.0).to_bits()).or_default().push(y);
     }
-    let estimates = by_x.into_iter().filter_map(|(x, ys)| Some((f64::from_bits(x), Estimate::of(&ys)?, ys)));
+    let estimates = by_x.into_iter().filter_map(|(x, ys)| Some((f64::from_bits(x), Estimate::of_mean(&ys)?, ys)));
     let (points, band) = estimates.map(|(x, e, ys)| ((x, e.mean), band(&e, &ys))).unzip();
     Series { name: name.into(), points, band, style }
 }
@@ -236,7 +228,7 @@ fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
             let bins = run.row(&method.variant, len).map_or(&[][..], |row| &row.loss_by_position);
             bins.iter().map(|bin| ((bin.from as f64 + bin.to as f64) / 2.0, bin.loss_nats)).collect()
         });
-        series.push(averaged(&method.name, style, |estimate, _| estimate.interval(), curves));
+        series.push(averaged(&method.name, style, |estimate, _| estimate.interval, curves));
     }
     let chance = chance(setting, metric::LOSS_NATS, range(&series).1);
     let bands = bands(setting, &mut series, INTERVAL);
@@ -406,9 +398,9 @@ mod tests {
     fn a_band_of_losses_never_reaches_below_them() {
         // The interval about the mean does: a logarithmic axis cannot show it.
         let values = [0.001, 0.002, 1.0];
-        let estimate = Estimate::of(&values).unwrap();
-        assert!(estimate.interval().unwrap().0 < 0.0);
+        let estimate = Estimate::of_mean(&values).unwrap();
+        assert!(estimate.interval.unwrap().0 < 0.0);
         assert_eq!(extremes(&estimate, &values), Some((0.001, 1.0)));
-        assert_eq!(extremes(&Estimate::of(&[1.0]).unwrap(), &[1.0]), None);
+        assert_eq!(extremes(&Estimate::of_mean(&[1.0]).unwrap(), &[1.0]), None);
     }
 }

@@ -14,6 +14,8 @@ pub const PERPLEXITY: &str = "perplexity";
 pub const BITS_PER_BYTE: &str = "bits_per_byte";
 /// Share of answers that are right from the first token to the last.
 pub const EXACT_MATCH: &str = "exact_match";
+/// Share of tokens that are right, each given the true ones before it.
+pub const TOKEN_ACCURACY: &str = "token_accuracy";
 /// A score relative to the one in length, see [`extrapolation_ratio`].
 pub const RATIO: &str = "ratio";
 /// The longest test length with enough of the in-length score, in the task's unit.
@@ -36,6 +38,19 @@ pub fn perplexity(loss_nats: f64) -> f64 {
 /// bits per byte = loss / ln 2 / bytes per token.
 pub fn bits_per_byte(loss_nats: f64, bytes_per_token: f64) -> f64 {
     loss_nats / std::f64::consts::LN_2 / bytes_per_token
+}
+
+/// Whether the metric is a share of test rows or of tokens, so that its values lie in [0, 1].
+pub fn is_share(metric: &str) -> bool {
+    [EXACT_MATCH, TOKEN_ACCURACY].iter().any(|name| metric.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('_')))
+}
+
+/// Number of test rows behind a share. The tokens of one row are not independent of each other, so
+/// a share of tokens counts the rows of the exact match beside it, where there is one.
+pub fn rows(row: &EvalRow, metric: &str) -> Option<u64> {
+    let of = |name: &str| row.metrics.get(name).map(|stored| stored.n);
+    let own = of(metric)?;
+    Some(if metric.starts_with(TOKEN_ACCURACY) { of(EXACT_MATCH).map_or(own, |rows| rows.min(own)) } else { own })
 }
 
 /// Whether a smaller value is a better one.
@@ -86,7 +101,7 @@ pub fn shown(task: &TaskFacts, recorded: &[String]) -> Vec<String> {
     } else {
         out.push(task.primary_metric.clone());
     }
-    for name in ["exact_match", "token_accuracy"] {
+    for name in [EXACT_MATCH, TOKEN_ACCURACY] {
         if has(name) && !out.iter().any(|m| m == name) {
             out.push(name.into());
         }
@@ -185,6 +200,16 @@ mod tests {
         assert_eq!(kept_share(EXACT_MATCH, 0.5, 1.0), Some(0.5));
         assert_eq!(kept_share(PERPLEXITY, 8.0, 4.0), Some(0.5));
         assert_eq!(kept_share(EXACT_MATCH, 0.5, 0.0), None);
+    }
+
+    #[test]
+    fn shares_by_name() {
+        for name in ["exact_match", "token_accuracy", "exact_match_depth_0_20"] {
+            assert!(is_share(name), "{name}");
+        }
+        for name in ["loss_nats", PERPLEXITY, RATIO, KEPT_TO, KEPT_AREA, "attention_distance_1_1", "exact_matches"] {
+            assert!(!is_share(name), "{name}");
+        }
     }
 
     #[test]

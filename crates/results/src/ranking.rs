@@ -3,7 +3,7 @@
 use crate::analysis::{InLength, Method, Setting, better_first};
 use crate::metric;
 use crate::report::Chapter;
-use crate::stats::{self, Estimate, INTERVAL};
+use crate::stats;
 use crate::table::{Cell, Table, list};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,19 +30,19 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
     }
     // By setting, seed and method.
     let ranks: Vec<Vec<Vec<f64>>> = settings.iter().map(|s| seeds.iter().map(|&seed| ranks(s, &names, seed)).collect()).collect();
-    let mut rows: Vec<(&str, Option<Estimate>, Vec<f64>)> = Vec::new();
+    let mut rows: Vec<(&str, Vec<f64>, Vec<f64>)> = Vec::new();
     for (at, name) in names.iter().enumerate() {
         let of_seed = |seed: usize| stats::mean(&ranks.iter().map(|setting| 1.0 / setting[seed][at]).collect::<Vec<_>>());
         let values: Vec<f64> = (0..seeds.len()).filter_map(of_seed).collect();
         let means = ranks.iter().map(|setting| stats::mean(&setting.iter().map(|seed| seed[at]).collect::<Vec<_>>()).unwrap_or(f64::NAN));
-        rows.push((name, Estimate::of(&values), means.collect()));
+        rows.push((name, values, means.collect()));
     }
-    let score = |row: &(&str, Option<Estimate>, Vec<f64>)| row.1.map_or(0.0, |e| e.mean);
+    let score = |row: &(&str, Vec<f64>, Vec<f64>)| stats::mean(&row.1).unwrap_or(0.0);
     rows.sort_by(|a, b| score(b).total_cmp(&score(a)));
-    let text = |estimate: &Option<Estimate>| estimate.as_ref().map_or("-".into(), |e| crate::table::estimate_text(metric::RATIO, e));
+    let text = |values: &[f64]| seeds_text(values).unwrap_or_else(|| "-".into());
     let shown: Vec<String> = rows.iter().map(|row| format!("{} {}", row.0, text(&row.1))).collect();
     let n = seeds.len();
-    let interval = if n > 1 { format!("Mean ± {INTERVAL}, n = {n}.") } else { "Single seed: no interval, no ranking.".into() };
+    let spread = if n > 1 { format!("Mean, smallest and largest seed, n = {n}.") } else { "Single seed: no ranking.".into() };
     let table = Table {
         slug: "mean-reciprocal-rank".into(),
         title: "Mean reciprocal rank".into(),
@@ -50,7 +50,7 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
             "For every seed and task, methods are ranked by the leading metric, averaged over all test lengths past the training length; the \
              reciprocals of the ranks are averaged over tasks. 1: the best at every task; ties share their mean rank. A method that has not \
              learned a task in length, or has no number at one of the lengths, comes after those that have. Tasks that no method has learned \
-             do not count, and of a task at several training lengths the one with the most methods does. Columns of tasks: the mean rank over seeds. {interval}"
+             do not count, and of a task at several training lengths the one with the most methods does. Columns of tasks: the mean rank over seeds. {spread}"
         ),
         columns: ["method".to_string(), "MRR".to_string()].into_iter().chain(settings.iter().map(|s| s.name.clone())).collect(),
         rows: rows
@@ -68,6 +68,15 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
         summary: format!("Mean reciprocal rank past the training length over {} tasks: {}.", settings.len(), list(&shown, 12)),
         tables: vec![table],
     })
+}
+
+/// `0.67, seeds 0.61 to 0.75`, or `0.67` for one seed.
+fn seeds_text(values: &[f64]) -> Option<String> {
+    let number = |value: f64| metric::number(value, 2);
+    let mean = number(stats::mean(values)?);
+    let ends = |(low, high): (f64, f64), value: &f64| (low.min(*value), high.max(*value));
+    let (low, high) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), ends);
+    Some(if values.len() > 1 { format!("{mean}, seeds {} to {}", number(low), number(high)) } else { mean })
 }
 
 /// Methods that every setting has, in the order of the first.

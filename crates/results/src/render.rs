@@ -322,7 +322,8 @@ pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> 
 
 /// One row for each summary over seeds: how far and how much of the in-length score is kept, and the differences to the baseline.
 pub(crate) fn summaries_csv(settings: &[Setting<'_>], spec: &ReportSpec) -> Result<String, ReportError> {
-    let head = ["setting", "method", "baseline", "quantity", "test_len", "mean", "half_width_95", "n", "runs", "status"];
+    let head =
+        ["setting", "method", "baseline", "quantity", "test_len", "mean", "half_width_95", "low_95", "high_95", "n", "runs", "status"];
     let mut rows = Vec::new();
     for setting in settings {
         let base = table::baseline(setting, spec);
@@ -338,6 +339,8 @@ pub(crate) fn summaries_csv(settings: &[Setting<'_>], spec: &ReportSpec) -> Resu
                     len,
                     number(point.estimate.map(|e| e.mean)),
                     number(point.estimate.and_then(|e| e.half_width)),
+                    number(point.estimate.and_then(|e| e.interval).map(|i| i.0)),
+                    number(point.estimate.and_then(|e| e.interval).map(|i| i.1)),
                     point.values.len().to_string(),
                     point.runs.to_string(),
                     if point.is_whole() { "ok".into() } else { absent.join(" / ").replace('-', "missing") },
@@ -500,7 +503,7 @@ pub(crate) fn terminal(document: &Document) -> String {
         }
         let _ = writeln!(out, "{}", table.trim_fmt());
         if section.lead.rows.iter().flatten().any(|c| c.bold) {
-            out.push_str("* best of its column, its 95 % interval touching no other\n");
+            out.push_str("* best of its column: better than chance, its 95 % interval touches no other\n");
         }
         let _ = writeln!(out, "{}", shown(finding));
     }

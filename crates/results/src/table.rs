@@ -5,7 +5,7 @@ use crate::groups::TRAINED;
 use crate::metric;
 use crate::record::{RunRecord, RunStatus};
 use crate::report::{FIRST_METHOD, ReportSpec};
-use crate::stats::{Estimate, INTERVAL};
+use crate::stats::{Estimate, INTERVAL, SHARE_INTERVAL};
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -60,13 +60,19 @@ impl From<&str> for Cell {
     }
 }
 
-/// A mean with its interval: `4.63 ± 0.05`, or `4.63` for one seed.
+/// A mean with its interval: `4.63 ± 0.05`, `0.667 [0.09, 0.99]` for shares, or `4.63` for one
+/// seed.
 pub fn estimate_text(metric: &str, estimate: &Estimate) -> String {
     let decimals = metric::decimals(metric, estimate.mean);
     let mean = metric::number(estimate.mean, decimals);
-    match estimate.half_width {
-        Some(half) => format!("{mean} ± {}", metric::number(half, decimals)),
-        None => mean,
+    match (estimate.half_width, estimate.interval) {
+        (Some(half), _) => format!("{mean} ± {}", metric::number(half, decimals)),
+        (None, Some((low, high))) => {
+            // Rounded outwards, so that what is printed holds the mean and all of the interval.
+            let (low, high) = ((low * 100.0).floor() / 100.0, (high * 100.0).ceil() / 100.0);
+            format!("{mean} [{}, {}]", metric::number(low, 2), metric::number(high, 2))
+        }
+        (None, None) => mean,
     }
 }
 
@@ -83,11 +89,16 @@ fn absent_text(absent: &BTreeSet<Absent>) -> String {
     if named.is_empty() { Absent::Missing.name().into() } else { named.join(" / ") }
 }
 
-fn sentence(setting: &Setting<'_>) -> String {
+fn sentence(setting: &Setting<'_>, metric: &str) -> String {
     match setting.seeds() {
         (1, 1) => "Single seed: no interval, no ranking.".into(),
-        _ => format!("Mean ± {INTERVAL}, {}; k/N: only k of N seeds gave a number.", seeds_text(setting)),
+        _ => format!("Mean {}, {}; k/N: only k of N seeds gave a number.", interval_text(metric), seeds_text(setting)),
     }
+}
+
+/// How the interval of a metric is written, and what it is.
+fn interval_text(metric: &str) -> String {
+    if metric::is_share(metric) { format!("[{SHARE_INTERVAL}]") } else { format!("± {INTERVAL}") }
 }
 
 /// `n = 3`
@@ -147,7 +158,7 @@ pub(crate) fn metric_table(setting: &Setting<'_>, metric: &str) -> Table {
             direction(metric),
             setting.task.unit,
             setting.name,
-            sentence(setting),
+            sentence(setting, metric),
             meaning(setting, metric)
         ),
         columns: std::iter::once("method".to_string()).chain(setting.lengths.iter().map(|l| l.to_string())).collect(),
@@ -177,7 +188,7 @@ pub(crate) fn attention_tables(setting: &Setting<'_>) -> Vec<Table> {
                 len,
                 setting.task.unit,
                 setting.name,
-                sentence(setting),
+                sentence(setting, metric::ATTENTION_DISTANCE),
                 setting.definition(metric::ATTENTION_DISTANCE).trim_end_matches('.')
             ),
             columns: std::iter::once("method".to_string())
@@ -224,9 +235,11 @@ pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
         title: "Reach".into(),
         caption: format!(
             "Reach: the longest test length up to which every tested length keeps the mean {metric} {rule}, as a multiple of the training \
-             length ({}). ≥: nothing longer was tested; none: lost at the first longer length; -: no in-length score. {UNCONVERGED} Ratio: {metric} at {longest} over {metric} at {in_length}, for each run, then averaged. {}{}",
+             length ({}). ≥: nothing longer was tested; none: lost at the first longer length; -: no in-length score. {UNCONVERGED} Ratio: \
+             {metric} at {longest} over {metric} at {in_length}, averaged over runs{}. {}{}",
             setting.unit_count(setting.task.train_len),
-            sentence(setting),
+            if metric::is_share(metric) && setting.seeds().1 > 1 { format!(" (± {INTERVAL})") } else { String::new() },
+            sentence(setting, metric),
             meaning(setting, metric)
         ),
         columns: vec![
@@ -279,7 +292,7 @@ pub(crate) fn extrapolation_table(setting: &Setting<'_>) -> Option<Table> {
              by the trapezoid rule for each seed; 1 keeps all of it. Seeds: with an in-length score, of all. {UNCONVERGED} {}{}",
             setting.task.unit,
             metric::KEPT,
-            sentence(setting),
+            sentence(setting, metric::KEPT_TO),
             meaning(setting, metric)
         ),
         columns: vec!["method".into(), format!("kept to ({})", setting.task.unit), "of training".into(), "area".into(), "seeds".into()],
@@ -305,12 +318,7 @@ pub(crate) fn baseline_table(setting: &Setting<'_>, base: &Method) -> Table {
         for &len in &setting.lengths {
             let point = setting.difference(method, base, metric, len);
             pairs = (pairs.0.min(point.runs), pairs.1.max(point.runs));
-            let plain = point_text(metric, &point);
-            // What rounds to zero has no sign.
-            let is_zero = plain.split(' ').next().is_some_and(|m| m.parse() == Ok(0.0));
-            let is_more = point.estimate.is_some_and(|e| e.mean > 0.0) && !is_zero;
-            let text = if is_more { format!("+{plain}") } else { plain };
-            row.push(Cell { bold: side(metric, &point).is_some(), ..Cell::from(text) });
+            row.push(Cell { bold: side(metric, &point).is_some(), ..Cell::from(difference_text(metric, &point)) });
         }
         rows.push(row);
     }
@@ -322,12 +330,12 @@ pub(crate) fn baseline_table(setting: &Setting<'_>, base: &Method) -> Table {
         slug: slug(setting, "difference"),
         title: format!("{metric}: difference to {}", base.name),
         caption: format!(
-            "{metric} minus that of {}, paired by seed ({}: a negative difference is {}). Mean ± 95 % CI of the differences over the seeds \
-             that both have (Student t), {n} pairs; k/N: only k of N pairs gave a number. Bold: the interval excludes 0. - : no seed in \
-             common. {UNCONVERGED}{}",
+            "{metric} minus that of {}, paired by seed ({}: a negative difference is {}). Mean {}, {n} pairs; k/N: only k of N \
+             pairs gave a number. Bold: the interval excludes 0. - : no seed in common. {UNCONVERGED}{}",
             base.name,
             direction(metric),
             if metric::lower_is_better(metric) { "an improvement" } else { "a loss" },
+            interval_text(metric),
             meaning(setting, metric)
         ),
         columns: std::iter::once("method".to_string()).chain(setting.lengths.iter().map(|l| l.to_string())).collect(),
@@ -336,9 +344,18 @@ pub(crate) fn baseline_table(setting: &Setting<'_>, base: &Method) -> Table {
     }
 }
 
+/// `+0.12 ± 0.05`: a difference above 0 has its sign.
+fn difference_text(metric: &str, difference: &Point) -> String {
+    let plain = point_text(metric, difference);
+    // What rounds to zero has no sign.
+    let is_zero = plain.split(' ').next().is_some_and(|m| m.parse() == Ok(0.0));
+    let is_more = difference.estimate.is_some_and(|e| e.mean > 0.0) && !is_zero;
+    if is_more { format!("+{plain}") } else { plain }
+}
+
 /// Whether the interval of a difference lies on the better (`Less`) or on the worse side of 0.
 fn side(metric: &str, difference: &Point) -> Option<Ordering> {
-    let (low, high) = difference.estimate?.interval()?;
+    let (low, high) = difference.estimate?.interval?;
     let excludes_0 = low > 0.0 || high < 0.0;
     excludes_0.then(|| better_first(metric, low, 0.0))
 }
@@ -347,18 +364,23 @@ fn side(metric: &str, difference: &Point) -> Option<Ordering> {
 pub(crate) fn baseline_finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
     let metric = setting.lead();
     let len = *setting.lengths.last()?;
-    let mut lists: [(&str, Vec<String>); 4] =
-        ["better", "worse", "no difference shown", "no difference to show"].map(|name| (name, Vec::new()));
+    let mut lists: [(&str, Vec<String>); 5] =
+        ["better", "worse", "no difference shown", "one seed: no test", "no number"].map(|name| (name, Vec::new()));
     for method in setting.methods.iter().filter(|m| m.name != base.name) {
         let point = setting.difference(method, base, metric, len);
         let at = match (side(metric, &point), &point.estimate) {
             (Some(Ordering::Less), _) => 0,
             (Some(_), _) => 1,
-            (None, Some(_)) => 2,
-            (None, None) => 3,
+            (None, Some(estimate)) if estimate.interval.is_some() => 2,
+            (None, Some(_)) => 3,
+            (None, None) => 4,
         };
-        let text = point_text(metric, &point);
-        lists[at].1.push(format!("{} ({text}, n = {})", method.name, point.values.len()));
+        let text = difference_text(metric, &point);
+        lists[at].1.push(match point.values.len() {
+            0 if text == Absent::Missing.name() => method.name.clone(),
+            0 | 1 => format!("{} ({text})", method.name),
+            n => format!("{} ({text}, n = {n})", method.name),
+        });
     }
     let parts: Vec<String> = lists.iter().filter(|l| !l.1.is_empty()).map(|(name, m)| format!("{name}: {}", list(m, 8))).collect();
     let what = format!("Paired by seed, {metric} minus that of {} at {len}", base.name);
@@ -377,7 +399,7 @@ pub(crate) fn facts_table(setting: &Setting<'_>) -> Table {
         .map(|group| {
             let runs = &group.runs;
             let losses: Vec<f64> = runs.iter().filter_map(|r| r.train.final_loss_nats).filter(|l| l.is_finite()).collect();
-            let loss = Estimate::of(&losses).map_or("-".into(), |e| estimate_text(metric::LOSS_NATS, &e));
+            let loss = Estimate::of_mean(&losses).map_or("-".into(), |e| estimate_text(metric::LOSS_NATS, &e));
             let ok = runs.iter().filter(|r| r.status == RunStatus::Ok).count();
             let mut status = format!("{ok} ok");
             if ok < runs.len() {
@@ -400,7 +422,7 @@ pub(crate) fn facts_table(setting: &Setting<'_>) -> Table {
         caption: format!(
             "Runs behind the tables; {}. Final training loss: nats per counted token over the last tenth of the steps. {}{}",
             setting.name,
-            sentence(setting),
+            sentence(setting, metric::LOSS_NATS),
             metric::chance(setting.task, metric::LOSS_NATS).map_or(String::new(), |c| format!(" Chance: {c:.3}.")),
         ),
         columns: ["method", "parameters", "of the encoding", "final training loss", "seeds", "runs"].map(String::from).to_vec(),
@@ -542,7 +564,7 @@ pub(crate) fn base_table(setting: &Setting<'_>, sweep: &BaseSweep<'_>, slug_name
             "{metric} ({}) by theta_base and test length{of}. Longest wavelength: 2π base^((d-2)/d) tokens for d rotated dimensions, before \
              any scaling; pairs beyond training: rotary pairs whose wavelength exceeds the training length in tokens. {}{}",
             direction(metric),
-            sentence(setting),
+            sentence(setting, metric),
             meaning(setting, metric)
         ),
         columns,
@@ -573,7 +595,10 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
         }
     }
     reached.sort_by_key(|r| std::cmp::Reverse(r.1));
-    let kept = format!("{} of its in-length {metric}", metric::KEPT);
+    let kept = |whose: &str| match metric::lower_is_better(metric) {
+        true => format!("{whose} {metric} at most {:.0} % above the in-length value", 100.0 / metric::KEPT - 100.0),
+        false => format!("at least {:.0} % of {whose} in-length {metric}", 100.0 * metric::KEPT),
+    };
     let first = match reached.first() {
         None if !setting.lengths.contains(&setting.task.train_len) => {
             format!("the training length itself was not tested, so no {metric} is known to be kept")
@@ -582,12 +607,11 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
             Some(why) => format!("no method has a score in length ({why}), so there is no extrapolation to report"),
             None => "no method has learned the task in length, so there is no extrapolation to report".into(),
         },
-        Some((_, 0)) => format!("no method keeps {kept} past the training length"),
+        Some((_, 0)) => format!("no method keeps {} past the training length", kept("its")),
         Some((_, best)) => {
             let best = *best;
             let leaders: Vec<String> = reached.iter().filter(|r| r.1 == best).map(|r| r.0.clone()).collect();
             let next = reached.iter().find(|r| r.1 < best);
-            let verb = if leaders.len() == 1 { "keeps" } else { "each keep" };
             let to = if best == longest {
                 format!(
                     "up to the longest tested length, {} ({} the training length)",
@@ -602,35 +626,99 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
                 Some((_, 0)) => "; no other method does past the training length".into(),
                 Some((m, len)) => format!("; the next, {}, up to {}", m, times(*len as f64 / train)),
             };
-            let verb = if leaders.len() == setting.methods.len() && leaders.len() > 1 { "all keep" } else { verb };
-            format!("{} {verb} {kept} {to}{tail}", and(&leaders))
-        }
-    };
-    // Of those that have not converged nothing is said, so they are no rivals either.
-    let point = |m: &Method| match setting.is_extrapolation_of_unconverged(m, longest) {
-        true => setting.ratio(m, metric, longest),
-        false => setting.point(m, metric, longest),
-    };
-    let points: Vec<Point> = setting.methods.iter().map(point).collect();
-    let best = points.iter().enumerate().filter(|(_, p)| p.estimate.is_some());
-    let best = best.min_by(|a, b| {
-        let mean = |p: &Point| p.estimate.map_or(f64::NAN, |e| e.mean);
-        better_first(metric, mean(a.1), mean(b.1))
-    });
-    let second = match best {
-        Some((at, point)) if points.len() > 1 => {
-            let how = if setting.seeds().1 == 1 {
-                "a single seed, so no ranking"
-            } else if setting.clear_best(&points, metric) == Some(at) {
-                "its interval touches no other"
-            } else {
-                "within the intervals of others or of too few seeds to rank"
+            let (verb, whose) = match leaders.len() {
+                1 => ("keeps", "its"),
+                n if n == setting.methods.len() => ("all keep", "their"),
+                _ => ("each keep", "their"),
             };
-            format!("; at {longest} the best mean {metric} is that of {} ({}; {how})", setting.methods[at].name, point_text(metric, point))
+            format!("{} {verb} {} {to}{tail}", and(&leaders), kept(whose))
         }
-        _ => String::new(),
     };
-    format!("{}: {first}{second}.", setting.name)
+    format!("{}: {first}{}{}.", setting.name, best(setting, longest), another_metric(setting))
+}
+
+/// Which method is best at a length past training, and how sure that is. None is called best where
+/// there is nothing to choose from, where all are at chance, and where the first ones print the
+/// same mean.
+fn best(setting: &Setting<'_>, len: usize) -> String {
+    let metric = setting.lead();
+    // Nothing is said of methods that have not converged, so they are no rivals either.
+    let point = |m: &Method| setting.score(m, metric, len);
+    let points: Vec<Point> = setting.methods.iter().map(point).collect();
+    let mut rows: Vec<(usize, Estimate)> = points.iter().enumerate().filter_map(|(i, p)| Some((i, p.estimate?))).collect();
+    rows.sort_by(|a, b| better_first(metric, a.1.mean, b.1.mean));
+    let name = |at: usize| setting.methods[at].name.clone();
+    let text = |at: usize| point_text(metric, &points[at]);
+    let mean = |e: &Estimate| metric::number(e.mean, metric::decimals(metric, e.mean));
+    match rows[..] {
+        _ if setting.methods.len() < 2 => return String::new(),
+        [] => return String::new(),
+        [(only, _)] => return format!("; at {len} there is no other method to compare with {} ({})", name(only), text(only)),
+        _ => {}
+    }
+    if rows.iter().all(|(_, e)| setting.is_at_chance(metric, e)) {
+        return match metric::chance(setting.task, metric) {
+            None => format!("; at {len} every {metric} is {}", metric::number(0.0, metric::decimals(metric, 0.0))),
+            Some(c) => format!(
+                "; at {len} no method is shown to have a better {metric} than chance ({})",
+                metric::number(c, metric::decimals(metric, c))
+            ),
+        };
+    }
+    let (first, estimate) = rows[0];
+    let extreme = if metric::lower_is_better(metric) { "lowest" } else { "highest" };
+    let tied: Vec<String> = rows.iter().take_while(|(_, e)| mean(e) == mean(&estimate)).map(|(at, _)| name(*at)).collect();
+    if tied.len() > 1 {
+        return format!("; at {len} the {extreme} {metric}, {}, is that of {}", mean(&estimate), and(&tied));
+    }
+    let rivals: Vec<&(usize, Estimate)> = rows[1..].iter().filter(|(_, e)| !estimate.is_separated_from(e)).collect();
+    let (sign, why) = if estimate.interval.is_none() {
+        (extreme, "one seed: no ranking".into())
+    } else if !points[first].is_whole() {
+        (extreme, "not all of its seeds gave a number: no ranking".into())
+    } else if setting.is_at_chance(metric, &estimate) {
+        (extreme, "its interval holds chance".into())
+    } else if let Some((rival, _)) = rivals.iter().find(|(_, e)| e.interval.is_none()) {
+        (extreme, format!("{} has one seed: no ranking", name(*rival)))
+    } else if rivals.is_empty() {
+        ("best", "its interval touches no other".into())
+    } else {
+        let names: Vec<String> = rivals.iter().map(|(at, _)| name(*at)).collect();
+        (extreme, format!("its interval touches {} of {}", if names.len() > 1 { "those" } else { "that" }, and(&names)))
+    };
+    format!("; at {len} the {sign} {metric} is that of {} ({}; {why})", name(first), text(first))
+}
+
+/// Where no method does better than chance in length by the leading metric: another share that
+/// tells the methods apart there.
+fn another_metric(setting: &Setting<'_>) -> String {
+    let (lead, Some(len)) = (setting.lead(), setting.in_length) else { return String::new() };
+    let points = |metric: &str| -> Vec<(&str, Estimate)> {
+        let methods = setting.methods.iter();
+        methods.filter_map(|m| Some((m.name.as_str(), setting.point(m, metric, len).estimate?))).collect()
+    };
+    let leading = points(lead);
+    if leading.len() < 2 || !leading.iter().all(|(_, e)| setting.is_at_chance(lead, e)) {
+        return String::new();
+    }
+    for metric in setting.metrics.iter().filter(|m| *m != lead && metric::is_share(m)) {
+        let mut rows = points(metric);
+        rows.sort_by(|a, b| better_first(metric, a.1.mean, b.1.mean));
+        let ([first, .., last], text) = (&rows[..], |row: &(&str, Estimate)| format!("{} ({})", row.0, estimate_text(metric, &row.1)))
+        else {
+            continue;
+        };
+        let is_one_seed = first.1.interval.is_none() && first.1.mean > last.1.mean;
+        if is_one_seed || first.1.is_separated_from(&last.1) {
+            let how = if is_one_seed { " (one seed: no test)" } else { "" };
+            return format!(
+                "; {lead} at {len} tells no methods apart, {metric} there does{how}: from {} down to {}",
+                text(first),
+                text(last)
+            );
+        }
+    }
+    String::new()
 }
 
 /// Why no method has a score in length; none where one has.

@@ -99,6 +99,51 @@ fn page_is_self_contained_and_balanced() {
     assert!(levels[0] == 1 && levels.windows(2).all(|l| l[1] > 1 && l[1] <= l[0] + 1), "{levels:?}");
 }
 
+/// The distribution function of a beta distribution, by the continued fraction of Abramowitz and
+/// Stegun 26.5.8 on the convergent side.
+fn beta_cdf(x: f64, a: f64, b: f64) -> f64 {
+    if x > (a + 1.0) / (a + b + 2.0) {
+        return 1.0 - beta_cdf(1.0 - x, b, a);
+    }
+    let ln_gamma = |z: f64| {
+        // Stirling's series, after moving the argument up.
+        let (mut z, mut shift) = (z, 0.0);
+        while z < 20.0 {
+            shift -= z.ln();
+            z += 1.0;
+        }
+        shift + (z - 0.5) * z.ln() - z + 0.5 * std::f64::consts::TAU.ln() + 1.0 / (12.0 * z) - 1.0 / (360.0 * z.powi(3))
+    };
+    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp() / a;
+    let mut fraction = 1.0;
+    for m in (0..400).rev() {
+        let m = f64::from(m);
+        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        let even = |m: f64| m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
+        fraction = 1.0 + odd / fraction;
+        fraction = if m > 0.0 { 1.0 + even(m) / fraction } else { fraction };
+    }
+    front / fraction
+}
+
+/// The interval of a share as `docs/evaluation.md` has it.
+fn share_interval(mean: f64, sd: f64, seeds: usize, t: f64, rows: f64) -> (f64, f64) {
+    let m = seeds as f64;
+    let correlation = if mean * (1.0 - mean) > 0.0 { sd * sd / (mean * (1.0 - mean)) } else { 0.0 };
+    let effective = 1.0 / ((t / 1.959_964).powi(2) * correlation / m + 0.05 * (1.0 - 2.0 * mean).powi(4) / m + 1.0 / rows);
+    let solve = |a: f64, b: f64, p: f64| {
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..100 {
+            let middle = (low + high) / 2.0;
+            if beta_cdf(middle, a, b) < p { low = middle } else { high = middle }
+        }
+        low
+    };
+    let (right, wrong) = (mean * effective, (1.0 - mean) * effective);
+    let low = if right < 0.01 { 0.0 } else { solve(right, wrong + 1.0, 0.025) };
+    (low, if wrong < 0.01 { 1.0 } else { solve(right + 1.0, wrong, 0.975) })
+}
+
 /// Every number of the leading tables, by a loop that shares no code with the crate.
 #[test]
 fn every_number_can_be_recomputed() {
@@ -147,6 +192,11 @@ fn every_number_can_be_recomputed() {
                     let shown = cell.split(' ').next().unwrap();
                     let d = shown.split_once('.').map_or(0, |(_, frac)| frac.len());
                     let mut expected = format!("{mean:.d$} ± {half:.d$}");
+                    if metric.starts_with("exact") || metric.starts_with("token") {
+                        let (low, high) = share_interval(mean, sd, n, t(n), 4096.0);
+                        let (low, high) = ((low * 100.0).floor() / 100.0, (high * 100.0).ceil() / 100.0);
+                        expected = format!("{mean:.d$} \\[{low:.2}, {high:.2}\\]");
+                    }
                     if n < of {
                         expected = format!("{expected} ({n}/{of})");
                     }
@@ -203,7 +253,7 @@ fn one_seed_has_no_interval_and_no_ranking() {
     assert!(table[1..].iter().flatten().all(|c| !c.contains('±')));
     assert!(!markdown.contains("| **") && markdown.contains("Single seed: no interval, no ranking."));
     assert!(!text(&report, "tables.tex").contains("textbf"));
-    assert!(report.summary.contains("a single seed, so no ranking"));
+    assert!(report.summary.contains("one seed: no ranking"));
 }
 
 #[test]
@@ -345,9 +395,9 @@ fn nothing_is_said_of_the_extrapolation_of_what_was_not_learned() {
     assert_eq!(cells(&markdown, "exact_match: difference to a")[1][3..], ["not converged"; 2]);
     assert!(!markdown.contains("| **"), "the best of a longer column is marked although it did not converge");
     assert!(markdown.contains("## Not converged\n\n- copy, trained at 16 symbols: low: exact_match 0.940 in length"), "{markdown}");
-    assert!(markdown.contains("at 64 the best mean exact_match is that of a (0.000"), "{markdown}");
+    assert!(markdown.contains("at 64 there is no other method to compare with a (0.000"), "{markdown}");
     assert!(text(&report, "report.html").contains("<h2>Not converged (1)</h2>"));
-    assert!(text(&report, "summaries.csv").lines().any(|l| l.contains(",low,") && l.ends_with(",,,0,3,not converged")));
+    assert!(text(&report, "summaries.csv").lines().any(|l| l.contains(",low,") && l.ends_with(",,,,,0,3,not converged")));
 }
 
 #[test]
@@ -407,7 +457,7 @@ fn many_methods_have_a_look_each_and_no_bands() {
 fn bands_of_shares_stay_where_these_can_be() {
     let records = scores(&[("a", &[[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.2, 0.0], [0.9, 1.0, 0.9, 0.1]])]);
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
-    assert!(markdown.contains("(Student t), cut at 0 and 1, n = 3."), "{markdown}");
+    assert!(markdown.contains("Bands: 95 % CI over seeds and test rows, n = 3."), "{markdown}");
 }
 
 #[test]
@@ -434,8 +484,8 @@ fn extrapolation_by_hand() {
     assert_eq!(table[1], ["a", "48 ± 203", "3x", "0.725 ± 0.318", "2/2"]);
     assert_eq!(table[2], ["b", "64 ± 0", "≥ 4x", "1.000 ± 0.000", "2/2"]);
     let csv = text(&report, "summaries.csv");
-    assert!(csv.contains("a,,kept_to,,48,203.299"), "{csv}");
-    assert!(csv.contains("b,,kept_area,,1,0,2,2,ok"), "{csv}");
+    assert!(csv.contains("a,,kept_to,,48,203.299") && csv.contains(",-155.299"), "{csv}");
+    assert!(csv.contains("b,,kept_area,,1,0,1,1,2,2,ok"), "{csv}");
 }
 
 #[test]
@@ -452,10 +502,13 @@ fn differences_are_paired_by_seed() {
         let spec = ReportSpec { baseline: Some(baseline.into()), ..spec() };
         let report = report(&records, &[], &spec).unwrap();
         let markdown = text(&report, "report.md");
-        let (other, sign) = if baseline == "b" { ("a", "+") } else { ("b", "-") };
+        let other = if baseline == "b" { "a" } else { "b" };
         let name = if baseline == "b" { "b" } else { "a" };
         let row = cells(&markdown, &format!("exact_match: difference to {name}"))[1].clone();
-        assert_eq!(row[..4], [other, "0.000 ± 0.000", "0.000 ± 0.000", &format!("{sign}0.100 ± 0.000")]);
+        // The three seeds agree, which leaves the 4,096 test rows, and at a share of 1 the added
+        // spread between seeds.
+        let differ = if baseline == "b" { "+0.100 \\[0.07, 0.13\\]" } else { "-0.100 \\[-0.13, -0.07\\]" };
+        assert_eq!(row[..4], [other, "0.000 \\[-0.07, 0.07\\]", "0.000 \\[-0.07, 0.07\\]", differ]);
         assert!(markdown.contains("n = 3 pairs"));
         assert!(
             report.summary.contains(&format!("Paired by seed, exact_match minus that of {name} at 64: no difference shown: ")),
@@ -517,7 +570,7 @@ fn methods_are_ranked_over_tasks() {
     }));
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
     let rows = cells(&markdown, "Mean reciprocal rank");
-    let alone: Vec<Vec<&str>> = rows.iter().map(|row| row.iter().map(|cell| cell.split(" ±").next().unwrap()).collect()).collect();
+    let alone: Vec<Vec<&str>> = rows.iter().map(|row| row.iter().map(|cell| cell.split(", seeds").next().unwrap()).collect()).collect();
     // Seed 0: 1 and 1/3, 1/2 and 2/3, 1/3 and 2/3; seed 1: the first two of copying change places.
     assert_eq!(
         alone,
@@ -528,7 +581,8 @@ fn methods_are_ranked_over_tasks() {
             ["rope", "0.50", "3.0", "1.5"],
         ]
     );
-    assert!(markdown.contains("over 2 tasks: nope 0.71 ±"), "{markdown}");
+    // nope: (1/2 + 2/3) / 2 and (1 + 2/3) / 2.
+    assert!(markdown.contains("over 2 tasks: nope 0.71, seeds 0.58 to 0.83,"), "{markdown}");
     // One task is no mean, and one method no rank.
     for few in
         [scored("copy", "alibi", &[(1.0, 0.9)]), [scored("copy", "alibi", &[(1.0, 0.9)]), scored("sort", "alibi", &[(1.0, 0.9)])].concat()]
@@ -563,4 +617,97 @@ fn exact_matches_by_depth_are_drawn_for_every_method() {
     assert_eq!([">0.25<", ">0.75<"].map(|share| svg.matches(share).count()), [6, 6], "two methods at three lengths");
     assert!(svg.contains("50 to 100 %") && svg.contains("train length"));
     assert!(text(&report, "report.md").contains("](depth-by-length.svg)"));
+}
+
+fn summary(records: &[RunRecord]) -> String {
+    report(records, &[], &ReportSpec { baseline: Some("first".into()), ..spec() }).unwrap().summary
+}
+
+#[test]
+fn none_is_best_at_zero_or_among_equals() {
+    let learned = |far: [f64; 3]| far.map(|v| [1.0, 1.0, v, v]);
+    // All at 0 past the training length.
+    let zero = summary(&scores(&[("a", &learned([0.0; 3])), ("b", &learned([0.0; 3]))]));
+    assert!(zero.contains("no method keeps at least 90 % of its in-length exact_match past the training length"), "{zero}");
+    assert!(zero.contains("; at 64 every exact_match is 0.000.") && !zero.contains("best exact_match"), "{zero}");
+    // Equal means, in other orders of the seeds.
+    let tied = summary(&scores(&[("a", &learned([0.5, 0.6, 0.7])), ("b", &learned([0.7, 0.5, 0.6])), ("c", &learned([0.1; 3]))]));
+    assert!(tied.contains("at 64 the highest exact_match, 0.600, is that of a and b."), "{tied}");
+    // Above another, not beyond its interval: no best, and the reason.
+    let near = summary(&scores(&[("a", &learned([0.5, 0.6, 0.7])), ("b", &learned([0.5, 0.6, 0.6])), ("c", &learned([0.0; 3]))]));
+    assert!(near.contains("the highest exact_match is that of a (0.600 [") && near.contains("its interval touches that of b)"), "{near}");
+    let clear = summary(&scores(&[("a", &learned([0.9; 3])), ("b", &learned([0.1; 3]))]));
+    assert!(clear.contains("the best exact_match is that of a (0.900 [") && clear.contains("its interval touches no other)"), "{clear}");
+}
+
+#[test]
+fn none_is_best_at_chance() {
+    let mut records = scores(&[("a", &[[1.0, 1.0, 0.5, 0.51]; 3]), ("b", &[[1.0, 1.0, 0.5, 0.40]; 3])]);
+    records.iter_mut().for_each(|run| drop(run.task.chance.insert("exact_match".into(), 0.5)));
+    let text = summary(&records);
+    assert!(text.contains("at 64 no method is shown to have a better exact_match than chance (0.500)"), "{text}");
+    // Clear of the other, and not clear of chance.
+    for row in records.iter_mut().filter(|run| run.labels[0].text == "b").flat_map(|run| &mut run.evals).filter(|row| row.test_len > 16) {
+        row.metrics.get_mut("exact_match").unwrap().value = 0.0;
+    }
+    let report = report(&records, &[], &spec()).unwrap();
+    assert!(report.summary.contains("no method is shown to have a better exact_match than chance") && !report.summary.contains(" *"));
+}
+
+#[test]
+fn the_reason_is_the_one_that_applies() {
+    // One of three seeds of the best method gave no number at the longest length.
+    let mut records = scores(&[("a", &[[1.0, 1.0, 0.9, 0.9]; 3]), ("b", &[[1.0, 1.0, 0.1, 0.1]; 3])]);
+    let row = records[0].evals.last_mut().unwrap();
+    (row.status, row.reason) = (EvalStatus::Skipped, Some("memory".into()));
+    row.metrics.clear();
+    let text = summary(&records);
+    assert!(
+        text.contains("highest exact_match is that of a (0.900 [") && text.contains("(2/3); not all of its seeds gave a number"),
+        "{text}"
+    );
+    // The other has one seed.
+    let all = scores(&[("a", &[[1.0, 1.0, 0.9, 0.9]; 3]), ("b", &[[1.0, 1.0, 0.1, 0.1]])]);
+    let text = summary(&all);
+    assert!(text.contains("b has one seed: no ranking"), "{text}");
+    assert!(text.contains("minus that of a at 64: one seed: no test: b (-0.800)."), "{text}");
+    // Nothing to compare with is not the absence of a difference.
+    let mut records = scores(&[("a", &[[1.0, 1.0, 0.9, 0.9]; 3]), ("b", &[[1.0, 1.0, 0.1, 0.1]; 3])]);
+    for run in records.iter_mut().filter(|run| run.labels[0].text == "b") {
+        *run.evals.last_mut().unwrap() = absent_row("trained", 64, EvalStatus::Unsupported, "the table ends");
+    }
+    assert!(summary(&records).contains("at 64: no number: b (unsupported)."), "{}", summary(&records));
+}
+
+#[test]
+fn another_metric_is_named_where_the_leading_one_tells_nothing_apart() {
+    let with = |tokens: [f64; 2], seeds: usize| -> Vec<RunRecord> {
+        let mut records = scores(&[("a", &vec![[0.0; 4]; seeds]), ("b", &vec![[0.0; 4]; seeds])]);
+        for run in &mut records {
+            let value = if run.labels[0].text == "a" { tokens[0] } else { tokens[1] };
+            run.evals.iter_mut().for_each(|row| drop(row.metrics.insert("token_accuracy".into(), Metric { value, n: 4096 })));
+        }
+        records
+    };
+    let text = summary(&with([0.2, 0.7], 3));
+    assert!(text.contains("exact_match at 16 tells no methods apart, token_accuracy there does: from b (0.700 ["), "{text}");
+    let text = summary(&with([0.2, 0.7], 1));
+    assert!(text.contains("token_accuracy there does (one seed: no test): from b (0.700) down to a (0.200)"), "{text}");
+    assert!(!summary(&with([0.2, 0.22], 3)).contains("apart"), "nothing is said where that metric does not either");
+}
+
+#[test]
+fn the_rows_of_a_share_of_tokens_are_those_of_the_exact_match() {
+    // 4,096 rows of 8 tokens: the tokens of a row are not independent, so both shares have the same
+    // interval.
+    let mut records = scores(&[("a", &[[1.0, 1.0, 0.5, 0.5]; 3])]);
+    for row in records.iter_mut().flat_map(|run| &mut run.evals) {
+        let value = row.metrics["exact_match"].value;
+        row.metrics.get_mut("exact_match").unwrap().n = 100;
+        row.metrics.insert("token_accuracy".into(), Metric { value, n: 800 });
+    }
+    let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+    let row = |heading: &str| cells(&markdown, heading)[1].clone();
+    assert_eq!(row("exact_match by test length"), row("token_accuracy by test length"));
+    assert_eq!(row("exact_match by test length")[3], "0.500 \\[0.39, 0.61\\]");
 }
