@@ -74,16 +74,15 @@ impl Estimate {
         if !are_shares(&first) || !are_shares(&second) {
             return Some(estimate);
         }
-        let ends = || {
+        let interval = |seeds: f64| {
             let (a, b) = (mean(&first)?, mean(&second)?);
             let (low_a, high_a) = share_interval(a, 0.0, pairs.len(), rows.0)?;
             let (low_b, high_b) = share_interval(b, 0.0, pairs.len(), rows.1)?;
-            let seeds = estimate.half_width?;
             let below = (seeds.powi(2) + (a - low_a).powi(2) + (high_b - b).powi(2)).sqrt();
             let above = (seeds.powi(2) + (high_a - a).powi(2) + (b - low_b).powi(2)).sqrt();
             Some(((estimate.mean - below).max(-1.0), (estimate.mean + above).min(1.0)))
         };
-        estimate.interval = ends();
+        estimate.interval = estimate.half_width.and_then(interval);
         estimate.half_width = None;
         Some(estimate)
     }

@@ -643,7 +643,9 @@ fn none_is_best_at_zero_or_among_equals() {
 #[test]
 fn none_is_best_at_chance() {
     let mut records = scores(&[("a", &[[1.0, 1.0, 0.5, 0.51]; 3]), ("b", &[[1.0, 1.0, 0.5, 0.40]; 3])]);
-    records.iter_mut().for_each(|run| drop(run.task.chance.insert("exact_match".into(), 0.5)));
+    for run in &mut records {
+        run.task.chance.insert("exact_match".into(), 0.5);
+    }
     let text = summary(&records);
     assert!(text.contains("at 64 no method is shown to have a better exact_match than chance (0.500)"), "{text}");
     // Clear of the other, and not clear of chance.
@@ -685,7 +687,9 @@ fn another_metric_is_named_where_the_leading_one_tells_nothing_apart() {
         let mut records = scores(&[("a", &vec![[0.0; 4]; seeds]), ("b", &vec![[0.0; 4]; seeds])]);
         for run in &mut records {
             let value = if run.labels[0].text == "a" { tokens[0] } else { tokens[1] };
-            run.evals.iter_mut().for_each(|row| drop(row.metrics.insert("token_accuracy".into(), Metric { value, n: 4096 })));
+            for row in &mut run.evals {
+                row.metrics.insert("token_accuracy".into(), Metric { value, n: 4096 });
+            }
         }
         records
     };

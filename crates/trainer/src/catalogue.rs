@@ -8,7 +8,7 @@ use crate::inspect;
 use crate::list;
 use posenc::{EncodingConfig, Facts, ModelShape, PositionsConfig, RopeScaling};
 use results::record::EvalStatus;
-use results::stats::{mean, sample_sd};
+use results::stats::{INTERVAL, half_width_95, mean};
 use results::{RunRecord, find_records};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -62,8 +62,8 @@ pub fn page(records: &Path) -> Result<String, Failure> {
         "<!-- Written by `longreach catalogue`; a test compares. Do not edit. -->\n\n# Catalogue of encodings\n\n\
          {} kinds, each a line of TOML: `pe = {{ kind = \"rope\" }}`. Shapes and pictures are those of a model of width {} with {} layers and {} heads, \
          trained at {near} tokens.\n\n\
-         Perplexities are those of the experiment `{experiment}`: byte text, trained at {near} bytes and tested at {near} and at {far}, mean and standard \
-         deviation over {} seeds under one small budget. They order encodings at this size and say nothing about a large model. Where a kind was measured \
+         Perplexities are those of the experiment `{experiment}`: byte text, trained at {near} bytes and tested at {near} and at {far}, mean ± {INTERVAL}, \
+         {} seeds under one small budget. They order encodings at this size and say nothing about a large model. Where a kind was measured \
          in several configurations the first table shows the one that is best at {near}; its own section shows all.\n\n\
          | kind | what it does | hooks | perplexity at {near} | at {far} |\n|---|---|---|---|---|\n",
         EncodingConfig::KINDS.len(),
@@ -155,8 +155,8 @@ impl Measured {
 
     fn at(&self, length: usize) -> Option<String> {
         let values = self.perplexities.get(&length)?;
-        let spread = sample_sd(values).map_or_else(String::new, |sd| format!(" ± {sd:.2}"));
-        Some(format!("{:.2}{spread}", mean(values)?))
+        let interval = half_width_95(values).map_or_else(String::new, |half| format!(" ± {half:.2}"));
+        Some(format!("{:.2}{interval}", mean(values)?))
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Coverage {
 
 /// An interval of shares, one per seed, over a number of rows.
 pub type ShareInterval = fn(&[f64], u64) -> Option<(f64, f64)>;
+/// An interval of differences of shares, one pair per seed, over a number of rows.
+pub type DifferenceInterval = fn(&[(f64, f64)], u64) -> Option<(f64, f64)>;
 
 fn normal() -> Normal {
     Normal::new(0.0, 1.0).expect("a standard deviation of 1")
@@ -134,7 +136,7 @@ pub fn difference(
     pairing: f64,
     replicates: usize,
     stream: u64,
-    interval: fn(&[(f64, f64)], u64) -> Option<(f64, f64)>,
+    interval: DifferenceInterval,
 ) -> Coverage {
     let (first, second) = (Model::new(crossed, shares.0), Model::new(crossed, shares.1));
     let mut draws = Draws::new(stream);
