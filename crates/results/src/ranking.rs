@@ -4,7 +4,7 @@ use crate::analysis::{InLength, Method, Setting, better_first};
 use crate::metric;
 use crate::report::Chapter;
 use crate::stats;
-use crate::table::{Cell, Table, list};
+use crate::table::{Cell, Table};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,9 +65,16 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
     Some(Chapter {
         name: "Over the tasks".into(),
         slug: "over-the-tasks".into(),
-        summary: format!("Mean reciprocal rank past the training length over {} tasks: {}.", settings.len(), list(&shown, 12)),
+        summary: format!("Mean reciprocal rank past the training length over {} tasks: {}.", settings.len(), listed(&shown)),
         tables: vec![table],
     })
+}
+
+/// Entries that hold commas themselves, at most twelve of them.
+fn listed(entries: &[String]) -> String {
+    let more = entries.len().saturating_sub(12);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    entries[..entries.len().min(12)].join("; ") + &more
 }
 
 /// `0.67, seeds 0.61 to 0.75`, or `0.67` for one seed.

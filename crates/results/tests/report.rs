@@ -582,7 +582,7 @@ fn methods_are_ranked_over_tasks() {
         ]
     );
     // nope: (1/2 + 2/3) / 2 and (1 + 2/3) / 2.
-    assert!(markdown.contains("over 2 tasks: nope 0.71, seeds 0.58 to 0.83,"), "{markdown}");
+    assert!(markdown.contains("over 2 tasks: nope 0.71, seeds 0.58 to 0.83;"), "{markdown}");
     // One task is no mean, and one method no rank.
     for few in
         [scored("copy", "alibi", &[(1.0, 0.9)]), [scored("copy", "alibi", &[(1.0, 0.9)]), scored("sort", "alibi", &[(1.0, 0.9)])].concat()]
