@@ -2,6 +2,7 @@
 
 use crate::analysis::{Absent, InLength, Method, Point, Setting, better_first, times};
 use crate::groups::TRAINED;
+use crate::identity::{MethodSpec, canonical_text};
 use crate::metric;
 use crate::record::{RunRecord, RunStatus};
 use crate::report::{FIRST_METHOD, ReportSpec};
@@ -493,6 +494,21 @@ impl Geometry {
     }
 }
 
+/// One text for specs that agree in all but the base. Variants hold the base again, so only their names count.
+fn without_base(spec: &MethodSpec, key: &str) -> String {
+    let mut spec = Value::Object(spec.clone());
+    if let Some(Value::Object(eval)) = spec.get_mut("eval") {
+        eval.shift_remove("variants");
+    }
+    let path = key.replacen("model.pe.", "encoding.", usize::from(key.starts_with("model.pe.")));
+    let (parents, last) = path.rsplit_once('.').unwrap_or(("", &path));
+    let parent = parents.split('.').filter(|part| !part.is_empty()).try_fold(&mut spec, |value, part| value.get_mut(part));
+    if let Some(Value::Object(parent)) = parent {
+        parent.shift_remove(last);
+    }
+    spec.as_object().map(canonical_text).unwrap_or_default()
+}
+
 fn base_label(run: &RunRecord) -> Option<(&str, f64)> {
     run.labels
         .iter()
@@ -500,22 +516,20 @@ fn base_label(run: &RunRecord) -> Option<(&str, f64)> {
         .find_map(|l| Some((l.key.as_str(), l.value.as_f64().or_else(|| l.text.parse().ok())?)))
 }
 
-/// Sweeps over an axis `*.base` with at least two values.
+/// Sweeps over an axis `*.base` with at least two values: methods that differ in nothing else.
 pub(crate) fn base_sweeps<'s>(setting: &'s Setting<'_>) -> Vec<BaseSweep<'s>> {
-    let mut sweeps: Vec<(Vec<&str>, BaseSweep<'s>)> = Vec::new();
+    let mut sweeps: Vec<((String, &str), BaseSweep<'s>)> = Vec::new();
     for method in &setting.methods {
-        let run: &RunRecord = &setting.groups[method.group].runs[0];
+        let group = &setting.groups[method.group];
+        let run: &RunRecord = &group.runs[0];
         let Some((key, base)) = base_label(run) else { continue };
-        let others: Vec<&str> = run.labels.iter().filter(|l| l.key != key).map(|l| l.text.as_str()).collect();
-        let mut identity = others.clone();
-        identity.push(&method.variant);
-        // Several groups of one base (other settings) stay apart, as everywhere.
+        let identity = (without_base(&group.spec, key), method.variant.as_str());
         let at = sweeps.iter().position(|(id, sweep)| *id == identity && sweep.rows.iter().all(|(b, _)| *b != base));
         let at = at.unwrap_or_else(|| {
-            let mut name = others.join(", ");
-            if method.variant != TRAINED {
-                name = format!("{name} + {}", method.variant);
-            }
+            let others = run.labels.iter().filter(|l| l.key != key).map(|l| l.text.as_str());
+            let others = others.collect::<Vec<_>>().join(", ");
+            let variant = (method.variant != TRAINED).then(|| method.variant.clone());
+            let name = Some(others).filter(|text| !text.is_empty()).into_iter().chain(variant).collect::<Vec<_>>().join(" + ");
             sweeps.push((identity, BaseSweep { name, rows: Vec::new(), geometry: Vec::new() }));
             sweeps.len() - 1
         });

@@ -318,3 +318,24 @@ fn two_corpora_are_named_by_their_hashes() {
         assert!(report.summary.contains(&name), "{name}: {}", report.summary);
     }
 }
+
+#[test]
+fn a_sweep_over_the_base_holds_nothing_else() {
+    let run = |base: f64, layout: &str| {
+        let mut run = record("sweep", &[("model.pe.base", json!(base))], 0, copy_task(16));
+        run.spec["encoding"] = json!({ "kind": "rope", "base": base, "layout": layout });
+        run.run_id = hex(&format!("{base} {layout}"));
+        run.evals.push(ok_row("trained", 16, &[("exact_match", 1.0)]));
+        run
+    };
+    let sweeps = |records: &[RunRecord]| {
+        let report = report(records, &[], &spec()).unwrap();
+        let markdown = String::from_utf8(report.file("report.md").unwrap().to_vec()).unwrap();
+        markdown.matches("\n### theta_base").count()
+    };
+    assert_eq!(sweeps(&[run(100.0, "half"), run(1000.0, "half")]), 1);
+    // The config was edited between the two: what differs is not the base alone.
+    assert_eq!(sweeps(&[run(100.0, "half"), run(1000.0, "interleaved")]), 0);
+    let both = ["half", "interleaved"].map(|layout| [run(100.0, layout), run(1000.0, layout)]).concat();
+    assert_eq!(sweeps(&both), 2);
+}
