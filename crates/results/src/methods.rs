@@ -117,7 +117,7 @@ fn changes(trained: &Value, variant: &Variant<'_>) -> String {
     if encodings.values().any(|e| kind(e) != kind(trained)) {
         let whole = by_length(encodings.iter().map(|(len, e)| (*len, toml_text::inline(e))));
         let holds = |e: &&Value| e.get("parts").and_then(Value::as_array).is_some_and(|parts| parts.contains(trained));
-        let verb = if encodings.values().all(|e| holds(&e)) { "adds to the encoding" } else { "replaces the encoding" };
+        let verb = if encodings.values().all(holds) { "adds to the encoding" } else { "replaces the encoding" };
         return format!("{verb}: {whole}");
     }
     let leaves = |value: &Value| {
