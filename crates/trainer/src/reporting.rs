@@ -39,7 +39,7 @@ pub fn write(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec, ou
 ///
 /// # Errors
 ///
-/// As [`write`].
+/// As [`write()`].
 pub fn of_sweep(records: Vec<RunRecord>, config: &Config, experiment: &Path) -> Result<String, Failure> {
     let out = experiment.join(REPORT_DIR);
     let place = |record: &RunRecord| {
