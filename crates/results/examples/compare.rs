@@ -29,7 +29,13 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let [a, b] = [a, b].map(|directory| {
-        let found = find_records(&[PathBuf::from(directory)]).map(|found| found.records).unwrap_or_default();
+        let found = find_records(&[PathBuf::from(directory)]).map_or_else(
+            |error| {
+                eprintln!("{error}");
+                Vec::new()
+            },
+            |found| found.records,
+        );
         found.into_iter().map(|record| (record.run_id.clone(), record)).collect::<BTreeMap<_, _>>()
     });
     let mut worst = 0.0_f64;

@@ -1,7 +1,7 @@
 //! From records to settings, methods and cells: who is compared with whom, and what each cell of a table stands on.
 //!
-//! A *setting* is a task at one training length on one corpus: what is comparable. A *method* is a group of runs that differ by seed
-//! alone (`groups.rs`) under one variant.
+//! A *setting* is a task at one training length on one corpus: what is comparable. A *method* is a group of runs that differ
+//! only by seed (`groups.rs`), under one variant.
 
 use crate::groups::{Group, Run, TRAINED, groups, later_note};
 use crate::identity::MethodSpecs;
@@ -324,7 +324,7 @@ impl Setting<'_> {
     pub(crate) fn converged(&self, method: &Method) -> InLength {
         let lead = self.lead();
         let answers = self.task.primary_metric != metric::LOSS_NATS;
-        // Means alone count here: no interval is asked for, so none is computed.
+        // Only means are needed here, so no interval is computed.
         let exact_at = |len| move |run: &Run<'_>| value_at(run, &method.variant, metric::EXACT_MATCH, len);
         let exact: Vec<f64> = self
             .lengths

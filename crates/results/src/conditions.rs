@@ -379,7 +379,7 @@ fn merged(values: &[&Value]) -> Option<Value> {
     }
 }
 
-/// The keys of an encoding that a variant changes, if it changes keys alone.
+/// The keys of an encoding that a variant changes; none if it replaces the encoding.
 fn change(trained: &Value, variant: &Value) -> Option<Value> {
     let (Value::Object(own), Value::Object(theirs)) = (trained, variant) else { return None };
     if own.get("kind") != theirs.get("kind") || own.iter().any(|(key, value)| !value.is_null() && !theirs.contains_key(key)) {

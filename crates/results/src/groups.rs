@@ -1,8 +1,8 @@
 //! Pools runs as seeds of methods, and attaches later evaluations to the runs they belong to.
 //!
 //! Runs are pooled if their identities are equal (`identity.rs`). A later evaluation adds rows to
-//! its run if it differs from the run in test lengths and variants alone; one that scores
-//! differently (`eval.decode`, `eval.seed`, ...) is a method of its own.
+//! its run if only its test lengths and variants differ from the run's. An evaluation with another
+//! `eval.decode` or `eval.seed` is a separate method.
 
 use crate::identity::{Definition, MethodSpec, MethodSpecs, canonical_text, definitions, flatten};
 use crate::naming;
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// Name of the variant that is the encoding as trained.
 pub(crate) const TRAINED: &str = "trained";
 
-/// Runs that differ by seed alone.
+/// Runs that differ only by seed.
 pub(crate) struct Group<'a> {
     /// Name in tables: values on the axes, and what differs where those are equal.
     pub name: String,
@@ -105,8 +105,8 @@ pub(crate) fn groups<'a>(runs: &[&'a RunRecord], specs: &MethodSpecs<'_>, order:
     });
     if let Some(run) = runs.iter().find(|run| specs.lacks_start(run)) {
         notes.push(format!(
-            "{}: runs started from weights of runs that are not among the records. Starts are told \
-             apart by whether they kept the encoding's parameters, and by nothing else.",
+            "{}: trainings started from the weights of runs that are not among the records. Only \
+             whether a start kept the encoding's parameters distinguishes them here.",
             text::name(&run.experiment, 60)
         ));
     }

@@ -127,7 +127,7 @@ fn tell_apart(names: &mut [String], first: &[&RunRecord], specs: &[MethodSpec], 
     }
 }
 
-/// The fewest keys, greedily, by which no two are equal that can be told apart at all.
+/// A small set of keys, chosen greedily, whose values distinguish all settings that differ.
 fn distinguishing(settings: &[BTreeMap<String, String>]) -> Vec<String> {
     let all: BTreeSet<&String> = settings.iter().flat_map(BTreeMap::keys).collect();
     let differs = |key: &&String| settings.iter().any(|s| s.get(*key) != settings[0].get(*key));

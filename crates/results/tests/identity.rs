@@ -288,7 +288,7 @@ fn later_evaluations_add_rows_to_their_runs() {
     );
     records.reverse();
     assert_eq!(first_table(&records), table);
-    // An evaluation that scores otherwise is a method of its own; one of other weights is left out.
+    // An evaluation with another decoding is a separate method. An evaluation of other weights is left out.
     let mut greedy = evaluated(&records[3], "trained", 64, json!({ "kind": "rope" }), 0.9);
     records.iter().find(|r| r.evaluation_of.is_none()).unwrap().clone_into(&mut greedy);
     greedy.evaluation_of = Some(greedy.run_id.clone());
@@ -334,7 +334,7 @@ fn a_sweep_over_the_base_holds_nothing_else() {
         markdown.matches("\n### theta_base").count()
     };
     assert_eq!(sweeps(&[run(100.0, "half"), run(1000.0, "half")]), 1);
-    // The config was edited between the two: what differs is not the base alone.
+    // The config was edited between the two, so more than the base differs.
     assert_eq!(sweeps(&[run(100.0, "half"), run(1000.0, "interleaved")]), 0);
     let both = ["half", "interleaved"].map(|layout| [run(100.0, layout), run(1000.0, layout)]).concat();
     assert_eq!(sweeps(&both), 2);

@@ -240,7 +240,7 @@ fn later_evaluations_are_found_beside_the_record_of_their_run() {
     // The same wherever the search begins.
     assert_eq!(find(&[&evals, &place.join("record.json")]), found);
     assert_eq!(find(&[&evals.join("old.json")]).records[0].evaluation_of.as_ref(), Some(&run.run_id));
-    // Weights that are not those of the run, what the run holds itself, and what is no record, are told.
+    // The search lists evaluations of other weights, copies of the run's own record, and broken files.
     let mut other = evaluation("other", Some(&run.run_id));
     other.model.weights_blake3 = "00".into();
     put("other.json", &other);

@@ -172,7 +172,7 @@ fn computes_wrongly(device: &Device) -> Option<String> {
     if sum != 21.0 {
         return Some(format!("computed 3 (1 + 2 + 4) = {sum}"));
     }
-    // Functions that some devices take from a library of their own, at values where f32 is accurate.
+    // Some devices take these functions from a separate library. The values are where f32 is accurate.
     const AT: [f32; 4] = [0.3, 0.7, 1.5, 2.5];
     let x = || Tensor::<1>::from_floats(AT, device);
     let wrong = |name: &str, computed: Tensor<1>, host: fn(f64) -> f64| {
@@ -192,7 +192,7 @@ fn differs(name: &str, at: &[f32], computed: &[f32], host: fn(f64) -> f64) -> Op
 }
 
 /// The first file that a kind of device needs and that is in none of the directories, and what brings it. Looked for after a
-/// failure alone: the search knows fewer places than the system's loader.
+/// failure only: the search knows fewer places than the system's loader.
 fn missing_file(kind: &str, libraries: &[PathBuf], cuda: &[PathBuf]) -> Option<(&'static str, &'static str)> {
     const VULKAN: &str = "install the Vulkan loader (libvulkan1 or vulkan-loader) and the Vulkan driver of the GPU";
     let needed: Vec<(&[&str], &[PathBuf], &'static str, &'static str)> = match kind {
@@ -234,7 +234,7 @@ fn is_in(name: &str, directories: &[PathBuf]) -> bool {
     })
 }
 
-/// Where libraries of the system lie: what the loader is told by the environment and its configuration, and the usual places.
+/// Directories of system libraries: from `LD_LIBRARY_PATH`, the loader's configuration, and the usual places.
 fn library_directories() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths).collect();
     let configured = std::fs::read_dir("/etc/ld.so.conf.d").into_iter().flatten().flatten().map(|entry| entry.path());

@@ -98,7 +98,7 @@ pub struct Request {
     pub out: Option<PathBuf>,
     /// Heading; that of the config, or the experiments' names, unless given.
     pub title: Option<String>,
-    /// The config whose runs alone are reported on: its id or a file.
+    /// Restricts the report to the runs of one config: its id or a file.
     pub config: Option<String>,
     /// Whether experiments at any level below a root are read.
     pub recursive: bool,
@@ -106,8 +106,8 @@ pub struct Request {
     pub no_evals: bool,
 }
 
-/// Reports on everything found under some directories, and returns what to print. What is read and
-/// where the report goes is told before anything is written.
+/// Reports on everything found under some directories, and returns what to print. Prints what is
+/// read and where the report goes before anything is written.
 ///
 /// The report of an experiment's directory is the one that `run` writes, if all its records belong
 /// to one config. If not, it goes to a directory beside that one, so that neither replaces the

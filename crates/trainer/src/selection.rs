@@ -1,5 +1,5 @@
-//! Which runs a command is about: directories of runs and experiments, beginnings of run ids, and
-//! filters by resolved values.
+//! Selects the runs of a command: by directories of runs and experiments, prefixes of run ids, and
+//! filters on resolved values.
 
 use crate::config::diagnose::closest_first;
 use crate::exit::{Exit, Failure};
@@ -44,7 +44,7 @@ impl Run {
 }
 
 /// The runs that some paths name and that all filters let through, in the order of the paths, each
-/// once. `note` hears of runs that are left out because they are not recorded yet.
+/// once. `note` receives a line about runs that are left out because they are not recorded yet.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! What lies below a directory before anything is read: runs, experiments, or more than one report
-//! should be made of.
+//! Counts the runs and experiments below a directory before any record is read, so that a report
+//! over more than one level of experiments has to be asked for.
 
 use crate::exit::{Exit, Failure};
 use crate::plan::count;

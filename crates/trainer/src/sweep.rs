@@ -311,7 +311,7 @@ fn work(
                 Ok(Message::Ended(index, ended)) => {
                     display.ended(index, &ended);
                     let Err(failure) = ended else { continue };
-                    // A worker that alone was asked to stop has not done its run.
+                    // If only the worker was asked to stop, its run is not done.
                     if failure.exit == Exit::Busy || failure.exit.on_request() && signals::asked().is_some() {
                         continue;
                     }

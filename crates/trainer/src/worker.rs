@@ -321,7 +321,7 @@ impl Run<'_> {
             started_from: job.started_from.clone(),
             evaluation_of: None,
         };
-        // The seal is written first: a record without its seal could not be told from one of an older version.
+        // The seal is written first: a record without a seal looks like one of an older version.
         let text = record_text(directory, &record)?;
         timings.record_blake3 = vec![seal(text.as_bytes())];
         self.write(TIMINGS_FILE, &timings)?;

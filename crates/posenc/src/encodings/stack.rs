@@ -85,13 +85,18 @@ impl PreparedStack<'_> {
     }
 }
 
+impl StackConfig {
+    /// Most parts of a stack.
+    pub const MAX_PARTS: usize = 16;
+}
+
 impl Spec for StackConfig {
     type Module = Stack;
     const ABOUT: About =
         About { summary: "several encodings at once", formula: "hooks applied in order, biases added", source: "composition of the parts" };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
-        if self.parts.is_empty() || self.parts.len() > 16 {
+        if self.parts.is_empty() || self.parts.len() > Self::MAX_PARTS {
             return Err(ConfigError::new(
                 "parts",
                 self.parts.len(),

@@ -5,9 +5,6 @@ use crate::spec::untrained;
 use posenc::{ConfigError, EncodingConfig, ModelShape, StackConfig};
 use toml::{Table, Value};
 
-/// Most encodings of a stack.
-const MAX_PARTS: usize = 16;
-
 /// The encodings in `add`, a table or a list of tables, each with its key.
 pub fn additions(add: &Value) -> Vec<(String, &Value)> {
     match add {
@@ -61,9 +58,9 @@ pub fn check_additions(add: &Value, base: &EncodingConfig, added: &[EncodingConf
     }
     let parts = if let EncodingConfig::Stack(stack) = base { stack.parts.len() } else { 1 };
     let count = parts + added.len();
-    if count > MAX_PARTS {
+    if count > StackConfig::MAX_PARTS {
         let problem = format!("makes a stack of {count} encodings, those of training included");
-        let allowed = format!("a stack of at most {MAX_PARTS}");
+        let allowed = format!("a stack of at most {}", StackConfig::MAX_PARTS);
         let shown = format!("a list of {}", added.len());
         return Err(ConfigError::new("add", shown, problem, allowed, "add fewer"));
     }
@@ -162,7 +159,7 @@ pub fn keeping(set: &Table, trained: &EncodingConfig, variant: &EncodingConfig, 
     fits.then_some(whole)
 }
 
-/// What is told about a variant that drops trained encodings.
+/// The note printed for a variant that drops trained encodings.
 pub fn dropped_note(name: &str, kinds: &[&str], keeping: Option<&str>) -> String {
     let kinds = kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
     let help = keeping.map_or(String::new(), |add| format!("; write {add} to keep it"));
