@@ -1,4 +1,5 @@
-//! Bytes as a file of a run's directory: read right or refused with a reason, never a panic and never something else in silence.
+//! Bytes as a file of a run's directory: read right or refused with a reason, never a panic and
+//! never something else in silence.
 
 #[path = "../../crates/rundir/tests/common/mod.rs"]
 mod common;
@@ -11,10 +12,12 @@ use rundir::{HostTensor, Weights};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
-/// Longest input: files are written at every run, and longer ones reach nothing that short ones do not.
+/// Longest input: files are written at every run, and longer ones reach nothing that short ones do
+/// not.
 const MAX_LEN: usize = 8 << 10;
 
-/// A run's directory with a good checkpoint and its log, in which each check replaces files and puts them back.
+/// A run's directory with a good checkpoint and its log, in which each check replaces files and
+/// puts them back.
 pub struct Ground {
     directory: tempfile::TempDir,
     place: PathBuf,
@@ -38,10 +41,22 @@ impl Ground {
         let mut log = StepLog::create(&Quick, directory.path()).expect("a log");
         (1..=EVERY).for_each(|done| log.append(&step(done)).expect("appended"));
         let state = save(&Quick, directory.path(), &mut log, EVERY).expect("saved");
-        let place = directory.path().join(CHECKPOINTS_DIR).join(format!("step-{EVERY:09}"));
+        let place = directory
+            .path()
+            .join(CHECKPOINTS_DIR)
+            .join(format!("step-{EVERY:09}"));
         let manifest = std::fs::read(place.join(MANIFEST)).expect("written");
-        let ground = Self { directory, place, manifest, state };
-        assert_eq!(ground.load().0.as_ref(), Some(&ground.state), "a good checkpoint");
+        let ground = Self {
+            directory,
+            place,
+            manifest,
+            state,
+        };
+        assert_eq!(
+            ground.load().0.as_ref(),
+            Some(&ground.state),
+            "a good checkpoint"
+        );
         ground
     }
 
@@ -53,16 +68,31 @@ impl Ground {
         let read = |path: PathBuf| std::fs::read(path).expect("a file");
         vec![
             ("manifest", "good.json", self.manifest.clone()),
-            ("steplog", "good.jsonl", read(self.directory.path().join(LOG_FILE))),
-            ("checkpoint", "good-model", [vec![0], read(self.place.join(MODEL))].concat()),
-            ("checkpoint", "good-optimizer", [vec![1], read(self.place.join(OPTIMIZER))].concat()),
+            (
+                "steplog",
+                "good.jsonl",
+                read(self.directory.path().join(LOG_FILE)),
+            ),
+            (
+                "checkpoint",
+                "good-model",
+                [vec![0], read(self.place.join(MODEL))].concat(),
+            ),
+            (
+                "checkpoint",
+                "good-optimizer",
+                [vec![1], read(self.place.join(OPTIMIZER))].concat(),
+            ),
         ]
     }
 
     /// The state that is found, and what is said.
     fn load(&self) -> (Option<State>, Vec<String>) {
         let found = resume(&Quick, self.directory.path());
-        assert!(found.state.is_some() || !found.notes.is_empty(), "what is passed over is told");
+        assert!(
+            found.state.is_some() || !found.notes.is_empty(),
+            "what is passed over is told"
+        );
         found.notes.iter().for_each(|note| plain(note));
         (found.state.map(|(state, _)| state), found.notes)
     }
@@ -74,15 +104,20 @@ impl Ground {
 
 /// A message has nothing that a terminal would obey, and an end.
 fn plain(message: &str) {
-    assert!(!message.contains(char::is_control) && message.len() < 16 << 10, "{message:?}");
+    assert!(
+        !message.contains(char::is_control) && message.len() < 16 << 10,
+        "{message:?}"
+    );
 }
 
 fn refusal_is_plain<T>(result: anyhow::Result<T>) -> Option<T> {
-    result.inspect_err(|error| plain(&format!("{error:#}"))).ok()
+    result
+        .inspect_err(|error| plain(&format!("{error:#}")))
+        .ok()
 }
 
-/// The input is the manifest of a checkpoint whose other files are good: as it is, and with a seal that fits where it can have one.
-/// Returns whether the input was of use.
+/// The input is the manifest of a checkpoint whose other files are good: as it is, and with a seal
+/// that fits where it can have one. Returns whether the input was of use.
 ///
 /// # Panics
 /// If a promise is broken.
@@ -111,9 +146,23 @@ fn told(ground: &Ground, manifest: &[u8]) {
     assert_eq!(notes.is_empty(), same, "{notes:?}");
 }
 
-/// The object as the program would have written it, with its seal: keys in their order, so that order is no reason to refuse.
+/// The object as the program would have written it, with its seal: keys in their order, so that
+/// order is no reason to refuse.
 fn fitting(mut object: Map<String, Value>) -> Value {
-    let mut ordered = take(&mut object, &["schema", "run_id", "origin", "step", "tokens", "log_bytes", "log_blake3", "files", "seal"]);
+    let mut ordered = take(
+        &mut object,
+        &[
+            "schema",
+            "run_id",
+            "origin",
+            "step",
+            "tokens",
+            "log_bytes",
+            "log_blake3",
+            "files",
+            "seal",
+        ],
+    );
     if let Some(Value::Object(origin)) = ordered.get_mut("origin") {
         *origin = take(origin, &["commit", "machine"]);
     }
@@ -130,12 +179,16 @@ fn fitting(mut object: Map<String, Value>) -> Value {
 
 /// The named keys first, then the others.
 fn take(from: &mut Map<String, Value>, keys: &[&str]) -> Map<String, Value> {
-    let mut taken: Map<String, Value> = keys.iter().filter_map(|key| Some(((*key).to_owned(), from.shift_remove(*key)?))).collect();
+    let mut taken: Map<String, Value> = keys
+        .iter()
+        .filter_map(|key| Some(((*key).to_owned(), from.shift_remove(*key)?)))
+        .collect();
     taken.append(from);
     taken
 }
 
-/// The input is a step log; checkpoints belong to parts of it. Returns whether the input was of use.
+/// The input is a step log; checkpoints belong to parts of it. Returns whether the input was of
+/// use.
 ///
 /// # Panics
 /// If a promise is broken.
@@ -147,7 +200,12 @@ pub fn log(data: &[u8], ground: &Ground) -> bool {
     let before = std::fs::read(&path).expect("a log");
     let write = |bytes: &[u8]| std::fs::write(&path, bytes).expect("scratch files can be written");
     write(data);
-    let ends: Vec<usize> = data.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
+    let ends: Vec<usize> = data
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'\n')
+        .map(|(at, _)| at + 1)
+        .collect();
     let lines = ends.len() as u64;
     let whole = refusal_is_plain(steplog::parse(data)).inspect(|steps| counted(steps));
     let read = steplog::read_whole(ground.directory.path(), lines).ok();
@@ -165,55 +223,108 @@ pub fn log(data: &[u8], ground: &Ground) -> bool {
 
 /// Steps are 1, 2, 3, ...
 fn counted(steps: &[Step]) {
-    assert!(steps.iter().map(|step| step.step).eq(1..=steps.len() as u64));
+    assert!(
+        steps
+            .iter()
+            .map(|step| step.step)
+            .eq(1..=steps.len() as u64)
+    );
 }
 
-/// A checkpoint whose part of the log are the first `cut` bytes goes on from there exactly if they are a log of its steps.
+/// A checkpoint whose part of the log are the first `cut` bytes goes on from there exactly if they
+/// are a log of its steps.
 fn belongs(data: &[u8], cut: usize, ground: &Ground) {
     let (directory, part) = (ground.directory.path(), &data[..cut]);
     let told = steplog::parse(part).ok();
     let steps = told.as_ref().map_or(1, Vec::len) as u64;
-    let tokens = told.as_ref().and_then(|told| told.last()).map_or(0, |last| last.tokens);
+    let tokens = told
+        .as_ref()
+        .and_then(|told| told.last())
+        .map_or(0, |last| last.tokens);
     let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
-    let state = State { step: steps, tokens, log_bytes: cut as u64, log_blake3: hash(part), ..State::clone(&ground.state) };
+    let state = State {
+        step: steps,
+        tokens,
+        log_bytes: cut as u64,
+        log_blake3: hash(part),
+        ..State::clone(&ground.state)
+    };
     // Checkpoints of something else, tried once per input.
     let other = [
-        State { log_blake3: hash(&[part, b"\n"].concat()), ..state.clone() },
-        State { step: steps + 1, ..state.clone() },
-        State { tokens: tokens.wrapping_add(1), ..state.clone() },
-        State { log_bytes: data.len() as u64 + 1, ..state.clone() },
-        State { log_bytes: u64::MAX, step: u64::MAX, ..state.clone() },
+        State {
+            log_blake3: hash(&[part, b"\n"].concat()),
+            ..state.clone()
+        },
+        State {
+            step: steps + 1,
+            ..state.clone()
+        },
+        State {
+            tokens: tokens.wrapping_add(1),
+            ..state.clone()
+        },
+        State {
+            log_bytes: data.len() as u64 + 1,
+            ..state.clone()
+        },
+        State {
+            log_bytes: u64::MAX,
+            step: u64::MAX,
+            ..state.clone()
+        },
     ];
     for state in other.into_iter().filter(|_| cut == data.len()) {
-        assert!(StepLog::resume(&Quick, directory, &state).is_err(), "{} bytes of {state:?}", data.len());
+        assert!(
+            StepLog::resume(&Quick, directory, &state).is_err(),
+            "{} bytes of {state:?}",
+            data.len()
+        );
     }
     let path = directory.join(LOG_FILE);
     let resumed = StepLog::resume(&Quick, directory, &state).ok();
-    assert_eq!(resumed.is_some(), told.is_some() && cut as u64 <= 256 * steps, "cut at {cut} of {}", data.len());
+    assert_eq!(
+        resumed.is_some(),
+        told.is_some() && cut as u64 <= 256 * steps,
+        "cut at {cut} of {}",
+        data.len()
+    );
     let left = std::fs::read(&path).expect("a log");
-    let Some((mut log, found)) = resumed else { return assert_eq!(left, data, "a log that was refused is left alone") };
+    let Some((mut log, found)) = resumed else {
+        return assert_eq!(left, data, "a log that was refused is left alone");
+    };
     assert_eq!(left, part);
     counted(&found);
     // It goes on, and what is written then is read.
     let mut all = found;
     for more in 1..=2 {
-        let next = Step { step: steps + more, loss_nats: f64::MIN_POSITIVE / 3.0, lr: f64::MAX, grad_norm: -0.1, tokens: u64::MAX };
+        let next = Step {
+            step: steps + more,
+            loss_nats: f64::MIN_POSITIVE / 3.0,
+            lr: f64::MAX,
+            grad_norm: -0.1,
+            tokens: u64::MAX,
+        };
         log.append(&next).expect("appended");
         all.push(next);
     }
     let (bytes, blake3) = log.sync().expect("written");
     let text = std::fs::read(&path).expect("a log");
     assert_eq!((text.len() as u64, hash(&text)), (bytes, blake3));
-    assert_eq!(steplog::read_whole(directory, steps + 2).expect("a log"), all);
+    assert_eq!(
+        steplog::read_whole(directory, steps + 2).expect("a log"),
+        all
+    );
 }
 
-/// The input is a tensor file of a checkpoint, the model's if its first byte is even and the optimizer's if it is odd, and the manifest
-/// fits it. Returns whether the input was of use.
+/// The input is a tensor file of a checkpoint, the model's if its first byte is even and the
+/// optimizer's if it is odd, and the manifest fits it. Returns whether the input was of use.
 ///
 /// # Panics
 /// If a promise is broken.
 pub fn tensors(data: &[u8], ground: &Ground) -> bool {
-    let Some((which, bytes)) = data.split_first() else { return false };
+    let Some((which, bytes)) = data.split_first() else {
+        return false;
+    };
     if data.len() > MAX_LEN {
         return false;
     }
@@ -222,13 +333,15 @@ pub fn tensors(data: &[u8], ground: &Ground) -> bool {
         assert!(read.count("") * 4 <= bytes.len() as u64);
         read.0.values().for_each(filled);
         // What can be read can be written, and is the same then.
-        let again = Weights::from_bytes(&read.to_bytes().expect("values fill their shapes")).expect("written here");
+        let again = Weights::from_bytes(&read.to_bytes().expect("values fill their shapes"))
+            .expect("written here");
         assert_eq!((&again, again.digest()), (read, read.digest()));
     }
     let name = [MODEL, OPTIMIZER][usize::from(which % 2)];
     let good = std::fs::read(ground.place.join(name)).expect("a file");
     let mut manifest: Value = serde_json::from_slice(&ground.manifest).expect("a manifest");
-    manifest["files"][name] = json!({ "bytes": bytes.len(), "blake3": blake3::hash(bytes).to_hex().to_string() });
+    manifest["files"][name] =
+        json!({ "bytes": bytes.len(), "blake3": blake3::hash(bytes).to_hex().to_string() });
     seal(&mut manifest);
     ground.put(name, bytes);
     ground.put(MANIFEST, &serde_json::to_vec(&manifest).expect("JSON"));
@@ -261,10 +374,15 @@ fn filled(tensor: &HostTensor) {
 }
 
 fn shapes(weights: &Weights) -> Vec<(&String, &Vec<usize>)> {
-    weights.0.iter().map(|(path, tensor)| (path, &tensor.shape)).collect()
+    weights
+        .0
+        .iter()
+        .map(|(path, tensor)| (path, &tensor.shape))
+        .collect()
 }
 
-/// Every tensor of the file is a moment of a parameter, each parameter has both or none, and no mean of squares is negative.
+/// Every tensor of the file is a moment of a parameter, each parameter has both or none, and no
+/// mean of squares is negative.
 fn second_moments(loaded: &[Weights; 2], file: &Weights) {
     let [first, second] = loaded;
     assert_eq!(first.0.len() + second.0.len(), file.0.len());
@@ -272,9 +390,18 @@ fn second_moments(loaded: &[Weights; 2], file: &Weights) {
     let all = moments(0);
     for (path, shape) in shapes(first) {
         assert_eq!(*shape, all[0].0[path].shape, "{path}");
-        assert_eq!((first.0[path].clone(), second.0[path].clone()), (at(file, "first", path), at(file, "second", path)));
+        assert_eq!(
+            (first.0[path].clone(), second.0[path].clone()),
+            (at(file, "first", path), at(file, "second", path))
+        );
     }
-    assert!(second.0.values().flat_map(|tensor| &tensor.values).all(|value| *value >= 0.0));
+    assert!(
+        second
+            .0
+            .values()
+            .flat_map(|tensor| &tensor.values)
+            .all(|value| *value >= 0.0)
+    );
 }
 
 fn at(file: &Weights, which: &str, path: &str) -> HostTensor {

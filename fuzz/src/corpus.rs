@@ -1,6 +1,8 @@
-//! Bytes as the files of a text corpus: built or refused, never a panic, and what is built keeps the promises of a task.
+//! Bytes as the files of a text corpus: built or refused, never a panic, and what is built keeps
+//! the promises of a task.
 //!
-//! The first eight bytes choose the table, so that small changes of an input reach every branch; the rest is text.
+//! The first eight bytes choose the table, so that small changes of an input reach every branch;
+//! the rest is text.
 //!
 //! | byte | chooses |
 //! | --- | --- |
@@ -15,7 +17,8 @@
 use std::path::{Path, PathBuf};
 use tasks::{BuildContext, Task, TaskConfig, TaskError, TestSet};
 
-/// Longest input: files are written at every run, and longer ones reach nothing that short ones do not.
+/// Longest input: files are written at every run, and longer ones reach nothing that short ones do
+/// not.
 const MAX_LEN: usize = 8 << 10;
 
 /// Directory for the files of an input; a file system in memory is best.
@@ -27,7 +30,8 @@ impl Scratch {
     /// # Panics
     /// If it cannot be made.
     pub fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("longreach-fuzz-{name}-{}", std::process::id()));
+        let dir =
+            std::env::temp_dir().join(format!("longreach-fuzz-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a temporary directory can be made");
         Self(dir)
     }
@@ -44,7 +48,11 @@ impl Drop for Scratch {
 /// # Panics
 /// If a promise of the task is broken.
 pub fn check(data: &[u8], scratch: &Scratch) -> bool {
-    let Some((&[count, split, number, train_len, short, long, stride, rest], text)) = data.split_first_chunk::<8>() else { return false };
+    let Some((&[count, split, number, train_len, short, long, stride, rest], text)) =
+        data.split_first_chunk::<8>()
+    else {
+        return false;
+    };
     if data.len() > MAX_LEN {
         return false;
     }
@@ -58,7 +66,11 @@ pub fn check(data: &[u8], scratch: &Scratch) -> bool {
             let _ = std::fs::remove_file(path);
             continue;
         }
-        let (head, tail) = left.split_at(if i + 1 == count { left.len() } else { left.len() / 3 });
+        let (head, tail) = left.split_at(if i + 1 == count {
+            left.len()
+        } else {
+            left.len() / 3
+        });
         std::fs::write(path, head).expect("scratch files can be written");
         left = tail;
     }
@@ -67,16 +79,23 @@ pub fn check(data: &[u8], scratch: &Scratch) -> bool {
         1 => format!("{{ by = \"files\", valid = [\"{}.txt\"] }}", number % 8),
         2 => format!("{{ by = \"files\", valid = [\"[{}-9].txt\"] }}", number % 8),
         // From below 0 to above 1, and often near the ends.
-        _ => format!("{{ by = \"range\", valid_fraction = {:?} }}", (f64::from(number) - 2.0) / 250.0),
+        _ => format!(
+            "{{ by = \"range\", valid_fraction = {:?} }}",
+            (f64::from(number) - 2.0) / 250.0
+        ),
     };
     let windows = match stride {
         0..128 => "{ kind = \"non_overlapping\" }".to_owned(),
         _ => format!("{{ kind = \"sliding\", stride = {} }}", stride - 128),
     };
-    let mut table = format!("kind = \"text\"\nfiles = [\"*.txt\"]\nsplit = {split}\nwindows = {windows}\n");
+    let mut table =
+        format!("kind = \"text\"\nfiles = [\"*.txt\"]\nsplit = {split}\nwindows = {windows}\n");
     table += &format!("eval_tokens = {}\n", usize::from(rest) * 4);
     if rest > 250 {
-        table += &format!("max_bytes = {}\n", text.len().saturating_sub(usize::from(rest - 251)));
+        table += &format!(
+            "max_bytes = {}\n",
+            text.len().saturating_sub(usize::from(rest - 251))
+        );
     }
     let config: TaskConfig = toml_table(&table);
     // Lengths of 0 are refused by the trainer before any task is built.
@@ -94,29 +113,57 @@ fn toml_table(text: &str) -> TaskConfig {
 }
 
 fn context(dir: &Path, train_len: usize, test_lens: &[usize]) -> BuildContext<'static> {
-    BuildContext { config_dir: dir.to_owned(), lock: "", cargo_home: None, train_len, test_lens: test_lens.to_vec(), eval_seed: 0 }
+    BuildContext {
+        config_dir: dir.to_owned(),
+        lock: "",
+        cargo_home: None,
+        train_len,
+        test_lens: test_lens.to_vec(),
+        eval_seed: 0,
+    }
 }
 
 /// A refusal says what is wrong and what to do.
 fn refused(error: &TaskError) {
     let (problem, hint) = match error {
-        TaskError::Config { key, problem, allowed, hint, .. } => {
+        TaskError::Config {
+            key,
+            problem,
+            allowed,
+            hint,
+            ..
+        } => {
             assert!(!key.is_empty() && !allowed.is_empty(), "{error:?}");
             (problem, hint)
         }
         TaskError::Input { problem, hint, .. } => (problem, hint),
     };
-    assert!(!problem.trim().is_empty() && !hint.trim().is_empty() && !error.to_string().is_empty(), "{error:?}");
+    assert!(
+        !problem.trim().is_empty() && !hint.trim().is_empty() && !error.to_string().is_empty(),
+        "{error:?}"
+    );
 }
 
-/// Sizes add up, ids are bytes, targets are inputs shifted by one, and every grouping of the test rows gives the same rows.
-fn built(task: &dyn Task, bytes: usize, ctx: &BuildContext<'_>, again: Result<Box<dyn Task>, TaskError>) {
+/// Sizes add up, ids are bytes, targets are inputs shifted by one, and every grouping of the test
+/// rows gives the same rows.
+fn built(
+    task: &dyn Task,
+    bytes: usize,
+    ctx: &BuildContext<'_>,
+    again: Result<Box<dyn Task>, TaskError>,
+) {
     let facts = task.corpus().expect("a text task has a corpus");
     assert_eq!(facts.train_bytes + facts.valid_bytes, bytes as u64);
-    assert_eq!(Some(facts), again.expect("built once, built twice").corpus());
+    assert_eq!(
+        Some(facts),
+        again.expect("built once, built twice").corpus()
+    );
     for step in 0..3 {
         let batch = task.train_batch(ctx.train_len, 3, 7, step);
-        assert_eq!((batch.rows, batch.seq_len, batch.inputs.len()), (3, ctx.train_len, 3 * ctx.train_len));
+        assert_eq!(
+            (batch.rows, batch.seq_len, batch.inputs.len()),
+            (3, ctx.train_len, 3 * ctx.train_len)
+        );
         assert!(batch.counted.iter().all(|counted| *counted));
         shifted(&batch);
     }
@@ -125,9 +172,14 @@ fn built(task: &dyn Task, bytes: usize, ctx: &BuildContext<'_>, again: Result<Bo
         let all = task.test_batch(length, 0, task.test_rows(length));
         assert!(all.rows > 0, "a test length without rows");
         shifted(&all);
-        // Rows may overlap, but no byte is scored twice: there are at most as many as the split has after its first.
+        // Rows may overlap, but no byte is scored twice: there are at most as many as the split has
+        // after its first.
         let counted = all.counted.iter().filter(|counted| **counted).count() as u64;
-        assert!(counted > 0 && counted < facts.valid_bytes, "{counted} scored of {}", facts.valid_bytes);
+        assert!(
+            counted > 0 && counted < facts.valid_bytes,
+            "{counted} scored of {}",
+            facts.valid_bytes
+        );
         scored.push(counted);
         let mut rows = 0;
         for batch in TestSet::new(task, length).batches(3) {
@@ -141,17 +193,41 @@ fn built(task: &dyn Task, bytes: usize, ctx: &BuildContext<'_>, again: Result<Bo
     let definitions = task.definitions();
     assert!(!definitions.is_empty());
     // What a report says of the windows is what was scored.
-    if definitions.values().any(|text| text.contains("bytes at every test length")) {
-        assert!(scored.windows(2).all(|pair| pair[0] == pair[1]), "{scored:?} bytes scored, {definitions:?}");
-        assert!(definitions.values().all(|text| text.contains(&format!("the same {} bytes", scored[0]))), "{scored:?}, {definitions:?}");
+    if definitions
+        .values()
+        .any(|text| text.contains("bytes at every test length"))
+    {
+        assert!(
+            scored.windows(2).all(|pair| pair[0] == pair[1]),
+            "{scored:?} bytes scored, {definitions:?}"
+        );
+        assert!(
+            definitions
+                .values()
+                .all(|text| text.contains(&format!("the same {} bytes", scored[0]))),
+            "{scored:?}, {definitions:?}"
+        );
     }
 }
 
 fn shifted(batch: &tasks::Batch) {
     let tokens = batch.rows * batch.seq_len;
-    assert_eq!((batch.inputs.len(), batch.targets.len(), batch.counted.len()), (tokens, tokens, tokens));
-    assert!(batch.inputs.iter().chain(&batch.targets).all(|id| (0..256).contains(id)));
-    for (inputs, targets) in batch.inputs.chunks(batch.seq_len).zip(batch.targets.chunks(batch.seq_len)) {
+    assert_eq!(
+        (batch.inputs.len(), batch.targets.len(), batch.counted.len()),
+        (tokens, tokens, tokens)
+    );
+    assert!(
+        batch
+            .inputs
+            .iter()
+            .chain(&batch.targets)
+            .all(|id| (0..256).contains(id))
+    );
+    for (inputs, targets) in batch
+        .inputs
+        .chunks(batch.seq_len)
+        .zip(batch.targets.chunks(batch.seq_len))
+    {
         assert_eq!(inputs[1..], targets[..targets.len() - 1]);
     }
 }

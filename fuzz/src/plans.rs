@@ -11,7 +11,8 @@ use trainer::spec::Job;
 /// Longest input. Real configurations have a few KiB, and planning is paid for by length.
 const MAX_LEN: usize = 8 << 10;
 
-/// Most runs an input may ask for by `max_runs`: who asks for more waits for more, which is no finding.
+/// Most runs an input may ask for by `max_runs`: who asks for more waits for more, which is no
+/// finding.
 const MAX_RUNS: u64 = 1000;
 
 /// What overrides are applied to: axes, variants, tables and lists, each at least once.
@@ -58,20 +59,34 @@ impl Ground {
     /// # Panics
     /// If it cannot be made.
     pub fn new(name: &str) -> Self {
-        let ground = Self(std::env::temp_dir().join(format!("longreach-fuzz-{name}-{}", std::process::id())));
+        let ground = Self(
+            std::env::temp_dir().join(format!("longreach-fuzz-{name}-{}", std::process::id())),
+        );
         for file in ["a.txt", "b.txt", "sub/c.txt"] {
             ground.write(file, 300);
         }
         ground
     }
 
-    /// A made-up Cargo home that holds a little of every crate of the default text corpus: reading the real one takes too long.
+    /// A made-up Cargo home that holds a little of every crate of the default text corpus: reading
+    /// the real one takes too long.
     pub fn cargo_home(&self) -> PathBuf {
         for package in LOCK.split("[[package]]") {
-            let value = |key: &str| package.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"'));
-            let (Some(name), Some(version)) = (value("name"), value("version")) else { continue };
+            let value = |key: &str| {
+                package.lines().find_map(|line| {
+                    line.strip_prefix(key)?
+                        .strip_prefix(" = \"")?
+                        .strip_suffix('"')
+                })
+            };
+            let (Some(name), Some(version)) = (value("name"), value("version")) else {
+                continue;
+            };
             if tasks::DEFAULT_CRATES.contains(&name) {
-                self.write(&format!("cargo/registry/src/index/{name}-{version}/src/lib.rs"), 2000);
+                self.write(
+                    &format!("cargo/registry/src/index/{name}-{version}/src/lib.rs"),
+                    2000,
+                );
             }
         }
         self.0.join("cargo")
@@ -79,7 +94,8 @@ impl Ground {
 
     fn write(&self, file: &str, lines: usize) {
         let path = self.0.join(file);
-        std::fs::create_dir_all(path.parent().expect("a file lies in a directory")).expect("scratch directories can be made");
+        std::fs::create_dir_all(path.parent().expect("a file lies in a directory"))
+            .expect("scratch directories can be made");
         std::fs::write(path, "0123\n".repeat(lines)).expect("scratch files can be written");
     }
 }
@@ -103,18 +119,30 @@ pub fn config(data: &[u8], ground: &Ground) -> bool {
 /// # Panics
 /// If a promise is broken.
 pub fn overrides(data: &[u8], ground: &Ground) -> bool {
-    let Ok(text) = std::str::from_utf8(data) else { return false };
-    let lines = text.split('\n').take(4).map(str::to_owned).collect::<Vec<_>>();
-    // Arguments hold no NUL. Paths out of the ground, and escapes that could write one, are left out: the machine is no seed.
-    let strange =
-        |line: &String| line.contains(['/', '\0']) || line.contains("..") || (line.contains('\\') && line.contains(['u', 'U', 'x']));
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let lines = text
+        .split('\n')
+        .take(4)
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    // Arguments hold no NUL. Paths out of the ground, and escapes that could write one, are left
+    // out: the machine is no seed.
+    let strange = |line: &String| {
+        line.contains(['/', '\0'])
+            || line.contains("..")
+            || (line.contains('\\') && line.contains(['u', 'U', 'x']))
+    };
     data.len() <= MAX_LEN && !lines.iter().any(strange) && check(BASE.as_bytes(), &lines, ground)
 }
 
 fn check(file: &[u8], overrides: &[String], ground: &Ground) -> bool {
     let mut max_runs = MAX_RUNS;
     if let Ok(mut source) = Source::parse("x.toml", file)
-        && overrides.iter().all(|text| source.apply_override(text).is_ok())
+        && overrides
+            .iter()
+            .all(|text| source.apply_override(text).is_ok())
     {
         if source.table().values().any(leaves) {
             return false;
@@ -134,7 +162,8 @@ fn check(file: &[u8], overrides: &[String], ground: &Ground) -> bool {
     true
 }
 
-/// Whether a text names a file outside the configuration's directory, which would make an input slow or different elsewhere.
+/// Whether a text names a file outside the configuration's directory, which would make an input
+/// slow or different elsewhere.
 fn leaves(value: &Value) -> bool {
     match value {
         Value::String(text) => text.starts_with('/') || text.contains(".."),
@@ -144,30 +173,51 @@ fn leaves(value: &Value) -> bool {
     }
 }
 
-/// A refusal has the exit code of a mistake of the user's, names the problem, and cannot break a terminal's lines.
+/// A refusal has the exit code of a mistake of the user's, names the problem, and cannot break a
+/// terminal's lines.
 fn refused(error: &Diagnostic, file: &[u8]) {
     assert!(matches!(error.exit, 2 | 3), "exit {}: {error}", error.exit);
     assert!(!error.problem.trim().is_empty(), "no problem: {error:?}");
-    if let Place::Line { line, text, column, .. } = &error.place {
+    if let Place::Line {
+        line, text, column, ..
+    } = &error.place
+    {
         let lines = file.iter().filter(|byte| **byte == b'\n').count() + 1;
-        assert!((1..=lines).contains(line), "line {line} of {lines}: {error}");
-        assert!(*column >= 1 && *column <= text.chars().count() + 1, "column {column}: {error}");
+        assert!(
+            (1..=lines).contains(line),
+            "line {line} of {lines}: {error}"
+        );
+        assert!(
+            *column >= 1 && *column <= text.chars().count() + 1,
+            "column {column}: {error}"
+        );
     }
     let shown = error.to_string();
-    assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "a control character in {shown:?}");
+    assert!(
+        !shown.chars().any(|c| c.is_control() && c != '\n'),
+        "a control character in {shown:?}"
+    );
     assert!(shown.len() < 64 << 10, "{} bytes of message", shown.len());
 }
 
 /// Runs are told apart, can be handed to workers as JSON, and can be shown.
 fn planned(plan: &Plan, max_runs: u64) {
-    assert!(!plan.runs.is_empty() && plan.runs.len() as u64 <= max_runs, "{} runs of at most {max_runs}", plan.runs.len());
+    assert!(
+        !plan.runs.is_empty() && plan.runs.len() as u64 <= max_runs,
+        "{} runs of at most {max_runs}",
+        plan.runs.len()
+    );
     let ids: HashSet<_> = plan.runs.iter().map(|run| &run.job.run_id).collect();
     assert_eq!(ids.len(), plan.runs.len(), "two runs with one identity");
     for run in plan.runs.first().into_iter().chain(plan.runs.last()) {
         let text = serde_json::to_string(&run.job).expect("a job can be written as JSON");
-        let read: Job = serde_json::from_str(&text).unwrap_or_else(|error| panic!("a job cannot be read: {error}\n{text}"));
+        let read: Job = serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("a job cannot be read: {error}\n{text}"));
         assert_eq!(read, run.job);
-        assert_eq!(read.spec.run_id().expect("a spec has an identity"), run.job.run_id);
+        assert_eq!(
+            read.spec.run_id().expect("a spec has an identity"),
+            run.job.run_id
+        );
     }
     let rows = trainer::plan::rows(plan, |_| false);
     if rows.len() <= 16 {

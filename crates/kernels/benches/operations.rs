@@ -1,9 +1,12 @@
-//! What every operation costs beside its definition, its library's product, or a copy of as many bytes:
-//! `cargo bench --workspace --bench operations`, with `-- NAME` for some of them and `-- --test` to run each once.
+//! What every operation costs beside its definition, its library's product, or a copy of as many
+//! bytes: `cargo bench --workspace --bench operations`, with `-- NAME` for some of them and `--
+//! --test` to run each once.
 //!
-//! One thread, and time is CPU time, so that other work on the machine counts for little. Inputs are the same every time. Sizes are those
-//! of a training step of the reference workload: 32 x 128 tokens, d_model 128, d_ff 512, 4 heads. A backward pass begins by filling the
-//! gradient of the output with ones. The library multiplies matrices by the `gemm` crate, with AVX-512 under `--features kernels/x86-v4`.
+//! One thread, and time is CPU time, so that other work on the machine counts for little. Inputs
+//! are the same every time. Sizes are those of a training step of the reference workload: 32 x 128
+//! tokens, d_model 128, d_ff 512, 4 heads. A backward pass begins by filling the gradient of the
+//! output with ones. The library multiplies matrices by the `gemm` crate, with AVX-512 under
+//! `--features kernels/x86-v4`.
 
 use burn::nn::RotaryEncodingConfig;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -86,7 +89,8 @@ fn now() -> Duration {
 
 #[cfg(not(unix))]
 fn now() -> Duration {
-    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    static START: std::sync::LazyLock<std::time::Instant> =
+        std::sync::LazyLock::new(std::time::Instant::now);
     START.elapsed()
 }
 
@@ -100,7 +104,10 @@ fn group<'a>(c: &'a mut Criterion<CpuTime>, name: &str) -> Group<'a> {
 
 /// Standard normal numbers.
 fn noise<const N: usize>(shape: [usize; N], seed: u64) -> TensorData {
-    let values: Vec<f32> = common::noise(shape.iter().product(), seed).iter().map(|x| *x as f32).collect();
+    let values: Vec<f32> = common::noise(shape.iter().product(), seed)
+        .iter()
+        .map(|x| *x as f32)
+        .collect();
     TensorData::new(values, shape)
 }
 
@@ -115,73 +122,121 @@ fn flat<const N: usize>(x: Tensor<N>) -> Tensor<1> {
 
 type Op<'a> = &'a dyn Fn(&[Tensor<1>]) -> Tensor<1>;
 
-/// Forward without autodiff and backward of an operation and its definition, over flat inputs of these sizes.
+/// Forward without autodiff and backward of an operation and its definition, over flat inputs of
+/// these sizes.
 fn pair(group: &mut Group<'_>, name: &str, sizes: &[usize], fused: Op<'_>, definition: Op<'_>) {
     let data = || sizes.iter().zip(1..).map(|(n, seed)| noise([*n], seed));
-    let inputs: Vec<Tensor<1>> = data().map(|x| Tensor::from_data(x, &Device::flex())).collect();
+    let inputs: Vec<Tensor<1>> = data()
+        .map(|x| Tensor::from_data(x, &Device::flex()))
+        .collect();
     let device = Device::flex().autodiff();
-    let leaves: Vec<Tensor<1>> = data().map(|x| Tensor::<1>::from_data(x, &device).require_grad()).collect();
+    let leaves: Vec<Tensor<1>> = data()
+        .map(|x| Tensor::<1>::from_data(x, &device).require_grad())
+        .collect();
     for (who, op) in [("fused", fused), ("definition", definition)] {
-        group.bench_function(format!("{name}, forward, {who}"), |b| b.iter(|| op(&inputs)));
+        group.bench_function(format!("{name}, forward, {who}"), |b| {
+            b.iter(|| op(&inputs))
+        });
         group.bench_function(format!("{name}, backward, {who}"), |b| {
-            b.iter_batched(|| op(&leaves).sum_dim(0), |loss| loss.backward(), BatchSize::PerIteration);
+            b.iter_batched(
+                || op(&leaves).sum_dim(0),
+                |loss| loss.backward(),
+                BatchSize::PerIteration,
+            );
         });
     }
 }
 
-/// Products of matrices as operations are made of them: nothing is allocated, and the right-hand matrix is put into panels first.
+/// Products of matrices as operations are made of them: nothing is allocated, and the right-hand
+/// matrix is put into panels first.
 fn products(c: &mut Criterion<CpuTime>) {
     let mut group = group(c, "product");
-    // How many, rows, summed, columns: chunks of linear layers, and what attention does with 128 keys.
-    let shapes =
-        [[32, 128, 128, 384], [32, 128, 128, 512], [32, 128, 512, 128], [128, 128, 32, 128], [128, 128, 128, 32], [128, 32, 128, 32]];
+    // How many, rows, summed, columns: chunks of linear layers, and what attention does with 128
+    // keys.
+    let shapes = [
+        [32, 128, 128, 384],
+        [32, 128, 128, 512],
+        [32, 128, 512, 128],
+        [128, 128, 32, 128],
+        [128, 128, 128, 32],
+        [128, 32, 128, 32],
+    ];
     for [count, n, k, m] in shapes {
         group.throughput(Throughput::Elements(2 * (count * n * k * m) as u64));
         let [a, b] = [noise([count, n, k], 1), noise([count, k, m], 2)];
         let [a_rows, b_rows] = [&a, &b].map(|x| x.as_slice::<f32>().expect("f32"));
         let (mut panels, mut y) = (vec![0.0; k * padded(m)], vec![0.0; n * m]);
-        group.bench_function(format!("{count} x [{n}, {k}] [{k}, {m}], ours"), |bencher| {
-            bencher.iter(|| {
-                for (a, b) in a_rows.chunks(n * k).zip(b_rows.chunks(k * m)) {
-                    Matrix::rows(b, k, m, m).pack(&mut panels, m);
-                    product(Matrix::rows(a, n, k, k), Matrix::panels(&panels, k, m), MatrixMut::rows(&mut y, n, m, m), From::Zero);
-                }
-                black_box(&mut y);
-            });
-        });
-        group.bench_function(format!("{count} x [{n}, {k}]^T [{n}, {m}], ours"), |bencher| {
-            // The gradient of a weight: `a^T` times as many rows.
-            let b = vec![0.5; n * m];
-            let (mut panels, mut y) = (vec![0.0; n * padded(m)], vec![0.0; k * m]);
-            bencher.iter(|| {
-                for a in a_rows.chunks(n * k) {
-                    Matrix::rows(&b, n, m, m).pack(&mut panels, m);
-                    let y = MatrixMut::rows(&mut y, k, m, m);
-                    product_transposed(Matrix::rows(a, n, k, k), Matrix::panels(&panels, n, m), y, From::Zero);
-                }
-                black_box(&mut y);
-            });
-        });
-        for matmul in [Matmul::Bf16x6, Matmul::Bf16x3] {
-            group.bench_function(format!("{count} x [{n}, {k}] [{k}, {m}], ours, {matmul:?}"), |bencher| {
+        group.bench_function(
+            format!("{count} x [{n}, {k}] [{k}, {m}], ours"),
+            |bencher| {
                 bencher.iter(|| {
                     for (a, b) in a_rows.chunks(n * k).zip(b_rows.chunks(k * m)) {
-                        let (a, b) = (Matrix::rows(a, n, k, k).left(matmul), Matrix::rows(b, k, m, m).right(m, matmul));
-                        multiply(&a, &b, MatrixMut::rows(&mut y, n, m, m), From::Zero);
+                        Matrix::rows(b, k, m, m).pack(&mut panels, m);
+                        product(
+                            Matrix::rows(a, n, k, k),
+                            Matrix::panels(&panels, k, m),
+                            MatrixMut::rows(&mut y, n, m, m),
+                            From::Zero,
+                        );
                     }
                     black_box(&mut y);
                 });
-            });
+            },
+        );
+        group.bench_function(
+            format!("{count} x [{n}, {k}]^T [{n}, {m}], ours"),
+            |bencher| {
+                // The gradient of a weight: `a^T` times as many rows.
+                let b = vec![0.5; n * m];
+                let (mut panels, mut y) = (vec![0.0; n * padded(m)], vec![0.0; k * m]);
+                bencher.iter(|| {
+                    for a in a_rows.chunks(n * k) {
+                        Matrix::rows(&b, n, m, m).pack(&mut panels, m);
+                        let y = MatrixMut::rows(&mut y, k, m, m);
+                        product_transposed(
+                            Matrix::rows(a, n, k, k),
+                            Matrix::panels(&panels, n, m),
+                            y,
+                            From::Zero,
+                        );
+                    }
+                    black_box(&mut y);
+                });
+            },
+        );
+        for matmul in [Matmul::Bf16x6, Matmul::Bf16x3] {
+            group.bench_function(
+                format!("{count} x [{n}, {k}] [{k}, {m}], ours, {matmul:?}"),
+                |bencher| {
+                    bencher.iter(|| {
+                        for (a, b) in a_rows.chunks(n * k).zip(b_rows.chunks(k * m)) {
+                            let (a, b) = (
+                                Matrix::rows(a, n, k, k).left(matmul),
+                                Matrix::rows(b, k, m, m).right(m, matmul),
+                            );
+                            multiply(&a, &b, MatrixMut::rows(&mut y, n, m, m), From::Zero);
+                        }
+                        black_box(&mut y);
+                    });
+                },
+            );
         }
         let [a, b] = [a, b].map(|x| Tensor::<3>::from_data(x, &Device::flex()));
-        group.bench_function(format!("{count} x [{n}, {k}] [{k}, {m}], gemm"), |bencher| {
-            bencher.iter(|| a.clone().matmul(b.clone()));
-        });
+        group.bench_function(
+            format!("{count} x [{n}, {k}] [{k}, {m}], gemm"),
+            |bencher| {
+                bencher.iter(|| a.clone().matmul(b.clone()));
+            },
+        );
     }
 }
 
 fn norm(scale: &Tensor<1>, shift: Option<&Tensor<1>>) -> Norm {
-    Norm { scale: scale.clone(), shift: shift.cloned(), eps: 1e-5 }
+    Norm {
+        scale: scale.clone(),
+        shift: shift.cloned(),
+        eps: 1e-5,
+    }
 }
 
 fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>) -> Tensor<2> {
@@ -193,38 +248,87 @@ fn linear_layers(c: &mut Criterion<CpuTime>) {
     for [k, m] in [[D, 3 * D], [D, D], [D, FF], [FF, D], [D, VOCAB]] {
         group.throughput(Throughput::Elements(2 * (TOKENS * k * m) as u64));
         let plain = |linear: fn(Tensor<2>, Option<Norm>, Tensor<2>) -> Tensor<2>| {
-            move |x: &[Tensor<1>]| flat(linear(x[0].clone().reshape([TOKENS, k]), None, x[1].clone().reshape([k, m])))
+            move |x: &[Tensor<1>]| {
+                flat(linear(
+                    x[0].clone().reshape([TOKENS, k]),
+                    None,
+                    x[1].clone().reshape([k, m]),
+                ))
+            }
         };
         let sizes = [TOKENS * k, k * m];
-        pair(&mut group, &format!("[{TOKENS}, {k}] [{k}, {m}]"), &sizes, &plain(linear), &plain(reference::linear));
+        pair(
+            &mut group,
+            &format!("[{TOKENS}, {k}] [{k}, {m}]"),
+            &sizes,
+            &plain(linear),
+            &plain(reference::linear),
+        );
     }
     let normed = |linear: fn(Tensor<2>, Option<Norm>, Tensor<2>) -> Tensor<2>| {
         move |x: &[Tensor<1>]| {
-            flat(linear(x[0].clone().reshape([TOKENS, D]), Some(norm(&x[1], Some(&x[2]))), x[3].clone().reshape([D, 3 * D])))
+            flat(linear(
+                x[0].clone().reshape([TOKENS, D]),
+                Some(norm(&x[1], Some(&x[2]))),
+                x[3].clone().reshape([D, 3 * D]),
+            ))
         }
     };
     group.throughput(Throughput::Elements(2 * (TOKENS * D * 3 * D) as u64));
     let sizes = [TOKENS * D, D, D, D * 3 * D];
-    pair(&mut group, "after a LayerNorm, to 384", &sizes, &normed(linear), &normed(reference::linear));
+    pair(
+        &mut group,
+        "after a LayerNorm, to 384",
+        &sizes,
+        &normed(linear),
+        &normed(reference::linear),
+    );
 }
 
 fn halves(c: &mut Criterion<CpuTime>) {
     let mut group = group(c, "half");
-    for (gated, matmul) in [(false, Matmul::F32), (true, Matmul::F32), (false, Matmul::Bf16x6), (false, Matmul::Bf16x3)] {
+    for (gated, matmul) in [
+        (false, Matmul::F32),
+        (true, Matmul::F32),
+        (false, Matmul::Bf16x6),
+        (false, Matmul::Bf16x3),
+    ] {
         let mlp = |mlp: fn(Tensor<2>, Norm, Mlp) -> Tensor<2>| {
             move |x: &[Tensor<1>]| {
                 let [up, gate] = [3, 5].map(|i| x.get(i).map(|x| x.clone().reshape([D, FF]) * 0.1));
-                let weights = Mlp { up: up.expect("an input"), gate, down: x[4].clone().reshape([FF, D]) * 0.1, matmul };
-                flat(mlp(x[0].clone().reshape([TOKENS, D]), norm(&x[1], Some(&x[2])), weights))
+                let weights = Mlp {
+                    up: up.expect("an input"),
+                    gate,
+                    down: x[4].clone().reshape([FF, D]) * 0.1,
+                    matmul,
+                };
+                flat(mlp(
+                    x[0].clone().reshape([TOKENS, D]),
+                    norm(&x[1], Some(&x[2])),
+                    weights,
+                ))
             }
         };
         let mut sizes = vec![TOKENS * D, D, D, D * FF, FF * D];
         sizes.extend(gated.then_some(D * FF));
-        let name = format!("feed-forward, {}, {matmul:?}", if gated { "SwiGLU" } else { "GELU" });
-        pair(&mut group, &name, &sizes, &mlp(kernels::mlp), &mlp(reference::mlp));
+        let name = format!(
+            "feed-forward, {}, {matmul:?}",
+            if gated { "SwiGLU" } else { "GELU" }
+        );
+        pair(
+            &mut group,
+            &name,
+            &sizes,
+            &mlp(kernels::mlp),
+            &mlp(reference::mlp),
+        );
     }
     let [cos, sin] = tables(LENGTH, HEAD_DIM / 2);
-    let rotation = || Rotation { queries: [cos.clone(), sin.clone()], keys: [cos.clone(), sin.clone()], interleaved: false };
+    let rotation = || Rotation {
+        queries: [cos.clone(), sin.clone()],
+        keys: [cos.clone(), sin.clone()],
+        interleaved: false,
+    };
     for (name, turned, biased, matmul) in [
         ("nothing", false, false, Matmul::F32),
         ("rotation", true, false, Matmul::F32),
@@ -232,13 +336,38 @@ fn halves(c: &mut Criterion<CpuTime>) {
         ("rotation", true, false, Matmul::Bf16x3),
         ("bias by distance", false, true, Matmul::F32),
     ] {
-        let attention = |half: fn(Tensor<3>, Norm, Attention, Option<Rotation>, Option<Bias>, f64) -> Tensor<3>| {
+        let attention = |half: fn(
+            Tensor<3>,
+            Norm,
+            Attention,
+            Option<Rotation>,
+            Option<Bias>,
+            f64,
+        ) -> Tensor<3>| {
             move |x: &[Tensor<1>]| {
-                let [qkv, output] = [x[3].clone().reshape([D, 3 * D]) * 0.1, x[4].clone().reshape([D, D]) * 0.1];
-                let weights = Attention { qkv, output, heads: HEADS, matmul };
+                let [qkv, output] = [
+                    x[3].clone().reshape([D, 3 * D]) * 0.1,
+                    x[4].clone().reshape([D, D]) * 0.1,
+                ];
+                let weights = Attention {
+                    qkv,
+                    output,
+                    heads: HEADS,
+                    matmul,
+                };
                 let bias = biased.then(|| Bias::Distances(x[5].clone().reshape([HEADS, LENGTH])));
-                let x = (x[0].clone().reshape([BATCH, LENGTH, D]), norm(&x[1], Some(&x[2])));
-                flat(half(x.0, x.1, weights, turned.then(rotation), bias, 1.0 / (HEAD_DIM as f64).sqrt()))
+                let x = (
+                    x[0].clone().reshape([BATCH, LENGTH, D]),
+                    norm(&x[1], Some(&x[2])),
+                );
+                flat(half(
+                    x.0,
+                    x.1,
+                    weights,
+                    turned.then(rotation),
+                    bias,
+                    1.0 / (HEAD_DIM as f64).sqrt(),
+                ))
             }
         };
         let mut sizes = vec![TOKENS * D, D, D, D * 3 * D, D * D];
@@ -262,47 +391,128 @@ fn pieces(c: &mut Criterion<CpuTime>) {
         &mut group,
         "LayerNorm",
         &[TOKENS * D, D, D],
-        &|x| flat(kernels::layer_norm(narrow(&x[0]), x[1].clone(), x[2].clone(), 1e-5)),
-        &|x| flat(reference::layer_norm(narrow(&x[0]), x[1].clone(), x[2].clone(), 1e-5)),
+        &|x| {
+            flat(kernels::layer_norm(
+                narrow(&x[0]),
+                x[1].clone(),
+                x[2].clone(),
+                1e-5,
+            ))
+        },
+        &|x| {
+            flat(reference::layer_norm(
+                narrow(&x[0]),
+                x[1].clone(),
+                x[2].clone(),
+                1e-5,
+            ))
+        },
     );
-    pair(&mut group, "RMSNorm", &[TOKENS * D, D], &|x| flat(kernels::rms_norm(narrow(&x[0]), x[1].clone(), 1e-5)), &|x| {
-        flat(reference::rms_norm(narrow(&x[0]), x[1].clone(), 1e-5))
-    });
+    pair(
+        &mut group,
+        "RMSNorm",
+        &[TOKENS * D, D],
+        &|x| flat(kernels::rms_norm(narrow(&x[0]), x[1].clone(), 1e-5)),
+        &|x| flat(reference::rms_norm(narrow(&x[0]), x[1].clone(), 1e-5)),
+    );
     group.throughput(Throughput::Elements((TOKENS * FF) as u64));
     let sizes = [TOKENS * FF];
-    pair(&mut group, "GELU", &sizes, &|x| flat(kernels::gelu(wide(&x[0]))), &|x| flat(reference::gelu(wide(&x[0]))));
-    let swiglu = |swiglu: fn(Tensor<2>, Tensor<2>) -> Tensor<2>| move |x: &[Tensor<1>]| flat(swiglu(wide(&x[0]), wide(&x[1])));
-    pair(&mut group, "SwiGLU", &[TOKENS * FF; 2], &swiglu(kernels::swiglu), &swiglu(reference::swiglu));
+    pair(
+        &mut group,
+        "GELU",
+        &sizes,
+        &|x| flat(kernels::gelu(wide(&x[0]))),
+        &|x| flat(reference::gelu(wide(&x[0]))),
+    );
+    let swiglu = |swiglu: fn(Tensor<2>, Tensor<2>) -> Tensor<2>| {
+        move |x: &[Tensor<1>]| flat(swiglu(wide(&x[0]), wide(&x[1])))
+    };
+    pair(
+        &mut group,
+        "SwiGLU",
+        &[TOKENS * FF; 2],
+        &swiglu(kernels::swiglu),
+        &swiglu(reference::swiglu),
+    );
     group.throughput(Throughput::Elements((TOKENS * VOCAB) as u64));
     let nll = |nll: fn(Tensor<2>, Tensor<1, Int>) -> Tensor<1>| {
         move |x: &[Tensor<1>]| {
             let targets: Vec<i32> = (0..TOKENS).map(|i| ((i * 7919) % VOCAB) as i32).collect();
-            nll(classes(&x[0]), Tensor::from_data(TensorData::new(targets, [TOKENS]), &x[0].device()))
+            nll(
+                classes(&x[0]),
+                Tensor::from_data(TensorData::new(targets, [TOKENS]), &x[0].device()),
+            )
         }
     };
-    pair(&mut group, "softmax and loss", &[TOKENS * VOCAB], &nll(kernels::nll), &nll(reference::nll));
-    let attention = |attention: fn(Tensor<4>, Tensor<4>, Tensor<4>, Option<Tensor<4>>, f64, usize) -> Tensor<4>| {
+    pair(
+        &mut group,
+        "softmax and loss",
+        &[TOKENS * VOCAB],
+        &nll(kernels::nll),
+        &nll(reference::nll),
+    );
+    let attention = |attention: fn(
+        Tensor<4>,
+        Tensor<4>,
+        Tensor<4>,
+        Option<Tensor<4>>,
+        f64,
+        usize,
+    ) -> Tensor<4>| {
         move |x: &[Tensor<1>]| {
-            let head = |x: &Tensor<1>| x.clone().reshape([BATCH, LENGTH, HEADS, HEAD_DIM]).swap_dims(1, 2);
-            flat(attention(head(&x[0]), head(&x[1]), head(&x[2]), None, 1.0 / (HEAD_DIM as f64).sqrt(), 0).swap_dims(1, 2))
+            let head = |x: &Tensor<1>| {
+                x.clone()
+                    .reshape([BATCH, LENGTH, HEADS, HEAD_DIM])
+                    .swap_dims(1, 2)
+            };
+            flat(
+                attention(
+                    head(&x[0]),
+                    head(&x[1]),
+                    head(&x[2]),
+                    None,
+                    1.0 / (HEAD_DIM as f64).sqrt(),
+                    0,
+                )
+                .swap_dims(1, 2),
+            )
         }
     };
     group.throughput(Throughput::Elements((TOKENS * D) as u64));
-    pair(&mut group, "attention alone", &[TOKENS * D; 3], &attention(kernels::attention), &attention(reference::attention));
+    pair(
+        &mut group,
+        "attention alone",
+        &[TOKENS * D; 3],
+        &attention(kernels::attention),
+        &attention(reference::attention),
+    );
 }
 
 fn updates(c: &mut Criterion<CpuTime>) {
     let mut group = group(c, "update");
     let n = 813_000;
     group.throughput(Throughput::Elements(n as u64));
-    let step = AdamWStep { grad_scale: 0.7, beta1: 0.9, beta2: 0.999, root: 0.3, eps: 1e-8, rate: 3e-3, keep: 0.999 };
+    let step = AdamWStep {
+        grad_scale: 0.7,
+        beta1: 0.9,
+        beta2: 0.999,
+        root: 0.3,
+        eps: 1e-8,
+        rate: 3e-3,
+        keep: 0.999,
+    };
     let data = [1, 2, 3, 4].map(|seed| noise([n], seed));
     type Update = fn(Tensor<1>, Tensor<1>, Option<[Tensor<1>; 2]>, &AdamWStep) -> [Tensor<1>; 3];
-    for (who, adamw) in [("fused", kernels::adamw as Update), ("definition", reference::adamw)] {
+    for (who, adamw) in [
+        ("fused", kernels::adamw as Update),
+        ("definition", reference::adamw),
+    ] {
         group.bench_function(format!("AdamW, {who}"), |b| {
             // Fresh tensors, which may be updated where they lie, as in training.
             let setup = || data.clone().map(|x| Tensor::from_data(x, &Device::flex()));
-            let update = |[theta, grad, first, second]: [Tensor<1>; 4]| adamw(theta, grad, Some([first, second.square()]), &step);
+            let update = |[theta, grad, first, second]: [Tensor<1>; 4]| {
+                adamw(theta, grad, Some([first, second.square()]), &step)
+            };
             b.iter_batched(setup, update, BatchSize::PerIteration);
         });
     }
@@ -313,7 +523,10 @@ fn tables(length: usize, pairs: usize) -> [Tensor<4>; 2] {
     let angle = |i: usize| (i / pairs) as f64 / 10_000f64.powf((i % pairs) as f64 / pairs as f64);
     [f64::cos, f64::sin].map(|f| {
         let values: Vec<f32> = (0..length * pairs).map(|i| f(angle(i)) as f32).collect();
-        Tensor::from_data(TensorData::new(values, [1, 1, length, pairs]), &Device::flex())
+        Tensor::from_data(
+            TensorData::new(values, [1, 1, length, pairs]),
+            &Device::flex(),
+        )
     })
 }
 
@@ -334,7 +547,9 @@ fn rotations(c: &mut Criterion<CpuTime>) {
                 black_box(&mut target);
             });
         });
-        group.bench_function(name("copy to new memory"), |b| b.iter(|| black_box(values).to_vec()));
+        group.bench_function(name("copy to new memory"), |b| {
+            b.iter(|| black_box(values).to_vec())
+        });
         let x = tensor(shape, 1);
         let joined = tensor([4, length, 4, 64], 1).swap_dims(1, 2);
         let [cos, sin] = tables(length, 32);
@@ -343,31 +558,51 @@ fn rotations(c: &mut Criterion<CpuTime>) {
                 let run = |b: &mut criterion::Bencher<'_, CpuTime>, rotate: fn(Tensor<4>, Tensor<4>, Tensor<4>, bool) -> Tensor<4>| {
                     b.iter(|| rotate(x.clone(), cos.clone(), sin.clone(), interleaved));
                 };
-                group.bench_function(name(&format!("{layout}, {lies}, fused")), |b| run(b, kernels::rotate));
-                group.bench_function(name(&format!("{layout}, {lies}, definition")), |b| run(b, reference::rotate));
+                group.bench_function(name(&format!("{layout}, {lies}, fused")), |b| {
+                    run(b, kernels::rotate)
+                });
+                group.bench_function(name(&format!("{layout}, {lies}, definition")), |b| {
+                    run(b, reference::rotate)
+                });
             }
         }
         let library = RotaryEncodingConfig::new(length, 64).init(&Device::flex());
-        group.bench_function(name("burn::nn::RotaryEncoding, by head"), |b| b.iter(|| library.forward(x.clone())));
+        group.bench_function(name("burn::nn::RotaryEncoding, by head"), |b| {
+            b.iter(|| library.forward(x.clone()))
+        });
     }
 }
 
 fn config() -> Criterion<CpuTime> {
-    rayon::ThreadPoolBuilder::new().num_threads(1).build_global().expect("no thread has been asked for before");
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(1)
+        .build_global()
+        .expect("no thread has been asked for before");
     let (warm_up, measurement) = (Duration::from_millis(500), Duration::from_secs(2));
-    Criterion::default().with_measurement(CpuTime(WallTime)).warm_up_time(warm_up).measurement_time(measurement).sample_size(20)
+    Criterion::default()
+        .with_measurement(CpuTime(WallTime))
+        .warm_up_time(warm_up)
+        .measurement_time(measurement)
+        .sample_size(20)
 }
 
 criterion_group! { name = operations; config = config(); targets = products, linear_layers, halves, pieces, updates, rotations }
 
-/// Runs itself again with the setting of the allocator that `longreach run` gives its workers, which is read before a program begins:
-/// memory stays instead of being cleared again and again.
+/// Runs itself again with the setting of the allocator that `longreach run` gives its workers,
+/// which is read before a program begins: memory stays instead of being cleared again and again.
 fn main() -> ExitCode {
     const SETTING: &str = "MIMALLOC_PURGE_DELAY";
     if std::env::var_os(SETTING).is_none() {
         let program = std::env::current_exe().expect("this program has a place");
-        let status = Command::new(program).args(std::env::args_os().skip(1)).env(SETTING, "10000").status();
-        return if status.is_ok_and(|status| status.success()) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        let status = Command::new(program)
+            .args(std::env::args_os().skip(1))
+            .env(SETTING, "10000")
+            .status();
+        return if status.is_ok_and(|status| status.success()) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
     }
     operations();
     Criterion::default().configure_from_args().final_summary();

@@ -75,7 +75,11 @@ impl WithSimd for GeluPull<'_> {
 
 /// `y = gelu(x)` on one thread.
 pub(crate) fn gelu_rows(x: &[f32], y: &mut [f32]) {
-    dispatch(Gelu { x, y, slope: &mut [] });
+    dispatch(Gelu {
+        x,
+        y,
+        slope: &mut [],
+    });
 }
 
 /// `y = gelu(x)` and `grad *= gelu'(x)` on one thread.
@@ -88,9 +92,15 @@ pub(crate) fn swiglu_rows(gate: &[f32], up: &[f32], y: &mut [f32]) {
     dispatch(Swiglu { gate, up, y });
 }
 
-/// Turns the gradient of `silu(gate) up` into that of `up`, and writes that of `gate`, on one thread.
+/// Turns the gradient of `silu(gate) up` into that of `up`, and writes that of `gate`, on one
+/// thread.
 pub(crate) fn swiglu_pull(gate: &[f32], up: &[f32], grad: &mut [f32], grad_gate: &mut [f32]) {
-    dispatch(SwigluBack { gate, up, grad, grad_gate });
+    dispatch(SwigluBack {
+        gate,
+        up,
+        grad,
+        grad_gate,
+    });
 }
 
 /// `x *= y`.
@@ -120,15 +130,28 @@ pub(crate) fn gelu(inputs: [Input; 1]) -> Input {
             let (mut y, mut slope) = (vec![0.0; n], vec![0.0; if tracked { n } else { 0 }]);
             let mut slopes = slope.chunks_mut(CHUNK);
             let chunks = x.storage::<f32>().chunks(CHUNK).zip(y.chunks_mut(CHUNK));
-            let tasks = chunks.map(|(x, y)| Gelu { x, y, slope: slopes.next().unwrap_or_default() }).collect();
+            let tasks = chunks
+                .map(|(x, y)| Gelu {
+                    x,
+                    y,
+                    slope: slopes.next().unwrap_or_default(),
+                })
+                .collect();
             for_each(tasks, n * 4, dispatch);
             (tensor(y, shape.dims::<2>()), slope)
         },
         |slope: &Vec<f32>, grad, _| {
             let mut grad = dense(grad);
             let n = slope.len();
-            let chunks = grad.storage_mut::<f32>().chunks_mut(CHUNK).zip(slope.chunks(CHUNK));
-            for_each(chunks.map(|(x, y)| Multiply { x, y }).collect(), n, dispatch);
+            let chunks = grad
+                .storage_mut::<f32>()
+                .chunks_mut(CHUNK)
+                .zip(slope.chunks(CHUNK));
+            for_each(
+                chunks.map(|(x, y)| Multiply { x, y }).collect(),
+                n,
+                dispatch,
+            );
             [Some(grad)]
         },
     )
@@ -157,7 +180,14 @@ impl WithSimd for Swiglu<'_> {
         for ((gate, up), y) in gate.iter().zip(up).zip(y) {
             *y = silu_times(s, *gate, *up);
         }
-        s.partial_store_f32s(y_tail, silu_times(s, s.partial_load_f32s(gate_tail), s.partial_load_f32s(up_tail)));
+        s.partial_store_f32s(
+            y_tail,
+            silu_times(
+                s,
+                s.partial_load_f32s(gate_tail),
+                s.partial_load_f32s(up_tail),
+            ),
+        );
     }
 }
 
@@ -191,7 +221,12 @@ impl WithSimd for SwigluBack<'_> {
         for (((gate, up), grad), grad_gate) in gate.iter().zip(up).zip(grad).zip(grad_gate) {
             (*grad, *grad_gate) = silu_pull(s, *gate, *up, *grad);
         }
-        let (up, gate) = silu_pull(s, s.partial_load_f32s(gate_tail), s.partial_load_f32s(up_tail), s.partial_load_f32s(grad_tail));
+        let (up, gate) = silu_pull(
+            s,
+            s.partial_load_f32s(gate_tail),
+            s.partial_load_f32s(up_tail),
+            s.partial_load_f32s(grad_tail),
+        );
         s.partial_store_f32s(grad_tail, up);
         s.partial_store_f32s(grad_gate_tail, gate);
     }
@@ -205,8 +240,14 @@ pub(crate) fn swiglu(inputs: [Input; 2]) -> Input {
             let (gate, up) = (dense(gate), dense(up));
             let n = shape.num_elements();
             let mut y = vec![0.0; n];
-            let inputs = gate.storage::<f32>().chunks(CHUNK).zip(up.storage::<f32>().chunks(CHUNK));
-            let tasks = inputs.zip(y.chunks_mut(CHUNK)).map(|((gate, up), y)| Swiglu { gate, up, y }).collect();
+            let inputs = gate
+                .storage::<f32>()
+                .chunks(CHUNK)
+                .zip(up.storage::<f32>().chunks(CHUNK));
+            let tasks = inputs
+                .zip(y.chunks_mut(CHUNK))
+                .map(|((gate, up), y)| Swiglu { gate, up, y })
+                .collect();
             for_each(tasks, n * 2, dispatch);
             (tensor(y, shape.dims::<2>()), (gate, up))
         },
@@ -215,9 +256,22 @@ pub(crate) fn swiglu(inputs: [Input; 2]) -> Input {
             let mut grad = dense(grad);
             let n = shape.num_elements();
             let mut grad_gate = vec![0.0; n];
-            let inputs = gate.storage::<f32>().chunks(CHUNK).zip(up.storage::<f32>().chunks(CHUNK));
-            let outputs = grad.storage_mut::<f32>().chunks_mut(CHUNK).zip(grad_gate.chunks_mut(CHUNK));
-            let tasks = inputs.zip(outputs).map(|((gate, up), (grad, grad_gate))| SwigluBack { gate, up, grad, grad_gate });
+            let inputs = gate
+                .storage::<f32>()
+                .chunks(CHUNK)
+                .zip(up.storage::<f32>().chunks(CHUNK));
+            let outputs = grad
+                .storage_mut::<f32>()
+                .chunks_mut(CHUNK)
+                .zip(grad_gate.chunks_mut(CHUNK));
+            let tasks = inputs
+                .zip(outputs)
+                .map(|((gate, up), (grad, grad_gate))| SwigluBack {
+                    gate,
+                    up,
+                    grad,
+                    grad_gate,
+                });
             for_each(tasks.collect(), n * 3, dispatch);
             [Some(tensor(grad_gate, shape.dims::<2>())), Some(grad)]
         },

@@ -21,15 +21,22 @@ struct Update<'a> {
 type Four<S> = [<S as Simd>::f32s; 4];
 
 impl Update<'_> {
-    /// The operations of the definition, in its order and rounded as there. Not a closure: that may be compiled without the
-    /// instruction set of what is around.
+    /// The operations of the definition, in its order and rounded as there. Not a closure: that may
+    /// be compiled without the instruction set of what is around.
     #[inline(always)]
-    fn apply<S: Simd>(s: S, step: &[S::f32s; 9], [theta, grad, first, second]: Four<S>) -> [S::f32s; 3] {
+    fn apply<S: Simd>(
+        s: S,
+        step: &[S::f32s; 9],
+        [theta, grad, first, second]: Four<S>,
+    ) -> [S::f32s; 3] {
         let [scale, beta1, beta2, rest1, rest2, root, eps, rate, keep] = *step;
         let grad = s.mul(grad, scale);
         let first = s.add(s.mul(first, beta1), s.mul(grad, rest1));
         let second = s.add(s.mul(second, beta2), s.mul(s.mul(grad, grad), rest2));
-        let update = s.mul(s.div(first, s.add(s.div(s.sqrt_f32s(second), root), eps)), rate);
+        let update = s.mul(
+            s.div(first, s.add(s.div(s.sqrt_f32s(second), root), eps)),
+            rate,
+        );
         [s.sub(s.mul(theta, keep), update), first, second]
     }
 }
@@ -40,7 +47,9 @@ impl WithSimd for Update<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let mut step = [s.zero(); 9];
-        step.iter_mut().zip(self.step).for_each(|(y, x)| *y = s.splat(x));
+        step.iter_mut()
+            .zip(self.step)
+            .for_each(|(y, x)| *y = s.splat(x));
         let (theta, theta_tail) = S::as_mut_simd_f32s(self.theta);
         let (first, first_tail) = S::as_mut_simd_f32s(self.first);
         let (second, second_tail) = S::as_mut_simd_f32s(self.second);
@@ -48,9 +57,16 @@ impl WithSimd for Update<'_> {
         for (((theta, grad), first), second) in theta.iter_mut().zip(grad).zip(first).zip(second) {
             [*theta, *first, *second] = Self::apply(s, &step, [*theta, *grad, *first, *second]);
         }
-        let tails = [s.partial_load_f32s(theta_tail), s.partial_load_f32s(grad_tail)];
-        let moments = [s.partial_load_f32s(first_tail), s.partial_load_f32s(second_tail)];
-        let [theta, first, second] = Self::apply(s, &step, [tails[0], tails[1], moments[0], moments[1]]);
+        let tails = [
+            s.partial_load_f32s(theta_tail),
+            s.partial_load_f32s(grad_tail),
+        ];
+        let moments = [
+            s.partial_load_f32s(first_tail),
+            s.partial_load_f32s(second_tail),
+        ];
+        let [theta, first, second] =
+            Self::apply(s, &step, [tails[0], tails[1], moments[0], moments[1]]);
         s.partial_store_f32s(theta_tail, theta);
         s.partial_store_f32s(first_tail, first);
         s.partial_store_f32s(second_tail, second);
@@ -58,15 +74,51 @@ impl WithSimd for Update<'_> {
 }
 
 /// Parameter and moments after one update.
-pub(crate) fn adamw(theta: FlexTensor, grad: FlexTensor, moments: [FlexTensor; 2], step: &AdamWStep) -> [FlexTensor; 3] {
+pub(crate) fn adamw(
+    theta: FlexTensor,
+    grad: FlexTensor,
+    moments: [FlexTensor; 2],
+    step: &AdamWStep,
+) -> [FlexTensor; 3] {
     let (mut theta, grad) = (dense(theta), dense(grad));
     let n = grad.storage::<f32>().len();
     let [mut first, mut second] = moments.map(dense);
-    let AdamWStep { grad_scale, beta1, beta2, root, eps, rate, keep } = *step;
-    let step = [grad_scale, beta1, beta2, 1.0 - beta1, 1.0 - beta2, root, eps, rate, keep].map(|x| x as f32);
-    let moments = first.storage_mut::<f32>().chunks_mut(CHUNK).zip(second.storage_mut::<f32>().chunks_mut(CHUNK));
-    let values = theta.storage_mut::<f32>().chunks_mut(CHUNK).zip(grad.storage::<f32>().chunks(CHUNK));
-    let task = |((theta, grad), (first, second))| Update { step, theta, grad, first, second };
+    let AdamWStep {
+        grad_scale,
+        beta1,
+        beta2,
+        root,
+        eps,
+        rate,
+        keep,
+    } = *step;
+    let step = [
+        grad_scale,
+        beta1,
+        beta2,
+        1.0 - beta1,
+        1.0 - beta2,
+        root,
+        eps,
+        rate,
+        keep,
+    ]
+    .map(|x| x as f32);
+    let moments = first
+        .storage_mut::<f32>()
+        .chunks_mut(CHUNK)
+        .zip(second.storage_mut::<f32>().chunks_mut(CHUNK));
+    let values = theta
+        .storage_mut::<f32>()
+        .chunks_mut(CHUNK)
+        .zip(grad.storage::<f32>().chunks(CHUNK));
+    let task = |((theta, grad), (first, second))| Update {
+        step,
+        theta,
+        grad,
+        first,
+        second,
+    };
     for_each(values.zip(moments).map(task).collect(), n, dispatch);
     [theta, first, second]
 }

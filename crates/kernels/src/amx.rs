@@ -1,7 +1,9 @@
-//! The matrix unit (AMX) of newer x86 server processors: products of tiles of bfloat16 pairs, summed in `f32`.
+//! The matrix unit (AMX) of newer x86 server processors: products of tiles of bfloat16 pairs,
+//! summed in `f32`.
 //!
-//! The only `unsafe` code of this project: its instructions have no safe form. Everything else in a product of parts is in `split`,
-//! which also says in plain arithmetic what these instructions compute.
+//! The only `unsafe` code of this project: its instructions have no safe form. Everything else in a
+//! product of parts is in `split`, which also says in plain arithmetic what these instructions
+//! compute.
 #![allow(unsafe_code)]
 
 /// Rows of a tile, pairs of a row of the left-hand one, columns of the right-hand one.
@@ -50,7 +52,13 @@ mod linux {
             rows[tile] = SIDE as u8;
             tile += 1;
         }
-        Layout { palette: 1, start_row: 0, reserved: [0; 14], bytes, rows }
+        Layout {
+            palette: 1,
+            start_row: 0,
+            reserved: [0; 14],
+            bytes,
+            rows,
+        }
     };
 
     /// Whether the processor has the unit, and the system lets this process use it.
@@ -61,9 +69,16 @@ mod linux {
         }
         const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
         const XFEATURE_XTILEDATA: libc::c_long = 18;
-        // SAFETY: this system call takes two integers, and only lets the threads of this process keep the state of tiles; systems
-        // that do not know it, or whose processor has no tiles, answer with an error.
-        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+        // SAFETY: this system call takes two integers, and only lets the threads of this process
+        // keep the state of tiles; systems that do not know it, or whose processor has no
+        // tiles, answer with an error.
+        unsafe {
+            libc::syscall(
+                libc::SYS_arch_prctl,
+                ARCH_REQ_XCOMP_PERM,
+                XFEATURE_XTILEDATA,
+            ) == 0
+        }
     });
 
     impl Unit {
@@ -72,19 +87,36 @@ mod linux {
             if !*USABLE {
                 return None;
             }
-            // SAFETY: the unit is there and may be used, and the layout is one of those the manual allows.
-            unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const LAYOUT, options(nostack, readonly, preserves_flags)) };
+            // SAFETY: the unit is there and may be used, and the layout is one of those the manual
+            // allows.
+            unsafe {
+                asm!("ldtilecfg [{}]", in(reg) &raw const LAYOUT, options(nostack, readonly, preserves_flags))
+            };
             Some(Self(PhantomData))
         }
 
-        /// 32 x 32 sums at these places in `c`, which start from 0 where `fresh`, else from what is there. To each is added, block
-        /// of summed indices after block, every product of parts that counts; `a` and `b` hold as many blocks of `P` x 2 tiles each.
-        pub(crate) fn sum<const P: usize>(&self, a: &[u32], b: &[u32], c: &mut [f32], places: Places, fresh: bool) {
+        /// 32 x 32 sums at these places in `c`, which start from 0 where `fresh`, else from what is
+        /// there. To each is added, block of summed indices after block, every product of
+        /// parts that counts; `a` and `b` hold as many blocks of `P` x 2 tiles each.
+        pub(crate) fn sum<const P: usize>(
+            &self,
+            a: &[u32],
+            b: &[u32],
+            c: &mut [f32],
+            places: Places,
+            fresh: bool,
+        ) {
             let block = 2 * P * TILE;
             let blocks = a.len() / block;
-            assert!(blocks > 0 && a.len() == blocks * block && a.len() == b.len(), "as many blocks of tiles on both sides");
+            assert!(
+                blocks > 0 && a.len() == blocks * block && a.len() == b.len(),
+                "as many blocks of tiles on both sides"
+            );
             for (start, stride) in places.starts.into_iter().zip(places.strides) {
-                assert!(start + (2 * SIDE - 1) * stride + SIDE <= c.len(), "a place for every sum");
+                assert!(
+                    start + (2 * SIDE - 1) * stride + SIDE <= c.len(),
+                    "a place for every sum"
+                );
             }
             // Both from one pointer: a second borrow would end the first.
             let base = c.as_mut_ptr();
@@ -138,8 +170,9 @@ mod linux {
                     }
                 };
             }
-            // Tiles 4 and 5 hold the upper and lower rows of a part of `a`, 6 and 7 the two strips of a part of `b`. The order of the
-            // products is that of `split::pairs`, and what the next one shares with the last stays where it is.
+            // Tiles 4 and 5 hold the upper and lower rows of a part of `a`, 6 and 7 the two strips
+            // of a part of `b`. The order of the products is that of `split::pairs`,
+            // and what the next one shares with the last stays where it is.
             macro_rules! left {
                 ($part:literal) => {
                     concat!(
@@ -164,11 +197,21 @@ mod linux {
             }
             macro_rules! add {
                 () => {
-                    "tdpbf16ps tmm0, tmm4, tmm6\ntdpbf16ps tmm1, tmm4, tmm7\ntdpbf16ps tmm2, tmm5, tmm6\ntdpbf16ps tmm3, tmm5, tmm7"
+                    "tdpbf16ps tmm0, tmm4, tmm6\ntdpbf16ps tmm1, tmm4, tmm7\ntdpbf16ps tmm2, tmm5, \
+                     tmm6\ntdpbf16ps tmm3, tmm5, tmm7"
                 };
             }
             match P {
-                2 => run!("4096", left!(0), right!(1), add!(), right!(0), add!(), left!(1), add!()),
+                2 => run!(
+                    "4096",
+                    left!(0),
+                    right!(1),
+                    add!(),
+                    right!(0),
+                    add!(),
+                    left!(1),
+                    add!()
+                ),
                 3 => run!(
                     "6144",
                     left!(0),
@@ -210,7 +253,14 @@ mod nowhere {
             None
         }
 
-        pub(crate) fn sum<const P: usize>(&self, _: &[u32], _: &[u32], _: &mut [f32], _: Places, _: bool) {
+        pub(crate) fn sum<const P: usize>(
+            &self,
+            _: &[u32],
+            _: &[u32],
+            _: &mut [f32],
+            _: Places,
+            _: bool,
+        ) {
             match *self {}
         }
     }

@@ -1,8 +1,9 @@
-//! Where queries, keys and values lie: position by position in tiles, and within a tile head by head, as the products of attention
-//! want them.
+//! Where queries, keys and values lie: position by position in tiles, and within a tile head by
+//! head, as the products of attention want them.
 //!
-//! Rows of one head follow each other, so that nothing is fetched from memory line by line; and a projection writes, and its
-//! gradient reads, a whole tile as one matrix whose columns come in groups.
+//! Rows of one head follow each other, so that nothing is fetched from memory line by line; and a
+//! projection writes, and its gradient reads, a whole tile as one matrix whose columns come in
+//! groups.
 
 use crate::flex::{Strided, for_each, parallel};
 use crate::memory::Buffer;
@@ -69,7 +70,8 @@ impl Heads {
     pub(crate) fn rows(self, values: &[f32], rows: Range<usize>) -> Matrix<'_> {
         let tile = self.tile_of(rows.start);
         let values = &values[tile.start * self.width()..tile.end * self.width()];
-        Matrix::grouped(values, tile.len(), self.columns(), self.shape[3]).part(rows.start - tile.start..rows.end - tile.start)
+        Matrix::grouped(values, tile.len(), self.columns(), self.shape[3])
+            .part(rows.start - tile.start..rows.end - tile.start)
     }
 
     /// All tiles, to be written.
@@ -91,10 +93,15 @@ impl Heads {
     /// The tiles of every batch and head, to be written: by part, then by batch and head.
     pub(crate) fn by_head(self, values: &mut [f32]) -> Vec<Vec<Vec<&mut [f32]>>> {
         let [batch, heads, ..] = self.shape;
-        let mut split: Vec<Vec<Vec<&mut [f32]>>> = (0..self.parts).map(|_| (0..batch * heads).map(|_| Vec::new()).collect()).collect();
+        let mut split: Vec<Vec<Vec<&mut [f32]>>> = (0..self.parts)
+            .map(|_| (0..batch * heads).map(|_| Vec::new()).collect())
+            .collect();
         for (rows, tile) in self.tiles(values) {
             let first = rows.start / self.shape[2] * heads;
-            for (i, head) in tile.chunks_mut(rows.len() * padded(self.shape[3])).enumerate() {
+            for (i, head) in tile
+                .chunks_mut(rows.len() * padded(self.shape[3]))
+                .enumerate()
+            {
                 split[i / heads][first + i % heads].push(head);
             }
         }
@@ -115,7 +122,10 @@ impl Heads {
                     let mut column = 0;
                     while column < head_dim {
                         let places = tile.places(i, column);
-                        places.iter_mut().zip(&row[column..]).for_each(|(y, x)| *y = x * factor);
+                        places
+                            .iter_mut()
+                            .zip(&row[column..])
+                            .for_each(|(y, x)| *y = x * factor);
                         column += places.len();
                     }
                 }
@@ -129,13 +139,24 @@ impl Heads {
         let columns = self.columns();
         let mut rows = vec![0.0; self.shape[0] * self.shape[2] * columns];
         let work = rows.len();
-        let tasks = if parallel(work) { TILE } else { rows.len().max(1) };
-        for_each(rows.chunks_mut(tasks * columns.max(1)).enumerate().collect(), work, |(chunk, rows)| {
-            for (i, row) in rows.chunks_mut(columns).enumerate() {
-                let index = chunk * tasks + i;
-                self.rows(values, index..index + 1).row(0, row, |y, x| *y = x);
-            }
-        });
+        let tasks = if parallel(work) {
+            TILE
+        } else {
+            rows.len().max(1)
+        };
+        for_each(
+            rows.chunks_mut(tasks * columns.max(1))
+                .enumerate()
+                .collect(),
+            work,
+            |(chunk, rows)| {
+                for (i, row) in rows.chunks_mut(columns).enumerate() {
+                    let index = chunk * tasks + i;
+                    self.rows(values, index..index + 1)
+                        .row(0, row, |y, x| *y = x);
+                }
+            },
+        );
         rows
     }
 }
@@ -160,7 +181,8 @@ impl<'a> View<'a> {
         let [_, heads, length, head_dim] = self.heads.shape;
         let first = positions.start / TILE * TILE;
         let (rows, width) = (TILE.min(length - first), padded(head_dim));
-        let start = (batch * length + first) * self.heads.width() + (self.part * heads + head) * rows * width;
+        let start = (batch * length + first) * self.heads.width()
+            + (self.part * heads + head) * rows * width;
         let tile = Matrix::panels(&self.values[start..][..rows * width], rows, head_dim);
         tile.part(positions.start - first..positions.end - first)
     }
@@ -187,7 +209,13 @@ pub(crate) struct Turn<'a> {
 impl<'a> Turn<'a> {
     /// By the angles of these tables, times `sign`.
     pub(crate) fn new([cos, sin]: &'a [FlexTensor; 2], rotation: &Rotation, sign: f32) -> Self {
-        Self { cos: cos.storage(), sin: sin.storage(), pairs: rotation.pairs, sign, interleaved: rotation.interleaved }
+        Self {
+            cos: cos.storage(),
+            sin: sin.storage(),
+            pairs: rotation.pairs,
+            sign,
+            interleaved: rotation.interleaved,
+        }
     }
 
     /// Turns one row where it lies, and multiplies it by a factor.
@@ -198,9 +226,17 @@ impl<'a> Turn<'a> {
         let (pairs, rest) = row.split_at_mut(2 * self.pairs);
         times(s, rest, factor);
         if self.interleaved {
-            for (x, (cos, sin)) in pairs.as_chunks_mut::<2>().0.iter_mut().zip(cos.iter().zip(sin)) {
+            for (x, (cos, sin)) in pairs
+                .as_chunks_mut::<2>()
+                .0
+                .iter_mut()
+                .zip(cos.iter().zip(sin))
+            {
                 let sin = self.sign * sin;
-                *x = [(x[0] * cos - x[1] * sin) * factor, (x[1] * cos + x[0] * sin) * factor];
+                *x = [
+                    (x[0] * cos - x[1] * sin) * factor,
+                    (x[1] * cos + x[0] * sin) * factor,
+                ];
             }
             return;
         }
@@ -213,19 +249,32 @@ impl<'a> Turn<'a> {
         }
         if !a_tail.is_empty() {
             let tails = [s.partial_load_f32s(a_tail), s.partial_load_f32s(b_tail)];
-            let [x, y] = turned(s, tails, [s.partial_load_f32s(cos_tail), s.partial_load_f32s(sin_tail)], by);
+            let [x, y] = turned(
+                s,
+                tails,
+                [s.partial_load_f32s(cos_tail), s.partial_load_f32s(sin_tail)],
+                by,
+            );
             s.partial_store_f32s(a_tail, x);
             s.partial_store_f32s(b_tail, y);
         }
     }
 }
 
-/// Pairs turned by an angle times the sign, and multiplied by the factor. Not a closure: that may be compiled without the
-/// instruction set of what is around.
+/// Pairs turned by an angle times the sign, and multiplied by the factor. Not a closure: that may
+/// be compiled without the instruction set of what is around.
 #[inline(always)]
-fn turned<S: Simd>(s: S, [a, b]: [S::f32s; 2], [cos, sin]: [S::f32s; 2], [sign, factor]: [S::f32s; 2]) -> [S::f32s; 2] {
+fn turned<S: Simd>(
+    s: S,
+    [a, b]: [S::f32s; 2],
+    [cos, sin]: [S::f32s; 2],
+    [sign, factor]: [S::f32s; 2],
+) -> [S::f32s; 2] {
     let sin = s.mul(sign, sin);
-    [s.mul(s.sub(s.mul(a, cos), s.mul(b, sin)), factor), s.mul(s.add(s.mul(b, cos), s.mul(a, sin)), factor)]
+    [
+        s.mul(s.sub(s.mul(a, cos), s.mul(b, sin)), factor),
+        s.mul(s.add(s.mul(b, cos), s.mul(a, sin)), factor),
+    ]
 }
 
 /// Turns the rows of one head in a tile where they lie, and multiplies them by a factor.
@@ -251,13 +300,16 @@ impl WithSimd for InPlace<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let Some(turn) = self.turn else { return times(s, self.tile, self.factor) };
+        let Some(turn) = self.turn else {
+            return times(s, self.tile, self.factor);
+        };
         let wide = padded(self.head_dim);
         let rows = self.tile.len() / wide;
         let mut tile = MatrixMut::panels(self.tile, rows, self.head_dim);
         let mut scratch = Vec::new();
         for i in 0..rows {
-            // A row that lies in one piece is turned there; of others, the pairs may be in different panels.
+            // A row that lies in one piece is turned there; of others, the pairs may be in
+            // different panels.
             let places = tile.places(i, 0);
             if places.len() == self.head_dim {
                 turn.row(s, self.first + i, places, self.factor);
@@ -282,7 +334,9 @@ impl WithSimd for InPlace<'_> {
 #[inline(always)]
 pub(crate) fn times<S: Simd>(s: S, row: &mut [f32], factor: f32) {
     let (vectors, tail) = S::as_mut_simd_f32s(row);
-    vectors.iter_mut().for_each(|x| *x = s.mul(*x, s.splat(factor)));
+    vectors
+        .iter_mut()
+        .for_each(|x| *x = s.mul(*x, s.splat(factor)));
     tail.iter_mut().for_each(|x| *x *= factor);
 }
 

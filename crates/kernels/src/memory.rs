@@ -1,7 +1,8 @@
 //! Memory that is used again: what one step works in, the next one finds warm.
 //!
-//! A buffer holds whatever was left in it. Nothing here is ever read before it is written, and every buffer goes back when it is
-//! dropped, so that a training step after the first asks the system for nothing.
+//! A buffer holds whatever was left in it. Nothing here is ever read before it is written, and
+//! every buffer goes back when it is dropped, so that a training step after the first asks the
+//! system for nothing.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -18,7 +19,10 @@ struct Pool {
     held: usize,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { free: BTreeMap::new(), held: 0 });
+static POOL: Mutex<Pool> = Mutex::new(Pool {
+    free: BTreeMap::new(),
+    held: 0,
+});
 
 /// Some numbers, of whatever value, from the start of a cache line on.
 pub(crate) struct Buffer {
@@ -30,7 +34,11 @@ pub(crate) struct Buffer {
 impl Buffer {
     pub(crate) fn new(len: usize) -> Self {
         if len == 0 {
-            return Self { values: Vec::new(), start: 0, len };
+            return Self {
+                values: Vec::new(),
+                start: 0,
+                len,
+            };
         }
         let size = len + LINE;
         let recycled = {
@@ -40,7 +48,10 @@ impl Buffer {
             found
         };
         let values = recycled.unwrap_or_else(|| vec![0.0; size]);
-        let start = values.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE);
+        let start = values
+            .as_ptr()
+            .align_offset(LINE * size_of::<f32>())
+            .min(LINE);
         Self { values, start, len }
     }
 }

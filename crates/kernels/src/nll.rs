@@ -8,7 +8,8 @@ use pulp::{Simd, WithSimd};
 /// Rows one task handles.
 const ROWS: usize = 32;
 
-/// Per row: the negative log-likelihood of its target, and the logarithm of its sum of exponentials.
+/// Per row: the negative log-likelihood of its target, and the logarithm of its sum of
+/// exponentials.
 struct Forward<'a> {
     logits: &'a [f32],
     targets: &'a [usize],
@@ -29,13 +30,22 @@ impl WithSimd for Forward<'_> {
             for (i, x) in vectors.iter().enumerate() {
                 largest[i % 4] = s.larger(*x, largest[i % 4]);
             }
-            let largest = s.larger(s.larger(largest[0], largest[1]), s.larger(largest[2], largest[3]));
-            let largest = tail.iter().fold(s.reduce_max_f32s(largest), |a, b| if *b > a { *b } else { a });
+            let largest = s.larger(
+                s.larger(largest[0], largest[1]),
+                s.larger(largest[2], largest[3]),
+            );
+            let largest = tail.iter().fold(
+                s.reduce_max_f32s(largest),
+                |a, b| if *b > a { *b } else { a },
+            );
             let shift = s.splat(largest);
             let sum = sum_over!(s, vectors.len(), |i| s.exp(s.sub(vectors[i], shift)));
             // Lanes past the end of the row hold zeros; their exponentials are left out one by one.
             let mut rest = [0.0; 64];
-            s.partial_store_f32s(&mut rest[..tail.len()], s.exp(s.sub(s.partial_load_f32s(tail), shift)));
+            s.partial_store_f32s(
+                &mut rest[..tail.len()],
+                s.exp(s.sub(s.partial_load_f32s(tail), shift)),
+            );
             let sum = rest[..tail.len()].iter().fold(sum, |a, b| a + b);
             let log = sum.ln();
             *nll = (largest - row[*target]) + log;
@@ -59,8 +69,14 @@ impl WithSimd for Backward<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let width = self.logits.len() / self.targets.len();
-        let rows = self.logits.chunks_exact(width).zip(self.output.chunks_exact_mut(width));
-        for (((row, output), target), (log_sum, grad)) in rows.zip(self.targets).zip(self.log_sum.iter().zip(self.grad)) {
+        let rows = self
+            .logits
+            .chunks_exact(width)
+            .zip(self.output.chunks_exact_mut(width));
+        for (((row, output), target), (log_sum, grad)) in rows
+            .zip(self.targets)
+            .zip(self.log_sum.iter().zip(self.grad))
+        {
             let (shift, factor) = (s.splat(*log_sum), s.splat(*grad));
             let (x, x_tail) = S::as_simd_f32s(row);
             let (y, y_tail) = S::as_mut_simd_f32s(output);
@@ -79,12 +95,25 @@ pub(crate) fn nll(inputs: [Input; 1], targets: Vec<usize>) -> Input {
         inputs,
         |[logits], _| {
             let [n, width] = logits.shape().dims();
-            assert!(targets.iter().all(|t| *t < width), "every target is one of {width} classes");
+            assert!(
+                targets.iter().all(|t| *t < width),
+                "every target is one of {width} classes"
+            );
             let logits = dense(logits);
             let (mut nll, mut log_sum) = (vec![0.0; n], vec![0.0; n]);
-            let inputs = logits.storage::<f32>().chunks(ROWS * width.max(1)).zip(targets.chunks(ROWS));
+            let inputs = logits
+                .storage::<f32>()
+                .chunks(ROWS * width.max(1))
+                .zip(targets.chunks(ROWS));
             let outputs = nll.chunks_mut(ROWS).zip(log_sum.chunks_mut(ROWS));
-            let tasks = inputs.zip(outputs).map(|((logits, targets), (nll, log_sum))| Forward { logits, targets, nll, log_sum });
+            let tasks = inputs
+                .zip(outputs)
+                .map(|((logits, targets), (nll, log_sum))| Forward {
+                    logits,
+                    targets,
+                    nll,
+                    log_sum,
+                });
             for_each(tasks.collect(), n * width, dispatch);
             (tensor(nll, [n]), (logits, targets, log_sum))
         },
@@ -94,9 +123,22 @@ pub(crate) fn nll(inputs: [Input; 1], targets: Vec<usize>) -> Input {
             let grad = dense(grad);
             let mut output = vec![0.0; n * width];
             let rows = ROWS * width.max(1);
-            let inputs = logits.storage::<f32>().chunks(rows).zip(targets.chunks(ROWS)).zip(log_sum.chunks(ROWS));
-            let outputs = grad.storage::<f32>().chunks(ROWS).zip(output.chunks_mut(rows));
-            let task = |(((logits, targets), log_sum), (grad, output))| Backward { logits, targets, log_sum, grad, output };
+            let inputs = logits
+                .storage::<f32>()
+                .chunks(rows)
+                .zip(targets.chunks(ROWS))
+                .zip(log_sum.chunks(ROWS));
+            let outputs = grad
+                .storage::<f32>()
+                .chunks(ROWS)
+                .zip(output.chunks_mut(rows));
+            let task = |(((logits, targets), log_sum), (grad, output))| Backward {
+                logits,
+                targets,
+                log_sum,
+                grad,
+                output,
+            };
             for_each(inputs.zip(outputs).map(task).collect(), n * width, dispatch);
             [Some(tensor(output, shape))]
         },

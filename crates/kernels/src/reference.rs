@@ -1,11 +1,15 @@
-//! The definitions: each operation of this crate in plain tensor operations, which any backend and any float type runs.
+//! The definitions: each operation of this crate in plain tensor operations, which any backend and
+//! any float type runs.
 
 use crate::{AdamWStep, Attention, Bias, Mlp, Norm, Rotation};
 use burn::tensor::{Int, Tensor, TensorData, activation, module};
 
 /// Definition of [`nll`](crate::nll).
 pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
-    activation::log_softmax(logits, 1).gather(1, targets.unsqueeze_dim(1)).squeeze_dim::<1>(1).neg()
+    activation::log_softmax(logits, 1)
+        .gather(1, targets.unsqueeze_dim(1))
+        .squeeze_dim::<1>(1)
+        .neg()
 }
 
 /// Definition of [`layer_norm`](crate::layer_norm).
@@ -57,15 +61,28 @@ pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
 }
 
 /// Definition of [`attention`](crate::attention).
-pub fn attention(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, bias: Option<Tensor<4>>, scale: f64, first_query: usize) -> Tensor<4> {
+pub fn attention(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    bias: Option<Tensor<4>>,
+    scale: f64,
+    first_query: usize,
+) -> Tensor<4> {
     let visible = (first_query + q.dims()[2]).min(v.dims()[2]);
     let v = v.slice_dim(2, 0..visible);
     weights(q, k, bias, scale, first_query).matmul(v)
 }
 
-/// The weights of [`attention`](crate::attention), `[B, H, Q, first_query + Q]` or as many as there are keys: what each visible value is
-/// multiplied by.
-pub fn weights(q: Tensor<4>, k: Tensor<4>, bias: Option<Tensor<4>>, scale: f64, first_query: usize) -> Tensor<4> {
+/// The weights of [`attention`](crate::attention), `[B, H, Q, first_query + Q]` or as many as there
+/// are keys: what each visible value is multiplied by.
+pub fn weights(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    bias: Option<Tensor<4>>,
+    scale: f64,
+    first_query: usize,
+) -> Tensor<4> {
     let [_, _, queries, _] = q.dims();
     let visible = (first_query + queries).min(k.dims()[2]);
     let k = k.slice_dim(2, 0..visible);
@@ -78,8 +95,10 @@ pub fn weights(q: Tensor<4>, k: Tensor<4>, bias: Option<Tensor<4>>, scale: f64, 
     if let Some(bias) = bias {
         logits = logits + bias.slice_dim(3, 0..visible);
     }
-    let logits = logits + Tensor::from_data(TensorData::new(hidden, [1, 1, queries, visible]), options);
-    // Softmax, but 0 where nothing is visible. The largest logit only shifts the range, so it needs no gradient.
+    let logits =
+        logits + Tensor::from_data(TensorData::new(hidden, [1, 1, queries, visible]), options);
+    // Softmax, but 0 where nothing is visible. The largest logit only shifts the range, so it needs
+    // no gradient.
     let largest = logits.clone().detach().max_dim(3);
     let empty = largest.clone().equal_elem(f32::NEG_INFINITY);
     let weights = (logits - largest.mask_fill(empty.clone(), 0.0)).exp();
@@ -100,8 +119,11 @@ pub fn attention_half(
     let inner = weights.output.dims()[0];
     let projected = normed(x.clone().reshape([batch * length, d]), norm).matmul(weights.qkv);
     let [q, k, v] = [0, 1, 2].map(|part| {
-        let part = projected.clone().slice_dim(1, part * inner..(part + 1) * inner);
-        part.reshape([batch, length, weights.heads, inner / weights.heads]).swap_dims(1, 2)
+        let part = projected
+            .clone()
+            .slice_dim(1, part * inner..(part + 1) * inner);
+        part.reshape([batch, length, weights.heads, inner / weights.heads])
+            .swap_dims(1, 2)
     });
     let turn = |x, tables: fn(&Rotation) -> &[Tensor<4>; 2]| match &rotation {
         None => x,
@@ -110,20 +132,30 @@ pub fn attention_half(
             rotate(x, cos, sin, rotation.interleaved)
         }
     };
-    let (q, k) = (turn(q, |rotation| &rotation.queries), turn(k, |rotation| &rotation.keys));
+    let (q, k) = (
+        turn(q, |rotation| &rotation.queries),
+        turn(k, |rotation| &rotation.keys),
+    );
     let bias = bias.map(|bias| match bias {
         Bias::Cells(bias) => bias,
         Bias::Distances(bias) => spread(bias, length),
     });
-    let attended = attention(q, k, v, bias, scale, 0).swap_dims(1, 2).reshape([batch * length, inner]);
+    let attended = attention(q, k, v, bias, scale, 0)
+        .swap_dims(1, 2)
+        .reshape([batch * length, inner]);
     x + attended.matmul(weights.output).reshape([batch, length, d])
 }
 
-/// Values by distance, `[H, n]`, for every query and key, `[1, H, L, L]`; of keys after the query the first value, which is hidden.
+/// Values by distance, `[H, n]`, for every query and key, `[1, H, L, L]`; of keys after the query
+/// the first value, which is hidden.
 fn spread(values: Tensor<2>, length: usize) -> Tensor<4> {
     let heads = values.dims()[0];
-    let cells = (0..length).flat_map(|query| (0..length).map(move |key| query.saturating_sub(key) as i32));
-    let cells = Tensor::<1, Int>::from_data(TensorData::new(cells.collect(), [length * length]), &values.device());
+    let cells =
+        (0..length).flat_map(|query| (0..length).map(move |key| query.saturating_sub(key) as i32));
+    let cells = Tensor::<1, Int>::from_data(
+        TensorData::new(cells.collect(), [length * length]),
+        &values.device(),
+    );
     values.select(1, cells).reshape([1, heads, length, length])
 }
 
@@ -137,7 +169,10 @@ pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -
         let [a, b] = [0..1, 1..2].map(|part| split.clone().slice_dim(4, part).squeeze_dim::<4>(4));
         (a, b)
     } else {
-        (turned.clone().slice_dim(3, 0..pairs), turned.slice_dim(3, pairs..2 * pairs))
+        (
+            turned.clone().slice_dim(3, 0..pairs),
+            turned.slice_dim(3, pairs..2 * pairs),
+        )
     };
     let turned_a = a.clone() * cos.clone() - b.clone() * sin.clone();
     let turned_b = b * cos + a * sin;
@@ -146,14 +181,32 @@ pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -
     } else {
         Tensor::cat(vec![turned_a, turned_b], 3)
     };
-    if 2 * pairs == head_dim { turned } else { Tensor::cat(vec![turned, x.slice_dim(3, 2 * pairs..head_dim)], 3) }
+    if 2 * pairs == head_dim {
+        turned
+    } else {
+        Tensor::cat(vec![turned, x.slice_dim(3, 2 * pairs..head_dim)], 3)
+    }
 }
 
 /// Definition of [`adamw`](crate::adamw).
-pub fn adamw(theta: Tensor<1>, grad: Tensor<1>, moments: Option<[Tensor<1>; 2]>, step: &AdamWStep) -> [Tensor<1>; 3] {
-    let AdamWStep { grad_scale, beta1, beta2, root, eps, rate, keep } = *step;
+pub fn adamw(
+    theta: Tensor<1>,
+    grad: Tensor<1>,
+    moments: Option<[Tensor<1>; 2]>,
+    step: &AdamWStep,
+) -> [Tensor<1>; 3] {
+    let AdamWStep {
+        grad_scale,
+        beta1,
+        beta2,
+        root,
+        eps,
+        rate,
+        keep,
+    } = *step;
     let grad = grad * grad_scale;
-    let [first, second] = [(grad.clone(), beta1), (grad.square(), beta2)].map(|(x, beta)| x * (1.0 - beta));
+    let [first, second] =
+        [(grad.clone(), beta1), (grad.square(), beta2)].map(|(x, beta)| x * (1.0 - beta));
     let [first, second] = match moments {
         Some([old_first, old_second]) => [old_first * beta1 + first, old_second * beta2 + second],
         None => [first, second],

@@ -34,7 +34,14 @@ impl WithSimd for Turn<'_> {
         for y in self.y.chunks_exact_mut(head_dim) {
             let angles = position * self.pairs..(position + 1) * self.pairs;
             let tables = [&self.cos[angles.clone()], &self.sin[angles]];
-            turn_row(s, self.x.row(batch, head, position), y, tables, self.sign, self.interleaved);
+            turn_row(
+                s,
+                self.x.row(batch, head, position),
+                y,
+                tables,
+                self.sign,
+                self.interleaved,
+            );
             head += 1;
             if head == heads {
                 (head, position) = (0, position + 1);
@@ -46,9 +53,17 @@ impl WithSimd for Turn<'_> {
     }
 }
 
-/// Turns the pairs of one row by the angles of one position; dimensions past the last pair pass through.
+/// Turns the pairs of one row by the angles of one position; dimensions past the last pair pass
+/// through.
 #[inline(always)]
-pub(crate) fn turn_row<S: Simd>(s: S, x: &[f32], y: &mut [f32], [cos, sin]: [&[f32]; 2], sign: f32, interleaved: bool) {
+pub(crate) fn turn_row<S: Simd>(
+    s: S,
+    x: &[f32],
+    y: &mut [f32],
+    [cos, sin]: [&[f32]; 2],
+    sign: f32,
+    interleaved: bool,
+) {
     let pairs = cos.len();
     let (turned, rest) = y.split_at_mut(2 * pairs);
     if !rest.is_empty() {
@@ -67,15 +82,21 @@ pub(crate) fn turn_row<S: Simd>(s: S, x: &[f32], y: &mut [f32], [cos, sin]: [&[f
         let sign = s.splat(sign);
         let turn = |a, b, cos, sin| {
             let sin = s.mul(sign, sin);
-            (s.sub(s.mul(a, cos), s.mul(b, sin)), s.add(s.mul(b, cos), s.mul(a, sin)))
+            (
+                s.sub(s.mul(a, cos), s.mul(b, sin)),
+                s.add(s.mul(b, cos), s.mul(a, sin)),
+            )
         };
-        let [(a, a_tail), (b, b_tail), (cos, cos_tail), (sin, sin_tail)] = [a, b, cos, sin].map(S::as_simd_f32s);
-        let [(turned_a, turned_a_tail), (turned_b, turned_b_tail)] = [turned_a, turned_b].map(S::as_mut_simd_f32s);
+        let [(a, a_tail), (b, b_tail), (cos, cos_tail), (sin, sin_tail)] =
+            [a, b, cos, sin].map(S::as_simd_f32s);
+        let [(turned_a, turned_a_tail), (turned_b, turned_b_tail)] =
+            [turned_a, turned_b].map(S::as_mut_simd_f32s);
         for i in 0..a.len() {
             (turned_a[i], turned_b[i]) = turn(a[i], b[i], cos[i], sin[i]);
         }
         if !a_tail.is_empty() {
-            let [a, b, cos, sin] = [a_tail, b_tail, cos_tail, sin_tail].map(|x| s.partial_load_f32s(x));
+            let [a, b, cos, sin] =
+                [a_tail, b_tail, cos_tail, sin_tail].map(|x| s.partial_load_f32s(x));
             let (a, b) = turn(a, b, cos, sin);
             s.partial_store_f32s(turned_a_tail, a);
             s.partial_store_f32s(turned_b_tail, b);
@@ -83,7 +104,13 @@ pub(crate) fn turn_row<S: Simd>(s: S, x: &[f32], y: &mut [f32], [cos, sin]: [&[f
     }
 }
 
-fn turn(x: &FlexTensor, cos: &FlexTensor, sin: &FlexTensor, sign: f32, interleaved: bool) -> FlexTensor {
+fn turn(
+    x: &FlexTensor,
+    cos: &FlexTensor,
+    sin: &FlexTensor,
+    sign: f32,
+    interleaved: bool,
+) -> FlexTensor {
     let x = Strided::new(x);
     let [_, heads, length, head_dim] = x.shape;
     let pairs = cos.shape()[3];
@@ -92,14 +119,25 @@ fn turn(x: &FlexTensor, cos: &FlexTensor, sin: &FlexTensor, sign: f32, interleav
     let rows = |start: usize, y: &mut [f32]| {
         let row = start / head_dim;
         let first = [row / heads / length, row / heads % length, row % heads];
-        dispatch(Turn { x: &x, first, cos, sin, pairs, sign, interleaved, y });
+        dispatch(Turn {
+            x: &x,
+            first,
+            cos,
+            sin,
+            pairs,
+            sign,
+            interleaved,
+            y,
+        });
     };
     let y = if BLOCK.is_multiple_of(head_dim) {
         fill::<BLOCK>(n, n, rows)
     } else {
         let mut y = vec![0.0; n];
         let size = (BLOCK / head_dim.max(1)).max(1) * head_dim.max(1);
-        for_each(y.chunks_mut(size).enumerate().collect(), n, |(task, y)| rows(task * size, y));
+        for_each(y.chunks_mut(size).enumerate().collect(), n, |(task, y)| {
+            rows(task * size, y)
+        });
         y
     };
     strided_output(y, x.shape)
@@ -112,6 +150,8 @@ pub(crate) fn rotate(inputs: [Input; 3], interleaved: bool) -> Input {
             let (cos, sin) = (dense(cos), dense(sin));
             (turn(&x, &cos, &sin, 1.0, interleaved), (cos, sin))
         },
-        move |(cos, sin): &(FlexTensor, FlexTensor), grad, _| [Some(turn(&grad, cos, sin, -1.0, interleaved)), None, None],
+        move |(cos, sin): &(FlexTensor, FlexTensor), grad, _| {
+            [Some(turn(&grad, cos, sin, -1.0, interleaved)), None, None]
+        },
     )
 }

@@ -1,4 +1,5 @@
-//! Vectors of `f32` for whatever instruction set the machine has: short names, and exp and the normal tail in terms of them.
+//! Vectors of `f32` for whatever instruction set the machine has: short names, and exp and the
+//! normal tail in terms of them.
 
 use pulp::{Arch, Simd, WithSimd};
 use std::sync::LazyLock;
@@ -9,9 +10,11 @@ pub(crate) fn dispatch<Op: WithSimd>(op: Op) -> Op::Output {
     ARCH.dispatch(op)
 }
 
-/// Sum over `i` in `0..n` of a vector expression in i, then over its lanes, in a fixed order of four partial sums.
+/// Sum over `i` in `0..n` of a vector expression in i, then over its lanes, in a fixed order of
+/// four partial sums.
 ///
-/// A macro, because a closure may be compiled without the instruction set of the function around it.
+/// A macro, because a closure may be compiled without the instruction set of the function around
+/// it.
 macro_rules! sum_over {
     ($s:ident, $n:expr, |$i:ident| $value:expr) => {{
         let n = $n;
@@ -37,8 +40,8 @@ pub(crate) use sum_over;
 /// Below this the exponential is 0: its results would leave the normal range of `f32` just after.
 const EXP_FLOOR: f32 = -87.3;
 
-/// Short names for the operations the kernels are made of. A comparison with NaN is false everywhere, so that choosing by
-/// `select(less(x, limit), ..)` hands a NaN on.
+/// Short names for the operations the kernels are made of. A comparison with NaN is false
+/// everywhere, so that choosing by `select(less(x, limit), ..)` hands a NaN on.
 pub(crate) trait Lanes: Simd {
     #[inline(always)]
     fn splat(self, x: f32) -> Self::f32s {
@@ -75,20 +78,36 @@ pub(crate) trait Lanes: Simd {
         self.select_f32s(self.greater_than_f32s(a, b), a, b)
     }
 
-    /// `e^x` for x up to about 1, within 2 units in the last place; exactly 1 at 0, exactly 0 at -inf.
+    /// `e^x` for x up to about 1, within 2 units in the last place; exactly 1 at 0, exactly 0 at
+    /// -inf.
     #[inline(always)]
     fn exp(self, x: Self::f32s) -> Self::f32s {
-        // Adding this shifts the rounded exponent, biased by 127, into the lowest bits of the mantissa.
+        // Adding this shifts the rounded exponent, biased by 127, into the lowest bits of the
+        // mantissa.
         const SHIFT: f32 = 12_582_912.0 + 127.0;
         let low = self.less_than_f32s(x, self.splat(EXP_FLOOR));
         let y = self.select_f32s(low, self.splat(EXP_FLOOR), x);
         let shifted = self.fma(y, self.splat(std::f32::consts::LOG2_E), self.splat(SHIFT));
         let exponent = self.sub(shifted, self.splat(SHIFT));
-        // ln 2 in two parts, the first with so few bits that its product with the exponent is exact.
+        // ln 2 in two parts, the first with so few bits that its product with the exponent is
+        // exact.
         let r = self.fma(exponent, self.splat(-355.0 / 512.0), y);
         let r = self.fma(exponent, self.splat(2.121_944_4e-4), r);
-        let p = self.polynomial(r, &[1.383_682_3e-3, 8.374_816e-3, 4.166_822_6e-2, 1.666_642e-1, 4.999_999e-1, 1.0, 1.0]);
-        let power = self.transmute_f32s_u32s(self.wrapping_dyn_shl_u32s(self.transmute_u32s_f32s(shifted), self.splat_u32s(23)));
+        let p = self.polynomial(
+            r,
+            &[
+                1.383_682_3e-3,
+                8.374_816e-3,
+                4.166_822_6e-2,
+                1.666_642e-1,
+                4.999_999e-1,
+                1.0,
+                1.0,
+            ],
+        );
+        let power = self.transmute_f32s_u32s(
+            self.wrapping_dyn_shl_u32s(self.transmute_u32s_f32s(shifted), self.splat_u32s(23)),
+        );
         self.select_f32s(low, self.zero(), self.mul(p, power))
     }
 
@@ -104,14 +123,19 @@ pub(crate) trait Lanes: Simd {
 
     /// The normal distribution function at `x`, and `e^(-x^2 / 2)`.
     ///
-    /// The tail beyond |x| is the exponential times a polynomial in 1 / (1 + 0.3 |x|), fitted for the least relative error, so
-    /// that the result keeps its relative accuracy however small it is.
+    /// The tail beyond |x| is the exponential times a polynomial in 1 / (1 + 0.3 |x|), fitted for
+    /// the least relative error, so that the result keeps its relative accuracy however small
+    /// it is.
     #[inline(always)]
     fn normal(self, x: Self::f32s) -> (Self::f32s, Self::f32s) {
         let (one, half) = (self.splat(1.0), self.splat(0.5));
         // Everything is 0 or 1 past 15, and the square stays finite.
         let u = self.abs_f32s(x);
-        let u = self.select_f32s(self.greater_than_f32s(u, self.splat(15.0)), self.splat(15.0), u);
+        let u = self.select_f32s(
+            self.greater_than_f32s(u, self.splat(15.0)),
+            self.splat(15.0),
+            u,
+        );
         let square = self.mul(u, u);
         let rounding = self.fma(u, u, self.sub(self.zero(), square));
         let e = self.exp(self.mul(square, self.splat(-0.5)));
@@ -142,7 +166,10 @@ pub(crate) trait Lanes: Simd {
     fn sigmoid(self, x: Self::f32s) -> Self::f32s {
         let e = self.exp(self.sub(self.zero(), self.abs_f32s(x)));
         let negative = self.less_than_f32s(x, self.zero());
-        self.div(self.select_f32s(negative, e, self.splat(1.0)), self.add(self.splat(1.0), e))
+        self.div(
+            self.select_f32s(negative, e, self.splat(1.0)),
+            self.add(self.splat(1.0), e),
+        )
     }
 }
 
@@ -183,7 +210,10 @@ impl pulp::NullaryFnOnce for Transpose<'_> {
             let rows: &mut [std::arch::x86_64::__m512i] = bytemuck::cast_slice_mut(square);
             let mut x: [_; SQUARE] = std::array::from_fn(|i| rows[i]);
             for i in (0..SQUARE).step_by(2) {
-                (x[i], x[i + 1]) = (simd._mm512_unpacklo_epi32(x[i], x[i + 1]), simd._mm512_unpackhi_epi32(x[i], x[i + 1]));
+                (x[i], x[i + 1]) = (
+                    simd._mm512_unpacklo_epi32(x[i], x[i + 1]),
+                    simd._mm512_unpackhi_epi32(x[i], x[i + 1]),
+                );
             }
             for i in (0..SQUARE).step_by(4) {
                 let [a, b, c, d] = [x[i], x[i + 1], x[i + 2], x[i + 3]];
@@ -195,8 +225,14 @@ impl pulp::NullaryFnOnce for Transpose<'_> {
             // Row i of four now holds, in each of its quarters q, column 4 q + i of these rows.
             for i in 0..4 {
                 let [a, b, c, d] = [x[i], x[4 + i], x[8 + i], x[12 + i]];
-                let [even_low, odd_low] = [simd._mm512_shuffle_i32x4::<0x88>(a, b), simd._mm512_shuffle_i32x4::<0xdd>(a, b)];
-                let [even_high, odd_high] = [simd._mm512_shuffle_i32x4::<0x88>(c, d), simd._mm512_shuffle_i32x4::<0xdd>(c, d)];
+                let [even_low, odd_low] = [
+                    simd._mm512_shuffle_i32x4::<0x88>(a, b),
+                    simd._mm512_shuffle_i32x4::<0xdd>(a, b),
+                ];
+                let [even_high, odd_high] = [
+                    simd._mm512_shuffle_i32x4::<0x88>(c, d),
+                    simd._mm512_shuffle_i32x4::<0xdd>(c, d),
+                ];
                 rows[i] = simd._mm512_shuffle_i32x4::<0x88>(even_low, even_high);
                 rows[4 + i] = simd._mm512_shuffle_i32x4::<0x88>(odd_low, odd_high);
                 rows[8 + i] = simd._mm512_shuffle_i32x4::<0xdd>(even_low, even_high);
@@ -214,11 +250,24 @@ mod tests {
     #[test]
     fn squares_are_transposed() {
         let mut buffer = Buffer::new(2 * SQUARE * SQUARE);
-        buffer.iter_mut().enumerate().for_each(|(i, x)| *x = i as f32);
+        buffer
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, x)| *x = i as f32);
         let before = buffer.to_vec();
-        transpose(bytemuck::cast_slice_mut::<f32, u32>(&mut buffer).as_chunks_mut().0);
-        for (square, before) in buffer.chunks(SQUARE * SQUARE).zip(before.chunks(SQUARE * SQUARE)) {
-            assert!((0..SQUARE * SQUARE).all(|at| square[at] == before[at % SQUARE * SQUARE + at / SQUARE]));
+        transpose(
+            bytemuck::cast_slice_mut::<f32, u32>(&mut buffer)
+                .as_chunks_mut()
+                .0,
+        );
+        for (square, before) in buffer
+            .chunks(SQUARE * SQUARE)
+            .zip(before.chunks(SQUARE * SQUARE))
+        {
+            assert!(
+                (0..SQUARE * SQUARE)
+                    .all(|at| square[at] == before[at % SQUARE * SQUARE + at / SQUARE])
+            );
         }
     }
 
@@ -250,8 +299,11 @@ mod tests {
             let exact = exact(f64::from(*x));
             ((f64::from(*y) - exact) / exact).abs()
         };
-        [dispatch(Apply(inputs, which)), Apply(inputs, which).with_simd(pulp::Scalar::new())]
-            .map(|output| inputs.iter().zip(&output).map(error).fold(0.0, f64::max))
+        [
+            dispatch(Apply(inputs, which)),
+            Apply(inputs, which).with_simd(pulp::Scalar::new()),
+        ]
+        .map(|output| inputs.iter().zip(&output).map(error).fold(0.0, f64::max))
     }
 
     #[test]
@@ -259,7 +311,10 @@ mod tests {
         let inputs: Vec<f32> = (0..=880_000).map(|i| -87.2 + i as f32 * 1e-4).collect();
         let worst = worst(&inputs, 0, f64::exp);
         assert!(worst.iter().all(|x| *x < 1.5e-7), "{worst:?}");
-        let edges = dispatch(Apply(&[0.0, -0.0, f32::NEG_INFINITY, -1e9, -87.4, f32::NAN], 0));
+        let edges = dispatch(Apply(
+            &[0.0, -0.0, f32::NEG_INFINITY, -1e9, -87.4, f32::NAN],
+            0,
+        ));
         assert_eq!(edges[..5], [1.0, 1.0, 0.0, 0.0, 0.0]);
         assert!(edges[5].is_nan());
     }
@@ -284,14 +339,21 @@ mod tests {
                         2.0
                     }
                 };
-                0.5 - (0..=n).map(|i| weight(i) * density(f64::from(i) * h)).sum::<f64>() * h / 3.0
+                0.5 - (0..=n)
+                    .map(|i| weight(i) * density(f64::from(i) * h))
+                    .sum::<f64>()
+                    * h
+                    / 3.0
             };
             if x < 0.0 { tail } else { 1.0 - tail }
         };
         let inputs: Vec<f32> = (0..2000).map(|i| -12.0 + i as f32 * 0.012).collect();
         let worst = worst(&inputs, 1, exact);
         // Without a fused multiplication the square in the exponent is rounded: 6e-8 x^2 / 2.
-        assert!(worst[0] < 5e-7 || !cfg!(target_arch = "x86_64"), "{worst:?}");
+        assert!(
+            worst[0] < 5e-7 || !cfg!(target_arch = "x86_64"),
+            "{worst:?}"
+        );
         assert!(worst[1] < 5e-6, "{worst:?}");
     }
 

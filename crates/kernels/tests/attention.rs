@@ -1,4 +1,5 @@
-//! Attention and rotation against their definitions: values, gradients, hidden keys, threads, causality.
+//! Attention and rotation against their definitions: values, gradients, hidden keys, threads,
+//! causality.
 #![allow(missing_docs)]
 
 mod common;
@@ -22,7 +23,16 @@ struct Case {
     window: usize,
 }
 
-const PLAIN: Case = Case { batch: 2, heads: 3, queries: 5, keys: 5, head_dim: 4, first: 0, bias: [0, 0], window: usize::MAX };
+const PLAIN: Case = Case {
+    batch: 2,
+    heads: 3,
+    queries: 5,
+    keys: 5,
+    head_dim: 4,
+    first: 0,
+    bias: [0, 0],
+    window: usize::MAX,
+};
 
 impl Case {
     /// q, k and v in the order `[B, L, H, E]`, then the bias.
@@ -46,11 +56,26 @@ impl Case {
     /// Applies one of the two attentions to views of flat inputs.
     fn apply(&self, attention: Attention, x: &[Tensor<1>]) -> Tensor<1> {
         let c = self;
-        let view = |x: &Tensor<1>, length| x.clone().reshape([c.batch, length, c.heads, c.head_dim]).swap_dims(1, 2);
-        let bias = x.get(3).map(|bias| bias.clone().reshape([c.bias[0], c.bias[1], c.queries, c.keys]));
+        let view = |x: &Tensor<1>, length| {
+            x.clone()
+                .reshape([c.batch, length, c.heads, c.head_dim])
+                .swap_dims(1, 2)
+        };
+        let bias = x.get(3).map(|bias| {
+            bias.clone()
+                .reshape([c.bias[0], c.bias[1], c.queries, c.keys])
+        });
         let scale = 1.0 / (c.head_dim as f64).sqrt();
-        let y = attention(view(&x[0], c.queries), view(&x[1], c.keys), view(&x[2], c.keys), bias, scale, c.first);
-        y.swap_dims(1, 2).reshape([c.batch * c.queries * c.heads * c.head_dim])
+        let y = attention(
+            view(&x[0], c.queries),
+            view(&x[1], c.keys),
+            view(&x[2], c.keys),
+            bias,
+            scale,
+            c.first,
+        );
+        y.swap_dims(1, 2)
+            .reshape([c.batch * c.queries * c.heads * c.head_dim])
     }
 }
 
@@ -59,97 +84,279 @@ type Attention = fn(Tensor<4>, Tensor<4>, Tensor<4>, Option<Tensor<4>>, f64, usi
 fn cases() -> Vec<Case> {
     let mut cases = vec![
         PLAIN,
-        Case { queries: 1, keys: 1, ..PLAIN },
-        Case { queries: 1, keys: 9, first: 8, ..PLAIN },
-        Case { queries: 4, keys: 20, first: 3, ..PLAIN },
-        Case { queries: 37, keys: 37, head_dim: 16, ..PLAIN },
-        Case { batch: 1, heads: 1, queries: 300, keys: 300, head_dim: 20, ..PLAIN },
-        Case { queries: 33, keys: 290, first: 257, head_dim: 1, ..PLAIN },
-        Case { queries: 64, keys: 64, head_dim: 33, ..PLAIN },
-        Case { queries: 19, keys: 19, head_dim: 64, ..PLAIN },
+        Case {
+            queries: 1,
+            keys: 1,
+            ..PLAIN
+        },
+        Case {
+            queries: 1,
+            keys: 9,
+            first: 8,
+            ..PLAIN
+        },
+        Case {
+            queries: 4,
+            keys: 20,
+            first: 3,
+            ..PLAIN
+        },
+        Case {
+            queries: 37,
+            keys: 37,
+            head_dim: 16,
+            ..PLAIN
+        },
+        Case {
+            batch: 1,
+            heads: 1,
+            queries: 300,
+            keys: 300,
+            head_dim: 20,
+            ..PLAIN
+        },
+        Case {
+            queries: 33,
+            keys: 290,
+            first: 257,
+            head_dim: 1,
+            ..PLAIN
+        },
+        Case {
+            queries: 64,
+            keys: 64,
+            head_dim: 33,
+            ..PLAIN
+        },
+        Case {
+            queries: 19,
+            keys: 19,
+            head_dim: 64,
+            ..PLAIN
+        },
     ];
     for bias in [[1, 1], [2, 1], [1, 3], [2, 3]] {
-        cases.push(Case { bias, queries: 35, keys: 35, head_dim: 7, ..PLAIN });
-        cases.push(Case { bias, queries: 21, keys: 160, first: 130, window: 9, ..PLAIN });
+        cases.push(Case {
+            bias,
+            queries: 35,
+            keys: 35,
+            head_dim: 7,
+            ..PLAIN
+        });
+        cases.push(Case {
+            bias,
+            queries: 21,
+            keys: 160,
+            first: 130,
+            window: 9,
+            ..PLAIN
+        });
         // Distance 0 is hidden as well: rows that see nothing.
-        cases.push(Case { bias, queries: 18, keys: 18, window: 0, ..PLAIN });
+        cases.push(Case {
+            bias,
+            queries: 18,
+            keys: 18,
+            window: 0,
+            ..PLAIN
+        });
     }
     // All keys come before the first query: every query sees every key.
-    for (queries, keys, first) in [(1, 1, 1), (5, 5, 4), (5, 5, 5), (37, 37, 37), (33, 290, 290), (300, 140, 140), (3, 17, 1000)] {
+    for (queries, keys, first) in [
+        (1, 1, 1),
+        (5, 5, 4),
+        (5, 5, 5),
+        (37, 37, 37),
+        (33, 290, 290),
+        (300, 140, 140),
+        (3, 17, 1000),
+    ] {
         for bias in [[0, 0], [1, 3], [2, 1]] {
-            cases.push(Case { queries, keys, first, bias, head_dim: 9, ..PLAIN });
+            cases.push(Case {
+                queries,
+                keys,
+                first,
+                bias,
+                head_dim: 9,
+                ..PLAIN
+            });
         }
     }
     // Some of the last queries see all keys.
-    cases.push(Case { queries: 21, keys: 30, first: 17, bias: [1, 1], ..PLAIN });
-    cases.push(Case { batch: 19, heads: 2, bias: [1, 2], queries: 17, keys: 17, ..PLAIN });
+    cases.push(Case {
+        queries: 21,
+        keys: 30,
+        first: 17,
+        bias: [1, 1],
+        ..PLAIN
+    });
+    cases.push(Case {
+        batch: 19,
+        heads: 2,
+        bias: [1, 2],
+        queries: 17,
+        keys: 17,
+        ..PLAIN
+    });
     cases
 }
 
 #[test]
 fn fused_attention_agrees_with_its_definition() {
     for c in cases() {
-        compare(1.0, &format!("{c:?}"), &c.inputs(), &|x| c.apply(kernels::attention, x), &|x| c.apply(reference::attention, x));
+        compare(
+            1.0,
+            &format!("{c:?}"),
+            &c.inputs(),
+            &|x| c.apply(kernels::attention, x),
+            &|x| c.apply(reference::attention, x),
+        );
     }
 }
 
 #[test]
 fn gradients_of_the_definition_are_those_of_finite_differences() {
-    let small = Case { batch: 2, heads: 2, queries: 3, keys: 5, head_dim: 2, first: 1, bias: [1, 2], window: 3 };
-    for c in [small, Case { bias: [2, 1], window: 0, ..small }] {
-        differences(&format!("{c:?}"), &c.inputs(), &|x| c.apply(reference::attention, x));
+    let small = Case {
+        batch: 2,
+        heads: 2,
+        queries: 3,
+        keys: 5,
+        head_dim: 2,
+        first: 1,
+        bias: [1, 2],
+        window: 3,
+    };
+    for c in [
+        small,
+        Case {
+            bias: [2, 1],
+            window: 0,
+            ..small
+        },
+    ] {
+        differences(&format!("{c:?}"), &c.inputs(), &|x| {
+            c.apply(reference::attention, x)
+        });
     }
 }
 
 #[test]
 fn a_row_that_sees_nothing_gives_zero_and_takes_no_gradient() {
-    let c = Case { queries: 18, keys: 18, bias: [1, 1], window: 0, ..PLAIN };
+    let c = Case {
+        queries: 18,
+        keys: 18,
+        bias: [1, 1],
+        window: 0,
+        ..PLAIN
+    };
     for attention in [kernels::attention as Attention, reference::attention] {
         let (output, grads) = run(&c.inputs(), DType::F32, &|x| c.apply(attention, x));
-        assert!(output.iter().chain(grads.iter().flatten()).all(|x| *x == 0.0));
+        assert!(
+            output
+                .iter()
+                .chain(grads.iter().flatten())
+                .all(|x| *x == 0.0)
+        );
     }
 }
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     // Enough work for the operation to leave the calling thread.
-    let large = Case { batch: 6, heads: 4, queries: 130, keys: 130, head_dim: 16, ..PLAIN };
-    let long = Case { batch: 1, heads: 1, queries: 64, keys: 6000, first: 5936, head_dim: 16, ..PLAIN };
-    for c in [large, Case { bias: [1, 1], ..large }, Case { bias: [6, 4], ..large }, long] {
-        same_for_any_threads(&format!("{c:?}"), &c.inputs(), &move |x| c.apply(kernels::attention, x));
+    let large = Case {
+        batch: 6,
+        heads: 4,
+        queries: 130,
+        keys: 130,
+        head_dim: 16,
+        ..PLAIN
+    };
+    let long = Case {
+        batch: 1,
+        heads: 1,
+        queries: 64,
+        keys: 6000,
+        first: 5936,
+        head_dim: 16,
+        ..PLAIN
+    };
+    for c in [
+        large,
+        Case {
+            bias: [1, 1],
+            ..large
+        },
+        Case {
+            bias: [6, 4],
+            ..large
+        },
+        long,
+    ] {
+        same_for_any_threads(&format!("{c:?}"), &c.inputs(), &move |x| {
+            c.apply(kernels::attention, x)
+        });
     }
 }
 
 #[test]
 fn later_keys_and_values_change_nothing_earlier() {
-    let c = Case { queries: 150, keys: 150, head_dim: 5, bias: [1, 1], ..PLAIN };
+    let c = Case {
+        queries: 150,
+        keys: 150,
+        head_dim: 5,
+        bias: [1, 1],
+        ..PLAIN
+    };
     let row = c.heads * c.head_dim;
     let (before, _) = run(&c.inputs(), DType::F32, &|x| c.apply(kernels::attention, x));
     for changed in [1, 17, 64, 130, 149] {
         let mut inputs = c.inputs();
         for input in &mut inputs[1..3] {
             for batch in input.values.chunks_mut(c.keys * row) {
-                batch[changed * row..].iter_mut().for_each(|x| *x = 3.0 - 2.0 * *x);
+                batch[changed * row..]
+                    .iter_mut()
+                    .for_each(|x| *x = 3.0 - 2.0 * *x);
             }
         }
         let (after, _) = run(&inputs, DType::F32, &|x| c.apply(kernels::attention, x));
-        for (before, after) in before.chunks(c.queries * row).zip(after.chunks(c.queries * row)) {
-            assert!(before[..changed * row] == after[..changed * row], "key {changed} is seen too early");
-            assert!(before[changed * row..] != after[changed * row..], "key {changed} is not seen at all");
+        for (before, after) in before
+            .chunks(c.queries * row)
+            .zip(after.chunks(c.queries * row))
+        {
+            assert!(
+                before[..changed * row] == after[..changed * row],
+                "key {changed} is seen too early"
+            );
+            assert!(
+                before[changed * row..] != after[changed * row..],
+                "key {changed} is not seen at all"
+            );
         }
     }
 }
 
 #[test]
 fn a_block_of_queries_gives_what_the_whole_gives() {
-    let c = Case { queries: 200, keys: 200, head_dim: 16, ..PLAIN };
+    let c = Case {
+        queries: 200,
+        keys: 200,
+        head_dim: 16,
+        ..PLAIN
+    };
     let row = c.heads * c.head_dim;
     let (whole, _) = run(&c.inputs(), DType::F32, &|x| c.apply(kernels::attention, x));
     for (first, queries) in [(0, 7), (7, 30), (131, 69)] {
-        let part = Case { queries, first, ..c };
+        let part = Case {
+            queries,
+            first,
+            ..c
+        };
         let mut inputs = c.inputs();
         let cut = |batch: &[f64]| batch[first * row..(first + queries) * row].to_vec();
-        inputs[0].values = inputs[0].values.chunks(c.queries * row).flat_map(cut).collect();
+        inputs[0].values = inputs[0]
+            .values
+            .chunks(c.queries * row)
+            .flat_map(cut)
+            .collect();
         let (output, _) = run(&inputs, DType::F32, &|x| part.apply(kernels::attention, x));
         let expected: Vec<f64> = whole.chunks(c.queries * row).flat_map(cut).collect();
         assert!(output == expected, "queries {first}..{}", first + queries);
@@ -158,16 +365,35 @@ fn a_block_of_queries_gives_what_the_whole_gives() {
 
 #[test]
 fn past_all_keys_every_query_sees_what_the_last_one_sees() {
-    let c = Case { queries: 40, keys: 150, first: 150, head_dim: 16, bias: [1, 3], ..PLAIN };
+    let c = Case {
+        queries: 40,
+        keys: 150,
+        first: 150,
+        head_dim: 16,
+        bias: [1, 3],
+        ..PLAIN
+    };
     let row = c.heads * c.head_dim;
     let (whole, _) = run(&c.inputs(), DType::F32, &|x| c.apply(kernels::attention, x));
     for query in [0, 1, 17, 39] {
         // The same query alone, as the last of a causal sequence.
-        let last = Case { queries: 1, first: 149, ..c };
+        let last = Case {
+            queries: 1,
+            first: 149,
+            ..c
+        };
         let mut inputs = c.inputs();
         let cut = |batch: &[f64]| batch[query * row..(query + 1) * row].to_vec();
-        inputs[0].values = inputs[0].values.chunks(c.queries * row).flat_map(cut).collect();
-        inputs[3].values = inputs[3].values.chunks(c.queries * c.keys).flat_map(|head| head[query * c.keys..][..c.keys].to_vec()).collect();
+        inputs[0].values = inputs[0]
+            .values
+            .chunks(c.queries * row)
+            .flat_map(cut)
+            .collect();
+        inputs[3].values = inputs[3]
+            .values
+            .chunks(c.queries * c.keys)
+            .flat_map(|head| head[query * c.keys..][..c.keys].to_vec())
+            .collect();
         let (output, _) = run(&inputs, DType::F32, &|x| last.apply(kernels::attention, x));
         let expected: Vec<f64> = whole.chunks(c.queries * row).flat_map(cut).collect();
         assert!(output == expected, "query {query}");
@@ -176,10 +402,25 @@ fn past_all_keys_every_query_sees_what_the_last_one_sees() {
 
 #[test]
 fn an_untracked_bias_changes_no_other_gradient() {
-    let c = Case { bias: [1, 3], queries: 20, keys: 20, ..PLAIN };
+    let c = Case {
+        bias: [1, 3],
+        queries: 20,
+        keys: 20,
+        ..PLAIN
+    };
     let inputs = c.inputs();
     let (_, all) = run(&inputs, DType::F32, &|x| c.apply(kernels::attention, x));
-    let detached = |x: &[Tensor<1>]| c.apply(kernels::attention, &[x[0].clone(), x[1].clone(), x[2].clone(), x[3].clone().detach()]);
+    let detached = |x: &[Tensor<1>]| {
+        c.apply(
+            kernels::attention,
+            &[
+                x[0].clone(),
+                x[1].clone(),
+                x[2].clone(),
+                x[3].clone().detach(),
+            ],
+        )
+    };
     let with_leaf = |x: &[Tensor<1>]| detached(x) + x[3].clone().slice_dim(0, 0..1) * 0.0;
     let (_, some) = run(&inputs, DType::F32, &with_leaf);
     assert!(all[..3] == some[..3]);
@@ -187,27 +428,54 @@ fn an_untracked_bias_changes_no_other_gradient() {
 
 type Rotate = fn(Tensor<4>, Tensor<4>, Tensor<4>, bool) -> Tensor<4>;
 
-/// Turns a view of a flat input `[batch, length, heads, head_dim]`, or, if it lies by head, `[batch, heads, length, head_dim]`.
-fn turned(rotate: Rotate, x: &Tensor<1>, sizes: [usize; 4], pairs: usize, [interleaved, by_head]: [bool; 2]) -> Tensor<1> {
+/// Turns a view of a flat input `[batch, length, heads, head_dim]`, or, if it lies by head,
+/// `[batch, heads, length, head_dim]`.
+fn turned(
+    rotate: Rotate,
+    x: &Tensor<1>,
+    sizes: [usize; 4],
+    pairs: usize,
+    [interleaved, by_head]: [bool; 2],
+) -> Tensor<1> {
     let [batch, heads, length, head_dim] = sizes;
     let angle = input(&[length, pairs], 7).values;
     let [cos, sin] = [f64::cos, f64::sin].map(|f| {
         let values: Vec<f64> = angle.iter().map(|x| f(*x)).collect();
-        Tensor::<4>::from_data(burn::tensor::TensorData::new(values, [1, 1, length, pairs]), (&x.device(), x.dtype()))
+        Tensor::<4>::from_data(
+            burn::tensor::TensorData::new(values, [1, 1, length, pairs]),
+            (&x.device(), x.dtype()),
+        )
     });
-    let x = if by_head { x.clone().reshape(sizes) } else { x.clone().reshape([batch, length, heads, head_dim]).swap_dims(1, 2) };
+    let x = if by_head {
+        x.clone().reshape(sizes)
+    } else {
+        x.clone()
+            .reshape([batch, length, heads, head_dim])
+            .swap_dims(1, 2)
+    };
     rotate(x, cos, sin, interleaved).reshape([batch * length * heads * head_dim])
 }
 
 #[test]
 fn fused_rotation_agrees_with_its_definition() {
-    for (head_dim, pairs) in [(2, 1), (6, 3), (16, 8), (9, 2), (64, 32), (20, 7), (1100, 3)] {
+    for (head_dim, pairs) in [
+        (2, 1),
+        (6, 3),
+        (16, 8),
+        (9, 2),
+        (64, 32),
+        (20, 7),
+        (1100, 3),
+    ] {
         for options in [[false, false], [false, true], [true, false], [true, true]] {
             let sizes = [2, 3, 11, head_dim];
-            let apply = |rotate: Rotate, x: &[Tensor<1>]| turned(rotate, &x[0], sizes, pairs, options);
+            let apply =
+                |rotate: Rotate, x: &[Tensor<1>]| turned(rotate, &x[0], sizes, pairs, options);
             let inputs = [input(&sizes, 1)];
             let what = format!("{head_dim}, {pairs}, {options:?}");
-            compare(1.0, &what, &inputs, &|x| apply(kernels::rotate, x), &|x| apply(reference::rotate, x));
+            compare(1.0, &what, &inputs, &|x| apply(kernels::rotate, x), &|x| {
+                apply(reference::rotate, x)
+            });
         }
     }
 }
@@ -215,7 +483,15 @@ fn fused_rotation_agrees_with_its_definition() {
 #[test]
 fn gradients_of_the_defined_rotation_are_those_of_finite_differences() {
     for interleaved in [false, true] {
-        differences("rotation", &[input(&[1, 2, 3, 5], 1)], &|x| turned(reference::rotate, &x[0], [1, 2, 3, 5], 2, [interleaved, true]));
+        differences("rotation", &[input(&[1, 2, 3, 5], 1)], &|x| {
+            turned(
+                reference::rotate,
+                &x[0],
+                [1, 2, 3, 5],
+                2,
+                [interleaved, true],
+            )
+        });
     }
 }
 
@@ -224,6 +500,8 @@ fn rotation_does_not_depend_on_the_number_of_threads() {
     // Heads of which a task has whole ones, and others.
     for head_dim in [16, 20] {
         let sizes = [3, 4, 211, head_dim];
-        same_for_any_threads("rotation", &[input(&sizes, 1)], &move |x| turned(kernels::rotate, &x[0], sizes, 7, [false, false]));
+        same_for_any_threads("rotation", &[input(&sizes, 1)], &move |x| {
+            turned(kernels::rotate, &x[0], sizes, 7, [false, false])
+        });
     }
 }

@@ -17,17 +17,32 @@ fn flat(x: Tensor<2>) -> Tensor<1> {
 /// Numbers of about the size weights have.
 fn weight(k: usize, m: usize, seed: u64) -> Input {
     let factor = 1.0 / (k as f64).sqrt();
-    Input { values: input(&[k, m], seed).values.iter().map(|x| factor * x).collect() }
+    Input {
+        values: input(&[k, m], seed)
+            .values
+            .iter()
+            .map(|x| factor * x)
+            .collect(),
+    }
 }
 
 /// Takes scale and shift off the inputs.
 fn norm<'a>(inputs: &mut impl Iterator<Item = &'a Tensor<1>>, shift: bool) -> Norm {
     let mut next = || inputs.next().expect("an input").clone();
-    Norm { scale: next(), shift: shift.then(&mut next), eps: 1e-5 }
+    Norm {
+        scale: next(),
+        shift: shift.then(&mut next),
+        eps: 1e-5,
+    }
 }
 
-/// How products may be computed, and by how much more than rounding their results may be off: two parts hold 16 bits of 24.
-const MATMULS: [(Matmul, f64); 3] = [(Matmul::F32, 1.0), (Matmul::Bf16x6, 1.0), (Matmul::Bf16x3, 80.0)];
+/// How products may be computed, and by how much more than rounding their results may be off: two
+/// parts hold 16 bits of 24.
+const MATMULS: [(Matmul, f64); 3] = [
+    (Matmul::F32, 1.0),
+    (Matmul::Bf16x6, 1.0),
+    (Matmul::Bf16x3, 80.0),
+];
 
 /// Fused and defined, over `n` rows, with their inputs.
 fn operations(n: usize, d: usize, ff: usize, matmul: Matmul) -> Vec<(String, Vec<Input>, Op, Op)> {
@@ -47,7 +62,12 @@ fn operations(n: usize, d: usize, ff: usize, matmul: Matmul) -> Vec<(String, Vec
             })
         };
         let definition = op(|x, norm, w, _| reference::linear(x, norm, w));
-        operations.push((format!("linear, {norms} norm parameters"), inputs, op(kernels::linear), definition));
+        operations.push((
+            format!("linear, {norms} norm parameters"),
+            inputs,
+            op(kernels::linear),
+            definition,
+        ));
     }
     for (shift, gate) in [(true, false), (false, true), (false, false), (true, true)] {
         let mut inputs = vec![input(&[n, d], 1), input(&[d], 2)];
@@ -58,22 +78,50 @@ fn operations(n: usize, d: usize, ff: usize, matmul: Matmul) -> Vec<(String, Vec
             Box::new(move |x| {
                 let mut inputs = x[1..].iter();
                 let norm = norm(&mut inputs, shift);
-                let mut next = |shape| inputs.next().expect("an input").clone().reshape::<2, _>(shape);
-                let weights = Mlp { up: next([d, ff]), gate: gate.then(|| next([d, ff])), down: next([ff, d]), matmul };
+                let mut next = |shape| {
+                    inputs
+                        .next()
+                        .expect("an input")
+                        .clone()
+                        .reshape::<2, _>(shape)
+                };
+                let weights = Mlp {
+                    up: next([d, ff]),
+                    gate: gate.then(|| next([d, ff])),
+                    down: next([ff, d]),
+                    matmul,
+                };
                 flat(mlp(x[0].clone().reshape([n, d]), norm, weights))
             })
         };
-        operations.push((format!("mlp, shift {shift}, gate {gate}"), inputs, op(kernels::mlp), op(reference::mlp)));
+        operations.push((
+            format!("mlp, shift {shift}, gate {gate}"),
+            inputs,
+            op(kernels::mlp),
+            op(reference::mlp),
+        ));
     }
     operations
 }
 
 #[test]
 fn fused_operations_agree_with_their_definitions() {
-    for [n, d, ff] in [[1, 2, 3], [3, 7, 5], [130, 16, 48], [5, 40, 96], [300, 19, 70]] {
+    for [n, d, ff] in [
+        [1, 2, 3],
+        [3, 7, 5],
+        [130, 16, 48],
+        [5, 40, 96],
+        [300, 19, 70],
+    ] {
         for (matmul, leeway) in MATMULS {
             for (name, inputs, fused, definition) in operations(n, d, ff, matmul) {
-                compare(leeway, &format!("{name} [{n}, {d}, {ff}] {matmul:?}"), &inputs, &*fused, &*definition);
+                compare(
+                    leeway,
+                    &format!("{name} [{n}, {d}, {ff}] {matmul:?}"),
+                    &inputs,
+                    &*fused,
+                    &*definition,
+                );
             }
         }
     }
@@ -115,7 +163,10 @@ impl Half {
         let [batch, heads, length, head_dim, d] = self.sizes;
         let mut inputs = vec![input(&[batch, length, d], 1), input(&[d], 2)];
         inputs.extend(self.shift.then(|| input(&[d], 3)));
-        inputs.extend([weight(d, 3 * heads * head_dim, 4), weight(heads * head_dim, d, 5)]);
+        inputs.extend([
+            weight(d, 3 * heads * head_dim, 4),
+            weight(heads * head_dim, d, 5),
+        ]);
         inputs.extend(self.bias_input().filter(|_| self.learned));
         inputs
     }
@@ -128,55 +179,140 @@ impl Half {
         })
     }
 
-    fn op(self, half: fn(Tensor<3>, Norm, Attention, Option<Rotation>, Option<Bias>, f64) -> Tensor<3>) -> Op {
+    fn op(
+        self,
+        half: fn(Tensor<3>, Norm, Attention, Option<Rotation>, Option<Bias>, f64) -> Tensor<3>,
+    ) -> Op {
         Box::new(move |x| {
             let [batch, heads, length, head_dim, d] = self.sizes;
             let constant = |input: Input| {
                 let shape = [input.values.len()];
-                Tensor::<1>::from_data(TensorData::new(input.values, shape), (&x[0].device(), x[0].dtype()))
+                Tensor::<1>::from_data(
+                    TensorData::new(input.values, shape),
+                    (&x[0].device(), x[0].dtype()),
+                )
             };
-            let table = |seed| constant(input(&[length, head_dim / 2], seed)).reshape([1, 1, length, head_dim / 2]);
-            let rotation = self.rotation.map(|interleaved| Rotation { queries: [7, 8].map(table), keys: [9, 10].map(table), interleaved });
+            let table = |seed| {
+                constant(input(&[length, head_dim / 2], seed)).reshape([1, 1, length, head_dim / 2])
+            };
+            let rotation = self.rotation.map(|interleaved| Rotation {
+                queries: [7, 8].map(table),
+                keys: [9, 10].map(table),
+                interleaved,
+            });
             let mut inputs = x[1..].iter();
             let norm = norm(&mut inputs, self.shift);
             let mut next = || inputs.next().expect("an input").clone();
-            let (qkv, output) = (next().reshape([d, 3 * heads * head_dim]), next().reshape([heads * head_dim, d]));
-            let bias = self.bias_input().map(|input| if self.learned { next() } else { constant(input) });
+            let (qkv, output) = (
+                next().reshape([d, 3 * heads * head_dim]),
+                next().reshape([heads * head_dim, d]),
+            );
+            let bias = self.bias_input().map(|input| {
+                if self.learned {
+                    next()
+                } else {
+                    constant(input)
+                }
+            });
             let bias = self.bias.zip(bias).map(|(kind, bias)| match kind {
                 Ok([b, h]) => Bias::Cells(bias.reshape([b, h, length, length])),
                 Err(h) => Bias::Distances(bias.reshape([h, length + 3])),
             });
             let x = x[0].clone().reshape([batch, length, d]);
-            half(x, norm, Attention { qkv, output, heads, matmul: self.matmul }, rotation, bias, 1.0 / (head_dim as f64).sqrt())
-                .reshape([batch * length * d])
+            half(
+                x,
+                norm,
+                Attention {
+                    qkv,
+                    output,
+                    heads,
+                    matmul: self.matmul,
+                },
+                rotation,
+                bias,
+                1.0 / (head_dim as f64).sqrt(),
+            )
+            .reshape([batch * length * d])
         })
     }
 }
 
 fn halves(sizes: [usize; 5]) -> Vec<Half> {
-    let plain = Half { sizes, shift: true, rotation: None, bias: None, learned: true, matmul: Matmul::F32 };
+    let plain = Half {
+        sizes,
+        shift: true,
+        rotation: None,
+        bias: None,
+        learned: true,
+        matmul: Matmul::F32,
+    };
     let heads = sizes[1];
     vec![
         plain,
-        Half { shift: false, rotation: Some(false), ..plain },
-        Half { rotation: Some(true), bias: Some(Ok([1, heads])), ..plain },
-        Half { bias: Some(Ok([sizes[0], 1])), ..plain },
-        Half { bias: Some(Err(heads)), ..plain },
-        Half { rotation: Some(false), bias: Some(Err(1)), ..plain },
-        Half { bias: Some(Ok([sizes[0], heads])), learned: false, ..plain },
-        Half { bias: Some(Err(heads)), learned: false, ..plain },
+        Half {
+            shift: false,
+            rotation: Some(false),
+            ..plain
+        },
+        Half {
+            rotation: Some(true),
+            bias: Some(Ok([1, heads])),
+            ..plain
+        },
+        Half {
+            bias: Some(Ok([sizes[0], 1])),
+            ..plain
+        },
+        Half {
+            bias: Some(Err(heads)),
+            ..plain
+        },
+        Half {
+            rotation: Some(false),
+            bias: Some(Err(1)),
+            ..plain
+        },
+        Half {
+            bias: Some(Ok([sizes[0], heads])),
+            learned: false,
+            ..plain
+        },
+        Half {
+            bias: Some(Err(heads)),
+            learned: false,
+            ..plain
+        },
     ]
 }
 
 #[test]
 fn attention_halves_agree_with_their_definition() {
     // The last has groups of rows with two whole sequences each.
-    let sizes = [[1, 1, 1, 2, 3], [2, 3, 5, 4, 7], [3, 2, 40, 16, 24], [1, 2, 150, 6, 10], [2, 1, 33, 40, 12], [5, 2, 64, 4, 6]];
+    let sizes = [
+        [1, 1, 1, 2, 3],
+        [2, 3, 5, 4, 7],
+        [3, 2, 40, 16, 24],
+        [1, 2, 150, 6, 10],
+        [2, 1, 33, 40, 12],
+        [5, 2, 64, 4, 6],
+    ];
     for sizes in sizes {
-        for (half, (matmul, leeway)) in halves(sizes).into_iter().flat_map(|half| MATMULS.map(|matmul| (half, matmul))) {
+        for (half, (matmul, leeway)) in halves(sizes)
+            .into_iter()
+            .flat_map(|half| MATMULS.map(|matmul| (half, matmul)))
+        {
             let half = Half { matmul, ..half };
-            let (fused, definition) = (half.op(kernels::attention_half), half.op(reference::attention_half));
-            compare(leeway, &format!("{half:?}"), &half.inputs(), &*fused, &*definition);
+            let (fused, definition) = (
+                half.op(kernels::attention_half),
+                half.op(reference::attention_half),
+            );
+            compare(
+                leeway,
+                &format!("{half:?}"),
+                &half.inputs(),
+                &*fused,
+                &*definition,
+            );
         }
     }
 }
@@ -184,7 +320,11 @@ fn attention_halves_agree_with_their_definition() {
 #[test]
 fn gradients_of_the_defined_attention_half_are_those_of_finite_differences() {
     for half in halves([2, 2, 3, 2, 3]) {
-        differences(&format!("{half:?}"), &half.inputs(), &*half.op(reference::attention_half));
+        differences(
+            &format!("{half:?}"),
+            &half.inputs(),
+            &*half.op(reference::attention_half),
+        );
     }
 }
 
@@ -192,9 +332,16 @@ fn gradients_of_the_defined_attention_half_are_those_of_finite_differences() {
 fn attention_halves_do_not_depend_on_the_number_of_threads() {
     // The second has as many groups of whole sequences as two threads need, the third more.
     for sizes in [[9, 2, 67, 8, 20], [2, 2, 128, 4, 6], [7, 2, 64, 4, 6]] {
-        for (half, (matmul, _)) in halves(sizes).into_iter().flat_map(|half| MATMULS.map(|matmul| (half, matmul))) {
+        for (half, (matmul, _)) in halves(sizes)
+            .into_iter()
+            .flat_map(|half| MATMULS.map(|matmul| (half, matmul)))
+        {
             let half = Half { matmul, ..half };
-            same_for_any_threads(&format!("{half:?}"), &half.inputs(), &*half.op(kernels::attention_half));
+            same_for_any_threads(
+                &format!("{half:?}"),
+                &half.inputs(),
+                &*half.op(kernels::attention_half),
+            );
         }
     }
 }

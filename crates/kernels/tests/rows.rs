@@ -22,7 +22,9 @@ fn operations(n: usize, width: usize) -> Vec<(&'static str, Vec<Input>, Op, Op)>
         let targets: Vec<i32> = (0..n).map(|i| ((i * 7919 + 3) % width) as i32).collect();
         Tensor::<1, Int>::from_data(TensorData::new(targets, [n]), &x.device())
     };
-    let wide = |seed| Input { values: rows(seed).values.iter().map(|x| 4.0 * x).collect() };
+    let wide = |seed| Input {
+        values: rows(seed).values.iter().map(|x| 4.0 * x).collect(),
+    };
     vec![
         (
             "nll",
@@ -33,8 +35,22 @@ fn operations(n: usize, width: usize) -> Vec<(&'static str, Vec<Input>, Op, Op)>
         (
             "layer_norm",
             vec![wide(2), input(&[width], 3), input(&[width], 4)],
-            Box::new(move |x| flat(kernels::layer_norm(two(&x[0]), x[1].clone(), x[2].clone(), 1e-5))),
-            Box::new(move |x| flat(reference::layer_norm(two(&x[0]), x[1].clone(), x[2].clone(), 1e-5))),
+            Box::new(move |x| {
+                flat(kernels::layer_norm(
+                    two(&x[0]),
+                    x[1].clone(),
+                    x[2].clone(),
+                    1e-5,
+                ))
+            }),
+            Box::new(move |x| {
+                flat(reference::layer_norm(
+                    two(&x[0]),
+                    x[1].clone(),
+                    x[2].clone(),
+                    1e-5,
+                ))
+            }),
         ),
         (
             "rms_norm",
@@ -42,7 +58,12 @@ fn operations(n: usize, width: usize) -> Vec<(&'static str, Vec<Input>, Op, Op)>
             Box::new(move |x| flat(kernels::rms_norm(two(&x[0]), x[1].clone(), 1e-5))),
             Box::new(move |x| flat(reference::rms_norm(two(&x[0]), x[1].clone(), 1e-5))),
         ),
-        ("gelu", vec![wide(7)], Box::new(move |x| flat(kernels::gelu(two(&x[0])))), Box::new(move |x| flat(reference::gelu(two(&x[0]))))),
+        (
+            "gelu",
+            vec![wide(7)],
+            Box::new(move |x| flat(kernels::gelu(two(&x[0])))),
+            Box::new(move |x| flat(reference::gelu(two(&x[0])))),
+        ),
         (
             "swiglu",
             vec![wide(8), rows(9)],
@@ -54,9 +75,23 @@ fn operations(n: usize, width: usize) -> Vec<(&'static str, Vec<Input>, Op, Op)>
 
 #[test]
 fn fused_operations_agree_with_their_definitions() {
-    for (n, width) in [(1, 2), (3, 7), (5, 8), (33, 16), (65, 19), (130, 64), (70, 257)] {
+    for (n, width) in [
+        (1, 2),
+        (3, 7),
+        (5, 8),
+        (33, 16),
+        (65, 19),
+        (130, 64),
+        (70, 257),
+    ] {
         for (name, inputs, fused, definition) in operations(n, width) {
-            compare(1.0, &format!("{name} [{n}, {width}]"), &inputs, &*fused, &*definition);
+            compare(
+                1.0,
+                &format!("{name} [{n}, {width}]"),
+                &inputs,
+                &*fused,
+                &*definition,
+            );
         }
     }
 }
@@ -78,8 +113,19 @@ fn results_do_not_depend_on_the_number_of_threads() {
 #[test]
 fn strided_inputs_are_read_where_they_lie() {
     let inputs = [input(&[12, 10], 1)];
-    let view = |x: &Tensor<1>| x.clone().reshape([12, 10]).slice([2..11, 3..10]).transpose();
-    compare(1.0, "gelu of a view", &inputs, &|x| flat(kernels::gelu(view(&x[0]))), &|x| flat(reference::gelu(view(&x[0]))));
+    let view = |x: &Tensor<1>| {
+        x.clone()
+            .reshape([12, 10])
+            .slice([2..11, 3..10])
+            .transpose()
+    };
+    compare(
+        1.0,
+        "gelu of a view",
+        &inputs,
+        &|x| flat(kernels::gelu(view(&x[0]))),
+        &|x| flat(reference::gelu(view(&x[0]))),
+    );
 }
 
 #[test]
@@ -90,7 +136,13 @@ fn a_hidden_class_has_no_probability() {
     }
     let targets = |x: &Tensor<1>| Tensor::<1, Int>::from_data([5, 6, 7, 8], &x.device());
     let rows = |x: &Tensor<1>| x.clone().reshape([4, 21]);
-    compare(1.0, "nll", &[logits], &|x| kernels::nll(rows(&x[0]), targets(&x[0])), &|x| reference::nll(rows(&x[0]), targets(&x[0])));
+    compare(
+        1.0,
+        "nll",
+        &[logits],
+        &|x| kernels::nll(rows(&x[0]), targets(&x[0])),
+        &|x| reference::nll(rows(&x[0]), targets(&x[0])),
+    );
 }
 
 #[test]
@@ -106,7 +158,10 @@ fn nan_is_never_hidden() {
 #[should_panic(expected = "every target is one of 3 classes")]
 fn a_target_outside_the_vocabulary_is_refused() {
     let device = burn::tensor::Device::flex();
-    kernels::nll(Tensor::zeros([2, 3], &device), Tensor::from_data([0, 3], &device));
+    kernels::nll(
+        Tensor::zeros([2, 3], &device),
+        Tensor::from_data([0, 3], &device),
+    );
 }
 
 #[test]
@@ -114,7 +169,13 @@ fn the_comparison_can_fail() {
     let inputs = [input(&[2, 9], 1)];
     let rows = |x: &Tensor<1>| x.clone().reshape([2, 9]);
     let wrong = std::panic::catch_unwind(|| {
-        compare(1.0, "gelu", &inputs, &|x| flat(kernels::gelu(rows(&x[0])) * 1.0001), &|x| flat(reference::gelu(rows(&x[0]))));
+        compare(
+            1.0,
+            "gelu",
+            &inputs,
+            &|x| flat(kernels::gelu(rows(&x[0])) * 1.0001),
+            &|x| flat(reference::gelu(rows(&x[0]))),
+        );
     });
     assert!(wrong.is_err());
     assert!(std::panic::catch_unwind(|| assert_close("x", &[1.0], &[1.1], 1e-3, 0.0)).is_err());
@@ -123,13 +184,30 @@ fn the_comparison_can_fail() {
 #[test]
 fn an_update_is_bit_for_bit_the_defined_one() {
     let device = burn::tensor::Device::flex();
-    let step = kernels::AdamWStep { grad_scale: 0.7, beta1: 0.9, beta2: 0.999, root: 0.3, eps: 1e-8, rate: 3e-3, keep: 0.999 };
+    let step = kernels::AdamWStep {
+        grad_scale: 0.7,
+        beta1: 0.9,
+        beta2: 0.999,
+        root: 0.3,
+        eps: 1e-8,
+        rate: 3e-3,
+        keep: 0.999,
+    };
     for n in [1, 19, 64, 40_001] {
         for dtype in [burn::tensor::DType::F32, burn::tensor::DType::F64] {
-            let x = |seed| Tensor::<1>::from_data(TensorData::new(input(&[n], seed).values, [n]), (&device, dtype));
+            let x = |seed| {
+                Tensor::<1>::from_data(
+                    TensorData::new(input(&[n], seed).values, [n]),
+                    (&device, dtype),
+                )
+            };
             for moments in [None, Some([x(3), x(4).square()])] {
                 let fused = kernels::adamw(x(1), x(2), moments.clone(), &step).map(common::to_f64);
-                assert_eq!(fused, reference::adamw(x(1), x(2), moments, &step).map(common::to_f64), "{n} {dtype:?}");
+                assert_eq!(
+                    fused,
+                    reference::adamw(x(1), x(2), moments, &step).map(common::to_f64),
+                    "{n} {dtype:?}"
+                );
             }
         }
     }

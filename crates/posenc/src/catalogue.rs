@@ -55,8 +55,19 @@ impl std::fmt::Display for Hooks {
             (self.content_bias, "content_bias"),
             (self.output_bias, "output_bias"),
         ];
-        let used: Vec<&str> = named.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
-        f.write_str(if used.is_empty() { "none".to_owned() } else { used.join(", ") }.as_str())
+        let used: Vec<&str> = named
+            .into_iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, name)| name)
+            .collect();
+        f.write_str(
+            if used.is_empty() {
+                "none".to_owned()
+            } else {
+                used.join(", ")
+            }
+            .as_str(),
+        )
     }
 }
 
@@ -85,17 +96,21 @@ pub struct Facts {
     pub reads_length: bool,
     /// Whether logits depend on `key - query` alone; where `reads_length` holds, at one length.
     pub relative: bool,
-    /// Whether positions are seen through the distances between queries and keys alone, so that distances may be drawn at random.
+    /// Whether positions are seen through the distances between queries and keys alone, so that
+    /// distances may be drawn at random.
     pub by_distance: bool,
     /// Whether linear attention can host it.
     pub linear: bool,
-    /// Whether it has a meaning under a causal mask alone: what it makes of a pair goes by the keys up to the query.
+    /// Whether it has a meaning under a causal mask alone: what it makes of a pair goes by the
+    /// keys up to the query.
     pub causal: bool,
-    /// Whether queries and keys turn with their positions, so that whatever meets them in a `stack` meets turned ones.
+    /// Whether queries and keys turn with their positions, so that whatever meets them in a
+    /// `stack` meets turned ones.
     pub turns: bool,
     /// Whether trained vectors of head_dim meet queries or keys as `transform_qk` left them.
     pub meets: bool,
-    /// Whether no other part of a `stack` may turn or meet queries and keys: PoPE makes heads wider, xPos's two factors only fit each other.
+    /// Whether no other part of a `stack` may turn or meet queries and keys: PoPE makes heads
+    /// wider, xPos's two factors only fit each other.
     pub alone: bool,
     /// Axes of [`Positions`] it reads; 0 where it reads the position alone.
     pub axes: usize,
@@ -104,7 +119,10 @@ pub struct Facts {
 impl Facts {
     /// Number of trainable numbers.
     pub fn num_params(&self) -> usize {
-        self.parameters.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
+        self.parameters
+            .iter()
+            .map(|(_, shape)| shape.iter().product::<usize>())
+            .sum()
     }
 }
 
@@ -119,7 +137,8 @@ pub struct About {
     pub source: &'static str,
 }
 
-/// What a configuration knows about the encoding it describes. One implementation per file under `encodings/`.
+/// What a configuration knows about the encoding it describes. One implementation per file under
+/// `encodings/`.
 pub trait Spec {
     /// The module built from it.
     type Module: PositionalEncoding + Module;
@@ -139,8 +158,9 @@ pub trait Spec {
 
 /// A serde enum tagged by `kind`, whose errors keep the path to the key.
 ///
-/// Serde's own internally tagged enums buffer the table and lose the path of an error inside it. This one reads `kind`, which must
-/// come first, and streams the rest into the variant's strict struct.
+/// Serde's own internally tagged enums buffer the table and lose the path of an error inside it.
+/// This one reads `kind`, which must come first, and streams the rest into the variant's strict
+/// struct.
 macro_rules! tagged {
     ($(#[$meta:meta])* pub enum $name:ident { $($kind:literal => $variant:ident($config:ty)),+ $(,)? }) => {
         $(#[$meta])*
@@ -260,8 +280,9 @@ macro_rules! encodings {
 }
 
 use crate::encodings::{
-    alibi::*, axial_rope::*, cope::*, deberta::*, fire::*, fox::*, hard_alibi::*, kerple::*, learned::*, learned_bias::*, log_scaling::*,
-    nope::*, nope_layers::*, pope::*, rerope::*, rope::*, sandwich::*, self_extend::*, shaw::*, sinusoidal::*, stack::*, t5::*,
+    alibi::*, axial_rope::*, cope::*, deberta::*, fire::*, fox::*, hard_alibi::*, kerple::*,
+    learned::*, learned_bias::*, log_scaling::*, nope::*, nope_layers::*, pope::*, rerope::*,
+    rope::*, sandwich::*, self_extend::*, shaw::*, sinusoidal::*, stack::*, t5::*,
     transformer_xl::*, window::*, xpos::*,
 };
 

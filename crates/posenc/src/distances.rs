@@ -11,7 +11,8 @@ pub(crate) struct Distances {
     device: Device,
     /// Queries `[1, 1, Q, 1]` and keys `[1, 1, 1, K]` on the device.
     on_device: [Tensor<4>; 2],
-    /// Whether both step by one, so that a distance is the difference of two indices and a constant.
+    /// Whether both step by one, so that a distance is the difference of two indices and a
+    /// constant.
     contiguous: bool,
 }
 
@@ -27,10 +28,18 @@ pub(crate) struct Distinct {
 impl Distances {
     pub fn new(positions: &Positions, device: &Device) -> Self {
         let (queries, keys) = (positions.queries(), positions.keys());
-        let on_device = [upload(queries.to_vec(), [1, 1, queries.len(), 1], device), upload(keys.to_vec(), [1, 1, 1, keys.len()], device)];
+        let on_device = [
+            upload(queries.to_vec(), [1, 1, queries.len(), 1], device),
+            upload(keys.to_vec(), [1, 1, 1, keys.len()], device),
+        ];
         let steps = |x: &[f64]| x.windows(2).all(|pair| pair[1] - pair[0] == 1.0);
         let contiguous = steps(queries) && steps(keys);
-        Self { positions: positions.clone(), device: device.clone(), on_device, contiguous }
+        Self {
+            positions: positions.clone(),
+            device: device.clone(),
+            on_device,
+            contiguous,
+        }
     }
 
     /// `query - key` of every cell, `[1, 1, q_len, k_len]`.
@@ -40,8 +49,13 @@ impl Distances {
             return q.clone().slice_dim(2, queries) - k.clone().slice_dim(3, keys);
         }
         let shape = [1, 1, queries.len(), keys.len()];
-        let (q, k) = (&self.positions.queries()[queries], &self.positions.keys()[keys]);
-        let cells = q.iter().flat_map(|q| k.iter().map(|k| self.positions.distance(*q, *k)));
+        let (q, k) = (
+            &self.positions.queries()[queries],
+            &self.positions.keys()[keys],
+        );
+        let cells = q
+            .iter()
+            .flat_map(|q| k.iter().map(|k| self.positions.distance(*q, *k)));
         upload(cells.collect(), shape, &self.device)
     }
 
@@ -53,16 +67,29 @@ impl Distances {
     /// The different distances of a block: what a table has to be asked for.
     pub fn distinct(&self, queries: Range<usize>, keys: Range<usize>) -> Distinct {
         let shape = [queries.len(), keys.len()];
-        let (q, k) = (&self.positions.queries()[queries], &self.positions.keys()[keys]);
+        let (q, k) = (
+            &self.positions.queries()[queries],
+            &self.positions.keys()[keys],
+        );
         if self.contiguous && shape[0] > 0 && shape[1] > 0 {
             // From the first query and the last key, the smallest distance, upwards.
             let smallest = q[0] - k[shape[1] - 1];
-            let distances = (0..shape[0] + shape[1] - 1).map(|i| self.positions.distance(smallest + i as f64, 0.0)).collect();
-            let cells = (0..shape[0]).flat_map(|i| (0..shape[1]).rev().map(move |j| (i + j) as i32)).collect();
-            return Distinct { distances, cells, shape };
+            let distances = (0..shape[0] + shape[1] - 1)
+                .map(|i| self.positions.distance(smallest + i as f64, 0.0))
+                .collect();
+            let cells = (0..shape[0])
+                .flat_map(|i| (0..shape[1]).rev().map(move |j| (i + j) as i32))
+                .collect();
+            return Distinct {
+                distances,
+                cells,
+                shape,
+            };
         }
         let (mut distances, mut seen) = (Vec::new(), HashMap::new());
-        let cells = q.iter().flat_map(|q| k.iter().map(|k| self.positions.distance(*q, *k)));
+        let cells = q
+            .iter()
+            .flat_map(|q| k.iter().map(|k| self.positions.distance(*q, *k)));
         let cells = cells.map(|distance| {
             *seen.entry((distance + 0.0).to_bits()).or_insert_with(|| {
                 distances.push(distance);
@@ -70,7 +97,11 @@ impl Distances {
             })
         });
         let cells = cells.collect();
-        Distinct { distances, cells, shape }
+        Distinct {
+            distances,
+            cells,
+            shape,
+        }
     }
 }
 
@@ -85,13 +116,20 @@ impl Distinct {
 
     /// Row of a table for each distance, as `row(distance)` says, in the order of `distances`.
     pub fn rows(&self, device: &Device, row: impl Fn(f64) -> usize) -> Tensor<1, Int> {
-        let rows: Vec<i32> = self.distances.iter().map(|distance| row(*distance) as i32).collect();
+        let rows: Vec<i32> = self
+            .distances
+            .iter()
+            .map(|distance| row(*distance) as i32)
+            .collect();
         let count = rows.len();
         Tensor::from_data(TensorData::new(rows, [count]), device)
     }
 
     /// The cells' indices, `[q_len * k_len]`.
     pub fn cells(&self, device: &Device) -> Tensor<1, Int> {
-        Tensor::from_data(TensorData::new(self.cells.clone(), [self.cells.len()]), device)
+        Tensor::from_data(
+            TensorData::new(self.cells.clone(), [self.cells.len()]),
+            device,
+        )
     }
 }

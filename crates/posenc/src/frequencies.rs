@@ -1,8 +1,8 @@
 //! Inverse frequencies of rotary encodings and everything that rescales them, in host f64.
 //!
-//! Notation: `d` rotated dimension, pair index `i = 0..d/2`, training length `L`, test length `T`, factor `s`.
-//! A scaling is a function from plain frequencies to scaled ones plus an attention factor; adding one is one variant and one
-//! function in this file.
+//! Notation: `d` rotated dimension, pair index `i = 0..d/2`, training length `L`, test length `T`,
+//! factor `s`. A scaling is a function from plain frequencies to scaled ones plus an attention
+//! factor; adding one is one variant and one function in this file.
 
 use crate::catalogue::Lengths;
 use crate::error::{ConfigError, in_range};
@@ -10,11 +10,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::f64::consts::PI;
 use std::fmt;
 
-/// Plain inverse frequencies `base^(-2i/d)`, radians per token; pair 0 is the fastest. RoFormer (arXiv 2104.09864), section 3.2.2.
+/// Plain inverse frequencies `base^(-2i/d)`, radians per token; pair 0 is the fastest. RoFormer
+/// (arXiv 2104.09864), section 3.2.2.
 ///
 /// An odd `dim` rounds up to whole pairs, as DeepMind's sinusoidal tables do.
 pub fn inv_freq(dim: usize, base: f64) -> Vec<f64> {
-    (0..dim.div_ceil(2)).map(|i| libm::pow(base, -(2.0 * i as f64) / dim as f64)).collect()
+    (0..dim.div_ceil(2))
+        .map(|i| libm::pow(base, -(2.0 * i as f64) / dim as f64))
+        .collect()
 }
 
 /// What a rotary encoding turns by: frequencies, and the factor on cos and sin.
@@ -27,16 +30,31 @@ pub struct Frequencies {
 }
 
 impl Frequencies {
-    /// `plain` frequencies, those of `base` over `dim` dimensions, under `scaling` for a sequence of `length` tokens.
-    pub(crate) fn new(plain: Vec<f64>, dim: usize, base: f64, scaling: Option<&RopeScaling>, length: f64) -> Self {
-        let plain = Self { inv_freq: plain, attention_factor: 1.0 };
-        let of_base = |base| Self { inv_freq: inv_freq(dim, base), attention_factor: 1.0 };
+    /// `plain` frequencies, those of `base` over `dim` dimensions, under `scaling` for a sequence
+    /// of `length` tokens.
+    pub(crate) fn new(
+        plain: Vec<f64>,
+        dim: usize,
+        base: f64,
+        scaling: Option<&RopeScaling>,
+        length: f64,
+    ) -> Self {
+        let plain = Self {
+            inv_freq: plain,
+            attention_factor: 1.0,
+        };
+        let of_base = |base| Self {
+            inv_freq: inv_freq(dim, base),
+            attention_factor: 1.0,
+        };
         match scaling {
             None => plain,
             Some(RopeScaling::Linear(config)) => linear(plain, config.factor.value()),
             Some(RopeScaling::Ntk(config)) => of_base(ntk_base(base, dim, config.factor.value())),
             Some(RopeScaling::NtkByParts(config)) => ntk_by_parts(plain, config),
-            Some(RopeScaling::DynamicNtk(config)) => of_base(dynamic_ntk_base(base, dim, config, length)),
+            Some(RopeScaling::DynamicNtk(config)) => {
+                of_base(dynamic_ntk_base(base, dim, config, length))
+            }
             Some(RopeScaling::Yarn(config)) => yarn(plain, dim, base, config),
             Some(RopeScaling::DynamicYarn(config)) => yarn(plain, dim, base, &config.at(length)),
             Some(RopeScaling::Longrope(config)) => longrope(plain, config, length),
@@ -54,7 +72,8 @@ impl Frequencies {
 
 /// A number, or `"auto"`: test length over training length, never below 1.
 ///
-/// `auto` is replaced by [`RopeScaling::resolve`] before an encoding is built; nothing here reads a length behind the scenes.
+/// `auto` is replaced by [`RopeScaling::resolve`] before an encoding is built; nothing here reads a
+/// length behind the scenes.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum Factor {
     /// Test length over training length.
@@ -74,7 +93,13 @@ impl Factor {
     pub(crate) fn check(self, key: &str) -> Result<(), ConfigError> {
         match self {
             Self::Auto => Ok(()),
-            Self::Fixed(factor) => in_range(key, factor, 1.0, 1e6, "use \"auto\" for test length over training length"),
+            Self::Fixed(factor) => in_range(
+                key,
+                factor,
+                1.0,
+                1e6,
+                "use \"auto\" for test length over training length",
+            ),
         }
     }
 
@@ -114,7 +139,11 @@ impl<'de> Deserialize<'de> for Factor {
                 Ok(Factor::Fixed(value as f64))
             }
             fn visit_str<E: de::Error>(self, value: &str) -> Result<Factor, E> {
-                if value == "auto" { Ok(Factor::Auto) } else { Err(E::invalid_value(de::Unexpected::Str(value), &self)) }
+                if value == "auto" {
+                    Ok(Factor::Auto)
+                } else {
+                    Err(E::invalid_value(de::Unexpected::Str(value), &self))
+                }
             }
         }
         deserializer.deserialize_any(FactorVisitor)
@@ -148,8 +177,8 @@ pub struct LinearScaling {
     pub original_max_position_embeddings: Option<usize>,
 }
 
-/// NTK-aware: `base' = base s^(d/(d-2))`, which stretches the slowest pair by `s` and leaves the fastest alone.
-/// bloc97 2023; Hugging Face and jquesnelle/yarn.
+/// NTK-aware: `base' = base s^(d/(d-2))`, which stretches the slowest pair by `s` and leaves the
+/// fastest alone. bloc97 2023; Hugging Face and jquesnelle/yarn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NtkScaling {
@@ -159,8 +188,8 @@ pub struct NtkScaling {
     pub original_max_position_embeddings: Option<usize>,
 }
 
-/// Dynamic NTK: `base' = base (s T/L - (s - 1))^(d/(d-2))` for `T > L`, plain otherwise. Reads the length of every forward pass
-/// and keeps no state between them. Hugging Face `dynamic`.
+/// Dynamic NTK: `base' = base (s T/L - (s - 1))^(d/(d-2))` for `T > L`, plain otherwise. Reads the
+/// length of every forward pass and keeps no state between them. Hugging Face `dynamic`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DynamicNtkScaling {
@@ -172,13 +201,17 @@ pub struct DynamicNtkScaling {
 
 impl Default for DynamicNtkScaling {
     fn default() -> Self {
-        Self { factor: 1.0, original_max_position_embeddings: None }
+        Self {
+            factor: 1.0,
+            original_max_position_embeddings: None,
+        }
     }
 }
 
-/// NTK by parts: pairs that turn more than `beta` times within `L` keep their frequency, pairs that turn less than `alpha` times
-/// are interpolated, with a ramp linear in the number of turns between. Peng et al. 2023 (arXiv 2309.00071), eq. 17 to 19, as the
-/// paper has it; YaRN's code has a ramp linear in the pair index.
+/// NTK by parts: pairs that turn more than `beta` times within `L` keep their frequency, pairs that
+/// turn less than `alpha` times are interpolated, with a ramp linear in the number of turns
+/// between. Peng et al. 2023 (arXiv 2309.00071), eq. 17 to 19, as the paper has it; YaRN's code has
+/// a ramp linear in the pair index.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NtkByPartsScaling {
@@ -194,11 +227,17 @@ pub struct NtkByPartsScaling {
 
 impl Default for NtkByPartsScaling {
     fn default() -> Self {
-        Self { factor: Factor::Auto, original_max_position_embeddings: None, alpha: 1.0, beta: 32.0 }
+        Self {
+            factor: Factor::Auto,
+            original_max_position_embeddings: None,
+            alpha: 1.0,
+            beta: 32.0,
+        }
     }
 }
 
-/// YaRN with `s = max(1, T/L)` taken from the length of every forward pass, without state between them. jquesnelle/yarn.
+/// YaRN with `s = max(1, T/L)` taken from the length of every forward pass, without state between
+/// them. jquesnelle/yarn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DynamicYarnScaling {
@@ -216,15 +255,28 @@ pub struct DynamicYarnScaling {
 
 impl Default for DynamicYarnScaling {
     fn default() -> Self {
-        let YarnScaling { beta_fast, beta_slow, truncate, .. } = YarnScaling::default();
-        Self { original_max_position_embeddings: None, beta_fast, beta_slow, attention_factor: None, truncate }
+        let YarnScaling {
+            beta_fast,
+            beta_slow,
+            truncate,
+            ..
+        } = YarnScaling::default();
+        Self {
+            original_max_position_embeddings: None,
+            beta_fast,
+            beta_slow,
+            attention_factor: None,
+            truncate,
+        }
     }
 }
 
 impl DynamicYarnScaling {
     /// What YaRN does at this length.
     fn at(&self, length: f64) -> YarnScaling {
-        let original = self.original_max_position_embeddings.map_or(length, |l| l as f64);
+        let original = self
+            .original_max_position_embeddings
+            .map_or(length, |l| l as f64);
         YarnScaling {
             factor: Factor::Fixed((length / original).max(1.0)),
             original_max_position_embeddings: self.original_max_position_embeddings,
@@ -237,8 +289,9 @@ impl DynamicYarnScaling {
     }
 }
 
-/// LongRoPE: `theta_i / f_i` with one searched factor per pair, `short_factor` up to `L` and `long_factor` beyond; attention factor
-/// `sqrt(1 + ln s / ln L)` at every length. Ding et al. 2024 (arXiv 2402.13753); Hugging Face `longrope`. Reads the length.
+/// LongRoPE: `theta_i / f_i` with one searched factor per pair, `short_factor` up to `L` and
+/// `long_factor` beyond; attention factor `sqrt(1 + ln s / ln L)` at every length. Ding et al. 2024
+/// (arXiv 2402.13753); Hugging Face `longrope`. Reads the length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LongropeScaling {
@@ -257,8 +310,9 @@ pub struct LongropeScaling {
     pub attention_factor: Option<f64>,
 }
 
-/// Llama 3: wavelengths over `L / low_freq_factor` are stretched by `s`, those under `L / high_freq_factor` are left alone, with a
-/// ramp between. Meta's code for Llama 3.1; Hugging Face `llama3`.
+/// Llama 3: wavelengths over `L / low_freq_factor` are stretched by `s`, those under `L /
+/// high_freq_factor` are left alone, with a ramp between. Meta's code for Llama 3.1; Hugging Face
+/// `llama3`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Llama3Scaling {
@@ -274,14 +328,21 @@ pub struct Llama3Scaling {
 
 impl Default for Llama3Scaling {
     fn default() -> Self {
-        Self { factor: Factor::Auto, original_max_position_embeddings: None, low_freq_factor: 1.0, high_freq_factor: 4.0 }
+        Self {
+            factor: Factor::Auto,
+            original_max_position_embeddings: None,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+        }
     }
 }
 
-/// p-RoPE: only the fastest share `fraction` of the pairs turns, with the frequencies they have in the full head; the rest stand
-/// still. 1 is plain RoPE, 0 no encoding. Barbero et al. 2024 (arXiv 2410.06205), appendix D; Hugging Face `proportional`.
+/// p-RoPE: only the fastest share `fraction` of the pairs turns, with the frequencies they have in
+/// the full head; the rest stand still. 1 is plain RoPE, 0 no encoding. Barbero et al. 2024 (arXiv
+/// 2410.06205), appendix D; Hugging Face `proportional`.
 ///
-/// Not partial rotation (`rotary_dim`), which pairs inside a slice of the head and spreads all frequencies over it.
+/// Not partial rotation (`rotary_dim`), which pairs inside a slice of the head and spreads all
+/// frequencies over it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProportionalScaling {
@@ -295,17 +356,19 @@ impl Default for ProportionalScaling {
     }
 }
 
-/// Resonance RoPE: every wavelength rounded to a whole number of tokens, so that a pair repeats exactly. Wang et al. 2024
-/// (arXiv 2403.00071).
+/// Resonance RoPE: every wavelength rounded to a whole number of tokens, so that a pair repeats
+/// exactly. Wang et al. 2024 (arXiv 2403.00071).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResonanceScaling {}
 
-/// YaRN: pairs that turn often in training keep their frequency, pairs that never complete a turn are interpolated, a linear ramp
-/// over the pair index lies between, and cos and sin carry an attention factor. Peng et al. 2023 (arXiv 2309.00071), in the
-/// form of the authors' code and Hugging Face (the paper's ramp is linear in the number of turns instead).
+/// YaRN: pairs that turn often in training keep their frequency, pairs that never complete a turn
+/// are interpolated, a linear ramp over the pair index lies between, and cos and sin carry an
+/// attention factor. Peng et al. 2023 (arXiv 2309.00071), in the form of the authors' code and
+/// Hugging Face (the paper's ramp is linear in the number of turns instead).
 ///
-/// With `L` under about 201 and `beta_fast = 32` the ramp starts at pair 0: nearly plain interpolation.
+/// With `L` under about 201 and `beta_fast = 32` the ramp starts at pair 0: nearly plain
+/// interpolation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct YarnScaling {
@@ -319,7 +382,8 @@ pub struct YarnScaling {
     pub beta_slow: f64,
     /// Factor on cos and sin; `0.1 ln s + 1` unless given.
     pub attention_factor: Option<f64>,
-    /// Numerator's multiplier where the attention factor is a ratio (DeepSeek); only together with `mscale_all_dim`.
+    /// Numerator's multiplier where the attention factor is a ratio (DeepSeek); only together with
+    /// `mscale_all_dim`.
     pub mscale: Option<f64>,
     /// Denominator's multiplier of that ratio.
     pub mscale_all_dim: Option<f64>,
@@ -343,7 +407,8 @@ impl Default for YarnScaling {
 }
 
 impl RopeScaling {
-    /// Replaces every default that depends on lengths: `original_max_position_embeddings` and `factor = "auto"`.
+    /// Replaces every default that depends on lengths: `original_max_position_embeddings` and
+    /// `factor = "auto"`.
     pub fn resolve(&mut self, lengths: &Lengths) {
         let (factor, original) = match self {
             Self::Linear(c) => (Some(&mut c.factor), &mut c.original_max_position_embeddings),
@@ -364,12 +429,18 @@ impl RopeScaling {
 
     /// Whether the frequencies depend on the length of the forward pass.
     pub(crate) fn reads_length(&self) -> bool {
-        matches!(self, Self::DynamicNtk(_) | Self::DynamicYarn(_) | Self::Longrope(_))
+        matches!(
+            self,
+            Self::DynamicNtk(_) | Self::DynamicYarn(_) | Self::Longrope(_)
+        )
     }
 
     /// Whether the formula reads `base` and not only the frequencies.
     pub(crate) fn needs_base(&self) -> bool {
-        matches!(self, Self::Ntk(_) | Self::DynamicNtk(_) | Self::Yarn(_) | Self::DynamicYarn(_))
+        matches!(
+            self,
+            Self::Ntk(_) | Self::DynamicNtk(_) | Self::Yarn(_) | Self::DynamicYarn(_)
+        )
     }
 
     /// Refuses what the formula has no meaning for; `dim` is the rotated dimension.
@@ -386,33 +457,63 @@ impl RopeScaling {
             Self::Proportional(_) | Self::Resonance(_) => None,
         };
         if let Some(original) = original {
-            in_range("original_max_position_embeddings", original as f64, 1.0, 1e9, "leave it out for the training length")?;
+            in_range(
+                "original_max_position_embeddings",
+                original as f64,
+                1.0,
+                1e9,
+                "leave it out for the training length",
+            )?;
         }
         match self {
             Self::Linear(c) => c.factor.check("factor"),
-            Self::Ntk(c) => c.factor.check("factor").and_then(|()| ntk_dim(self.kind(), dim)),
+            Self::Ntk(c) => c
+                .factor
+                .check("factor")
+                .and_then(|()| ntk_dim(self.kind(), dim)),
             Self::NtkByParts(c) => {
                 c.factor.check("factor")?;
-                ordered(("alpha", c.alpha), ("beta", c.beta), 1e-6..=1e6, "the paper uses 1 and 32")
+                ordered(
+                    ("alpha", c.alpha),
+                    ("beta", c.beta),
+                    1e-6..=1e6,
+                    "the paper uses 1 and 32",
+                )
             }
-            Self::DynamicNtk(c) => in_range("factor", c.factor, 1.0, 1e6, "1 scales by test length over training length")
-                .and_then(|()| ntk_dim(self.kind(), dim)),
+            Self::DynamicNtk(c) => in_range(
+                "factor",
+                c.factor,
+                1.0,
+                1e6,
+                "1 scales by test length over training length",
+            )
+            .and_then(|()| ntk_dim(self.kind(), dim)),
             Self::Yarn(c) => c.check(),
             Self::DynamicYarn(c) => c.at(1.0).check(),
             Self::Longrope(c) => c.check(dim),
             Self::Llama3(c) => {
                 c.factor.check("factor")?;
-                let (low, high) = (("low_freq_factor", c.low_freq_factor), ("high_freq_factor", c.high_freq_factor));
+                let (low, high) = (
+                    ("low_freq_factor", c.low_freq_factor),
+                    ("high_freq_factor", c.high_freq_factor),
+                );
                 ordered(low, high, 1e-6..=1e6, "Llama 3.1 uses 1 and 4")
             }
-            Self::Proportional(c) => in_range("fraction", c.fraction, 0.0, 1.0, "the paper uses 0.75"),
+            Self::Proportional(c) => {
+                in_range("fraction", c.fraction, 0.0, 1.0, "the paper uses 0.75")
+            }
             Self::Resonance(_) => Ok(()),
         }
     }
 }
 
 /// Refuses two numbers that are out of range or do not rise.
-fn ordered(low: (&str, f64), high: (&str, f64), range: std::ops::RangeInclusive<f64>, hint: &str) -> Result<(), ConfigError> {
+fn ordered(
+    low: (&str, f64),
+    high: (&str, f64),
+    range: std::ops::RangeInclusive<f64>,
+    hint: &str,
+) -> Result<(), ConfigError> {
     for (key, value) in [low, high] {
         in_range(key, value, *range.start(), *range.end(), hint)?;
     }
@@ -421,24 +522,51 @@ fn ordered(low: (&str, f64), high: (&str, f64), range: std::ops::RangeInclusive<
     }
     let problem = format!("must be larger than {}", low.0);
     let hint = format!("swap {} and {}; {hint}", low.0, high.0);
-    Err(ConfigError::new(high.0, high.1, problem, format!("above {}", low.1), hint))
+    Err(ConfigError::new(
+        high.0,
+        high.1,
+        problem,
+        format!("above {}", low.1),
+        hint,
+    ))
 }
 
 impl LongropeScaling {
     fn check(&self, dim: usize) -> Result<(), ConfigError> {
         self.factor.check("factor")?;
         if let Some(factor) = self.attention_factor {
-            in_range("attention_factor", factor, 1e-3, 1e3, "leave it out for sqrt(1 + ln(factor) / ln(L))")?;
+            in_range(
+                "attention_factor",
+                factor,
+                1e-3,
+                1e3,
+                "leave it out for sqrt(1 + ln(factor) / ln(L))",
+            )?;
         }
-        for (key, factors) in [("short_factor", &self.short_factor), ("long_factor", &self.long_factor)] {
+        for (key, factors) in [
+            ("short_factor", &self.short_factor),
+            ("long_factor", &self.long_factor),
+        ] {
             let pairs = dim / 2;
             if factors.len() != pairs {
                 let problem = format!("{} factors for {pairs} pairs of dimensions", factors.len());
                 let hint = "give one factor per pair, fastest first";
-                return Err(ConfigError::new(key, format!("{factors:?}"), problem, format!("{pairs} numbers"), hint));
+                return Err(ConfigError::new(
+                    key,
+                    format!("{factors:?}"),
+                    problem,
+                    format!("{pairs} numbers"),
+                    hint,
+                ));
             }
             for (i, factor) in factors.iter().enumerate() {
-                in_range(&format!("{key}.{i}"), *factor, 1e-3, 1e6, "1 leaves a pair alone")?;
+                in_range(
+                    &format!("{key}.{i}"),
+                    *factor,
+                    1e-3,
+                    1e6,
+                    "1 leaves a pair alone",
+                )?;
             }
         }
         Ok(())
@@ -448,17 +576,41 @@ impl LongropeScaling {
 impl YarnScaling {
     fn check(&self) -> Result<(), ConfigError> {
         self.factor.check("factor")?;
-        ordered(("beta_slow", self.beta_slow), ("beta_fast", self.beta_fast), 1e-6..=1e6, "the paper uses 1 and 32")?;
+        ordered(
+            ("beta_slow", self.beta_slow),
+            ("beta_fast", self.beta_fast),
+            1e-6..=1e6,
+            "the paper uses 1 and 32",
+        )?;
         if let Some(factor) = self.attention_factor {
-            in_range("attention_factor", factor, 1e-3, 1e3, "leave it out for 0.1 ln(factor) + 1")?;
+            in_range(
+                "attention_factor",
+                factor,
+                1e-3,
+                1e3,
+                "leave it out for 0.1 ln(factor) + 1",
+            )?;
         }
-        for (key, value) in [("mscale", self.mscale), ("mscale_all_dim", self.mscale_all_dim)] {
+        for (key, value) in [
+            ("mscale", self.mscale),
+            ("mscale_all_dim", self.mscale_all_dim),
+        ] {
             if let Some(value) = value {
-                in_range(key, value, 0.0, 1e3, "leave both mscale keys out for 0.1 ln(factor) + 1")?;
+                in_range(
+                    key,
+                    value,
+                    0.0,
+                    1e3,
+                    "leave both mscale keys out for 0.1 ln(factor) + 1",
+                )?;
             }
         }
         if self.mscale.is_some() != self.mscale_all_dim.is_some() {
-            let (given, missing) = if self.mscale.is_some() { ("mscale", "mscale_all_dim") } else { ("mscale_all_dim", "mscale") };
+            let (given, missing) = if self.mscale.is_some() {
+                ("mscale", "mscale_all_dim")
+            } else {
+                ("mscale_all_dim", "mscale")
+            };
             let value = self.mscale.or(self.mscale_all_dim).unwrap_or_default();
             return Err(ConfigError::new(
                 given,
@@ -474,7 +626,13 @@ impl YarnScaling {
     /// `0.1 m ln s + 1`, or what the options ask for.
     fn attention_factor(&self) -> f64 {
         let s = self.factor.value();
-        let mscale = |m: f64| if s <= 1.0 { 1.0 } else { 0.1 * m * libm::log(s) + 1.0 };
+        let mscale = |m: f64| {
+            if s <= 1.0 {
+                1.0
+            } else {
+                0.1 * m * libm::log(s) + 1.0
+            }
+        };
         match (self.attention_factor, self.mscale, self.mscale_all_dim) {
             (Some(factor), _, _) => factor,
             (None, Some(m), Some(all)) if m != 0.0 && all != 0.0 => mscale(m) / mscale(all),
@@ -493,7 +651,13 @@ fn ntk_dim(kind: &str, dim: usize) -> Result<(), ConfigError> {
         return Ok(());
     }
     let hint = "use a larger head_dim or rotary_dim, or linear scaling";
-    Err(ConfigError::new("kind", kind, format!("the exponent d/(d-2) has no value for {dim} rotated dimensions"), "4 or more", hint))
+    Err(ConfigError::new(
+        "kind",
+        kind,
+        format!("the exponent d/(d-2) has no value for {dim} rotated dimensions"),
+        "4 or more",
+        hint,
+    ))
 }
 
 fn ntk_base(base: f64, dim: usize, factor: f64) -> f64 {
@@ -501,15 +665,22 @@ fn ntk_base(base: f64, dim: usize, factor: f64) -> f64 {
 }
 
 fn dynamic_ntk_base(base: f64, dim: usize, config: &DynamicNtkScaling, length: f64) -> f64 {
-    let original = config.original_max_position_embeddings.map_or(length, |l| l as f64);
-    ntk_base(base, dim, config.factor * length.max(original) / original - (config.factor - 1.0))
+    let original = config
+        .original_max_position_embeddings
+        .map_or(length, |l| l as f64);
+    ntk_base(
+        base,
+        dim,
+        config.factor * length.max(original) / original - (config.factor - 1.0),
+    )
 }
 
 fn yarn(plain: Frequencies, dim: usize, base: f64, config: &YarnScaling) -> Frequencies {
     let (s, d) = (config.factor.value(), dim as f64);
     let original = config.original_max_position_embeddings.unwrap_or(1) as f64;
     // The dimension whose pair completes `turns` turns within the training length.
-    let dimension = |turns: f64| d * libm::log(original / (turns * 2.0 * PI)) / (2.0 * libm::log(base));
+    let dimension =
+        |turns: f64| d * libm::log(original / (turns * 2.0 * PI)) / (2.0 * libm::log(base));
     let (mut low, mut high) = (dimension(config.beta_fast), dimension(config.beta_slow));
     if config.truncate {
         (low, high) = (low.floor(), high.ceil());
@@ -523,7 +694,10 @@ fn yarn(plain: Frequencies, dim: usize, base: f64, config: &YarnScaling) -> Freq
         let ramp = ((i as f64 - low) / (high - low)).clamp(0.0, 1.0);
         theta / s * ramp + theta * (1.0 - ramp)
     });
-    Frequencies { inv_freq: inv_freq.collect(), attention_factor: config.attention_factor() }
+    Frequencies {
+        inv_freq: inv_freq.collect(),
+        attention_factor: config.attention_factor(),
+    }
 }
 
 /// Blends interpolated and plain frequencies; `kept(theta)` is the share of the plain one.
@@ -542,23 +716,41 @@ fn turns(theta: f64, original: f64) -> f64 {
 
 fn ntk_by_parts(plain: Frequencies, config: &NtkByPartsScaling) -> Frequencies {
     let original = config.original_max_position_embeddings.unwrap_or(1) as f64;
-    let ramp = |theta| ((turns(theta, original) - config.alpha) / (config.beta - config.alpha)).clamp(0.0, 1.0);
+    let ramp = |theta| {
+        ((turns(theta, original) - config.alpha) / (config.beta - config.alpha)).clamp(0.0, 1.0)
+    };
     blend(plain, config.factor.value(), ramp)
 }
 
 fn llama3(plain: Frequencies, config: &Llama3Scaling) -> Frequencies {
     let original = config.original_max_position_embeddings.unwrap_or(1) as f64;
     let (low, high) = (config.low_freq_factor, config.high_freq_factor);
-    blend(plain, config.factor.value(), |theta| ((turns(theta, original) - low) / (high - low)).clamp(0.0, 1.0))
+    blend(plain, config.factor.value(), |theta| {
+        ((turns(theta, original) - low) / (high - low)).clamp(0.0, 1.0)
+    })
 }
 
 fn longrope(mut plain: Frequencies, config: &LongropeScaling, length: f64) -> Frequencies {
-    let original = config.original_max_position_embeddings.map_or(length, |l| l as f64);
-    let factors = if length <= original { &config.short_factor } else { &config.long_factor };
-    plain.inv_freq.iter_mut().zip(factors).for_each(|(theta, factor)| *theta /= factor);
+    let original = config
+        .original_max_position_embeddings
+        .map_or(length, |l| l as f64);
+    let factors = if length <= original {
+        &config.short_factor
+    } else {
+        &config.long_factor
+    };
+    plain
+        .inv_freq
+        .iter_mut()
+        .zip(factors)
+        .for_each(|(theta, factor)| *theta /= factor);
     let s = config.factor.value();
     // ln(1) = 0 has no place under a fraction: L = 1 counts as 2.
-    let formula = if s <= 1.0 { 1.0 } else { (1.0 + libm::log(s) / libm::log(original.max(2.0))).sqrt() };
+    let formula = if s <= 1.0 {
+        1.0
+    } else {
+        (1.0 + libm::log(s) / libm::log(original.max(2.0))).sqrt()
+    };
     plain.attention_factor = config.attention_factor.unwrap_or(formula);
     plain
 }
@@ -570,6 +762,9 @@ fn proportional(mut plain: Frequencies, fraction: f64) -> Frequencies {
 }
 
 fn resonance(mut plain: Frequencies) -> Frequencies {
-    plain.inv_freq.iter_mut().for_each(|theta| *theta = 2.0 * PI / (2.0 * PI / *theta).round());
+    plain
+        .inv_freq
+        .iter_mut()
+        .for_each(|theta| *theta = 2.0 * PI / (2.0 * PI / *theta).round());
     plain
 }

@@ -1,8 +1,9 @@
-//! Encodings of position for transformers, as [Burn](burn) modules: one interface, one list, one file for each.
+//! Encodings of position for transformers, as [Burn](burn) modules: one interface, one list, one
+//! file for each.
 //!
-//! An encoding is *prepared* for the positions of one forward pass and then hooks in at five places: it may add to the
-//! embedded input, transform queries and keys, add a position-only bias to the logits, add a bias that sees the queries and keys, or
-//! add a term to attention's output.
+//! An encoding is *prepared* for the positions of one forward pass and then hooks in at five
+//! places: it may add to the embedded input, transform queries and keys, add a position-only bias
+//! to the logits, add a bias that sees the queries and keys, or add a term to attention's output.
 //! The attention that hosts it never needs to know which encoding it is.
 //!
 //! ```
@@ -19,10 +20,11 @@
 //! # Ok::<(), posenc::ConfigError>(())
 //! ```
 //!
-//! Every angle, slope and frequency is computed on the host in f64 and rounded once to the device's float type: in f32 an angle
-//! at position 131,072 is already off by 5e-3.
+//! Every angle, slope and frequency is computed on the host in f64 and rounded once to the device's
+//! float type: in f32 an angle at position 131,072 is already off by 5e-3.
 //!
-//! How each family of encodings fits the hooks, walked through before any was written, is in `DESIGN.md` beside this crate.
+//! How each family of encodings fits the hooks, walked through before any was written, is in
+//! `DESIGN.md` beside this crate.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -69,14 +71,15 @@ pub use encodings::{
 };
 pub use error::ConfigError;
 pub use frequencies::{
-    DynamicNtkScaling, DynamicYarnScaling, Factor, Frequencies, LinearScaling, Llama3Scaling, LongropeScaling, NtkByPartsScaling,
-    NtkScaling, ProportionalScaling, ResonanceScaling, RopeScaling, YarnScaling, inv_freq,
+    DynamicNtkScaling, DynamicYarnScaling, Factor, Frequencies, LinearScaling, Llama3Scaling,
+    LongropeScaling, NtkByPartsScaling, NtkScaling, ProportionalScaling, ResonanceScaling,
+    RopeScaling, YarnScaling, inv_freq,
 };
 pub use hooks::{Bias, BiasBlocks, Content, Plain, PositionalEncoding, Prepared, Rotation};
 pub use init::{Distribution, Init};
 pub use positions::{Axis, Positions};
 pub use rotation::RotaryLayout;
 pub use samplers::{
-    ContiguousPositions, GridPositions, InterpolatedPositions, PositionsConfig, RandomOffsetPositions, RandomizedDistances,
-    RandomizedPositions,
+    ContiguousPositions, GridPositions, InterpolatedPositions, PositionsConfig,
+    RandomOffsetPositions, RandomizedDistances, RandomizedPositions,
 };

@@ -1,10 +1,10 @@
-//! Where the queries and the keys stand: a value made outside the encoding, so that randomized, shifted or interpolated
-//! positions need no second version of any encoding.
+//! Where the queries and the keys stand: a value made outside the encoding, so that randomized,
+//! shifted or interpolated positions need no second version of any encoding.
 
 /// The positions of the queries and of the keys of one forward pass.
 ///
-/// Positions are real numbers in units of tokens, 0 for the first. Queries and keys are held apart so that decoding one token
-/// against a cache is `Positions::new(vec![t], (0..=t))`.
+/// Positions are real numbers in units of tokens, 0 for the first. Queries and keys are held apart
+/// so that decoding one token against a cache is `Positions::new(vec![t], (0..=t))`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Positions {
     queries: Vec<f64>,
@@ -46,14 +46,27 @@ impl Positions {
     ///
     /// # Panics
     ///
-    /// If there is no key, or a position is negative or not finite: samplers are expected to make neither.
+    /// If there is no key, or a position is negative or not finite: samplers are expected to make
+    /// neither.
     pub fn new(queries: Vec<f64>, keys: Vec<f64>) -> Self {
         assert!(!keys.is_empty(), "positions need at least one key");
-        assert!(queries.iter().chain(&keys).all(|p| p.is_finite() && *p >= 0.0), "positions are finite and not negative");
-        Self { queries, keys, axes: Vec::new(), distances: None }
+        assert!(
+            queries
+                .iter()
+                .chain(&keys)
+                .all(|p| p.is_finite() && *p >= 0.0),
+            "positions are finite and not negative"
+        );
+        Self {
+            queries,
+            keys,
+            axes: Vec::new(),
+            distances: None,
+        }
     }
 
-    /// The same positions with coordinates on several axes, for the encodings that see more than the sequence.
+    /// The same positions with coordinates on several axes, for the encodings that see more than
+    /// the sequence.
     ///
     /// # Panics
     ///
@@ -61,24 +74,41 @@ impl Positions {
     #[must_use]
     pub fn with_axes(mut self, axes: Vec<Axis>) -> Self {
         for axis in &axes {
-            assert_eq!((axis.queries.len(), axis.keys.len()), (self.queries.len(), self.keys.len()), "one coordinate per position");
-            assert!(axis.queries.iter().chain(&axis.keys).all(|p| p.is_finite()), "coordinates are finite");
+            assert_eq!(
+                (axis.queries.len(), axis.keys.len()),
+                (self.queries.len(), self.keys.len()),
+                "one coordinate per position"
+            );
+            assert!(
+                axis.queries.iter().chain(&axis.keys).all(|p| p.is_finite()),
+                "coordinates are finite"
+            );
         }
         self.axes = axes;
         self
     }
 
-    /// The same positions with the distance `d` between a query and a key replaced by `distances[d]`, in both directions.
+    /// The same positions with the distance `d` between a query and a key replaced by
+    /// `distances[d]`, in both directions.
     ///
-    /// Only encodings with [`Facts::by_distance`](crate::Facts) see it; positions must then be whole numbers.
+    /// Only encodings with [`Facts::by_distance`](crate::Facts) see it; positions must then be
+    /// whole numbers.
     ///
     /// # Panics
     ///
     /// If a distance between two of the positions has no replacement.
     #[must_use]
     pub fn with_distances(mut self, distances: Vec<f64>) -> Self {
-        let smallest = self.queries.iter().chain(&self.keys).copied().fold(f64::INFINITY, f64::min);
-        assert!(self.length() - smallest <= distances.len() as f64, "a replacement for every distance");
+        let smallest = self
+            .queries
+            .iter()
+            .chain(&self.keys)
+            .copied()
+            .fold(f64::INFINITY, f64::min);
+        assert!(
+            self.length() - smallest <= distances.len() as f64,
+            "a replacement for every distance"
+        );
         self.distances = Some(distances);
         self
     }
@@ -91,8 +121,16 @@ impl Positions {
     #[must_use]
     pub fn last(&self, count: usize) -> Self {
         let from = self.queries.len() - count;
-        let axes = self.axes.iter().map(|axis| Axis { queries: axis.queries[from..].to_vec(), keys: axis.keys.clone() });
-        Self { queries: self.queries[from..].to_vec(), keys: self.keys.clone(), axes: axes.collect(), distances: self.distances.clone() }
+        let axes = self.axes.iter().map(|axis| Axis {
+            queries: axis.queries[from..].to_vec(),
+            keys: axis.keys.clone(),
+        });
+        Self {
+            queries: self.queries[from..].to_vec(),
+            keys: self.keys.clone(),
+            axes: axes.collect(),
+            distances: self.distances.clone(),
+        }
     }
 
     /// Positions of the queries.
@@ -105,8 +143,8 @@ impl Positions {
         &self.keys
     }
 
-    /// The coordinates on axis `index`. A sequence without axes stands at its position on every axis, as text does in
-    /// multimodal rotary encodings.
+    /// The coordinates on axis `index`. A sequence without axes stands at its position on every
+    /// axis, as text does in multimodal rotary encodings.
     ///
     /// # Panics
     ///
@@ -140,9 +178,15 @@ impl Positions {
         self.distances.is_some()
     }
 
-    /// The length that length-reading encodings see: one more than the largest position, as in Hugging Face's dynamic scaling.
+    /// The length that length-reading encodings see: one more than the largest position, as in
+    /// Hugging Face's dynamic scaling.
     pub fn length(&self) -> f64 {
-        self.queries.iter().chain(&self.keys).copied().fold(0.0, f64::max) + 1.0
+        self.queries
+            .iter()
+            .chain(&self.keys)
+            .copied()
+            .fold(0.0, f64::max)
+            + 1.0
     }
 
     /// One more than the largest position, as a number of table rows.

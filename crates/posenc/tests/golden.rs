@@ -1,9 +1,10 @@
-//! Golden numbers of what is added to the input, of rotations and of positions. The head of every `golden/*.json` says where its numbers
-//! come from and what confirmed them; biases are in `golden_bias.rs` and `golden_content.rs`, far positions in `golden_positions.rs`.
+//! Golden numbers of what is added to the input, of rotations and of positions. The head of every
+//! `golden/*.json` says where its numbers come from and what confirmed them; biases are in
+//! `golden_bias.rs` and `golden_content.rs`, far positions in `golden_positions.rs`.
 //!
-//! Tables are compared with f64 references to one unit in the last place of f32, values that stay on the host to 1e-12, results of
-//! f32 arithmetic to 1e-6. A case whose kind is not known here fails; cases of features this crate does not have are named in
-//! `left_out` of each file.
+//! Tables are compared with f64 references to one unit in the last place of f32, values that stay
+//! on the host to 1e-12, results of f32 arithmetic to 1e-6. A case whose kind is not known here
+//! fails; cases of features this crate does not have are named in `left_out` of each file.
 
 mod golden_common;
 
@@ -11,7 +12,8 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor};
 use golden_common::*;
 use posenc::{
-    Axis, EncodingConfig, Lengths, PositionalEncoding, Positions, PositionsConfig, ReropeConfig, RopeConfig, XposConfig, inv_freq,
+    Axis, EncodingConfig, Lengths, PositionalEncoding, Positions, PositionsConfig, ReropeConfig,
+    RopeConfig, XposConfig, inv_freq,
 };
 use serde_json::json;
 
@@ -19,7 +21,8 @@ use serde_json::json;
 fn sinusoidal() {
     for case in cases(include_str!("golden/sinusoidal.json"), 8) {
         let d_model = case.size("d_model");
-        let sinusoidal = config(json!({"kind": "sinusoidal", "order": case.kind, "base": case.number("base")}));
+        let sinusoidal =
+            config(json!({"kind": "sinusoidal", "order": case.kind, "base": case.number("base")}));
         let encoding = build(&sinusoidal, &shape(d_model, 1, d_model), &[]);
         let positions = case.list("positions");
         let length = positions.len();
@@ -37,28 +40,50 @@ fn rope() {
             "inv_freq" => {
                 let dim = case.size("dim");
                 exact(name, &inv_freq(dim, base), &expected);
-                let frequencies = RopeConfig { base, ..Default::default() }.frequencies(dim, 1.0);
+                let frequencies = RopeConfig {
+                    base,
+                    ..Default::default()
+                }
+                .frequencies(dim, 1.0);
                 exact(name, &frequencies.inv_freq, &expected);
-                let wavelengths: Vec<f64> = expected.iter().map(|f| std::f64::consts::TAU / f).collect();
+                let wavelengths: Vec<f64> =
+                    expected.iter().map(|f| std::f64::consts::TAU / f).collect();
                 exact(name, &frequencies.wavelengths(), &wavelengths);
             }
             "rotate" => {
                 let (layout, rotary_dim) = (&case.inputs["layout"], &case.inputs["rotary_dim"]);
-                let rope = config(json!({"kind": "rope", "layout": layout, "base": base, "rotary_dim": rotary_dim}));
-                close(name, &turned(&rope, &case.list("x"), &case.list("positions")), &expected, 1e-6);
+                let rope = config(
+                    json!({"kind": "rope", "layout": layout, "base": base, "rotary_dim": rotary_dim}),
+                );
+                close(
+                    name,
+                    &turned(&rope, &case.list("x"), &case.list("positions")),
+                    &expected,
+                    1e-6,
+                );
             }
             "scores" => {
-                let rope = config(json!({"kind": "rope", "layout": case.inputs["layout"], "base": base}));
+                let rope =
+                    config(json!({"kind": "rope", "layout": case.inputs["layout"], "base": base}));
                 close(name, &head_scores(&rope, &case), &expected, 1e-6);
             }
             "layout_permutation" => {
-                let permutation: Vec<usize> = case.list("permutation").iter().map(|i| *i as usize).collect();
+                let permutation: Vec<usize> = case
+                    .list("permutation")
+                    .iter()
+                    .map(|i| *i as usize)
+                    .collect();
                 let permuted = |x: &[f64]| permutation.iter().map(|i| x[*i]).collect::<Vec<f64>>();
                 let (x, at) = (case.list("x"), [case.number("position")]);
-                let [half, interleaved] =
-                    ["half", "interleaved"].map(|layout| config(json!({"kind": "rope", "layout": layout, "base": base})));
+                let [half, interleaved] = ["half", "interleaved"]
+                    .map(|layout| config(json!({"kind": "rope", "layout": layout, "base": base})));
                 close(name, &turned(&half, &permuted(&x), &at), &expected, 1e-6);
-                close(name, &permuted(&turned(&interleaved, &x, &at)), &expected, 1e-6);
+                close(
+                    name,
+                    &permuted(&turned(&interleaved, &x, &at)),
+                    &expected,
+                    1e-6,
+                );
             }
             _ => case.other_kind(),
         }
@@ -84,15 +109,29 @@ fn rope_scaling() {
                     other => panic!("{other:?}"),
                 };
                 let test_len = length.map_or(1, |length| length as usize);
-                scaled.scaling.as_mut().expect("scaled").resolve(&Lengths { train_len: 99, test_len });
-                EncodingConfig::Rope(scaled.clone()).check(&shape(dim, 1, dim)).unwrap_or_else(|error| panic!("{name}: {error}"));
+                scaled.scaling.as_mut().expect("scaled").resolve(&Lengths {
+                    train_len: 99,
+                    test_len,
+                });
+                EncodingConfig::Rope(scaled.clone())
+                    .check(&shape(dim, 1, dim))
+                    .unwrap_or_else(|error| panic!("{name}: {error}"));
                 let got = scaled.frequencies(dim, length.unwrap_or(123.0));
                 exact(name, &got.inv_freq, &numbers(&case.expected["inv_freq"]));
-                exact(name, &[got.attention_factor], &numbers(&case.expected["attention_factor"]));
+                exact(
+                    name,
+                    &[got.attention_factor],
+                    &numbers(&case.expected["attention_factor"]),
+                );
             }
             "scores" => {
-                let mut scaled = config(json!({"kind": "rope", "layout": case.inputs["layout"], "base": base, "scaling": scaling}));
-                scaled.resolve(&Lengths { train_len: 99, test_len: 99 });
+                let mut scaled = config(
+                    json!({"kind": "rope", "layout": case.inputs["layout"], "base": base, "scaling": scaling}),
+                );
+                scaled.resolve(&Lengths {
+                    train_len: 99,
+                    test_len: 99,
+                });
                 close(name, &head_scores(&scaled, &case), &case.wanted(), 1e-6);
             }
             _ => case.other_kind(),
@@ -105,7 +144,8 @@ struct OnlyGradient<'a>(&'a Gradients, Vec<Vec<f64>>);
 
 impl ModuleVisitor for OnlyGradient<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.1.push(host(param.val().grad(self.0).expect("a gradient")));
+        self.1
+            .push(host(param.val().grad(self.0).expect("a gradient")));
     }
 }
 
@@ -118,18 +158,48 @@ fn rope_combinations() {
             "gradient" => {
                 let (width, theta) = (q.len(), inv_freq(q.len(), base));
                 let by_frequency = numbers(&case.expected["grad_wrt_inv_freq"]);
-                let by_alpha: Vec<f64> = by_frequency.iter().zip(&theta).map(|(slope, theta)| slope * theta).collect();
-                // From the base itself, and from another one whose frequencies alpha brings to the same values.
+                let by_alpha: Vec<f64> = by_frequency
+                    .iter()
+                    .zip(&theta)
+                    .map(|(slope, theta)| slope * theta)
+                    .collect();
+                // From the base itself, and from another one whose frequencies alpha brings to the
+                // same values.
                 for other in [base, 100.0] {
-                    let alpha: Vec<f64> = theta.iter().zip(inv_freq(width, other)).map(|(theta, start)| (theta / start).ln()).collect();
-                    let learnable = config(json!({"kind": "rope", "layout": layout, "base": other, "learnable": true}));
+                    let alpha: Vec<f64> = theta
+                        .iter()
+                        .zip(inv_freq(width, other))
+                        .map(|(theta, start)| (theta / start).ln())
+                        .collect();
+                    let learnable = config(
+                        json!({"kind": "rope", "layout": layout, "base": other, "learnable": true}),
+                    );
                     let device = Device::flex().autodiff();
-                    let encoding = build_on(&device, &learnable, &shape(width, 1, width), &[("log_frequency", alpha)]);
-                    let positions = Positions::new(vec![case.number("query")], vec![case.number("key")]);
-                    let row = |x: &Vec<f64>| Tensor::from_data(burn::tensor::TensorData::new(x.clone(), [1, 1, 1, width]), &device);
-                    let (turned_q, turned_k) = encoding.prepare(&positions, &device).transform_qk(0, row(&q), row(&k));
+                    let encoding = build_on(
+                        &device,
+                        &learnable,
+                        &shape(width, 1, width),
+                        &[("log_frequency", alpha)],
+                    );
+                    let positions =
+                        Positions::new(vec![case.number("query")], vec![case.number("key")]);
+                    let row = |x: &Vec<f64>| {
+                        Tensor::from_data(
+                            burn::tensor::TensorData::new(x.clone(), [1, 1, 1, width]),
+                            &device,
+                        )
+                    };
+                    let (turned_q, turned_k) =
+                        encoding
+                            .prepare(&positions, &device)
+                            .transform_qk(0, row(&q), row(&k));
                     let score: Tensor<1> = (turned_q * turned_k).sum();
-                    close(name, &host(score.clone()), &numbers(&case.expected["score"]), 1e-6);
+                    close(
+                        name,
+                        &host(score.clone()),
+                        &numbers(&case.expected["score"]),
+                        1e-6,
+                    );
                     let gradients = score.backward();
                     let mut found = OnlyGradient(&gradients, vec![]);
                     encoding.visit(&mut found);
@@ -139,15 +209,33 @@ fn rope_combinations() {
             }
             "alibi" => {
                 let (heads, head, length) = (case.size("n_heads"), case.size("head"), q.len() / 4);
-                let both = config(json!({"kind": "stack", "parts": [{"kind": "rope", "layout": layout, "base": base}, {"kind": "alibi"}]}));
+                let both = config(
+                    json!({"kind": "stack", "parts": [{"kind": "rope", "layout": layout, "base": base}, {"kind": "alibi"}]}),
+                );
                 let encoding = build(&both, &shape(4 * heads, heads, 4), &[]);
                 let repeated = |x: &Vec<f64>| tensor(x.repeat(heads), [1, heads, length, 4]);
-                let inputs = Inputs { q: repeated(&q), k: repeated(&k), hidden: None };
-                let logits = inputs.pass(&encoding, &Positions::contiguous(length)).logits();
+                let inputs = Inputs {
+                    q: repeated(&q),
+                    k: repeated(&k),
+                    hidden: None,
+                };
+                let logits = inputs
+                    .pass(&encoding, &Positions::contiguous(length))
+                    .logits();
                 let logits = &logits[head * length * length..][..length * length];
-                close(name, &visible(logits, length), &numbers(&case.expected["logits"]), 1e-6);
+                close(
+                    name,
+                    &visible(logits, length),
+                    &numbers(&case.expected["logits"]),
+                    1e-6,
+                );
                 let weights = causal_softmax(logits, length);
-                close(name, &visible(&weights, length), &numbers(&case.expected["weights"]), 1e-6);
+                close(
+                    name,
+                    &visible(&weights, length),
+                    &numbers(&case.expected["weights"]),
+                    1e-6,
+                );
             }
             _ => case.other_kind(),
         }
@@ -159,12 +247,22 @@ fn xpos() {
     for case in cases(include_str!("golden/xpos.json"), 5) {
         let name = &case.name;
         if case.kind == "zeta" {
-            let zeta = XposConfig { gamma: case.number("gamma"), ..Default::default() }.zeta(case.size("dim"));
+            let zeta = XposConfig {
+                gamma: case.number("gamma"),
+                ..Default::default()
+            }
+            .zeta(case.size("dim"));
             exact(name, &zeta, &case.wanted());
             continue;
         }
-        let (base, scale_base, layout) = (case.number("base"), case.number("scale_base"), &case.inputs["layout"]);
-        let xpos = config(json!({"kind": "xpos", "layout": layout, "base": base, "scale_base": scale_base}));
+        let (base, scale_base, layout) = (
+            case.number("base"),
+            case.number("scale_base"),
+            &case.inputs["layout"],
+        );
+        let xpos = config(
+            json!({"kind": "xpos", "layout": layout, "base": base, "scale_base": scale_base}),
+        );
         match case.kind.as_str() {
             "scores" => close(name, &head_scores(&xpos, &case), &case.wanted(), 1e-6),
             "rotate" => {
@@ -172,12 +270,21 @@ fn xpos() {
                 let width = q.len();
                 let encoding = build(&xpos, &shape(width, 1, width), &[]);
                 let rows = |x: &Vec<f64>| tensor(x.repeat(length), [1, 1, length, width]);
-                let (q, k) = transformed(&encoding, &Positions::contiguous(length), rows(&q), rows(&k));
-                // Our vectors have no factor in the middle of the positions, the reference's at another place.
+                let (q, k) = transformed(
+                    &encoding,
+                    &Positions::contiguous(length),
+                    rows(&q),
+                    rows(&k),
+                );
+                // Our vectors have no factor in the middle of the positions, the reference's at
+                // another place.
                 let shift = (length - 1) as f64 / 2.0 - case.number("center");
                 let zeta = XposConfig::default().zeta(width);
                 let moved = |x: &[f64], sign: f64| -> Vec<f64> {
-                    x.iter().enumerate().map(|(i, x)| x * zeta[i % width / 2].powf(sign * shift / scale_base)).collect()
+                    x.iter()
+                        .enumerate()
+                        .map(|(i, x)| x * zeta[i % width / 2].powf(sign * shift / scale_base))
+                        .collect()
                 };
                 close(name, &moved(&q, 1.0), &numbers(&case.expected["q"]), 1e-6);
                 close(name, &moved(&k, -1.0), &numbers(&case.expected["k"]), 1e-6);
@@ -191,10 +298,20 @@ fn xpos() {
 fn turned_by_axes(config: &EncodingConfig, x: &[f64], coordinates: &[Vec<f64>]) -> Vec<f64> {
     let (width, length) = (x.len(), coordinates.len());
     let axis = |a: usize| coordinates.iter().map(|at| at[a]).collect::<Vec<f64>>();
-    let axes = (0..coordinates[0].len()).map(|a| Axis { queries: axis(a), keys: axis(a) }).collect();
+    let axes = (0..coordinates[0].len())
+        .map(|a| Axis {
+            queries: axis(a),
+            keys: axis(a),
+        })
+        .collect();
     let rows = || tensor(x.repeat(length), [1, 1, length, width]);
     let encoding = build(config, &shape(width, 1, width), &[]);
-    let (q, k) = transformed(&encoding, &Positions::contiguous(length).with_axes(axes), rows(), rows());
+    let (q, k) = transformed(
+        &encoding,
+        &Positions::contiguous(length).with_axes(axes),
+        rows(),
+        rows(),
+    );
     assert_eq!(q, k, "queries and keys turn alike");
     q
 }
@@ -208,21 +325,50 @@ fn axial_rope() {
                 let (layout, sections) = (&case.inputs["layout"], case.list("sections"));
                 let whole: Vec<usize> = sections.iter().map(|width| *width as usize).collect();
                 let axes = whole.len();
-                let coordinates: Vec<Vec<f64>> = case.list("coordinates").chunks(axes).map(<[f64]>::to_vec).collect();
-                let axial = config(json!({"kind": "axial_rope", "axes": axes, "base": base, "layout": layout, "sections": whole}));
-                close(name, &turned_by_axes(&axial, &case.list("x"), &coordinates), &case.wanted(), 1e-6);
+                let coordinates: Vec<Vec<f64>> = case
+                    .list("coordinates")
+                    .chunks(axes)
+                    .map(<[f64]>::to_vec)
+                    .collect();
+                let axial = config(
+                    json!({"kind": "axial_rope", "axes": axes, "base": base, "layout": layout, "sections": whole}),
+                );
+                close(
+                    name,
+                    &turned_by_axes(&axial, &case.list("x"), &coordinates),
+                    &case.wanted(),
+                    1e-6,
+                );
             }
             "whole_head_angles" => {
                 let (dim, angles) = (case.size("head_dim"), case.wanted());
                 let axial = config(json!({"kind": "axial_rope", "base": base}));
                 let x: Vec<f64> = (0..dim).map(|i| (i as f64 - 2.5) / 4.0).collect();
                 // One rotation of halves over the whole head: x cos + (-x2 | x1) sin.
-                let other = |i: usize| if i < dim / 2 { -x[i + dim / 2] } else { x[i - dim / 2] };
-                let whole: Vec<f64> = (0..dim).map(|i| x[i] * angles[i].cos() + other(i) * angles[i].sin()).collect();
+                let other = |i: usize| {
+                    if i < dim / 2 {
+                        -x[i + dim / 2]
+                    } else {
+                        x[i - dim / 2]
+                    }
+                };
+                let whole: Vec<f64> = (0..dim)
+                    .map(|i| x[i] * angles[i].cos() + other(i) * angles[i].sin())
+                    .collect();
                 // Blocks of a quarter: in the head they are [h1 w1 h2 w2], in ours [h1 h2 w1 w2].
                 let quarter = dim / 4;
-                let regrouped = |x: &[f64]| [0, 2, 1, 3].iter().flat_map(|b| x[b * quarter..][..quarter].to_vec()).collect::<Vec<f64>>();
-                close(name, &turned_by_axes(&axial, &regrouped(&x), &[case.list("coordinates")]), &regrouped(&whole), 1e-6);
+                let regrouped = |x: &[f64]| {
+                    [0, 2, 1, 3]
+                        .iter()
+                        .flat_map(|b| x[b * quarter..][..quarter].to_vec())
+                        .collect::<Vec<f64>>()
+                };
+                close(
+                    name,
+                    &turned_by_axes(&axial, &regrouped(&x), &[case.list("coordinates")]),
+                    &regrouped(&whole),
+                    1e-6,
+                );
             }
             _ => case.other_kind(),
         }
@@ -233,8 +379,11 @@ fn axial_rope() {
 fn pope() {
     for case in cases(include_str!("golden/pope.json"), 1) {
         let width = case.list("q").len();
-        let encoding =
-            build(&config(json!({"kind": "pope", "base": case.number("base")})), &shape(width, 1, width), &[("delta", case.list("delta"))]);
+        let encoding = build(
+            &config(json!({"kind": "pope", "base": case.number("base")})),
+            &shape(width, 1, width),
+            &[("delta", case.list("delta"))],
+        );
         close(&case.name, &scores(&encoding, &case), &case.wanted(), 1e-6);
     }
 }
@@ -245,22 +394,55 @@ fn position_maps() {
         let (name, expected) = (&case.name, case.wanted());
         match case.kind.as_str() {
             "rerope" => {
-                let (window, leak, length) = (case.size("window"), &case.inputs["leak"], case.size("length"));
-                let rerope = ReropeConfig { window: Some(window), leak: leak.as_f64(), ..Default::default() };
-                let distances: Vec<f64> = (0..length).flat_map(|m| (0..=m).map(move |n| (m - n) as f64)).collect();
-                close(name, &distances.iter().map(|d| rerope.distance(*d)).collect::<Vec<f64>>(), &expected, 1e-12);
+                let (window, leak, length) = (
+                    case.size("window"),
+                    &case.inputs["leak"],
+                    case.size("length"),
+                );
+                let rerope = ReropeConfig {
+                    window: Some(window),
+                    leak: leak.as_f64(),
+                    ..Default::default()
+                };
+                let distances: Vec<f64> = (0..length)
+                    .flat_map(|m| (0..=m).map(move |n| (m - n) as f64))
+                    .collect();
+                close(
+                    name,
+                    &distances
+                        .iter()
+                        .map(|d| rerope.distance(*d))
+                        .collect::<Vec<f64>>(),
+                    &expected,
+                    1e-12,
+                );
                 // Logits are those of rotary attention at the distances of the reference.
                 let (q, k) = ([0.5, -1.25, 0.75, 1.0], [1.0, 0.25, -0.5, 1.5]);
                 let encoding = build(&EncodingConfig::Rerope(rerope), &shape(4, 1, 4), &[]);
                 let inputs = Inputs::rows(q.repeat(length), k.repeat(length), 4);
-                let logits = inputs.pass(&encoding, &Positions::contiguous(length)).logits();
+                let logits = inputs
+                    .pass(&encoding, &Positions::contiguous(length))
+                    .logits();
                 let plain = config(json!({"kind": "rope"}));
-                let at = |d: &f64| turned(&plain, &q, &[*d]).iter().zip(k).map(|(a, b)| a * b / 2.0).sum::<f64>();
-                close(name, &visible(&logits, length), &expected.iter().map(at).collect::<Vec<f64>>(), 1e-6);
+                let at = |d: &f64| {
+                    turned(&plain, &q, &[*d])
+                        .iter()
+                        .zip(k)
+                        .map(|(a, b)| a * b / 2.0)
+                        .sum::<f64>()
+                };
+                close(
+                    name,
+                    &visible(&logits, length),
+                    &expected.iter().map(at).collect::<Vec<f64>>(),
+                    1e-6,
+                );
             }
             "log_scaling" => {
                 let original = &case.inputs["original_max_position_embeddings"];
-                let log_n = config(json!({"kind": "log_scaling", "original_max_position_embeddings": original}));
+                let log_n = config(
+                    json!({"kind": "log_scaling", "original_max_position_embeddings": original}),
+                );
                 let encoding = build(&log_n, &shape(1, 1, 1), &[]);
                 let positions = case.list("positions");
                 let length = positions.len();
@@ -271,11 +453,22 @@ fn position_maps() {
             }
             "interpolated" => {
                 let (train_len, test_len) = (case.size("train_len"), case.size("test_len"));
-                let mut interpolated: PositionsConfig = serde_json::from_value(json!({"kind": "interpolated"})).expect("a sampler");
-                interpolated.resolve(&Lengths { train_len, test_len }, test_len);
+                let mut interpolated: PositionsConfig =
+                    serde_json::from_value(json!({"kind": "interpolated"})).expect("a sampler");
+                interpolated.resolve(
+                    &Lengths {
+                        train_len,
+                        test_len,
+                    },
+                    test_len,
+                );
                 let positions = interpolated.sample(test_len, &mut |_| panic!("nothing is drawn"));
                 let at = |token: &f64| positions.queries()[*token as usize];
-                exact(name, &case.list("tokens").iter().map(at).collect::<Vec<f64>>(), &expected);
+                exact(
+                    name,
+                    &case.list("tokens").iter().map(at).collect::<Vec<f64>>(),
+                    &expected,
+                );
                 assert_eq!(positions.queries(), positions.keys());
             }
             _ => case.other_kind(),
@@ -290,10 +483,12 @@ fn randomized_positions() {
         let (name, bound, length) = (&case.name, case.size("max_position"), case.size("length"));
         assert_eq!(case.kind, "randomized");
         let sampler: PositionsConfig =
-            serde_json::from_value(json!({"kind": "randomized", "max_position": bound})).expect("a sampler of positions");
+            serde_json::from_value(json!({"kind": "randomized", "max_position": bound}))
+                .expect("a sampler of positions");
         let mut state = 1u64;
         let mut below = |n: u64| {
-            // Numbers of splitmix64; what modulo adds to small ones is far below what 4000 draws show.
+            // Numbers of splitmix64; what modulo adds to small ones is far below what 4000 draws
+            // show.
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -303,21 +498,49 @@ fn randomized_positions() {
         for _ in 0..DRAWS {
             let positions = sampler.sample(length, &mut below);
             let drawn = positions.queries();
-            assert_eq!(drawn, positions.keys(), "{name}: one draw for queries and keys");
+            assert_eq!(
+                drawn,
+                positions.keys(),
+                "{name}: one draw for queries and keys"
+            );
             assert_eq!(drawn.len(), length);
-            assert!(drawn.is_sorted_by(|a, b| a < b) && drawn.iter().all(|p| (0.0..bound as f64).contains(p) && p.fract() == 0.0));
+            assert!(
+                drawn.is_sorted_by(|a, b| a < b)
+                    && drawn
+                        .iter()
+                        .all(|p| (0.0..bound as f64).contains(p) && p.fract() == 0.0)
+            );
             sums.iter_mut().zip(drawn).for_each(|(sum, p)| *sum += p);
         }
         let (n, l) = (length as f64, bound as f64);
-        for (i, (sum, mean)) in sums.iter().zip(numbers(&case.expected["means"])).enumerate() {
+        for (i, (sum, mean)) in sums
+            .iter()
+            .zip(numbers(&case.expected["means"]))
+            .enumerate()
+        {
             // Variance of the (i + 1)-th of n out of l.
-            let variance = (i + 1) as f64 * (n - i as f64) * (l + 1.0) * (l - n) / ((n + 1.0).powi(2) * (n + 2.0));
+            let variance = (i + 1) as f64 * (n - i as f64) * (l + 1.0) * (l - n)
+                / ((n + 1.0).powi(2) * (n + 2.0));
             let error = (sum / f64::from(DRAWS) - mean) / (variance / f64::from(DRAWS)).sqrt();
-            assert!(error.abs() < 5.0, "{name}[{i}]: {error} standard errors away from {mean}");
+            assert!(
+                error.abs() < 5.0,
+                "{name}[{i}]: {error} standard errors away from {mean}"
+            );
         }
         assert_eq!(sampler.max_seq_len(), Some(bound));
-        assert_eq!(PositionsConfig::sample(&sampler, bound.min(64), &mut below).queries().len(), bound.min(64));
+        assert_eq!(
+            PositionsConfig::sample(&sampler, bound.min(64), &mut below)
+                .queries()
+                .len(),
+            bound.min(64)
+        );
     }
-    let full: PositionsConfig = serde_json::from_value(json!({"kind": "randomized", "max_position": 16})).expect("a sampler");
-    assert_eq!(full.sample(16, &mut |n| n - 1).queries(), count(16), "as many as there are leave no choice");
+    let full: PositionsConfig =
+        serde_json::from_value(json!({"kind": "randomized", "max_position": 16}))
+            .expect("a sampler");
+    assert_eq!(
+        full.sample(16, &mut |n| n - 1).queries(),
+        count(16),
+        "as many as there are leave no choice"
+    );
 }

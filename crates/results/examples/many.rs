@@ -1,12 +1,14 @@
-//! A set of records of any size for measuring reports: `many OUT.jsonl COUNT ROOT...` repeats the records under the roots, each time
-//! under other seeds and run ids and with losses moved by up to a hundredth, until there are COUNT.
+//! A set of records of any size for measuring reports: `many OUT.jsonl COUNT ROOT...` repeats the
+//! records under the roots, each time under other seeds and run ids and with losses moved by up to
+//! a hundredth, until there are COUNT.
 
 use results::record::{Metric, RunRecord};
 use results::{find_records, write_jsonl};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The record under another seed: no two rounds give the same numbers, and no round changes a status.
+/// The record under another seed: no two rounds give the same numbers, and no round changes a
+/// status.
 fn again(record: &RunRecord, round: u64) -> RunRecord {
     let mut other = record.clone();
     other.seed += 1000 * round;
@@ -16,11 +18,20 @@ fn again(record: &RunRecord, round: u64) -> RunRecord {
         value * (1.0 + 0.01 * (share - 0.5))
     };
     for (salt, row) in other.evals.iter_mut().enumerate() {
-        let losses = row.metrics.iter_mut().filter(|(name, _)| name.contains("loss"));
+        let losses = row
+            .metrics
+            .iter_mut()
+            .filter(|(name, _)| name.contains("loss"));
         losses.for_each(|(_, Metric { value, .. })| *value = moved(*value, salt as u64));
-        row.loss_by_position.iter_mut().for_each(|bin| bin.loss_nats = moved(bin.loss_nats, salt as u64));
+        row.loss_by_position
+            .iter_mut()
+            .for_each(|bin| bin.loss_nats = moved(bin.loss_nats, salt as u64));
     }
-    other.train.loss_curve.iter_mut().for_each(|point| point.loss_nats = moved(point.loss_nats, point.step));
+    other
+        .train
+        .loss_curve
+        .iter_mut()
+        .for_each(|point| point.loss_nats = moved(point.loss_nats, point.step));
     other
 }
 
@@ -46,7 +57,15 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let rounds = (0..).flat_map(|round| found.iter().map(move |record| if round == 0 { record.clone() } else { again(record, round) }));
+    let rounds = (0..).flat_map(|round| {
+        found.iter().map(move |record| {
+            if round == 0 {
+                record.clone()
+            } else {
+                again(record, round)
+            }
+        })
+    });
     let records: Vec<RunRecord> = rounds.take(count).collect();
     match write_jsonl(out.as_ref(), &records) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,5 @@
-//! What a correct suite must show at tiny scale: the assertions of `assertions.json`, held against any set of records.
+//! What a correct suite must show at tiny scale: the assertions of `assertions.json`, held against
+//! any set of records.
 
 use crate::claims::{Claim, Claims, Comparison, Verdict, places};
 use crate::record::RunRecord;
@@ -95,29 +96,60 @@ impl Assertions {
         serde_json::from_str(COMMITTED)
     }
 
-    /// Each assertion in every experiment and setting it can be held against; at least one entry for each, in their order.
+    /// Each assertion in every experiment and setting it can be held against; at least one entry
+    /// for each, in their order.
     pub fn evaluate(&self, records: &[RunRecord]) -> Vec<Stand> {
         let places = places(records);
         let mut out = Vec::new();
         for assertion in &self.assertions {
-            let checks = assertion.checks.iter().chain(&assertion.fragile_checks).cloned().collect();
-            let claims = Claims { claims: checks, aliases: self.aliases.clone(), ..Claims::default() };
+            let checks = assertion
+                .checks
+                .iter()
+                .chain(&assertion.fragile_checks)
+                .cloned()
+                .collect();
+            let claims = Claims {
+                claims: checks,
+                aliases: self.aliases.clone(),
+                ..Claims::default()
+            };
             let mut by_place: Vec<(String, Vec<(bool, Comparison)>)> = Vec::new();
-            for outcome in claims.evaluate_in(&places).into_iter().filter(|o| o.verdict != Verdict::NotTested) {
+            for outcome in claims
+                .evaluate_in(&places)
+                .into_iter()
+                .filter(|o| o.verdict != Verdict::NotTested)
+            {
                 let is_fragile = outcome.claim >= assertion.checks.len();
                 let numbers = outcome.numbers.into_iter().map(|n| (is_fragile, n));
-                match by_place.iter_mut().find(|(place, _)| *place == outcome.place) {
+                match by_place
+                    .iter_mut()
+                    .find(|(place, _)| *place == outcome.place)
+                {
                     Some((_, all)) => all.extend(numbers),
                     None => by_place.push((outcome.place, numbers.collect())),
                 }
             }
             if by_place.is_empty() {
-                let standing = if assertion.elsewhere.is_some() { Standing::Elsewhere } else { Standing::NoRecords };
-                out.push(Stand { id: assertion.id, place: String::new(), standing, numbers: Vec::new() });
+                let standing = if assertion.elsewhere.is_some() {
+                    Standing::Elsewhere
+                } else {
+                    Standing::NoRecords
+                };
+                out.push(Stand {
+                    id: assertion.id,
+                    place: String::new(),
+                    standing,
+                    numbers: Vec::new(),
+                });
             }
             for (place, numbers) in by_place {
                 let standing = standing(&numbers);
-                out.push(Stand { id: assertion.id, place, standing, numbers: numbers.into_iter().map(|n| n.1).collect() });
+                out.push(Stand {
+                    id: assertion.id,
+                    place,
+                    standing,
+                    numbers: numbers.into_iter().map(|n| n.1).collect(),
+                });
             }
         }
         out

@@ -1,12 +1,15 @@
 //! What a source claims, as data, and whether the records agree.
 //!
-//! A [`Claim`] is one sentence of a source with a check of it in terms of methods, lengths and a metric. Each check is taken apart into
-//! [`Comparison`]s, one number with a 95 % interval over seeds and the bound it is held against. A comparison *agrees* if the whole
-//! interval is on the claim's side of the bound, *disagrees* if the whole interval is on the other side, and is *undecided* if the
-//! bound lies inside the interval, if there is a single seed, or if a method has not learned its task in length. A claim disagrees
-//! if one of its comparisons does, agrees if all do, and is undecided otherwise: one counterexample settles what no example can.
+//! A [`Claim`] is one sentence of a source with a check of it in terms of methods, lengths and a
+//! metric. Each check is taken apart into [`Comparison`]s, one number with a 95 % interval over
+//! seeds and the bound it is held against. A comparison *agrees* if the whole interval is on the
+//! claim's side of the bound, *disagrees* if the whole interval is on the other side, and is
+//! *undecided* if the bound lies inside the interval, if there is a single seed, or if a method has
+//! not learned its task in length. A claim disagrees if one of its comparisons does, agrees if all
+//! do, and is undecided otherwise: one counterexample settles what no example can.
 //!
-//! Methods are compared within one experiment and setting, where everything but the axes is the same.
+//! Methods are compared within one experiment and setting, where everything but the axes is the
+//! same.
 
 use crate::analysis::{self, Absent, Method, Point, Setting};
 use crate::groups::TRAINED;
@@ -19,7 +22,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Claims of one or more sources, their published numbers, and other names of the methods they speak of.
+/// Claims of one or more sources, their published numbers, and other names of the methods they
+/// speak of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
@@ -29,8 +33,8 @@ pub struct Claims {
     /// Tables of the source, for the correlation of our numbers with its own.
     #[serde(default)]
     pub published: Vec<Published>,
-    /// By the name a claim uses: the names methods of ours may have, the first that is there being taken. `key=text` names the method
-    /// whose only label that is.
+    /// By the name a claim uses: the names methods of ours may have, the first that is there being
+    /// taken. `key=text` names the method whose only label that is.
     #[serde(default)]
     pub aliases: BTreeMap<String, Vec<String>>,
 }
@@ -62,29 +66,36 @@ pub struct Claim {
     pub than: Vec<String>,
     /// Test lengths.
     pub lengths: Vec<Length>,
-    /// The bound, where the kind has one; for what is better: how much worse it may be and still agree (absent: not even as good).
+    /// The bound, where the kind has one; for what is better: how much worse it may be and still
+    /// agree (absent: not even as good).
     #[serde(default)]
     pub value: Option<f64>,
-    /// A length that a method has no value for, such as past the end of a learned table, counts as agreeing.
+    /// A length that a method has no value for, such as past the end of a learned table, counts as
+    /// agreeing.
     #[serde(default)]
     pub or_unsupported: bool,
 }
 
-/// What a claim compares. "Better" follows the metric's direction; differences and ratios are paired by seed.
+/// What a claim compares. "Better" follows the metric's direction; differences and ratios are
+/// paired by seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Each of `methods` is better than the next.
     Order,
-    /// Each of `methods` is better than each of `than`; without `than` the first is better than each of the others.
+    /// Each of `methods` is better than each of `than`; without `than` the first is better than
+    /// each of the others.
     Better,
-    /// The first of `methods` is better than each of the others; if it is the only one, than every method of the setting.
+    /// The first of `methods` is better than each of the others; if it is the only one, than every
+    /// method of the setting.
     BestOf,
-    /// Each of `methods` over each of `than` is at most `value`; without `than` each of `methods` over its own in-length score.
+    /// Each of `methods` over each of `than` is at most `value`; without `than` each of `methods`
+    /// over its own in-length score.
     RatioBelow,
     /// The same, at least `value`.
     RatioAbove,
-    /// Each of `methods` keeps the share `value` (0.9 if absent) of its in-length score at every length tested up to the one named.
+    /// Each of `methods` keeps the share `value` (0.9 if absent) of its in-length score at every
+    /// length tested up to the one named.
     HoldsTo,
     /// The score is at most `value`.
     Below,
@@ -98,8 +109,8 @@ pub enum Kind {
     Improves,
 }
 
-/// A test length: `512`, or in multiples of the training length `"2x"`, `">1x"` (every tested one beyond), `">=4x"`, `"<=1x"`; `"in"` is
-/// the length at which the in-length score is taken.
+/// A test length: `512`, or in multiples of the training length `"2x"`, `">1x"` (every tested one
+/// beyond), `">=4x"`, `"<=1x"`; `"in"` is the length at which the in-length score is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawLength", into = "RawLength")]
 pub enum Length {
@@ -133,14 +144,31 @@ impl TryFrom<RawLength> for Length {
             RawLength::Number(n) => return Ok(Length::Exactly(n)),
             RawLength::Text(text) => text,
         };
-        let wrong = || format!("the length {:?} is none; allowed: 512, \"in\", \"2x\", \">1x\", \">=4x\", \"<=1x\"", text::name(&text, 40));
+        let wrong = || {
+            format!(
+                "the length {:?} is none; allowed: 512, \"in\", \"2x\", \">1x\", \">=4x\", \
+                 \"<=1x\"",
+                text::name(&text, 40)
+            )
+        };
         if text == "in" {
             return Ok(Length::In);
         }
         type Form = fn(f64) -> Length;
-        let forms: [(&str, Form); 4] = [(">=", Length::From), ("<=", Length::UpTo), (">", Length::Beyond), ("", Length::Times)];
-        let (rest, form) = forms.iter().find_map(|(prefix, form)| Some((text.strip_prefix(prefix)?, form))).ok_or_else(wrong)?;
-        let times = rest.strip_suffix('x').and_then(|n| n.parse::<f64>().ok()).filter(|n| n.is_finite() && *n > 0.0);
+        let forms: [(&str, Form); 4] = [
+            (">=", Length::From),
+            ("<=", Length::UpTo),
+            (">", Length::Beyond),
+            ("", Length::Times),
+        ];
+        let (rest, form) = forms
+            .iter()
+            .find_map(|(prefix, form)| Some((text.strip_prefix(prefix)?, form)))
+            .ok_or_else(wrong)?;
+        let times = rest
+            .strip_suffix('x')
+            .and_then(|n| n.parse::<f64>().ok())
+            .filter(|n| n.is_finite() && *n > 0.0);
         times.map(form).ok_or_else(wrong)
     }
 }
@@ -170,7 +198,9 @@ impl fmt::Display for Length {
 impl Length {
     fn of(self, setting: &Setting<'_>) -> Vec<usize> {
         let train = setting.task.train_len as f64;
-        let tested = |is: &dyn Fn(usize) -> bool| setting.lengths.iter().copied().filter(|&l| is(l)).collect();
+        let tested = |is: &dyn Fn(usize) -> bool| {
+            setting.lengths.iter().copied().filter(|&l| is(l)).collect()
+        };
         match self {
             Length::Exactly(n) => tested(&|l| l == n),
             Length::In => setting.in_length.into_iter().collect(),
@@ -263,7 +293,8 @@ pub struct Published {
     pub tasks: Vec<String>,
     /// Our metric to compare it with: higher must mean the same in both.
     pub metric: String,
-    /// Its training length. If given, lengths are compared as multiples of the training lengths; otherwise they must be equal.
+    /// Its training length. If given, lengths are compared as multiples of the training lengths;
+    /// otherwise they must be equal.
     #[serde(default)]
     pub train_len: Option<usize>,
     /// The numbers.
@@ -310,7 +341,10 @@ pub(crate) fn places(records: &[RunRecord]) -> Vec<Place<'_>> {
     let mut seen = BTreeSet::new();
     let mut sorted: Vec<&RunRecord> = records.iter().collect();
     sorted.sort_by(|a, b| order::canonical(a, b));
-    for run in sorted.into_iter().filter(|run| seen.insert((&run.experiment, &run.run_id))) {
+    for run in sorted
+        .into_iter()
+        .filter(|run| seen.insert((&run.experiment, &run.run_id)))
+    {
         by_experiment.entry(&run.experiment).or_default().push(run);
     }
     let all: Vec<&RunRecord> = records.iter().collect();
@@ -319,14 +353,18 @@ pub(crate) fn places(records: &[RunRecord]) -> Vec<Place<'_>> {
     for (experiment, runs) in by_experiment {
         let experiment = text::name(experiment, 60);
         for setting in analysis::settings(&runs, &[], &specs) {
-            out.push(Place { name: format!("{experiment}: {}", setting.name), setting });
+            out.push(Place {
+                name: format!("{experiment}: {}", setting.name),
+                setting,
+            });
         }
     }
     out
 }
 
 impl Outcome {
-    /// How many numbers have a mean on the claim's side, and how many have one at all; `None` where none has.
+    /// How many numbers have a mean on the claim's side, and how many have one at all; `None` where
+    /// none has.
     pub fn means(&self) -> Option<[usize; 2]> {
         let means: Vec<bool> = self.numbers.iter().filter_map(|n| n.mean_agrees).collect();
         (!means.is_empty()).then(|| [means.iter().filter(|agrees| **agrees).count(), means.len()])
@@ -341,34 +379,66 @@ impl Claims {
     /// The first claim or published number that cannot.
     pub fn check(&self) -> Result<(), ClaimError> {
         for (at, claim) in self.claims.iter().enumerate() {
-            let needs_two = matches!(claim.kind, Kind::Order | Kind::SpreadBelow) || claim.kind == Kind::Better && claim.than.is_empty();
+            let needs_two = matches!(claim.kind, Kind::Order | Kind::SpreadBelow)
+                || claim.kind == Kind::Better && claim.than.is_empty();
             let least = if needs_two { 2 } else { 1 };
             let (key, problem, allowed) = if claim.methods.len() < least {
-                ("methods", "names too few methods", if needs_two { "two or more names" } else { "one or more names" })
+                (
+                    "methods",
+                    "names too few methods",
+                    if needs_two {
+                        "two or more names"
+                    } else {
+                        "one or more names"
+                    },
+                )
             } else if claim.lengths.is_empty() {
-                ("lengths", "is empty", "one or more lengths, such as 512, \"in\", \"2x\" or \">1x\"")
+                (
+                    "lengths",
+                    "is empty",
+                    "one or more lengths, such as 512, \"in\", \"2x\" or \">1x\"",
+                )
             } else if claim.value.is_none() && claim.kind.has_bound() {
-                ("value", "is missing: this kind of claim has a bound", "a number")
+                (
+                    "value",
+                    "is missing: this kind of claim has a bound",
+                    "a number",
+                )
             } else if claim.value.is_some_and(|v| !v.is_finite()) {
                 ("value", "is not finite", "a finite number")
             } else {
                 continue;
             };
             let text = text::name(&claim.text, 60);
-            return Err(ClaimError { key: format!("claim.{at}.{key}"), text, problem, allowed });
+            return Err(ClaimError {
+                key: format!("claim.{at}.{key}"),
+                text,
+                problem,
+                allowed,
+            });
         }
         for (at, table) in self.published.iter().enumerate() {
-            if let Some((i, number)) = table.numbers.iter().enumerate().find(|(_, n)| !n.value.is_finite()) {
+            if let Some((i, number)) = table
+                .numbers
+                .iter()
+                .enumerate()
+                .find(|(_, n)| !n.value.is_finite())
+            {
                 let text = text::name(&number.method, 60);
                 let key = format!("published.{at}.numbers.{i}.value");
-                return Err(ClaimError { key, text, problem: "is not finite", allowed: "a finite number" });
+                return Err(ClaimError {
+                    key,
+                    text,
+                    problem: "is not finite",
+                    allowed: "a finite number",
+                });
             }
         }
         Ok(())
     }
 
-    /// Every claim in every experiment and setting it can be held against; at least one outcome for each claim, in their order.
-    /// The order of `records` does not matter.
+    /// Every claim in every experiment and setting it can be held against; at least one outcome for
+    /// each claim, in their order. The order of `records` does not matter.
     pub fn evaluate(&self, records: &[RunRecord]) -> Vec<Outcome> {
         self.evaluate_in(&places(records))
     }
@@ -378,21 +448,37 @@ impl Claims {
         for (at, claim) in self.claims.iter().enumerate() {
             let before = out.len();
             for place in places.iter().filter(|p| claim.is_about(&p.setting)) {
-                let numbers = Checked { setting: &place.setting, claim, aliases: &self.aliases }.comparisons();
+                let numbers = Checked {
+                    setting: &place.setting,
+                    claim,
+                    aliases: &self.aliases,
+                }
+                .comparisons();
                 let verdict = all_of(numbers.iter().map(|n| n.verdict));
                 if verdict != Verdict::NotTested {
-                    out.push(Outcome { claim: at, place: place.name.clone(), verdict, numbers });
+                    out.push(Outcome {
+                        claim: at,
+                        place: place.name.clone(),
+                        verdict,
+                        numbers,
+                    });
                 }
             }
             if out.len() == before {
-                out.push(Outcome { claim: at, place: String::new(), verdict: Verdict::NotTested, numbers: Vec::new() });
+                out.push(Outcome {
+                    claim: at,
+                    place: String::new(),
+                    verdict: Verdict::NotTested,
+                    numbers: Vec::new(),
+                });
             }
         }
         out
     }
 
-    /// Spearman's rank correlation over methods of each published column (one length of one table) with ours, in every experiment
-    /// and setting with at least two of its methods. Methods that have not converged have no place beyond the training length.
+    /// Spearman's rank correlation over methods of each published column (one length of one table)
+    /// with ours, in every experiment and setting with at least two of its methods. Methods
+    /// that have not converged have no place beyond the training length.
     pub fn correlate(&self, records: &[RunRecord]) -> Vec<Column> {
         let places = places(records);
         let mut out = Vec::new();
@@ -402,15 +488,24 @@ impl Claims {
                 let setting = &place.setting;
                 for &length in &lengths {
                     let ours = match table.train_len {
-                        Some(train) => (length as f64 / train.max(1) as f64 * setting.task.train_len as f64).round() as usize,
+                        Some(train) => (length as f64 / train.max(1) as f64
+                            * setting.task.train_len as f64)
+                            .round() as usize,
                         None => length,
                     };
-                    let numbers = table.numbers.iter().filter(|n| n.length == length && n.value.is_finite());
+                    let numbers = table
+                        .numbers
+                        .iter()
+                        .filter(|n| n.length == length && n.value.is_finite());
                     let methods: Vec<(String, f64, f64)> = numbers
                         .filter_map(|number| {
                             let method = find(setting, &number.method, &self.aliases)?;
                             let is_silent = setting.is_extrapolation_of_unconverged(method, ours);
-                            let mean = setting.point(method, &table.metric, ours).estimate.filter(|_| !is_silent)?.mean;
+                            let mean = setting
+                                .point(method, &table.metric, ours)
+                                .estimate
+                                .filter(|_| !is_silent)?
+                                .mean;
                             Some((method.name.clone(), number.value, mean))
                         })
                         .collect();
@@ -439,7 +534,8 @@ fn is_task(tasks: &[String], setting: &Setting<'_>) -> bool {
 
 impl Claim {
     fn is_about(&self, setting: &Setting<'_>) -> bool {
-        is_task(&self.tasks, setting) && (self.train_lens.is_empty() || self.train_lens.contains(&setting.task.train_len))
+        is_task(&self.tasks, setting)
+            && (self.train_lens.is_empty() || self.train_lens.contains(&setting.task.train_len))
     }
 }
 
@@ -455,13 +551,26 @@ fn all_of(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
 }
 
 /// The method of that name, or of the first of its other names that is there.
-fn find<'s>(setting: &'s Setting<'_>, name: &str, aliases: &BTreeMap<String, Vec<String>>) -> Option<&'s Method> {
-    let names = std::iter::once(name).chain(aliases.get(name).into_iter().flatten().map(String::as_str));
+fn find<'s>(
+    setting: &'s Setting<'_>,
+    name: &str,
+    aliases: &BTreeMap<String, Vec<String>>,
+) -> Option<&'s Method> {
+    let names =
+        std::iter::once(name).chain(aliases.get(name).into_iter().flatten().map(String::as_str));
     let is_only_label = |method: &Method, name: &str| {
-        let labels = setting.groups[method.group].runs.first().map_or(&[][..], |run| &run.labels);
-        method.variant == TRAINED && matches!(labels, [one] if format!("{}={}", one.key, one.text) == name)
+        let labels = setting.groups[method.group]
+            .runs
+            .first()
+            .map_or(&[][..], |run| &run.labels);
+        method.variant == TRAINED
+            && matches!(labels, [one] if format!("{}={}", one.key, one.text) == name)
     };
-    names.into_iter().find_map(|name| setting.method(name).or_else(|| setting.methods.iter().find(|m| is_only_label(m, name))))
+    names.into_iter().find_map(|name| {
+        setting
+            .method(name)
+            .or_else(|| setting.methods.iter().find(|m| is_only_label(m, name)))
+    })
 }
 
 /// A claim held against one setting.
@@ -483,7 +592,8 @@ enum Needed {
 
 impl Needed {
     fn holds(self, value: f64) -> bool {
-        // The mean of equal scores may be a rounding away from them, and bounds are scores a claim names.
+        // The mean of equal scores may be a rounding away from them, and bounds are scores a claim
+        // names.
         let rounding = |bound: f64| 1e-12 * bound.abs().max(1.0);
         match self {
             Needed::AtMost(bound) => value <= bound + rounding(bound),
@@ -511,20 +621,35 @@ impl<'s> Checked<'s, '_> {
         let methods = || claim.methods.iter().map(String::as_str);
         let than = || claim.than.iter().map(String::as_str);
         let product = || methods().flat_map(|a| than().map(move |b| (a, b)));
-        let rest = || methods().next().into_iter().flat_map(|first| methods().skip(1).map(move |other| (first, other)));
+        let rest = || {
+            methods()
+                .next()
+                .into_iter()
+                .flat_map(|first| methods().skip(1).map(move |other| (first, other)))
+        };
         let bound = claim.value.unwrap_or(f64::NAN);
         if claim.value.is_none() && claim.kind.has_bound() {
             return vec![self.untested(&claim.metric, "no `value` is given")];
         }
         match claim.kind {
-            Kind::Order => self.better(claim.methods.windows(2).map(|pair| (pair[0].as_str(), pair[1].as_str()))),
+            Kind::Order => self.better(
+                claim
+                    .methods
+                    .windows(2)
+                    .map(|pair| (pair[0].as_str(), pair[1].as_str())),
+            ),
             Kind::Better if claim.than.is_empty() => self.better(rest()),
             Kind::Better => self.better(product()),
             Kind::BestOf if claim.methods.len() > 1 => self.better(rest()),
             Kind::BestOf => {
                 let first = methods().next().unwrap_or_default();
                 let own = self.find(first).map(|m| m.name.as_str());
-                let others = self.setting.methods.iter().map(|m| m.name.as_str()).filter(|name| Some(*name) != own);
+                let others = self
+                    .setting
+                    .methods
+                    .iter()
+                    .map(|m| m.name.as_str())
+                    .filter(|name| Some(*name) != own);
                 self.better(others.map(|other| (first, other)))
             }
             Kind::RatioBelow if claim.than.is_empty() => self.own_ratio(Needed::AtMost(bound)),
@@ -548,7 +673,12 @@ impl<'s> Checked<'s, '_> {
     }
 
     fn lengths(&self) -> Vec<usize> {
-        let mut lengths: Vec<usize> = self.claim.lengths.iter().flat_map(|l| l.of(self.setting)).collect();
+        let mut lengths: Vec<usize> = self
+            .claim
+            .lengths
+            .iter()
+            .flat_map(|l| l.of(self.setting))
+            .collect();
         lengths.sort_unstable();
         lengths.dedup();
         lengths
@@ -556,14 +686,27 @@ impl<'s> Checked<'s, '_> {
 
     /// Lengths named one by one that were not tested.
     fn missing_lengths(&self) -> Vec<Comparison> {
-        let missing = self.claim.lengths.iter().filter(|l| l.of(self.setting).is_empty());
-        missing.map(|l| self.untested(&format!("length {l}"), "not tested")).collect()
+        let missing = self
+            .claim
+            .lengths
+            .iter()
+            .filter(|l| l.of(self.setting).is_empty());
+        missing
+            .map(|l| self.untested(&format!("length {l}"), "not tested"))
+            .collect()
     }
 
     fn untested(&self, what: &str, why: &str) -> Comparison {
         let what = text::name(what, 160);
         let text = format!("{what}: {why}");
-        Comparison { what, estimate: None, needed: String::new(), verdict: Verdict::NotTested, mean_agrees: None, text }
+        Comparison {
+            what,
+            estimate: None,
+            needed: String::new(),
+            verdict: Verdict::NotTested,
+            mean_agrees: None,
+            text,
+        }
     }
 
     /// Of each method and length; a method that is not there is said to be missing once.
@@ -593,7 +736,11 @@ impl<'s> Checked<'s, '_> {
             }
             missing.extend([a, b].into_iter().filter(|name| self.find(name).is_none()));
         }
-        out.extend(missing.into_iter().map(|name| self.untested(name, "not tested")));
+        out.extend(
+            missing
+                .into_iter()
+                .map(|name| self.untested(name, "not tested")),
+        );
         out.extend(self.missing_lengths());
         out
     }
@@ -608,15 +755,31 @@ impl<'s> Checked<'s, '_> {
         };
         self.pairs(pairs, |a, b, len| {
             let what = format!("{metric} of {} minus that of {} at {len}", a.name, b.name);
-            self.judge(what, metric, &self.setting.difference(a, b, metric, len), needed)
+            self.judge(
+                what,
+                metric,
+                &self.setting.difference(a, b, metric, len),
+                needed,
+            )
         })
     }
 
-    fn ratio<'n>(&self, pairs: impl Iterator<Item = (&'n str, &'n str)>, needed: Needed) -> Vec<Comparison> {
+    fn ratio<'n>(
+        &self,
+        pairs: impl Iterator<Item = (&'n str, &'n str)>,
+        needed: Needed,
+    ) -> Vec<Comparison> {
         let metric = &self.claim.metric;
         self.pairs(pairs, |a, b, len| {
             let what = format!("{metric} of {} over that of {} at {len}", a.name, b.name);
-            self.judge(what, metric::RATIO, &self.setting.paired(a, b, metric, len, metric::extrapolation_ratio), needed)
+            self.judge(
+                what,
+                metric::RATIO,
+                &self
+                    .setting
+                    .paired(a, b, metric, len, metric::extrapolation_ratio),
+                needed,
+            )
         })
     }
 
@@ -625,13 +788,20 @@ impl<'s> Checked<'s, '_> {
         let at = self.setting.in_length.unwrap_or_default();
         self.each(|method, len| {
             let what = format!("{metric} of {} at {len} over that at {at}", method.name);
-            self.judge(what, metric::RATIO, &self.setting.ratio(method, metric, len), needed)
+            self.judge(
+                what,
+                metric::RATIO,
+                &self.setting.ratio(method, metric, len),
+                needed,
+            )
         })
     }
 
     fn holds_to(&self, share: f64) -> Vec<Comparison> {
         let metric = &self.claim.metric;
-        let Some(longest) = self.lengths().last().copied() else { return self.missing_lengths() };
+        let Some(longest) = self.lengths().last().copied() else {
+            return self.missing_lengths();
+        };
         let mut out = Vec::new();
         for name in &self.claim.methods {
             let Some(method) = self.find(name) else {
@@ -639,8 +809,16 @@ impl<'s> Checked<'s, '_> {
                 continue;
             };
             for len in self.setting.longer().take_while(|&len| len <= longest) {
-                let what = format!("share of its in-length {metric} that {} keeps at {len}", method.name);
-                out.push(self.judge(what, metric::RATIO, &self.setting.kept_share(method, metric, len), Needed::AtLeast(share)));
+                let what = format!(
+                    "share of its in-length {metric} that {} keeps at {len}",
+                    method.name
+                );
+                out.push(self.judge(
+                    what,
+                    metric::RATIO,
+                    &self.setting.kept_share(method, metric, len),
+                    Needed::AtLeast(share),
+                ));
             }
         }
         out
@@ -651,7 +829,10 @@ impl<'s> Checked<'s, '_> {
         let metric = &self.claim.metric;
         self.each(|method, len| {
             let (what, point) = match chance {
-                None => (format!("{metric} of {} at {len}", method.name), self.setting.score(method, metric, len)),
+                None => (
+                    format!("{metric} of {} at {len}", method.name),
+                    self.setting.score(method, metric, len),
+                ),
                 Some(c) => (
                     format!(
                         "distance of {metric} of {} at {len} to chance ({})",
@@ -667,14 +848,30 @@ impl<'s> Checked<'s, '_> {
 
     fn spread(&self, bound: f64) -> Vec<Comparison> {
         let metric = &self.claim.metric;
-        let (found, missing): (Vec<_>, Vec<_>) = self.claim.methods.iter().map(|name| (name, self.find(name))).partition(|m| m.1.is_some());
+        let (found, missing): (Vec<_>, Vec<_>) = self
+            .claim
+            .methods
+            .iter()
+            .map(|name| (name, self.find(name)))
+            .partition(|m| m.1.is_some());
         let methods: Vec<&Method> = found.into_iter().filter_map(|m| m.1).collect();
-        let mut out: Vec<Comparison> = missing.into_iter().map(|m| self.untested(m.0, "not tested")).collect();
+        let mut out: Vec<Comparison> = missing
+            .into_iter()
+            .map(|m| self.untested(m.0, "not tested"))
+            .collect();
         if methods.len() > 1 {
             for len in self.lengths() {
                 let names: Vec<&str> = methods.iter().map(|m| m.name.as_str()).collect();
-                let what = format!("largest over smallest {metric} of {} at {len}", names.join(", "));
-                out.push(self.judge(what, metric::RATIO, &self.setting.spread(&methods, metric, len), Needed::AtMost(bound)));
+                let what = format!(
+                    "largest over smallest {metric} of {} at {len}",
+                    names.join(", ")
+                );
+                out.push(self.judge(
+                    what,
+                    metric::RATIO,
+                    &self.setting.spread(&methods, metric, len),
+                    Needed::AtMost(bound),
+                ));
             }
         }
         out.extend(self.missing_lengths());
@@ -683,7 +880,11 @@ impl<'s> Checked<'s, '_> {
 
     fn improves(&self) -> Vec<Comparison> {
         let metric = &self.claim.metric;
-        let needed = if metric::lower_is_better(metric) { Needed::Negative } else { Needed::Positive };
+        let needed = if metric::lower_is_better(metric) {
+            Needed::Negative
+        } else {
+            Needed::Positive
+        };
         let mut out = Vec::new();
         for name in &self.claim.methods {
             let Some(method) = self.find(name) else {
@@ -691,8 +892,16 @@ impl<'s> Checked<'s, '_> {
                 continue;
             };
             for pair in self.lengths().windows(2) {
-                let what = format!("{metric} of {} at {} minus that at {}", method.name, pair[1], pair[0]);
-                out.push(self.judge(what, metric, &self.setting.step(method, metric, pair[0], pair[1]), needed));
+                let what = format!(
+                    "{metric} of {} at {} minus that at {}",
+                    method.name, pair[1], pair[0]
+                );
+                out.push(self.judge(
+                    what,
+                    metric,
+                    &self.setting.step(method, metric, pair[0], pair[1]),
+                    needed,
+                ));
             }
         }
         out
@@ -701,13 +910,24 @@ impl<'s> Checked<'s, '_> {
     fn judge(&self, what: String, metric: &str, point: &Point, needed: Needed) -> Comparison {
         let shown = crate::table::point_text(metric, point);
         let n = point.values.len();
-        let mean_agrees = point.estimate.as_ref().map(|estimate| needed.holds(estimate.mean));
-        let side = if mean_agrees == Some(true) { "agrees" } else { "does not" };
+        let mean_agrees = point
+            .estimate
+            .as_ref()
+            .map(|estimate| needed.holds(estimate.mean));
+        let side = if mean_agrees == Some(true) {
+            "agrees"
+        } else {
+            "does not"
+        };
         let (verdict, why) = match &point.estimate {
-            None if self.claim.or_unsupported && point.absent.iter().all(|a| *a == Absent::Unsupported) => {
+            None if self.claim.or_unsupported
+                && point.absent.iter().all(|a| *a == Absent::Unsupported) =>
+            {
                 (Verdict::Agrees, "no value there".to_string())
             }
-            None if point.absent.contains(&Absent::Unconverged) => (Verdict::Undecided, "not converged".into()),
+            None if point.absent.contains(&Absent::Unconverged) => {
+                (Verdict::Undecided, "not converged".into())
+            }
             None => (Verdict::NotTested, "no number".into()),
             Some(estimate) => match estimate.interval {
                 None => (Verdict::Undecided, format!("a single seed, which {side}")),
@@ -717,26 +937,62 @@ impl<'s> Checked<'s, '_> {
                 Some((low, high)) => match (needed.holds(low), needed.holds(high)) {
                     (true, true) => (Verdict::Agrees, format!("n = {n}")),
                     (false, false) => (Verdict::Disagrees, format!("n = {n}")),
-                    _ => (Verdict::Undecided, format!("n = {n}, inside the interval; the mean {side}")),
+                    _ => (
+                        Verdict::Undecided,
+                        format!("n = {n}, inside the interval; the mean {side}"),
+                    ),
                 },
             },
         };
         let text = format!("{what}: {shown}, needed {needed} ({why})");
-        Comparison { what, estimate: point.estimate, needed: needed.to_string(), verdict, mean_agrees, text }
+        Comparison {
+            what,
+            estimate: point.estimate,
+            needed: needed.to_string(),
+            verdict,
+            mean_agrees,
+            text,
+        }
     }
 }
 
 impl Kind {
     fn has_bound(self) -> bool {
-        matches!(self, Kind::RatioBelow | Kind::RatioAbove | Kind::Below | Kind::Above | Kind::NearChance | Kind::SpreadBelow)
+        matches!(
+            self,
+            Kind::RatioBelow
+                | Kind::RatioAbove
+                | Kind::Below
+                | Kind::Above
+                | Kind::NearChance
+                | Kind::SpreadBelow
+        )
     }
 }
 
 /// How many claims came out how, in one sentence.
 pub(crate) fn counts(outcomes: &[Outcome]) -> String {
     let count = |verdict: Verdict| outcomes.iter().filter(|o| o.verdict == verdict).count();
-    let [agree, disagree, undecided, untested] = [Verdict::Agrees, Verdict::Disagrees, Verdict::Undecided, Verdict::NotTested].map(count);
-    let leaning = outcomes.iter().filter(|o| o.verdict == Verdict::Undecided && o.means().is_some_and(|[agree, all]| agree == all)).count();
-    let leaning = if undecided == 0 { String::new() } else { format!(" (by their means alone {leaning} would agree)") };
-    format!("{agree} agree, {disagree} disagree, {undecided} undecided{leaning}, {untested} not tested.")
+    let [agree, disagree, undecided, untested] = [
+        Verdict::Agrees,
+        Verdict::Disagrees,
+        Verdict::Undecided,
+        Verdict::NotTested,
+    ]
+    .map(count);
+    let leaning = outcomes
+        .iter()
+        .filter(|o| {
+            o.verdict == Verdict::Undecided && o.means().is_some_and(|[agree, all]| agree == all)
+        })
+        .count();
+    let leaning = if undecided == 0 {
+        String::new()
+    } else {
+        format!(" (by their means alone {leaning} would agree)")
+    };
+    format!(
+        "{agree} agree, {disagree} disagree, {undecided} undecided{leaning}, {untested} not \
+         tested."
+    )
 }

@@ -10,7 +10,8 @@ use std::fmt;
 /// Two sets of records held against each other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
-    /// Runs in both, equal in everything but the build that made them: weights, losses, every score.
+    /// Runs in both, equal in everything but the build that made them: weights, losses, every
+    /// score.
     pub identical: usize,
     /// Runs in both that are not.
     pub different: Vec<Difference>,
@@ -18,7 +19,8 @@ pub struct Comparison {
     pub only_first: Vec<String>,
     /// Runs of the second set alone.
     pub only_second: Vec<String>,
-    /// By metric: the largest change of a score over all different runs, absolute, with both values.
+    /// By metric: the largest change of a score over all different runs, absolute, with both
+    /// values.
     pub largest: BTreeMap<String, [f64; 2]>,
 }
 
@@ -32,11 +34,15 @@ pub struct Difference {
 }
 
 impl Comparison {
-    /// Compares by run id; where a set holds a run twice, as part of several experiments or with a later evaluation, its last record
-    /// counts. How finely the loss by position was kept does not matter.
+    /// Compares by run id; where a set holds a run twice, as part of several experiments or with a
+    /// later evaluation, its last record counts. How finely the loss by position was kept does
+    /// not matter.
     pub fn of(first: &[RunRecord], second: &[RunRecord]) -> Self {
         let by_id = |records: &'_ [RunRecord]| -> BTreeMap<String, RunRecord> {
-            records.iter().map(|record| (record.run_id.clone(), record.clone())).collect()
+            records
+                .iter()
+                .map(|record| (record.run_id.clone(), record.clone()))
+                .collect()
         };
         let (first, mut second) = (by_id(first), by_id(second));
         let mut out = Self::default();
@@ -46,7 +52,14 @@ impl Comparison {
                 continue;
             };
             let what = out.differences(&a, &b);
-            if what.is_empty() { out.identical += 1 } else { out.different.push(Difference { name: name(&a), what }) }
+            if what.is_empty() {
+                out.identical += 1
+            } else {
+                out.different.push(Difference {
+                    name: name(&a),
+                    what,
+                })
+            }
         }
         out.only_second = second.values().map(name).collect();
         out
@@ -69,23 +82,38 @@ impl Comparison {
         note(a.train != b.train, "training loss");
         note(a.task != b.task, "task or corpus");
         note(a.spec != b.spec, "specification");
-        let rows = |record: &RunRecord| -> BTreeMap<(String, usize), (EvalStatus, BTreeMap<String, f64>)> {
-            let row = |row: &crate::record::EvalRow| {
-                let metrics = row.metrics.iter().map(|(name, metric)| (name.clone(), metric.value)).collect();
-                ((row.variant.clone(), row.test_len), (row.status, metrics))
+        let rows =
+            |record: &RunRecord| -> BTreeMap<(String, usize), (EvalStatus, BTreeMap<String, f64>)> {
+                let row = |row: &crate::record::EvalRow| {
+                    let metrics = row
+                        .metrics
+                        .iter()
+                        .map(|(name, metric)| (name.clone(), metric.value))
+                        .collect();
+                    ((row.variant.clone(), row.test_len), (row.status, metrics))
+                };
+                record.evals.iter().map(row).collect()
             };
-            record.evals.iter().map(row).collect()
-        };
         let (a, b) = (rows(a), rows(b));
         note(a.keys().ne(b.keys()), "what was evaluated");
         let mut scores = 0;
         for (key, (status, metrics)) in &a {
-            let Some((other_status, others)) = b.get(key) else { continue };
-            note(status != other_status, &format!("status of {} at {}", text::name(&key.0, 40), key.1));
+            let Some((other_status, others)) = b.get(key) else {
+                continue;
+            };
+            note(
+                status != other_status,
+                &format!("status of {} at {}", text::name(&key.0, 40), key.1),
+            );
             for (metric, value) in metrics {
-                let Some(other) = others.get(metric).filter(|other| *other != value) else { continue };
+                let Some(other) = others.get(metric).filter(|other| *other != value) else {
+                    continue;
+                };
                 scores += 1;
-                let largest = self.largest.entry(metric.clone()).or_insert([*value, *other]);
+                let largest = self
+                    .largest
+                    .entry(metric.clone())
+                    .or_insert([*value, *other]);
                 if (value - other).abs() > (largest[0] - largest[1]).abs() {
                     *largest = [*value, *other];
                 }
@@ -96,9 +124,10 @@ impl Comparison {
     }
 }
 
-/// What two records of one run disagree in, in a few words; none where they say the same. Records may differ in their experiment and
-/// labels, in the build and device that wrote them, in how finely they keep the loss by position, and in rows that one of them lacks or
-/// left out for want of memory.
+/// What two records of one run disagree in, in a few words; none where they say the same. Records
+/// may differ in their experiment and labels, in the build and device that wrote them, in how
+/// finely they keep the loss by position, and in rows that one of them lacks or left out for want
+/// of memory.
 pub(crate) fn disagreement(a: &RunRecord, b: &RunRecord) -> Option<String> {
     if std::ptr::eq(a, b) {
         return None;
@@ -109,36 +138,84 @@ pub(crate) fn disagreement(a: &RunRecord, b: &RunRecord) -> Option<String> {
             what.push(text);
         }
     };
-    note(canonical_text(&a.spec) != canonical_text(&b.spec) || a.seed != b.seed, "the specification".into());
+    note(
+        canonical_text(&a.spec) != canonical_text(&b.spec) || a.seed != b.seed,
+        "the specification".into(),
+    );
     note(a.model != b.model, "the weights".into());
-    note(a.status != b.status || a.diverged != b.diverged, "the status".into());
+    note(
+        a.status != b.status || a.diverged != b.diverged,
+        "the status".into(),
+    );
     note(a.train != b.train, "the training loss".into());
     let mut scores = 0;
     let mut first = None;
-    for row in a.evals.iter().filter(|row| row.status != EvalStatus::Skipped) {
-        let other = b.evals.iter().find(|other| other.variant == row.variant && other.test_len == row.test_len);
-        let Some(other) = other.filter(|other| other.status != EvalStatus::Skipped) else { continue };
+    for row in a
+        .evals
+        .iter()
+        .filter(|row| row.status != EvalStatus::Skipped)
+    {
+        let other = b
+            .evals
+            .iter()
+            .find(|other| other.variant == row.variant && other.test_len == row.test_len);
+        let Some(other) = other.filter(|other| other.status != EvalStatus::Skipped) else {
+            continue;
+        };
         if (row.status, &row.metrics) != (other.status, &other.metrics) {
             scores += 1;
-            first.get_or_insert_with(|| format!("{} at {}", text::name(&row.variant, 40), row.test_len));
+            first.get_or_insert_with(|| {
+                format!("{} at {}", text::name(&row.variant, 40), row.test_len)
+            });
         }
     }
-    let more = if scores > 1 { format!(" and {} more", scores - 1) } else { String::new() };
-    note(scores > 0, format!("the scores of {}{more}", first.unwrap_or_default()));
+    let more = if scores > 1 {
+        format!(" and {} more", scores - 1)
+    } else {
+        String::new()
+    };
+    note(
+        scores > 0,
+        format!("the scores of {}{more}", first.unwrap_or_default()),
+    );
     (!what.is_empty()).then(|| what.join(", "))
 }
 
-/// Of two records of one run that agree, the one that says more comes first: rows with a result, then bins of the loss by position.
+/// Of two records of one run that agree, the one that says more comes first: rows with a result,
+/// then bins of the loss by position.
 pub(crate) fn fuller_first(a: &RunRecord, b: &RunRecord) -> Ordering {
-    let results = |r: &RunRecord| r.evals.iter().filter(|row| row.status != EvalStatus::Skipped).count();
+    let results = |r: &RunRecord| {
+        r.evals
+            .iter()
+            .filter(|row| row.status != EvalStatus::Skipped)
+            .count()
+    };
     let json = |r: &RunRecord| serde_json::to_string(r).unwrap_or_default();
-    let by_size = results(b).cmp(&results(a)).then_with(|| b.bins().cmp(&a.bins()));
-    by_size.then_with(|| if a == b { Ordering::Equal } else { json(a).cmp(&json(b)) })
+    let by_size = results(b)
+        .cmp(&results(a))
+        .then_with(|| b.bins().cmp(&a.bins()));
+    by_size.then_with(|| {
+        if a == b {
+            Ordering::Equal
+        } else {
+            json(a).cmp(&json(b))
+        }
+    })
 }
 
 fn name(record: &RunRecord) -> String {
-    let labels: Vec<String> = record.labels.iter().map(|label| text::name(&label.text, 40)).collect();
-    format!("{}: {}, seed {} ({})", text::name(&record.experiment, 40), labels.join(", "), record.seed, text::name(&record.run_id, 40))
+    let labels: Vec<String> = record
+        .labels
+        .iter()
+        .map(|label| text::name(&label.text, 40))
+        .collect();
+    format!(
+        "{}: {}, seed {} ({})",
+        text::name(&record.experiment, 40),
+        labels.join(", "),
+        record.seed,
+        text::name(&record.run_id, 40)
+    )
 }
 
 /// At most so many runs are named in each list.
@@ -157,13 +234,27 @@ impl fmt::Display for Comparison {
             }
         }
         for difference in self.different.iter().take(MOST_NAMED) {
-            write!(f, "\ndifferent: {}: {}", difference.name, difference.what.join(", "))?;
+            write!(
+                f,
+                "\ndifferent: {}: {}",
+                difference.name,
+                difference.what.join(", ")
+            )?;
         }
-        if let Some(more) = self.different.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
+        if let Some(more) = self
+            .different
+            .len()
+            .checked_sub(MOST_NAMED)
+            .filter(|more| *more > 0)
+        {
             write!(f, "\ndifferent: {more} more")?;
         }
         for (metric, [a, b]) in &self.largest {
-            write!(f, "\nlargest change of {}: {a} to {b}", text::name(metric, 40))?;
+            write!(
+                f,
+                "\nlargest change of {}: {a} to {b}",
+                text::name(metric, 40)
+            )?;
         }
         Ok(())
     }

@@ -63,7 +63,12 @@ impl From<LinePlot> for Drawing {
 }
 
 pub(crate) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
-    let mut out: Vec<Figure> = setting.metrics.iter().take(2).map(|m| metric_figure(setting, m)).collect();
+    let mut out: Vec<Figure> = setting
+        .metrics
+        .iter()
+        .take(2)
+        .map(|m| metric_figure(setting, m))
+        .collect();
     out.extend(depth_figure(setting));
     out.extend(position_figure(setting));
     out.extend(attention_figure(setting));
@@ -77,10 +82,15 @@ pub(crate) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
 
 /// Not yet a file's name: the report makes it one, and one of its own.
 fn named(setting: &Setting<'_>, name: &str) -> String {
-    if setting.slug.is_empty() { name.into() } else { format!("{}-{name}", setting.slug) }
+    if setting.slug.is_empty() {
+        name.into()
+    } else {
+        format!("{}-{name}", setting.slug)
+    }
 }
 
-/// What the caption says of the seeds; bands that nobody could tell apart are taken away. `what`: from where to where a band goes.
+/// What the caption says of the seeds; bands that nobody could tell apart are taken away. `what`:
+/// from where to where a band goes.
 fn bands(setting: &Setting<'_>, series: &mut [Series], what: &str) -> String {
     let seeds = seeds_text(setting);
     if setting.seeds().1 < 2 {
@@ -88,7 +98,9 @@ fn bands(setting: &Setting<'_>, series: &mut [Series], what: &str) -> String {
     }
     if series.len() > MOST_BANDS {
         series.iter_mut().for_each(|line| line.band.clear());
-        return format!(" Lines: means, {seeds}. Bands of more than {MOST_BANDS} lines would hide each other.");
+        return format!(
+            " Lines: means, {seeds}. Bands of more than {MOST_BANDS} lines would hide each other."
+        );
     }
     format!(" Bands: {what}, {seeds}.")
 }
@@ -97,13 +109,20 @@ fn bands(setting: &Setting<'_>, series: &mut [Series], what: &str) -> String {
 fn line(name: &str, style: usize, points: impl Iterator<Item = (f64, Point)>) -> Series {
     let estimates = points.filter_map(|(x, point)| Some((x, point.estimate?)));
     let (points, band) = estimates.map(|(x, e)| ((x, e.mean), e.interval)).unzip();
-    Series { name: name.into(), points, band, style }
+    Series {
+        name: name.into(),
+        points,
+        band,
+        style,
+    }
 }
 
 /// Smallest and largest value of the lines, the latter at least 0.
 fn range(series: &[Series]) -> (f64, f64) {
     let ys = series.iter().flat_map(|s| &s.points).map(|p| p.1);
-    ys.fold((f64::INFINITY, 0.0), |(low, high), y| (low.min(y), high.max(y)))
+    ys.fold((f64::INFINITY, 0.0), |(low, high), y| {
+        (low.min(y), high.max(y))
+    })
 }
 
 /// How a figure shows the level of guessing.
@@ -119,18 +138,31 @@ struct Chance {
 /// `highest`: the largest mean drawn; a level far above it is named, not drawn.
 fn chance(setting: &Setting<'_>, metric: &str, highest: f64) -> Chance {
     let Some(level) = metric::chance(setting.task, metric) else {
-        return Chance { line: None, subtitle: setting.name.clone(), sentence: String::new() };
+        return Chance {
+            line: None,
+            subtitle: setting.name.clone(),
+            sentence: String::new(),
+        };
     };
     let text = metric::number(level, metric::decimals(metric, level));
     let is_drawn = level <= 1.5 * highest || !metric::lower_is_better(metric) && level <= 1.0;
     Chance {
         line: is_drawn.then(|| (level, format!("chance: {text}"))),
-        subtitle: if is_drawn { setting.name.clone() } else { format!("{}; chance: {text}", setting.name) },
-        sentence: if is_drawn { format!(" Dotted: chance ({text}).") } else { format!(" Chance ({text}) is off the scale.") },
+        subtitle: if is_drawn {
+            setting.name.clone()
+        } else {
+            format!("{}; chance: {text}", setting.name)
+        },
+        sentence: if is_drawn {
+            format!(" Dotted: chance ({text}).")
+        } else {
+            format!(" Chance ({text}) is off the scale.")
+        },
     }
 }
 
-/// The methods drawn and the look of each: all, or the best at the longest length where there are too many.
+/// The methods drawn and the look of each: all, or the best at the longest length where there are
+/// too many.
 fn drawn(setting: &Setting<'_>) -> (Vec<usize>, String) {
     let all: Vec<usize> = (0..setting.methods.len()).collect();
     if all.len() <= MOST_LINES {
@@ -138,15 +170,27 @@ fn drawn(setting: &Setting<'_>) -> (Vec<usize>, String) {
     }
     let metric = setting.lead();
     let last = setting.lengths.last().copied().unwrap_or(0);
-    let score = |&i: &usize| setting.point(&setting.methods[i], metric, last).estimate.map(|e| e.mean);
+    let score = |&i: &usize| {
+        setting
+            .point(&setting.methods[i], metric, last)
+            .estimate
+            .map(|e| e.mean)
+    };
     let mut scored: Vec<(usize, Option<f64>)> = all.iter().map(|i| (*i, score(i))).collect();
     scored.sort_by(|a, b| match (a.1, b.1) {
         (Some(x), Some(y)) => better_first(metric, x, y),
         (x, y) => x.is_none().cmp(&y.is_none()),
     });
-    let mut kept: Vec<usize> = scored.into_iter().take(MOST_LINES).map(|(i, _)| i).collect();
+    let mut kept: Vec<usize> = scored
+        .into_iter()
+        .take(MOST_LINES)
+        .map(|(i, _)| i)
+        .collect();
     kept.sort_unstable();
-    let note = format!(" Drawn: the {MOST_LINES} of {} methods with the best {metric} at {last}.", all.len());
+    let note = format!(
+        " Drawn: the {MOST_LINES} of {} methods with the best {metric} at {last}.",
+        all.len()
+    );
     (kept, note)
 }
 
@@ -154,7 +198,14 @@ fn metric_figure(setting: &Setting<'_>, metric: &str) -> Figure {
     let (methods, note) = drawn(setting);
     let of = |(style, m): (usize, &usize)| {
         let method = &setting.methods[*m];
-        line(&method.name, style, setting.lengths.iter().map(|&len| (len as f64, setting.point(method, metric, len))))
+        line(
+            &method.name,
+            style,
+            setting
+                .lengths
+                .iter()
+                .map(|&len| (len as f64, setting.point(method, metric, len))),
+        )
     };
     let series = methods.iter().enumerate().map(of).collect();
     let lengths = setting.lengths.iter().map(|&l| l as f64).collect();
@@ -167,8 +218,15 @@ fn metric_figure(setting: &Setting<'_>, metric: &str) -> Figure {
         legend: setting.axes.clone(),
         ..plot
     };
-    let caption = format!("{metric} by test length; {}. Dashed: the training length.{about}{note}", setting.name);
-    Figure { slug: named(setting, &format!("{metric}-by-length")), caption, plot: plot.into() }
+    let caption = format!(
+        "{metric} by test length; {}. Dashed: the training length.{about}{note}",
+        setting.name
+    );
+    Figure {
+        slug: named(setting, &format!("{metric}-by-length")),
+        caption,
+        plot: plot.into(),
+    }
 }
 
 /// What plots of a score share, and what their captions say of chance and seeds.
@@ -176,13 +234,24 @@ fn scores(setting: &Setting<'_>, metric: &str, mut series: Vec<Series>) -> (Line
     let (low, high) = range(&series);
     let is_share = !metric::lower_is_better(metric) && high <= 1.0;
     let chance = chance(setting, metric, high);
-    let what = if metric::is_share(metric) { SHARE_INTERVAL } else { INTERVAL };
+    let what = if metric::is_share(metric) {
+        SHARE_INTERVAL
+    } else {
+        INTERVAL
+    };
     let bands = bands(setting, &mut series, what);
     let log_y = metric == metric::PERPLEXITY && high > 4.0 * low;
-    let direction = if metric::lower_is_better(metric) { "lower" } else { "higher" };
+    let direction = if metric::lower_is_better(metric) {
+        "lower"
+    } else {
+        "higher"
+    };
     let plot = LinePlot {
         subtitle: chance.subtitle,
-        y_label: format!("{metric} ({direction} is better{})", if log_y { ", log scale" } else { "" }),
+        y_label: format!(
+            "{metric} ({direction} is better{})",
+            if log_y { ", log scale" } else { "" }
+        ),
         log_x: true,
         log_y,
         y_range: is_share.then_some((0.0, 1.0)),
@@ -195,29 +264,56 @@ fn scores(setting: &Setting<'_>, metric: &str, mut series: Vec<Series>) -> (Line
 }
 
 /// Mean over runs at each x, for runs that have it, with a band made of the values.
-fn averaged(name: &str, style: usize, band: Band, curves: impl Iterator<Item = Vec<(f64, f64)>>) -> Series {
+fn averaged(
+    name: &str,
+    style: usize,
+    band: Band,
+    curves: impl Iterator<Item = Vec<(f64, f64)>>,
+) -> Series {
     let mut by_x: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    for (x, y) in curves.flatten().filter(|p| p.0.is_finite() && p.0 >= 0.0 && p.1.is_finite()) {
+    for (x, y) in curves
+        .flatten()
+        .filter(|p| p.0.is_finite() && p.0 >= 0.0 && p.1.is_finite())
+    {
         // Bits of a non-negative float order as the float does.
         by_x.entry((x + 0.0).to_bits()).or_default().push(y);
     }
-    let estimates = by_x.into_iter().filter_map(|(x, ys)| Some((f64::from_bits(x), Estimate::of_mean(&ys)?, ys)));
-    let (points, band) = estimates.map(|(x, e, ys)| ((x, e.mean), band(&e, &ys))).unzip();
-    Series { name: name.into(), points, band, style }
+    let estimates = by_x
+        .into_iter()
+        .filter_map(|(x, ys)| Some((f64::from_bits(x), Estimate::of_mean(&ys)?, ys)));
+    let (points, band) = estimates
+        .map(|(x, e, ys)| ((x, e.mean), band(&e, &ys)))
+        .unzip();
+    Series {
+        name: name.into(),
+        points,
+        band,
+        style,
+    }
 }
 
 type Band = fn(&Estimate, &[f64]) -> Option<(f64, f64)>;
 
-/// From the smallest to the largest seed: unlike an interval about the mean it never reaches below what a loss can be.
+/// From the smallest to the largest seed: unlike an interval about the mean it never reaches below
+/// what a loss can be.
 fn extremes(_: &Estimate, values: &[f64]) -> Option<(f64, f64)> {
-    let ends = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)));
+    let ends = values
+        .iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
+            (low.min(*v), high.max(*v))
+        });
     (values.len() > 1).then_some(ends)
 }
 
 fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
     let has = |len: &&usize| {
-        let rows = setting.groups.iter().flat_map(|g| &g.runs).flat_map(Run::rows);
-        rows.filter(|(_, row)| row.test_len == **len).any(|(_, row)| !row.loss_by_position.is_empty())
+        let rows = setting
+            .groups
+            .iter()
+            .flat_map(|g| &g.runs)
+            .flat_map(Run::rows);
+        rows.filter(|(_, row)| row.test_len == **len)
+            .any(|(_, row)| !row.loss_by_position.is_empty())
     };
     let len = *setting.lengths.iter().rev().find(has)?;
     let (methods, note) = drawn(setting);
@@ -225,10 +321,19 @@ fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
     for (style, &m) in methods.iter().enumerate() {
         let method = &setting.methods[m];
         let curves = setting.groups[method.group].runs.iter().map(|run| {
-            let bins = run.row(&method.variant, len).map_or(&[][..], |row| &row.loss_by_position);
-            bins.iter().map(|bin| ((bin.from as f64 + bin.to as f64) / 2.0, bin.loss_nats)).collect()
+            let bins = run
+                .row(&method.variant, len)
+                .map_or(&[][..], |row| &row.loss_by_position);
+            bins.iter()
+                .map(|bin| ((bin.from as f64 + bin.to as f64) / 2.0, bin.loss_nats))
+                .collect()
         });
-        series.push(averaged(&method.name, style, |estimate, _| estimate.interval, curves));
+        series.push(averaged(
+            &method.name,
+            style,
+            |estimate, _| estimate.interval,
+            curves,
+        ));
     }
     let chance = chance(setting, metric::LOSS_NATS, range(&series).1);
     let bands = bands(setting, &mut series, INTERVAL);
@@ -244,25 +349,48 @@ fn position_figure(setting: &Setting<'_>) -> Option<Figure> {
         ..LinePlot::default()
     };
     let caption = format!(
-        "Mean loss by position in windows of {len} {}, bins of equal width; {}. Past the dashed line no position was trained on.{}{bands}{note}",
+        "Mean loss by position in windows of {len} {}, bins of equal width; {}. Past the dashed \
+         line no position was trained on.{}{bands}{note}",
         setting.task.unit, setting.name, chance.sentence,
     );
-    Some(Figure { slug: named(setting, "loss-by-position"), caption, plot: plot.into() })
+    Some(Figure {
+        slug: named(setting, "loss-by-position"),
+        caption,
+        plot: plot.into(),
+    })
 }
 
 /// Exact answers by the depth of what is asked for and by length, where they are recorded by depth.
 fn depth_figure(setting: &Setting<'_>) -> Option<Figure> {
-    let mut depths: Vec<_> = setting.all_metrics.iter().filter_map(|name| Some((metric::depth(name)?, name.as_str()))).collect();
+    let mut depths: Vec<_> = setting
+        .all_metrics
+        .iter()
+        .filter_map(|name| Some((metric::depth(name)?, name.as_str())))
+        .collect();
     depths.sort_unstable();
     depths.truncate(MOST_LINES);
     if depths.is_empty() || setting.lengths.len() > MOST_LINES {
         return None;
     }
     let (methods, note) = drawn(setting);
-    let mean = |m: usize, metric: &str, len| setting.point(&setting.methods[m], metric, len).estimate.map_or(f64::NAN, |e| e.mean);
+    let mean = |m: usize, metric: &str, len| {
+        setting
+            .point(&setting.methods[m], metric, len)
+            .estimate
+            .map_or(f64::NAN, |e| e.mean)
+    };
     let grid = |&m: &usize| Grid {
         name: setting.methods[m].name.clone(),
-        values: depths.iter().map(|(_, metric)| setting.lengths.iter().map(|&len| mean(m, metric, len)).collect()).collect(),
+        values: depths
+            .iter()
+            .map(|(_, metric)| {
+                setting
+                    .lengths
+                    .iter()
+                    .map(|&len| mean(m, metric, len))
+                    .collect()
+            })
+            .collect(),
     };
     let plot = Grids {
         title: format!("{} by depth and test length", metric::EXACT_MATCH),
@@ -270,7 +398,10 @@ fn depth_figure(setting: &Setting<'_>) -> Option<Figure> {
         x_label: format!("test length ({})", setting.task.unit),
         y_label: "depth: the share of the text that stands before what is asked for".into(),
         columns: setting.lengths.iter().map(ToString::to_string).collect(),
-        rows: depths.iter().map(|((from, to), _)| format!("{from} to {to} %")).collect(),
+        rows: depths
+            .iter()
+            .map(|((from, to), _)| format!("{from} to {to} %"))
+            .collect(),
         grids: methods.iter().map(grid).collect(),
         reference: setting.longer().next().and_then(|longer| {
             let at = setting.lengths.iter().position(|&len| len == longer)?;
@@ -278,12 +409,17 @@ fn depth_figure(setting: &Setting<'_>) -> Option<Figure> {
         }),
     };
     let caption = format!(
-        "{} by depth and test length, means over seeds; {}. Columns to the right of the dashed line are longer than the training length. \
-         Grey: no number. A method that has not learned its task in length is drawn like the others.{note}",
+        "{} by depth and test length, means over seeds; {}. Columns to the right of the dashed \
+         line are longer than the training length. Grey: no number. A method that has not learned \
+         its task in length is drawn like the others.{note}",
         metric::EXACT_MATCH,
         setting.name
     );
-    Some(Figure { slug: named(setting, "depth-by-length"), caption, plot: Drawing::Grids(plot) })
+    Some(Figure {
+        slug: named(setting, "depth-by-length"),
+        caption,
+        plot: Drawing::Grids(plot),
+    })
 }
 
 /// How far each head looks at the longest length, in units of it.
@@ -293,7 +429,10 @@ fn attention_figure(setting: &Setting<'_>) -> Option<Figure> {
     let (methods, note) = drawn(setting);
     let of = |(style, m): (usize, &usize)| {
         let method = &setting.methods[*m];
-        let points = heads.iter().enumerate().map(|(x, (_, metric))| (x as f64 + 1.0, setting.point(method, metric, len)));
+        let points = heads
+            .iter()
+            .enumerate()
+            .map(|(x, (_, metric))| (x as f64 + 1.0, setting.point(method, metric, len)));
         line(&method.name, style, points)
     };
     let mut series: Vec<Series> = methods.iter().enumerate().map(of).collect();
@@ -310,16 +449,27 @@ fn attention_figure(setting: &Setting<'_>) -> Option<Figure> {
         ..LinePlot::default()
     };
     let caption = format!(
-        "Mean attention distance of every head at {len} {}, {per_layer} heads to a layer, first layer first; {}.{bands}{note}",
+        "Mean attention distance of every head at {len} {}, {per_layer} heads to a layer, first \
+         layer first; {}.{bands}{note}",
         setting.task.unit, setting.name,
     );
-    Some(Figure { slug: named(setting, "attention-distance"), caption, plot: plot.into() })
+    Some(Figure {
+        slug: named(setting, "attention-distance"),
+        caption,
+        plot: plot.into(),
+    })
 }
 
 fn training_figure(setting: &Setting<'_>) -> Option<Figure> {
     let (methods, _) = drawn(setting);
     let (looks, note) = training_looks(setting, &methods);
-    let curve = |run: &Run<'_>| run.train.loss_curve.iter().map(|p| (p.step as f64, p.loss_nats)).collect();
+    let curve = |run: &Run<'_>| {
+        run.train
+            .loss_curve
+            .iter()
+            .map(|p| (p.step as f64, p.loss_nats))
+            .collect()
+    };
     let of = |(group, style): (usize, usize)| {
         let group = &setting.groups[group];
         averaged(&group.name, style, extremes, group.runs.iter().map(curve))
@@ -330,47 +480,84 @@ fn training_figure(setting: &Setting<'_>) -> Option<Figure> {
     }
     let (low, high) = range(&series);
     let chance = chance(setting, metric::LOSS_NATS, high);
-    let bands = bands(setting, &mut series, "from the smallest to the largest seed");
+    let bands = bands(
+        setting,
+        &mut series,
+        "from the smallest to the largest seed",
+    );
     let log_y = low > 0.0 && high > 20.0 * low;
     let plot = LinePlot {
         title: "training loss".into(),
         subtitle: chance.subtitle,
         reference_y: chance.line,
         x_label: "step".into(),
-        y_label: format!("loss (nats per counted token{})", if log_y { ", log scale" } else { "" }),
+        y_label: format!(
+            "loss (nats per counted token{})",
+            if log_y { ", log scale" } else { "" }
+        ),
         log_y,
         series,
         legend: setting.axes.clone(),
         ..LinePlot::default()
     };
     let caption = format!(
-        "Training loss, each point the mean since the one before; {}. A diverged run is drawn up to its last finite point.{}{bands}{note}",
+        "Training loss, each point the mean since the one before; {}. A diverged run is drawn up \
+         to its last finite point.{}{bands}{note}",
         setting.name, chance.sentence,
     );
-    Some(Figure { slug: named(setting, "training-loss"), caption, plot: plot.into() })
+    Some(Figure {
+        slug: named(setting, "training-loss"),
+        caption,
+        plot: plot.into(),
+    })
 }
 
-/// The groups whose training is drawn, each with a look of its own: that of its first method in the other figures, where it has one.
+/// The groups whose training is drawn, each with a look of its own: that of its first method in the
+/// other figures, where it has one.
 fn training_looks(setting: &Setting<'_>, methods: &[usize]) -> (Vec<(usize, usize)>, String) {
     let count = setting.groups.len();
-    let look = |group: usize| methods.iter().position(|&m| setting.methods[m].group == group);
+    let look = |group: usize| {
+        methods
+            .iter()
+            .position(|&m| setting.methods[m].group == group)
+    };
     let of_drawn = |group: &usize| count <= MOST_LINES || look(*group).is_some();
     let groups: Vec<usize> = (0..count).filter(of_drawn).collect();
     let taken: Vec<usize> = groups.iter().filter_map(|&group| look(group)).collect();
     let mut free = (0..).filter(|style| !taken.contains(style));
-    let note = if groups.len() < count { format!(" Drawn: the {} of {count} with a line above.", groups.len()) } else { String::new() };
-    let looks = groups.into_iter().map(|group| (group, look(group).or_else(|| free.next()).unwrap_or(group))).collect();
+    let note = if groups.len() < count {
+        format!(" Drawn: the {} of {count} with a line above.", groups.len())
+    } else {
+        String::new()
+    };
+    let looks = groups
+        .into_iter()
+        .map(|group| (group, look(group).or_else(|| free.next()).unwrap_or(group)))
+        .collect();
     (looks, note)
 }
 
 fn base_figure(setting: &Setting<'_>, sweep: &BaseSweep<'_>, index: usize, count: usize) -> Figure {
     let metric = setting.lead();
     let of = |(style, &len): (usize, &usize)| {
-        let points = sweep.rows.iter().map(|(base, method)| (*base, setting.point(method, metric, len)));
+        let points = sweep
+            .rows
+            .iter()
+            .map(|(base, method)| (*base, setting.point(method, metric, len)));
         line(&setting.unit_count(len), style, points)
     };
-    let series = setting.lengths.iter().take(MOST_LINES).enumerate().map(of).collect();
-    let sweep_of = if sweep.name.is_empty() { String::new() } else { format!(" of {}", sweep.name) };
+    let series = setting
+        .lengths
+        .iter()
+        .take(MOST_LINES)
+        .enumerate()
+        .map(of)
+        .collect();
+    let sweep_of = if sweep.name.is_empty() {
+        String::new()
+    } else {
+        format!(" of {}", sweep.name)
+    };
     let (plot, about) = scores(setting, metric, series);
     let plot = LinePlot {
         title: format!("{metric} by theta_base{sweep_of}"),
@@ -379,15 +566,30 @@ fn base_figure(setting: &Setting<'_>, sweep: &BaseSweep<'_>, index: usize, count
         legend: "test length".into(),
         ..plot
     };
-    let bases: Vec<String> = sweep.rows.iter().map(|(base, _)| base_text(*base)).collect();
-    let caption =
-        format!("{metric} by theta_base{sweep_of} ({}), one line for each test length; {}.{about}", bases.join(", "), setting.name,);
-    Figure { slug: named(setting, &sweep_slug(index, count)), caption, plot: plot.into() }
+    let bases: Vec<String> = sweep
+        .rows
+        .iter()
+        .map(|(base, _)| base_text(*base))
+        .collect();
+    let caption = format!(
+        "{metric} by theta_base{sweep_of} ({}), one line for each test length; {}.{about}",
+        bases.join(", "),
+        setting.name,
+    );
+    Figure {
+        slug: named(setting, &sweep_slug(index, count)),
+        caption,
+        plot: plot.into(),
+    }
 }
 
 /// `theta-base`, numbered where there are several.
 pub(crate) fn sweep_slug(index: usize, count: usize) -> String {
-    if count == 1 { "theta-base".into() } else { format!("theta-base-{}", index + 1) }
+    if count == 1 {
+        "theta-base".into()
+    } else {
+        format!("theta-base-{}", index + 1)
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What makes two runs seeds of one method, and the settings by which two methods differ.
 //!
 //! The identity of a method is the whole resolved spec of its runs without the seed
-//! ([`RunRecord::method_spec`]), within one experiment. Two runs with the same identity and the same
-//! seed have the same run id, so they are one run. Settings are named by the keys of a config:
+//! ([`RunRecord::method_spec`]), within one experiment. Two runs with the same identity and the
+//! same seed have the same run id, so they are one run. Settings are named by the keys of a config:
 //! `encoding.base` of a spec is `model.pe.base`.
 
 use crate::record::RunRecord;
@@ -24,7 +24,9 @@ impl<'a> MethodSpecs<'a> {
     /// `records`: all that a report is made of.
     pub(crate) fn new(records: &[&'a RunRecord]) -> Self {
         let trained = records.iter().filter(|r| r.evaluation_of.is_none());
-        Self { by_id: trained.map(|r| (r.run_id.as_str(), *r)).collect() }
+        Self {
+            by_id: trained.map(|r| (r.run_id.as_str(), *r)).collect(),
+        }
     }
 
     /// The method of a run.
@@ -34,8 +36,13 @@ impl<'a> MethodSpecs<'a> {
 
     fn resolved(&self, run: &RunRecord, depth: usize) -> MethodSpec {
         let mut spec = run.method_spec();
-        let id = run.spec.get("start").and_then(|start| start.get("run_id")?.as_str());
-        let Some(Value::Object(start)) = spec.get_mut("start") else { return spec };
+        let id = run
+            .spec
+            .get("start")
+            .and_then(|start| start.get("run_id")?.as_str());
+        let Some(Value::Object(start)) = spec.get_mut("start") else {
+            return spec;
+        };
         if let (None, Some(from)) = (start.get("from"), id.and_then(|id| self.by_id.get(id)))
             && depth > 0
         {
@@ -46,7 +53,9 @@ impl<'a> MethodSpecs<'a> {
 
     /// Whether a run started from another one whose method is unknown.
     pub(crate) fn lacks_start(&self, run: &RunRecord) -> bool {
-        self.of(run).get("start").is_some_and(|start| start.get("from").is_none())
+        self.of(run)
+            .get("start")
+            .is_some_and(|start| start.get("from").is_none())
     }
 }
 
@@ -55,7 +64,11 @@ pub(crate) fn canonical_text(spec: &MethodSpec) -> String {
     fn sorted(value: &Value) -> Value {
         match value {
             Value::Object(map) => {
-                let sorted: BTreeMap<&String, Value> = map.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k, sorted(v))).collect();
+                let sorted: BTreeMap<&String, Value> = map
+                    .iter()
+                    .filter(|(_, v)| !v.is_null())
+                    .map(|(k, v)| (k, sorted(v)))
+                    .collect();
                 Value::Object(sorted.into_iter().map(|(k, v)| (k.clone(), v)).collect())
             }
             Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
@@ -71,16 +84,22 @@ pub(crate) fn settings(spec: &MethodSpec) -> BTreeMap<String, String> {
     for (key, value) in spec {
         match (key.as_str(), value) {
             ("encoding", value) => flatten("model.pe", value, &mut out),
-            ("positions" | "coordinates", value) => flatten(&format!("model.{key}"), value, &mut out),
+            ("positions" | "coordinates", value) => {
+                flatten(&format!("model.{key}"), value, &mut out)
+            }
             ("corpus_blake3", value) => flatten("task.corpus_blake3", value, &mut out),
             ("start", Value::Object(start)) => {
                 for (key, value) in start {
                     match (key.as_str(), value) {
                         ("from", Value::Object(from)) => {
                             let inner = settings(from).into_iter();
-                            out.extend(inner.map(|(key, v)| (format!("train.start_from.{key}"), v)));
+                            out.extend(
+                                inner.map(|(key, v)| (format!("train.start_from.{key}"), v)),
+                            );
                         }
-                        (key, value) => flatten(&format!("train.start_from.{key}"), value, &mut out),
+                        (key, value) => {
+                            flatten(&format!("train.start_from.{key}"), value, &mut out)
+                        }
                     }
                 }
             }
@@ -97,7 +116,10 @@ fn eval_settings(eval: &Map<String, Value>, out: &mut BTreeMap<String, String>) 
         flatten(&format!("eval.{key}"), value, out);
     }
     for definition in definitions(eval) {
-        let key = format!("eval.variants.{}.{}", definition.variant, definition.test_len);
+        let key = format!(
+            "eval.variants.{}.{}",
+            definition.variant, definition.test_len
+        );
         flatten(&key, definition.encoding, out);
         if let Some(positions) = definition.positions {
             flatten(&format!("{key}.positions"), positions, out);
@@ -116,35 +138,51 @@ pub(crate) struct Definition<'a> {
 }
 
 fn list(value: Option<&Value>) -> &[Value] {
-    value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
+    value
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice)
 }
 
 /// The variants of an `eval` section at each of its test lengths. Empty where it has another shape.
 pub(crate) fn definitions(eval: &Map<String, Value>) -> Vec<Definition<'_>> {
-    let lens: Vec<usize> = list(eval.get("test_lens")).iter().map(|len| len.as_u64().unwrap_or(0) as usize).collect();
+    let lens: Vec<usize> = list(eval.get("test_lens"))
+        .iter()
+        .map(|len| len.as_u64().unwrap_or(0) as usize)
+        .collect();
     let mut out = Vec::new();
     for variant in list(eval.get("variants")) {
-        let Some(name) = variant.get("name").and_then(Value::as_str) else { continue };
+        let Some(name) = variant.get("name").and_then(Value::as_str) else {
+            continue;
+        };
         let positions = list(variant.get("positions"));
         for (at, encoding) in list(variant.get("encodings")).iter().enumerate() {
             // A list without its length still counts.
             let test_len = lens.get(at).copied().unwrap_or(at);
-            out.push(Definition { variant: name, test_len, encoding, positions: positions.get(at) });
+            out.push(Definition {
+                variant: name,
+                test_len,
+                encoding,
+                positions: positions.get(at),
+            });
         }
     }
     out
 }
 
-/// Leaves of a JSON document by dotted key. A list of tables has its indices as keys, any other list
-/// is one leaf; a null is no leaf.
+/// Leaves of a JSON document by dotted key. A list of tables has its indices as keys, any other
+/// list is one leaf; a null is no leaf.
 pub(crate) fn flatten(key: &str, value: &Value, out: &mut BTreeMap<String, String>) {
     match value {
         Value::Null => {}
         Value::Object(map) if !map.is_empty() => {
-            map.iter().for_each(|(k, v)| flatten(&format!("{key}.{k}"), v, out));
+            map.iter()
+                .for_each(|(k, v)| flatten(&format!("{key}.{k}"), v, out));
         }
         Value::Array(items) if items.iter().any(Value::is_object) => {
-            items.iter().enumerate().for_each(|(i, v)| flatten(&format!("{key}.{i}"), v, out));
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(i, v)| flatten(&format!("{key}.{i}"), v, out));
         }
         Value::String(text) => {
             out.insert(key.into(), text.clone());
@@ -168,7 +206,10 @@ pub(crate) fn is_derived(key: &str) -> bool {
     let key = key.strip_prefix("train.start_from.").unwrap_or(key);
     let is_stage_length = key.starts_with("train.stages.") && key.ends_with(".seq_len");
     matches!(key, "model.d_ff" | "model.head_dim" | "model.vocab_size")
-        || matches!(key, "train.seq_len" | "train.warmup_steps" | "parameters" | "encoding")
+        || matches!(
+            key,
+            "train.seq_len" | "train.warmup_steps" | "parameters" | "encoding"
+        )
         || is_stage_length
 }
 
@@ -188,8 +229,12 @@ mod tests {
                 "variants": [{ "name": "ntk", "encodings": [{ "factor": 1.0 }, { "factor": 2.5 }] }],
             },
         });
-        let found: Vec<(String, String)> = settings(spec.as_object().unwrap()).into_iter().collect();
-        let found: Vec<(&str, &str)> = found.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let found: Vec<(String, String)> =
+            settings(spec.as_object().unwrap()).into_iter().collect();
+        let found: Vec<(&str, &str)> = found
+            .iter()
+            .map(|(k, v)| (k.as_str(), v.as_str()))
+            .collect();
         assert_eq!(
             found,
             [
@@ -212,6 +257,9 @@ mod tests {
         let b = json!({ "b": [{ "d": 2, "c": 1 }], "a": { "x": 1 } });
         let text = |v: &Value| canonical_text(v.as_object().unwrap());
         assert_eq!(text(&a), text(&b));
-        assert_ne!(text(&a), text(&json!({ "a": { "x": 2 }, "b": [{ "c": 1, "d": 2 }] })));
+        assert_ne!(
+            text(&a),
+            text(&json!({ "a": { "x": 2 }, "b": [{ "c": 1, "d": 2 }] }))
+        );
     }
 }

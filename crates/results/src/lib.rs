@@ -1,14 +1,17 @@
-//! What runs leave behind, and what is made of it: records and their store, statistics over seeds, tables, plots and reports.
+//! What runs leave behind, and what is made of it: records and their store, statistics over seeds,
+//! tables, plots and reports.
 //!
 //! ```text
 //! runs/<experiment>/<run_id>/record.json ──find_records──▶ Vec<RunRecord> ──report──▶ report.md report.html results.csv tables.tex *.svg
 //! ```
 //!
-//! [`gather_jsonl`] makes one file of a directory of runs, [`read_jsonl`] reads it. Records come from strangers as well: what is read
-//! has a bound, what is damaged is listed and hides no other, and no name in a record is markup, a formula or a path.
+//! [`gather_jsonl`] makes one file of a directory of runs, [`read_jsonl`] reads it. Records come
+//! from strangers as well: what is read has a bound, what is damaged is listed and hides no other,
+//! and no name in a record is markup, a formula or a path.
 //!
-//! A report is a pure function of records and a [`ReportSpec`]: it reads no clock, environment, network or device, and the
-//! order of the records does not matter. The crate does not link the tensor library.
+//! A report is a pure function of records and a [`ReportSpec`]: it reads no clock, environment,
+//! network or device, and the order of the records does not matter. The crate does not link the
+//! tensor library.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -41,6 +44,6 @@ pub use claims::Claims;
 pub use record::RunRecord;
 pub use report::{FIRST_METHOD, Format, Report, ReportError, ReportFile, ReportSpec, report};
 pub use store::{
-    Excluded, Found, Place, StoreError, Twins, find_records, find_records_within, gather_found, gather_jsonl, read_jsonl, read_record,
-    write_jsonl, write_record,
+    Excluded, Found, Place, StoreError, Twins, find_records, find_records_within, gather_found,
+    gather_jsonl, read_jsonl, read_record, write_jsonl, write_record,
 };

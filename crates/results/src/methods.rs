@@ -22,8 +22,13 @@ type Links = BTreeMap<(String, String), String>;
 
 /// Every method of a setting: encoding, positions, start of the training, runs.
 pub(crate) fn table(setting: &Setting<'_>, links: &Links) -> Table {
-    let starts = setting.groups.iter().any(|group| group.spec.contains_key("start"));
-    let mut columns: Vec<String> = ["method", "encoding", "positions"].map(String::from).to_vec();
+    let starts = setting
+        .groups
+        .iter()
+        .any(|group| group.spec.contains_key("start"));
+    let mut columns: Vec<String> = ["method", "encoding", "positions"]
+        .map(String::from)
+        .to_vec();
     columns.extend(starts.then(|| "training starts from".into()));
     columns.push("runs by seed".into());
     let row = |method: &Method| -> Vec<Cell> {
@@ -32,15 +37,24 @@ pub(crate) fn table(setting: &Setting<'_>, links: &Links) -> Table {
         row.push(encoding(group, &method.variant).into());
         row.push(positions(group, &method.variant).into());
         row.extend(starts.then(|| Cell::from(start(group))));
-        row.push(if method.variant == TRAINED { runs(group, links) } else { "as above".into() });
+        row.push(if method.variant == TRAINED {
+            runs(group, links)
+        } else {
+            "as above".into()
+        });
         row
     };
     Table {
-        slug: if setting.slug.is_empty() { "methods".into() } else { format!("{}-methods", setting.slug) },
+        slug: if setting.slug.is_empty() {
+            "methods".into()
+        } else {
+            format!("{}-methods", setting.slug)
+        },
         title: TITLE.into(),
         caption: format!(
-            "What the names stand for; {}. A line with + is the trained model evaluated under a changed encoding: the settings that \
-             change, at each test length where the value depends on it.",
+            "What the names stand for; {}. A line with + is the trained model evaluated under a \
+             changed encoding: the settings that change, at each test length where the value \
+             depends on it.",
             setting.name
         ),
         columns,
@@ -56,7 +70,12 @@ fn bounded(text: String) -> String {
 fn trained(group: &Group<'_>) -> Value {
     // Records of other versions may name the encoding elsewhere, or not at all.
     let pe = || group.spec.get("model").and_then(|model| model.get("pe"));
-    group.spec.get("encoding").or_else(pe).cloned().unwrap_or(Value::Null)
+    group
+        .spec
+        .get("encoding")
+        .or_else(pe)
+        .cloned()
+        .unwrap_or(Value::Null)
 }
 
 /// The trained encoding, or what a variant changes in it.
@@ -65,7 +84,11 @@ pub(crate) fn encoding(group: &Group<'_>, variant: &str) -> String {
     let found = group.variants.iter().find(|v| v.name == variant);
     match found {
         Some(found) if variant != TRAINED => {
-            let when = if found.is_later { " (evaluated after the training)" } else { "" };
+            let when = if found.is_later {
+                " (evaluated after the training)"
+            } else {
+                ""
+            };
             bounded(changes(&trained, found)) + when
         }
         _ if trained.is_null() => "not recorded".into(),
@@ -80,25 +103,55 @@ pub(crate) fn positions(group: &Group<'_>, variant: &str) -> String {
     if let Some(source) = group.spec.get("coordinates").and_then(Value::as_str) {
         out.push_str(&format!(", coordinates from the {source}"));
     }
-    let found = group.variants.iter().find(|v| v.name == variant && v.name != TRAINED);
-    let own: BTreeMap<usize, &Value> = found.iter().flat_map(|v| &v.by_len).filter_map(|(len, d)| Some((*len, d.positions?))).collect();
-    bounded(if own.is_empty() { out } else { by_length(own.iter().map(|(len, v)| (*len, toml_text::inline(v)))) })
+    let found = group
+        .variants
+        .iter()
+        .find(|v| v.name == variant && v.name != TRAINED);
+    let own: BTreeMap<usize, &Value> = found
+        .iter()
+        .flat_map(|v| &v.by_len)
+        .filter_map(|(len, d)| Some((*len, d.positions?)))
+        .collect();
+    bounded(if own.is_empty() {
+        out
+    } else {
+        by_length(own.iter().map(|(len, v)| (*len, toml_text::inline(v))))
+    })
 }
 
 /// The method that a training started from.
 fn start(group: &Group<'_>) -> String {
-    let Some(start) = group.spec.get("start") else { return "drawn weights".into() };
-    let Some(Value::Object(from)) = start.get("from") else { return "weights of another run".into() };
-    let encoding = from.get("encoding").map_or_else(|| "not recorded".into(), toml_text::inline);
-    let number = |key: &str| from.get("train").and_then(|train| train.get(key)).map_or("?".into(), Value::to_string);
-    bounded(format!("{encoding}, {} steps at {}", number("steps"), number("train_len")))
+    let Some(start) = group.spec.get("start") else {
+        return "drawn weights".into();
+    };
+    let Some(Value::Object(from)) = start.get("from") else {
+        return "weights of another run".into();
+    };
+    let encoding = from
+        .get("encoding")
+        .map_or_else(|| "not recorded".into(), toml_text::inline);
+    let number = |key: &str| {
+        from.get("train")
+            .and_then(|train| train.get(key))
+            .map_or("?".into(), Value::to_string)
+    };
+    bounded(format!(
+        "{encoding}, {} steps at {}",
+        number("steps"),
+        number("train_len")
+    ))
 }
 
 fn runs(group: &Group<'_>, links: &Links) -> Cell {
     let mut parts: Vec<(String, Option<String>)> = Vec::new();
     for run in group.runs.iter().take(MOST_RUNS) {
-        let link = links.get(&(run.experiment.clone(), run.run_id.clone())).cloned();
-        parts.push((format!("{}: {}", run.seed, text::name(short(&run.run_id), 8)), link));
+        let link = links
+            .get(&(run.experiment.clone(), run.run_id.clone()))
+            .cloned();
+        parts.push((
+            format!("{}: {}", run.seed, text::name(short(&run.run_id), 8)),
+            link,
+        ));
     }
     if group.runs.len() > MOST_RUNS {
         parts.push((format!("{} more", group.runs.len() - MOST_RUNS), None));
@@ -112,12 +165,28 @@ fn changes(trained: &Value, variant: &Variant<'_>) -> String {
     if variant.by_len.is_empty() {
         return "not recorded".into();
     }
-    let encodings: BTreeMap<usize, &Value> = variant.by_len.iter().map(|(len, d)| (*len, d.encoding)).collect();
+    let encodings: BTreeMap<usize, &Value> = variant
+        .by_len
+        .iter()
+        .map(|(len, d)| (*len, d.encoding))
+        .collect();
     let kind = |value: &Value| value.get("kind").cloned();
     if encodings.values().any(|e| kind(e) != kind(trained)) {
-        let whole = by_length(encodings.iter().map(|(len, e)| (*len, toml_text::inline(e))));
-        let holds = |e: &&Value| e.get("parts").and_then(Value::as_array).is_some_and(|parts| parts.contains(trained));
-        let verb = if encodings.values().all(holds) { "adds to the encoding" } else { "replaces the encoding" };
+        let whole = by_length(
+            encodings
+                .iter()
+                .map(|(len, e)| (*len, toml_text::inline(e))),
+        );
+        let holds = |e: &&Value| {
+            e.get("parts")
+                .and_then(Value::as_array)
+                .is_some_and(|parts| parts.contains(trained))
+        };
+        let verb = if encodings.values().all(holds) {
+            "adds to the encoding"
+        } else {
+            "replaces the encoding"
+        };
         return format!("{verb}: {whole}");
     }
     let leaves = |value: &Value| {
@@ -126,21 +195,36 @@ fn changes(trained: &Value, variant: &Variant<'_>) -> String {
         out
     };
     let own = leaves(trained);
-    let theirs: BTreeMap<usize, BTreeMap<String, String>> = encodings.iter().map(|(len, e)| (*len, leaves(e))).collect();
-    let keys: BTreeSet<&String> = own.keys().chain(theirs.values().flat_map(BTreeMap::keys)).collect();
+    let theirs: BTreeMap<usize, BTreeMap<String, String>> =
+        encodings.iter().map(|(len, e)| (*len, leaves(e))).collect();
+    let keys: BTreeSet<&String> = own
+        .keys()
+        .chain(theirs.values().flat_map(BTreeMap::keys))
+        .collect();
     // A kind comes before its keys.
     let mut keys: Vec<&String> = keys.into_iter().collect();
     keys.sort_by_key(|key| key.replace(".kind", ".\0"));
     let mut parts = Vec::new();
     for key in keys {
-        let values: Vec<(usize, Option<&String>)> = theirs.iter().map(|(len, l)| (*len, l.get(key))).collect();
+        let values: Vec<(usize, Option<&String>)> =
+            theirs.iter().map(|(len, l)| (*len, l.get(key))).collect();
         if values.iter().all(|(_, value)| *value == own.get(key)) {
             continue;
         }
-        let shown = values.iter().map(|(len, value)| (*len, value.map_or("unset".into(), |v| v.to_string())));
-        parts.push(format!("{} = {}", key.trim_start_matches('.'), by_length(shown)));
+        let shown = values
+            .iter()
+            .map(|(len, value)| (*len, value.map_or("unset".into(), |v| v.to_string())));
+        parts.push(format!(
+            "{} = {}",
+            key.trim_start_matches('.'),
+            by_length(shown)
+        ));
     }
-    if parts.is_empty() { "as trained".into() } else { parts.join(", ") }
+    if parts.is_empty() {
+        "as trained".into()
+    } else {
+        parts.join(", ")
+    }
 }
 
 /// `2 at 128, 4 at 256`; once where it is the same at every length.

@@ -1,4 +1,5 @@
-//! The canonical order of records: what makes a report independent of the order in which they were found.
+//! The canonical order of records: what makes a report independent of the order in which they were
+//! found.
 
 use crate::record::{Label, RunRecord};
 use std::cmp::Ordering;
@@ -14,15 +15,21 @@ pub(crate) fn canonical(a: &RunRecord, b: &RunRecord) -> Ordering {
 
 /// Label by label, shorter lists first.
 pub(crate) fn labels(a: &[Label], b: &[Label]) -> Ordering {
-    a.iter().zip(b).map(|(x, y)| label(x, y)).find(|o| o.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
+    a.iter()
+        .zip(b)
+        .map(|(x, y)| label(x, y))
+        .find(|o| o.is_ne())
+        .unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
 /// By key, then by value: numbers as numbers, everything else by its text.
 pub(crate) fn label(a: &Label, b: &Label) -> Ordering {
-    a.key.cmp(&b.key).then_with(|| match (a.value.as_f64(), b.value.as_f64()) {
-        (Some(x), Some(y)) => x.total_cmp(&y).then_with(|| a.text.cmp(&b.text)),
-        (Some(_), None) => Ordering::Less,
-        (None, Some(_)) => Ordering::Greater,
-        (None, None) => a.text.cmp(&b.text),
-    })
+    a.key
+        .cmp(&b.key)
+        .then_with(|| match (a.value.as_f64(), b.value.as_f64()) {
+            (Some(x), Some(y)) => x.total_cmp(&y).then_with(|| a.text.cmp(&b.text)),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => a.text.cmp(&b.text),
+        })
 }

@@ -11,10 +11,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Settings with a column of their own.
 const MOST_SETTINGS: usize = 12;
 
-/// The chapter, where at least two kinds of task with answers were learned by one of at least two methods that all have in common.
+/// The chapter, where at least two kinds of task with answers were learned by one of at least two
+/// methods that all have in common.
 pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
-    let has_answers = |s: &&Setting<'_>| s.task.primary_metric != metric::LOSS_NATS && s.longer().next().is_some();
-    let is_learned = |s: &&Setting<'_>| s.methods.iter().any(|m| s.converged(m) == InLength::Converged);
+    let has_answers = |s: &&Setting<'_>| {
+        s.task.primary_metric != metric::LOSS_NATS && s.longer().next().is_some()
+    };
+    let is_learned = |s: &&Setting<'_>| {
+        s.methods
+            .iter()
+            .any(|m| s.converged(m) == InLength::Converged)
+    };
     let mut by_kind: BTreeMap<&str, &Setting<'_>> = BTreeMap::new();
     for setting in settings.iter().filter(has_answers).filter(is_learned) {
         let best = by_kind.entry(&setting.task.kind).or_insert(setting);
@@ -29,35 +36,68 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
         return None;
     }
     // By setting, seed and method.
-    let ranks: Vec<Vec<Vec<f64>>> = settings.iter().map(|s| seeds.iter().map(|&seed| ranks(s, &names, seed)).collect()).collect();
+    let ranks: Vec<Vec<Vec<f64>>> = settings
+        .iter()
+        .map(|s| seeds.iter().map(|&seed| ranks(s, &names, seed)).collect())
+        .collect();
     let mut rows: Vec<(&str, Vec<f64>, Vec<f64>)> = Vec::new();
     for (at, name) in names.iter().enumerate() {
-        let of_seed = |seed: usize| stats::mean(&ranks.iter().map(|setting| 1.0 / setting[seed][at]).collect::<Vec<_>>());
+        let of_seed = |seed: usize| {
+            stats::mean(
+                &ranks
+                    .iter()
+                    .map(|setting| 1.0 / setting[seed][at])
+                    .collect::<Vec<_>>(),
+            )
+        };
         let values: Vec<f64> = (0..seeds.len()).filter_map(of_seed).collect();
-        let means = ranks.iter().map(|setting| stats::mean(&setting.iter().map(|seed| seed[at]).collect::<Vec<_>>()).unwrap_or(f64::NAN));
+        let means = ranks.iter().map(|setting| {
+            stats::mean(&setting.iter().map(|seed| seed[at]).collect::<Vec<_>>())
+                .unwrap_or(f64::NAN)
+        });
         rows.push((name, values, means.collect()));
     }
     let score = |row: &(&str, Vec<f64>, Vec<f64>)| stats::mean(&row.1).unwrap_or(0.0);
     rows.sort_by(|a, b| score(b).total_cmp(&score(a)));
     let text = |values: &[f64]| seeds_text(values).unwrap_or_else(|| "-".into());
-    let shown: Vec<String> = rows.iter().map(|row| format!("{} {}", row.0, text(&row.1))).collect();
+    let shown: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} {}", row.0, text(&row.1)))
+        .collect();
     let n = seeds.len();
-    let spread = if n > 1 { format!("Mean, smallest and largest seed, n = {n}.") } else { "Single seed: no ranking.".into() };
+    let spread = if n > 1 {
+        format!("Mean, smallest and largest seed, n = {n}.")
+    } else {
+        "Single seed: no ranking.".into()
+    };
     let table = Table {
         slug: "mean-reciprocal-rank".into(),
         title: "Mean reciprocal rank".into(),
         caption: format!(
-            "For every seed and task, methods are ranked by the leading metric, averaged over all test lengths past the training length; the \
-             reciprocals of the ranks are averaged over tasks. 1: the best at every task; ties share their mean rank. A method that has not \
-             learned a task in length, or has no number at one of the lengths, comes after those that have. Tasks that no method has learned \
-             do not count, and of a task at several training lengths the one with the most methods does. Columns of tasks: the mean rank over seeds. {spread}"
+            "For every seed and task, methods are ranked by the leading metric, averaged over all \
+             test lengths past the training length; the reciprocals of the ranks are averaged \
+             over tasks. 1: the best at every task; ties share their mean rank. A method that has \
+             not learned a task in length, or has no number at one of the lengths, comes after \
+             those that have. Tasks that no method has learned do not count, and of a task at \
+             several training lengths the one with the most methods does. Columns of tasks: the \
+             mean rank over seeds. {spread}"
         ),
-        columns: ["method".to_string(), "MRR".to_string()].into_iter().chain(settings.iter().map(|s| s.name.clone())).collect(),
+        columns: ["method".to_string(), "MRR".to_string()]
+            .into_iter()
+            .chain(settings.iter().map(|s| s.name.clone()))
+            .collect(),
         rows: rows
             .iter()
             .map(|(name, mrr, ranks)| {
                 let start = [Cell::from(*name), Cell::from(text(mrr))];
-                start.into_iter().chain(ranks.iter().map(|rank| Cell::from(metric::number(*rank, 1)))).collect()
+                start
+                    .into_iter()
+                    .chain(
+                        ranks
+                            .iter()
+                            .map(|rank| Cell::from(metric::number(*rank, 1))),
+                    )
+                    .collect()
             })
             .collect(),
         prose: false,
@@ -65,7 +105,11 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
     Some(Chapter {
         name: "Over the tasks".into(),
         slug: "over-the-tasks".into(),
-        summary: format!("Mean reciprocal rank past the training length over {} tasks: {}.", settings.len(), listed(&shown)),
+        summary: format!(
+            "Mean reciprocal rank past the training length over {} tasks: {}.",
+            settings.len(),
+            listed(&shown)
+        ),
         tables: vec![table],
     })
 }
@@ -73,7 +117,11 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
 /// Entries that hold commas themselves, at most twelve of them.
 fn listed(entries: &[String]) -> String {
     let more = entries.len().saturating_sub(12);
-    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!("; and {more} more")
+    } else {
+        String::new()
+    };
     entries[..entries.len().min(12)].join("; ") + &more
 }
 
@@ -83,21 +131,44 @@ fn seeds_text(values: &[f64]) -> Option<String> {
     let mean = number(stats::mean(values)?);
     let ends = |(low, high): (f64, f64), value: &f64| (low.min(*value), high.max(*value));
     let (low, high) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), ends);
-    Some(if values.len() > 1 { format!("{mean}, seeds {} to {}", number(low), number(high)) } else { mean })
+    Some(if values.len() > 1 {
+        format!("{mean}, seeds {} to {}", number(low), number(high))
+    } else {
+        mean
+    })
 }
 
 /// Methods that every setting has, in the order of the first.
 fn common(settings: &[&Setting<'_>]) -> Vec<String> {
-    let Some((first, others)) = settings.split_first() else { return Vec::new() };
-    let is_common = |name: &String| others.iter().all(|s| s.methods.iter().any(|m| m.name == *name));
-    first.methods.iter().map(|m| m.name.clone()).filter(is_common).collect()
+    let Some((first, others)) = settings.split_first() else {
+        return Vec::new();
+    };
+    let is_common = |name: &String| {
+        others
+            .iter()
+            .all(|s| s.methods.iter().any(|m| m.name == *name))
+    };
+    first
+        .methods
+        .iter()
+        .map(|m| m.name.clone())
+        .filter(is_common)
+        .collect()
 }
 
 /// Seeds that every method has in every setting.
 fn seeds(settings: &[&Setting<'_>], names: &[String]) -> Vec<u64> {
-    let runs = settings.iter().flat_map(|s| names.iter().filter_map(|name| method(s, name)).map(move |m| &s.groups[m.group].runs));
+    let runs = settings.iter().flat_map(|s| {
+        names
+            .iter()
+            .filter_map(|name| method(s, name))
+            .map(move |m| &s.groups[m.group].runs)
+    });
     let each = runs.map(|runs| runs.iter().map(|run| run.seed).collect::<BTreeSet<u64>>());
-    each.reduce(|a, b| a.intersection(&b).copied().collect()).unwrap_or_default().into_iter().collect()
+    each.reduce(|a, b| a.intersection(&b).copied().collect())
+        .unwrap_or_default()
+        .into_iter()
+        .collect()
 }
 
 fn method<'s>(setting: &'s Setting<'_>, name: &str) -> Option<&'s Method> {
@@ -108,8 +179,16 @@ fn method<'s>(setting: &'s Setting<'_>, name: &str) -> Option<&'s Method> {
 fn ranks(setting: &Setting<'_>, names: &[String], seed: u64) -> Vec<f64> {
     let lead = setting.lead();
     let score = |name: &String| -> Option<f64> {
-        let method = method(setting, name).filter(|m| setting.converged(m) == InLength::Converged)?;
-        let at = |len| setting.point(method, lead, len).values.iter().find(|(other, _)| *other == seed).map(|(_, value)| *value);
+        let method =
+            method(setting, name).filter(|m| setting.converged(m) == InLength::Converged)?;
+        let at = |len| {
+            setting
+                .point(method, lead, len)
+                .values
+                .iter()
+                .find(|(other, _)| *other == seed)
+                .map(|(_, value)| *value)
+        };
         stats::mean(&setting.longer().map(at).collect::<Option<Vec<f64>>>()?)
     };
     let scores: Vec<Option<f64>> = names.iter().map(score).collect();
@@ -118,7 +197,12 @@ fn ranks(setting: &Setting<'_>, names: &[String], seed: u64) -> Vec<f64> {
         (a, b) => b.is_some().cmp(&a.is_some()),
     };
     let rank = |own: &Option<f64>| {
-        let count = |wanted: Ordering| scores.iter().filter(|other| order(other, own) == wanted).count() as f64;
+        let count = |wanted: Ordering| {
+            scores
+                .iter()
+                .filter(|other| order(other, own) == wanted)
+                .count() as f64
+        };
         1.0 + count(Ordering::Less) + (count(Ordering::Equal) - 1.0) / 2.0
     };
     scores.iter().map(rank).collect()

@@ -1,8 +1,9 @@
 //! What one run leaves behind: a single JSON document, whole or not at all.
 //!
-//! A record holds what the numbers depend on (the resolved spec, the corpus, the commit, the kind of device) and the numbers,
-//! in nats and counts. Nothing in it depends on the clock, the machine's speed or the number of threads: the same binary and
-//! spec give the same bytes. Timings live in a file of their own.
+//! A record holds what the numbers depend on (the resolved spec, the corpus, the commit, the kind
+//! of device) and the numbers, in nats and counts. Nothing in it depends on the clock, the
+//! machine's speed or the number of threads: the same binary and spec give the same bytes. Timings
+//! live in a file of their own.
 
 use crate::text;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,8 @@ pub struct RunRecord {
     pub run_id: String,
     /// The experiment's name.
     pub experiment: String,
-    /// What distinguishes this run from its siblings, in the order of the axes; the seed is not one of them.
+    /// What distinguishes this run from its siblings, in the order of the axes; the seed is not
+    /// one of them.
     pub labels: Vec<Label>,
     /// Seed of weights, batches and positions.
     pub seed: u64,
@@ -43,51 +45,105 @@ pub struct RunRecord {
     pub environment: Environment,
     /// The resolved spec, no default left.
     pub spec: Map<String, Value>,
-    /// The method ([`RunRecord::method_spec`]) of the run whose weights the training started from; absent where weights were drawn, and in
-    /// records of versions before it was kept.
+    /// The method ([`RunRecord::method_spec`]) of the run whose weights the training started from;
+    /// absent where weights were drawn, and in records of versions before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_from: Option<Map<String, Value>>,
-    /// Run id of the run whose weights were evaluated again, in a record that `longreach eval` wrote; absent in the record of a training.
+    /// Run id of the run whose weights were evaluated again, in a record that `longreach eval`
+    /// wrote; absent in the record of a training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation_of: Option<String>,
 }
 
-/// Evaluations of one record, and metrics of one evaluation: far beyond any of ours, and a bound on what a report is made of.
+/// Evaluations of one record, and metrics of one evaluation: far beyond any of ours, and a bound on
+/// what a report is made of.
 const MOST_EVALS: usize = 10_000;
 const MOST_METRICS: usize = 1_000;
 
 impl RunRecord {
-    /// What the types cannot say: each sentence of the fields' documentation that a damaged or made-up record could contradict.
+    /// What the types cannot say: each sentence of the fields' documentation that a damaged or
+    /// made-up record could contradict.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let must = |holds: bool, what: &dyn Fn() -> String| if holds { Ok(()) } else { Err(what()) };
-        let is_id =
-            |text: &str| !text.is_empty() && text.len() <= 128 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        must(is_id(&self.run_id), &|| format!("run_id {:?} is not lower-case hex", text::name(&self.run_id, 40)))?;
-        must(self.diverged.is_none() || self.status == RunStatus::Diverged, &|| "`diverged` is there, but the status is ok".into())?;
-        must(self.evaluation_of.as_deref().is_none_or(is_id), &|| "evaluation_of is not lower-case hex".into())?;
+        let must =
+            |holds: bool, what: &dyn Fn() -> String| if holds { Ok(()) } else { Err(what()) };
+        let is_id = |text: &str| {
+            !text.is_empty()
+                && text.len() <= 128
+                && text
+                    .bytes()
+                    .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        };
+        must(is_id(&self.run_id), &|| {
+            format!(
+                "run_id {:?} is not lower-case hex",
+                text::name(&self.run_id, 40)
+            )
+        })?;
+        must(
+            self.diverged.is_none() || self.status == RunStatus::Diverged,
+            &|| "`diverged` is there, but the status is ok".into(),
+        )?;
+        must(self.evaluation_of.as_deref().is_none_or(is_id), &|| {
+            "evaluation_of is not lower-case hex".into()
+        })?;
         must(self.task.train_len > 0, &|| "task.train_len is 0".into())?;
         let bytes = self.task.bytes_per_token;
-        must(bytes.is_none_or(|b| b > 0.0), &|| format!("task.bytes_per_token is {}, not above 0", bytes.unwrap_or_default()))?;
-        must(self.task.definitions.len() <= MOST_METRICS, &|| format!("more than {MOST_METRICS} definitions"))?;
-        must(self.model.encoding_parameters <= self.model.parameters, &|| "the encoding has more parameters than the model".into())?;
-        must(self.train.loss_curve.windows(2).all(|p| p[0].step < p[1].step), &|| "train.loss_curve: the steps do not ascend".into())?;
-        must(self.evals.len() <= MOST_EVALS, &|| format!("{} evaluations; at most {MOST_EVALS}", self.evals.len()))?;
+        must(bytes.is_none_or(|b| b > 0.0), &|| {
+            format!(
+                "task.bytes_per_token is {}, not above 0",
+                bytes.unwrap_or_default()
+            )
+        })?;
+        must(self.task.definitions.len() <= MOST_METRICS, &|| {
+            format!("more than {MOST_METRICS} definitions")
+        })?;
+        must(
+            self.model.encoding_parameters <= self.model.parameters,
+            &|| "the encoding has more parameters than the model".into(),
+        )?;
+        must(
+            self.train
+                .loss_curve
+                .windows(2)
+                .all(|p| p[0].step < p[1].step),
+            &|| "train.loss_curve: the steps do not ascend".into(),
+        )?;
+        must(self.evals.len() <= MOST_EVALS, &|| {
+            format!("{} evaluations; at most {MOST_EVALS}", self.evals.len())
+        })?;
         let mut seen = BTreeSet::new();
         for row in &self.evals {
-            let at = || format!("evals: {} at {}", text::name(&row.variant, 40), row.test_len);
-            must(seen.insert((&row.variant, row.test_len)), &|| format!("{} is there twice", at()))?;
+            let at = || {
+                format!(
+                    "evals: {} at {}",
+                    text::name(&row.variant, 40),
+                    row.test_len
+                )
+            };
+            must(seen.insert((&row.variant, row.test_len)), &|| {
+                format!("{} is there twice", at())
+            })?;
             must(row.test_len > 0, &|| format!("{}: a length of 0", at()))?;
-            must(row.status == EvalStatus::Ok || row.metrics.is_empty(), &|| format!("{}: numbers, but the status is not ok", at()))?;
-            must(row.metrics.len() <= MOST_METRICS, &|| format!("{}: more than {MOST_METRICS} metrics", at()))?;
+            must(
+                row.status == EvalStatus::Ok || row.metrics.is_empty(),
+                &|| format!("{}: numbers, but the status is not ok", at()),
+            )?;
+            must(row.metrics.len() <= MOST_METRICS, &|| {
+                format!("{}: more than {MOST_METRICS} metrics", at())
+            })?;
             let bins = &row.loss_by_position;
-            let ascend = bins.iter().all(|b| b.from < b.to) && bins.windows(2).all(|b| b[0].to <= b[1].from);
-            must(ascend, &|| format!("{}: the bins of loss_by_position do not ascend", at()))?;
+            let ascend =
+                bins.iter().all(|b| b.from < b.to) && bins.windows(2).all(|b| b[0].to <= b[1].from);
+            must(ascend, &|| {
+                format!("{}: the bins of loss_by_position do not ascend", at())
+            })?;
         }
         Ok(())
     }
 
-    /// The spec of the method that this run is one seed of: the resolved spec without the seed, and without what differs between seeds by
-    /// construction. A warm start is named by the method of the run it started from, `start.from`, instead of by that run's id and weights.
+    /// The spec of the method that this run is one seed of: the resolved spec without the seed, and
+    /// without what differs between seeds by construction. A warm start is named by the method
+    /// of the run it started from, `start.from`, instead of by that run's id and weights.
     pub fn method_spec(&self) -> Map<String, Value> {
         let mut spec = self.spec.clone();
         spec.shift_remove("seed");
@@ -103,7 +159,10 @@ impl RunRecord {
     }
 
     pub(crate) fn bins(&self) -> usize {
-        self.evals.iter().map(|row| row.loss_by_position.len()).sum()
+        self.evals
+            .iter()
+            .map(|row| row.loss_by_position.len())
+            .sum()
     }
 }
 
@@ -135,7 +194,8 @@ pub enum RunStatus {
 pub struct Divergence {
     /// Step whose update was not applied, counted from 0.
     pub step: u64,
-    /// The first tensor that was not finite, in the order they are computed: `output of blocks.0`, `loss`, `gradient of head`.
+    /// The first tensor that was not finite, in the order they are computed: `output of blocks.0`,
+    /// `loss`, `gradient of head`.
     pub what: String,
     /// BLAKE3 of the batch of that step, which `diverged.json` of its run holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,10 +263,12 @@ pub struct TrainFacts {
     pub steps: u64,
     /// Tokens seen by the model.
     pub tokens: u64,
-    /// Mean loss over the last tenth of the steps, nats per counted token; absent after divergence.
+    /// Mean loss over the last tenth of the steps, nats per counted token; absent after
+    /// divergence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_loss_nats: Option<f64>,
-    /// Loss curve, thinned to at most a few hundred points: step and mean loss since the point before.
+    /// Loss curve, thinned to at most a few hundred points: step and mean loss since the point
+    /// before.
     pub loss_curve: Vec<CurvePoint>,
 }
 
@@ -235,14 +297,16 @@ pub struct EvalRow {
     pub reason: Option<String>,
     /// Metric name to value, with the count it is a mean over.
     pub metrics: BTreeMap<String, Metric>,
-    /// Mean loss by position in the window, nats: bins of equal width, first to last; empty where it has no meaning.
+    /// Mean loss by position in the window, nats: bins of equal width, first to last; empty where
+    /// it has no meaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loss_by_position: Vec<PositionBin>,
 }
 
 impl EvalRow {
-    /// Merges neighbouring bins of [`loss_by_position`](Self::loss_by_position) until there are at most `most` (at least 1): as many
-    /// to each as goes evenly, the last fewer. A merged bin spans its parts and holds their mean, each weighted by its width.
+    /// Merges neighbouring bins of [`loss_by_position`](Self::loss_by_position) until there are at
+    /// most `most` (at least 1): as many to each as goes evenly, the last fewer. A merged bin
+    /// spans its parts and holds their mean, each weighted by its width.
     pub fn thin_positions(&mut self, most: usize) {
         let each = self.loss_by_position.len().div_ceil(most.max(1));
         if each <= 1 {
@@ -251,8 +315,15 @@ impl EvalRow {
         let merge = |bins: &[PositionBin]| {
             let width = |bin: &PositionBin| bin.to.saturating_sub(bin.from) as f64;
             let total: f64 = bins.iter().map(width).sum();
-            let loss_nats = bins.iter().map(|bin| bin.loss_nats * (width(bin) / total)).sum();
-            PositionBin { from: bins[0].from, to: bins[bins.len() - 1].to, loss_nats }
+            let loss_nats = bins
+                .iter()
+                .map(|bin| bin.loss_nats * (width(bin) / total))
+                .sum();
+            PositionBin {
+                from: bins[0].from,
+                to: bins[bins.len() - 1].to,
+                loss_nats,
+            }
         };
         self.loss_by_position = self.loss_by_position.chunks(each).map(merge).collect();
     }
@@ -300,7 +371,8 @@ pub struct PositionBin {
 pub struct Environment {
     /// Version of the binary.
     pub version: String,
-    /// Commit it was built from, with `-dirty` if the tree was changed; `unknown` outside a checkout.
+    /// Commit it was built from, with `-dirty` if the tree was changed; `unknown` outside a
+    /// checkout.
     pub commit: String,
     /// Kind of device: `cpu`, `wgpu`, `cuda`, ... (no index).
     pub device: String,

@@ -31,7 +31,10 @@ pub(crate) fn markdown(document: &Document) -> String {
         });
         out.extend(figures.next());
         out.push_str(&md_table(&section.lead));
-        section.tables.iter().for_each(|t| out.push_str(&md_table(t)));
+        section
+            .tables
+            .iter()
+            .for_each(|t| out.push_str(&md_table(t)));
         out.extend(figures);
         out.push_str("\n### Definitions\n\n");
         for (name, text) in &section.definitions {
@@ -43,16 +46,30 @@ pub(crate) fn markdown(document: &Document) -> String {
         if !chapter.summary.is_empty() {
             let _ = write!(out, "\n{}\n", md(&chapter.summary));
         }
-        chapter.tables.iter().for_each(|t| out.push_str(&md_table(t)));
+        chapter
+            .tables
+            .iter()
+            .for_each(|t| out.push_str(&md_table(t)));
     }
     out.push_str("\n## Conditions\n\n");
     for (name, text) in &document.conditions {
         let _ = writeln!(out, "- {}: {}", md(name), md(text));
     }
     for config in &document.configs {
-        let ticks = config.toml.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+        let ticks = config
+            .toml
+            .split(|c| c != '`')
+            .map(str::len)
+            .max()
+            .unwrap_or(0);
         let fence = "`".repeat(ticks.max(2) + 1);
-        let _ = write!(out, "\n### Config of {}\n\n{}\n\n{fence}toml\n{}{fence}\n", md(&config.experiment), config.about(), config.toml);
+        let _ = write!(
+            out,
+            "\n### Config of {}\n\n{}\n\n{fence}toml\n{}{fence}\n",
+            md(&config.experiment),
+            config.about(),
+            config.toml
+        );
     }
     let lists = [
         ("Diverged runs", &document.diverged),
@@ -77,7 +94,14 @@ fn md_table(table: &Table) -> String {
         .columns
         .iter()
         .enumerate()
-        .map(|(i, _)| if i == 0 || table.prose { ":---" } else { "---:" }.to_string())
+        .map(|(i, _)| {
+            if i == 0 || table.prose {
+                ":---"
+            } else {
+                "---:"
+            }
+            .to_string()
+        })
         .collect()));
     for cells in &table.rows {
         out.push_str(&row(cells.iter().map(md_cell).collect()));
@@ -98,19 +122,26 @@ fn md_cell(cell: &Cell) -> String {
     }
 }
 
-/// A relative address: everything but the characters of plain names is percent-encoded, so that no scheme, quote or bracket is left.
+/// A relative address: everything but the characters of plain names is percent-encoded, so that no
+/// scheme, quote or bracket is left.
 fn address(link: &str) -> String {
     let mut out = String::with_capacity(link.len());
     for byte in link.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => out.push(char::from(byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => {
+                out.push(char::from(byte))
+            }
             byte => {
                 let _ = write!(out, "%{byte:02X}");
             }
         }
     }
     // Two slashes at the start would name another host.
-    if out.starts_with("//") { format!(".{out}") } else { out }
+    if out.starts_with("//") {
+        format!(".{out}")
+    } else {
+        out
+    }
 }
 
 /// Escapes what Markdown, HTML or GitHub (mathematics, bare addresses) would read as markup.
@@ -119,7 +150,10 @@ fn md(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (i, &c) in chars.iter().enumerate() {
         // Inside a word an underscore is itself, and metric names are full of them.
-        let inside = |at: Option<usize>| at.and_then(|at| chars.get(at)).is_some_and(|c| c.is_alphanumeric());
+        let inside = |at: Option<usize>| {
+            at.and_then(|at| chars.get(at))
+                .is_some_and(|c| c.is_alphanumeric())
+        };
         match c {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
@@ -138,16 +172,27 @@ fn md(text: &str) -> String {
 }
 
 fn is_www(before: &[char]) -> bool {
-    before.len() >= 3 && before[before.len() - 3..].iter().all(|c| c.eq_ignore_ascii_case(&'w'))
+    before.len() >= 3
+        && before[before.len() - 3..]
+            .iter()
+            .all(|c| c.eq_ignore_ascii_case(&'w'))
 }
 
 // ------------------------------------------------------------------------------------------------------------------- LaTeX
 
 /// Table floats to include in a document that loads `booktabs`.
 pub(crate) fn latex(document: &Document) -> String {
-    let mut out = format!("% {}\n% Needs \\usepackage{{booktabs}} and UTF-8 input.\n", tex_comment(&document.title));
+    let mut out = format!(
+        "% {}\n% Needs \\usepackage{{booktabs}} and UTF-8 input.\n",
+        tex_comment(&document.title)
+    );
     for config in &document.configs {
-        let _ = write!(out, "\n% Config of {}: {}\n", tex_comment(&config.experiment), config.about());
+        let _ = write!(
+            out,
+            "\n% Config of {}: {}\n",
+            tex_comment(&config.experiment),
+            config.about()
+        );
         config.toml.lines().for_each(|line| {
             let _ = writeln!(out, "%   {}", shown(line));
         });
@@ -155,16 +200,24 @@ pub(crate) fn latex(document: &Document) -> String {
     for section in &document.sections {
         let _ = write!(out, "\n% {}\n", tex_comment(&section.name));
         // What the names stand for is a comment: its sentences do not fit into a column of a page.
-        let (methods, tables): (Vec<&Table>, Vec<&Table>) = section.tables.iter().partition(|t| t.title == methods::TITLE);
+        let (methods, tables): (Vec<&Table>, Vec<&Table>) = section
+            .tables
+            .iter()
+            .partition(|t| t.title == methods::TITLE);
         for row in methods.iter().flat_map(|t| &t.rows) {
             let cells: Vec<&str> = row.iter().map(|cell| cell.text.as_str()).collect();
             let _ = writeln!(out, "%   {}", tex_comment(&cells.join(" | ")));
         }
-        std::iter::once(&section.lead).chain(tables).for_each(|t| out.push_str(&tex_table(t)));
+        std::iter::once(&section.lead)
+            .chain(tables)
+            .for_each(|t| out.push_str(&tex_table(t)));
     }
     for chapter in &document.chapters {
         let _ = write!(out, "\n% {}\n", tex_comment(&chapter.name));
-        chapter.tables.iter().for_each(|t| out.push_str(&tex_table(t)));
+        chapter
+            .tables
+            .iter()
+            .for_each(|t| out.push_str(&tex_table(t)));
     }
     out
 }
@@ -172,12 +225,21 @@ pub(crate) fn latex(document: &Document) -> String {
 fn tex_table(table: &Table) -> String {
     // Sentences break within columns of equal width, but for the gaps between them.
     let columns: String = match table.prose {
-        true => format!("p{{{:.3}\\linewidth}}", 0.9 / table.columns.len().max(1) as f64).repeat(table.columns.len()),
-        false => table.columns.iter().enumerate().map(|(i, _)| if i == 0 { 'l' } else { 'r' }).collect(),
+        true => format!(
+            "p{{{:.3}\\linewidth}}",
+            0.9 / table.columns.len().max(1) as f64
+        )
+        .repeat(table.columns.len()),
+        false => table
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(i, _)| if i == 0 { 'l' } else { 'r' })
+            .collect(),
     };
     let mut out = format!(
-        "\n\\begin{{table}}[t]\n  \\centering\n  \\small\n  \\caption{{{}}}\n  \\label{{tab:{}}}\n  \\begin{{tabular}}{{@{{}}{columns}@{{}}}}\n    \
-         \\toprule\n",
+        "\n\\begin{{table}}[t]\n  \\centering\n  \\small\n  \\caption{{{}}}\n  \
+         \\label{{tab:{}}}\n  \\begin{{tabular}}{{@{{}}{columns}@{{}}}}\n    \\toprule\n",
         tex(&table.caption),
         table.slug
     );
@@ -186,7 +248,8 @@ fn tex_table(table: &Table) -> String {
     out.push_str("    \\midrule\n");
     let cell = |c: &Cell| {
         let text = tex(&c.text);
-        // boldmath reaches the sign between mean and interval; the braces keep a leading bracket from being read as an option.
+        // boldmath reaches the sign between mean and interval; the braces keep a leading bracket
+        // from being read as an option.
         if c.bold {
             format!("{{\\boldmath\\textbf{{{text}}}}}")
         } else if text.starts_with('[') {
@@ -195,7 +258,10 @@ fn tex_table(table: &Table) -> String {
             text
         }
     };
-    table.rows.iter().for_each(|cells| out.push_str(&row(cells.iter().map(cell).collect())));
+    table
+        .rows
+        .iter()
+        .for_each(|cells| out.push_str(&row(cells.iter().map(cell).collect())));
     out.push_str("    \\bottomrule\n  \\end{tabular}\n\\end{table}\n");
     out
 }
@@ -235,7 +301,10 @@ fn tex_comment(text: &str) -> String {
 
 /// One row for each method, seed, variant, test length and metric, in the units of the records.
 pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> {
-    let failed = |e: &dyn std::fmt::Display| ReportError::Render { file: "results.csv", reason: e.to_string() };
+    let failed = |e: &dyn std::fmt::Display| ReportError::Render {
+        file: "results.csv",
+        reason: e.to_string(),
+    };
     let mut writer = csv::Writer::from_writer(Vec::new());
     let head = [
         "experiment",
@@ -260,10 +329,21 @@ pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> 
     for setting in settings {
         for group in &setting.groups {
             for run in &group.runs {
-                let labels: Vec<String> = run.labels.iter().map(|l| format!("{}={}", l.key, l.text)).collect();
+                let labels: Vec<String> = run
+                    .labels
+                    .iter()
+                    .map(|l| format!("{}={}", l.key, l.text))
+                    .collect();
                 let labels = labels.join("; ");
-                let mut row = |variant: &str, test_len: &str, metric: &str, value: &str, n: &str, status: &str, reason: &str| {
-                    let (train_len, seed) = (setting.task.train_len.to_string(), run.seed.to_string());
+                let mut row = |variant: &str,
+                               test_len: &str,
+                               metric: &str,
+                               value: &str,
+                               n: &str,
+                               status: &str,
+                               reason: &str| {
+                    let (train_len, seed) =
+                        (setting.task.train_len.to_string(), run.seed.to_string());
                     let cells = [
                         &run.experiment,
                         &setting.task.kind,
@@ -283,12 +363,20 @@ pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> 
                         &methods::encoding(group, variant),
                         &methods::positions(group, variant),
                     ];
-                    writer.write_record(cells.map(safe_cell)).map_err(|e| failed(&e))
+                    writer
+                        .write_record(cells.map(safe_cell))
+                        .map_err(|e| failed(&e))
                 };
-                let stopped = run.diverged.as_ref().map_or(String::new(), |d| format!("step {}: {} not finite", d.step, d.what));
+                let stopped = run.diverged.as_ref().map_or(String::new(), |d| {
+                    format!("step {}: {} not finite", d.step, d.what)
+                });
                 let rows = run.rows();
                 if rows.is_empty() {
-                    let status = if run.status == RunStatus::Diverged { "diverged" } else { "missing" };
+                    let status = if run.status == RunStatus::Diverged {
+                        "diverged"
+                    } else {
+                        "missing"
+                    };
                     row("", "", "", "", "", status, &stopped)?;
                 }
                 for (variant, eval) in rows {
@@ -300,16 +388,38 @@ pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> 
                             EvalStatus::Unsupported => "unsupported",
                             EvalStatus::Ok | EvalStatus::Skipped => "skipped",
                         };
-                        let reason = if reason.is_empty() && eval.status == EvalStatus::Diverged { stopped.clone() } else { reason };
+                        let reason = if reason.is_empty() && eval.status == EvalStatus::Diverged {
+                            stopped.clone()
+                        } else {
+                            reason
+                        };
                         row(variant, &len, setting.lead(), "", "", status, &reason)?;
                         continue;
                     }
                     for name in &setting.all_metrics {
-                        let Some((value, n)) = metric::value(setting.task, eval, name) else { continue };
+                        let Some((value, n)) = metric::value(setting.task, eval, name) else {
+                            continue;
+                        };
                         if value.is_finite() {
-                            row(variant, &len, name, &value.to_string(), &n.to_string(), "ok", &reason)?;
+                            row(
+                                variant,
+                                &len,
+                                name,
+                                &value.to_string(),
+                                &n.to_string(),
+                                "ok",
+                                &reason,
+                            )?;
                         } else {
-                            row(variant, &len, name, "", &n.to_string(), "diverged", "not finite")?;
+                            row(
+                                variant,
+                                &len,
+                                name,
+                                "",
+                                &n.to_string(),
+                                "diverged",
+                                "not finite",
+                            )?;
                         }
                     }
                 }
@@ -320,10 +430,26 @@ pub(crate) fn long_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> 
     String::from_utf8(bytes).map_err(|e| failed(&e))
 }
 
-/// One row for each summary over seeds: how far and how much of the in-length score is kept, and the differences to the baseline.
-pub(crate) fn summaries_csv(settings: &[Setting<'_>], spec: &ReportSpec) -> Result<String, ReportError> {
-    let head =
-        ["setting", "method", "baseline", "quantity", "test_len", "mean", "half_width_95", "low_95", "high_95", "n", "runs", "status"];
+/// One row for each summary over seeds: how far and how much of the in-length score is kept, and
+/// the differences to the baseline.
+pub(crate) fn summaries_csv(
+    settings: &[Setting<'_>],
+    spec: &ReportSpec,
+) -> Result<String, ReportError> {
+    let head = [
+        "setting",
+        "method",
+        "baseline",
+        "quantity",
+        "test_len",
+        "mean",
+        "half_width_95",
+        "low_95",
+        "high_95",
+        "n",
+        "runs",
+        "status",
+    ];
     let mut rows = Vec::new();
     for setting in settings {
         let base = table::baseline(setting, spec);
@@ -343,17 +469,31 @@ pub(crate) fn summaries_csv(settings: &[Setting<'_>], spec: &ReportSpec) -> Resu
                     number(point.estimate.and_then(|e| e.interval).map(|i| i.1)),
                     point.values.len().to_string(),
                     point.runs.to_string(),
-                    if point.is_whole() { "ok".into() } else { absent.join(" / ").replace('-', "missing") },
+                    if point.is_whole() {
+                        "ok".into()
+                    } else {
+                        absent.join(" / ").replace('-', "missing")
+                    },
                 ]);
             };
             if setting.in_length.is_some() && setting.longer().next().is_some() {
                 row("", metric::KEPT_TO, String::new(), &setting.kept_to(method));
-                row("", metric::KEPT_AREA, String::new(), &setting.kept_area(method));
+                row(
+                    "",
+                    metric::KEPT_AREA,
+                    String::new(),
+                    &setting.kept_area(method),
+                );
             }
             for base in base.iter().filter(|base| base.name != method.name) {
                 for &len in &setting.lengths {
                     let point = setting.difference(method, base, setting.lead(), len);
-                    row(&base.name, &format!("{} difference", setting.lead()), len.to_string(), &point);
+                    row(
+                        &base.name,
+                        &format!("{} difference", setting.lead()),
+                        len.to_string(),
+                        &point,
+                    );
                 }
             }
         }
@@ -361,19 +501,29 @@ pub(crate) fn summaries_csv(settings: &[Setting<'_>], spec: &ReportSpec) -> Resu
     csv_text("summaries.csv", &head, &rows)
 }
 
-pub(crate) fn csv_text(file: &'static str, head: &[&str], rows: &[Vec<String>]) -> Result<String, ReportError> {
-    let failed = |e: &dyn std::fmt::Display| ReportError::Render { file, reason: e.to_string() };
+pub(crate) fn csv_text(
+    file: &'static str,
+    head: &[&str],
+    rows: &[Vec<String>],
+) -> Result<String, ReportError> {
+    let failed = |e: &dyn std::fmt::Display| ReportError::Render {
+        file,
+        reason: e.to_string(),
+    };
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(head).map_err(|e| failed(&e))?;
     for row in rows {
-        writer.write_record(row.iter().map(safe_cell)).map_err(|e| failed(&e))?;
+        writer
+            .write_record(row.iter().map(safe_cell))
+            .map_err(|e| failed(&e))?;
     }
     let bytes = writer.into_inner().map_err(|e| failed(&e))?;
     String::from_utf8(bytes).map_err(|e| failed(&e))
 }
 
-/// A spreadsheet runs a cell that starts like a formula; a quote before it makes it text. Numbers stay numbers. What follows a
-/// separator is treated as a start too: which of them divides cells depends on the reader's country.
+/// A spreadsheet runs a cell that starts like a formula; a quote before it makes it text. Numbers
+/// stay numbers. What follows a separator is treated as a start too: which of them divides cells
+/// depends on the reader's country.
 fn safe_cell(text: impl AsRef<str>) -> String {
     let text = shown(text.as_ref());
     if text.parse::<f64>().is_ok_and(f64::is_finite) {
@@ -395,8 +545,14 @@ fn safe_cell(text: impl AsRef<str>) -> String {
 // -------------------------------------------------------------------------------------------------------------------- HTML
 
 /// One page without scripts or anything to load; the figures are inline.
-pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, &str>) -> Result<String, ReportError> {
-    let failed = |e: minijinja::Error| ReportError::Render { file: "report.html", reason: format!("{e:#}") };
+pub(crate) fn html(
+    document: &Document,
+    svgs: &BTreeMap<&str, &str>,
+) -> Result<String, ReportError> {
+    let failed = |e: minijinja::Error| ReportError::Render {
+        file: "report.html",
+        reason: format!("{e:#}"),
+    };
     let each = |list: &[String]| list.iter().map(|text| shown(text)).collect::<Vec<_>>();
     let table = |t: &Table| {
         let rows: Vec<Vec<Value>> = t
@@ -413,7 +569,11 @@ pub(crate) fn html(document: &Document, svgs: &BTreeMap<&str, &str>) -> Result<S
         context! { experiment => shown(&config.experiment), about => config.about(), toml => lines.join("\n") }
     });
     let configs: Vec<Value> = configs.collect();
-    let pairs = |list: &[(String, String)]| list.iter().map(|(a, b)| vec![shown(a), shown(b)]).collect::<Vec<_>>();
+    let pairs = |list: &[(String, String)]| {
+        list.iter()
+            .map(|(a, b)| vec![shown(a), shown(b)])
+            .collect::<Vec<_>>()
+    };
     let sections: Vec<Value> = document
         .sections
         .iter()
@@ -475,7 +635,12 @@ fn links(cell: &Cell) -> Vec<Value> {
 fn kind(text: &str) -> &'static str {
     match text {
         "-" | "none" => "absent",
-        _ if ["diverged", "unsupported", "skipped", "not converged"].iter().any(|s| text.starts_with(s)) => "absent",
+        _ if ["diverged", "unsupported", "skipped", "not converged"]
+            .iter()
+            .any(|s| text.starts_with(s)) =>
+        {
+            "absent"
+        }
         _ => "",
     }
 }
@@ -489,21 +654,41 @@ pub(crate) fn terminal(document: &Document) -> String {
         if !out.is_empty() {
             out.push('\n');
         }
-        let _ = writeln!(out, "{}, {}", shown(&section.lead.title), shown(&section.name));
+        let _ = writeln!(
+            out,
+            "{}, {}",
+            shown(&section.lead.title),
+            shown(&section.name)
+        );
         let mut table = comfy_table::Table::new();
         let rule = LineStyle::none().fill('─').junction('─');
-        table.load_style(TableStyle::new().top_border(rule).header_separator(rule).bottom_border(rule)).force_no_tty();
+        table
+            .load_style(
+                TableStyle::new()
+                    .top_border(rule)
+                    .header_separator(rule)
+                    .bottom_border(rule),
+            )
+            .force_no_tty();
         table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
         table.set_header(section.lead.columns.iter().map(|c| shown(c)));
         for row in &section.lead.rows {
-            table.add_row(row.iter().map(|c| if c.bold { format!("{} *", shown(&c.text)) } else { shown(&c.text) }));
+            table.add_row(row.iter().map(|c| {
+                if c.bold {
+                    format!("{} *", shown(&c.text))
+                } else {
+                    shown(&c.text)
+                }
+            }));
         }
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(comfy_table::CellAlignment::Right);
         }
         let _ = writeln!(out, "{}", table.trim_fmt());
         if section.lead.rows.iter().flatten().any(|c| c.bold) {
-            out.push_str("* best of its column: better than chance, its 95 % interval touches no other\n");
+            out.push_str(
+                "* best of its column: better than chance, its 95 % interval touches no other\n",
+            );
         }
         let _ = writeln!(out, "{}", shown(finding));
     }
@@ -519,10 +704,20 @@ mod tests {
 
     #[test]
     fn formula_cells_are_text_and_numbers_are_numbers() {
-        for text in ["=1+1", "+x", "-x", "@a", "-1+cmd", "-inf", "+nan", "＝1", "-"] {
+        for text in [
+            "=1+1", "+x", "-x", "@a", "-1+cmd", "-inf", "+nan", "＝1", "-",
+        ] {
             assert_eq!(safe_cell(text), format!("'{text}"));
         }
-        for text in ["-1.5", "+3", "rope", "1e-9", "", "model.pe=rope; task.x=-1", "a - b"] {
+        for text in [
+            "-1.5",
+            "+3",
+            "rope",
+            "1e-9",
+            "",
+            "model.pe=rope; task.x=-1",
+            "a - b",
+        ] {
             assert_eq!(safe_cell(text), text);
         }
         assert_eq!(safe_cell("\t=cmd"), " '=cmd");
@@ -532,12 +727,21 @@ mod tests {
 
     #[test]
     fn latex_specials_are_escaped() {
-        assert_eq!(tex(r"a_b & 50% {x} \ ~^ ±"), r"a\_b \& 50\% \{x\} \textbackslash{} \textasciitilde{}\textasciicircum{} $\pm$");
+        assert_eq!(
+            tex(r"a_b & 50% {x} \ ~^ ±"),
+            r"a\_b \& 50\% \{x\} \textbackslash{} \textasciitilde{}\textasciicircum{} $\pm$"
+        );
     }
 
     #[test]
     fn markdown_specials_are_escaped() {
-        assert_eq!(md("exact_match | _x_ <b>\n*"), "exact_match \\| \\_x\\_ &lt;b&gt; \\*");
-        assert_eq!(md("[a](http://b.c) $x$ Www.d"), "\\[a\\](http\\://b.c) \\$x\\$ Www\\.d");
+        assert_eq!(
+            md("exact_match | _x_ <b>\n*"),
+            "exact_match \\| \\_x\\_ &lt;b&gt; \\*"
+        );
+        assert_eq!(
+            md("[a](http://b.c) $x$ Www.d"),
+            "\\[a\\](http\\://b.c) \\$x\\$ Www\\.d"
+        );
     }
 }

@@ -47,7 +47,13 @@ impl Estimate {
         let mean = mean(values).filter(|mean| mean.is_finite())?;
         let half_width = half_width_95(values);
         let interval = half_width.map(|half| (mean - half, mean + half));
-        Some(Self { n: values.len(), mean, sd: sample_sd(values), half_width, interval })
+        Some(Self {
+            n: values.len(),
+            mean,
+            sd: sample_sd(values),
+            half_width,
+            interval,
+        })
     }
 
     /// Mean of shares, one per seed, each taken over the same `rows` test rows: the exact binomial
@@ -59,7 +65,9 @@ impl Estimate {
             return Some(estimate);
         }
         estimate.half_width = None;
-        estimate.interval = estimate.sd.and_then(|sd| share_interval(estimate.mean, sd, values.len(), rows));
+        estimate.interval = estimate
+            .sd
+            .and_then(|sd| share_interval(estimate.mean, sd, values.len(), rows));
         Some(estimate)
     }
 
@@ -80,7 +88,10 @@ impl Estimate {
             let (low_b, high_b) = share_interval(b, 0.0, pairs.len(), rows.1)?;
             let below = (seeds.powi(2) + (a - low_a).powi(2) + (high_b - b).powi(2)).sqrt();
             let above = (seeds.powi(2) + (high_a - a).powi(2) + (b - low_b).powi(2)).sqrt();
-            Some(((estimate.mean - below).max(-1.0), (estimate.mean + above).min(1.0)))
+            Some((
+                (estimate.mean - below).max(-1.0),
+                (estimate.mean + above).min(1.0),
+            ))
         };
         estimate.interval = estimate.half_width.and_then(interval);
         estimate.half_width = None;
@@ -92,10 +103,19 @@ impl Estimate {
     pub(crate) fn distance_to(&self, value: f64) -> Self {
         let interval = self.interval.map(|(low, high)| {
             let far = (low - value).abs().max((high - value).abs());
-            let near = if low <= value && value <= high { 0.0 } else { (low - value).abs().min((high - value).abs()) };
+            let near = if low <= value && value <= high {
+                0.0
+            } else {
+                (low - value).abs().min((high - value).abs())
+            };
             (near, far)
         });
-        Self { mean: (self.mean - value).abs(), half_width: None, interval, ..*self }
+        Self {
+            mean: (self.mean - value).abs(),
+            half_width: None,
+            interval,
+            ..*self
+        }
     }
 
     /// Whether both have intervals and these share no point.
@@ -124,9 +144,14 @@ fn share_interval(mean: f64, sd: f64, seeds: usize, rows: u64) -> Option<(f64, f
     let m = seeds as f64;
     let freedom = (t_975(m - 1.0)? / Z).powi(2);
     let of_a_row = mean * (1.0 - mean);
-    let correlation = if of_a_row > 0.0 { sd * sd / of_a_row } else { 0.0 };
+    let correlation = if of_a_row > 0.0 {
+        sd * sd / of_a_row
+    } else {
+        0.0
+    };
     let added = ADDED_AT_THE_ENDS * (1.0 - 2.0 * mean).powi(4);
-    let effective = 1.0 / (freedom * correlation / m + added / m + 1.0 / rows.clamp(1, MOST_ROWS) as f64);
+    let effective =
+        1.0 / (freedom * correlation / m + added / m + 1.0 / rows.clamp(1, MOST_ROWS) as f64);
     clopper_pearson(mean, effective)
 }
 
@@ -135,8 +160,16 @@ fn clopper_pearson(share: f64, rows: f64) -> Option<(f64, f64)> {
     let (right, wrong) = (share * rows, (1.0 - share) * rows);
     // Below this the quantile is 0 or 1 to within 0.025^100, and its series converges slowly.
     let is_none = |count: f64| count < 0.01;
-    let low = if is_none(right) { 0.0 } else { Beta::new(right, wrong + 1.0).ok()?.inverse_cdf(0.025) };
-    let high = if is_none(wrong) { 1.0 } else { Beta::new(right + 1.0, wrong).ok()?.inverse_cdf(0.975) };
+    let low = if is_none(right) {
+        0.0
+    } else {
+        Beta::new(right, wrong + 1.0).ok()?.inverse_cdf(0.025)
+    };
+    let high = if is_none(wrong) {
+        1.0
+    } else {
+        Beta::new(right + 1.0, wrong).ok()?.inverse_cdf(0.975)
+    };
     Some((low.min(share), high.max(share)))
 }
 
@@ -145,10 +178,17 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     // A sum may overflow where the mean does not.
-    (!values.is_empty()).then(|| if mean.is_infinite() { values.iter().map(|v| v / n).sum() } else { mean })
+    (!values.is_empty()).then(|| {
+        if mean.is_infinite() {
+            values.iter().map(|v| v / n).sum()
+        } else {
+            mean
+        }
+    })
 }
 
-/// Sample standard deviation (divisor n - 1); none for fewer than two values, or where it is too large for a number.
+/// Sample standard deviation (divisor n - 1); none for fewer than two values, or where it is too
+/// large for a number.
 pub fn sample_sd(values: &[f64]) -> Option<f64> {
     if values.len() < 2 {
         return None;
@@ -158,22 +198,27 @@ pub fn sample_sd(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt()).filter(|sd| sd.is_finite())
 }
 
-/// Half-width of the two-sided 95 % confidence interval of the mean (Student t); none for fewer than two values.
+/// Half-width of the two-sided 95 % confidence interval of the mean (Student t); none for fewer
+/// than two values.
 pub fn half_width_95(values: &[f64]) -> Option<f64> {
     let sd = sample_sd(values)?;
     let n = values.len() as f64;
     Some(t_975(n - 1.0)? * sd / n.sqrt()).filter(|half| half.is_finite())
 }
 
-/// Mean of a curve over log2 of its x, by the trapezoid rule: the area under it, divided by its width. `points` by ascending x;
-/// none for fewer than two, for an x that is not above 0, or where the mean is not finite.
+/// Mean of a curve over log2 of its x, by the trapezoid rule: the area under it, divided by its
+/// width. `points` by ascending x; none for fewer than two, for an x that is not above 0, or where
+/// the mean is not finite.
 pub fn mean_over_log2(points: &[(f64, f64)]) -> Option<f64> {
     let width = |a: f64, b: f64| (b / a).log2();
     let (first, last) = (points.first()?.0, points.last()?.0);
     if first <= 0.0 || points.windows(2).any(|p| p[0].0 >= p[1].0) {
         return None;
     }
-    let area: f64 = points.windows(2).map(|p| width(p[0].0, p[1].0) * (p[0].1 + p[1].1) / 2.0).sum();
+    let area: f64 = points
+        .windows(2)
+        .map(|p| width(p[0].0, p[1].0) * (p[0].1 + p[1].1) / 2.0)
+        .sum();
     Some(area / width(first, last)).filter(|mean| mean.is_finite())
 }
 
@@ -184,15 +229,17 @@ pub struct Correlation {
     pub n: usize,
     /// From -1 (reversed) to 1 (same order).
     pub rho: f64,
-    /// Two-sided p-value: over all orders of the pairs for at most [`MOST_EXACT`] of them, else Student's t with n - 2 degrees of freedom.
+    /// Two-sided p-value: over all orders of the pairs for at most [`MOST_EXACT`] of them, else
+    /// Student's t with n - 2 degrees of freedom.
     pub p: f64,
 }
 
 /// Pairs up to which the p-value of a rank correlation is counted over every permutation.
 pub const MOST_EXACT: usize = 8;
 
-/// Spearman's rank correlation of two lists, equal values sharing the mean of their ranks. None for lists of different lengths, fewer
-/// than two pairs, a value that is not finite, or a list whose values are all equal.
+/// Spearman's rank correlation of two lists, equal values sharing the mean of their ranks. None for
+/// lists of different lengths, fewer than two pairs, a value that is not finite, or a list whose
+/// values are all equal.
 pub fn spearman(a: &[f64], b: &[f64]) -> Option<Correlation> {
     let n = a.len();
     if n != b.len() || n < 2 || a.iter().chain(b).any(|v| !v.is_finite()) {
@@ -260,8 +307,13 @@ mod tests {
 
     #[test]
     fn mean_over_log2_by_hand() {
-        // One doubling from 1 to 0.5 (area 0.75), two more down to 0 (area 0.5): 1.25 over three doublings.
-        assert!((mean_over_log2(&[(64.0, 1.0), (128.0, 0.5), (512.0, 0.0)]).unwrap() - 1.25 / 3.0).abs() < 1e-15);
+        // One doubling from 1 to 0.5 (area 0.75), two more down to 0 (area 0.5): 1.25 over three
+        // doublings.
+        assert!(
+            (mean_over_log2(&[(64.0, 1.0), (128.0, 0.5), (512.0, 0.0)]).unwrap() - 1.25 / 3.0)
+                .abs()
+                < 1e-15
+        );
         assert_eq!(mean_over_log2(&[(64.0, 1.0)]), None);
         assert_eq!(mean_over_log2(&[]), None);
         assert_eq!(mean_over_log2(&[(0.0, 1.0), (1.0, 1.0)]), None);
@@ -270,7 +322,8 @@ mod tests {
 
     #[test]
     fn spearman_by_hand() {
-        // Ranks 1 2 3 4 5 against 2 1 4 3 5: d^2 sums to 4, rho = 1 - 24 / 120 = 0.8; tables: two-sided p = 16 / 120.
+        // Ranks 1 2 3 4 5 against 2 1 4 3 5: d^2 sums to 4, rho = 1 - 24 / 120 = 0.8; tables:
+        // two-sided p = 16 / 120.
         let c = spearman(&[1.0, 2.0, 3.0, 4.0, 5.0], &[20.0, 10.0, 40.0, 30.0, 50.0]).unwrap();
         assert!((c.rho - 0.8).abs() < 1e-12 && (c.p - 16.0 / 120.0).abs() < 1e-12 && c.n == 5);
         // Ranks 1 2.5 2.5 4 against 1 2 3 4: 4.5 / sqrt(4.5 * 5).
@@ -278,7 +331,8 @@ mod tests {
         assert!((tied.rho - 4.5 / 22.5f64.sqrt()).abs() < 1e-12);
         let perfect = spearman(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]).unwrap();
         assert!(perfect.rho == -1.0 && (perfect.p - 2.0 / 6.0).abs() < 1e-12);
-        // Ten pairs with d^2 summing to 60: rho = 1 - 360 / 990; t = 2.1106 with 8 degrees of freedom, p = 0.0679.
+        // Ten pairs with d^2 summing to 60: rho = 1 - 360 / 990; t = 2.1106 with 8 degrees of
+        // freedom, p = 0.0679.
         let a: Vec<f64> = (1..=10).map(f64::from).collect();
         let b = [3.0, 1.0, 2.0, 8.0, 5.0, 4.0, 9.0, 10.0, 7.0, 6.0];
         let squares: f64 = a.iter().zip(&b).map(|(x, y)| (x - y) * (x - y)).sum();
@@ -356,40 +410,83 @@ mod tests {
         // end 0.025^(1 / 46.15).
         let all = Estimate::of_share(&[1.0; 3], 200).unwrap();
         let (low, high) = all.interval.unwrap();
-        assert!((low - 0.025f64.powf(0.05 / 3.0 + 0.005)).abs() < 1e-9 && high == 1.0 && all.half_width.is_none(), "{all:?}");
-        let none = Estimate::of_share(&[0.0; 3], 200).unwrap().interval.unwrap();
+        assert!(
+            (low - 0.025f64.powf(0.05 / 3.0 + 0.005)).abs() < 1e-9
+                && high == 1.0
+                && all.half_width.is_none(),
+            "{all:?}"
+        );
+        let none = Estimate::of_share(&[0.0; 3], 200)
+            .unwrap()
+            .interval
+            .unwrap();
         assert!(none.0 == 0.0 && (none.1 - (1.0 - low)).abs() < 1e-9);
         // Clopper and Pearson (1934), 5 of 10: 0.1871 to 0.8129.
         let (low, high) = clopper_pearson(0.5, 10.0).unwrap();
         assert!((low - 0.1871).abs() < 1e-4 && (high - 0.8129).abs() < 1e-4);
         // Two right seeds and a wrong one: Student's t gave 0.667 ± 1.434.
-        let (low, high) = Estimate::of_share(&[1.0, 1.0, 0.0], 200).unwrap().interval.unwrap();
-        assert!(0.0 < low && low < 0.15 && 0.95 < high && high < 1.0, "{low} {high}");
+        let (low, high) = Estimate::of_share(&[1.0, 1.0, 0.0], 200)
+            .unwrap()
+            .interval
+            .unwrap();
+        assert!(
+            0.0 < low && low < 0.15 && 0.95 < high && high < 1.0,
+            "{low} {high}"
+        );
         // What is no share has the interval of a mean.
-        assert_eq!(Estimate::of_share(&[1.5, 0.5], 10), Estimate::of_mean(&[1.5, 0.5]));
+        assert_eq!(
+            Estimate::of_share(&[1.5, 0.5], 10),
+            Estimate::of_mean(&[1.5, 0.5])
+        );
         assert_eq!(Estimate::of_share(&[0.5], 10).unwrap().interval, None);
         // A count that no test set has is no reason to take long.
-        let (low, high) = Estimate::of_share(&[0.5, 0.5], u64::MAX).unwrap().interval.unwrap();
-        assert!(0.498 < low && low < 0.5 && 0.5 < high && high < 0.502, "{low} {high}");
+        let (low, high) = Estimate::of_share(&[0.5, 0.5], u64::MAX)
+            .unwrap()
+            .interval
+            .unwrap();
+        assert!(
+            0.498 < low && low < 0.5 && 0.5 < high && high < 0.502,
+            "{low} {high}"
+        );
     }
 
     #[test]
     fn differences_of_shares_by_hand() {
         // No spread between seeds leaves the rows: each side as wide as its own interval, joined as
         // the sides of a right triangle.
-        let (low, _) = Estimate::of_share(&[1.0; 3], 200).unwrap().interval.unwrap();
+        let (low, _) = Estimate::of_share(&[1.0; 3], 200)
+            .unwrap()
+            .interval
+            .unwrap();
         let same = Estimate::of_share_difference(&[(1.0, 1.0); 3], (200, 200)).unwrap();
         let (below, above) = same.interval.unwrap();
-        assert!((below - (low - 1.0)).abs() < 1e-12 && (above - (1.0 - low)).abs() < 1e-12, "{same:?}");
+        assert!(
+            (below - (low - 1.0)).abs() < 1e-12 && (above - (1.0 - low)).abs() < 1e-12,
+            "{same:?}"
+        );
         let most = Estimate::of_share_difference(&[(1.0, 0.0); 3], (200, 200)).unwrap();
         let (below, above) = most.interval.unwrap();
-        assert!((below - (1.0 - 2f64.sqrt() * (1.0 - low))).abs() < 1e-12 && above == 1.0, "{most:?}");
+        assert!(
+            (below - (1.0 - 2f64.sqrt() * (1.0 - low))).abs() < 1e-12 && above == 1.0,
+            "{most:?}"
+        );
         // The interval is never narrower than Student's t of the differences.
         let pairs = [(0.5, 0.4), (0.7, 0.5), (0.6, 0.55)];
-        let t = Estimate::of_mean(&[0.1, 0.2, 0.05]).unwrap().interval.unwrap();
-        let both = Estimate::of_share_difference(&pairs, (1000, 1000)).unwrap().interval.unwrap();
+        let t = Estimate::of_mean(&[0.1, 0.2, 0.05])
+            .unwrap()
+            .interval
+            .unwrap();
+        let both = Estimate::of_share_difference(&pairs, (1000, 1000))
+            .unwrap()
+            .interval
+            .unwrap();
         assert!(both.0 < t.0 && both.1 > t.1);
-        assert_eq!(Estimate::of_share_difference(&[(0.5, 0.4)], (10, 10)).unwrap().interval, None);
+        assert_eq!(
+            Estimate::of_share_difference(&[(0.5, 0.4)], (10, 10))
+                .unwrap()
+                .interval,
+            None
+        );
         assert_eq!(Estimate::of_share_difference(&[], (10, 10)), None);
     }
 
@@ -425,13 +522,19 @@ mod tests {
         assert_eq!(estimate.distance_to(0.0).interval, Some((low, high)));
         let inside = estimate.distance_to(0.5);
         assert!((inside.mean - 0.02).abs() < 1e-12 && inside.interval.unwrap().0 == 0.0);
-        assert_eq!(estimate.distance_to(1.0).interval, Some((1.0 - high, 1.0 - low)));
+        assert_eq!(
+            estimate.distance_to(1.0).interval,
+            Some((1.0 - high, 1.0 - low))
+        );
     }
 
     #[test]
     fn one_seed_has_no_interval() {
         let one = Estimate::of_mean(&[4.0]).unwrap();
-        assert_eq!((one.n, one.mean, one.sd, one.half_width), (1, 4.0, None, None));
+        assert_eq!(
+            (one.n, one.mean, one.sd, one.half_width),
+            (1, 4.0, None, None)
+        );
         assert_eq!(Estimate::of_mean(&[]), None);
         let huge = Estimate::of_mean(&[1.7e308, 1.7e308, 1.0]).unwrap();
         assert!(huge.mean.is_finite() && huge.half_width.is_none());

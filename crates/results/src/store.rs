@@ -1,4 +1,5 @@
-//! Reading and writing records. One bad file never hides the others: it is listed with the reason and left out.
+//! Reading and writing records. One bad file never hides the others: it is listed with the reason
+//! and left out.
 
 use crate::compare::{disagreement, fuller_first};
 use crate::order;
@@ -25,7 +26,8 @@ pub const MAX_JSONL_BYTES: u64 = 1 << 30;
 /// Directory inside a run's directory with the records of later evaluations, one file each.
 pub const EVALS_DIR: &str = "evals";
 
-/// Directories below a root that are searched: enough for any layout of ours, and a bound against loops.
+/// Directories below a root that are searched: enough for any layout of ours, and a bound against
+/// loops.
 pub const MAX_DEPTH: usize = 6;
 /// Entries of one directory that are looked at.
 const MAX_ENTRIES: usize = 100_000;
@@ -74,7 +76,9 @@ pub struct Place {
 impl Place {
     /// Whether this is the record in a run's own directory.
     fn is_of_run(&self) -> bool {
-        self.path.file_name().is_some_and(|name| name == RECORD_FILE)
+        self.path
+            .file_name()
+            .is_some_and(|name| name == RECORD_FILE)
     }
 }
 
@@ -91,15 +95,24 @@ const MOST_TWINS: usize = 5;
 fn twins_text(twins: &[Twins]) -> String {
     let each = |t: &Twins| {
         let [first, second] = &t.places;
-        format!("run {} is recorded twice with other numbers: {first} and {second} differ in {}", t.run_id, t.what)
+        format!(
+            "run {} is recorded twice with other numbers: {first} and {second} differ in {}",
+            t.run_id, t.what
+        )
     };
     let mut lines: Vec<String> = twins.iter().take(MOST_TWINS).map(each).collect();
     if twins.len() > MOST_TWINS {
-        lines.push(format!("{} more runs are recorded twice with other numbers", twins.len() - MOST_TWINS));
+        lines.push(format!(
+            "{} more runs are recorded twice with other numbers",
+            twins.len() - MOST_TWINS
+        ));
     }
-    lines.push("  = allowed: any number of records of a run, if their weights and scores are equal".into());
     lines.push(
-        "  = help: name one of the two places only; `longreach verify` checks a run's directory, `longreach compare` shows what differs"
+        "  = allowed: any number of records of a run, if their weights and scores are equal".into(),
+    );
+    lines.push(
+        "  = help: name one of the two places only; `longreach verify` checks a run's directory, \
+         `longreach compare` shows what differs"
             .into(),
     );
     lines.join("\n")
@@ -108,9 +121,11 @@ fn twins_text(twins: &[Twins]) -> String {
 /// What a search gave: the records, and what looked like one and is not.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// Records in canonical order: each run once in each experiment that it is part of, and each of its later evaluations.
+    /// Records in canonical order: each run once in each experiment that it is part of, and each
+    /// of its later evaluations.
     pub records: Vec<RunRecord>,
-    /// For each of the records, the directory of the run it was read in; none for a line of a file of many.
+    /// For each of the records, the directory of the run it was read in; none for a line of a file
+    /// of many.
     pub directories: Vec<Option<PathBuf>>,
     /// What was left out, by path and line.
     pub excluded: Vec<Excluded>,
@@ -132,7 +147,8 @@ pub fn run_dir(root: &Path, experiment: &str, run_id: &str) -> PathBuf {
     root.join(experiment).join(run_id)
 }
 
-/// Writes `record.json` into `run_dir`, creating the directory: the old file or the whole new one, never a part.
+/// Writes `record.json` into `run_dir`, creating the directory: the old file or the whole new one,
+/// never a part.
 ///
 /// # Errors
 ///
@@ -168,8 +184,9 @@ pub fn read_record(path: &Path) -> Result<RunRecord, StoreError> {
     parse(&bytes).map_err(|reason| invalid(path, reason))
 }
 
-/// Reads a file of one record per line, as [`write_jsonl`] writes it: at most [`MAX_JSONL_BYTES`], lines of at most
-/// [`MAX_RECORD_BYTES`]. A line that is no record hides no other: it is in [`Found::excluded`].
+/// Reads a file of one record per line, as [`write_jsonl`] writes it: at most [`MAX_JSONL_BYTES`],
+/// lines of at most [`MAX_RECORD_BYTES`]. A line that is no record hides no other: it is in
+/// [`Found::excluded`].
 ///
 /// # Errors
 ///
@@ -180,14 +197,21 @@ pub fn read_jsonl(path: &Path) -> Result<Found, StoreError> {
     search.finish()
 }
 
-/// Gathers the records under `roots` into one file, one per line; of `loss_by_position` at most `most_bins` bins are kept, if given
-/// ([`EvalRow::thin_positions`](crate::record::EvalRow::thin_positions)). Returns what was found, thinned as written. The same records
-/// give the same bytes, wherever they lie; a run that is already in the file with fewer bins is taken from its own directory.
+/// Gathers the records under `roots` into one file, one per line; of `loss_by_position` at most
+/// `most_bins` bins are kept, if given
+/// ([`EvalRow::thin_positions`](crate::record::EvalRow::thin_positions)). Returns what was found,
+/// thinned as written. The same records give the same bytes, wherever they lie; a run that is
+/// already in the file with fewer bins is taken from its own directory.
 ///
 /// # Errors
 ///
-/// A root that cannot be searched, a run that is recorded twice with other numbers, no record at all, or a file that cannot be written.
-pub fn gather_jsonl(roots: &[PathBuf], path: &Path, most_bins: Option<usize>) -> Result<Found, StoreError> {
+/// A root that cannot be searched, a run that is recorded twice with other numbers, no record at
+/// all, or a file that cannot be written.
+pub fn gather_jsonl(
+    roots: &[PathBuf],
+    path: &Path,
+    most_bins: Option<usize>,
+) -> Result<Found, StoreError> {
     gather_found(find_records(roots)?, path, most_bins)
 }
 
@@ -196,12 +220,20 @@ pub fn gather_jsonl(roots: &[PathBuf], path: &Path, most_bins: Option<usize>) ->
 /// # Errors
 ///
 /// No record at all, or a file that cannot be written.
-pub fn gather_found(mut found: Found, path: &Path, most_bins: Option<usize>) -> Result<Found, StoreError> {
+pub fn gather_found(
+    mut found: Found,
+    path: &Path,
+    most_bins: Option<usize>,
+) -> Result<Found, StoreError> {
     if found.records.is_empty() {
         return Err(invalid(path, "not written: there are no records to gather"));
     }
     if let Some(most) = most_bins {
-        found.records.iter_mut().flat_map(|record| &mut record.evals).for_each(|row| row.thin_positions(most));
+        found
+            .records
+            .iter_mut()
+            .flat_map(|record| &mut record.evals)
+            .for_each(|row| row.thin_positions(most));
     }
     write_jsonl(path, &found.records)?;
     Ok(found)
@@ -228,15 +260,16 @@ pub fn write_jsonl(path: &Path, records: &[RunRecord]) -> Result<(), StoreError>
     Ok(write_atomically(path, text.as_bytes())?)
 }
 
-/// Finds records under `roots`, each of which may be a directory of runs, of an experiment or of a run, a `record.json`, or a
-/// file of one record per line. Symbolic links below a root are not followed, hidden directories not entered. How deep, how wide and
-/// how much is read has a bound; what is beyond it is listed. Beside the record of a run, those of its later evaluations are read
+/// Finds records under `roots`, each of which may be a directory of runs, of an experiment or of a
+/// run, a `record.json`, or a file of one record per line. Symbolic links below a root are not
+/// followed, hidden directories not entered. How deep, how wide and how much is read has a bound;
+/// what is beyond it is listed. Beside the record of a run, those of its later evaluations are read
 /// ([`EVALS_DIR`]).
 ///
 /// # Errors
 ///
-/// A root that does not exist or cannot be listed; a run that is recorded twice with other numbers ([`StoreError::Twins`]). Anything else
-/// wrong below a root is in [`Found::excluded`].
+/// A root that does not exist or cannot be listed; a run that is recorded twice with other numbers
+/// ([`StoreError::Twins`]). Anything else wrong below a root is in [`Found::excluded`].
 pub fn find_records(roots: &[PathBuf]) -> Result<Found, StoreError> {
     find_records_within(roots, MAX_DEPTH)
 }
@@ -263,15 +296,17 @@ pub fn find_records_within(roots: &[PathBuf], depth: usize) -> Result<Found, Sto
     search.finish()
 }
 
-/// Replaces `path` by `bytes` as one step: written beside it, synced, renamed, and the directory synced. A link at `path` is
-/// replaced and what it points at is left alone.
+/// Replaces `path` by `bytes` as one step: written beside it, synced, renamed, and the directory
+/// synced. A link at `path` is replaced and what it points at is left alone.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes)?;
     sync_directory(parent(path))
 }
 
 fn parent(path: &Path) -> &Path {
-    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// [`write_atomically`] without the last sync, for many files in one directory.
@@ -300,19 +335,29 @@ pub(crate) fn sync_directory(dir: &Path) -> io::Result<()> {
 }
 
 fn invalid(path: &Path, reason: impl ToString) -> StoreError {
-    StoreError::Invalid { path: path.into(), reason: reason.to_string() }
+    StoreError::Invalid {
+        path: path.into(),
+        reason: reason.to_string(),
+    }
 }
 
 /// JSON has no NaN: serde writes null, which reads back as something else or not at all.
 fn check_round_trip(path: &Path, text: &str, record: &RunRecord) -> Result<(), StoreError> {
     match parse(text.as_bytes()) {
         Ok(back) if back == *record => Ok(()),
-        Ok(_) => Err(invalid(path, "the record does not survive JSON: a number is not finite")),
-        Err(reason) => Err(invalid(path, format!("the record does not survive JSON (a number that is not finite?): {reason}"))),
+        Ok(_) => Err(invalid(
+            path,
+            "the record does not survive JSON: a number is not finite",
+        )),
+        Err(reason) => Err(invalid(
+            path,
+            format!("the record does not survive JSON (a number that is not finite?): {reason}"),
+        )),
     }
 }
 
-/// Opens a regular file for reading no more than `most` bytes, so that neither a device nor a file that grows fills the memory.
+/// Opens a regular file for reading no more than `most` bytes, so that neither a device nor a file
+/// that grows fills the memory.
 fn open(path: &Path, most: u64) -> Result<io::Take<fs::File>, StoreError> {
     // Looked at before it is opened: opening a pipe waits for its writer.
     let meta = fs::metadata(path)?;
@@ -320,7 +365,10 @@ fn open(path: &Path, most: u64) -> Result<io::Take<fs::File>, StoreError> {
         return Err(invalid(path, "not a regular file"));
     }
     if meta.len() > most {
-        return Err(invalid(path, format!("has {} bytes; at most {most} are read", meta.len())));
+        return Err(invalid(
+            path,
+            format!("has {} bytes; at most {most} are read", meta.len()),
+        ));
     }
     Ok(fs::File::open(path)?.take(most))
 }
@@ -331,12 +379,21 @@ fn parse(bytes: &[u8]) -> Result<RunRecord, String> {
         schema: u32,
     }
     // The version first: a newer layout should say so rather than complain of an unknown field.
-    let version: Version = serde_json::from_slice(bytes).map_err(|e| format!("not a record: {e}"))?;
+    let version: Version =
+        serde_json::from_slice(bytes).map_err(|e| format!("not a record: {e}"))?;
     let wrong = |e: &dyn std::fmt::Display| format!("not a record of schema {SCHEMA}: {e}");
     match version.schema {
         SCHEMA => {}
-        newer if newer > SCHEMA => return Err(format!("schema {newer} is newer than this binary's {SCHEMA}")),
-        other => return Err(format!("schema {other} is unknown; this binary reads {SCHEMA}")),
+        newer if newer > SCHEMA => {
+            return Err(format!(
+                "schema {newer} is newer than this binary's {SCHEMA}"
+            ));
+        }
+        other => {
+            return Err(format!(
+                "schema {other} is unknown; this binary reads {SCHEMA}"
+            ));
+        }
     }
     let record: RunRecord = serde_json::from_slice(bytes).map_err(|e| wrong(&e))?;
     serde_json::from_slice::<NoTwins>(bytes).map_err(|e| wrong(&e))?;
@@ -385,7 +442,9 @@ impl<'de> Visitor<'de> for NoTwins {
         let mut keys = BTreeSet::new();
         while let Some(key) = map.next_key::<String>()? {
             if keys.contains(&key) {
-                return Err(serde::de::Error::custom(format_args!("duplicate key {key:?}")));
+                return Err(serde::de::Error::custom(format_args!(
+                    "duplicate key {key:?}"
+                )));
             }
             keys.insert(key);
             map.next_value::<NoTwins>()?;
@@ -394,13 +453,16 @@ impl<'de> Visitor<'de> for NoTwins {
     }
 }
 
-/// Names and kinds of what is in a directory, sorted. All or nothing: which entries come first is up to the file system.
+/// Names and kinds of what is in a directory, sorted. All or nothing: which entries come first is
+/// up to the file system.
 fn entries(dir: &Path, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         if names.len() == most {
-            return Err(io::Error::other(format!("has more than {most} entries, and is not searched")));
+            return Err(io::Error::other(format!(
+                "has more than {most} entries, and is not searched"
+            )));
         }
         // What is gone since it was listed, as scratch files are, has no kind and is no record.
         names.extend(entry.file_type().ok().map(|kind| (entry.file_name(), kind)));
@@ -424,22 +486,38 @@ impl Search {
             Ok(names) => names,
             Err(e) => return self.exclude(dir, None, e.to_string()),
         };
-        for (name, kind) in names.iter().filter(|(name, kind)| !kind.is_dir() && (name == RECORD_FILE || name == JSONL_FILE)) {
+        for (name, kind) in names
+            .iter()
+            .filter(|(name, kind)| !kind.is_dir() && (name == RECORD_FILE || name == JSONL_FILE))
+        {
             if kind.is_file() {
                 self.file(&dir.join(name));
             } else {
-                self.exclude(&dir.join(name), None, "not a regular file; links are not followed here, name it to read it".into());
+                self.exclude(
+                    &dir.join(name),
+                    None,
+                    "not a regular file; links are not followed here, name it to read it".into(),
+                );
             }
         }
         // Below a run there are checkpoints and logs, no other runs.
-        let is_run = names.iter().any(|(name, kind)| kind.is_file() && name == RECORD_FILE);
-        if is_run && names.iter().any(|(name, kind)| kind.is_dir() && name == EVALS_DIR) {
+        let is_run = names
+            .iter()
+            .any(|(name, kind)| kind.is_file() && name == RECORD_FILE);
+        if is_run
+            && names
+                .iter()
+                .any(|(name, kind)| kind.is_dir() && name == EVALS_DIR)
+        {
             self.evaluations(&dir.join(EVALS_DIR));
         }
         if is_run || depth == 0 {
             return;
         }
-        for (name, _) in names.iter().filter(|(name, kind)| kind.is_dir() && !name.to_string_lossy().starts_with('.')) {
+        for (name, _) in names
+            .iter()
+            .filter(|(name, kind)| kind.is_dir() && !name.to_string_lossy().starts_with('.'))
+        {
             self.directory(&dir.join(name), depth - 1);
         }
     }
@@ -452,32 +530,54 @@ impl Search {
         };
         for (name, kind) in names {
             let path = dir.join(&name);
-            if name.to_string_lossy().starts_with('.') || path.extension().is_none_or(|e| e != "json") {
+            if name.to_string_lossy().starts_with('.')
+                || path.extension().is_none_or(|e| e != "json")
+            {
                 continue;
             }
             if kind.is_file() {
                 self.file(&path);
             } else {
-                self.exclude(&path, None, "not a regular file; links are not followed here, name it to read it".into());
+                self.exclude(
+                    &path,
+                    None,
+                    "not a regular file; links are not followed here, name it to read it".into(),
+                );
             }
         }
     }
 
     /// Takes the record of a run, or of a later evaluation in the run's directory.
     fn take_one(&mut self, path: &Path, mut record: RunRecord) {
-        if let Some(run) = path.parent().filter(|dir| dir.ends_with(EVALS_DIR)).map(parent) {
+        if let Some(run) = path
+            .parent()
+            .filter(|dir| dir.ends_with(EVALS_DIR))
+            .map(parent)
+        {
             let own = read_record(&run.join(RECORD_FILE)).ok();
             if own.as_ref().is_some_and(|own| own.model != record.model) {
-                return self.exclude(path, None, "evaluates other weights than those of the run's record".into());
+                return self.exclude(
+                    path,
+                    None,
+                    "evaluates other weights than those of the run's record".into(),
+                );
             }
             // Versions before `evaluation_of` was kept did not write whose weights these are.
             record.evaluation_of = record.evaluation_of.or_else(|| Some(own?.run_id));
             if record.evaluation_of.is_none() {
-                return self.exclude(path, None, "the run it evaluates has no readable record".into());
+                return self.exclude(
+                    path,
+                    None,
+                    "the run it evaluates has no readable record".into(),
+                );
             }
         }
         if record.evaluation_of.as_ref() == Some(&record.run_id) {
-            return self.exclude(path, None, "evaluates what the run's own record holds".into());
+            return self.exclude(
+                path,
+                None,
+                "evaluates what the run's own record holds".into(),
+            );
         }
         self.take(path, None, record);
     }
@@ -502,7 +602,12 @@ impl Search {
         let mut bad = 0;
         for number in 1.. {
             line.clear();
-            if reader.by_ref().take(MAX_RECORD_BYTES + 1).read_until(b'\n', &mut line)? == 0 {
+            if reader
+                .by_ref()
+                .take(MAX_RECORD_BYTES + 1)
+                .read_until(b'\n', &mut line)?
+                == 0
+            {
                 break;
             }
             let record = if line.len() as u64 > MAX_RECORD_BYTES && !line.ends_with(b"\n") {
@@ -524,33 +629,50 @@ impl Search {
             }
         }
         if bad > MAX_BAD_LINES {
-            self.exclude(path, None, format!("{} more lines are no records", bad - MAX_BAD_LINES));
+            self.exclude(
+                path,
+                None,
+                format!("{} more lines are no records", bad - MAX_BAD_LINES),
+            );
         }
         Ok(())
     }
 
-    /// The same run may lie in its directory and, thinned, in a file of many: the one that says most is taken. It may be part of several
-    /// experiments, and is kept in each.
+    /// The same run may lie in its directory and, thinned, in a file of many: the one that says
+    /// most is taken. It may be part of several experiments, and is kept in each.
     fn take(&mut self, path: &Path, line: Option<usize>, record: RunRecord) {
-        let place = Place { path: path.into(), line };
+        let place = Place {
+            path: path.into(),
+            line,
+        };
         for (known_place, known) in self.found.get(&record.run_id).into_iter().flatten() {
             if known.evaluation_of == record.evaluation_of
                 && let Some(what) = disagreement(known, &record)
             {
                 let mut places = [known_place.clone(), place];
                 places.sort();
-                self.twins.push(Twins { run_id: record.run_id.clone(), places, what });
+                self.twins.push(Twins {
+                    run_id: record.run_id.clone(),
+                    places,
+                    what,
+                });
                 return;
             }
         }
         let known = self.found.entry(record.run_id.clone()).or_default();
-        let same = known.iter_mut().find(|(_, known)| known.experiment == record.experiment && known.evaluation_of == record.evaluation_of);
+        let same = known.iter_mut().find(|(_, known)| {
+            known.experiment == record.experiment && known.evaluation_of == record.evaluation_of
+        });
         match same {
             None => known.push((place, record)),
             Some(same) => {
-                // Of equal records the one in its run's directory, so that the order of reading does not matter.
+                // Of equal records the one in its run's directory, so that the order of reading
+                // does not matter.
                 let rank = |place: &Place| (!place.is_of_run(), place.path.clone(), place.line);
-                if fuller_first(&record, &same.1).then_with(|| rank(&place).cmp(&rank(&same.0))).is_lt() {
+                if fuller_first(&record, &same.1)
+                    .then_with(|| rank(&place).cmp(&rank(&same.0)))
+                    .is_lt()
+                {
                     *same = (place, record);
                 }
             }
@@ -558,12 +680,17 @@ impl Search {
     }
 
     fn exclude(&mut self, path: &Path, line: Option<usize>, reason: String) {
-        self.excluded.push(Excluded { path: path.into(), line, reason });
+        self.excluded.push(Excluded {
+            path: path.into(),
+            line,
+            reason,
+        });
     }
 
     fn finish(mut self) -> Result<Found, StoreError> {
         if !self.twins.is_empty() {
-            self.twins.sort_by(|a, b| (&a.run_id, &a.places).cmp(&(&b.run_id, &b.places)));
+            self.twins
+                .sort_by(|a, b| (&a.run_id, &a.places).cmp(&(&b.run_id, &b.places)));
             return Err(StoreError::Twins(self.twins));
         }
         let mut found: Vec<(Place, RunRecord)> = self.found.into_values().flatten().collect();
@@ -572,7 +699,11 @@ impl Search {
         self.excluded.dedup();
         let directory = |place: &Place| place.is_of_run().then(|| parent(&place.path).to_owned());
         let directories = found.iter().map(|(place, _)| directory(place)).collect();
-        Ok(Found { records: found.into_iter().map(|(_, record)| record).collect(), directories, excluded: self.excluded })
+        Ok(Found {
+            records: found.into_iter().map(|(_, record)| record).collect(),
+            directories,
+            excluded: self.excluded,
+        })
     }
 }
 
@@ -586,8 +717,15 @@ mod tests {
         for name in ["c", "a", "b"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
-        let names: Vec<OsString> = entries(dir.path(), 3).unwrap().into_iter().map(|entry| entry.0).collect();
+        let names: Vec<OsString> = entries(dir.path(), 3)
+            .unwrap()
+            .into_iter()
+            .map(|entry| entry.0)
+            .collect();
         assert_eq!(names, ["a", "b", "c"]);
-        assert_eq!(entries(dir.path(), 2).unwrap_err().to_string(), "has more than 2 entries, and is not searched");
+        assert_eq!(
+            entries(dir.path(), 2).unwrap_err().to_string(),
+            "has more than 2 entries, and is not searched"
+        );
     }
 }

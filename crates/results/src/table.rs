@@ -19,16 +19,29 @@ pub struct Cell {
     pub text: String,
     /// Marks the best of a column.
     pub bold: bool,
-    /// The text in parts with the relative address each leads to, where there are any; the whole is `text`.
+    /// The text in parts with the relative address each leads to, where there are any; the whole
+    /// is `text`.
     pub links: Vec<(String, Option<String>)>,
 }
 
 impl Cell {
     /// Parts with links, joined by commas.
     pub fn linked(parts: Vec<(String, Option<String>)>) -> Self {
-        let text = parts.iter().map(|(text, _)| text.as_str()).collect::<Vec<_>>().join(", ");
-        let links = if parts.iter().any(|(_, link)| link.is_some()) { parts } else { Vec::new() };
-        Self { text, bold: false, links }
+        let text = parts
+            .iter()
+            .map(|(text, _)| text.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let links = if parts.iter().any(|(_, link)| link.is_some()) {
+            parts
+        } else {
+            Vec::new()
+        };
+        Self {
+            text,
+            bold: false,
+            links,
+        }
     }
 }
 
@@ -51,7 +64,11 @@ pub struct Table {
 
 impl From<String> for Cell {
     fn from(text: String) -> Self {
-        Self { text, bold: false, links: Vec::new() }
+        Self {
+            text,
+            bold: false,
+            links: Vec::new(),
+        }
     }
 }
 
@@ -71,7 +88,11 @@ pub fn estimate_text(metric: &str, estimate: &Estimate) -> String {
         (None, Some((low, high))) => {
             // Rounded outwards, so that what is printed holds the mean and all of the interval.
             let (low, high) = ((low * 100.0).floor() / 100.0, (high * 100.0).ceil() / 100.0);
-            format!("{mean} [{}, {}]", metric::number(low, 2), metric::number(high, 2))
+            format!(
+                "{mean} [{}, {}]",
+                metric::number(low, 2),
+                metric::number(high, 2)
+            )
         }
         (None, None) => mean,
     }
@@ -80,26 +101,47 @@ pub fn estimate_text(metric: &str, estimate: &Estimate) -> String {
 pub(crate) fn point_text(metric: &str, point: &Point) -> String {
     match &point.estimate {
         Some(estimate) if point.is_whole() => estimate_text(metric, estimate),
-        Some(estimate) => format!("{} ({}/{})", estimate_text(metric, estimate), point.values.len(), point.runs),
+        Some(estimate) => format!(
+            "{} ({}/{})",
+            estimate_text(metric, estimate),
+            point.values.len(),
+            point.runs
+        ),
         None => absent_text(&point.absent),
     }
 }
 
 fn absent_text(absent: &BTreeSet<Absent>) -> String {
-    let named: Vec<&str> = absent.iter().filter(|a| **a != Absent::Missing).map(|a| a.name()).collect();
-    if named.is_empty() { Absent::Missing.name().into() } else { named.join(" / ") }
+    let named: Vec<&str> = absent
+        .iter()
+        .filter(|a| **a != Absent::Missing)
+        .map(|a| a.name())
+        .collect();
+    if named.is_empty() {
+        Absent::Missing.name().into()
+    } else {
+        named.join(" / ")
+    }
 }
 
 fn sentence(setting: &Setting<'_>, metric: &str) -> String {
     match setting.seeds() {
         (1, 1) => "Single seed: no interval, no ranking.".into(),
-        _ => format!("Mean {}, {}; k/N: only k of N seeds gave a number.", interval_text(metric), seeds_text(setting)),
+        _ => format!(
+            "Mean {}, {}; k/N: only k of N seeds gave a number.",
+            interval_text(metric),
+            seeds_text(setting)
+        ),
     }
 }
 
 /// How the interval of a metric is written, and what it is.
 fn interval_text(metric: &str) -> String {
-    if metric::is_share(metric) { format!("[{SHARE_INTERVAL}]") } else { format!("± {INTERVAL}") }
+    if metric::is_share(metric) {
+        format!("[{SHARE_INTERVAL}]")
+    } else {
+        format!("± {INTERVAL}")
+    }
 }
 
 /// `n = 3`
@@ -114,22 +156,44 @@ pub(crate) fn seeds_text(setting: &Setting<'_>) -> String {
 fn meaning(setting: &Setting<'_>, metric: &str) -> String {
     let definition = setting.definition(metric);
     let chance = metric::chance(setting.task, metric);
-    let chance = chance.map_or(String::new(), |c| format!(" Chance: {}.", metric::number(c, metric::decimals(metric, c))));
+    let chance = chance.map_or(String::new(), |c| {
+        format!(
+            " Chance: {}.",
+            metric::number(c, metric::decimals(metric, c))
+        )
+    });
     format!(" Definition: {}.{chance}", definition.trim_end_matches('.'))
 }
 
 fn direction(metric: &str) -> &'static str {
-    if metric::lower_is_better(metric) { "lower is better" } else { "higher is better" }
+    if metric::lower_is_better(metric) {
+        "lower is better"
+    } else {
+        "higher is better"
+    }
 }
 
 fn slug(setting: &Setting<'_>, name: &str) -> String {
-    if setting.slug.is_empty() { name.into() } else { format!("{}-{name}", setting.slug) }
+    if setting.slug.is_empty() {
+        name.into()
+    } else {
+        format!("{}-{name}", setting.slug)
+    }
 }
 
 /// One metric: methods by test lengths.
 pub(crate) fn metric_table(setting: &Setting<'_>, metric: &str) -> Table {
-    let points: Vec<Vec<Point>> =
-        setting.methods.iter().map(|m| setting.lengths.iter().map(|&len| setting.point(m, metric, len)).collect()).collect();
+    let points: Vec<Vec<Point>> = setting
+        .methods
+        .iter()
+        .map(|m| {
+            setting
+                .lengths
+                .iter()
+                .map(|&len| setting.point(m, metric, len))
+                .collect()
+        })
+        .collect();
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for (method, points) in setting.methods.iter().zip(&points) {
         let mut row: Vec<Cell> = vec![method.name.as_str().into()];
@@ -145,12 +209,20 @@ pub(crate) fn metric_table(setting: &Setting<'_>, metric: &str) -> Table {
     }
     for (at, column) in columns.iter().enumerate() {
         if let Some(best) = setting.clear_best(column, metric) {
-            rows[best][at + 1].bold = !setting.is_extrapolation_of_unconverged(&setting.methods[best], setting.lengths[at]);
+            rows[best][at + 1].bold = !setting
+                .is_extrapolation_of_unconverged(&setting.methods[best], setting.lengths[at]);
         }
     }
-    let ranked = if setting.seeds().1 > 1 { " Bold: best of its column, its interval touching no other." } else { "" };
-    let derived =
-        if matches!(metric, metric::PERPLEXITY | metric::BITS_PER_BYTE) { " Derived from nats for each run, then averaged." } else { "" };
+    let ranked = if setting.seeds().1 > 1 {
+        " Bold: best of its column, its interval touching no other."
+    } else {
+        ""
+    };
+    let derived = if matches!(metric, metric::PERPLEXITY | metric::BITS_PER_BYTE) {
+        " Derived from nats for each run, then averaged."
+    } else {
+        ""
+    };
     Table {
         slug: slug(setting, metric),
         title: format!("{metric} by test length"),
@@ -162,38 +234,56 @@ pub(crate) fn metric_table(setting: &Setting<'_>, metric: &str) -> Table {
             sentence(setting, metric),
             meaning(setting, metric)
         ),
-        columns: std::iter::once("method".to_string()).chain(setting.lengths.iter().map(|l| l.to_string())).collect(),
+        columns: std::iter::once("method".to_string())
+            .chain(setting.lengths.iter().map(|l| l.to_string()))
+            .collect(),
         rows,
         prose: false,
     }
 }
 
-/// How far each head looks, in length and at the longest length tested. Empty where it was not recorded.
+/// How far each head looks, in length and at the longest length tested. Empty where it was not
+/// recorded.
 pub(crate) fn attention_tables(setting: &Setting<'_>) -> Vec<Table> {
     let heads = setting.heads();
-    let mut lengths: Vec<usize> = setting.in_length.into_iter().chain(setting.lengths.last().copied()).collect();
+    let mut lengths: Vec<usize> = setting
+        .in_length
+        .into_iter()
+        .chain(setting.lengths.last().copied())
+        .collect();
     lengths.dedup();
     if heads.is_empty() {
         return Vec::new();
     }
     let table = |len: usize| {
         let row = |method: &Method| -> Vec<Cell> {
-            let points = heads.iter().map(|(_, metric)| Cell::from(point_text(metric, &setting.point(method, metric, len))));
-            std::iter::once(Cell::from(method.name.as_str())).chain(points).collect()
+            let points = heads.iter().map(|(_, metric)| {
+                Cell::from(point_text(metric, &setting.point(method, metric, len)))
+            });
+            std::iter::once(Cell::from(method.name.as_str()))
+                .chain(points)
+                .collect()
         };
         Table {
             slug: slug(setting, &format!("{}-{len}", metric::ATTENTION_DISTANCE)),
             title: format!("mean attention distance by head at {len}"),
             caption: format!(
-                "Mean attention distance in tokens by layer.head, counted from 1, at {} {}; {}. {} Definition: {}.",
+                "Mean attention distance in tokens by layer.head, counted from 1, at {} {}; {}. \
+                 {} Definition: {}.",
                 len,
                 setting.task.unit,
                 setting.name,
                 sentence(setting, metric::ATTENTION_DISTANCE),
-                setting.definition(metric::ATTENTION_DISTANCE).trim_end_matches('.')
+                setting
+                    .definition(metric::ATTENTION_DISTANCE)
+                    .trim_end_matches('.')
             ),
             columns: std::iter::once("method".to_string())
-                .chain(heads.iter().map(|((layer, head), _)| format!("{layer}.{head}")))
+                .chain(
+                    heads
+                        .iter()
+                        .map(|((layer, head), _)| format!("{layer}.{head}")),
+                )
                 .collect(),
             rows: setting.methods.iter().map(row).collect(),
             prose: false,
@@ -202,7 +292,8 @@ pub(crate) fn attention_tables(setting: &Setting<'_>) -> Vec<Table> {
     lengths.into_iter().map(table).collect()
 }
 
-/// Reach: how far each method keeps its in-length score. None where nothing longer than training was tested.
+/// Reach: how far each method keeps its in-length score. None where nothing longer than training
+/// was tested.
 pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
     let longest = setting.longer().last()?;
     let in_length = setting.in_length?;
@@ -210,7 +301,9 @@ pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
     let row = |method: &Method| -> Vec<Cell> {
         let reach = setting.reach(method);
         let reach_text = match &reach {
-            None if matches!(setting.converged(method), InLength::Unconverged(_)) => Absent::Unconverged.name().into(),
+            None if matches!(setting.converged(method), InLength::Unconverged(_)) => {
+                Absent::Unconverged.name().into()
+            }
             None => "-".into(),
             Some(r) => match r.test_len {
                 None => "none".into(),
@@ -235,11 +328,16 @@ pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
         slug: slug(setting, "reach"),
         title: "Reach".into(),
         caption: format!(
-            "Reach: the longest test length up to which every tested length keeps the mean {metric} {rule}, as a multiple of the training \
-             length ({}). ≥: nothing longer was tested; none: lost at the first longer length; -: no in-length score. {UNCONVERGED} Ratio: \
-             {metric} at {longest} over {metric} at {in_length}, averaged over runs{}. {}{}",
+            "Reach: the longest test length up to which every tested length keeps the mean \
+             {metric} {rule}, as a multiple of the training length ({}). ≥: nothing longer was \
+             tested; none: lost at the first longer length; -: no in-length score. {UNCONVERGED} \
+             Ratio: {metric} at {longest} over {metric} at {in_length}, averaged over runs{}. {}{}",
             setting.unit_count(setting.task.train_len),
-            if metric::is_share(metric) && setting.seeds().1 > 1 { format!(" (± {INTERVAL})") } else { String::new() },
+            if metric::is_share(metric) && setting.seeds().1 > 1 {
+                format!(" (± {INTERVAL})")
+            } else {
+                String::new()
+            },
             sentence(setting, metric),
             meaning(setting, metric)
         ),
@@ -256,9 +354,11 @@ pub(crate) fn reach_table(setting: &Setting<'_>) -> Option<Table> {
 }
 
 /// What `not converged` in a cell means.
-const UNCONVERGED: &str = "Not converged: the task was not learned in length, so nothing is said about longer lengths.";
+const UNCONVERGED: &str =
+    "Not converged: the task was not learned in length, so nothing is said about longer lengths.";
 
-/// How far, and how much of, the in-length score is kept, seed by seed. None where nothing longer than training was tested.
+/// How far, and how much of, the in-length score is kept, seed by seed. None where nothing longer
+/// than training was tested.
 pub(crate) fn extrapolation_table(setting: &Setting<'_>) -> Option<Table> {
     let longest = setting.longer().last()?;
     let in_length = setting.in_length?;
@@ -267,8 +367,13 @@ pub(crate) fn extrapolation_table(setting: &Setting<'_>) -> Option<Table> {
         let (kept_to, area) = (setting.kept_to(method), setting.kept_area(method));
         let in_times = |point: &Point| {
             let estimate = point.estimate.filter(|_| !point.values.is_empty())?;
-            let all_the_way = point.is_whole() && point.values.iter().all(|v| v.1 == longest as f64);
-            Some(format!("{}{}", if all_the_way { "≥ " } else { "" }, times(estimate.mean / setting.task.train_len.max(1) as f64)))
+            let all_the_way =
+                point.is_whole() && point.values.iter().all(|v| v.1 == longest as f64);
+            Some(format!(
+                "{}{}",
+                if all_the_way { "≥ " } else { "" },
+                times(estimate.mean / setting.task.train_len.max(1) as f64)
+            ))
         };
         vec![
             method.name.as_str().into(),
@@ -287,16 +392,24 @@ pub(crate) fn extrapolation_table(setting: &Setting<'_>) -> Option<Table> {
         slug: slug(setting, "extrapolation"),
         title: "Extrapolation".into(),
         caption: format!(
-            "Kept to: the longest test length, of those from {in_length} to {longest} {}, at which a seed has at least {} of its in-length \
-             score, even if a shorter one had less; mean over seeds, also as a multiple of the training length (≥: all seeds at the \
-             longest one). Area: the share of the in-length score ({share}), averaged over log2 of the length from {in_length} to {longest} \
-             by the trapezoid rule for each seed; 1 keeps all of it. Seeds: with an in-length score, of all. {UNCONVERGED} {}{}",
+            "Kept to: the longest test length, of those from {in_length} to {longest} {}, at \
+             which a seed has at least {} of its in-length score, even if a shorter one had less; \
+             mean over seeds, also as a multiple of the training length (≥: all seeds at the \
+             longest one). Area: the share of the in-length score ({share}), averaged over log2 \
+             of the length from {in_length} to {longest} by the trapezoid rule for each seed; 1 \
+             keeps all of it. Seeds: with an in-length score, of all. {UNCONVERGED} {}{}",
             setting.task.unit,
             metric::KEPT,
             sentence(setting, metric::KEPT_TO),
             meaning(setting, metric)
         ),
-        columns: vec!["method".into(), format!("kept to ({})", setting.task.unit), "of training".into(), "area".into(), "seeds".into()],
+        columns: vec![
+            "method".into(),
+            format!("kept to ({})", setting.task.unit),
+            "of training".into(),
+            "area".into(),
+            "seeds".into(),
+        ],
         rows: setting.methods.iter().map(row).collect(),
         prose: false,
     })
@@ -305,13 +418,19 @@ pub(crate) fn extrapolation_table(setting: &Setting<'_>) -> Option<Table> {
 /// The method that others are compared with in this setting, if it is there.
 pub(crate) fn baseline<'s>(setting: &'s Setting<'_>, spec: &ReportSpec) -> Option<&'s Method> {
     let asked = spec.baseline.as_deref()?;
-    setting.method(asked).or_else(|| setting.methods.first().filter(|_| asked == FIRST_METHOD))
+    setting
+        .method(asked)
+        .or_else(|| setting.methods.first().filter(|_| asked == FIRST_METHOD))
 }
 
 /// Differences to a baseline, paired by seed.
 pub(crate) fn baseline_table(setting: &Setting<'_>, base: &Method) -> Table {
     let metric = setting.lead();
-    let others: Vec<&Method> = setting.methods.iter().filter(|m| m.name != base.name).collect();
+    let others: Vec<&Method> = setting
+        .methods
+        .iter()
+        .filter(|m| m.name != base.name)
+        .collect();
     let mut pairs = (usize::MAX, 0);
     let mut rows = Vec::new();
     for method in others {
@@ -319,7 +438,10 @@ pub(crate) fn baseline_table(setting: &Setting<'_>, base: &Method) -> Table {
         for &len in &setting.lengths {
             let point = setting.difference(method, base, metric, len);
             pairs = (pairs.0.min(point.runs), pairs.1.max(point.runs));
-            row.push(Cell { bold: side(metric, &point).is_some(), ..Cell::from(difference_text(metric, &point)) });
+            row.push(Cell {
+                bold: side(metric, &point).is_some(),
+                ..Cell::from(difference_text(metric, &point))
+            });
         }
         rows.push(row);
     }
@@ -331,15 +453,22 @@ pub(crate) fn baseline_table(setting: &Setting<'_>, base: &Method) -> Table {
         slug: slug(setting, "difference"),
         title: format!("{metric}: difference to {}", base.name),
         caption: format!(
-            "{metric} minus that of {}, paired by seed ({}: a negative difference is {}). Mean {}, {n} pairs; k/N: only k of N \
-             pairs gave a number. Bold: the interval excludes 0. - : no seed in common. {UNCONVERGED}{}",
+            "{metric} minus that of {}, paired by seed ({}: a negative difference is {}). Mean \
+             {}, {n} pairs; k/N: only k of N pairs gave a number. Bold: the interval excludes 0. \
+             - : no seed in common. {UNCONVERGED}{}",
             base.name,
             direction(metric),
-            if metric::lower_is_better(metric) { "an improvement" } else { "a loss" },
+            if metric::lower_is_better(metric) {
+                "an improvement"
+            } else {
+                "a loss"
+            },
             interval_text(metric),
             meaning(setting, metric)
         ),
-        columns: std::iter::once("method".to_string()).chain(setting.lengths.iter().map(|l| l.to_string())).collect(),
+        columns: std::iter::once("method".to_string())
+            .chain(setting.lengths.iter().map(|l| l.to_string()))
+            .collect(),
         rows,
         prose: false,
     }
@@ -349,7 +478,10 @@ pub(crate) fn baseline_table(setting: &Setting<'_>, base: &Method) -> Table {
 fn difference_text(metric: &str, difference: &Point) -> String {
     let plain = point_text(metric, difference);
     // What rounds to zero has no sign.
-    let is_zero = plain.split(' ').next().is_some_and(|m| m.parse() == Ok(0.0));
+    let is_zero = plain
+        .split(' ')
+        .next()
+        .is_some_and(|m| m.parse() == Ok(0.0));
     let is_more = difference.estimate.is_some_and(|e| e.mean > 0.0) && !is_zero;
     if is_more { format!("+{plain}") } else { plain }
 }
@@ -365,8 +497,14 @@ fn side(metric: &str, difference: &Point) -> Option<Ordering> {
 pub(crate) fn baseline_finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
     let metric = setting.lead();
     let len = *setting.lengths.last()?;
-    let mut lists: [(&str, Vec<String>); 5] =
-        ["better", "worse", "no difference shown", "one seed: no test", "no number"].map(|name| (name, Vec::new()));
+    let mut lists: [(&str, Vec<String>); 5] = [
+        "better",
+        "worse",
+        "no difference shown",
+        "one seed: no test",
+        "no number",
+    ]
+    .map(|name| (name, Vec::new()));
     for method in setting.methods.iter().filter(|m| m.name != base.name) {
         let point = setting.difference(method, base, metric, len);
         let at = match (side(metric, &point), &point.estimate) {
@@ -383,8 +521,15 @@ pub(crate) fn baseline_finding(setting: &Setting<'_>, base: &Method) -> Option<S
             n => format!("{} ({text}, n = {n})", method.name),
         });
     }
-    let parts: Vec<String> = lists.iter().filter(|l| !l.1.is_empty()).map(|(name, m)| format!("{name}: {}", list(m, 8))).collect();
-    let what = format!("Paired by seed, {metric} minus that of {} at {len}", base.name);
+    let parts: Vec<String> = lists
+        .iter()
+        .filter(|l| !l.1.is_empty())
+        .map(|(name, m)| format!("{name}: {}", list(m, 8)))
+        .collect();
+    let what = format!(
+        "Paired by seed, {metric} minus that of {} at {len}",
+        base.name
+    );
     (!parts.is_empty()).then(|| format!("{what}: {}.", parts.join("; ")))
 }
 
@@ -399,8 +544,13 @@ pub(crate) fn facts_table(setting: &Setting<'_>) -> Table {
         .iter()
         .map(|group| {
             let runs = &group.runs;
-            let losses: Vec<f64> = runs.iter().filter_map(|r| r.train.final_loss_nats).filter(|l| l.is_finite()).collect();
-            let loss = Estimate::of_mean(&losses).map_or("-".into(), |e| estimate_text(metric::LOSS_NATS, &e));
+            let losses: Vec<f64> = runs
+                .iter()
+                .filter_map(|r| r.train.final_loss_nats)
+                .filter(|l| l.is_finite())
+                .collect();
+            let loss = Estimate::of_mean(&losses)
+                .map_or("-".into(), |e| estimate_text(metric::LOSS_NATS, &e));
             let ok = runs.iter().filter(|r| r.status == RunStatus::Ok).count();
             let mut status = format!("{ok} ok");
             if ok < runs.len() {
@@ -421,12 +571,23 @@ pub(crate) fn facts_table(setting: &Setting<'_>) -> Table {
         slug: slug(setting, "runs"),
         title: "Runs".into(),
         caption: format!(
-            "Runs behind the tables; {}. Final training loss: nats per counted token over the last tenth of the steps. {}{}",
+            "Runs behind the tables; {}. Final training loss: nats per counted token over the \
+             last tenth of the steps. {}{}",
             setting.name,
             sentence(setting, metric::LOSS_NATS),
-            metric::chance(setting.task, metric::LOSS_NATS).map_or(String::new(), |c| format!(" Chance: {c:.3}.")),
+            metric::chance(setting.task, metric::LOSS_NATS)
+                .map_or(String::new(), |c| format!(" Chance: {c:.3}.")),
         ),
-        columns: ["method", "parameters", "of the encoding", "final training loss", "seeds", "runs"].map(String::from).to_vec(),
+        columns: [
+            "method",
+            "parameters",
+            "of the encoding",
+            "final training loss",
+            "seeds",
+            "runs",
+        ]
+        .map(String::from)
+        .to_vec(),
         rows,
         prose: false,
     }
@@ -434,10 +595,13 @@ pub(crate) fn facts_table(setting: &Setting<'_>) -> Table {
 
 /// Methods that have not learned their task in length, and how that shows.
 pub(crate) fn unconverged(setting: &Setting<'_>) -> Vec<String> {
-    let each = setting.methods.iter().filter_map(|method| match setting.converged(method) {
-        InLength::Unconverged(why) => Some(format!("{}: {}: {why}", setting.name, method.name)),
-        InLength::Converged | InLength::Untested => None,
-    });
+    let each = setting
+        .methods
+        .iter()
+        .filter_map(|method| match setting.converged(method) {
+            InLength::Unconverged(why) => Some(format!("{}: {}: {why}", setting.name, method.name)),
+            InLength::Converged | InLength::Untested => None,
+        });
     each.collect()
 }
 
@@ -494,15 +658,23 @@ impl Geometry {
     }
 }
 
-/// One text for specs that agree in all but the base. Variants hold the base again, so only their names count.
+/// One text for specs that agree in all but the base. Variants hold the base again, so only their
+/// names count.
 fn without_base(spec: &MethodSpec, key: &str) -> String {
     let mut spec = Value::Object(spec.clone());
     if let Some(Value::Object(eval)) = spec.get_mut("eval") {
         eval.shift_remove("variants");
     }
-    let path = key.replacen("model.pe.", "encoding.", usize::from(key.starts_with("model.pe.")));
+    let path = key.replacen(
+        "model.pe.",
+        "encoding.",
+        usize::from(key.starts_with("model.pe.")),
+    );
     let (parents, last) = path.rsplit_once('.').unwrap_or(("", &path));
-    let parent = parents.split('.').filter(|part| !part.is_empty()).try_fold(&mut spec, |value, part| value.get_mut(part));
+    let parent = parents
+        .split('.')
+        .filter(|part| !part.is_empty())
+        .try_fold(&mut spec, |value, part| value.get_mut(part));
     if let Some(Value::Object(parent)) = parent {
         parent.shift_remove(last);
     }
@@ -513,7 +685,12 @@ fn base_label(run: &RunRecord) -> Option<(&str, f64)> {
     run.labels
         .iter()
         .filter(|l| l.key.ends_with(".base"))
-        .find_map(|l| Some((l.key.as_str(), l.value.as_f64().or_else(|| l.text.parse().ok())?)))
+        .find_map(|l| {
+            Some((
+                l.key.as_str(),
+                l.value.as_f64().or_else(|| l.text.parse().ok())?,
+            ))
+        })
 }
 
 /// Sweeps over an axis `*.base` with at least two values: methods that differ in nothing else.
@@ -522,23 +699,51 @@ pub(crate) fn base_sweeps<'s>(setting: &'s Setting<'_>) -> Vec<BaseSweep<'s>> {
     for method in &setting.methods {
         let group = &setting.groups[method.group];
         let run: &RunRecord = &group.runs[0];
-        let Some((key, base)) = base_label(run) else { continue };
+        let Some((key, base)) = base_label(run) else {
+            continue;
+        };
         let identity = (without_base(&group.spec, key), method.variant.as_str());
-        let at = sweeps.iter().position(|(id, sweep)| *id == identity && sweep.rows.iter().all(|(b, _)| *b != base));
+        let at = sweeps
+            .iter()
+            .position(|(id, sweep)| *id == identity && sweep.rows.iter().all(|(b, _)| *b != base));
         let at = at.unwrap_or_else(|| {
-            let others = run.labels.iter().filter(|l| l.key != key).map(|l| l.text.as_str());
+            let others = run
+                .labels
+                .iter()
+                .filter(|l| l.key != key)
+                .map(|l| l.text.as_str());
             let others = others.collect::<Vec<_>>().join(", ");
             let variant = (method.variant != TRAINED).then(|| method.variant.clone());
-            let name = Some(others).filter(|text| !text.is_empty()).into_iter().chain(variant).collect::<Vec<_>>().join(" + ");
-            sweeps.push((identity, BaseSweep { name, rows: Vec::new(), geometry: Vec::new() }));
+            let name = Some(others)
+                .filter(|text| !text.is_empty())
+                .into_iter()
+                .chain(variant)
+                .collect::<Vec<_>>()
+                .join(" + ");
+            sweeps.push((
+                identity,
+                BaseSweep {
+                    name,
+                    rows: Vec::new(),
+                    geometry: Vec::new(),
+                },
+            ));
             sweeps.len() - 1
         });
         sweeps[at].1.rows.push((base, method));
     }
-    let mut out: Vec<BaseSweep<'s>> = sweeps.into_iter().map(|(_, sweep)| sweep).filter(|s| s.rows.len() > 1).collect();
+    let mut out: Vec<BaseSweep<'s>> = sweeps
+        .into_iter()
+        .map(|(_, sweep)| sweep)
+        .filter(|s| s.rows.len() > 1)
+        .collect();
     for sweep in &mut out {
         sweep.rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-        sweep.geometry = sweep.rows.iter().map(|(base, method)| geometry(&setting.groups[method.group].runs[0], *base)).collect();
+        sweep.geometry = sweep
+            .rows
+            .iter()
+            .map(|(base, method)| geometry(&setting.groups[method.group].runs[0], *base))
+            .collect();
     }
     out
 }
@@ -553,7 +758,9 @@ fn geometry(run: &RunRecord, base: f64) -> Option<Geometry> {
         Value::as_u64(value)
     };
     let parent = key.strip_suffix(".base")?;
-    let dim = number(&format!("{parent}.rotary_dim")).or_else(|| number("encoding.rotary_dim")).or_else(|| number("model.head_dim"))?;
+    let dim = number(&format!("{parent}.rotary_dim"))
+        .or_else(|| number("encoding.rotary_dim"))
+        .or_else(|| number("model.head_dim"))?;
     let tokens = number("train.seq_len").unwrap_or(run.task.train_len as u64);
     Geometry::new(base, usize::try_from(dim).ok()?, tokens as f64)
 }
@@ -561,22 +768,46 @@ fn geometry(run: &RunRecord, base: f64) -> Option<Geometry> {
 /// The ablation of the base: one row per base.
 pub(crate) fn base_table(setting: &Setting<'_>, sweep: &BaseSweep<'_>, slug_name: &str) -> Table {
     let metric = setting.lead();
-    let rows = sweep.rows.iter().zip(&sweep.geometry).map(|((base, method), geometry)| {
-        let mut row: Vec<Cell> = vec![base_text(*base).into()];
-        row.push(geometry.map_or("-".into(), |g| thousands(g.longest_wavelength.round() as u64)).into());
-        row.push(geometry.map_or("-".into(), |g| format!("{} of {}", g.pairs_beyond, g.pairs)).into());
-        row.extend(setting.lengths.iter().map(|&len| Cell::from(point_text(metric, &setting.point(method, metric, len)))));
-        row
-    });
-    let of = if sweep.name.is_empty() { String::new() } else { format!(" of {}", sweep.name) };
-    let mut columns: Vec<String> = ["base", "longest wavelength", "pairs beyond training"].map(String::from).to_vec();
+    let rows =
+        sweep
+            .rows
+            .iter()
+            .zip(&sweep.geometry)
+            .map(|((base, method), geometry)| {
+                let mut row: Vec<Cell> = vec![base_text(*base).into()];
+                row.push(
+                    geometry
+                        .map_or("-".into(), |g| {
+                            thousands(g.longest_wavelength.round() as u64)
+                        })
+                        .into(),
+                );
+                row.push(
+                    geometry
+                        .map_or("-".into(), |g| format!("{} of {}", g.pairs_beyond, g.pairs))
+                        .into(),
+                );
+                row.extend(setting.lengths.iter().map(|&len| {
+                    Cell::from(point_text(metric, &setting.point(method, metric, len)))
+                }));
+                row
+            });
+    let of = if sweep.name.is_empty() {
+        String::new()
+    } else {
+        format!(" of {}", sweep.name)
+    };
+    let mut columns: Vec<String> = ["base", "longest wavelength", "pairs beyond training"]
+        .map(String::from)
+        .to_vec();
     columns.extend(setting.lengths.iter().map(|l| l.to_string()));
     Table {
         slug: slug(setting, slug_name),
         title: format!("theta_base{of}"),
         caption: format!(
-            "{metric} ({}) by theta_base and test length{of}. Longest wavelength: 2π base^((d-2)/d) tokens for d rotated dimensions, before \
-             any scaling; pairs beyond training: rotary pairs whose wavelength exceeds the training length in tokens. {}{}",
+            "{metric} ({}) by theta_base and test length{of}. Longest wavelength: 2π \
+             base^((d-2)/d) tokens for d rotated dimensions, before any scaling; pairs beyond \
+             training: rotary pairs whose wavelength exceeds the training length in tokens. {}{}",
             direction(metric),
             sentence(setting, metric),
             meaning(setting, metric)
@@ -588,14 +819,22 @@ pub(crate) fn base_table(setting: &Setting<'_>, sweep: &BaseSweep<'_>, slug_name
 }
 
 pub(crate) fn base_text(base: f64) -> String {
-    if base.fract() == 0.0 && base.abs() < 1e15 { format!("{base:.0}") } else { base.to_string() }
+    if base.fract() == 0.0 && base.abs() < 1e15 {
+        format!("{base:.0}")
+    } else {
+        base.to_string()
+    }
 }
 
 /// One sentence on what the numbers of a setting say.
 pub(crate) fn finding(setting: &Setting<'_>) -> String {
     let metric = setting.lead();
     let Some(longest) = setting.longer().last() else {
-        return format!("{}: no test length exceeds the training length, so there is no extrapolation to report.", setting.name);
+        return format!(
+            "{}: no test length exceeds the training length, so there is no extrapolation to \
+             report.",
+            setting.name
+        );
     };
     let train = setting.task.train_len.max(1) as f64;
     let mut reached: Vec<(String, usize)> = Vec::new();
@@ -610,21 +849,35 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
     }
     reached.sort_by_key(|r| std::cmp::Reverse(r.1));
     let kept = |whose: &str| match metric::lower_is_better(metric) {
-        true => format!("{whose} {metric} at most {:.0} % above the in-length value", 100.0 / metric::KEPT - 100.0),
-        false => format!("at least {:.0} % of {whose} in-length {metric}", 100.0 * metric::KEPT),
+        true => format!(
+            "{whose} {metric} at most {:.0} % above the in-length value",
+            100.0 / metric::KEPT - 100.0
+        ),
+        false => format!(
+            "at least {:.0} % of {whose} in-length {metric}",
+            100.0 * metric::KEPT
+        ),
     };
     let first = match reached.first() {
         None if !setting.lengths.contains(&setting.task.train_len) => {
             format!("the training length itself was not tested, so no {metric} is known to be kept")
         }
         None => match untested(setting) {
-            Some(why) => format!("no method has a score in length ({why}), so there is no extrapolation to report"),
-            None => "no method has learned the task in length, so there is no extrapolation to report".into(),
+            Some(why) => format!(
+                "no method has a score in length ({why}), so there is no extrapolation to report"
+            ),
+            None => "no method has learned the task in length, so there is no extrapolation to \
+                     report"
+                .into(),
         },
         Some((_, 0)) => format!("no method keeps {} past the training length", kept("its")),
         Some((_, best)) => {
             let best = *best;
-            let leaders: Vec<String> = reached.iter().filter(|r| r.1 == best).map(|r| r.0.clone()).collect();
+            let leaders: Vec<String> = reached
+                .iter()
+                .filter(|r| r.1 == best)
+                .map(|r| r.0.clone())
+                .collect();
             let next = reached.iter().find(|r| r.1 < best);
             let to = if best == longest {
                 format!(
@@ -633,12 +886,18 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
                     times(best as f64 / train)
                 )
             } else {
-                format!("up to {} ({} the training length)", setting.unit_count(best), times(best as f64 / train))
+                format!(
+                    "up to {} ({} the training length)",
+                    setting.unit_count(best),
+                    times(best as f64 / train)
+                )
             };
             let tail = match next {
                 None => String::new(),
                 Some((_, 0)) => "; no other method does past the training length".into(),
-                Some((m, len)) => format!("; the next, {}, up to {}", m, times(*len as f64 / train)),
+                Some((m, len)) => {
+                    format!("; the next, {}, up to {}", m, times(*len as f64 / train))
+                }
             };
             let (verb, whose) = match leaders.len() {
                 1 => ("keeps", "its"),
@@ -648,7 +907,12 @@ pub(crate) fn finding(setting: &Setting<'_>) -> String {
             format!("{} {verb} {} {to}{tail}", and(&leaders), kept(whose))
         }
     };
-    format!("{}: {first}{}{}.", setting.name, best(setting, longest), another_metric(setting))
+    format!(
+        "{}: {first}{}{}.",
+        setting.name,
+        best(setting, longest),
+        another_metric(setting)
+    )
 }
 
 /// Which method is best at a length past training, and how sure that is. None is called best where
@@ -659,7 +923,11 @@ fn best(setting: &Setting<'_>, len: usize) -> String {
     // Nothing is said of methods that have not converged, so they are no rivals either.
     let point = |m: &Method| setting.score(m, metric, len);
     let points: Vec<Point> = setting.methods.iter().map(point).collect();
-    let mut rows: Vec<(usize, Estimate)> = points.iter().enumerate().filter_map(|(i, p)| Some((i, p.estimate?))).collect();
+    let mut rows: Vec<(usize, Estimate)> = points
+        .iter()
+        .enumerate()
+        .filter_map(|(i, p)| Some((i, p.estimate?)))
+        .collect();
     rows.sort_by(|a, b| better_first(metric, a.1.mean, b.1.mean));
     let name = |at: usize| setting.methods[at].name.clone();
     let text = |at: usize| point_text(metric, &points[at]);
@@ -667,12 +935,21 @@ fn best(setting: &Setting<'_>, len: usize) -> String {
     match rows[..] {
         _ if setting.methods.len() < 2 => return String::new(),
         [] => return String::new(),
-        [(only, _)] => return format!("; at {len} there is no other method to compare with {} ({})", name(only), text(only)),
+        [(only, _)] => {
+            return format!(
+                "; at {len} there is no other method to compare with {} ({})",
+                name(only),
+                text(only)
+            );
+        }
         _ => {}
     }
     if rows.iter().all(|(_, e)| setting.is_at_chance(metric, e)) {
         return match metric::chance(setting.task, metric) {
-            None => format!("; at {len} every {metric} is {}", metric::number(0.0, metric::decimals(metric, 0.0))),
+            None => format!(
+                "; at {len} every {metric} is {}",
+                metric::number(0.0, metric::decimals(metric, 0.0))
+            ),
             Some(c) => format!(
                 "; at {len} no method is shown to have a better {metric} than chance ({})",
                 metric::number(c, metric::decimals(metric, c))
@@ -680,53 +957,99 @@ fn best(setting: &Setting<'_>, len: usize) -> String {
         };
     }
     let (first, estimate) = rows[0];
-    let extreme = if metric::lower_is_better(metric) { "lowest" } else { "highest" };
-    let tied: Vec<String> = rows.iter().take_while(|(_, e)| mean(e) == mean(&estimate)).map(|(at, _)| name(*at)).collect();
+    let extreme = if metric::lower_is_better(metric) {
+        "lowest"
+    } else {
+        "highest"
+    };
+    let tied: Vec<String> = rows
+        .iter()
+        .take_while(|(_, e)| mean(e) == mean(&estimate))
+        .map(|(at, _)| name(*at))
+        .collect();
     if tied.len() > 1 {
-        return format!("; at {len} the {extreme} {metric}, {}, is that of {}", mean(&estimate), and(&tied));
+        return format!(
+            "; at {len} the {extreme} {metric}, {}, is that of {}",
+            mean(&estimate),
+            and(&tied)
+        );
     }
-    let rivals: Vec<&(usize, Estimate)> = rows[1..].iter().filter(|(_, e)| !estimate.is_separated_from(e)).collect();
+    let rivals: Vec<&(usize, Estimate)> = rows[1..]
+        .iter()
+        .filter(|(_, e)| !estimate.is_separated_from(e))
+        .collect();
     let (sign, why) = if estimate.interval.is_none() {
         (extreme, "one seed: no ranking".into())
     } else if !points[first].is_whole() {
-        (extreme, "not all of its seeds gave a number: no ranking".into())
+        (
+            extreme,
+            "not all of its seeds gave a number: no ranking".into(),
+        )
     } else if setting.is_at_chance(metric, &estimate) {
         (extreme, "its interval holds chance".into())
     } else if let Some((rival, _)) = rivals.iter().find(|(_, e)| e.interval.is_none()) {
-        (extreme, format!("{} has one seed: no ranking", name(*rival)))
+        (
+            extreme,
+            format!("{} has one seed: no ranking", name(*rival)),
+        )
     } else if rivals.is_empty() {
         ("best", "its interval touches no other".into())
     } else {
         let names: Vec<String> = rivals.iter().map(|(at, _)| name(*at)).collect();
-        (extreme, format!("its interval touches {} of {}", if names.len() > 1 { "those" } else { "that" }, and(&names)))
+        (
+            extreme,
+            format!(
+                "its interval touches {} of {}",
+                if names.len() > 1 { "those" } else { "that" },
+                and(&names)
+            ),
+        )
     };
-    format!("; at {len} the {sign} {metric} is that of {} ({}; {why})", name(first), text(first))
+    format!(
+        "; at {len} the {sign} {metric} is that of {} ({}; {why})",
+        name(first),
+        text(first)
+    )
 }
 
 /// Where no method does better than chance in length by the leading metric: another share that
 /// tells the methods apart there.
 fn another_metric(setting: &Setting<'_>) -> String {
-    let (lead, Some(len)) = (setting.lead(), setting.in_length) else { return String::new() };
+    let (lead, Some(len)) = (setting.lead(), setting.in_length) else {
+        return String::new();
+    };
     let points = |metric: &str| -> Vec<(&str, Estimate)> {
         let methods = setting.methods.iter();
-        methods.filter_map(|m| Some((m.name.as_str(), setting.point(m, metric, len).estimate?))).collect()
+        methods
+            .filter_map(|m| Some((m.name.as_str(), setting.point(m, metric, len).estimate?)))
+            .collect()
     };
     let leading = points(lead);
     if leading.len() < 2 || !leading.iter().all(|(_, e)| setting.is_at_chance(lead, e)) {
         return String::new();
     }
-    for metric in setting.metrics.iter().filter(|m| *m != lead && metric::is_share(m)) {
+    for metric in setting
+        .metrics
+        .iter()
+        .filter(|m| *m != lead && metric::is_share(m))
+    {
         let mut rows = points(metric);
         rows.sort_by(|a, b| better_first(metric, a.1.mean, b.1.mean));
-        let ([first, .., last], text) = (&rows[..], |row: &(&str, Estimate)| format!("{} ({})", row.0, estimate_text(metric, &row.1)))
-        else {
+        let ([first, .., last], text) = (&rows[..], |row: &(&str, Estimate)| {
+            format!("{} ({})", row.0, estimate_text(metric, &row.1))
+        }) else {
             continue;
         };
         let is_one_seed = first.1.interval.is_none() && first.1.mean > last.1.mean;
         if is_one_seed || first.1.is_separated_from(&last.1) {
-            let how = if is_one_seed { " (one seed: no test)" } else { "" };
+            let how = if is_one_seed {
+                " (one seed: no test)"
+            } else {
+                ""
+            };
             return format!(
-                "; {lead} at {len} tells no methods apart, {metric} there does{how}: from {} down to {}",
+                "; {lead} at {len} tells no methods apart, {metric} there does{how}: from {} down \
+                 to {}",
                 text(first),
                 text(last)
             );
@@ -737,11 +1060,21 @@ fn another_metric(setting: &Setting<'_>) -> String {
 
 /// Why no method has a score in length; none where one has.
 fn untested(setting: &Setting<'_>) -> Option<String> {
-    if setting.methods.iter().any(|m| setting.converged(m) != InLength::Untested) {
+    if setting
+        .methods
+        .iter()
+        .any(|m| setting.converged(m) != InLength::Untested)
+    {
         return None;
     }
     let len = setting.in_length?;
-    Some(absent_text(&setting.methods.iter().flat_map(|m| setting.point(m, setting.lead(), len).absent).collect()))
+    Some(absent_text(
+        &setting
+            .methods
+            .iter()
+            .flat_map(|m| setting.point(m, setting.lead(), len).absent)
+            .collect(),
+    ))
 }
 
 fn and(names: &[String]) -> String {
@@ -760,7 +1093,8 @@ mod tests {
     #[test]
     fn wavelengths() {
         let g = Geometry::new(10_000.0, 16, 64.0).unwrap();
-        // 2 pi 10000^(14/16) = 19869.18; pairs 0..8 at 6.28, 19.9, 62.8, 198.7, ...: five exceed 64.
+        // 2 pi 10000^(14/16) = 19869.18; pairs 0..8 at 6.28, 19.9, 62.8, 198.7, ...: five exceed
+        // 64.
         assert!((g.longest_wavelength - 19_869.18).abs() < 0.01);
         assert_eq!((g.pairs_beyond, g.pairs), (5, 8));
         assert_eq!(Geometry::new(10_000.0, 0, 64.0), None);

@@ -1,16 +1,20 @@
-//! Strings of strangers, made fit to be shown: nothing in them steers a terminal, hides, turns the line around or fills a page.
+//! Strings of strangers, made fit to be shown: nothing in them steers a terminal, hides, turns the
+//! line around or fills a page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest text shown anywhere, in characters; a caption of ours is a tenth of it.
 const LONGEST: usize = 4000;
 
-/// White space that breaks a line becomes a space; every other character that controls or hides is spelled out, as `\u{1b}`.
+/// White space that breaks a line becomes a space; every other character that controls or hides is
+/// spelled out, as `\u{1b}`.
 pub(crate) fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len().min(2 * LONGEST));
     for c in shorten(text, LONGEST).chars() {
         match c {
-            '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => out.push(' '),
+            '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => {
+                out.push(' ')
+            }
             c if c.is_control() || is_invisible(c) => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
@@ -34,7 +38,8 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     head + "…" + &end.into_iter().rev().collect::<String>()
 }
 
-/// Characters without a picture of their own: zero-width ones, those that set the direction of writing, tags, non-characters.
+/// Characters without a picture of their own: zero-width ones, those that set the direction of
+/// writing, tags, non-characters.
 pub(crate) fn is_invisible(c: char) -> bool {
     matches!(
         c,
@@ -52,7 +57,8 @@ pub(crate) struct Slugs {
 }
 
 impl Slugs {
-    /// Lower-case letters, digits and single hyphens, at most 100 of them; numbered where the name is taken.
+    /// Lower-case letters, digits and single hyphens, at most 100 of them; numbered where the name
+    /// is taken.
     pub(crate) fn take(&mut self, text: &str) -> String {
         let mut slug = String::new();
         for c in text.chars() {
@@ -85,7 +91,10 @@ mod tests {
     #[test]
     fn what_controls_or_hides_is_spelled_out() {
         assert_eq!(shown("\u{1b}[2J\0a\nb\tc"), "\\u{1b}[2J\\u{0}a b c");
-        assert_eq!(shown("ro\u{200b}pe \u{202e}evil\u{feff}"), "ro\\u{200b}pe \\u{202e}evil\\u{feff}");
+        assert_eq!(
+            shown("ro\u{200b}pe \u{202e}evil\u{feff}"),
+            "ro\\u{200b}pe \\u{202e}evil\\u{feff}"
+        );
         assert_eq!(shown("π ± ≥ 4,6x é שלום 中"), "π ± ≥ 4,6x é שלום 中");
     }
 
@@ -105,7 +114,10 @@ mod tests {
         assert_eq!(slugs.take("etc_passwd"), "etc-passwd-2");
         assert_eq!(slugs.take("etc passwd 2"), "etc-passwd-2-2");
         assert_eq!(slugs.take("ETC-PASSWD"), "etc-passwd-3");
-        assert_eq!((slugs.take(""), slugs.take("..")), ("x".into(), "x-2".into()));
+        assert_eq!(
+            (slugs.take(""), slugs.take("..")),
+            ("x".into(), "x-2".into())
+        );
         assert!(slugs.take(&"a/".repeat(50_000)).len() <= 100);
     }
 

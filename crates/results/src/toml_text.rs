@@ -19,16 +19,28 @@ pub(crate) fn inline(json: &Value) -> String {
         json if !is_possible(json) => "none".into(),
         Value::String(text) => string(text),
         Value::Array(items) => {
-            let items: Vec<String> = items.iter().filter(|v| is_possible(v)).map(inline).collect();
+            let items: Vec<String> = items
+                .iter()
+                .filter(|v| is_possible(v))
+                .map(inline)
+                .collect();
             format!("[{}]", items.join(", "))
         }
         Value::Object(map) => {
             let pairs = map.iter().filter(|(_, v)| is_possible(v));
-            let pairs: Vec<String> = pairs.map(|(k, v)| format!("{} = {}", key(k), inline(v))).collect();
-            if pairs.is_empty() { "{}".into() } else { format!("{{ {} }}", pairs.join(", ")) }
+            let pairs: Vec<String> = pairs
+                .map(|(k, v)| format!("{} = {}", key(k), inline(v)))
+                .collect();
+            if pairs.is_empty() {
+                "{}".into()
+            } else {
+                format!("{{ {} }}", pairs.join(", "))
+            }
         }
         // The shortest text that gives the same number: 10000.0, 1e-8.
-        Value::Number(n) if n.is_f64() => n.as_f64().map_or_else(|| n.to_string(), |x| format!("{x:?}")),
+        Value::Number(n) if n.is_f64() => n
+            .as_f64()
+            .map_or_else(|| n.to_string(), |x| format!("{x:?}")),
         other => other.to_string(),
     }
 }
@@ -36,7 +48,11 @@ pub(crate) fn inline(json: &Value) -> String {
 /// A bare key where TOML allows one, else a quoted one.
 pub(crate) fn key(key: &str) -> String {
     let is_bare = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    if !key.is_empty() && key.bytes().all(is_bare) { key.into() } else { string(key) }
+    if !key.is_empty() && key.bytes().all(is_bare) {
+        key.into()
+    } else {
+        string(key)
+    }
 }
 
 /// A basic string.
@@ -47,7 +63,11 @@ pub(crate) fn string(text: &str) -> String {
             '"' => out.push_str("\\\""),
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
-            c if c.is_control() || is_invisible(c) || is_line_end(c) || matches!(c, '<' | '>' | '&' | '`' | '\\') => {
+            c if c.is_control()
+                || is_invisible(c)
+                || is_line_end(c)
+                || matches!(c, '<' | '>' | '&' | '`' | '\\') =>
+            {
                 let _ = write!(out, "\\U{:08X}", u32::from(c));
             }
             c => out.push(c),
@@ -76,6 +96,9 @@ mod tests {
 
     #[test]
     fn strings_hold_no_markup() {
-        assert_eq!(string("a\"b\\\n<b>\u{202e}`"), "\"a\\\"b\\U0000005C\\n\\U0000003Cb\\U0000003E\\U0000202E\\U00000060\"");
+        assert_eq!(
+            string("a\"b\\\n<b>\u{202e}`"),
+            "\"a\\\"b\\U0000005C\\n\\U0000003Cb\\U0000003E\\U0000202E\\U00000060\""
+        );
     }
 }

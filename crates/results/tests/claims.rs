@@ -10,13 +10,19 @@ use results::{ReportSpec, RunRecord, report};
 use serde_json::{Value, json};
 
 fn claim(value: Value) -> Claim {
-    let mut all = json!({ "source": "Somebody, table 1", "text": "a claim", "metric": "exact_match" });
-    all.as_object_mut().unwrap().extend(value.as_object().unwrap().clone());
+    let mut all =
+        json!({ "source": "Somebody, table 1", "text": "a claim", "metric": "exact_match" });
+    all.as_object_mut()
+        .unwrap()
+        .extend(value.as_object().unwrap().clone());
     serde_json::from_value(all).unwrap()
 }
 
 fn claims(list: Vec<Claim>) -> Claims {
-    Claims { claims: list, ..Claims::default() }
+    Claims {
+        claims: list,
+        ..Claims::default()
+    }
 }
 
 fn verdict(value: Value, records: &[RunRecord]) -> Verdict {
@@ -25,12 +31,34 @@ fn verdict(value: Value, records: &[RunRecord]) -> Verdict {
     outcomes[0].verdict
 }
 
-/// Trained at 16, tested at 8, 16, 32 and 64. The seeds of a and b differ more than a and b do; c did not learn the task.
+/// Trained at 16, tested at 8, 16, 32 and 64. The seeds of a and b differ more than a and b do; c
+/// did not learn the task.
 fn three() -> Vec<RunRecord> {
     scores(&[
-        ("a", &[[1.0, 1.0, 0.95, 0.80], [1.0, 1.0, 0.75, 0.60], [1.0, 0.98, 0.85, 0.70]]),
-        ("b", &[[1.0, 1.0, 0.90, 0.10], [1.0, 1.0, 0.70, 0.10], [1.0, 0.98, 0.80, 0.10]]),
-        ("c", &[[0.9, 0.7, 0.10, 0.00], [0.9, 0.6, 0.10, 0.00], [0.9, 0.8, 0.10, 0.00]]),
+        (
+            "a",
+            &[
+                [1.0, 1.0, 0.95, 0.80],
+                [1.0, 1.0, 0.75, 0.60],
+                [1.0, 0.98, 0.85, 0.70],
+            ],
+        ),
+        (
+            "b",
+            &[
+                [1.0, 1.0, 0.90, 0.10],
+                [1.0, 1.0, 0.70, 0.10],
+                [1.0, 0.98, 0.80, 0.10],
+            ],
+        ),
+        (
+            "c",
+            &[
+                [0.9, 0.7, 0.10, 0.00],
+                [0.9, 0.6, 0.10, 0.00],
+                [0.9, 0.8, 0.10, 0.00],
+            ],
+        ),
     ])
 }
 
@@ -41,48 +69,154 @@ fn every_kind_by_hand() {
     let cases = [
         // Differences are 0.7, 0.5 and 0.6 at 64, and 0.05 for each seed at 32: three seeds that
         // agree do not exclude that others differ.
-        (json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] }), Agrees),
-        (json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32, 64] }), Undecided),
-        (json!({ "kind": "order", "methods": ["b", "a"], "lengths": [64] }), Disagrees),
-        (json!({ "kind": "better", "methods": ["a"], "than": ["b"], "lengths": ["4x"] }), Agrees),
-        (json!({ "kind": "best_of", "methods": ["b", "a"], "lengths": ["4x"] }), Disagrees),
+        (
+            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] }),
+            Agrees,
+        ),
+        (
+            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32, 64] }),
+            Undecided,
+        ),
+        (
+            json!({ "kind": "order", "methods": ["b", "a"], "lengths": [64] }),
+            Disagrees,
+        ),
+        (
+            json!({ "kind": "better", "methods": ["a"], "than": ["b"], "lengths": ["4x"] }),
+            Agrees,
+        ),
+        (
+            json!({ "kind": "best_of", "methods": ["b", "a"], "lengths": ["4x"] }),
+            Disagrees,
+        ),
         // Against every method: c has not converged, so nothing is said.
-        (json!({ "kind": "best_of", "methods": ["a"], "lengths": ["4x"] }), Undecided),
+        (
+            json!({ "kind": "best_of", "methods": ["a"], "lengths": ["4x"] }),
+            Undecided,
+        ),
         // In length both are the same, seed by seed: 0 with an interval about 0.07 to each side.
-        (json!({ "kind": "better", "methods": ["a"], "than": ["b"], "lengths": ["in"] }), Undecided),
-        (json!({ "kind": "better", "methods": ["b"], "than": ["a"], "lengths": ["in"], "value": 0.01 }), Undecided),
-        (json!({ "kind": "better", "methods": ["b"], "than": ["a"], "lengths": ["in"], "value": 0.1 }), Agrees),
-        (json!({ "kind": "better", "methods": ["a", "b"], "than": ["c"], "lengths": [8] }), Agrees),
-        // Ratios of b at 64: 0.1, 0.1, 0.102; of a at 32: 0.95, 0.75, 0.867 with an interval from 0.61 to 1.10.
-        (json!({ "kind": "ratio_below", "methods": ["b"], "lengths": [64], "value": 0.2 }), Agrees),
-        (json!({ "kind": "ratio_above", "methods": ["b"], "lengths": [64], "value": 0.2 }), Disagrees),
-        (json!({ "kind": "ratio_below", "methods": ["a"], "lengths": [32], "value": 1.0 }), Undecided),
+        (
+            json!({ "kind": "better", "methods": ["a"], "than": ["b"], "lengths": ["in"] }),
+            Undecided,
+        ),
+        (
+            json!({ "kind": "better", "methods": ["b"], "than": ["a"], "lengths": ["in"], "value": 0.01 }),
+            Undecided,
+        ),
+        (
+            json!({ "kind": "better", "methods": ["b"], "than": ["a"], "lengths": ["in"], "value": 0.1 }),
+            Agrees,
+        ),
+        (
+            json!({ "kind": "better", "methods": ["a", "b"], "than": ["c"], "lengths": [8] }),
+            Agrees,
+        ),
+        // Ratios of b at 64: 0.1, 0.1, 0.102; of a at 32: 0.95, 0.75, 0.867 with an interval from
+        // 0.61 to 1.10.
+        (
+            json!({ "kind": "ratio_below", "methods": ["b"], "lengths": [64], "value": 0.2 }),
+            Agrees,
+        ),
+        (
+            json!({ "kind": "ratio_above", "methods": ["b"], "lengths": [64], "value": 0.2 }),
+            Disagrees,
+        ),
+        (
+            json!({ "kind": "ratio_below", "methods": ["a"], "lengths": [32], "value": 1.0 }),
+            Undecided,
+        ),
         // a over b at 64: 8, 6, 7, an interval from 4.5 to 9.5.
-        (json!({ "kind": "ratio_above", "methods": ["a"], "than": ["b"], "lengths": [64], "value": 4.0 }), Agrees),
-        (json!({ "kind": "ratio_above", "methods": ["a"], "than": ["b"], "lengths": [64], "value": 5.0 }), Undecided),
-        (json!({ "kind": "holds_to", "methods": ["b"], "lengths": [64] }), Disagrees),
-        (json!({ "kind": "holds_to", "methods": ["b"], "lengths": [32], "value": 0.5 }), Agrees),
-        // 0.1 for each seed has an interval that holds 0.1 and ends below 0.2; 0.8, 0.6 and 0.7 one
-        // that holds 0.4 and not 0.3.
-        (json!({ "kind": "below", "methods": ["b"], "lengths": [64], "value": 0.2 }), Agrees),
-        (json!({ "kind": "below", "methods": ["b"], "lengths": [64], "value": 0.1 }), Undecided),
-        (json!({ "kind": "above", "methods": ["a"], "lengths": [64], "value": 0.3 }), Agrees),
-        (json!({ "kind": "above", "methods": ["a"], "lengths": [64], "value": 0.4 }), Undecided),
-        (json!({ "kind": "near_chance", "methods": ["a"], "lengths": [64], "metric": "token_accuracy", "value": 0.1 }), NotTested),
-        (json!({ "kind": "spread_below", "methods": ["a", "b"], "lengths": ["<=1x"], "value": 1.01 }), Agrees),
-        (json!({ "kind": "spread_below", "methods": ["a", "b"], "lengths": [64], "value": 2.0 }), Disagrees),
-        (json!({ "kind": "improves", "methods": ["b"], "lengths": [32, 64] }), Disagrees),
-        (json!({ "kind": "near_chance", "methods": ["a"], "lengths": [64], "value": 0.1 }), NotTested),
+        (
+            json!({ "kind": "ratio_above", "methods": ["a"], "than": ["b"], "lengths": [64], "value": 4.0 }),
+            Agrees,
+        ),
+        (
+            json!({ "kind": "ratio_above", "methods": ["a"], "than": ["b"], "lengths": [64], "value": 5.0 }),
+            Undecided,
+        ),
+        (
+            json!({ "kind": "holds_to", "methods": ["b"], "lengths": [64] }),
+            Disagrees,
+        ),
+        (
+            json!({ "kind": "holds_to", "methods": ["b"], "lengths": [32], "value": 0.5 }),
+            Agrees,
+        ),
+        // 0.1 for each seed has an interval that holds 0.1 and ends below 0.2; 0.8, 0.6 and 0.7
+        // one that holds 0.4 and not 0.3.
+        (
+            json!({ "kind": "below", "methods": ["b"], "lengths": [64], "value": 0.2 }),
+            Agrees,
+        ),
+        (
+            json!({ "kind": "below", "methods": ["b"], "lengths": [64], "value": 0.1 }),
+            Undecided,
+        ),
+        (
+            json!({ "kind": "above", "methods": ["a"], "lengths": [64], "value": 0.3 }),
+            Agrees,
+        ),
+        (
+            json!({ "kind": "above", "methods": ["a"], "lengths": [64], "value": 0.4 }),
+            Undecided,
+        ),
+        (
+            json!({ "kind": "near_chance", "methods": ["a"], "lengths": [64], "metric": "token_accuracy", "value": 0.1 }),
+            NotTested,
+        ),
+        (
+            json!({ "kind": "spread_below", "methods": ["a", "b"], "lengths": ["<=1x"], "value": 1.01 }),
+            Agrees,
+        ),
+        (
+            json!({ "kind": "spread_below", "methods": ["a", "b"], "lengths": [64], "value": 2.0 }),
+            Disagrees,
+        ),
+        (
+            json!({ "kind": "improves", "methods": ["b"], "lengths": [32, 64] }),
+            Disagrees,
+        ),
+        (
+            json!({ "kind": "near_chance", "methods": ["a"], "lengths": [64], "value": 0.1 }),
+            NotTested,
+        ),
         // What is not there, or not asked for in full.
-        (json!({ "kind": "order", "methods": ["a", "d"], "lengths": [32] }), NotTested),
-        (json!({ "kind": "order", "methods": ["a", "b", "d"], "lengths": [32] }), Undecided),
-        (json!({ "kind": "order", "methods": ["a", "b"], "lengths": [48] }), NotTested),
-        (json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32, "3x"] }), Undecided),
-        (json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32], "tasks": ["reverse"] }), NotTested),
-        (json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32], "train_lens": [17] }), NotTested),
-        (json!({ "kind": "below", "methods": ["a"], "lengths": [32] }), NotTested),
-        (json!({ "kind": "below", "methods": ["c"], "lengths": [64], "value": 0.5 }), Undecided),
-        (json!({ "kind": "below", "methods": ["c"], "lengths": [16], "value": 0.9 }), Undecided),
+        (
+            json!({ "kind": "order", "methods": ["a", "d"], "lengths": [32] }),
+            NotTested,
+        ),
+        (
+            json!({ "kind": "order", "methods": ["a", "b", "d"], "lengths": [32] }),
+            Undecided,
+        ),
+        (
+            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [48] }),
+            NotTested,
+        ),
+        (
+            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32, "3x"] }),
+            Undecided,
+        ),
+        (
+            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32], "tasks": ["reverse"] }),
+            NotTested,
+        ),
+        (
+            json!({ "kind": "order", "methods": ["a", "b"], "lengths": [32], "train_lens": [17] }),
+            NotTested,
+        ),
+        (
+            json!({ "kind": "below", "methods": ["a"], "lengths": [32] }),
+            NotTested,
+        ),
+        (
+            json!({ "kind": "below", "methods": ["c"], "lengths": [64], "value": 0.5 }),
+            Undecided,
+        ),
+        (
+            json!({ "kind": "below", "methods": ["c"], "lengths": [16], "value": 0.9 }),
+            Undecided,
+        ),
     ];
     for (value, expected) in cases {
         let got = verdict(value.clone(), &records);
@@ -93,9 +227,16 @@ fn every_kind_by_hand() {
 #[test]
 fn a_single_seed_decides_nothing() {
     let records: Vec<RunRecord> = three().into_iter().filter(|r| r.seed == 0).collect();
-    let outcomes = claims(vec![claim(json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] }))]).evaluate(&records);
+    let outcomes = claims(vec![claim(
+        json!({ "kind": "order", "methods": ["a", "b"], "lengths": [64] }),
+    )])
+    .evaluate(&records);
     assert_eq!(outcomes[0].verdict, Verdict::Undecided);
-    assert_eq!(outcomes[0].numbers[0].text, "exact_match of a minus that of b at 64: 0.700, needed above 0 (a single seed, which agrees)");
+    assert_eq!(
+        outcomes[0].numbers[0].text,
+        "exact_match of a minus that of b at 64: 0.700, needed above 0 (a single seed, which \
+         agrees)"
+    );
 }
 
 #[test]
@@ -104,13 +245,15 @@ fn perplexity_is_better_when_lower_and_chance_is_near() {
     let order = json!({ "metric": "perplexity", "kind": "order", "methods": ["alibi", "rope + yarn", "rope"], "lengths": [">4x"] });
     assert_eq!(verdict(order, &records), Verdict::Agrees);
     let past_the_table = json!({ "metric": "perplexity", "kind": "ratio_above", "methods": ["learned"], "lengths": ["2x"], "value": 2.0 });
-    assert_eq!(verdict(past_the_table.clone(), &records), Verdict::NotTested);
+    assert_eq!(
+        verdict(past_the_table.clone(), &records),
+        Verdict::NotTested
+    );
     let mut allowed = past_the_table;
     allowed["or_unsupported"] = true.into();
     assert_eq!(verdict(allowed, &records), Verdict::Agrees);
     records.retain(|r| r.labels[0].text == "alibi");
-    let near =
-        |value: f64| json!({ "metric": "perplexity", "kind": "near_chance", "methods": ["alibi"], "lengths": ["in"], "value": value });
+    let near = |value: f64| json!({ "metric": "perplexity", "kind": "near_chance", "methods": ["alibi"], "lengths": ["in"], "value": value });
     assert_eq!(verdict(near(0.15), &records), Verdict::Disagrees);
     assert_eq!(verdict(near(252.0), &records), Verdict::Agrees);
 }
@@ -119,22 +262,45 @@ fn perplexity_is_better_when_lower_and_chance_is_near() {
 fn claims_are_read_strictly() {
     let read = |text: &str| serde_json::from_str::<Claims>(text).map_err(|e| e.to_string());
     let of = |lengths: &str| {
-        read(&format!(r#"{{ "claim": [{{ "metric": "m", "kind": "below", "methods": ["a"], "lengths": {lengths}, "value": 1 }}] }}"#))
+        read(&format!(
+            r#"{{ "claim": [{{ "metric": "m", "kind": "below", "methods": ["a"], "lengths": {lengths}, "value": 1 }}] }}"#
+        ))
     };
     let good = of(r#"[512, "in", "1.5x", ">1x", ">=4x", "<=1x"]"#).unwrap();
     let again = read(&serde_json::to_string(&good).unwrap()).unwrap();
     assert_eq!(again, good);
-    for bad in [r#"["x"]"#, r#"["-1x"]"#, r#"["2"]"#, "[0]", r#"[">infx"]"#, r#"["NaNx"]"#, "[-4]", "[1.5]"] {
+    for bad in [
+        r#"["x"]"#,
+        r#"["-1x"]"#,
+        r#"["2"]"#,
+        "[0]",
+        r#"[">infx"]"#,
+        r#"["NaNx"]"#,
+        "[-4]",
+        "[1.5]",
+    ] {
         assert!(of(bad).is_err(), "{bad}");
     }
     assert!(of(r#"["twice"]"#).unwrap_err().contains("allowed: 512"));
-    assert!(read(r#"{ "claim": [{ "metric": "m", "kind": "worse", "methods": [], "lengths": [] }] }"#).is_err());
+    assert!(
+        read(r#"{ "claim": [{ "metric": "m", "kind": "worse", "methods": [], "lengths": [] }] }"#)
+            .is_err()
+    );
     assert!(read(r#"{ "claims": [] }"#).is_err());
     let check = |value: Value| claims(vec![claim(value)]).check().unwrap_err();
-    assert_eq!(check(json!({ "kind": "below", "methods": ["a"], "lengths": [1] })).key, "claim.0.value");
-    assert_eq!(check(json!({ "kind": "order", "methods": ["a"], "lengths": [1] })).key, "claim.0.methods");
+    assert_eq!(
+        check(json!({ "kind": "below", "methods": ["a"], "lengths": [1] })).key,
+        "claim.0.value"
+    );
+    assert_eq!(
+        check(json!({ "kind": "order", "methods": ["a"], "lengths": [1] })).key,
+        "claim.0.methods"
+    );
     let error = check(json!({ "kind": "holds_to", "methods": ["a"], "lengths": [] }));
-    assert_eq!((error.key.as_str(), error.problem), ("claim.0.lengths", "is empty"));
+    assert_eq!(
+        (error.key.as_str(), error.problem),
+        ("claim.0.lengths", "is empty")
+    );
     assert_eq!(good.check(), Ok(()));
 }
 
@@ -164,54 +330,119 @@ fn published() -> Claims {
 #[test]
 fn correlations_by_hand() {
     let columns = published().correlate(&text_experiment());
-    let short: Vec<_> =
-        columns.iter().map(|c| (c.lengths, c.methods.len(), c.correlation.unwrap().rho, c.correlation.unwrap().p)).collect();
-    // At 64: published ALiBi < rotary < nope, ours rope 4.51 < alibi 4.63 < nope 5.07: d^2 sums to 2, rho = 1 - 12 / 24. At 256: the same
-    // order. Of 3! orders all are at least as far from 0 as 0.5, and 2 as 1.
-    assert_eq!(short, [((512, 64), 3, 0.5, 1.0), ((2048, 256), 3, 1.0, 2.0 / 6.0)]);
+    let short: Vec<_> = columns
+        .iter()
+        .map(|c| {
+            (
+                c.lengths,
+                c.methods.len(),
+                c.correlation.unwrap().rho,
+                c.correlation.unwrap().p,
+            )
+        })
+        .collect();
+    // At 64: published ALiBi < rotary < nope, ours rope 4.51 < alibi 4.63 < nope 5.07: d^2 sums to
+    // 2, rho = 1 - 12 / 24. At 256: the same order. Of 3! orders all are at least as far from 0
+    // as 0.5, and 2 as 1.
+    assert_eq!(
+        short,
+        [((512, 64), 3, 0.5, 1.0), ((2048, 256), 3, 1.0, 2.0 / 6.0)]
+    );
     // What has not converged has no place beyond the training length.
     let table = json!({ "source": "s", "metric": "exact_match", "numbers": [
         { "method": "a", "length": 16, "value": 3.0 }, { "method": "b", "length": 16, "value": 2.0 }, { "method": "c", "length": 16, "value": 1.0 },
         { "method": "a", "length": 32, "value": 3.0 }, { "method": "b", "length": 32, "value": 2.0 }, { "method": "c", "length": 32, "value": 1.0 }
     ] });
-    let claims = Claims { published: vec![serde_json::from_value(table).unwrap()], ..Claims::default() };
+    let claims = Claims {
+        published: vec![serde_json::from_value(table).unwrap()],
+        ..Claims::default()
+    };
     let columns = claims.correlate(&three());
-    assert_eq!(columns.iter().map(|c| c.methods.len()).collect::<Vec<_>>(), [3, 2]);
+    assert_eq!(
+        columns.iter().map(|c| c.methods.len()).collect::<Vec<_>>(),
+        [3, 2]
+    );
     // a and b tie at 16: ranks 2.5, 2.5, 1 against 3, 2, 1.
     assert!((columns[0].correlation.unwrap().rho - 1.5 / 3f64.sqrt()).abs() < 1e-12);
 }
 
 fn text(records: &[RunRecord], spec: &ReportSpec, name: &str) -> String {
-    String::from_utf8(report(records, &[], spec).unwrap().file(name).unwrap_or_else(|| panic!("no {name}")).to_vec()).unwrap()
+    String::from_utf8(
+        report(records, &[], spec)
+            .unwrap()
+            .file(name)
+            .unwrap_or_else(|| panic!("no {name}"))
+            .to_vec(),
+    )
+    .unwrap()
 }
 
 #[test]
 fn the_chapter_against_the_source() {
-    let spec = ReportSpec { png: false, claims: published(), ..ReportSpec::default() };
+    let spec = ReportSpec {
+        png: false,
+        claims: published(),
+        ..ReportSpec::default()
+    };
     let records = text_experiment();
     let markdown = text(&records, &spec, "report.md");
     let part = |from: &str, to: &str| {
-        let chapter = markdown.split(from).nth(1).unwrap_or_else(|| panic!("no {from}"));
+        let chapter = markdown
+            .split(from)
+            .nth(1)
+            .unwrap_or_else(|| panic!("no {from}"));
         chapter.split(to).next().unwrap().to_string()
     };
-    insta::assert_snapshot!("source.md", part("## Against the source\n", "\n## Conditions"));
-    insta::assert_snapshot!("claims.csv", text(&records, &spec, "claims.csv"));
-    insta::assert_snapshot!("correlations.csv", text(&records, &spec, "correlations.csv"));
-    let tex = text(&records, &spec, "tables.tex");
-    insta::assert_snapshot!("source.tex", tex.split("% Against the source\n").nth(1).unwrap());
-    let page = text(&records, &spec, "report.html");
-    assert!(page.contains("far &lt;past&gt; training") && page.contains("<table class=\"prose\">") && !page.contains("<past>"));
-    assert!(page.contains("<a href=\"#against-the-source\">") && page.contains("<section id=\"against-the-source\">"));
-    assert!(
-        report(&records, &[], &spec)
-            .unwrap()
-            .summary
-            .contains("Claims of the source: 1 agree, 1 disagree, 1 undecided (by their means alone 1 would agree), 1 not tested.")
+    insta::assert_snapshot!(
+        "source.md",
+        part("## Against the source\n", "\n## Conditions")
     );
+    insta::assert_snapshot!("claims.csv", text(&records, &spec, "claims.csv"));
+    insta::assert_snapshot!(
+        "correlations.csv",
+        text(&records, &spec, "correlations.csv")
+    );
+    let tex = text(&records, &spec, "tables.tex");
+    insta::assert_snapshot!(
+        "source.tex",
+        tex.split("% Against the source\n").nth(1).unwrap()
+    );
+    let page = text(&records, &spec, "report.html");
+    assert!(
+        page.contains("far &lt;past&gt; training")
+            && page.contains("<table class=\"prose\">")
+            && !page.contains("<past>")
+    );
+    assert!(
+        page.contains("<a href=\"#against-the-source\">")
+            && page.contains("<section id=\"against-the-source\">")
+    );
+    assert!(report(&records, &[], &spec).unwrap().summary.contains(
+        "Claims of the source: 1 agree, 1 disagree, 1 undecided (by their means alone 1 would \
+         agree), 1 not tested."
+    ));
     // Without claims a report is what it was.
-    let none = report(&records, &[], &ReportSpec { png: false, ..ReportSpec::default() }).unwrap();
+    let none = report(
+        &records,
+        &[],
+        &ReportSpec {
+            png: false,
+            ..ReportSpec::default()
+        },
+    )
+    .unwrap();
     assert!(none.file("claims.csv").is_none() && none.file("assertions.csv").is_none());
-    assert!(!text(&records, &ReportSpec { png: false, ..ReportSpec::default() }, "report.md").contains("Against the source"));
+    assert!(
+        !text(
+            &records,
+            &ReportSpec {
+                png: false,
+                ..ReportSpec::default()
+            },
+            "report.md"
+        )
+        .contains("Against the source")
+    );
 }
 
 #[test]
@@ -223,11 +454,24 @@ fn hostile_claims_are_text() {
     }
     claims.claims[3].methods = vec![evil.repeat(100)];
     claims.published[0].source = evil.into();
-    let spec = ReportSpec { png: false, claims, ..ReportSpec::default() };
+    let spec = ReportSpec {
+        png: false,
+        claims,
+        ..ReportSpec::default()
+    };
     let records = text_experiment();
-    for name in ["report.md", "report.html", "tables.tex", "claims.csv", "correlations.csv"] {
+    for name in [
+        "report.md",
+        "report.html",
+        "tables.tex",
+        "claims.csv",
+        "correlations.csv",
+    ] {
         let text = text(&records, &spec, name);
-        assert!(!text.contains('\u{1b}') && !text.contains("\n# heading"), "{name}");
+        assert!(
+            !text.contains('\u{1b}') && !text.contains("\n# heading"),
+            "{name}"
+        );
         match name {
             "tables.tex" => assert!(!text.contains("\\input{")),
             "claims.csv" | "correlations.csv" => {
@@ -243,21 +487,50 @@ fn hostile_claims_are_text() {
 #[test]
 fn the_committed_assertions_are_whole() {
     let committed = Assertions::committed().unwrap();
-    assert_eq!(committed.assertions.iter().map(|a| a.id).collect::<Vec<_>>(), (1..=22).collect::<Vec<_>>());
+    assert_eq!(
+        committed
+            .assertions
+            .iter()
+            .map(|a| a.id)
+            .collect::<Vec<_>>(),
+        (1..=22).collect::<Vec<_>>()
+    );
     for assertion in &committed.assertions {
-        let checks: Vec<Claim> = assertion.checks.iter().chain(&assertion.fragile_checks).cloned().collect();
-        assert_ne!(checks.is_empty(), assertion.elsewhere.is_none(), "{}: checks or a place where it is covered", assertion.id);
+        let checks: Vec<Claim> = assertion
+            .checks
+            .iter()
+            .chain(&assertion.fragile_checks)
+            .cloned()
+            .collect();
+        assert_ne!(
+            checks.is_empty(),
+            assertion.elsewhere.is_none(),
+            "{}: checks or a place where it is covered",
+            assertion.id
+        );
         assert_eq!(claims(checks).check(), Ok(()), "{}", assertion.id);
         assert!(!assertion.text.is_empty() && !assertion.basis.is_empty());
     }
-    let covered: Vec<u32> = committed.assertions.iter().filter(|a| a.elsewhere.is_some()).map(|a| a.id).collect();
+    let covered: Vec<u32> = committed
+        .assertions
+        .iter()
+        .filter(|a| a.elsewhere.is_some())
+        .map(|a| a.id)
+        .collect();
     assert_eq!(covered, [10, 19, 20, 22]);
 }
 
 #[test]
 fn assertions_hold_fail_and_wait_for_records() {
     let committed = Assertions::committed().unwrap();
-    let standing = |records: &[RunRecord], id: u32| committed.evaluate(records).into_iter().find(|s| s.id == id).unwrap().standing;
+    let standing = |records: &[RunRecord], id: u32| {
+        committed
+            .evaluate(records)
+            .into_iter()
+            .find(|s| s.id == id)
+            .unwrap()
+            .standing
+    };
     let records = text_experiment();
     for (id, expected) in [
         (2, Standing::Holds),
@@ -273,26 +546,58 @@ fn assertions_hold_fail_and_wait_for_records() {
     }
     let with = |pe: &str, change: &dyn Fn(usize) -> f64| {
         let mut records = text_experiment();
-        for row in records.iter_mut().filter(|r| r.labels[0].text == pe).flat_map(|r| &mut r.evals) {
+        for row in records
+            .iter_mut()
+            .filter(|r| r.labels[0].text == pe)
+            .flat_map(|r| &mut r.evals)
+        {
             let len = row.test_len;
-            row.metrics.values_mut().for_each(|m| m.value += change(len));
+            row.metrics
+                .values_mut()
+                .for_each(|m| m.value += change(len));
         }
         records
     };
-    assert_eq!(standing(&with("alibi", &|len| if len > 64 { 0.5 } else { 0.0 }), 3), Standing::Fails);
-    assert_eq!(standing(&with("alibi", &|_| -0.5), 4), Standing::FragileFails);
+    assert_eq!(
+        standing(&with("alibi", &|len| if len > 64 { 0.5 } else { 0.0 }), 3),
+        Standing::Fails
+    );
+    assert_eq!(
+        standing(&with("alibi", &|_| -0.5), 4),
+        Standing::FragileFails
+    );
     let single: Vec<RunRecord> = records.into_iter().filter(|r| r.seed == 1).collect();
     assert_eq!(standing(&single, 3), Standing::Undecided);
-    assert!(committed.evaluate(&[]).iter().all(|s| matches!(s.standing, Standing::NoRecords | Standing::Elsewhere)));
+    assert!(
+        committed
+            .evaluate(&[])
+            .iter()
+            .all(|s| matches!(s.standing, Standing::NoRecords | Standing::Elsewhere))
+    );
 }
 
 #[test]
 fn the_chapter_on_assertions() {
-    let spec = ReportSpec { png: false, assertions: true, ..ReportSpec::default() };
+    let spec = ReportSpec {
+        png: false,
+        assertions: true,
+        ..ReportSpec::default()
+    };
     let markdown = text(&text_experiment(), &spec, "report.md");
-    let chapter = markdown.split("## What a correct suite must show\n").nth(1).unwrap().split("\n## Conditions").next().unwrap();
+    let chapter = markdown
+        .split("## What a correct suite must show\n")
+        .nth(1)
+        .unwrap()
+        .split("\n## Conditions")
+        .next()
+        .unwrap();
     insta::assert_snapshot!("assertions.md", chapter);
-    assert!(text(&text_experiment(), &spec, "assertions.csv").lines().count() > 22);
+    assert!(
+        text(&text_experiment(), &spec, "assertions.csv")
+            .lines()
+            .count()
+            > 22
+    );
 }
 
 proptest! {

@@ -16,11 +16,17 @@ fn a_repetition_by_another_build_is_identical_in_any_order() {
     b.reverse();
     for record in &mut b {
         record.environment.commit = "another".into();
-        record.evals.iter_mut().for_each(|row| row.thin_positions(1));
+        record
+            .evals
+            .iter_mut()
+            .for_each(|row| row.thin_positions(1));
     }
     let compared = Comparison::of(&a, &b);
     assert!(compared.is_identical(), "{compared}");
-    assert_eq!(compared.to_string(), format!("{0} of {0} runs in both are identical", a.len()));
+    assert_eq!(
+        compared.to_string(),
+        format!("{0} of {0} runs in both are identical", a.len())
+    );
 }
 
 #[test]
@@ -34,10 +40,19 @@ fn every_difference_is_named_with_its_size() {
     let gone = b.pop().unwrap();
     let compared = Comparison::of(&a, &b);
     assert!(!compared.is_identical());
-    assert_eq!((compared.identical, compared.different.len()), (a.len() - 3, 2));
+    assert_eq!(
+        (compared.identical, compared.different.len()),
+        (a.len() - 3, 2)
+    );
     assert_eq!(compared.largest["loss_nats"], [before, before + 0.25]);
     let said = compared.to_string();
-    for part in ["weights, 1 scores", "training loss", "only in the first", &gone.run_id, "largest change of loss_nats"] {
+    for part in [
+        "weights, 1 scores",
+        "training loss",
+        "only in the first",
+        &gone.run_id,
+        "largest change of loss_nats",
+    ] {
         assert!(said.contains(part), "`{part}` is missing:\n{said}");
     }
     let back = Comparison::of(&b, &a);

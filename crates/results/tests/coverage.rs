@@ -15,7 +15,12 @@ fn cells() -> Vec<Crossed> {
     let mut out = Vec::new();
     for seeds in [3, 5, 10] {
         for (correlation, hard_rows) in [(0.0, true), (0.3, false), (0.3, true)] {
-            out.push(Crossed { seeds, rows: 200, correlation, hard_rows });
+            out.push(Crossed {
+                seeds,
+                rows: 200,
+                correlation,
+                hard_rows,
+            });
         }
     }
     out
@@ -27,7 +32,10 @@ fn intervals_of_shares_cover() {
     for (stream, crossed) in cells().iter().enumerate() {
         for truth in [0.01, 0.2, 0.5, 0.95, 0.99] {
             let got = share(crossed, truth, REPLICATES, stream as u64, interval);
-            assert!(got.covered >= LEAST && got.width < 0.9, "{truth} {crossed:?}: {got:?}");
+            assert!(
+                got.covered >= LEAST && got.width < 0.9,
+                "{truth} {crossed:?}: {got:?}"
+            );
         }
     }
 }
@@ -36,14 +44,20 @@ fn intervals_of_shares_cover() {
 #[test]
 fn student_t_does_not_cover_shares() {
     let interval = |values: &[f64], _| Estimate::of_mean(values)?.interval;
-    let crossed = Crossed { seeds: 3, rows: 200, correlation: 0.3, hard_rows: true };
+    let crossed = Crossed {
+        seeds: 3,
+        rows: 200,
+        correlation: 0.3,
+        hard_rows: true,
+    };
     let got = share(&crossed, 0.99, REPLICATES, 0, interval);
     assert!(got.covered < 0.85, "{got:?}");
 }
 
 #[test]
 fn intervals_of_differences_cover() {
-    let interval = |pairs: &[(f64, f64)], rows| Estimate::of_share_difference(pairs, (rows, rows))?.interval;
+    let interval =
+        |pairs: &[(f64, f64)], rows| Estimate::of_share_difference(pairs, (rows, rows))?.interval;
     for (stream, crossed) in cells().iter().enumerate() {
         for truth in [(0.99, 0.95), (0.5, 0.5), (0.2, 0.05)] {
             let got = difference(crossed, truth, 0.7, REPLICATES, stream as u64, interval);
@@ -55,7 +69,9 @@ fn intervals_of_differences_cover() {
 #[test]
 fn intervals_of_means_cover() {
     for seeds in [3, 5, 10] {
-        let got = mean(seeds, None, 10 * REPLICATES, 0, |values| Estimate::of_mean(values)?.interval);
+        let got = mean(seeds, None, 10 * REPLICATES, 0, |values| {
+            Estimate::of_mean(values)?.interval
+        });
         assert!((got.covered - 0.95).abs() < 0.012, "{seeds}: {got:?}");
     }
 }

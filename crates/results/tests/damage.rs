@@ -1,4 +1,5 @@
-//! Records by strangers, damaged or made up: each is read, or listed with the reason; none hides another, hangs or ends the program.
+//! Records by strangers, damaged or made up: each is read, or listed with the reason; none hides
+//! another, hangs or ends the program.
 
 mod common;
 
@@ -6,7 +7,10 @@ use common::*;
 use proptest::prelude::*;
 use results::record::*;
 use results::store::{MAX_RECORD_BYTES, run_dir};
-use results::{Found, StoreError, find_records, gather_jsonl, read_jsonl, read_record, write_jsonl, write_record};
+use results::{
+    Found, StoreError, find_records, gather_jsonl, read_jsonl, read_record, write_jsonl,
+    write_record,
+};
 use serde_json::json;
 use std::fs;
 use std::io::Write;
@@ -21,7 +25,8 @@ fn find(root: &Path) -> Found {
     find_records(&[root.to_path_buf()]).unwrap()
 }
 
-/// A new file each time: some file systems flush one that is cut and written again, which takes milliseconds.
+/// A new file each time: some file systems flush one that is cut and written again, which takes
+/// milliseconds.
 fn write_anew(path: &Path, bytes: &[u8]) {
     let _ = fs::remove_file(path);
     fs::write(path, bytes).unwrap();
@@ -33,8 +38,14 @@ fn refused(text: &[u8]) -> String {
     let path = DIR.with(|dir| dir.path().join("record.json"));
     write_anew(&path, text);
     match read_record(&path) {
-        Err(StoreError::Invalid { path: named, reason }) if named == path => reason,
-        other => panic!("{other:?}: {}", String::from_utf8_lossy(&text[..text.len().min(200)])),
+        Err(StoreError::Invalid {
+            path: named,
+            reason,
+        }) if named == path => reason,
+        other => panic!(
+            "{other:?}: {}",
+            String::from_utf8_lossy(&text[..text.len().min(200)])
+        ),
     }
 }
 
@@ -45,7 +56,13 @@ fn documents_that_are_no_records() {
         assert!(json.contains(from), "{from}");
         json.replacen(from, to, 1).into_bytes()
     };
-    let deep = |open: &str, close: &str| format!("{{\"schema\":1,\"spec\":{{\"a\":{}1{}}}}}", open.repeat(100_000), close.repeat(100_000));
+    let deep = |open: &str, close: &str| {
+        format!(
+            "{{\"schema\":1,\"spec\":{{\"a\":{}1{}}}}}",
+            open.repeat(100_000),
+            close.repeat(100_000)
+        )
+    };
     for (text, reason) in [
         (Vec::new(), "EOF"),
         (b"\0\0\0\0".to_vec(), "expected value"),
@@ -58,33 +75,102 @@ fn documents_that_are_no_records() {
         (deep("[", "]").into_bytes(), "recursion limit"),
         (deep("{\"a\":", "}").into_bytes(), "recursion limit"),
         ("[".repeat(1_000_000).into_bytes(), "not a record"),
-        (with("\"seed\":1", "\"seed\":1,\"seed\":1"), "duplicate field `seed`"),
-        (with("\"loss_nats\":{", "\"loss_nats\":{\"value\":0.5,\"n\":1},\"loss_nats\":{"), "duplicate key \"loss_nats\""),
-        (with("\"d_model\":64", "\"d_model\":64,\"d_model\":65"), "duplicate key \"d_model\""),
-        (with("\"d_model\":64", "\"d_model\":64,\"d\\u005fmodel\":65"), "duplicate key \"d_model\""),
+        (
+            with("\"seed\":1", "\"seed\":1,\"seed\":1"),
+            "duplicate field `seed`",
+        ),
+        (
+            with(
+                "\"loss_nats\":{",
+                "\"loss_nats\":{\"value\":0.5,\"n\":1},\"loss_nats\":{",
+            ),
+            "duplicate key \"loss_nats\"",
+        ),
+        (
+            with("\"d_model\":64", "\"d_model\":64,\"d_model\":65"),
+            "duplicate key \"d_model\"",
+        ),
+        (
+            with("\"d_model\":64", "\"d_model\":64,\"d\\u005fmodel\":65"),
+            "duplicate key \"d_model\"",
+        ),
         (with("\"seed\":1", "\"sead\":1"), "unknown field `sead`"),
         (with("\"seed\":1", "\"seed\":-1"), "invalid value"),
         (with("\"seed\":1", "\"seed\":1.5"), "invalid type"),
-        (with("\"seed\":1", "\"seed\":99999999999999999999"), "invalid type"),
+        (
+            with("\"seed\":1", "\"seed\":99999999999999999999"),
+            "invalid type",
+        ),
         (with("\"seed\":1", "\"seed\":NaN"), "expected"),
-        (with("\"final_loss_nats\":", "\"final_loss_nats\":1e999,\"x\":"), "number out of range"),
-        (with("\"final_loss_nats\":", "\"final_loss_nats\":Infinity,\"x\":"), "expected value"),
-        (with("\"status\":\"ok\"", "\"status\":\"fine\""), "unknown variant `fine`"),
+        (
+            with("\"final_loss_nats\":", "\"final_loss_nats\":1e999,\"x\":"),
+            "number out of range",
+        ),
+        (
+            with(
+                "\"final_loss_nats\":",
+                "\"final_loss_nats\":Infinity,\"x\":",
+            ),
+            "expected value",
+        ),
+        (
+            with("\"status\":\"ok\"", "\"status\":\"fine\""),
+            "unknown variant `fine`",
+        ),
         (with("length-text", "\\ud800"), "hex escape"),
         (with("length-text", "\u{1}"), "control character"),
         ([json.as_bytes(), b"{}"].concat(), "trailing characters"),
-        ([&json.as_bytes()[..json.len() - 1], b"\0"].concat(), "expected `,` or `}`"),
+        (
+            [&json.as_bytes()[..json.len() - 1], b"\0"].concat(),
+            "expected `,` or `}`",
+        ),
         // What the types would let through.
-        (with("\"run_id\":\"", "\"run_id\":\"../../"), "not lower-case hex"),
-        (with("\"train_len\":64,\"unit\"", "\"train_len\":0,\"unit\""), "train_len is 0"),
-        (with("\"status\":\"ok\"", "\"status\":\"ok\",\"diverged\":{\"step\":1,\"what\":\"loss\"}"), "`diverged` is there"),
-        (with("\"encoding_parameters\":0", "\"encoding_parameters\":999999999"), "more parameters than the model"),
-        (with("\"bytes_per_token\":1.0", "\"bytes_per_token\":0.0"), "not above 0"),
-        (with("\"test_len\":96", "\"test_len\":64"), "trained at 64 is there twice"),
+        (
+            with("\"run_id\":\"", "\"run_id\":\"../../"),
+            "not lower-case hex",
+        ),
+        (
+            with("\"train_len\":64,\"unit\"", "\"train_len\":0,\"unit\""),
+            "train_len is 0",
+        ),
+        (
+            with(
+                "\"status\":\"ok\"",
+                "\"status\":\"ok\",\"diverged\":{\"step\":1,\"what\":\"loss\"}",
+            ),
+            "`diverged` is there",
+        ),
+        (
+            with(
+                "\"encoding_parameters\":0",
+                "\"encoding_parameters\":999999999",
+            ),
+            "more parameters than the model",
+        ),
+        (
+            with("\"bytes_per_token\":1.0", "\"bytes_per_token\":0.0"),
+            "not above 0",
+        ),
+        (
+            with("\"test_len\":96", "\"test_len\":64"),
+            "trained at 64 is there twice",
+        ),
         (with("\"test_len\":96", "\"test_len\":0"), "a length of 0"),
-        (with("\"status\":\"ok\",\"metrics\"", "\"status\":\"skipped\",\"metrics\""), "numbers, but the status is not ok"),
-        (with("\"from\":0,\"to\":2", "\"from\":2,\"to\":0"), "do not ascend"),
-        (with("\"step\":33", "\"step\":13"), "the steps do not ascend"),
+        (
+            with(
+                "\"status\":\"ok\",\"metrics\"",
+                "\"status\":\"skipped\",\"metrics\"",
+            ),
+            "numbers, but the status is not ok",
+        ),
+        (
+            with("\"from\":0,\"to\":2", "\"from\":2,\"to\":0"),
+            "do not ascend",
+        ),
+        (
+            with("\"step\":33", "\"step\":13"),
+            "the steps do not ascend",
+        ),
     ] {
         let told = refused(&text);
         assert!(told.contains(reason), "{told} should say {reason}");
@@ -123,7 +209,11 @@ fn strange_strings_are_kept_as_they_are() {
 fn too_much_is_refused_before_it_is_read() {
     let dir = tempfile::tempdir().unwrap();
     write_record(&dir.path().join("a/good"), &good()).unwrap();
-    for (name, bytes) in [("b/record.json", MAX_RECORD_BYTES + 1), ("c/record.json", 1 << 40), ("d/results.jsonl", 1 << 40)] {
+    for (name, bytes) in [
+        ("b/record.json", MAX_RECORD_BYTES + 1),
+        ("c/record.json", 1 << 40),
+        ("d/results.jsonl", 1 << 40),
+    ] {
         let path = dir.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         // A hole: no byte of it is on the disk.
@@ -133,11 +223,24 @@ fn too_much_is_refused_before_it_is_read() {
     let found = find(dir.path());
     assert!(start.elapsed() < Duration::from_secs(2));
     assert_eq!((found.records.len(), found.excluded.len()), (1, 3));
-    assert!(found.excluded.iter().all(|e| e.reason.contains("bytes; at most")), "{:?}", found.excluded);
+    assert!(
+        found
+            .excluded
+            .iter()
+            .all(|e| e.reason.contains("bytes; at most")),
+        "{:?}",
+        found.excluded
+    );
 
     let mut record = good();
     let row = record.evals[0].clone();
-    record.evals = (1..=10_001).map(|test_len| EvalRow { test_len, loss_by_position: vec![], ..row.clone() }).collect();
+    record.evals = (1..=10_001)
+        .map(|test_len| EvalRow {
+            test_len,
+            loss_by_position: vec![],
+            ..row.clone()
+        })
+        .collect();
     assert!(refused(&serde_json::to_vec(&record).unwrap()).contains("at most 10000"));
 }
 
@@ -149,17 +252,42 @@ fn a_bad_line_hides_no_other() {
     let line = |r: &RunRecord| serde_json::to_vec(r).unwrap();
     let mut file = fs::File::create(&path).unwrap();
     let long = vec![b'x'; MAX_RECORD_BYTES as usize + 1000];
-    let parts: [&[u8]; 9] =
-        [&line(&all[0]), b"\n{\"schema\":1,\"run_", b"\n\xff\xfe\0\n\r\n", &line(&all[1]), b"\r\n", &long, b"\n", &line(&all[2]), b"\nx"];
+    let parts: [&[u8]; 9] = [
+        &line(&all[0]),
+        b"\n{\"schema\":1,\"run_",
+        b"\n\xff\xfe\0\n\r\n",
+        &line(&all[1]),
+        b"\r\n",
+        &long,
+        b"\n",
+        &line(&all[2]),
+        b"\nx",
+    ];
     parts.iter().for_each(|part| file.write_all(part).unwrap());
     let found = read_jsonl(&path).unwrap();
     assert_eq!(found.records.len(), 3);
-    let lines: Vec<_> = found.excluded.iter().map(|e| (e.path == path, e.line)).collect();
-    assert_eq!(lines, [(true, Some(2)), (true, Some(3)), (true, Some(6)), (true, Some(8))]);
+    let lines: Vec<_> = found
+        .excluded
+        .iter()
+        .map(|e| (e.path == path, e.line))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            (true, Some(2)),
+            (true, Some(3)),
+            (true, Some(6)),
+            (true, Some(8))
+        ]
+    );
     assert!(found.excluded[2].reason.contains("the line has more than"));
     assert_eq!(find(dir.path()), found);
 
-    fs::write(&path, "x\n".repeat(5000) + std::str::from_utf8(&line(&all[0])).unwrap()).unwrap();
+    fs::write(
+        &path,
+        "x\n".repeat(5000) + std::str::from_utf8(&line(&all[0])).unwrap(),
+    )
+    .unwrap();
     let found = read_jsonl(&path).unwrap();
     assert_eq!((found.records.len(), found.excluded.len()), (1, 101));
     assert!(found.excluded[0].reason.contains("4900 more lines"));
@@ -179,26 +307,72 @@ fn what_is_no_regular_file_is_not_opened() {
     symlink(&elsewhere, runs.join("a/record.json")).unwrap();
     symlink("record.json", runs.join("b/record.json")).unwrap();
     symlink("/dev/zero", runs.join("c/record.json")).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(runs.join("d/results.jsonl")).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(runs.join("d/results.jsonl"))
+            .status()
+            .unwrap()
+            .success()
+    );
     fs::create_dir(runs.join("e/record.json")).unwrap();
     symlink(&outside, runs.join("linked")).unwrap();
     symlink(&runs, runs.join("loop")).unwrap();
     let found = find(&runs);
     assert_eq!(found.records, [good()]);
-    let paths: Vec<PathBuf> = found.excluded.iter().map(|e| e.path.strip_prefix(&runs).unwrap().into()).collect();
-    assert_eq!(paths, ["a/record.json", "b/record.json", "c/record.json", "d/results.jsonl"].map(PathBuf::from));
-    assert!(found.excluded.iter().all(|e| e.reason.contains("not a regular file")));
+    let paths: Vec<PathBuf> = found
+        .excluded
+        .iter()
+        .map(|e| e.path.strip_prefix(&runs).unwrap().into())
+        .collect();
+    assert_eq!(
+        paths,
+        [
+            "a/record.json",
+            "b/record.json",
+            "c/record.json",
+            "d/results.jsonl"
+        ]
+        .map(PathBuf::from)
+    );
+    assert!(
+        found
+            .excluded
+            .iter()
+            .all(|e| e.reason.contains("not a regular file"))
+    );
 
     // A link that the user names is the user's choice; a pipe or a device is not read even so.
     assert_eq!(find(&runs.join("linked")).records.len(), 1);
     assert_eq!(find(&runs.join("a/record.json")).records.len(), 1);
-    for name in [runs.join("d/results.jsonl"), "/dev/zero".into(), "/dev/null".into()] {
+    for name in [
+        runs.join("d/results.jsonl"),
+        "/dev/zero".into(),
+        "/dev/null".into(),
+    ] {
         let found = find(&name);
-        assert_eq!((found.records.len(), &*found.excluded[0].reason), (0, "not a regular file"), "{}", name.display());
-        assert!(read_record(&name).unwrap_err().to_string().contains("not a regular file"));
-        assert!(read_jsonl(&name).unwrap_err().to_string().contains("not a regular file"));
+        assert_eq!(
+            (found.records.len(), &*found.excluded[0].reason),
+            (0, "not a regular file"),
+            "{}",
+            name.display()
+        );
+        assert!(
+            read_record(&name)
+                .unwrap_err()
+                .to_string()
+                .contains("not a regular file")
+        );
+        assert!(
+            read_jsonl(&name)
+                .unwrap_err()
+                .to_string()
+                .contains("not a regular file")
+        );
     }
-    assert!(find_records(&[runs.join("b/record.json")]).is_err(), "a link to itself");
+    assert!(
+        find_records(&[runs.join("b/record.json")]).is_err(),
+        "a link to itself"
+    );
     assert!(read_record(&runs.join("e/record.json")).is_err());
 }
 
@@ -207,14 +381,21 @@ fn what_is_no_regular_file_is_not_opened() {
 fn names_that_are_not_text_are_searched() {
     use std::os::unix::ffi::OsStrExt;
     let dir = tempfile::tempdir().unwrap();
-    let odd = dir.path().join(std::ffi::OsStr::from_bytes(b"\xff\xfe\x1b[2J"));
+    let odd = dir
+        .path()
+        .join(std::ffi::OsStr::from_bytes(b"\xff\xfe\x1b[2J"));
     write_record(&odd.join("1"), &good()).unwrap();
     fs::create_dir_all(odd.join("2")).unwrap();
     fs::write(odd.join("2/record.json"), "{}").unwrap();
     let found = find(dir.path());
     assert_eq!((found.records.len(), found.excluded.len()), (1, 1));
-    let shown = read_record(&odd.join("2/record.json")).unwrap_err().to_string();
-    assert!(shown.contains("\\u{1b}[2J") && !shown.contains('\u{1b}'), "{shown}");
+    let shown = read_record(&odd.join("2/record.json"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        shown.contains("\\u{1b}[2J") && !shown.contains('\u{1b}'),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -225,28 +406,53 @@ fn runs_are_gathered_into_one_file() {
     for r in &all {
         write_record(&run_dir(dir.path(), &r.experiment, &r.run_id), r).unwrap();
     }
-    let (whole, thin) = (dir.path().join("whole.jsonl"), dir.path().join("results.jsonl"));
+    let (whole, thin) = (
+        dir.path().join("whole.jsonl"),
+        dir.path().join("results.jsonl"),
+    );
     let roots = [dir.path().to_path_buf()];
     let gathered = gather_jsonl(&roots, &whole, None).unwrap();
     assert_eq!(gathered.records, find(dir.path()).records);
     assert_eq!(read_jsonl(&whole).unwrap().records, gathered.records);
-    assert_eq!(fs::read_to_string(&whole).unwrap().lines().count(), all.len());
+    assert_eq!(
+        fs::read_to_string(&whole).unwrap().lines().count(),
+        all.len()
+    );
 
     let thinned = gather_jsonl(&roots, &thin, Some(5)).unwrap();
     let bytes = fs::read(&thin).unwrap();
     assert_eq!(read_jsonl(&thin).unwrap().records, thinned.records);
-    assert!(thinned.records.iter().flat_map(|r| &r.evals).all(|row| row.loss_by_position.len() <= 5));
+    assert!(
+        thinned
+            .records
+            .iter()
+            .flat_map(|r| &r.evals)
+            .all(|row| row.loss_by_position.len() <= 5)
+    );
     assert!((bytes.len() as u64) < fs::metadata(&whole).unwrap().len());
     // The file lies among the runs now: the same runs, and those with all their bins.
     assert_eq!(find(dir.path()), gathered);
     gather_jsonl(&roots, &thin, Some(5)).unwrap();
     assert_eq!(fs::read(&thin).unwrap(), bytes);
     // From either side, in either order.
-    assert_eq!(find_records(&[thin.clone(), whole.clone()]).unwrap(), find_records(&[whole, thin]).unwrap());
+    assert_eq!(
+        find_records(&[thin.clone(), whole.clone()]).unwrap(),
+        find_records(&[whole, thin]).unwrap()
+    );
 
     let nothing = tempfile::tempdir().unwrap();
-    let error = gather_jsonl(&[nothing.path().into()], &nothing.path().join("r.jsonl"), None).unwrap_err().to_string();
-    assert!(error.contains("no records to gather") && fs::read_dir(nothing.path()).unwrap().count() == 0, "{error}");
+    let error = gather_jsonl(
+        &[nothing.path().into()],
+        &nothing.path().join("r.jsonl"),
+        None,
+    )
+    .unwrap_err()
+    .to_string();
+    assert!(
+        error.contains("no records to gather")
+            && fs::read_dir(nothing.path()).unwrap().count() == 0,
+        "{error}"
+    );
 }
 
 proptest! {
@@ -286,7 +492,10 @@ fn mutate(bytes: &mut Vec<u8>, (kind, at, value): (u8, usize, u8)) {
         1 => bytes[at] = value,
         2 => drop(bytes.drain(at..end)),
         3 => bytes.truncate(at),
-        4 => bytes.insert(at, b"0129.-+eE\"\\{}[]:,ntu \0\xff"[usize::from(value) % 23]),
+        4 => bytes.insert(
+            at,
+            b"0129.-+eE\"\\{}[]:,ntu \0\xff"[usize::from(value) % 23],
+        ),
         _ => {
             let piece = bytes[at..end].to_vec();
             bytes.splice(at..at, piece);
@@ -300,7 +509,11 @@ fn mutations() -> impl Strategy<Value = Vec<(u8, usize, u8)>> {
 
 /// Whether a record stands: it reads back as what was read, and keeps what its documentation says.
 fn stands(record: &RunRecord) -> bool {
-    let rows: std::collections::BTreeSet<_> = record.evals.iter().map(|row| (&row.variant, row.test_len)).collect();
+    let rows: std::collections::BTreeSet<_> = record
+        .evals
+        .iter()
+        .map(|row| (&row.variant, row.test_len))
+        .collect();
     let text = serde_json::to_vec(record).unwrap();
     record.schema == SCHEMA
         && rows.len() == record.evals.len()
@@ -338,7 +551,8 @@ proptest! {
     }
 }
 
-/// Every key and value of `said` is in `kept`: absent and null options apart, a record drops nothing that its text holds.
+/// Every key and value of `said` is in `kept`: absent and null options apart, a record drops
+/// nothing that its text holds.
 fn covers(kept: &serde_json::Value, said: &serde_json::Value) -> bool {
     use serde_json::Value::{Array, Object};
     match (kept, said) {
@@ -346,7 +560,9 @@ fn covers(kept: &serde_json::Value, said: &serde_json::Value) -> bool {
             Some(there) => covers(there, value),
             None => value.is_null() || *value == json!({}) || *value == json!([]),
         }),
-        (Array(kept), Array(said)) => kept.len() == said.len() && kept.iter().zip(said).all(|(k, s)| covers(k, s)),
+        (Array(kept), Array(said)) => {
+            kept.len() == said.len() && kept.iter().zip(said).all(|(k, s)| covers(k, s))
+        }
         _ => kept == said || kept.as_f64().is_some_and(|k| said.as_f64() == Some(k)),
     }
 }

@@ -1,4 +1,5 @@
-//! Reports on records by strangers: whatever their strings and numbers are, every format stays what it is.
+//! Reports on records by strangers: whatever their strings and numbers are, every format stays what
+//! it is.
 
 mod common;
 
@@ -66,26 +67,56 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
         words[at % words.len()].clone()
     };
     let metric = word();
-    let row = |variant: String, test_len, status, reason: Option<String>, metrics: &[(&String, f64)]| EvalRow {
-        variant,
-        test_len,
-        status,
-        reason,
-        metrics: metrics.iter().map(|(name, value)| ((*name).clone(), Metric { value: *value, n: 10 })).collect(),
-        loss_by_position: if metrics.is_empty() { vec![] } else { bins(64, 1.0, 0.1, seed) },
-    };
+    let row =
+        |variant: String, test_len, status, reason: Option<String>, metrics: &[(&String, f64)]| {
+            EvalRow {
+                variant,
+                test_len,
+                status,
+                reason,
+                metrics: metrics
+                    .iter()
+                    .map(|(name, value)| {
+                        (
+                            (*name).clone(),
+                            Metric {
+                                value: *value,
+                                n: 10,
+                            },
+                        )
+                    })
+                    .collect(),
+                loss_by_position: if metrics.is_empty() {
+                    vec![]
+                } else {
+                    bins(64, 1.0, 0.1, seed)
+                },
+            }
+        };
     let other = word();
     RunRecord {
         schema: SCHEMA,
         run_id: run_id.into(),
         experiment: word(),
         labels: vec![
-            Label { key: word(), text: word(), value: json!(word()) },
-            Label { key: format!("{}.base", word()), text: word(), value: json!(100 + seed) },
+            Label {
+                key: word(),
+                text: word(),
+                value: json!(word()),
+            },
+            Label {
+                key: format!("{}.base", word()),
+                text: word(),
+                value: json!(100 + seed),
+            },
         ],
         seed,
         status: RunStatus::Diverged,
-        diverged: Some(Divergence { step: 3, what: word(), batch: Some(word()) }),
+        diverged: Some(Divergence {
+            step: 3,
+            what: word(),
+            batch: Some(word()),
+        }),
         task: TaskFacts {
             kind: word(),
             train_len: 32,
@@ -94,16 +125,48 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
             definitions: BTreeMap::from([(metric.clone(), word()), (other.clone(), word())]),
             chance: BTreeMap::from([(metric.clone(), 0.1)]),
             bytes_per_token: Some(1.0),
-            corpus: Some(CorpusFacts { source: word(), files: 1, train_bytes: 1, valid_bytes: 1, blake3: word() }),
+            corpus: Some(CorpusFacts {
+                source: word(),
+                files: 1,
+                train_bytes: 1,
+                valid_bytes: 1,
+                blake3: word(),
+            }),
         },
-        model: ModelFacts { parameters: 2, encoding_parameters: 1, weights_blake3: word() },
-        train: TrainFacts { steps: 1, tokens: 1, final_loss_nats: Some(1.0), loss_curve: curve(seed, 1.0) },
+        model: ModelFacts {
+            parameters: 2,
+            encoding_parameters: 1,
+            weights_blake3: word(),
+        },
+        train: TrainFacts {
+            steps: 1,
+            tokens: 1,
+            final_loss_nats: Some(1.0),
+            loss_curve: curve(seed, 1.0),
+        },
         evals: vec![
-            row("trained".into(), 32, EvalStatus::Ok, None, &[(&metric, 0.5), (&other, -0.5)]),
+            row(
+                "trained".into(),
+                32,
+                EvalStatus::Ok,
+                None,
+                &[(&metric, 0.5), (&other, -0.5)],
+            ),
             row("trained".into(), 64, EvalStatus::Skipped, Some(word()), &[]),
-            row(word() + "!", 64, EvalStatus::Ok, Some(word()), &[(&metric, 0.4)]),
+            row(
+                word() + "!",
+                64,
+                EvalStatus::Ok,
+                Some(word()),
+                &[(&metric, 0.4)],
+            ),
         ],
-        environment: Environment { version: word(), commit: word(), device: word(), burn: word() },
+        environment: Environment {
+            version: word(),
+            commit: word(),
+            device: word(),
+            burn: word(),
+        },
         started_from: None,
         evaluation_of: None,
         spec: Map::from_iter([
@@ -115,10 +178,21 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
 }
 
 fn hostile_report(words: &[String]) -> Report {
-    let mut records: Vec<RunRecord> = (0..4).map(|i| speaking(words, i, &hex(&format!("h{i}")))).collect();
+    let mut records: Vec<RunRecord> = (0..4)
+        .map(|i| speaking(words, i, &hex(&format!("h{i}"))))
+        .collect();
     records.extend(copy_experiment(1));
-    let excluded = [Excluded { path: format!("runs/{}", words[0]).into(), line: Some(3), reason: words[words.len() - 1].clone() }];
-    let spec = ReportSpec { title: words[0].clone(), order: words.to_vec(), png: false, ..Default::default() };
+    let excluded = [Excluded {
+        path: format!("runs/{}", words[0]).into(),
+        line: Some(3),
+        reason: words[words.len() - 1].clone(),
+    }];
+    let spec = ReportSpec {
+        title: words[0].clone(),
+        order: words.to_vec(),
+        png: false,
+        ..Default::default()
+    };
     report(&records, &excluded, &spec).unwrap()
 }
 
@@ -132,16 +206,24 @@ fn check_visible(name: &str, text: &str) {
             || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
             || matches!(c, '\u{feff}' | '\u{fffe}')
     };
-    assert!(!text.contains(hidden), "{name}: {:?}", text.chars().find(|c| hidden(*c)));
+    assert!(
+        !text.contains(hidden),
+        "{name}: {:?}",
+        text.chars().find(|c| hidden(*c))
+    );
 }
 
-/// Every tag is one of ours with attributes of ours, opened and closed in order; text holds no bare markup.
+/// Every tag is one of ours with attributes of ours, opened and closed in order; text holds no bare
+/// markup.
 fn check_markup(name: &str, text: &str) {
-    const TAGS: &str = " html head meta title style body header h1 p nav a main section h2 h3 figure div table thead tr th tbody td strong \
-        figcaption dl dt dd ul li details summary pre svg rect line polyline path circle text g ";
-    const ATTRIBUTES: &str = " lang charset name content open http-equiv id class href scope xmlns width height viewBox role aria-label font-family \
-        fill stroke stroke-width stroke-dasharray stroke-linejoin stroke-linecap fill-opacity opacity x y x1 y1 x2 y2 cx cy r d \
-        points font-size text-anchor font-weight transform fill-rule xml:space style ";
+    const TAGS: &str = " html head meta title style body header h1 p nav a main section h2 h3 \
+                        figure div table thead tr th tbody td strong figcaption dl dt dd ul li \
+                        details summary pre svg rect line polyline path circle text g ";
+    const ATTRIBUTES: &str = " lang charset name content open http-equiv id class href scope \
+                              xmlns width height viewBox role aria-label font-family fill stroke \
+                              stroke-width stroke-dasharray stroke-linejoin stroke-linecap \
+                              fill-opacity opacity x y x1 y1 x2 y2 cx cy r d points font-size \
+                              text-anchor font-weight transform fill-rule xml:space style ";
     const VOID: &str = " meta ";
     let mut open: Vec<String> = Vec::new();
     let mut rest = text;
@@ -171,10 +253,18 @@ fn check_markup(name: &str, text: &str) {
                 rest = after;
                 break false;
             }
-            let (attribute, after) = rest.split_once("=\"").unwrap_or_else(|| panic!("{name}: {}", &rest[..80.min(rest.len())]));
-            assert!(ATTRIBUTES.contains(&format!(" {attribute} ")), "{name}: {attribute:?} in <{tag}");
+            let (attribute, after) = rest
+                .split_once("=\"")
+                .unwrap_or_else(|| panic!("{name}: {}", &rest[..80.min(rest.len())]));
+            assert!(
+                ATTRIBUTES.contains(&format!(" {attribute} ")),
+                "{name}: {attribute:?} in <{tag}"
+            );
             let (value, after) = after.split_once('"').unwrap();
-            assert!(!value.contains(['<', '>']) && (attribute != "href" || value.starts_with('#')), "{name}: {value}");
+            assert!(
+                !value.contains(['<', '>']) && (attribute != "href" || value.starts_with('#')),
+                "{name}: {value}"
+            );
             rest = after;
         };
         if tag == "style" {
@@ -185,9 +275,21 @@ fn check_markup(name: &str, text: &str) {
         }
     }
     assert!(open.is_empty(), "{name}: {open:?}");
-    let ids: Vec<&str> = text.split(" id=\"").skip(1).map(|s| s.split('"').next().unwrap()).collect();
-    assert_eq!(ids.len(), ids.iter().collect::<BTreeSet<_>>().len(), "{name}");
-    assert!(ids.iter().all(|id| id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')), "{ids:?}");
+    let ids: Vec<&str> = text
+        .split(" id=\"")
+        .skip(1)
+        .map(|s| s.split('"').next().unwrap())
+        .collect();
+    assert_eq!(
+        ids.len(),
+        ids.iter().collect::<BTreeSet<_>>().len(),
+        "{name}"
+    );
+    assert!(
+        ids.iter()
+            .all(|id| id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')),
+        "{ids:?}"
+    );
 }
 
 fn check_markdown(text: &str, figures: usize) {
@@ -217,25 +319,39 @@ fn check_markdown(text: &str, figures: usize) {
         if let Some(image) = bare.strip_prefix("![") {
             // Where an image leads is no text: a name that was cut after `www` ends in `www.svg`.
             let (words, file) = image.split_once("](").unwrap();
-            assert!(file.ends_with(".svg)") && file.bytes().filter(|b| b"[](".contains(b)).count() == 0, "{line}");
+            assert!(
+                file.ends_with(".svg)") && file.bytes().filter(|b| b"[](".contains(b)).count() == 0,
+                "{line}"
+            );
             images += 1;
             told = words;
         }
-        assert!(!told.contains(['`', '~', '$', '<', '>', '[', ']']), "{line}");
-        assert!(!told.contains("://") && !told.to_lowercase().contains("www."), "{line}");
+        assert!(
+            !told.contains(['`', '~', '$', '<', '>', '[', ']']),
+            "{line}"
+        );
+        assert!(
+            !told.contains("://") && !told.to_lowercase().contains("www."),
+            "{line}"
+        );
         if told.len() < bare.len() {
             continue;
         }
         let pipes = bare.matches('|').count();
-        columns = if pipes == 0 { None } else { columns.or(Some(pipes)) };
+        columns = if pipes == 0 {
+            None
+        } else {
+            columns.or(Some(pipes))
+        };
         assert_eq!(columns.unwrap_or(0), pipes, "{line}");
     }
     assert_eq!(images, figures);
 }
 
 fn check_latex(text: &str) {
-    const COMMANDS: &str = " usepackage begin centering small caption label toprule midrule bottomrule end textbackslash textasciitilde \
-        textasciicircum textless textgreater textbar boldmath textbf pm geq pi ";
+    const COMMANDS: &str = " usepackage begin centering small caption label toprule midrule \
+                            bottomrule end textbackslash textasciitilde textasciicircum textless \
+                            textgreater textbar boldmath textbf pm geq pi ";
     let mut depth = 0;
     for line in text.lines() {
         if line.starts_with('%') {
@@ -251,13 +367,19 @@ fn check_latex(text: &str) {
                     }
                     assert!(COMMANDS.contains(&format!(" {command} ")), "{line}");
                 }
-                '\\' => assert!(chars.next().is_some_and(|c| "\\&%$#_{}".contains(c)), "{line}"),
+                '\\' => assert!(
+                    chars.next().is_some_and(|c| "\\&%$#_{}".contains(c)),
+                    "{line}"
+                ),
                 '{' => depth += 1,
                 '}' => depth -= 1,
                 '$' => {
                     // Mathematics of ours is one sign long.
                     let inside: String = chars.by_ref().take_while(|c| *c != '$').collect();
-                    assert!(["\\pm", "\\geq", "\\pi"].contains(&inside.as_str()), "{line}");
+                    assert!(
+                        ["\\pm", "\\geq", "\\pi"].contains(&inside.as_str()),
+                        "{line}"
+                    );
                 }
                 '%' | '#' | '^' | '~' | '_' | '"' => panic!("{line}"),
                 _ => {}
@@ -265,7 +387,13 @@ fn check_latex(text: &str) {
             assert!(depth >= 0, "{line}");
         }
         if let Some((_, label)) = line.split_once("\\label{") {
-            assert!(label.trim_end_matches('}').bytes().all(|b| b.is_ascii_alphanumeric() || b"-:".contains(&b)), "{line}");
+            assert!(
+                label
+                    .trim_end_matches('}')
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"-:".contains(&b)),
+                "{line}"
+            );
         }
     }
     assert_eq!(depth, 0);
@@ -273,14 +401,23 @@ fn check_latex(text: &str) {
 
 fn check_csv(text: &str) {
     let mut numbers = 0;
-    for row in csv::ReaderBuilder::new().flexible(false).from_reader(text.as_bytes()).records() {
+    for row in csv::ReaderBuilder::new()
+        .flexible(false)
+        .from_reader(text.as_bytes())
+        .records()
+    {
         for cell in &row.unwrap() {
             if cell.parse::<f64>().is_ok_and(f64::is_finite) {
                 numbers += usize::from(cell.starts_with('-'));
                 continue;
             }
             for piece in cell.split([',', ';', '\t', '"']) {
-                assert!(!piece.trim_start().starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']), "{cell}");
+                assert!(
+                    !piece
+                        .trim_start()
+                        .starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']),
+                    "{cell}"
+                );
             }
         }
     }
@@ -291,8 +428,18 @@ fn check(report: &Report) {
     let mut names = BTreeSet::new();
     for file in &report.files {
         let (stem, extension) = file.name.rsplit_once('.').unwrap();
-        assert!(["md", "html", "csv", "tex", "svg"].contains(&extension), "{}", file.name);
-        assert!(stem.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') && stem.len() < 110, "{}", file.name);
+        assert!(
+            ["md", "html", "csv", "tex", "svg"].contains(&extension),
+            "{}",
+            file.name
+        );
+        assert!(
+            stem.bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+                && stem.len() < 110,
+            "{}",
+            file.name
+        );
         assert!(names.insert(&file.name), "{} is there twice", file.name);
         let text = std::str::from_utf8(&file.bytes).unwrap();
         check_visible(&file.name, text);
@@ -301,13 +448,20 @@ fn check(report: &Report) {
             _ => {}
         }
     }
-    let figures = report.files.iter().filter(|f| f.name.ends_with(".svg")).count();
+    let figures = report
+        .files
+        .iter()
+        .filter(|f| f.name.ends_with(".svg"))
+        .count();
     check_markdown(text(report, "report.md"), figures);
     check_latex(text(report, "tables.tex"));
     check_csv(text(report, "results.csv"));
     check_visible("summary", &report.summary);
     // The run that means no harm is there all the same.
-    assert!(text(report, "report.md").contains("copy, trained at 16 symbols") && report.summary.contains("alibi"));
+    assert!(
+        text(report, "report.md").contains("copy, trained at 16 symbols")
+            && report.summary.contains("alibi")
+    );
 }
 
 #[test]
@@ -319,7 +473,10 @@ fn each_payload_in_every_place() {
     check(&hostile_report(&["\u{202e}".repeat(100_000)]));
     // Found by chance: cut where a file's name ends in `www`.
     let twice = "![x](http://evil/x.png) https://evil www.evil.com".repeat(60);
-    check(&hostile_report(&[twice, "<script>alert(1)</script>".into()]));
+    check(&hostile_report(&[
+        twice,
+        "<script>alert(1)</script>".into(),
+    ]));
 }
 
 proptest! {
@@ -362,14 +519,35 @@ proptest! {
     }
 }
 
-const EXTREMES: [f64; 14] =
-    [0.0, -0.0, 5e-324, 1e-320, 1e-300, 1e16, 1e16 + 2.0, 1e150, 1e151, f64::MAX, f64::MIN, -1e-5, 1.0, 1.0 + f64::EPSILON];
+const EXTREMES: [f64; 14] = [
+    0.0,
+    -0.0,
+    5e-324,
+    1e-320,
+    1e-300,
+    1e16,
+    1e16 + 2.0,
+    1e150,
+    1e151,
+    f64::MAX,
+    f64::MIN,
+    -1e-5,
+    1.0,
+    1.0 + f64::EPSILON,
+];
 
 /// The dashes of a line are laid by a loop of ours, for PNG alone: it must end.
 #[test]
 fn pictures_of_extreme_numbers_are_drawn() {
     for at in 0..EXTREMES.len() {
-        let values: Vec<(f64, f64)> = (0..4).map(|i| (10f64.powi(i), EXTREMES[(at + i as usize * 3) % EXTREMES.len()])).collect();
+        let values: Vec<(f64, f64)> = (0..4)
+            .map(|i| {
+                (
+                    10f64.powi(i),
+                    EXTREMES[(at + i as usize * 3) % EXTREMES.len()],
+                )
+            })
+            .collect();
         let line = |style| Series {
             name: "x".into(),
             band: values.iter().map(|v| Some((v.1, v.1 * 2.0))).collect(),
@@ -378,9 +556,22 @@ fn pictures_of_extreme_numbers_are_drawn() {
         };
         for (log_x, log_y) in [(false, false), (true, true)] {
             let series = vec![line(0), line(8), line(16)];
-            LinePlot { log_x, log_y, series, reference_y: Some((values[0].1, "y".into())), ..Default::default() }.to_png().unwrap();
+            LinePlot {
+                log_x,
+                log_y,
+                series,
+                reference_y: Some((values[0].1, "y".into())),
+                ..Default::default()
+            }
+            .to_png()
+            .unwrap();
         }
-        Heatmap { values: vec![values.iter().map(|v| v.1).collect()], ..Default::default() }.to_png().unwrap();
+        Heatmap {
+            values: vec![values.iter().map(|v| v.1).collect()],
+            ..Default::default()
+        }
+        .to_png()
+        .unwrap();
     }
 }
 
@@ -404,7 +595,12 @@ fn a_name_of_any_length_makes_a_picture_of_bounded_size() {
     let report = report(&records, &[], &ReportSpec::default()).unwrap();
     for png in report.files.iter().filter(|f| f.name.ends_with(".png")) {
         let side = |at: usize| u32::from_be_bytes(png.bytes[at..at + 4].try_into().unwrap());
-        assert!(side(16) < 6000 && side(20) < 3000, "{} x {}", side(16), side(20));
+        assert!(
+            side(16) < 6000 && side(20) < 3000,
+            "{} x {}",
+            side(16),
+            side(20)
+        );
     }
     let bytes: usize = report.files.iter().map(|f| f.bytes.len()).sum();
     assert!(bytes < 2_000_000, "{bytes}");
@@ -414,15 +610,36 @@ fn a_name_of_any_length_makes_a_picture_of_bounded_size() {
 fn metrics_that_share_a_file_name_do_not_share_a_file() {
     let mut records = copy_experiment(1);
     for run in &mut records {
-        for name in ["exact-match", "EXACT match", "runs", "reach", "../../../tmp/x"] {
-            run.task.definitions.insert(name.into(), "one of many".into());
-            run.evals[0].metrics.insert(name.into(), Metric { value: 0.5, n: 1 });
+        for name in [
+            "exact-match",
+            "EXACT match",
+            "runs",
+            "reach",
+            "../../../tmp/x",
+        ] {
+            run.task
+                .definitions
+                .insert(name.into(), "one of many".into());
+            run.evals[0]
+                .metrics
+                .insert(name.into(), Metric { value: 0.5, n: 1 });
         }
         run.task.primary_metric = "exact-match".into();
     }
-    let report = report(&records, &[], &ReportSpec { png: false, ..Default::default() }).unwrap();
+    let report = report(
+        &records,
+        &[],
+        &ReportSpec {
+            png: false,
+            ..Default::default()
+        },
+    )
+    .unwrap();
     let names: Vec<&str> = report.files.iter().map(|f| f.name.as_str()).collect();
-    assert_eq!(names[..2], ["exact-match-by-length-2.svg", "exact-match-by-length.svg"]);
+    assert_eq!(
+        names[..2],
+        ["exact-match-by-length-2.svg", "exact-match-by-length.svg"]
+    );
     check_markup("report.html", text(&report, "report.html"));
 }
 
@@ -430,26 +647,67 @@ fn metrics_that_share_a_file_name_do_not_share_a_file() {
 fn methods_keep_names_of_their_own() {
     let long = |end: &str| format!("{}{}{end}", "a".repeat(500), "b".repeat(500));
     let mut records = Vec::new();
-    for (i, name) in [long("x"), long("y"), "a".repeat(500) + "c" + &"b".repeat(500), "p\nq".into(), "p q".into()].iter().enumerate() {
-        let mut run = record("names", &[("model.pe", json!(name))], i as u64, copy_task(16));
-        run.evals.push(ok_row("trained", 32, &[("exact_match", 0.5)]));
+    for (i, name) in [
+        long("x"),
+        long("y"),
+        "a".repeat(500) + "c" + &"b".repeat(500),
+        "p\nq".into(),
+        "p q".into(),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let mut run = record(
+            "names",
+            &[("model.pe", json!(name))],
+            i as u64,
+            copy_task(16),
+        );
+        run.evals
+            .push(ok_row("trained", 32, &[("exact_match", 0.5)]));
         records.push(run);
     }
-    let report = report(&records, &[], &ReportSpec { png: false, ..Default::default() }).unwrap();
-    let table = text(&report, "report.md").split("### exact").nth(1).unwrap();
-    let rows: BTreeSet<&str> =
-        table.lines().filter(|l| l.starts_with("| ") && l.contains("0.500")).map(|l| l.split(" | ").next().unwrap()).collect();
+    let report = report(
+        &records,
+        &[],
+        &ReportSpec {
+            png: false,
+            ..Default::default()
+        },
+    )
+    .unwrap();
+    let table = text(&report, "report.md")
+        .split("### exact")
+        .nth(1)
+        .unwrap();
+    let rows: BTreeSet<&str> = table
+        .lines()
+        .filter(|l| l.starts_with("| ") && l.contains("0.500"))
+        .map(|l| l.split(" | ").next().unwrap())
+        .collect();
     assert_eq!(rows.len(), 5, "{rows:?}");
 }
 
 #[test]
 fn errors_steer_no_terminal() {
     let evil = "\u{1b}[2Jx\u{202e}";
-    let excluded = [Excluded { path: evil.into(), line: None, reason: evil.into() }];
-    check_visible("empty", &report(&[], &excluded, &ReportSpec::default()).unwrap_err().to_string());
+    let excluded = [Excluded {
+        path: evil.into(),
+        line: None,
+        reason: evil.into(),
+    }];
+    check_visible(
+        "empty",
+        &report(&[], &excluded, &ReportSpec::default())
+            .unwrap_err()
+            .to_string(),
+    );
     let mut records = copy_experiment(1);
     records[0].labels[0].text = evil.into();
-    let spec = ReportSpec { baseline: Some(evil.into()), ..Default::default() };
+    let spec = ReportSpec {
+        baseline: Some(evil.into()),
+        ..Default::default()
+    };
     let error = report(&records, &[], &spec).unwrap_err();
     assert!(matches!(error, ReportError::UnknownBaseline { .. }));
     check_visible("baseline", &error.to_string());
@@ -465,11 +723,35 @@ fn heaps_of_unrelated_records_have_a_bound() {
         run.status = RunStatus::Diverged;
         records.push(run);
     }
-    let excluded: Vec<Excluded> = (0..5000).map(|i| Excluded { path: format!("{i}").into(), line: None, reason: "bad".into() }).collect();
-    let report = report(&records, &excluded, &ReportSpec { png: false, ..Default::default() }).unwrap();
+    let excluded: Vec<Excluded> = (0..5000)
+        .map(|i| Excluded {
+            path: format!("{i}").into(),
+            line: None,
+            reason: "bad".into(),
+        })
+        .collect();
+    let report = report(
+        &records,
+        &excluded,
+        &ReportSpec {
+            png: false,
+            ..Default::default()
+        },
+    )
+    .unwrap();
     let markdown = text(&report, "report.md");
-    assert_eq!(report.files.iter().filter(|f| f.name.ends_with(".svg")).count(), 100);
-    assert!(markdown.contains("900 figures would be too many") && markdown.contains("... and 4800 more"));
+    assert_eq!(
+        report
+            .files
+            .iter()
+            .filter(|f| f.name.ends_with(".svg"))
+            .count(),
+        100
+    );
+    assert!(
+        markdown.contains("900 figures would be too many")
+            && markdown.contains("... and 4800 more")
+    );
     assert_eq!(markdown.matches("\n## copy").count(), 300);
 }
 
@@ -488,23 +770,46 @@ fn links_are_replaced_and_what_they_point_at_is_left_alone() {
     hostile_report(&["x".into()]).write(&out).unwrap();
     assert_eq!(fs::read_to_string(&secret).unwrap(), "mine");
     assert!(!dir.path().join("not-there-yet").exists());
-    assert!(fs::symlink_metadata(out.join("report.md")).unwrap().is_file());
+    assert!(
+        fs::symlink_metadata(out.join("report.md"))
+            .unwrap()
+            .is_file()
+    );
 
     // A directory where a file belongs is an error that names it.
     fs::remove_file(out.join("results.csv")).unwrap();
     fs::create_dir(out.join("results.csv")).unwrap();
-    let error = hostile_report(&["x".into()]).write(&out).unwrap_err().to_string();
+    let error = hostile_report(&["x".into()])
+        .write(&out)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("results.csv"), "{error}");
-    assert!(fs::read_dir(&out).unwrap().all(|e| !e.unwrap().file_name().to_string_lossy().starts_with('.')), "scratch is left");
+    assert!(
+        fs::read_dir(&out).unwrap().all(|e| !e
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .starts_with('.')),
+        "scratch is left"
+    );
 }
 
 #[test]
 fn names_with_a_directory_are_never_written() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["../x", "a/b", "/tmp/x", "..", ".", "", "a/"] {
-        let file = results::ReportFile { name: name.into(), bytes: vec![] };
-        let report = Report { files: vec![file], summary: String::new() };
-        let error = report.write(&dir.path().join("out")).unwrap_err().to_string();
+        let file = results::ReportFile {
+            name: name.into(),
+            bytes: vec![],
+        };
+        let report = Report {
+            files: vec![file],
+            summary: String::new(),
+        };
+        let error = report
+            .write(&dir.path().join("out"))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("without a directory"), "{name}: {error}");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -513,17 +818,31 @@ fn names_with_a_directory_are_never_written() {
 #[test]
 fn writers_at_once_leave_whole_files() {
     let dir = tempfile::tempdir().unwrap();
-    let spec = |title: &str| ReportSpec { title: title.into(), png: false, ..Default::default() };
-    let reports = ["one", "another, longer"].map(|title| report(&text_experiment(), &[], &spec(title)).unwrap());
-    let whole: Vec<&[u8]> = reports.iter().map(|r| r.file("report.html").unwrap()).collect();
+    let spec = |title: &str| ReportSpec {
+        title: title.into(),
+        png: false,
+        ..Default::default()
+    };
+    let reports = ["one", "another, longer"]
+        .map(|title| report(&text_experiment(), &[], &spec(title)).unwrap());
+    let whole: Vec<&[u8]> = reports
+        .iter()
+        .map(|r| r.file("report.html").unwrap())
+        .collect();
     let page = dir.path().join("report.html");
     reports[0].write(dir.path()).unwrap();
     std::thread::scope(|scope| {
-        let writers: Vec<_> = reports.iter().map(|r| scope.spawn(|| (0..6).for_each(|_| drop(r.write(dir.path()).unwrap())))).collect();
+        let writers: Vec<_> = reports
+            .iter()
+            .map(|r| scope.spawn(|| (0..6).for_each(|_| drop(r.write(dir.path()).unwrap()))))
+            .collect();
         while writers.iter().any(|w| !w.is_finished()) {
             let seen = fs::read(&page).unwrap();
             assert!(whole.contains(&seen.as_slice()), "{} bytes", seen.len());
         }
     });
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), reports[0].files.len());
+    assert_eq!(
+        fs::read_dir(dir.path()).unwrap().count(),
+        reports[0].files.len()
+    );
 }

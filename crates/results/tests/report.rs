@@ -10,19 +10,44 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 fn text(report: &Report, name: &str) -> String {
-    String::from_utf8(report.file(name).unwrap_or_else(|| panic!("no {name}")).to_vec()).unwrap()
+    String::from_utf8(
+        report
+            .file(name)
+            .unwrap_or_else(|| panic!("no {name}"))
+            .to_vec(),
+    )
+    .unwrap()
 }
 
 fn spec() -> ReportSpec {
-    ReportSpec { title: "Which encoding lasts?".into(), png: false, ..Default::default() }
+    ReportSpec {
+        title: "Which encoding lasts?".into(),
+        png: false,
+        ..Default::default()
+    }
 }
 
 /// The cells of a Markdown table by its heading, without marks of emphasis.
 fn cells(markdown: &str, heading: &str) -> Vec<Vec<String>> {
-    let after = markdown.split(&format!("### {heading}\n")).nth(1).unwrap_or_else(|| panic!("no table {heading}"));
-    let lines = after.lines().skip_while(|l| !l.starts_with('|')).take_while(|l| l.starts_with('|'));
-    let split = |l: &str| l.trim_matches('|').split(" | ").map(|c| c.trim().trim_matches('*').to_string()).collect();
-    lines.enumerate().filter(|(i, _)| *i != 1).map(|(_, l)| split(l)).collect()
+    let after = markdown
+        .split(&format!("### {heading}\n"))
+        .nth(1)
+        .unwrap_or_else(|| panic!("no table {heading}"));
+    let lines = after
+        .lines()
+        .skip_while(|l| !l.starts_with('|'))
+        .take_while(|l| l.starts_with('|'));
+    let split = |l: &str| {
+        l.trim_matches('|')
+            .split(" | ")
+            .map(|c| c.trim().trim_matches('*').to_string())
+            .collect()
+    };
+    lines
+        .enumerate()
+        .filter(|(i, _)| *i != 1)
+        .map(|(_, l)| split(l))
+        .collect()
 }
 
 fn everything() -> Vec<RunRecord> {
@@ -34,7 +59,10 @@ fn everything() -> Vec<RunRecord> {
 
 #[test]
 fn markdown_of_a_text_experiment() {
-    let spec = ReportSpec { order: vec!["nope".into(), "rope".into(), "linear".into()], ..spec() };
+    let spec = ReportSpec {
+        order: vec!["nope".into(), "rope".into(), "linear".into()],
+        ..spec()
+    };
     let excluded = [Excluded {
         path: "runs/length-text/0a1b/record.json".into(),
         line: None,
@@ -46,7 +74,13 @@ fn markdown_of_a_text_experiment() {
 
 #[test]
 fn latex_of_a_text_experiment() {
-    insta::assert_snapshot!("text.tex", text(&report(&text_experiment(), &[], &spec()).unwrap(), "tables.tex"));
+    insta::assert_snapshot!(
+        "text.tex",
+        text(
+            &report(&text_experiment(), &[], &spec()).unwrap(),
+            "tables.tex"
+        )
+    );
 }
 
 #[test]
@@ -59,16 +93,29 @@ fn terminal_summary() {
 fn long_csv() {
     let mut runs = copy_experiment(1);
     runs.truncate(1);
-    runs.extend(text_experiment().into_iter().filter(|r| r.labels[0].text == "fire" && r.seed == 2));
-    let mut learned = text_experiment().into_iter().find(|r| r.labels[0].text == "learned").unwrap();
+    runs.extend(
+        text_experiment()
+            .into_iter()
+            .filter(|r| r.labels[0].text == "fire" && r.seed == 2),
+    );
+    let mut learned = text_experiment()
+        .into_iter()
+        .find(|r| r.labels[0].text == "learned")
+        .unwrap();
     learned.evals.truncate(2);
     runs.push(learned);
-    insta::assert_snapshot!("results.csv", text(&report(&runs, &[], &spec()).unwrap(), "results.csv"));
+    insta::assert_snapshot!(
+        "results.csv",
+        text(&report(&runs, &[], &spec()).unwrap(), "results.csv")
+    );
 }
 
 #[test]
 fn markdown_of_a_base_sweep() {
-    let spec = ReportSpec { baseline: Some("rope, 10000".into()), ..spec() };
+    let spec = ReportSpec {
+        baseline: Some("rope, 10000".into()),
+        ..spec()
+    };
     let report = report(&base_experiment(), &[], &spec).unwrap();
     insta::assert_snapshot!("base.md", text(&report, "report.md"));
     assert!(report.file("theta-base.svg").is_some());
@@ -81,22 +128,64 @@ fn page_is_self_contained_and_balanced() {
         assert!(!page.contains(outside), "{outside}");
     }
     // Every element opened is closed: no name or number broke the markup.
-    for tag in ["table", "tr", "td", "figure", "figcaption", "section", "svg", "dl", "ul", "text", "main", "div"] {
-        let open = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+    for tag in [
+        "table",
+        "tr",
+        "td",
+        "figure",
+        "figcaption",
+        "section",
+        "svg",
+        "dl",
+        "ul",
+        "text",
+        "main",
+        "div",
+    ] {
+        let open =
+            page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
         assert_eq!(open, page.matches(&format!("</{tag}>")).count(), "{tag}");
     }
-    let ids: Vec<&str> = page.split(" id=\"").skip(1).map(|s| s.split('"').next().unwrap()).collect();
+    let ids: Vec<&str> = page
+        .split(" id=\"")
+        .skip(1)
+        .map(|s| s.split('"').next().unwrap())
+        .collect();
     let unique: std::collections::BTreeSet<_> = ids.iter().collect();
     assert_eq!(ids.len(), unique.len());
     assert!(page.contains("<svg xmlns") && page.contains("prefers-color-scheme: dark"));
     // What is linked is there; what cannot be seen is told, and no two figures tell the same.
-    let linked: Vec<&str> = page.split("href=\"#").skip(1).map(|s| s.split('"').next().unwrap()).collect();
-    assert!(linked.len() >= 4 && linked.contains(&"conditions") && linked.contains(&"diverged-runs"), "{linked:?}");
-    assert!(linked.iter().all(|anchor| ids.contains(anchor)), "{linked:?} of {ids:?}");
-    let told: std::collections::BTreeSet<&str> = page.split("aria-label=\"").skip(1).map(|s| s.split('"').next().unwrap()).collect();
-    assert_eq!((told.len(), told.contains("")), (page.matches("<svg ").count(), false), "{told:?}");
-    let levels: Vec<u32> = page.match_indices("<h").filter_map(|(at, _)| page[at + 2..].chars().next()?.to_digit(10)).collect();
-    assert!(levels[0] == 1 && levels.windows(2).all(|l| l[1] > 1 && l[1] <= l[0] + 1), "{levels:?}");
+    let linked: Vec<&str> = page
+        .split("href=\"#")
+        .skip(1)
+        .map(|s| s.split('"').next().unwrap())
+        .collect();
+    assert!(
+        linked.len() >= 4 && linked.contains(&"conditions") && linked.contains(&"diverged-runs"),
+        "{linked:?}"
+    );
+    assert!(
+        linked.iter().all(|anchor| ids.contains(anchor)),
+        "{linked:?} of {ids:?}"
+    );
+    let told: std::collections::BTreeSet<&str> = page
+        .split("aria-label=\"")
+        .skip(1)
+        .map(|s| s.split('"').next().unwrap())
+        .collect();
+    assert_eq!(
+        (told.len(), told.contains("")),
+        (page.matches("<svg ").count(), false),
+        "{told:?}"
+    );
+    let levels: Vec<u32> = page
+        .match_indices("<h")
+        .filter_map(|(at, _)| page[at + 2..].chars().next()?.to_digit(10))
+        .collect();
+    assert!(
+        levels[0] == 1 && levels.windows(2).all(|l| l[1] > 1 && l[1] <= l[0] + 1),
+        "{levels:?}"
+    );
 }
 
 /// The distribution function of a beta distribution, by the continued fraction of Abramowitz and
@@ -112,16 +201,22 @@ fn beta_cdf(x: f64, a: f64, b: f64) -> f64 {
             shift -= z.ln();
             z += 1.0;
         }
-        shift + (z - 0.5) * z.ln() - z + 0.5 * std::f64::consts::TAU.ln() + 1.0 / (12.0 * z) - 1.0 / (360.0 * z.powi(3))
+        shift + (z - 0.5) * z.ln() - z + 0.5 * std::f64::consts::TAU.ln() + 1.0 / (12.0 * z)
+            - 1.0 / (360.0 * z.powi(3))
     };
-    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp() / a;
+    let front =
+        (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp() / a;
     let mut fraction = 1.0;
     for m in (0..400).rev() {
         let m = f64::from(m);
         let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
         let even = |m: f64| m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
         fraction = 1.0 + odd / fraction;
-        fraction = if m > 0.0 { 1.0 + even(m) / fraction } else { fraction };
+        fraction = if m > 0.0 {
+            1.0 + even(m) / fraction
+        } else {
+            fraction
+        };
     }
     front / fraction
 }
@@ -129,19 +224,41 @@ fn beta_cdf(x: f64, a: f64, b: f64) -> f64 {
 /// The interval of a share as `docs/evaluation.md` has it.
 fn share_interval(mean: f64, sd: f64, seeds: usize, t: f64, rows: f64) -> (f64, f64) {
     let m = seeds as f64;
-    let correlation = if mean * (1.0 - mean) > 0.0 { sd * sd / (mean * (1.0 - mean)) } else { 0.0 };
-    let effective = 1.0 / ((t / 1.959_964).powi(2) * correlation / m + 0.05 * (1.0 - 2.0 * mean).powi(4) / m + 1.0 / rows);
+    let correlation = if mean * (1.0 - mean) > 0.0 {
+        sd * sd / (mean * (1.0 - mean))
+    } else {
+        0.0
+    };
+    let effective = 1.0
+        / ((t / 1.959_964).powi(2) * correlation / m
+            + 0.05 * (1.0 - 2.0 * mean).powi(4) / m
+            + 1.0 / rows);
     let solve = |a: f64, b: f64, p: f64| {
         let (mut low, mut high) = (0.0, 1.0);
         for _ in 0..100 {
             let middle = (low + high) / 2.0;
-            if beta_cdf(middle, a, b) < p { low = middle } else { high = middle }
+            if beta_cdf(middle, a, b) < p {
+                low = middle
+            } else {
+                high = middle
+            }
         }
         low
     };
     let (right, wrong) = (mean * effective, (1.0 - mean) * effective);
-    let low = if right < 0.01 { 0.0 } else { solve(right, wrong + 1.0, 0.025) };
-    (low, if wrong < 0.01 { 1.0 } else { solve(right + 1.0, wrong, 0.975) })
+    let low = if right < 0.01 {
+        0.0
+    } else {
+        solve(right, wrong + 1.0, 0.025)
+    };
+    (
+        low,
+        if wrong < 0.01 {
+            1.0
+        } else {
+            solve(right + 1.0, wrong, 0.975)
+        },
+    )
 }
 
 /// Every number of the leading tables, by a loop that shares no code with the crate.
@@ -152,9 +269,19 @@ fn every_number_can_be_recomputed() {
     // 97.5 % points of Student's t for 1 and 2 degrees of freedom, from a printed table.
     let t = |n: usize| [12.706_204_7, 4.302_652_73][n - 2];
     let mut checked = 0;
-    for (heading, experiment) in [("text, trained", vec!["length-text", "theta"]), ("copy, trained", vec!["copy"])] {
-        let part = markdown.split("\n## ").find(|p| p.starts_with(heading)).unwrap();
-        for metric in if heading.starts_with("text") { ["perplexity", "bits_per_byte"] } else { ["exact_match", "token_accuracy"] } {
+    for (heading, experiment) in [
+        ("text, trained", vec!["length-text", "theta"]),
+        ("copy, trained", vec!["copy"]),
+    ] {
+        let part = markdown
+            .split("\n## ")
+            .find(|p| p.starts_with(heading))
+            .unwrap();
+        for metric in if heading.starts_with("text") {
+            ["perplexity", "bits_per_byte"]
+        } else {
+            ["exact_match", "token_accuracy"]
+        } {
             let table = cells(part, &format!("{metric} by test length"));
             let lengths: Vec<usize> = table[0][1..].iter().map(|l| l.parse().unwrap()).collect();
             for row in &table[1..] {
@@ -162,17 +289,30 @@ fn every_number_can_be_recomputed() {
                     let mut values = Vec::new();
                     let mut of = 0;
                     for r in &records {
-                        let named = |l: &Label| if l.key == "model.pe" { l.text.clone() } else { format!("base = {}", l.text) };
+                        let named = |l: &Label| {
+                            if l.key == "model.pe" {
+                                l.text.clone()
+                            } else {
+                                format!("base = {}", l.text)
+                            }
+                        };
                         let joined: Vec<String> = r.labels.iter().map(named).collect();
-                        let joined =
-                            if experiment.len() > 1 { format!("{}: {}", r.experiment, joined.join(", ")) } else { joined.join(", ") };
-                        let (name, variant) = row[0].split_once(" + ").unwrap_or((&row[0], "trained"));
+                        let joined = if experiment.len() > 1 {
+                            format!("{}: {}", r.experiment, joined.join(", "))
+                        } else {
+                            joined.join(", ")
+                        };
+                        let (name, variant) =
+                            row[0].split_once(" + ").unwrap_or((&row[0], "trained"));
                         if !experiment.contains(&r.experiment.as_str()) || joined != name {
                             continue;
                         }
                         of += 1;
                         for e in &r.evals {
-                            if e.variant == variant && e.test_len == *len && e.status == EvalStatus::Ok {
+                            if e.variant == variant
+                                && e.test_len == *len
+                                && e.status == EvalStatus::Ok
+                            {
                                 values.push(match metric {
                                     "perplexity" => e.metrics["loss_nats"].value.exp(),
                                     "bits_per_byte" => e.metrics["loss_nats"].value.exp().log2(),
@@ -187,14 +327,17 @@ fn every_number_can_be_recomputed() {
                     }
                     let n = values.len();
                     let mean = values.iter().sum::<f64>() / n as f64;
-                    let sd = (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n as f64 - 1.0)).sqrt();
+                    let sd = (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>()
+                        / (n as f64 - 1.0))
+                        .sqrt();
                     let half = t(n) * sd / (n as f64).sqrt();
                     let shown = cell.split(' ').next().unwrap();
                     let d = shown.split_once('.').map_or(0, |(_, frac)| frac.len());
                     let mut expected = format!("{mean:.d$} ± {half:.d$}");
                     if metric.starts_with("exact") || metric.starts_with("token") {
                         let (low, high) = share_interval(mean, sd, n, t(n), 4096.0);
-                        let (low, high) = ((low * 100.0).floor() / 100.0, (high * 100.0).ceil() / 100.0);
+                        let (low, high) =
+                            ((low * 100.0).floor() / 100.0, (high * 100.0).ceil() / 100.0);
                         expected = format!("{mean:.d$} \\[{low:.2}, {high:.2}\\]");
                     }
                     if n < of {
@@ -214,7 +357,11 @@ fn absence_is_visible() {
     let mut records = text_experiment();
     for run in records.iter_mut().filter(|r| r.labels[0].text == "fire") {
         run.status = RunStatus::Diverged;
-        run.diverged = Some(Divergence { step: 400 + run.seed, what: "loss".into(), batch: None });
+        run.diverged = Some(Divergence {
+            step: 400 + run.seed,
+            what: "loss".into(),
+            batch: None,
+        });
         run.evals.clear();
     }
     let report = report(&records, &[], &spec()).unwrap();
@@ -225,7 +372,13 @@ fn absence_is_visible() {
     assert!(row("learned")[2..].iter().all(|c| c == "unsupported"));
     assert_eq!(row("nope")[6], "skipped");
     assert!(markdown.contains("seed 2") && markdown.contains("step 402, loss not finite"));
-    assert!(text(&report, "results.csv").lines().filter(|l| l.contains(",diverged,step 40")).count() == 3);
+    assert!(
+        text(&report, "results.csv")
+            .lines()
+            .filter(|l| l.contains(",diverged,step 40"))
+            .count()
+            == 3
+    );
     assert!(report.summary.contains("diverged") && report.summary.contains("unsupported"));
 }
 
@@ -235,14 +388,25 @@ fn numbers_that_are_not_finite_never_reach_a_cell() {
     for row in &mut records[0].evals {
         row.metrics.get_mut("exact_match").unwrap().value = f64::NAN;
     }
-    records[1].evals[0].metrics.get_mut("exact_match").unwrap().value = f64::INFINITY;
+    records[1].evals[0]
+        .metrics
+        .get_mut("exact_match")
+        .unwrap()
+        .value = f64::INFINITY;
     records[0].train.loss_curve[3].loss_nats = f64::NAN;
     let report = report(&records, &[], &spec()).unwrap();
     for file in &report.files {
         let text = String::from_utf8_lossy(&file.bytes);
-        assert!(!text.contains("NaN") && !text.contains(",inf,") && !text.contains(">inf<"), "{}", file.name);
+        assert!(
+            !text.contains("NaN") && !text.contains(",inf,") && !text.contains(">inf<"),
+            "{}",
+            file.name
+        );
     }
-    assert_eq!(cells(&text(&report, "report.md"), "exact_match by test length")[3][1], "diverged");
+    assert_eq!(
+        cells(&text(&report, "report.md"), "exact_match by test length")[3][1],
+        "diverged"
+    );
 }
 
 #[test]
@@ -251,7 +415,9 @@ fn one_seed_has_no_interval_and_no_ranking() {
     let markdown = text(&report, "report.md");
     let table = cells(&markdown, "exact_match by test length");
     assert!(table[1..].iter().flatten().all(|c| !c.contains('±')));
-    assert!(!markdown.contains("| **") && markdown.contains("Single seed: no interval, no ranking."));
+    assert!(
+        !markdown.contains("| **") && markdown.contains("Single seed: no interval, no ranking.")
+    );
     assert!(!text(&report, "tables.tex").contains("textbf"));
     assert!(report.summary.contains("one seed: no ranking"));
 }
@@ -260,14 +426,25 @@ fn one_seed_has_no_interval_and_no_ranking() {
 fn the_best_is_marked_only_outside_the_noise() {
     let run = |pe: &str, seed: u64, score: f64| {
         let mut r = record("noise", &[("model.pe", json!(pe))], seed, copy_task(16));
-        r.evals.push(ok_row("trained", 16, &[("exact_match", score)]));
+        r.evals
+            .push(ok_row("trained", 16, &[("exact_match", score)]));
         r
     };
-    let marked = |records: &[RunRecord]| text(&report(records, &[], &spec()).unwrap(), "report.md").contains("| **");
-    let a: Vec<RunRecord> = [(1, 0.90), (2, 0.91), (3, 0.92)].map(|(s, v)| run("a", s, v)).into();
-    let near: Vec<RunRecord> = [(1, 0.88), (2, 0.90), (3, 0.89)].map(|(s, v)| run("b", s, v)).into();
-    let far: Vec<RunRecord> = [(1, 0.58), (2, 0.60), (3, 0.59)].map(|(s, v)| run("b", s, v)).into();
-    let wide: Vec<RunRecord> = [(1, 0.10), (2, 0.90), (3, 0.50)].map(|(s, v)| run("c", s, v)).into();
+    let marked = |records: &[RunRecord]| {
+        text(&report(records, &[], &spec()).unwrap(), "report.md").contains("| **")
+    };
+    let a: Vec<RunRecord> = [(1, 0.90), (2, 0.91), (3, 0.92)]
+        .map(|(s, v)| run("a", s, v))
+        .into();
+    let near: Vec<RunRecord> = [(1, 0.88), (2, 0.90), (3, 0.89)]
+        .map(|(s, v)| run("b", s, v))
+        .into();
+    let far: Vec<RunRecord> = [(1, 0.58), (2, 0.60), (3, 0.59)]
+        .map(|(s, v)| run("b", s, v))
+        .into();
+    let wide: Vec<RunRecord> = [(1, 0.10), (2, 0.90), (3, 0.50)]
+        .map(|(s, v)| run("c", s, v))
+        .into();
     assert!(marked(&[a.clone(), far.clone()].concat()));
     assert!(!marked(&[a.clone(), near].concat()));
     // The second mean is far below; the third's interval is not.
@@ -279,16 +456,36 @@ fn hostile_names_are_text() {
     let evil = "<script>alert(1)</script>";
     let formula = "=HYPERLINK(\"x\")";
     let mut records = Vec::new();
-    for (i, name) in [evil, formula, "a|b*c_d$e$\\input{x}&%#^~", "\u{1b}[31mred\nline"].iter().enumerate() {
-        let mut r = record("<img src=x>", &[("model.pe", json!(name))], i as u64, copy_task(16));
+    for (i, name) in [
+        evil,
+        formula,
+        "a|b*c_d$e$\\input{x}&%#^~",
+        "\u{1b}[31mred\nline",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let mut r = record(
+            "<img src=x>",
+            &[("model.pe", json!(name))],
+            i as u64,
+            copy_task(16),
+        );
         r.task.definitions.insert("exact_match".into(), evil.into());
         r.environment.commit = evil.into();
         r.evals.push(ok_row("trained", 32, &[("exact_match", 0.5)]));
         r.train.loss_curve = curve(1, 0.5);
         records.push(r);
     }
-    let excluded = [Excluded { path: "<b>/x/record.json".into(), line: Some(3), reason: evil.into() }];
-    let spec = ReportSpec { title: evil.into(), ..spec() };
+    let excluded = [Excluded {
+        path: "<b>/x/record.json".into(),
+        line: Some(3),
+        reason: evil.into(),
+    }];
+    let spec = ReportSpec {
+        title: evil.into(),
+        ..spec()
+    };
     let report = report(&records, &excluded, &spec).unwrap();
     for file in &report.files {
         let text = String::from_utf8(file.bytes.clone()).unwrap();
@@ -297,38 +494,72 @@ fn hostile_names_are_text() {
             "results.csv" => {
                 for row in csv::Reader::from_reader(text.as_bytes()).records() {
                     let row = row.unwrap();
-                    assert!(row.iter().all(|c| !c.starts_with(['=', '@', '+', '-'])), "{row:?}");
+                    assert!(
+                        row.iter().all(|c| !c.starts_with(['=', '@', '+', '-'])),
+                        "{row:?}"
+                    );
                 }
                 assert!(text.contains("'=HYPERLINK"));
             }
-            "tables.tex" => assert!(!text.contains("\\input{") && text.contains("\\textbackslash{}input\\{x\\}")),
-            _ => assert!(!lower.contains("<script") && !lower.contains("<img") && !lower.contains("<b>"), "{}", file.name),
+            "tables.tex" => assert!(
+                !text.contains("\\input{") && text.contains("\\textbackslash{}input\\{x\\}")
+            ),
+            _ => assert!(
+                !lower.contains("<script") && !lower.contains("<img") && !lower.contains("<b>"),
+                "{}",
+                file.name
+            ),
         }
     }
     assert!(text(&report, "exact-match-by-length.svg").contains("&lt;script&gt;"));
     assert!(!report.summary.contains('\u{1b}'));
-    assert_eq!(cells(&text(&report, "report.md"), "exact_match by test length").len(), 5);
+    assert_eq!(
+        cells(&text(&report, "report.md"), "exact_match by test length").len(),
+        5
+    );
 }
 
 #[test]
 fn nothing_to_report_is_an_error_that_says_so() {
-    let excluded = [Excluded { path: "a/b/c/record.json".into(), line: None, reason: "not a record".into() }];
+    let excluded = [Excluded {
+        path: "a/b/c/record.json".into(),
+        line: None,
+        reason: "not a record".into(),
+    }];
     let error = report(&[], &excluded, &spec()).unwrap_err();
     assert!(matches!(error, ReportError::Empty { .. }));
-    assert_eq!(error.to_string(), "no records to report on; 1 left out, the first: b/c/record.json: not a record");
-    assert_eq!(report(&[], &[], &spec()).unwrap_err().to_string(), "no records to report on");
+    assert_eq!(
+        error.to_string(),
+        "no records to report on; 1 left out, the first: b/c/record.json: not a record"
+    );
+    assert_eq!(
+        report(&[], &[], &spec()).unwrap_err().to_string(),
+        "no records to report on"
+    );
 }
 
 #[test]
 fn an_unknown_baseline_is_an_error_that_names_the_methods() {
-    let spec = ReportSpec { baseline: Some("ropr".into()), ..spec() };
-    let error = report(&copy_experiment(1), &[], &spec).unwrap_err().to_string();
-    assert_eq!(error, "the baseline \"ropr\" is none of the methods: alibi, nope, rope");
+    let spec = ReportSpec {
+        baseline: Some("ropr".into()),
+        ..spec()
+    };
+    let error = report(&copy_experiment(1), &[], &spec)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "the baseline \"ropr\" is none of the methods: alibi, nope, rope"
+    );
 }
 
 #[test]
 fn formats_and_pictures_are_as_asked() {
-    let spec = ReportSpec { formats: [Format::Csv].into(), png: true, ..spec() };
+    let spec = ReportSpec {
+        formats: [Format::Csv].into(),
+        png: true,
+        ..spec()
+    };
     let report = report(&copy_experiment(1), &[], &spec).unwrap();
     let names: Vec<&str> = report.files.iter().map(|f| f.name.as_str()).collect();
     assert_eq!(
@@ -347,16 +578,25 @@ fn formats_and_pictures_are_as_asked() {
     let dir = tempfile::tempdir().unwrap();
     let paths = report.write(&dir.path().join("new/dir")).unwrap();
     assert_eq!(paths.len(), names.len());
-    assert_eq!(std::fs::read(&paths[2]).unwrap(), report.file("results.csv").unwrap());
+    assert_eq!(
+        std::fs::read(&paths[2]).unwrap(),
+        report.file("results.csv").unwrap()
+    );
 }
 
 #[test]
 fn every_figure_named_in_the_markdown_is_there() {
     let report = report(&everything(), &[], &spec()).unwrap();
     let markdown = text(&report, "report.md");
-    let links: Vec<&str> = markdown.split("](").skip(1).map(|s| s.split(')').next().unwrap()).collect();
+    let links: Vec<&str> = markdown
+        .split("](")
+        .skip(1)
+        .map(|s| s.split(')').next().unwrap())
+        .collect();
     assert!(links.len() >= 8);
-    links.iter().for_each(|link| assert!(report.file(link).is_some(), "{link}"));
+    links
+        .iter()
+        .for_each(|link| assert!(report.file(link).is_some(), "{link}"));
 }
 
 #[test]
@@ -364,10 +604,19 @@ fn a_thousand_records_are_reported() {
     let mut records = Vec::new();
     for method in 0..340 {
         for seed in 1..=3 {
-            let mut r = record("many", &[("model.pe", json!(format!("pe{method}")))], seed, text_task(64));
+            let mut r = record(
+                "many",
+                &[("model.pe", json!(format!("pe{method}")))],
+                seed,
+                text_task(64),
+            );
             r.train.loss_curve = curve(seed, 1.5);
             for len in LENGTHS {
-                let mut row = ok_row("trained", len, &[("loss_nats", loss(1.5, 0.002 * f64::from(method), len, seed))]);
+                let mut row = ok_row(
+                    "trained",
+                    len,
+                    &[("loss_nats", loss(1.5, 0.002 * f64::from(method), len, seed))],
+                );
                 row.loss_by_position = bins(len, 1.5, 0.002 * f64::from(method), seed);
                 r.evals.push(row);
             }
@@ -383,45 +632,110 @@ fn a_thousand_records_are_reported() {
 #[test]
 fn nothing_is_said_of_the_extrapolation_of_what_was_not_learned() {
     // The second is best at every longer length, but its mean in length is 0.94.
-    let low: &[[f64; 4]] = &[[1.0, 0.88, 0.9, 0.9], [1.0, 0.89, 0.9, 0.9], [1.0, 0.87, 0.9, 0.9]];
-    let records = scores(&[("a", &[[1.0, 1.0, 0.5, 0.0], [1.0, 1.0, 0.5, 0.0], [1.0, 0.9, 0.5, 0.0]]), ("low", low)]);
-    let spec = ReportSpec { baseline: Some("a".into()), ..spec() };
+    let low: &[[f64; 4]] = &[
+        [1.0, 0.88, 0.9, 0.9],
+        [1.0, 0.89, 0.9, 0.9],
+        [1.0, 0.87, 0.9, 0.9],
+    ];
+    let records = scores(&[
+        (
+            "a",
+            &[
+                [1.0, 1.0, 0.5, 0.0],
+                [1.0, 1.0, 0.5, 0.0],
+                [1.0, 0.9, 0.5, 0.0],
+            ],
+        ),
+        ("low", low),
+    ]);
+    let spec = ReportSpec {
+        baseline: Some("a".into()),
+        ..spec()
+    };
     let report = report(&records, &[], &spec).unwrap();
     let markdown = text(&report, "report.md");
     for table in ["Reach", "Extrapolation"] {
-        let row = cells(&markdown, table).into_iter().find(|r| r[0] == "low").unwrap();
-        assert_eq!(row.iter().filter(|c| *c == "not converged").count(), 2, "{table}: {row:?}");
+        let row = cells(&markdown, table)
+            .into_iter()
+            .find(|r| r[0] == "low")
+            .unwrap();
+        assert_eq!(
+            row.iter().filter(|c| *c == "not converged").count(),
+            2,
+            "{table}: {row:?}"
+        );
     }
-    assert_eq!(cells(&markdown, "exact_match: difference to a")[1][3..], ["not converged"; 2]);
-    assert!(!markdown.contains("| **"), "the best of a longer column is marked although it did not converge");
-    assert!(markdown.contains("## Not converged\n\n- copy, trained at 16 symbols: low: exact_match 0.940 in length"), "{markdown}");
-    assert!(markdown.contains("at 64 there is no other method to compare with a (0.000"), "{markdown}");
+    assert_eq!(
+        cells(&markdown, "exact_match: difference to a")[1][3..],
+        ["not converged"; 2]
+    );
+    assert!(
+        !markdown.contains("| **"),
+        "the best of a longer column is marked although it did not converge"
+    );
+    assert!(
+        markdown.contains(
+            "## Not converged\n\n- copy, trained at 16 symbols: low: exact_match 0.940 in length"
+        ),
+        "{markdown}"
+    );
+    assert!(
+        markdown.contains("at 64 there is no other method to compare with a (0.000"),
+        "{markdown}"
+    );
     assert!(text(&report, "report.html").contains("<h2>Not converged (1)</h2>"));
-    assert!(text(&report, "summaries.csv").lines().any(|l| l.contains(",low,") && l.ends_with(",,,,,0,3,not converged")));
+    assert!(
+        text(&report, "summaries.csv")
+            .lines()
+            .any(|l| l.contains(",low,") && l.ends_with(",,,,,0,3,not converged"))
+    );
 }
 
 #[test]
 fn a_loss_no_better_than_guessing_has_not_converged() {
     let mut records = text_experiment();
-    for row in records.iter_mut().filter(|r| r.labels[0].text == "nope").flat_map(|r| &mut r.evals) {
+    for row in records
+        .iter_mut()
+        .filter(|r| r.labels[0].text == "nope")
+        .flat_map(|r| &mut r.evals)
+    {
         row.metrics.values_mut().for_each(|m| m.value = 5.6);
     }
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
-    assert!(markdown.contains("nope: perplexity 270.4 at 64, no better than guessing (256.0)"), "{markdown}");
+    assert!(
+        markdown.contains("nope: perplexity 270.4 at 64, no better than guessing (256.0)"),
+        "{markdown}"
+    );
 }
 
 /// Looks of the legend's lines: colour and dash of each sample, which are 30 long.
 fn looks(svg: &str) -> Vec<(String, String)> {
     let attribute = |line: &str, name: &str| {
-        let value = line.split(&format!(" {name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
+        let value = line
+            .split(&format!(" {name}=\""))
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
         value.unwrap_or_default().to_string()
     };
     let is_sample = |line: &&str| {
-        let numbers: Vec<f64> = attribute(line, "d").split(['M', 'L', ' ']).filter_map(|n| n.parse().ok()).collect();
+        let numbers: Vec<f64> = attribute(line, "d")
+            .split(['M', 'L', ' '])
+            .filter_map(|n| n.parse().ok())
+            .collect();
         matches!(numbers[..], [x, y, to, on] if (to - x - 30.0).abs() < 0.02 && y == on)
     };
-    let samples = svg.split('<').filter(|line| line.starts_with("path ")).filter(is_sample);
-    samples.map(|line| (attribute(line, "stroke"), attribute(line, "stroke-dasharray"))).collect()
+    let samples = svg
+        .split('<')
+        .filter(|line| line.starts_with("path "))
+        .filter(is_sample);
+    samples
+        .map(|line| {
+            (
+                attribute(line, "stroke"),
+                attribute(line, "stroke-dasharray"),
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -429,11 +743,22 @@ fn many_methods_have_a_look_each_and_no_bands() {
     let mut records = Vec::new();
     for method in 0..17 {
         for seed in 1..=3 {
-            let mut r = record("many", &[("model.pe", json!(format!("pe{method:02}")))], seed, text_task(64));
+            let mut r = record(
+                "many",
+                &[("model.pe", json!(format!("pe{method:02}")))],
+                seed,
+                text_task(64),
+            );
             r.train.loss_curve = curve(seed, 1.5);
             // The first is the worst at the longest length, and the one that is not drawn.
-            let rise = if method == 0 { 1.0 } else { 0.1 + 0.01 * f64::from(method) };
-            r.evals = LENGTHS.map(|len| ok_row("trained", len, &[("loss_nats", loss(1.5, rise, len, seed))])).into();
+            let rise = if method == 0 {
+                1.0
+            } else {
+                0.1 + 0.01 * f64::from(method)
+            };
+            r.evals = LENGTHS
+                .map(|len| ok_row("trained", len, &[("loss_nats", loss(1.5, rise, len, seed))]))
+                .into();
             records.push(r);
         }
     }
@@ -444,20 +769,43 @@ fn many_methods_have_a_look_each_and_no_bands() {
         let looks = looks(&svg);
         let chance = usize::from(svg.contains(">chance: "));
         assert_eq!(looks.len(), 16 + chance, "{name}");
-        assert_eq!(looks.iter().collect::<std::collections::BTreeSet<_>>().len(), looks.len(), "{name}");
+        assert_eq!(
+            looks
+                .iter()
+                .collect::<std::collections::BTreeSet<_>>()
+                .len(),
+            looks.len(),
+            "{name}"
+        );
         assert!(!svg.contains(band) && !svg.contains(">pe00<"), "{name}");
     }
     assert!(text(&many, "report.md").contains("Drawn: the 16 of 17 with a line above."));
     let few = report(&records[..9], &[], &spec()).unwrap();
-    assert_eq!(text(&few, "perplexity-by-length.svg").matches(band).count(), 3);
-    assert!(text(&few, "training-loss.svg").contains(band) && text(&few, "training-loss.svg").contains(">pe<"));
+    assert_eq!(
+        text(&few, "perplexity-by-length.svg").matches(band).count(),
+        3
+    );
+    assert!(
+        text(&few, "training-loss.svg").contains(band)
+            && text(&few, "training-loss.svg").contains(">pe<")
+    );
 }
 
 #[test]
 fn bands_of_shares_stay_where_these_can_be() {
-    let records = scores(&[("a", &[[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.2, 0.0], [0.9, 1.0, 0.9, 0.1]])]);
+    let records = scores(&[(
+        "a",
+        &[
+            [1.0, 1.0, 1.0, 0.0],
+            [1.0, 1.0, 0.2, 0.0],
+            [0.9, 1.0, 0.9, 0.1],
+        ],
+    )]);
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
-    assert!(markdown.contains("Bands: 95 % CI over seeds and test rows, n = 3."), "{markdown}");
+    assert!(
+        markdown.contains("Bands: 95 % CI over seeds and test rows, n = 3."),
+        "{markdown}"
+    );
 }
 
 #[test]
@@ -469,37 +817,70 @@ fn what_was_not_tested_is_not_called_unlearned() {
         row.metrics.clear();
     }
     let summary = report(&records, &[], &spec()).unwrap().summary;
-    assert!(summary.contains("no method has a score in length (skipped), so there is no extrapolation to report"), "{summary}");
+    assert!(
+        summary.contains(
+            "no method has a score in length (skipped), so there is no extrapolation to report"
+        ),
+        "{summary}"
+    );
     assert!(!summary.contains("learned the task"), "{summary}");
 }
 
 #[test]
 fn extrapolation_by_hand() {
-    // Seeds of a: kept at 32 and lost at 64; lost at 32 and back at 64. Area over [16, 64]: (1 + 0.9) / 2 and (0.9 + 0) / 2 over two
-    // doublings = 0.7; (1 + 0.5) / 2 and (0.5 + 1) / 2 = 0.75. Student's t for two seeds: 12.706 * sd / sqrt(2) = 12.706 * 0.025.
-    let records = scores(&[("a", &[[1.0, 1.0, 0.9, 0.0], [1.0, 1.0, 0.5, 1.0]]), ("b", &[[1.0; 4], [1.0; 4]])]);
+    // Seeds of a: kept at 32 and lost at 64; lost at 32 and back at 64. Area over [16, 64]: (1 +
+    // 0.9) / 2 and (0.9 + 0) / 2 over two doublings = 0.7; (1 + 0.5) / 2 and (0.5 + 1) / 2 =
+    // 0.75. Student's t for two seeds: 12.706 * sd / sqrt(2) = 12.706 * 0.025.
+    let records = scores(&[
+        ("a", &[[1.0, 1.0, 0.9, 0.0], [1.0, 1.0, 0.5, 1.0]]),
+        ("b", &[[1.0; 4], [1.0; 4]]),
+    ]);
     let report = report(&records, &[], &spec()).unwrap();
     let table = cells(&text(&report, "report.md"), "Extrapolation");
-    assert_eq!(table[0], ["method", "kept to (symbols)", "of training", "area", "seeds"]);
+    assert_eq!(
+        table[0],
+        [
+            "method",
+            "kept to (symbols)",
+            "of training",
+            "area",
+            "seeds"
+        ]
+    );
     assert_eq!(table[1], ["a", "48 ± 203", "3x", "0.725 ± 0.318", "2/2"]);
     assert_eq!(table[2], ["b", "64 ± 0", "≥ 4x", "1.000 ± 0.000", "2/2"]);
     let csv = text(&report, "summaries.csv");
-    assert!(csv.contains("a,,kept_to,,48,203.299") && csv.contains(",-155.299"), "{csv}");
+    assert!(
+        csv.contains("a,,kept_to,,48,203.299") && csv.contains(",-155.299"),
+        "{csv}"
+    );
     assert!(csv.contains("b,,kept_area,,1,0,1,1,2,2,ok"), "{csv}");
 }
 
 #[test]
 fn differences_are_paired_by_seed() {
-    // The scores of seeds differ by far more than the methods do; the differences are 0.1, 0.1 and 0.1 at 32.
-    let a: &[[f64; 4]] = &[[1.0, 1.0, 0.9, 0.2], [1.0, 1.0, 0.5, 0.1], [1.0, 1.0, 0.2, 0.9]];
-    let b: &[[f64; 4]] = &[[1.0, 1.0, 0.8, 0.1], [1.0, 1.0, 0.4, 0.9], [1.0, 1.0, 0.1, 0.1]];
+    // The scores of seeds differ by far more than the methods do; the differences are 0.1, 0.1 and
+    // 0.1 at 32.
+    let a: &[[f64; 4]] = &[
+        [1.0, 1.0, 0.9, 0.2],
+        [1.0, 1.0, 0.5, 0.1],
+        [1.0, 1.0, 0.2, 0.9],
+    ];
+    let b: &[[f64; 4]] = &[
+        [1.0, 1.0, 0.8, 0.1],
+        [1.0, 1.0, 0.4, 0.9],
+        [1.0, 1.0, 0.1, 0.1],
+    ];
     let mut records = scores(&[("a", a), ("b", b)]);
     // A seed of one method alone is in no pair.
     let mut alone = records[0].clone();
     (alone.seed, alone.run_id) = (9, hex("alone"));
     records.push(alone);
     for baseline in ["b", "first"] {
-        let spec = ReportSpec { baseline: Some(baseline.into()), ..spec() };
+        let spec = ReportSpec {
+            baseline: Some(baseline.into()),
+            ..spec()
+        };
         let report = report(&records, &[], &spec).unwrap();
         let markdown = text(&report, "report.md");
         let other = if baseline == "b" { "a" } else { "b" };
@@ -507,11 +888,25 @@ fn differences_are_paired_by_seed() {
         let row = cells(&markdown, &format!("exact_match: difference to {name}"))[1].clone();
         // The three seeds agree, which leaves the 4,096 test rows, and at a share of 1 the added
         // spread between seeds.
-        let differ = if baseline == "b" { "+0.100 \\[0.07, 0.13\\]" } else { "-0.100 \\[-0.13, -0.07\\]" };
-        assert_eq!(row[..4], [other, "0.000 \\[-0.07, 0.07\\]", "0.000 \\[-0.07, 0.07\\]", differ]);
+        let differ = if baseline == "b" {
+            "+0.100 \\[0.07, 0.13\\]"
+        } else {
+            "-0.100 \\[-0.13, -0.07\\]"
+        };
+        assert_eq!(
+            row[..4],
+            [
+                other,
+                "0.000 \\[-0.07, 0.07\\]",
+                "0.000 \\[-0.07, 0.07\\]",
+                differ
+            ]
+        );
         assert!(markdown.contains("n = 3 pairs"));
         assert!(
-            report.summary.contains(&format!("Paired by seed, exact_match minus that of {name} at 64: no difference shown: ")),
+            report.summary.contains(&format!(
+                "Paired by seed, exact_match minus that of {name} at 64: no difference shown: "
+            )),
             "{}",
             report.summary
         );
@@ -535,9 +930,19 @@ proptest! {
 /// Exact matches in length and past it, one pair for each seed.
 fn scored(kind: &str, pe: &str, by_seed: &[(f64, f64)]) -> Vec<RunRecord> {
     let of_seed = |(seed, &(here, past)): (usize, &(f64, f64))| {
-        let task = TaskFacts { kind: kind.into(), ..copy_task(16) };
-        let mut run = record(&format!("task-{kind}"), &[("model.pe", json!(pe))], seed as u64, task);
-        run.evals = [(16, here), (24, past), (32, past / 2.0)].map(|(len, v)| ok_row("trained", len, &[("exact_match", v)])).to_vec();
+        let task = TaskFacts {
+            kind: kind.into(),
+            ..copy_task(16)
+        };
+        let mut run = record(
+            &format!("task-{kind}"),
+            &[("model.pe", json!(pe))],
+            seed as u64,
+            task,
+        );
+        run.evals = [(16, here), (24, past), (32, past / 2.0)]
+            .map(|(len, v)| ok_row("trained", len, &[("exact_match", v)]))
+            .to_vec();
         run
     };
     by_seed.iter().enumerate().map(of_seed).collect()
@@ -562,31 +967,55 @@ fn methods_are_ranked_over_tasks() {
         records.extend(scored(kind, pe, &by_seed));
     }
     // The same task at another length with fewer methods does not count either.
-    records.extend(scored("copy", "alibi", &[(1.0, 0.1), (1.0, 0.1)]).into_iter().map(|mut run| {
-        run.run_id = hex(&format!("another {}", run.seed));
-        run.task.train_len = 8;
-        run.spec["train"]["train_len"] = json!(8);
-        run
-    }));
+    records.extend(
+        scored("copy", "alibi", &[(1.0, 0.1), (1.0, 0.1)])
+            .into_iter()
+            .map(|mut run| {
+                run.run_id = hex(&format!("another {}", run.seed));
+                run.task.train_len = 8;
+                run.spec["train"]["train_len"] = json!(8);
+                run
+            }),
+    );
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
     let rows = cells(&markdown, "Mean reciprocal rank");
-    let alone: Vec<Vec<&str>> = rows.iter().map(|row| row.iter().map(|cell| cell.split(", seeds").next().unwrap()).collect()).collect();
+    let alone: Vec<Vec<&str>> = rows
+        .iter()
+        .map(|row| {
+            row.iter()
+                .map(|cell| cell.split(", seeds").next().unwrap())
+                .collect()
+        })
+        .collect();
     // Seed 0: 1 and 1/3, 1/2 and 2/3, 1/3 and 2/3; seed 1: the first two of copying change places.
     assert_eq!(
         alone,
         [
-            ["method", "MRR", "copy, trained at 16 symbols", "sort, trained at 16 symbols"],
+            [
+                "method",
+                "MRR",
+                "copy, trained at 16 symbols",
+                "sort, trained at 16 symbols"
+            ],
             ["nope", "0.71", "1.5", "1.5"],
             ["alibi", "0.54", "1.5", "3.0"],
             ["rope", "0.50", "3.0", "1.5"],
         ]
     );
     // nope: (1/2 + 2/3) / 2 and (1 + 2/3) / 2.
-    assert!(markdown.contains("over 2 tasks: nope 0.71, seeds 0.58 to 0.83;"), "{markdown}");
+    assert!(
+        markdown.contains("over 2 tasks: nope 0.71, seeds 0.58 to 0.83;"),
+        "{markdown}"
+    );
     // One task is no mean, and one method no rank.
-    for few in
-        [scored("copy", "alibi", &[(1.0, 0.9)]), [scored("copy", "alibi", &[(1.0, 0.9)]), scored("sort", "alibi", &[(1.0, 0.9)])].concat()]
-    {
+    for few in [
+        scored("copy", "alibi", &[(1.0, 0.9)]),
+        [
+            scored("copy", "alibi", &[(1.0, 0.9)]),
+            scored("sort", "alibi", &[(1.0, 0.9)]),
+        ]
+        .concat(),
+    ] {
         assert!(!text(&report(&few, &[], &spec()).unwrap(), "report.md").contains("reciprocal"));
     }
 }
@@ -595,90 +1024,191 @@ fn methods_are_ranked_over_tasks() {
 fn a_metric_defined_in_two_ways_is_told_in_both() {
     let mut records = scored("copy", "alibi", &[(1.0, 0.9)]);
     records.extend(scored("copy", "rope", &[(1.0, 0.9)]));
-    records[1].task.definitions.insert("exact_match".into(), "decoded greedily.".into());
+    records[1]
+        .task
+        .definitions
+        .insert("exact_match".into(), "decoded greedily.".into());
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
-    let both = "for alibi: share of sequences with every answer token right; for rope: decoded greedily.";
-    assert!(markdown.contains(&format!("Definition: {both}")) && markdown.contains(&format!("- exact_match: {both}")), "{markdown}");
+    let both =
+        "for alibi: share of sequences with every answer token right; for rope: decoded greedily.";
+    assert!(
+        markdown.contains(&format!("Definition: {both}"))
+            && markdown.contains(&format!("- exact_match: {both}")),
+        "{markdown}"
+    );
 }
 
 #[test]
 fn exact_matches_by_depth_are_drawn_for_every_method() {
-    let mut records = [scored("passkey", "alibi", &[(1.0, 0.9)]), scored("passkey", "rope", &[(1.0, 0.9)])].concat();
+    let mut records = [
+        scored("passkey", "alibi", &[(1.0, 0.9)]),
+        scored("passkey", "rope", &[(1.0, 0.9)]),
+    ]
+    .concat();
     for row in records.iter_mut().flat_map(|run| &mut run.evals) {
         for (depth, share) in [("0_50", 0.25), ("50_100", 0.75)] {
-            row.metrics.insert(format!("exact_match_depth_{depth}"), Metric { value: share, n: 16 });
+            row.metrics.insert(
+                format!("exact_match_depth_{depth}"),
+                Metric {
+                    value: share,
+                    n: 16,
+                },
+            );
         }
     }
     for run in &mut records {
-        run.task.definitions.extend(["0_50", "50_100"].map(|depth| (format!("exact_match_depth_{depth}"), "by depth".to_string())));
+        run.task.definitions.extend(
+            ["0_50", "50_100"]
+                .map(|depth| (format!("exact_match_depth_{depth}"), "by depth".to_string())),
+        );
     }
     let report = report(&records, &[], &spec()).unwrap();
     let svg = text(&report, "depth-by-length.svg");
-    assert_eq!([">0.25<", ">0.75<"].map(|share| svg.matches(share).count()), [6, 6], "two methods at three lengths");
+    assert_eq!(
+        [">0.25<", ">0.75<"].map(|share| svg.matches(share).count()),
+        [6, 6],
+        "two methods at three lengths"
+    );
     assert!(svg.contains("50 to 100 %") && svg.contains("train length"));
     assert!(text(&report, "report.md").contains("](depth-by-length.svg)"));
 }
 
 fn summary(records: &[RunRecord]) -> String {
-    report(records, &[], &ReportSpec { baseline: Some("first".into()), ..spec() }).unwrap().summary
+    report(
+        records,
+        &[],
+        &ReportSpec {
+            baseline: Some("first".into()),
+            ..spec()
+        },
+    )
+    .unwrap()
+    .summary
 }
 
 #[test]
 fn none_is_best_at_zero_or_among_equals() {
     let learned = |far: [f64; 3]| far.map(|v| [1.0, 1.0, v, v]);
     // All at 0 past the training length.
-    let zero = summary(&scores(&[("a", &learned([0.0; 3])), ("b", &learned([0.0; 3]))]));
-    assert!(zero.contains("no method keeps at least 90 % of its in-length exact_match past the training length"), "{zero}");
-    assert!(zero.contains("; at 64 every exact_match is 0.000.") && !zero.contains("best exact_match"), "{zero}");
+    let zero = summary(&scores(&[
+        ("a", &learned([0.0; 3])),
+        ("b", &learned([0.0; 3])),
+    ]));
+    assert!(
+        zero.contains(
+            "no method keeps at least 90 % of its in-length exact_match past the training length"
+        ),
+        "{zero}"
+    );
+    assert!(
+        zero.contains("; at 64 every exact_match is 0.000.") && !zero.contains("best exact_match"),
+        "{zero}"
+    );
     // Equal means, in other orders of the seeds.
-    let tied = summary(&scores(&[("a", &learned([0.5, 0.6, 0.7])), ("b", &learned([0.7, 0.5, 0.6])), ("c", &learned([0.1; 3]))]));
-    assert!(tied.contains("at 64 the highest exact_match, 0.600, is that of a and b."), "{tied}");
+    let tied = summary(&scores(&[
+        ("a", &learned([0.5, 0.6, 0.7])),
+        ("b", &learned([0.7, 0.5, 0.6])),
+        ("c", &learned([0.1; 3])),
+    ]));
+    assert!(
+        tied.contains("at 64 the highest exact_match, 0.600, is that of a and b."),
+        "{tied}"
+    );
     // Above another, not beyond its interval: no best, and the reason.
-    let near = summary(&scores(&[("a", &learned([0.5, 0.6, 0.7])), ("b", &learned([0.5, 0.6, 0.6])), ("c", &learned([0.0; 3]))]));
-    assert!(near.contains("the highest exact_match is that of a (0.600 [") && near.contains("its interval touches that of b)"), "{near}");
-    let clear = summary(&scores(&[("a", &learned([0.9; 3])), ("b", &learned([0.1; 3]))]));
-    assert!(clear.contains("the best exact_match is that of a (0.900 [") && clear.contains("its interval touches no other)"), "{clear}");
+    let near = summary(&scores(&[
+        ("a", &learned([0.5, 0.6, 0.7])),
+        ("b", &learned([0.5, 0.6, 0.6])),
+        ("c", &learned([0.0; 3])),
+    ]));
+    assert!(
+        near.contains("the highest exact_match is that of a (0.600 [")
+            && near.contains("its interval touches that of b)"),
+        "{near}"
+    );
+    let clear = summary(&scores(&[
+        ("a", &learned([0.9; 3])),
+        ("b", &learned([0.1; 3])),
+    ]));
+    assert!(
+        clear.contains("the best exact_match is that of a (0.900 [")
+            && clear.contains("its interval touches no other)"),
+        "{clear}"
+    );
 }
 
 #[test]
 fn none_is_best_at_chance() {
-    let mut records = scores(&[("a", &[[1.0, 1.0, 0.5, 0.51]; 3]), ("b", &[[1.0, 1.0, 0.5, 0.40]; 3])]);
+    let mut records = scores(&[
+        ("a", &[[1.0, 1.0, 0.5, 0.51]; 3]),
+        ("b", &[[1.0, 1.0, 0.5, 0.40]; 3]),
+    ]);
     for run in &mut records {
         run.task.chance.insert("exact_match".into(), 0.5);
     }
     let text = summary(&records);
-    assert!(text.contains("at 64 no method is shown to have a better exact_match than chance (0.500)"), "{text}");
+    assert!(
+        text.contains("at 64 no method is shown to have a better exact_match than chance (0.500)"),
+        "{text}"
+    );
     // Clear of the other, and not clear of chance.
-    for row in records.iter_mut().filter(|run| run.labels[0].text == "b").flat_map(|run| &mut run.evals).filter(|row| row.test_len > 16) {
+    for row in records
+        .iter_mut()
+        .filter(|run| run.labels[0].text == "b")
+        .flat_map(|run| &mut run.evals)
+        .filter(|row| row.test_len > 16)
+    {
         row.metrics.get_mut("exact_match").unwrap().value = 0.0;
     }
     let report = report(&records, &[], &spec()).unwrap();
-    assert!(report.summary.contains("no method is shown to have a better exact_match than chance") && !report.summary.contains(" *"));
+    assert!(
+        report
+            .summary
+            .contains("no method is shown to have a better exact_match than chance")
+            && !report.summary.contains(" *")
+    );
 }
 
 #[test]
 fn the_reason_is_the_one_that_applies() {
     // One of three seeds of the best method gave no number at the longest length.
-    let mut records = scores(&[("a", &[[1.0, 1.0, 0.9, 0.9]; 3]), ("b", &[[1.0, 1.0, 0.1, 0.1]; 3])]);
+    let mut records = scores(&[
+        ("a", &[[1.0, 1.0, 0.9, 0.9]; 3]),
+        ("b", &[[1.0, 1.0, 0.1, 0.1]; 3]),
+    ]);
     let row = records[0].evals.last_mut().unwrap();
     (row.status, row.reason) = (EvalStatus::Skipped, Some("memory".into()));
     row.metrics.clear();
     let text = summary(&records);
     assert!(
-        text.contains("highest exact_match is that of a (0.900 [") && text.contains("(2/3); not all of its seeds gave a number"),
+        text.contains("highest exact_match is that of a (0.900 [")
+            && text.contains("(2/3); not all of its seeds gave a number"),
         "{text}"
     );
     // The other has one seed.
-    let all = scores(&[("a", &[[1.0, 1.0, 0.9, 0.9]; 3]), ("b", &[[1.0, 1.0, 0.1, 0.1]])]);
+    let all = scores(&[
+        ("a", &[[1.0, 1.0, 0.9, 0.9]; 3]),
+        ("b", &[[1.0, 1.0, 0.1, 0.1]]),
+    ]);
     let text = summary(&all);
     assert!(text.contains("b has one seed: no ranking"), "{text}");
-    assert!(text.contains("minus that of a at 64: one seed: no test: b (-0.800)."), "{text}");
+    assert!(
+        text.contains("minus that of a at 64: one seed: no test: b (-0.800)."),
+        "{text}"
+    );
     // Nothing to compare with is not the absence of a difference.
-    let mut records = scores(&[("a", &[[1.0, 1.0, 0.9, 0.9]; 3]), ("b", &[[1.0, 1.0, 0.1, 0.1]; 3])]);
+    let mut records = scores(&[
+        ("a", &[[1.0, 1.0, 0.9, 0.9]; 3]),
+        ("b", &[[1.0, 1.0, 0.1, 0.1]; 3]),
+    ]);
     for run in records.iter_mut().filter(|run| run.labels[0].text == "b") {
-        *run.evals.last_mut().unwrap() = absent_row("trained", 64, EvalStatus::Unsupported, "the table ends");
+        *run.evals.last_mut().unwrap() =
+            absent_row("trained", 64, EvalStatus::Unsupported, "the table ends");
     }
-    assert!(summary(&records).contains("at 64: no number: b (unsupported)."), "{}", summary(&records));
+    assert!(
+        summary(&records).contains("at 64: no number: b (unsupported)."),
+        "{}",
+        summary(&records)
+    );
 }
 
 #[test]
@@ -686,18 +1216,36 @@ fn another_metric_is_named_where_the_leading_one_tells_nothing_apart() {
     let with = |tokens: [f64; 2], seeds: usize| -> Vec<RunRecord> {
         let mut records = scores(&[("a", &vec![[0.0; 4]; seeds]), ("b", &vec![[0.0; 4]; seeds])]);
         for run in &mut records {
-            let value = if run.labels[0].text == "a" { tokens[0] } else { tokens[1] };
+            let value = if run.labels[0].text == "a" {
+                tokens[0]
+            } else {
+                tokens[1]
+            };
             for row in &mut run.evals {
-                row.metrics.insert("token_accuracy".into(), Metric { value, n: 4096 });
+                row.metrics
+                    .insert("token_accuracy".into(), Metric { value, n: 4096 });
             }
         }
         records
     };
     let text = summary(&with([0.2, 0.7], 3));
-    assert!(text.contains("exact_match at 16 tells no methods apart, token_accuracy there does: from b (0.700 ["), "{text}");
+    assert!(
+        text.contains(
+            "exact_match at 16 tells no methods apart, token_accuracy there does: from b (0.700 ["
+        ),
+        "{text}"
+    );
     let text = summary(&with([0.2, 0.7], 1));
-    assert!(text.contains("token_accuracy there does (one seed: no test): from b (0.700) down to a (0.200)"), "{text}");
-    assert!(!summary(&with([0.2, 0.22], 3)).contains("apart"), "nothing is said where that metric does not either");
+    assert!(
+        text.contains(
+            "token_accuracy there does (one seed: no test): from b (0.700) down to a (0.200)"
+        ),
+        "{text}"
+    );
+    assert!(
+        !summary(&with([0.2, 0.22], 3)).contains("apart"),
+        "nothing is said where that metric does not either"
+    );
 }
 
 #[test]
@@ -708,10 +1256,17 @@ fn the_rows_of_a_share_of_tokens_are_those_of_the_exact_match() {
     for row in records.iter_mut().flat_map(|run| &mut run.evals) {
         let value = row.metrics["exact_match"].value;
         row.metrics.get_mut("exact_match").unwrap().n = 100;
-        row.metrics.insert("token_accuracy".into(), Metric { value, n: 800 });
+        row.metrics
+            .insert("token_accuracy".into(), Metric { value, n: 800 });
     }
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
     let row = |heading: &str| cells(&markdown, heading)[1].clone();
-    assert_eq!(row("exact_match by test length"), row("token_accuracy by test length"));
-    assert_eq!(row("exact_match by test length")[3], "0.500 \\[0.39, 0.61\\]");
+    assert_eq!(
+        row("exact_match by test length"),
+        row("token_accuracy by test length")
+    );
+    assert_eq!(
+        row("exact_match by test length")[3],
+        "0.500 \\[0.39, 0.61\\]"
+    );
 }

@@ -1,7 +1,8 @@
 //! Checkpoints of a training: all that the next step depends on, whole or not at all.
 //!
-//! `checkpoints/step-N/` holds `model.safetensors`, `optimizer.safetensors` and, written last, `manifest.json` with the size and BLAKE3 of
-//! both and the place in the step log up to which the log belongs to it. A directory is written under another name, synced and renamed, so
+//! `checkpoints/step-N/` holds `model.safetensors`, `optimizer.safetensors` and, written last,
+//! `manifest.json` with the size and BLAKE3 of both and the place in the step log up to which the
+//! log belongs to it. A directory is written under another name, synced and renamed, so
 //! that what has its name is complete; what does not verify is passed over, and said to be.
 
 use crate::disk::{Disk, Op};
@@ -73,7 +74,9 @@ struct Manifest {
 impl Manifest {
     fn sealed(mut self) -> Result<Self> {
         self.seal = String::new();
-        self.seal = blake3::hash(&serde_json::to_vec(&self)?).to_hex().to_string();
+        self.seal = blake3::hash(&serde_json::to_vec(&self)?)
+            .to_hex()
+            .to_string();
         Ok(self)
     }
 }
@@ -90,7 +93,8 @@ struct FileFacts {
 pub struct Found<T> {
     /// The newest state that verifies, and what was made of it.
     pub state: Option<(State, T)>,
-    /// What is worth saying: checkpoints that were passed over and why, a program that has changed.
+    /// What is worth saying: checkpoints that were passed over and why, a program that has
+    /// changed.
     pub notes: Vec<String>,
 }
 
@@ -99,7 +103,13 @@ pub struct Found<T> {
 /// # Errors
 ///
 /// If the directory cannot be written; what was there before is untouched then.
-pub fn save(disk: &dyn Disk, run_directory: &Path, run_id: &str, origin: &Origin, state: &State) -> Result<()> {
+pub fn save(
+    disk: &dyn Disk,
+    run_directory: &Path,
+    run_id: &str,
+    origin: &Origin,
+    state: &State,
+) -> Result<()> {
     let root = run_directory.join(CHECKPOINTS_DIR);
     // A link could lead anywhere.
     ensure!(!root.is_symlink(), "{} is a link", root.display());
@@ -123,14 +133,34 @@ pub fn save(disk: &dyn Disk, run_directory: &Path, run_id: &str, origin: &Origin
     Ok(())
 }
 
-fn write(disk: &dyn Disk, scratch: &Path, run_id: &str, origin: &Origin, state: &State) -> Result<()> {
+fn write(
+    disk: &dyn Disk,
+    scratch: &Path,
+    run_id: &str,
+    origin: &Origin,
+    state: &State,
+) -> Result<()> {
     let [first, second] = &state.moments;
-    let moments = Weights(first.prefixed("first.").chain(second.prefixed("second.")).collect());
+    let moments = Weights(
+        first
+            .prefixed("first.")
+            .chain(second.prefixed("second."))
+            .collect(),
+    );
     let mut facts = BTreeMap::new();
     disk.run(Op::CreateDir(scratch))?;
-    for (name, bytes) in [(MODEL, state.weights.to_bytes()?), (OPTIMIZER, moments.to_bytes()?)] {
+    for (name, bytes) in [
+        (MODEL, state.weights.to_bytes()?),
+        (OPTIMIZER, moments.to_bytes()?),
+    ] {
         disk.write_synced(&scratch.join(name), &bytes)?;
-        facts.insert(name.to_owned(), FileFacts { bytes: bytes.len() as u64, blake3: blake3::hash(&bytes).to_hex().to_string() });
+        facts.insert(
+            name.to_owned(),
+            FileFacts {
+                bytes: bytes.len() as u64,
+                blake3: blake3::hash(&bytes).to_hex().to_string(),
+            },
+        );
     }
     let manifest = Manifest {
         schema: SCHEMA,
@@ -143,7 +173,10 @@ fn write(disk: &dyn Disk, scratch: &Path, run_id: &str, origin: &Origin, state: 
         files: facts,
         seal: String::new(),
     };
-    disk.write_synced(&scratch.join(MANIFEST), &serde_json::to_vec_pretty(&manifest.sealed()?)?)?;
+    disk.write_synced(
+        &scratch.join(MANIFEST),
+        &serde_json::to_vec_pretty(&manifest.sealed()?)?,
+    )?;
     Ok(disk.run(Op::SyncDir(scratch))?)
 }
 
@@ -159,7 +192,8 @@ fn discard(disk: &dyn Disk, path: &Path) -> Result<()> {
     Ok(disk.remove_tree(&scratch)?)
 }
 
-/// The newest checkpoint of a run that verifies, against a model of the same shape, and that `accept` can go on from.
+/// The newest checkpoint of a run that verifies, against a model of the same shape, and that
+/// `accept` can go on from.
 pub fn latest<T>(
     disk: &dyn Disk,
     run_directory: &Path,
@@ -169,20 +203,30 @@ pub fn latest<T>(
     mut accept: impl FnMut(&State) -> Result<T>,
 ) -> Found<T> {
     let root = run_directory.join(CHECKPOINTS_DIR);
-    let mut found = Found { state: None, notes: Vec::new() };
+    let mut found = Found {
+        state: None,
+        notes: Vec::new(),
+    };
     if root.is_symlink() {
-        found.notes.push(format!("passed over {}: it is a link", root.display()));
+        found
+            .notes
+            .push(format!("passed over {}: it is a link", root.display()));
         return found;
     }
     disk.remove_scratch(&root);
     for (step, directory) in steps(&root).into_iter().rev() {
-        let loaded = load(&directory, run_id, step, model).and_then(|(state, theirs)| Ok((accept(&state)?, state, theirs)));
+        let loaded = load(&directory, run_id, step, model)
+            .and_then(|(state, theirs)| Ok((accept(&state)?, state, theirs)));
         match loaded {
             Ok((accepted, state, theirs)) => {
-                for (what, theirs, ours) in [("commit", &theirs.commit, &origin.commit), ("machine", &theirs.machine, &origin.machine)] {
+                for (what, theirs, ours) in [
+                    ("commit", &theirs.commit, &origin.commit),
+                    ("machine", &theirs.machine, &origin.machine),
+                ] {
                     if theirs != ours {
                         found.notes.push(format!(
-                            "the checkpoint at step {step} was written by another {what}, {}; this is {ours}: the last bits may differ",
+                            "the checkpoint at step {step} was written by another {what}, {}; \
+                             this is {ours}: the last bits may differ",
                             read::shown(theirs)
                         ));
                     }
@@ -190,7 +234,11 @@ pub fn latest<T>(
                 found.state = Some((state, accepted));
                 break;
             }
-            Err(error) => found.notes.push(format!("passed over {}: {}", directory.display(), read::shown(&format!("{error:#}")))),
+            Err(error) => found.notes.push(format!(
+                "passed over {}: {}",
+                directory.display(),
+                read::shown(&format!("{error:#}"))
+            )),
         }
     }
     found
@@ -198,7 +246,9 @@ pub fn latest<T>(
 
 /// The step of the newest complete checkpoint, unverified.
 pub fn newest_step(run_directory: &Path) -> Option<u64> {
-    steps(&run_directory.join(CHECKPOINTS_DIR)).last().map(|(step, _)| *step)
+    steps(&run_directory.join(CHECKPOINTS_DIR))
+        .last()
+        .map(|(step, _)| *step)
 }
 
 /// Removes all checkpoints of a run that is recorded, as far as that is possible.
@@ -207,21 +257,47 @@ pub fn clear(disk: &dyn Disk, run_directory: &Path) {
 }
 
 fn load(directory: &Path, run_id: &str, step: u64, model: &Weights) -> Result<(State, Origin)> {
-    let manifest: Manifest =
-        serde_json::from_slice(&read::bounded(&directory.join(MANIFEST), MAX_MANIFEST_BYTES)?).context("its manifest cannot be read")?;
-    ensure!(manifest.schema == SCHEMA, "its manifest has layout {}, not {SCHEMA}", manifest.schema);
+    let manifest: Manifest = serde_json::from_slice(&read::bounded(
+        &directory.join(MANIFEST),
+        MAX_MANIFEST_BYTES,
+    )?)
+    .context("its manifest cannot be read")?;
+    ensure!(
+        manifest.schema == SCHEMA,
+        "its manifest has layout {}, not {SCHEMA}",
+        manifest.schema
+    );
     let seal = manifest.seal.clone();
     let manifest = manifest.sealed()?;
     ensure!(manifest.seal == seal, "its manifest was changed");
-    ensure!(manifest.run_id == run_id, "it belongs to run {}", manifest.run_id);
-    ensure!(manifest.step == step, "its manifest is of step {}", manifest.step);
+    ensure!(
+        manifest.run_id == run_id,
+        "it belongs to run {}",
+        manifest.run_id
+    );
+    ensure!(
+        manifest.step == step,
+        "its manifest is of step {}",
+        manifest.step
+    );
     // Twice the model is moments; names and shapes take a header. Nothing larger is read.
     let largest = 8 * model.count("") + MAX_HEADER_BYTES + 8;
     let read = |name: &str| -> Result<Weights> {
-        let facts = manifest.files.get(name).with_context(|| format!("its manifest names no {name}"))?;
+        let facts = manifest
+            .files
+            .get(name)
+            .with_context(|| format!("its manifest names no {name}"))?;
         let bytes = read::bounded(&directory.join(name), largest)?;
-        ensure!(bytes.len() as u64 == facts.bytes, "{name} has {} bytes, {} in the manifest", bytes.len(), facts.bytes);
-        ensure!(blake3::hash(&bytes).to_hex().as_str() == facts.blake3, "{name} does not have the hash of the manifest");
+        ensure!(
+            bytes.len() as u64 == facts.bytes,
+            "{name} has {} bytes, {} in the manifest",
+            bytes.len(),
+            facts.bytes
+        );
+        ensure!(
+            blake3::hash(&bytes).to_hex().as_str() == facts.blake3,
+            "{name} does not have the hash of the manifest"
+        );
         Weights::from_bytes(&bytes).with_context(|| name.to_owned())
     };
     let weights = read(MODEL)?;
@@ -232,7 +308,9 @@ fn load(directory: &Path, run_id: &str, step: u64, model: &Weights) -> Result<(S
         model.0.len()
     );
     for (path, tensor) in &model.0 {
-        let found = weights.0.get(path).with_context(|| format!("its parameters are not those of the model: there is no {path}"))?;
+        let found = weights.0.get(path).with_context(|| {
+            format!("its parameters are not those of the model: there is no {path}")
+        })?;
         ensure!(
             found.shape == tensor.shape,
             "its parameters are not those of the model: {path} has shape {:?}, not {:?}",
@@ -247,14 +325,42 @@ fn load(directory: &Path, run_id: &str, step: u64, model: &Weights) -> Result<(S
             (_, Some(path)) => (1, path),
             _ => bail!("the optimizer has a tensor {name:?}"),
         };
-        let of = model.0.get(path).with_context(|| format!("the optimizer has moments of {path:?}, which the model has not"))?;
-        ensure!(tensor.shape == [of.values.len()], "the moments of {path} have shape {:?}", tensor.shape);
-        ensure!(which == 0 || tensor.values.iter().all(|value| *value >= 0.0), "a second moment of {path} is negative");
+        let of = model.0.get(path).with_context(|| {
+            format!("the optimizer has moments of {path:?}, which the model has not")
+        })?;
+        ensure!(
+            tensor.shape == [of.values.len()],
+            "the moments of {path} have shape {:?}",
+            tensor.shape
+        );
+        ensure!(
+            which == 0 || tensor.values.iter().all(|value| *value >= 0.0),
+            "a second moment of {path} is negative"
+        );
         moments[which].0.insert(path.to_owned(), tensor);
     }
-    ensure!(moments[0].0.keys().eq(moments[1].0.keys()), "the optimizer's two moments are of different parameters");
-    let Manifest { tokens, log_bytes, log_blake3, origin, .. } = manifest;
-    Ok((State { step, tokens, weights, moments, log_bytes, log_blake3 }, origin))
+    ensure!(
+        moments[0].0.keys().eq(moments[1].0.keys()),
+        "the optimizer's two moments are of different parameters"
+    );
+    let Manifest {
+        tokens,
+        log_bytes,
+        log_blake3,
+        origin,
+        ..
+    } = manifest;
+    Ok((
+        State {
+            step,
+            tokens,
+            weights,
+            moments,
+            log_bytes,
+            log_blake3,
+        },
+        origin,
+    ))
 }
 
 fn place(root: &Path, step: u64) -> PathBuf {
@@ -263,12 +369,24 @@ fn place(root: &Path, step: u64) -> PathBuf {
 
 /// Complete checkpoints by step, oldest first.
 fn steps(root: &Path) -> Vec<(u64, PathBuf)> {
-    let entries = std::fs::read_dir(root).into_iter().flatten().filter_map(Result::ok);
+    let entries = std::fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
     let mut steps: Vec<(u64, PathBuf)> = entries
         .filter_map(|entry| {
-            let step = entry.file_name().to_str()?.strip_prefix("step-")?.parse().ok()?;
+            let step = entry
+                .file_name()
+                .to_str()?
+                .strip_prefix("step-")?
+                .parse()
+                .ok()?;
             // A link could lead anywhere.
-            entry.file_type().ok()?.is_dir().then(|| (step, entry.path()))
+            entry
+                .file_type()
+                .ok()?
+                .is_dir()
+                .then(|| (step, entry.path()))
         })
         .collect();
     steps.sort();
@@ -284,19 +402,53 @@ mod tests {
     fn weights(seed: f32) -> Weights {
         let tensor = |shape: Vec<usize>, from: f32| {
             let count = shape.iter().product::<usize>();
-            HostTensor { shape, values: (0..count).map(|i| from + i as f32 / 7.0).collect() }
+            HostTensor {
+                shape,
+                values: (0..count).map(|i| from + i as f32 / 7.0).collect(),
+            }
         };
-        Weights([("a".to_owned(), tensor(vec![3, 2], seed)), ("b.c".to_owned(), tensor(vec![4], -seed))].into())
+        Weights(
+            [
+                ("a".to_owned(), tensor(vec![3, 2], seed)),
+                ("b.c".to_owned(), tensor(vec![4], -seed)),
+            ]
+            .into(),
+        )
     }
 
     fn state(step: u64) -> State {
         let flat = |weights: Weights| {
-            Weights(weights.0.into_iter().map(|(path, t)| (path, HostTensor { shape: vec![t.values.len()], ..t })).collect())
+            Weights(
+                weights
+                    .0
+                    .into_iter()
+                    .map(|(path, t)| {
+                        (
+                            path,
+                            HostTensor {
+                                shape: vec![t.values.len()],
+                                ..t
+                            },
+                        )
+                    })
+                    .collect(),
+            )
         };
         let mut moments = [0.5, 0.25].map(|more| flat(weights(step as f32 + more)));
         // Means of squares.
-        moments[1].0.values_mut().flat_map(|tensor| &mut tensor.values).for_each(|value| *value *= *value);
-        State { step, tokens: 7 * step, weights: weights(step as f32), moments, log_bytes: 11 * step, log_blake3: "x".to_owned() }
+        moments[1]
+            .0
+            .values_mut()
+            .flat_map(|tensor| &mut tensor.values)
+            .for_each(|value| *value *= *value);
+        State {
+            step,
+            tokens: 7 * step,
+            weights: weights(step as f32),
+            moments,
+            log_bytes: 11 * step,
+            log_blake3: "x".to_owned(),
+        }
     }
 
     struct Seen {
@@ -305,8 +457,18 @@ mod tests {
     }
 
     fn look(directory: &Path, commit: &str, model: &Weights) -> Seen {
-        let Found { state, notes } = latest(&System, directory, "run", &origin(commit), model, |_| Ok(()));
-        Seen { state: state.map(|(state, ())| state), notes }
+        let Found { state, notes } = latest(
+            &System,
+            directory,
+            "run",
+            &origin(commit),
+            model,
+            |_| Ok(()),
+        );
+        Seen {
+            state: state.map(|(state, ())| state),
+            notes,
+        }
     }
 
     fn found(directory: &Path) -> Seen {
@@ -314,7 +476,10 @@ mod tests {
     }
 
     fn origin(commit: &str) -> Origin {
-        Origin { commit: commit.to_owned(), machine: "m".to_owned() }
+        Origin {
+            commit: commit.to_owned(),
+            machine: "m".to_owned(),
+        }
     }
 
     fn save(directory: &Path, run_id: &str, state: &State) -> Result<()> {
@@ -329,7 +494,10 @@ mod tests {
             save(directory.path(), "run", &state(step)).expect("saved");
             assert_eq!(found(directory.path()).state, Some(state(step)));
         }
-        let kept: Vec<u64> = steps(&directory.path().join(CHECKPOINTS_DIR)).into_iter().map(|(step, _)| step).collect();
+        let kept: Vec<u64> = steps(&directory.path().join(CHECKPOINTS_DIR))
+            .into_iter()
+            .map(|(step, _)| step)
+            .collect();
         assert_eq!(kept, [20, 30]);
         clear(&System, directory.path());
         assert!(found(directory.path()).state.is_none());
@@ -340,7 +508,10 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         save(directory.path(), "run", &state(10)).expect("saved");
         save(directory.path(), "run", &state(20)).expect("saved");
-        let newest = directory.path().join(CHECKPOINTS_DIR).join("step-000000020");
+        let newest = directory
+            .path()
+            .join(CHECKPOINTS_DIR)
+            .join("step-000000020");
         for name in [MODEL, OPTIMIZER, MANIFEST] {
             let path = newest.join(name);
             let whole = std::fs::read(&path).expect("written");
@@ -352,7 +523,11 @@ mod tests {
                     let found = found(directory.path());
                     // A changed space in the manifest changes nothing.
                     let used = found.state.expect("the older one is there");
-                    assert!(used == state(10) && found.notes.len() == 1 || used == state(20) && name == MANIFEST, "{name} at {at}");
+                    assert!(
+                        used == state(10) && found.notes.len() == 1
+                            || used == state(20) && name == MANIFEST,
+                        "{name} at {at}"
+                    );
                 }
             }
             std::fs::write(&path, whole).expect("writable");
@@ -371,10 +546,27 @@ mod tests {
         assert!(found(directory.path()).state.is_none());
         assert!(!scratch.exists(), "what a dead process left is removed");
         save(directory.path(), "run", &state(20)).expect("saved");
-        let larger =
-            Weights(weights(0.0).0.into_iter().chain([("d".to_owned(), HostTensor { shape: vec![1], values: vec![0.0] })]).collect());
+        let larger = Weights(
+            weights(0.0)
+                .0
+                .into_iter()
+                .chain([(
+                    "d".to_owned(),
+                    HostTensor {
+                        shape: vec![1],
+                        values: vec![0.0],
+                    },
+                )])
+                .collect(),
+        );
         let misfit = look(directory.path(), "a", &larger);
-        assert!(misfit.state.is_none() && misfit.notes.iter().any(|note| note.contains("not those of the model")));
+        assert!(
+            misfit.state.is_none()
+                && misfit
+                    .notes
+                    .iter()
+                    .any(|note| note.contains("not those of the model"))
+        );
     }
 
     #[test]
@@ -384,7 +576,11 @@ mod tests {
         bad.weights.0.get_mut("a").expect("there").values[1] = f32::NAN;
         save(directory.path(), "run", &bad).expect("saved");
         let found = found(directory.path());
-        assert!(found.state.is_none() && found.notes[0].contains("not finite"), "{:?}", found.notes);
+        assert!(
+            found.state.is_none() && found.notes[0].contains("not finite"),
+            "{:?}",
+            found.notes
+        );
     }
 
     #[test]
@@ -394,7 +590,11 @@ mod tests {
         assert!(found(directory.path()).notes.is_empty());
         let found = look(directory.path(), "b", &weights(0.0));
         assert_eq!(found.state, Some(state(10)));
-        assert!(found.notes.len() == 1 && found.notes[0].contains("commit, a; this is b"), "{:?}", found.notes);
+        assert!(
+            found.notes.len() == 1 && found.notes[0].contains("commit, a; this is b"),
+            "{:?}",
+            found.notes
+        );
     }
 
     #[test]
@@ -404,20 +604,28 @@ mod tests {
         let outside = tempfile::tempdir().expect("a directory");
         save(outside.path(), "run", &state(10)).expect("saved");
         let theirs = outside.path().join(CHECKPOINTS_DIR);
-        std::os::unix::fs::symlink(&theirs, directory.path().join(CHECKPOINTS_DIR)).expect("a link");
+        std::os::unix::fs::symlink(&theirs, directory.path().join(CHECKPOINTS_DIR))
+            .expect("a link");
         assert!(found(directory.path()).state.is_none());
         save(directory.path(), "run", &state(20)).expect_err("it is a link");
         clear(&System, directory.path());
-        assert!(theirs.join("step-000000010").join(MANIFEST).exists() && !directory.path().join(CHECKPOINTS_DIR).exists());
+        assert!(
+            theirs.join("step-000000010").join(MANIFEST).exists()
+                && !directory.path().join(CHECKPOINTS_DIR).exists()
+        );
         // A step, then a file of it.
         std::fs::create_dir(directory.path().join(CHECKPOINTS_DIR)).expect("a directory");
-        let step = directory.path().join(CHECKPOINTS_DIR).join("step-000000010");
+        let step = directory
+            .path()
+            .join(CHECKPOINTS_DIR)
+            .join("step-000000010");
         std::os::unix::fs::symlink(theirs.join("step-000000010"), &step).expect("a link");
         assert!(found(directory.path()).state.is_none());
         std::fs::remove_file(&step).expect("a link");
         save(directory.path(), "run", &state(10)).expect("saved");
         std::fs::remove_file(step.join(MODEL)).expect("there");
-        std::os::unix::fs::symlink(theirs.join("step-000000010").join(MODEL), step.join(MODEL)).expect("a link");
+        std::os::unix::fs::symlink(theirs.join("step-000000010").join(MODEL), step.join(MODEL))
+            .expect("a link");
         assert!(found(directory.path()).notes[0].contains("not a plain file"));
     }
 
@@ -427,11 +635,22 @@ mod tests {
         for step in [10, 20] {
             save(directory.path(), "run", &state(step)).expect("saved");
         }
-        let found = latest(&System, directory.path(), "run", &origin("a"), &weights(0.0), |state| {
-            ensure!(state.step < 20, "no log for it");
-            Ok(state.step)
-        });
+        let found = latest(
+            &System,
+            directory.path(),
+            "run",
+            &origin("a"),
+            &weights(0.0),
+            |state| {
+                ensure!(state.step < 20, "no log for it");
+                Ok(state.step)
+            },
+        );
         assert_eq!(found.state, Some((state(10), 10)));
-        assert!(found.notes[0].contains("no log for it"), "{:?}", found.notes);
+        assert!(
+            found.notes[0].contains("no log for it"),
+            "{:?}",
+            found.notes
+        );
     }
 }

@@ -5,8 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// One operation on the file system. A file's bytes survive a power cut after [`Sync`](Op::Sync), a name after
-/// [`SyncDir`](Op::SyncDir) of the directory it is in.
+/// One operation on the file system. A file's bytes survive a power cut after [`Sync`](Op::Sync), a
+/// name after [`SyncDir`](Op::SyncDir) of the directory it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
     /// Creates a directory; that it is there already is an error.
@@ -54,19 +54,39 @@ impl Op<'_> {
     /// The file or directory that is touched; of a renaming, the new name.
     pub fn path(&self) -> &Path {
         match self {
-            Self::CreateDir(path) | Self::Write(path, _) | Self::Append { path, .. } | Self::Cut(path, _) => path,
-            Self::Sync(path) | Self::SyncDir(path) | Self::Rename(_, path) | Self::RemoveFile(path) | Self::RemoveDir(path) => path,
+            Self::CreateDir(path)
+            | Self::Write(path, _)
+            | Self::Append { path, .. }
+            | Self::Cut(path, _) => path,
+            Self::Sync(path)
+            | Self::SyncDir(path)
+            | Self::Rename(_, path)
+            | Self::RemoveFile(path)
+            | Self::RemoveDir(path) => path,
         }
     }
 
-    /// The operation by the role of its file, the same in every run: `rename step-N`, `write manifest.json`.
+    /// The operation by the role of its file, the same in every run: `rename step-N`, `write
+    /// manifest.json`.
     pub fn name(&self) -> String {
-        let file = self.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = self
+            .path()
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let role = match file.trim_start_matches('.') {
-            step if step.starts_with("step-") => format!("{}step-N", if file.starts_with('.') { "." } else { "" }),
-            scratch if file.starts_with('.') => format!(".{}", scratch.rsplit_once('.').map_or(scratch, |(stem, _)| stem)),
+            step if step.starts_with("step-") => {
+                format!("{}step-N", if file.starts_with('.') { "." } else { "" })
+            }
+            scratch if file.starts_with('.') => format!(
+                ".{}",
+                scratch.rsplit_once('.').map_or(scratch, |(stem, _)| stem)
+            ),
             // A run's directory is named by a hash.
-            hash if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => "RUN".to_owned(),
+            hash if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                "RUN".to_owned()
+            }
             plain => plain.to_owned(),
         };
         format!("{} {role}", self.verb())
@@ -93,16 +113,36 @@ pub struct Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { verb, path, bytes, error } = self;
+        let Self {
+            verb,
+            path,
+            bytes,
+            error,
+        } = self;
         write!(f, "cannot {verb} {}: {error}", path.display())?;
-        let of = if *bytes > 0 { format!(" ({bytes} bytes)") } else { String::new() };
+        let of = if *bytes > 0 {
+            format!(" ({bytes} bytes)")
+        } else {
+            String::new()
+        };
         let help = match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there or give another directory",
-            ErrorKind::FileTooLarge => "a limit on the size of files stands in the way (`ulimit -f`): raise it or give another directory",
-            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => "give a directory that can be written",
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                "make room there or give another directory"
+            }
+            ErrorKind::FileTooLarge => {
+                "a limit on the size of files stands in the way (`ulimit -f`): raise it or give \
+                 another directory"
+            }
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+                "give a directory that can be written"
+            }
             _ => return Ok(()),
         };
-        write!(f, "{of}\n  = help: {help}; nothing recorded or saved before is lost, and the same command goes on from it")
+        write!(
+            f,
+            "{of}\n  = help: {help}; nothing recorded or saved before is lost, and the same \
+             command goes on from it"
+        )
     }
 }
 
@@ -117,7 +157,8 @@ pub type Result<T> = std::result::Result<T, Refused>;
 
 /// Something operations can be applied to.
 pub trait Disk: Sync {
-    /// Applies one operation: done, or not begun as far as any reader can tell, or (for bytes that are written) done in part.
+    /// Applies one operation: done, or not begun as far as any reader can tell, or (for bytes that
+    /// are written) done in part.
     ///
     /// # Errors
     ///
@@ -143,7 +184,9 @@ impl Disk for System {
                 let mut file = existing(path)?;
                 let end = file.seek(SeekFrom::End(0))?;
                 if end != at {
-                    return Err(io::Error::other(format!("it has {end} bytes instead of {at}: something else writes to it")));
+                    return Err(io::Error::other(format!(
+                        "it has {end} bytes instead of {at}: something else writes to it"
+                    )));
                 }
                 file.write_all(bytes)
             }
@@ -184,7 +227,12 @@ impl dyn Disk + '_ {
     ///
     /// What the system says.
     pub fn run(&self, op: Op<'_>) -> Result<()> {
-        self.apply(&op).map_err(|error| Refused { verb: op.verb(), path: op.path().to_owned(), bytes: op.bytes(), error })
+        self.apply(&op).map_err(|error| Refused {
+            verb: op.verb(),
+            path: op.path().to_owned(),
+            bytes: op.bytes(),
+            error,
+        })
     }
 
     /// Writes a file, with its bytes synced.
@@ -197,10 +245,11 @@ impl dyn Disk + '_ {
         self.run(Op::Sync(path))
     }
 
-    /// Writes a file as one step: its old bytes or all the new ones, and the new ones once this returns, whatever happens.
+    /// Writes a file as one step: its old bytes or all the new ones, and the new ones once this
+    /// returns, whatever happens.
     ///
-    /// The scratch file beside it is named after this process; who holds the directory's lock may remove those of others
-    /// (`remove_scratch`).
+    /// The scratch file beside it is named after this process; who holds the directory's lock may
+    /// remove those of others (`remove_scratch`).
     ///
     /// # Errors
     ///
@@ -209,7 +258,9 @@ impl dyn Disk + '_ {
         let directory = directory_of(path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let scratch = directory.join(format!(".{name}.{}", std::process::id()));
-        let written = self.write_synced(&scratch, bytes).and_then(|()| self.run(Op::Rename(&scratch, path)));
+        let written = self
+            .write_synced(&scratch, bytes)
+            .and_then(|()| self.run(Op::Rename(&scratch, path)));
         if let Err(error) = written {
             let _ = self.run(Op::RemoveFile(&scratch));
             return Err(error);
@@ -230,41 +281,57 @@ impl dyn Disk + '_ {
         self.create_dirs(above)?;
         match self.run(Op::CreateDir(path)) {
             // Somebody else was faster.
-            Err(refused) if refused.error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            Err(refused) if refused.error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {
+                Ok(())
+            }
             Err(refused) => Err(refused),
             Ok(()) => self.run(Op::SyncDir(above)),
         }
     }
 
-    /// Removes a file, or a directory with all that is in it; links are removed, not followed. What is not there is removed already.
+    /// Removes a file, or a directory with all that is in it; links are removed, not followed. What
+    /// is not there is removed already.
     ///
     /// # Errors
     ///
     /// What the system says.
     pub fn remove_tree(&self, path: &Path) -> Result<()> {
-        let Ok(found) = path.symlink_metadata() else { return Ok(()) };
+        let Ok(found) = path.symlink_metadata() else {
+            return Ok(());
+        };
         if !found.is_dir() {
             return self.run(Op::RemoveFile(path));
         }
-        let mut entries: Vec<PathBuf> = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        let mut entries: Vec<PathBuf> = std::fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
         entries.sort();
-        entries.iter().try_for_each(|entry| self.remove_tree(entry))?;
+        entries
+            .iter()
+            .try_for_each(|entry| self.remove_tree(entry))?;
         self.run(Op::RemoveDir(path))
     }
 
-    /// Removes what processes that died left half written in a directory: hidden names that end in a number. What cannot be removed stays.
+    /// Removes what processes that died left half written in a directory: hidden names that end in
+    /// a number. What cannot be removed stays.
     pub fn remove_scratch(&self, directory: &Path) {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let number = name.rsplit_once('.').is_some_and(|(_, end)| end.parse::<u32>().is_ok());
+            let number = name
+                .rsplit_once('.')
+                .is_some_and(|(_, end)| end.parse::<u32>().is_ok());
             if name.starts_with('.') && number {
                 let _ = self.remove_tree(&entry.path());
             }
         }
     }
 
-    /// Finds out whether a directory can be written at all: creates it, and writes, syncs, renames and removes a small file in it.
+    /// Finds out whether a directory can be written at all: creates it, and writes, syncs, renames
+    /// and removes a small file in it.
     ///
     /// # Errors
     ///
@@ -273,13 +340,18 @@ impl dyn Disk + '_ {
         self.create_dirs(directory)?;
         let probe = directory.join(format!(".probe.{}", std::process::id()));
         let other = directory.join(format!(".probed.{}", std::process::id()));
-        let done = self.write_synced(&probe, &[0; 4096]).and_then(|()| self.run(Op::Rename(&probe, &other)));
+        let done = self
+            .write_synced(&probe, &[0; 4096])
+            .and_then(|()| self.run(Op::Rename(&probe, &other)));
         let removed = self.run(Op::RemoveFile(if done.is_ok() { &other } else { &probe }));
-        done.and(removed).and_then(|()| self.run(Op::SyncDir(directory)))
+        done.and(removed)
+            .and_then(|()| self.run(Op::SyncDir(directory)))
     }
 }
 
 /// The directory a file lies in.
 fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|directory| !directory.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }

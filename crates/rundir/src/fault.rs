@@ -1,4 +1,5 @@
-//! Disks that fail on request: a process that dies, or an error, at an operation named in the environment.
+//! Disks that fail on request: a process that dies, or an error, at an operation named in the
+//! environment.
 //!
 //! `LONGREACH_FAULT` is one of
 //!
@@ -26,12 +27,17 @@ pub struct Faulty {
 }
 
 enum Fault {
-    Kill { before: bool, name: String, hit: u64 },
+    Kill {
+        before: bool,
+        name: String,
+        hit: u64,
+    },
     Error(u64),
     Full(u64),
 }
 
-/// The disk of this process. An environment that cannot be understood is told and ends it: a proof that tests nothing is worse.
+/// The disk of this process. An environment that cannot be understood is told and ends it: a proof
+/// that tests nothing is worse.
 pub fn from_environment() -> &'static dyn Disk {
     static DISK: OnceLock<Faulty> = OnceLock::new();
     DISK.get_or_init(|| {
@@ -40,7 +46,11 @@ pub fn from_environment() -> &'static dyn Disk {
             eprintln!("error: LONGREACH_FAULT={asked:?} is no fault");
             std::process::exit(2)
         });
-        Faulty { fault, operations: std::env::var_os("LONGREACH_OPERATIONS").map(PathBuf::from), seen: Mutex::default() }
+        Faulty {
+            fault,
+            operations: std::env::var_os("LONGREACH_OPERATIONS").map(PathBuf::from),
+            seen: Mutex::default(),
+        }
     })
 }
 
@@ -51,7 +61,11 @@ fn parse(text: &str) -> Option<Option<Fault>> {
         ["error", n] => Some(Some(Fault::Error(n.parse().ok()?))),
         ["full", n] => Some(Some(Fault::Full(n.parse().ok()?))),
         ["kill", when @ ("before" | "after"), name @ .., hit] if !name.is_empty() => {
-            Some(Some(Fault::Kill { before: *when == "before", name: name.join(" "), hit: hit.parse().ok()? }))
+            Some(Some(Fault::Kill {
+                before: *when == "before",
+                name: name.join(" "),
+                hit: hit.parse().ok()?,
+            }))
         }
         _ => None,
     }
@@ -67,7 +81,10 @@ impl Disk for Faulty {
     fn apply(&self, op: &Op<'_>) -> io::Result<()> {
         let name = op.name();
         let (count, hit) = {
-            let mut seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut seen = self
+                .seen
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
             seen.0 += 1;
             let hit = seen.1.entry(name.clone()).or_default();
             *hit += 1;
@@ -75,7 +92,10 @@ impl Disk for Faulty {
             (seen.0, hit)
         };
         if let Some(path) = &self.operations {
-            let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+            let mut file = std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(path)?;
             file.write_all(format!("{name}\n").as_bytes())?;
         }
         let kill = |when: bool| matches!(&self.fault, Some(Fault::Kill { before, name: at, hit: n }) if *before == when && *at == name && *n == hit);
@@ -86,8 +106,14 @@ impl Disk for Faulty {
             (Some(Fault::Error(at)), _) if *at == count => return Err(Errno::IO.into()),
             (Some(Fault::Full(at)), op) if *at <= count => {
                 match op {
-                    Op::Write(path, bytes) => System.apply(&Op::Write(path, &bytes[..bytes.len() / 2]))?,
-                    Op::Append { path, at, bytes } => System.apply(&Op::Append { path, at, bytes: &bytes[..bytes.len() / 2] })?,
+                    Op::Write(path, bytes) => {
+                        System.apply(&Op::Write(path, &bytes[..bytes.len() / 2]))?
+                    }
+                    Op::Append { path, at, bytes } => System.apply(&Op::Append {
+                        path,
+                        at,
+                        bytes: &bytes[..bytes.len() / 2],
+                    })?,
                     Op::CreateDir(_) => {}
                     _ => return System.apply(&op),
                 }

@@ -1,4 +1,5 @@
-//! A run's directory: what must survive a crash, and how it is read back when it did not survive whole.
+//! A run's directory: what must survive a crash, and how it is read back when it did not survive
+//! whole.
 //!
 //! ```text
 //! disk.rs        the only way anything is written: named operations, one after the other
@@ -10,8 +11,9 @@
 //! fault.rs       disks that fail on request (feature `faults`)
 //! ```
 //!
-//! Every write is an [`Op`] applied by a [`Disk`], so that tests can cut the power after any of them, let any of
-//! them fail, or name each of them. Nothing here knows a tensor library: the readers build and are fuzzed in seconds.
+//! Every write is an [`Op`] applied by a [`Disk`], so that tests can cut the power after any of
+//! them, let any of them fail, or name each of them. Nothing here knows a tensor library: the
+//! readers build and are fuzzed in seconds.
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;

@@ -18,7 +18,8 @@ pub enum Taken {
     Refused(io::Error),
 }
 
-/// Who holds a lock, as far as the lock's text says. The text is for people; what counts is the lock of the operating system.
+/// Who holds a lock, as far as the lock's text says. The text is for people; what counts is the
+/// lock of the operating system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// Process and host, such as `process 123 on node7`; empty if unknown.
@@ -31,12 +32,19 @@ pub struct Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.who.is_empty() { "another process" } else { &self.who })?;
+        f.write_str(if self.who.is_empty() {
+            "another process"
+        } else {
+            &self.who
+        })?;
         if let Some(held) = self.held {
             write!(f, " for {}", span(held.as_secs()))?;
         }
         if let Some(process) = self.stopped {
-            write!(f, ", stopped (SIGSTOP); `kill -CONT {process}` lets it go on")?;
+            write!(
+                f,
+                ", stopped (SIGSTOP); `kill -CONT {process}` lets it go on"
+            )?;
         }
         Ok(())
     }
@@ -50,9 +58,17 @@ impl fmt::Display for Holder {
 pub fn take(directory: &Path) -> Result<File, Taken> {
     let path = directory.join(LOCK_FILE);
     if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
-        return Err(Taken::Refused(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a file", path.display()))));
+        return Err(Taken::Refused(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{} is not a file", path.display()),
+        )));
     }
-    let opened = OpenOptions::new().create(true).truncate(false).write(true).read(true).open(&path);
+    let opened = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .read(true)
+        .open(&path);
     let mut file = opened.map_err(Taken::Refused)?;
     for attempt in 0..5 {
         // Who only looks holds it for an instant.
@@ -63,7 +79,9 @@ pub fn take(directory: &Path) -> Result<File, Taken> {
             Ok(()) => {
                 let text = text(std::process::id(), &hostname(), seconds(SystemTime::now()));
                 // The text is for people; what counts is the lock.
-                let _ = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
+                let _ = file
+                    .set_len(0)
+                    .and_then(|()| file.write_all(text.as_bytes()));
                 return Ok(file);
             }
             Err(TryLockError::WouldBlock) => {}
@@ -84,22 +102,41 @@ pub fn holder(directory: &Path) -> Option<Holder> {
     if file.try_lock_shared().is_ok() {
         return None;
     }
-    let said = crate::read::bounded(&path, 1024).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
-    Some(parse(&said, &hostname(), seconds(SystemTime::now()), process_state))
+    let said = crate::read::bounded(&path, 1024)
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .unwrap_or_default();
+    Some(parse(
+        &said,
+        &hostname(),
+        seconds(SystemTime::now()),
+        process_state,
+    ))
 }
 
 /// What the holder writes into the lock's file.
 fn text(process: u32, host: &str, since: u64) -> String {
-    let host = if host.is_empty() { String::new() } else { format!(" on {host}") };
+    let host = if host.is_empty() {
+        String::new()
+    } else {
+        format!(" on {host}")
+    };
     format!("process {process}{host}\nsince {since}\n")
 }
 
 /// Reads the text of a lock; `state` gives the state letter of a process on this host.
 fn parse(text: &str, host: &str, now: u64, state: impl Fn(u32) -> Option<char>) -> Holder {
     let mut lines = text.lines();
-    let who: String = lines.next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
+    let who: String = lines
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .filter(|c| !c.is_control())
+        .collect();
     let since = lines.find_map(|line| line.strip_prefix("since ")?.trim().parse::<u64>().ok());
-    let held = since.and_then(|since| now.checked_sub(since)).map(Duration::from_secs);
+    let held = since
+        .and_then(|since| now.checked_sub(since))
+        .map(Duration::from_secs);
     let mut words = who.strip_prefix("process ").unwrap_or_default().split(' ');
     let process = words.next().and_then(|process| process.parse::<u32>().ok());
     let here = !host.is_empty() && words.next() == Some("on") && words.next() == Some(host);
@@ -107,19 +144,23 @@ fn parse(text: &str, host: &str, now: u64, state: impl Fn(u32) -> Option<char>) 
     Holder { who, held, stopped }
 }
 
-/// The state letter of a process of this machine, from `/proc/PID/stat`: it follows the name, which stands in brackets and may
-/// contain anything.
+/// The state letter of a process of this machine, from `/proc/PID/stat`: it follows the name, which
+/// stands in brackets and may contain anything.
 fn process_state(process: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
 fn hostname() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 /// A duration in its largest units: `45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`.
@@ -144,7 +185,10 @@ mod tests {
         let here = read(1_720, "node7", Some('S'));
         assert_eq!(here.to_string(), "process 123 on node7 for 12 min");
         let stopped = read(1_720, "node7", Some('T'));
-        assert_eq!(stopped.to_string(), "process 123 on node7 for 12 min, stopped (SIGSTOP); `kill -CONT 123` lets it go on");
+        assert_eq!(
+            stopped.to_string(),
+            "process 123 on node7 for 12 min, stopped (SIGSTOP); `kill -CONT 123` lets it go on"
+        );
         // A process of another host has another table of processes.
         assert_eq!(read(1_720, "node8", Some('T')).stopped, None);
         // Clocks of two hosts may differ.
@@ -157,13 +201,28 @@ mod tests {
         assert_eq!(read(""), "another process");
         assert_eq!(read("process 9 on elsewhere"), "process 9 on elsewhere");
         assert_eq!(read("\u{1b}[2Jsomebody\nsince never\n"), "[2Jsomebody");
-        assert_eq!(read("process 99999999999 on node7\nsince 940\n"), "process 99999999999 on node7 for 1 min");
+        assert_eq!(
+            read("process 99999999999 on node7\nsince 940\n"),
+            "process 99999999999 on node7 for 1 min"
+        );
     }
 
     #[test]
     fn durations_are_given_in_their_largest_units() {
         let shown = [0, 59, 60, 3_599, 3_600, 12_000, 86_400, 187_200].map(span);
-        assert_eq!(shown, ["0 s", "59 s", "1 min", "59 min", "1 h 0 min", "3 h 20 min", "1 d 0 h", "2 d 4 h"]);
+        assert_eq!(
+            shown,
+            [
+                "0 s",
+                "59 s",
+                "1 min",
+                "59 min",
+                "1 h 0 min",
+                "3 h 20 min",
+                "1 d 0 h",
+                "2 d 4 h"
+            ]
+        );
     }
 
     #[test]
@@ -172,8 +231,17 @@ mod tests {
         assert_eq!(holder(directory.path()), None);
         let held = take(directory.path()).unwrap();
         let found = holder(directory.path()).unwrap();
-        assert!(found.who.contains(&std::process::id().to_string()), "{found}");
-        assert!(found.held.is_some_and(|held| held < Duration::from_secs(60)) && found.stopped.is_none(), "{found:?}");
+        assert!(
+            found.who.contains(&std::process::id().to_string()),
+            "{found}"
+        );
+        assert!(
+            found
+                .held
+                .is_some_and(|held| held < Duration::from_secs(60))
+                && found.stopped.is_none(),
+            "{found:?}"
+        );
         assert!(matches!(take(directory.path()), Err(Taken::By(_))));
         drop(held);
         assert_eq!(holder(directory.path()), None);

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// All bytes of a plain file that has at most `max` of them. Nothing is mapped into memory, so a file that shrinks meanwhile is an error and
-/// not a crash; a link, a pipe or a device is refused.
+/// All bytes of a plain file that has at most `max` of them. Nothing is mapped into memory, so a
+/// file that shrinks meanwhile is an error and not a crash; a link, a pipe or a device is refused.
 ///
 /// # Errors
 ///
@@ -15,10 +15,23 @@ pub fn bounded(path: &Path, max: u64) -> Result<Vec<u8>> {
     let shown = || path.display().to_string();
     let found = path.symlink_metadata().with_context(shown)?;
     ensure!(found.is_file(), "{} is not a plain file", path.display());
-    ensure!(found.len() <= max, "{} has {} bytes, more than {max}", path.display(), found.len());
+    ensure!(
+        found.len() <= max,
+        "{} has {} bytes, more than {max}",
+        path.display(),
+        found.len()
+    );
     let mut bytes = Vec::with_capacity(found.len() as usize);
-    File::open(path).with_context(shown)?.take(max.saturating_add(1)).read_to_end(&mut bytes).with_context(shown)?;
-    ensure!(bytes.len() as u64 <= max, "{} grew beyond {max} bytes", path.display());
+    File::open(path)
+        .with_context(shown)?
+        .take(max.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .with_context(shown)?;
+    ensure!(
+        bytes.len() as u64 <= max,
+        "{} grew beyond {max} bytes",
+        path.display()
+    );
     Ok(bytes)
 }
 
@@ -32,16 +45,24 @@ pub fn start(path: &Path, count: u64) -> Result<Vec<u8>> {
     let found = path.symlink_metadata().with_context(shown)?;
     ensure!(found.is_file(), "{} is not a plain file", path.display());
     let mut bytes = Vec::with_capacity(found.len().min(count) as usize);
-    File::open(path).with_context(shown)?.take(count).read_to_end(&mut bytes).with_context(shown)?;
+    File::open(path)
+        .with_context(shown)?
+        .take(count)
+        .read_to_end(&mut bytes)
+        .with_context(shown)?;
     Ok(bytes)
 }
 
-/// A text from a file of unknown origin as people see it: without control characters, which a terminal would obey, and not longer than a
-/// paragraph.
+/// A text from a file of unknown origin as people see it: without control characters, which a
+/// terminal would obey, and not longer than a paragraph.
 pub fn shown(text: &str) -> String {
     const MAX_CHARS: usize = 1000;
     let mut characters = text.chars();
-    let mut shown: String = characters.by_ref().take(MAX_CHARS).map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
+    let mut shown: String = characters
+        .by_ref()
+        .take(MAX_CHARS)
+        .map(|c| if c.is_control() { '\u{FFFD}' } else { c })
+        .collect();
     if characters.next().is_some() {
         shown.push('…');
     }

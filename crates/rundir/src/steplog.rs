@@ -1,4 +1,5 @@
-//! The step log: a JSON line per applied step, append-only, cut back to a checkpoint's place when a run goes on from there.
+//! The step log: a JSON line per applied step, append-only, cut back to a checkpoint's place when a
+//! run goes on from there.
 
 use crate::checkpoint::State;
 use crate::disk::{Disk, Op};
@@ -51,29 +52,70 @@ impl<'a> StepLog<'a> {
         let path = directory.join(LOG_FILE);
         disk.run(Op::Write(&path, &[]))?;
         disk.run(Op::SyncDir(directory))?;
-        Ok(Self { disk, path, hasher: blake3::Hasher::new(), written: 0, buffer: Vec::new() })
+        Ok(Self {
+            disk,
+            path,
+            hasher: blake3::Hasher::new(),
+            written: 0,
+            buffer: Vec::new(),
+        })
     }
 
-    /// Goes on from a checkpoint, whose part of the log must be there; gives the steps it tells. What comes after is cut off.
+    /// Goes on from a checkpoint, whose part of the log must be there; gives the steps it tells.
+    /// What comes after is cut off.
     ///
     /// # Errors
     ///
     /// If the log is shorter or another one, or does not tell what the checkpoint says.
-    pub fn resume(disk: &'a dyn Disk, directory: &Path, state: &State) -> Result<(Self, Vec<Step>)> {
-        let State { step: steps, log_bytes: bytes, tokens, .. } = *state;
+    pub fn resume(
+        disk: &'a dyn Disk,
+        directory: &Path,
+        state: &State,
+    ) -> Result<(Self, Vec<Step>)> {
+        let State {
+            step: steps,
+            log_bytes: bytes,
+            tokens,
+            ..
+        } = *state;
         let path = directory.join(LOG_FILE);
-        ensure!(bytes <= steps.saturating_mul(MAX_LINE_BYTES), "the step log is said to have {bytes} bytes for {steps} steps");
+        ensure!(
+            bytes <= steps.saturating_mul(MAX_LINE_BYTES),
+            "the step log is said to have {bytes} bytes for {steps} steps"
+        );
         let text = read::start(&path, bytes)?;
-        ensure!(text.len() as u64 == bytes, "the step log is shorter than the checkpoint");
+        ensure!(
+            text.len() as u64 == bytes,
+            "the step log is shorter than the checkpoint"
+        );
         let mut hasher = blake3::Hasher::new();
         hasher.update(&text);
-        ensure!(hasher.finalize().to_hex().as_str() == state.log_blake3, "the step log is not the one that the checkpoint belongs to");
+        ensure!(
+            hasher.finalize().to_hex().as_str() == state.log_blake3,
+            "the step log is not the one that the checkpoint belongs to"
+        );
         let told = parse(&text)?;
-        ensure!(told.len() as u64 == steps, "the step log tells {} steps, the checkpoint {steps}", told.len());
+        ensure!(
+            told.len() as u64 == steps,
+            "the step log tells {} steps, the checkpoint {steps}",
+            told.len()
+        );
         let counted = told.last().map_or(0, |last| last.tokens);
-        ensure!(counted == tokens, "the step log counts {counted} tokens, the checkpoint {tokens}");
+        ensure!(
+            counted == tokens,
+            "the step log counts {counted} tokens, the checkpoint {tokens}"
+        );
         disk.run(Op::Cut(&path, bytes))?;
-        Ok((Self { disk, path, hasher, written: bytes, buffer: Vec::new() }, told))
+        Ok((
+            Self {
+                disk,
+                path,
+                hasher,
+                written: bytes,
+                buffer: Vec::new(),
+            },
+            told,
+        ))
     }
 
     /// Appends a step.
@@ -86,7 +128,11 @@ impl<'a> StepLog<'a> {
         line.push(b'\n');
         self.hasher.update(&line);
         self.buffer.extend(line);
-        if self.buffer.len() >= BUFFERED { self.write() } else { Ok(()) }
+        if self.buffer.len() >= BUFFERED {
+            self.write()
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes everything so far survive, and gives its size and hash.
@@ -102,7 +148,11 @@ impl<'a> StepLog<'a> {
 
     fn write(&mut self) -> Result<()> {
         if !self.buffer.is_empty() {
-            self.disk.run(Op::Append { path: &self.path, at: self.written, bytes: &self.buffer })?;
+            self.disk.run(Op::Append {
+                path: &self.path,
+                at: self.written,
+                bytes: &self.buffer,
+            })?;
             self.written += self.buffer.len() as u64;
             self.buffer.clear();
         }
@@ -129,11 +179,25 @@ pub fn read_whole(directory: &Path, steps: u64) -> Result<Vec<Step>> {
 pub fn parse(text: &[u8]) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        ensure!(line.ends_with(b"\n"), "line {} of the step log is torn", index + 1);
+        ensure!(
+            line.ends_with(b"\n"),
+            "line {} of the step log is torn",
+            index + 1
+        );
         // What the parser says may quote the line.
-        let step: Step = serde_json::from_slice(line)
-            .map_err(|error| anyhow!("line {} of the step log: {}", index + 1, read::shown(&error.to_string())))?;
-        ensure!(step.step == index as u64 + 1, "line {} of the step log is of step {}", index + 1, step.step);
+        let step: Step = serde_json::from_slice(line).map_err(|error| {
+            anyhow!(
+                "line {} of the step log: {}",
+                index + 1,
+                read::shown(&error.to_string())
+            )
+        })?;
+        ensure!(
+            step.step == index as u64 + 1,
+            "line {} of the step log is of step {}",
+            index + 1,
+            step.step
+        );
         steps.push(step);
     }
     Ok(steps)

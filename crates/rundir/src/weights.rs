@@ -1,7 +1,7 @@
 //! Parameters by path, on the host: counted, hashed, saved and loaded.
 //!
-//! Files are safetensors with the tensors sorted by path, so equal weights are equal bytes; Burn's own records carry random ids and no
-//! checksum.
+//! Files are safetensors with the tensors sorted by path, so equal weights are equal bytes; Burn's
+//! own records carry random ids and no checksum.
 
 use crate::disk::Disk;
 use crate::read;
@@ -31,7 +31,11 @@ pub struct Weights(pub BTreeMap<String, HostTensor>);
 impl Weights {
     /// Number of trainable numbers under a path prefix.
     pub fn count(&self, prefix: &str) -> u64 {
-        self.0.iter().filter(|(path, _)| path.starts_with(prefix)).map(|(_, tensor)| tensor.values.len() as u64).sum()
+        self.0
+            .iter()
+            .filter(|(path, _)| path.starts_with(prefix))
+            .map(|(_, tensor)| tensor.values.len() as u64)
+            .sum()
     }
 
     /// The values of one parameter, for building a module from saved weights.
@@ -40,8 +44,15 @@ impl Weights {
     ///
     /// If there is no such parameter, or it has another shape.
     pub fn values(&self, path: &str, shape: &[usize]) -> Result<Vec<f64>> {
-        let tensor = self.0.get(path).with_context(|| format!("no weights for parameter {path}"))?;
-        ensure!(tensor.shape == shape, "parameter {path} has shape {:?} in the weights, {shape:?} in the model", tensor.shape);
+        let tensor = self
+            .0
+            .get(path)
+            .with_context(|| format!("no weights for parameter {path}"))?;
+        ensure!(
+            tensor.shape == shape,
+            "parameter {path} has shape {:?} in the weights, {shape:?} in the model",
+            tensor.shape
+        );
         Ok(tensor.values.iter().map(|v| f64::from(*v)).collect())
     }
 
@@ -60,8 +71,13 @@ impl Weights {
     }
 
     /// The parameters with their paths under a prefix.
-    pub fn prefixed<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (String, HostTensor)> + 'a {
-        self.0.iter().map(move |(path, tensor)| (format!("{prefix}{path}"), tensor.clone()))
+    pub fn prefixed<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (String, HostTensor)> + 'a {
+        self.0
+            .iter()
+            .map(move |(path, tensor)| (format!("{prefix}{path}"), tensor.clone()))
     }
 
     /// A safetensors file of these.
@@ -70,33 +86,74 @@ impl Weights {
     ///
     /// Never for tensors whose values fill their shapes.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let bytes: BTreeMap<&String, Vec<u8>> = self.0.iter().map(|(name, tensor)| (name, little_endian(&tensor.values))).collect();
+        let bytes: BTreeMap<&String, Vec<u8>> = self
+            .0
+            .iter()
+            .map(|(name, tensor)| (name, little_endian(&tensor.values)))
+            .collect();
         let views = self.0.iter().map(|(name, tensor)| {
             let view = TensorView::new(Dtype::F32, tensor.shape.clone(), &bytes[name])?;
             Ok((name.clone(), view))
         });
-        Ok(safetensors::serialize(views.collect::<Result<Vec<_>>>()?, None)?)
+        Ok(safetensors::serialize(
+            views.collect::<Result<Vec<_>>>()?,
+            None,
+        )?)
     }
 
     /// Reads a safetensors file.
     ///
     /// # Errors
     ///
-    /// If it is none, or not of f32, or holds a number that is not finite, or its header is larger than any of ours.
+    /// If it is none, or not of f32, or holds a number that is not finite, or its header is larger
+    /// than any of ours.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let header = bytes.first_chunk().map(|length| u64::from_le_bytes(*length)).context("not a safetensors file: too short")?;
-        ensure!(header <= MAX_HEADER_BYTES, "its header is said to have {header} bytes, more than {MAX_HEADER_BYTES}");
+        let header = bytes
+            .first_chunk()
+            .map(|length| u64::from_le_bytes(*length))
+            .context("not a safetensors file: too short")?;
+        ensure!(
+            header <= MAX_HEADER_BYTES,
+            "its header is said to have {header} bytes, more than {MAX_HEADER_BYTES}"
+        );
         // What the parser says may quote the name of a tensor.
-        let file =
-            SafeTensors::deserialize(bytes).map_err(|error| anyhow!("not a safetensors file: {}", read::shown(&error.to_string())))?;
-        ensure!(file.len() <= MAX_TENSORS, "it holds {} tensors, more than {MAX_TENSORS}", file.len());
+        let file = SafeTensors::deserialize(bytes).map_err(|error| {
+            anyhow!(
+                "not a safetensors file: {}",
+                read::shown(&error.to_string())
+            )
+        })?;
+        ensure!(
+            file.len() <= MAX_TENSORS,
+            "it holds {} tensors, more than {MAX_TENSORS}",
+            file.len()
+        );
         let mut weights = Self::default();
         for (name, view) in file.iter() {
-            ensure!(view.dtype() == Dtype::F32, "{:?} is {:?}, not F32", read::shown(name), view.dtype());
-            let values: Vec<f32> = view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+            ensure!(
+                view.dtype() == Dtype::F32,
+                "{:?} is {:?}, not F32",
+                read::shown(name),
+                view.dtype()
+            );
+            let values: Vec<f32> = view
+                .data()
+                .chunks_exact(4)
+                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+                .collect();
             let bad = values.iter().filter(|value| !value.is_finite()).count();
-            ensure!(bad == 0, "{:?} has {bad} values that are not finite", read::shown(name));
-            weights.0.insert(name.to_owned(), HostTensor { shape: view.shape().to_vec(), values });
+            ensure!(
+                bad == 0,
+                "{:?} has {bad} values that are not finite",
+                read::shown(name)
+            );
+            weights.0.insert(
+                name.to_owned(),
+                HostTensor {
+                    shape: view.shape().to_vec(),
+                    values,
+                },
+            );
         }
         Ok(weights)
     }
@@ -114,13 +171,22 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is larger than so many numbers are, is no safetensors file of f32, holds a number that is not finite, or
-    /// has another digest.
+    /// If the file cannot be read, is larger than so many numbers are, is no safetensors file of
+    /// f32, holds a number that is not finite, or has another digest.
     pub fn load(path: &Path, numbers: u64, digest: &str) -> Result<Self> {
-        let bytes = read::bounded(path, numbers.saturating_mul(4).saturating_add(MAX_HEADER_BYTES + 8))?;
+        let bytes = read::bounded(
+            path,
+            numbers
+                .saturating_mul(4)
+                .saturating_add(MAX_HEADER_BYTES + 8),
+        )?;
         let weights = Self::from_bytes(&bytes).with_context(|| path.display().to_string())?;
         if weights.digest() != digest {
-            bail!("{} does not hold the weights of its record: digest {} instead of {digest}", path.display(), weights.digest());
+            bail!(
+                "{} does not hold the weights of its record: digest {} instead of {digest}",
+                path.display(),
+                weights.digest()
+            );
         }
         Ok(weights)
     }

@@ -1,4 +1,5 @@
-//! Any operation of a run fails, or the process dies there: the next attempt ends as a calm run does.
+//! Any operation of a run fails, or the process dies there: the next attempt ends as a calm run
+//! does.
 
 mod common;
 
@@ -35,10 +36,16 @@ impl Disk for Faulty {
                 Err(ErrorKind::StorageFull.into())
             }
             (Fault::Full, Op::Append { path, at, bytes }) if number >= self.at => {
-                Quick.apply(&Op::Append { path, at, bytes: &bytes[..bytes.len() / 2] })?;
+                Quick.apply(&Op::Append {
+                    path,
+                    at,
+                    bytes: &bytes[..bytes.len() / 2],
+                })?;
                 Err(ErrorKind::StorageFull.into())
             }
-            (Fault::Full, Op::CreateDir(_)) if number >= self.at => Err(ErrorKind::StorageFull.into()),
+            (Fault::Full, Op::CreateDir(_)) if number >= self.at => {
+                Err(ErrorKind::StorageFull.into())
+            }
             (_, op) => Quick.apply(&op),
         }
     }
@@ -52,20 +59,41 @@ fn a_fault_at_any_operation_leaves_a_run_that_ends_as_a_calm_one() {
         for at in 1.. {
             let directory = tempfile::tempdir().expect("a directory");
             let run = directory.path().join("run");
-            let disk = Faulty { fault, at, done: AtomicU64::new(0) };
+            let disk = Faulty {
+                fault,
+                at,
+                done: AtomicU64::new(0),
+            };
             let mut saved = 0;
             let ended = train(&disk, &run, &mut |step| saved = step);
             let reached = disk.done.load(Ordering::Relaxed) >= at;
             if let Err(error) = &ended {
-                assert!(reached && !format!("{error:#}").is_empty(), "{fault:?} at {at}: {error:#}");
+                assert!(
+                    reached && !format!("{error:#}").is_empty(),
+                    "{fault:?} at {at}: {error:#}"
+                );
             }
             if matches!(fault, Fault::Full) && run.exists() {
-                let scratch = files(&run).into_iter().find(|(path, _)| path.to_string_lossy().split('/').any(|part| part.starts_with('.')));
-                assert!(scratch.is_none(), "full at {at}: {scratch:?} takes up the room that there is not");
+                let scratch = files(&run).into_iter().find(|(path, _)| {
+                    path.to_string_lossy()
+                        .split('/')
+                        .any(|part| part.starts_with('.'))
+                });
+                assert!(
+                    scratch.is_none(),
+                    "full at {at}: {scratch:?} takes up the room that there is not"
+                );
             }
-            let from = train(&Quick, &run, &mut |_| ()).unwrap_or_else(|error| panic!("{fault:?} at {at}: {error:#}"));
-            assert!(from >= saved.min(common::STEPS), "{fault:?} at {at}: {saved} was saved, went on from {from}");
-            assert!(files(&run) == calm, "{fault:?} at {at}: other files than a calm run's");
+            let from = train(&Quick, &run, &mut |_| ())
+                .unwrap_or_else(|error| panic!("{fault:?} at {at}: {error:#}"));
+            assert!(
+                from >= saved.min(common::STEPS),
+                "{fault:?} at {at}: {saved} was saved, went on from {from}"
+            );
+            assert!(
+                files(&run) == calm,
+                "{fault:?} at {at}: other files than a calm run's"
+            );
             attempts += 1;
             if !reached {
                 break;
@@ -79,18 +107,42 @@ fn a_fault_at_any_operation_leaves_a_run_that_ends_as_a_calm_one() {
 #[test]
 fn what_fails_is_told_with_its_place_and_what_to_do() {
     let directory = tempfile::tempdir().expect("a directory");
-    let full = Faulty { fault: Fault::Full, at: 1, done: AtomicU64::new(0) };
+    let full = Faulty {
+        fault: Fault::Full,
+        at: 1,
+        done: AtomicU64::new(0),
+    };
     let disk: &dyn Disk = &full;
-    let said = disk.write_whole(&directory.path().join("record.json"), b"12345678").expect_err("no room").to_string();
+    let said = disk
+        .write_whole(&directory.path().join("record.json"), b"12345678")
+        .expect_err("no room")
+        .to_string();
     assert!(
-        said.contains("cannot write") && said.contains(".record.json.") && said.contains("(8 bytes)") && said.contains("make room"),
+        said.contains("cannot write")
+            && said.contains(".record.json.")
+            && said.contains("(8 bytes)")
+            && said.contains("make room"),
         "{said}"
     );
-    assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0, "the scratch file is removed");
+    assert_eq!(
+        std::fs::read_dir(directory.path())
+            .expect("a directory")
+            .count(),
+        0,
+        "the scratch file is removed"
+    );
     let nowhere: &dyn Disk = &System;
-    let said = nowhere.probe(&directory.path().join("a/b")).map(|()| directory.path().join("a/b").is_dir());
+    let said = nowhere
+        .probe(&directory.path().join("a/b"))
+        .map(|()| directory.path().join("a/b").is_dir());
     assert!(said.expect("it can be created"));
     std::fs::write(directory.path().join("file"), b"").expect("writable");
     assert!(nowhere.probe(&directory.path().join("file/b")).is_err());
-    assert_eq!(std::fs::read_dir(directory.path().join("a/b")).expect("a directory").count(), 0, "a probe leaves nothing");
+    assert_eq!(
+        std::fs::read_dir(directory.path().join("a/b"))
+            .expect("a directory")
+            .count(),
+        0,
+        "a probe leaves nothing"
+    );
 }

@@ -1,4 +1,5 @@
-//! The seeds of the fuzz targets `manifest`, `steplog` and `checkpoint`, among them every input that ever crashed, without a fuzzer.
+//! The seeds of the fuzz targets `manifest`, `steplog` and `checkpoint`, among them every input
+//! that ever crashed, without a fuzzer.
 
 #[path = "../../../fuzz/src/checkpoints.rs"]
 mod checkpoints;
@@ -7,13 +8,19 @@ use checkpoints::{Ground, log, manifest, tensors};
 use std::path::PathBuf;
 
 fn seeds(target: &str) -> PathBuf {
-    PathBuf::from(format!("{}/../../fuzz/seeds/{target}", env!("CARGO_MANIFEST_DIR")))
+    PathBuf::from(format!(
+        "{}/../../fuzz/seeds/{target}",
+        env!("CARGO_MANIFEST_DIR")
+    ))
 }
 
 /// Replays every seed of a target, and counts those of use.
 fn replay(target: &str, check: fn(&[u8], &Ground) -> bool) -> usize {
     let ground = Ground::new();
-    let mut paths = std::fs::read_dir(seeds(target)).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let mut paths = std::fs::read_dir(seeds(target))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect::<Vec<_>>();
     paths.sort();
     let replayed = paths.iter().map(|path| {
         println!("{}", path.display());

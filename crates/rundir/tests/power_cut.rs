@@ -1,6 +1,8 @@
-//! The power is cut after every operation of a run, and of what was not synced everything, nothing, or a part survives.
+//! The power is cut after every operation of a run, and of what was not synced everything, nothing,
+//! or a part survives.
 //!
-//! The model of a disk is the strict one: bytes survive when their file was synced, names when their directory was, each on its own.
+//! The model of a disk is the strict one: bytes survive when their file was synced, names when
+//! their directory was, each on its own.
 
 mod common;
 
@@ -34,7 +36,11 @@ struct Recorder {
 impl Disk for Recorder {
     fn apply(&self, op: &Op<'_>) -> io::Result<()> {
         Quick.apply(op)?;
-        let own = |path: &Path| path.strip_prefix(&self.root).expect("below the root").to_owned();
+        let own = |path: &Path| {
+            path.strip_prefix(&self.root)
+                .expect("below the root")
+                .to_owned()
+        };
         let op = match *op {
             Op::CreateDir(path) => Owned::CreateDir(own(path)),
             Op::Write(path, bytes) => Owned::Write(own(path), bytes.to_vec()),
@@ -54,8 +60,14 @@ impl Disk for Recorder {
 /// A file or a directory: what readers see, and what a power cut leaves.
 #[derive(Clone)]
 enum Node {
-    File { seen: Vec<u8>, durable: Vec<u8> },
-    Directory { seen: BTreeMap<String, usize>, durable: BTreeMap<String, usize> },
+    File {
+        seen: Vec<u8>,
+        durable: Vec<u8>,
+    },
+    Directory {
+        seen: BTreeMap<String, usize>,
+        durable: BTreeMap<String, usize>,
+    },
 }
 
 /// What of the unsynced survives.
@@ -74,7 +86,12 @@ struct Model {
 
 impl Model {
     fn new() -> Self {
-        Self { nodes: vec![Node::Directory { seen: BTreeMap::new(), durable: BTreeMap::new() }] }
+        Self {
+            nodes: vec![Node::Directory {
+                seen: BTreeMap::new(),
+                durable: BTreeMap::new(),
+            }],
+        }
     }
 
     fn entries(&mut self, directory: usize) -> &mut BTreeMap<String, usize> {
@@ -85,11 +102,19 @@ impl Model {
     }
 
     fn at(&mut self, path: &Path) -> usize {
-        path.components().fold(0, |node, part| self.entries(node)[&part.as_os_str().to_string_lossy().into_owned()])
+        path.components().fold(0, |node, part| {
+            self.entries(node)[&part.as_os_str().to_string_lossy().into_owned()]
+        })
     }
 
     fn place(&mut self, path: &Path) -> (usize, String) {
-        (self.at(path.parent().expect("below the root")), path.file_name().expect("a name").to_string_lossy().into_owned())
+        (
+            self.at(path.parent().expect("below the root")),
+            path.file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned(),
+        )
     }
 
     fn add(&mut self, path: &Path, node: Node) {
@@ -109,13 +134,25 @@ impl Model {
 
     fn apply(&mut self, op: &Owned) {
         match op {
-            Owned::CreateDir(path) => self.add(path, Node::Directory { seen: BTreeMap::new(), durable: BTreeMap::new() }),
+            Owned::CreateDir(path) => self.add(
+                path,
+                Node::Directory {
+                    seen: BTreeMap::new(),
+                    durable: BTreeMap::new(),
+                },
+            ),
             Owned::Write(path, bytes) => {
                 let (directory, name) = self.place(path);
                 if self.entries(directory).contains_key(&name) {
                     self.bytes(path, |seen| seen.clone_from(bytes));
                 } else {
-                    self.add(path, Node::File { seen: bytes.clone(), durable: Vec::new() });
+                    self.add(
+                        path,
+                        Node::File {
+                            seen: bytes.clone(),
+                            durable: Vec::new(),
+                        },
+                    );
                 }
             }
             Owned::Append(path, bytes) => self.bytes(path, |seen| seen.extend(bytes)),
@@ -148,7 +185,9 @@ impl Model {
         });
         self.write(0, fate, into, &mut || {
             let mut coin = coin.borrow_mut();
-            *coin = coin.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *coin = coin
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             *coin >> 63 == 1
         });
     }
@@ -159,11 +198,21 @@ impl Model {
                 let bytes = match fate {
                     Fate::Kept => seen.clone(),
                     Fate::Dropped => durable.clone(),
-                    // Old bytes up to the middle of the new ones' room, as a file is written out page by page.
+                    // Old bytes up to the middle of the new ones' room, as a file is written out
+                    // page by page.
                     Fate::Halved(_) => {
                         let half = seen.len().max(durable.len()) / 2;
-                        let (front, back) = if coin() { (seen, durable) } else { (durable, seen) };
-                        front.iter().take(half).chain(back.iter().skip(half.min(front.len()))).copied().collect()
+                        let (front, back) = if coin() {
+                            (seen, durable)
+                        } else {
+                            (durable, seen)
+                        };
+                        front
+                            .iter()
+                            .take(half)
+                            .chain(back.iter().skip(half.min(front.len())))
+                            .copied()
+                            .collect()
                     }
                 };
                 let synced = seen == durable;
@@ -177,7 +226,8 @@ impl Model {
                     Fate::Kept => seen.clone(),
                     Fate::Dropped => durable.clone(),
                     Fate::Halved(_) => {
-                        let names: std::collections::BTreeSet<&String> = seen.keys().chain(durable.keys()).collect();
+                        let names: std::collections::BTreeSet<&String> =
+                            seen.keys().chain(durable.keys()).collect();
                         names
                             .into_iter()
                             .filter_map(|name| {
@@ -203,14 +253,26 @@ impl Model {
 fn a_power_cut_after_any_operation_loses_nothing_that_was_committed() {
     let calm = calm();
     let directory = tempfile::tempdir().expect("a directory");
-    let recorder = Recorder { root: directory.path().to_owned(), ops: Mutex::default() };
+    let recorder = Recorder {
+        root: directory.path().to_owned(),
+        ops: Mutex::default(),
+    };
     // The operations after which a commit had returned.
     let mut commits = Vec::new();
-    train(&recorder, &directory.path().join("run"), &mut |step| commits.push((recorder.ops.lock().expect("one thread").len(), step)))
-        .expect("a calm run");
+    train(&recorder, &directory.path().join("run"), &mut |step| {
+        commits.push((recorder.ops.lock().expect("one thread").len(), step))
+    })
+    .expect("a calm run");
     let ops = recorder.ops.into_inner().expect("one thread");
-    assert!(ops.len() > 60 && commits.len() == 4, "{} operations, {} commits", ops.len(), commits.len());
-    let fates = [Fate::Kept, Fate::Dropped].into_iter().chain((1..=8).map(Fate::Halved));
+    assert!(
+        ops.len() > 60 && commits.len() == 4,
+        "{} operations, {} commits",
+        ops.len(),
+        commits.len()
+    );
+    let fates = [Fate::Kept, Fate::Dropped]
+        .into_iter()
+        .chain((1..=8).map(Fate::Halved));
     let mut cuts = 0;
     for fate in fates {
         let mut model = Model::new();
@@ -222,19 +284,36 @@ fn a_power_cut_after_any_operation_loses_nothing_that_was_committed() {
             let survivor = tempfile::tempdir().expect("a directory");
             model.survive(fate, survivor.path());
             let run = survivor.path().join("run");
-            let committed = commits.iter().rev().find(|(after, _)| *after <= cut).map_or(0, |(_, step)| *step);
+            let committed = commits
+                .iter()
+                .rev()
+                .find(|(after, _)| *after <= cut)
+                .map_or(0, |(_, step)| *step);
             if committed == u64::MAX {
-                assert!(run.join(common::RECORD).exists(), "{fate:?} at {cut}: the record is gone");
+                assert!(
+                    run.join(common::RECORD).exists(),
+                    "{fate:?} at {cut}: the record is gone"
+                );
             } else if committed > 0 {
                 let found = resume(&Quick, &run).state;
-                assert!(found.is_some_and(|(state, _)| state.step >= committed), "{fate:?} at {cut}: step {committed} is gone");
+                assert!(
+                    found.is_some_and(|(state, _)| state.step >= committed),
+                    "{fate:?} at {cut}: step {committed} is gone"
+                );
             }
             if let Ok(record) = std::fs::read(run.join(common::RECORD)) {
                 assert_eq!(record, b"the numbers", "{fate:?} at {cut}: a torn record");
             }
-            let from = train(&Quick, &run, &mut |_| ()).unwrap_or_else(|error| panic!("{fate:?} at {cut}: {error:#}"));
-            assert!(from >= committed.min(common::STEPS), "{fate:?} at {cut}: went on from {from}, not from {committed}");
-            assert!(files(&run) == calm, "{fate:?} at {cut}: other files than a calm run's");
+            let from = train(&Quick, &run, &mut |_| ())
+                .unwrap_or_else(|error| panic!("{fate:?} at {cut}: {error:#}"));
+            assert!(
+                from >= committed.min(common::STEPS),
+                "{fate:?} at {cut}: went on from {from}, not from {committed}"
+            );
+            assert!(
+                files(&run) == calm,
+                "{fate:?} at {cut}: other files than a calm run's"
+            );
         }
     }
     println!("{cuts} power cuts over {} operations", ops.len());

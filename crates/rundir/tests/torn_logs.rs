@@ -1,4 +1,5 @@
-//! A step log that was cut at any byte, or written over, is gone on from if the checkpoint's part of it is whole, and never otherwise.
+//! A step log that was cut at any byte, or written over, is gone on from if the checkpoint's part
+//! of it is whole, and never otherwise.
 
 mod common;
 
@@ -6,14 +7,18 @@ use common::{Quick, resume, save, step};
 use rundir::steplog::{self, LOG_FILE, StepLog};
 use std::path::Path;
 
-/// A checkpoint at step 4 and a log that has come to step 7; its bytes, and how many belong to the checkpoint.
+/// A checkpoint at step 4 and a log that has come to step 7; its bytes, and how many belong to the
+/// checkpoint.
 fn prepared(directory: &Path) -> (Vec<u8>, usize) {
     let mut log = StepLog::create(&Quick, directory).expect("a log");
     (1..=4).for_each(|done| log.append(&step(done)).expect("appended"));
     let state = save(&Quick, directory, &mut log, 4).expect("saved");
     (5..=7).for_each(|done| log.append(&step(done)).expect("appended"));
     log.sync().expect("synced");
-    (std::fs::read(directory.join(LOG_FILE)).expect("written"), state.log_bytes as usize)
+    (
+        std::fs::read(directory.join(LOG_FILE)).expect("written"),
+        state.log_bytes as usize,
+    )
 }
 
 #[test]
@@ -25,7 +30,11 @@ fn cut_at_every_byte() {
         std::fs::write(&path, &whole[..cut]).expect("writable");
         let found = resume(&Quick, directory.path());
         match found.state {
-            None => assert!(cut < committed && found.notes[0].contains("shorter than the checkpoint"), "{cut}: {:?}", found.notes),
+            None => assert!(
+                cut < committed && found.notes[0].contains("shorter than the checkpoint"),
+                "{cut}: {:?}",
+                found.notes
+            ),
             Some((state, mut log)) => {
                 assert!(cut >= committed && state.step == 4, "{cut}");
                 (5..=7).for_each(|done| log.append(&step(done)).expect("appended"));
@@ -36,8 +45,14 @@ fn cut_at_every_byte() {
         // Without a checkpoint to say how much is whole, a torn line is an error.
         let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
         match steplog::parse(&whole[..cut]) {
-            Ok(steps) => assert!(steps.len() == lines && (cut == 0 || whole[cut - 1] == b'\n'), "{cut}"),
-            Err(error) => assert!(error.to_string().contains(&format!("line {}", lines + 1)), "{cut}: {error:#}"),
+            Ok(steps) => assert!(
+                steps.len() == lines && (cut == 0 || whole[cut - 1] == b'\n'),
+                "{cut}"
+            ),
+            Err(error) => assert!(
+                error.to_string().contains(&format!("line {}", lines + 1)),
+                "{cut}: {error:#}"
+            ),
         }
     }
 }
@@ -51,7 +66,12 @@ fn changed_at_every_byte() {
         changed[at] ^= 4;
         std::fs::write(directory.path().join(LOG_FILE), &changed).expect("writable");
         let found = resume(&Quick, directory.path());
-        assert_eq!(found.state.is_some(), at >= committed, "{at}: {:?}", found.notes);
+        assert_eq!(
+            found.state.is_some(),
+            at >= committed,
+            "{at}: {:?}",
+            found.notes
+        );
     }
 }
 

@@ -1,12 +1,14 @@
 //! Addition: the sum of two numbers, digit by digit, from the most or the least significant digit.
 //!
-//! Examples: `BOS 9 7 + 8 SEP | 1 0 5 EOS` (97 + 8 = 105), and with `digits = "lsd_first"` `BOS 7 9 + 8 SEP | 5 0 1 EOS`. Length n is
-//! the number of digits of both operands together; the first has any number of them from 1 to n - 1 with equal chance, and zeros may
-//! lead. The sum is written with n digits, filled up with zeros on its most significant side, so that all rows of a length have one
-//! length. Length 1, which only `min_len = 1` trains on, has an empty second operand, which counts as zero.
-//! Row layout, and how training and test rows are kept apart (by choices: the question): `symbols.rs`.
-//! Sources: decimal addition of Kazemnejad et al. 2023 (arXiv 2305.19466), most significant digit first; binary addition of Ruoss et al.
-//! 2023 (arXiv 2305.16843) is `base = 2`, `digits = "lsd_first"`, but for its answer, which has an end marker before its zeros.
+//! Examples: `BOS 9 7 + 8 SEP | 1 0 5 EOS` (97 + 8 = 105), and with `digits = "lsd_first"` `BOS 7 9
+//! + 8 SEP | 5 0 1 EOS`. Length n is the number of digits of both operands together; the first has
+//! any number of them from 1 to n - 1 with equal chance, and zeros may lead. The sum is written
+//! with n digits, filled up with zeros on its most significant side, so that all rows of a length
+//! have one length. Length 1, which only `min_len = 1` trains on, has an empty second operand,
+//! which counts as zero. Row layout, and how training and test rows are kept apart (by choices: the
+//! question): `symbols.rs`. Sources: decimal addition of Kazemnejad et al. 2023 (arXiv 2305.19466),
+//! most significant digit first; binary addition of Ruoss et al. 2023 (arXiv 2305.16843) is `base =
+//! 2`, `digits = "lsd_first"`, but for its answer, which has an end marker before its zeros.
 
 use crate::error::check_range;
 use crate::symbols::{Row, Rule, SymbolTask, show};
@@ -84,7 +86,11 @@ impl Rule for Addition {
         1.0 / self.base as f64
     }
     fn name(&self, symbol: i32) -> String {
-        if symbol == self.base as i32 { "+".to_string() } else { symbol.to_string() }
+        if symbol == self.base as i32 {
+            "+".to_string()
+        } else {
+            symbol.to_string()
+        }
     }
 }
 
@@ -96,13 +102,18 @@ pub struct AdditionConfig {
     pub base: u64,
     /// Order of the digits, `msd_first` or `lsd_first`.
     pub digits: DigitOrder,
-    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are fewer.
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
     pub test_rows: u64,
 }
 
 impl Default for AdditionConfig {
     fn default() -> Self {
-        Self { base: 10, digits: DigitOrder::MsdFirst, test_rows: 256 }
+        Self {
+            base: 10,
+            digits: DigitOrder::MsdFirst,
+            test_rows: 256,
+        }
     }
 }
 
@@ -111,7 +122,10 @@ impl TaskSpec for AdditionConfig {
     fn examples() -> Vec<String> {
         let row = |base, order, digits: &[u64], plus: u64| {
             let rule = Addition { base, order };
-            show(&rule, &rule.row(digits.len(), &[digits, &[plus - 1]].concat()))
+            show(
+                &rule,
+                &rule.row(digits.len(), &[digits, &[plus - 1]].concat()),
+            )
         };
         let (plain, reversed) = (DigitOrder::MsdFirst, DigitOrder::LsdFirst);
         vec![
@@ -122,7 +136,20 @@ impl TaskSpec for AdditionConfig {
         ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        check_range("base", self.base, 2, 4096, "digits are below it; 10 is decimal")?;
-        Ok(Box::new(SymbolTask::new(Addition { base: self.base, order: self.digits }, self.test_rows, ctx)?))
+        check_range(
+            "base",
+            self.base,
+            2,
+            4096,
+            "digits are below it; 10 is decimal",
+        )?;
+        Ok(Box::new(SymbolTask::new(
+            Addition {
+                base: self.base,
+                order: self.digits,
+            },
+            self.test_rows,
+            ctx,
+        )?))
     }
 }

@@ -1,10 +1,12 @@
 //! Count: how often the last symbol of the question occurs in the string before it.
 //!
-//! Example (4 symbols): `BOS a c b a a d a SEP | 3 EOS`: there are 3 a in `a c b a a d`. Length n is the length of the string, so the
-//! question has n + 1 symbols. The answer is a decimal number with as many digits as n has, most significant first, so that all rows of
-//! a length have one length. Row layout, and how training and test rows are kept apart (by choices: the question): `symbols.rs`.
-//! Source: counting as in the formal-language studies of transformers (for one, Kazemnejad et al. 2023, arXiv 2305.19466); the asked
-//! symbol at the end and the digits are this project's choice.
+//! Example (4 symbols): `BOS a c b a a d a SEP | 3 EOS`: there are 3 a in `a c b a a d`. Length n
+//! is the length of the string, so the question has n + 1 symbols. The answer is a decimal number
+//! with as many digits as n has, most significant first, so that all rows of a length have one
+//! length. Row layout, and how training and test rows are kept apart (by choices: the question):
+//! `symbols.rs`. Source: counting as in the formal-language studies of transformers (for one,
+//! Kazemnejad et al. 2023, arXiv 2305.19466); the asked symbol at the end and the digits are this
+//! project's choice.
 
 use crate::symbols::{Row, Rule, SymbolTask, check_alphabet, digits, digits_len, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
@@ -34,8 +36,14 @@ impl Rule for Count {
         digits_len(n)
     }
     fn row(&self, n: usize, choices: &[u64]) -> Row {
-        let count = choices[..n].iter().filter(|symbol| **symbol == choices[n]).count();
-        let question = choices.iter().map(|&symbol| FIRST_LETTER + symbol as i32).collect();
+        let count = choices[..n]
+            .iter()
+            .filter(|symbol| **symbol == choices[n])
+            .count();
+        let question = choices
+            .iter()
+            .map(|&symbol| FIRST_LETTER + symbol as i32)
+            .collect();
         Row::new(question, digits(count, digits_len(n)))
     }
     fn guess(&self) -> f64 {
@@ -56,24 +64,42 @@ impl Rule for Count {
 pub struct CountConfig {
     /// Number of different symbols in a string, 2 to 4096.
     pub alphabet: u64,
-    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are fewer.
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
     pub test_rows: u64,
 }
 
 impl Default for CountConfig {
     fn default() -> Self {
-        Self { alphabet: 4, test_rows: 256 }
+        Self {
+            alphabet: 4,
+            test_rows: 256,
+        }
     }
 }
 
 impl TaskSpec for CountConfig {
     const SUMMARY: &'static str = "how often the last symbol stands before";
     fn examples() -> Vec<String> {
-        let row = |choices: &[u64]| show(&Count { alphabet: 4 }, &Count { alphabet: 4 }.row(choices.len() - 1, choices));
-        vec![row(&[0, 2, 1, 0, 0, 3, 0]), row(&[1, 1, 2, 3, 1, 0, 0, 0, 2, 2, 3])]
+        let row = |choices: &[u64]| {
+            show(
+                &Count { alphabet: 4 },
+                &Count { alphabet: 4 }.row(choices.len() - 1, choices),
+            )
+        };
+        vec![
+            row(&[0, 2, 1, 0, 0, 3, 0]),
+            row(&[1, 1, 2, 3, 1, 0, 0, 0, 2, 2, 3]),
+        ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         check_alphabet(self.alphabet)?;
-        Ok(Box::new(SymbolTask::new(Count { alphabet: self.alphabet }, self.test_rows, ctx)?))
+        Ok(Box::new(SymbolTask::new(
+            Count {
+                alphabet: self.alphabet,
+            },
+            self.test_rows,
+            ctx,
+        )?))
     }
 }

@@ -1,9 +1,9 @@
 //! Duplicate: the answer to w is w twice.
 //!
 //! Example (2 symbols): `BOS 1 0 1 SEP | 1 0 1 1 0 1 EOS`.
-//! Row layout, and how training and test rows are kept apart (by choices: the string itself): `symbols.rs`.
-//! Source: duplicate string of Ruoss et al. 2023 (arXiv 2305.16843; 2 symbols there); the alphabet is a parameter here (16 unless set,
-//! as for copy).
+//! Row layout, and how training and test rows are kept apart (by choices: the string itself):
+//! `symbols.rs`. Source: duplicate string of Ruoss et al. 2023 (arXiv 2305.16843; 2 symbols there);
+//! the alphabet is a parameter here (16 unless set, as for copy).
 
 use crate::symbols::{Apart, StringRule, SymbolTask, check_alphabet, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
@@ -26,23 +26,34 @@ fn rule(alphabet: u64) -> StringRule {
 pub struct DuplicateConfig {
     /// Number of different symbols, 2 to 4096.
     pub alphabet: u64,
-    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are fewer.
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
     pub test_rows: u64,
 }
 
 impl Default for DuplicateConfig {
     fn default() -> Self {
-        Self { alphabet: 16, test_rows: 256 }
+        Self {
+            alphabet: 16,
+            test_rows: 256,
+        }
     }
 }
 
 impl TaskSpec for DuplicateConfig {
     const SUMMARY: &'static str = "write the string twice";
     fn examples() -> Vec<String> {
-        vec![example(&rule(16), &[1, 0, 1]), example(&rule(16), &[7, 15, 2])]
+        vec![
+            example(&rule(16), &[1, 0, 1]),
+            example(&rule(16), &[7, 15, 2]),
+        ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         check_alphabet(self.alphabet)?;
-        Ok(Box::new(SymbolTask::new(rule(self.alphabet), self.test_rows, ctx)?))
+        Ok(Box::new(SymbolTask::new(
+            rule(self.alphabet),
+            self.test_rows,
+            ctx,
+        )?))
     }
 }

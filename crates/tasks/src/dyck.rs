@@ -1,13 +1,15 @@
 //! Dyck: whether a word of brackets of k kinds is balanced, or how deep a balanced word nests.
 //!
-//! Examples (2 kinds): `BOS ( [ ] ) SEP | 1 EOS`, `BOS ( [ ) ) SEP | 0 EOS`, and with `answer = "depth"` `BOS ( [ ] ) SEP | 2 EOS`.
-//! Length n is the number of pairs, so the question has 2n brackets. Balanced words have a shape drawn uniformly among all shapes of n
-//! pairs. Half of the words asked about are balanced; the others are such words with one bracket exchanged for another, which is never
-//! balanced (with one kind, counting is enough to see it). A depth is a decimal number with as many digits as n has, so that all rows of
-//! a length have one length. Row layout, and how training and test rows are kept apart (by hash: several draws make one word):
+//! Examples (2 kinds): `BOS ( [ ] ) SEP | 1 EOS`, `BOS ( [ ) ) SEP | 0 EOS`, and with `answer =
+//! "depth"` `BOS ( [ ] ) SEP | 2 EOS`. Length n is the number of pairs, so the question has 2n
+//! brackets. Balanced words have a shape drawn uniformly among all shapes of n pairs. Half of the
+//! words asked about are balanced; the others are such words with one bracket exchanged for
+//! another, which is never balanced (with one kind, counting is enough to see it). A depth is a
+//! decimal number with as many digits as n has, so that all rows of a length have one length. Row
+//! layout, and how training and test rows are kept apart (by hash: several draws make one word):
 //! `symbols.rs`.
-//! Source: the Dyck languages of formal-language studies of transformers (for one, Yao et al. 2021, arXiv 2105.11115); the shape, the
-//! exchanged bracket and both answers are this project's choice.
+//! Source: the Dyck languages of formal-language studies of transformers (for one, Yao et al. 2021,
+//! arXiv 2105.11115); the shape, the exchanged bracket and both answers are this project's choice.
 
 use crate::error::check_range;
 use crate::symbols::{Apart, Row, Rule, SymbolTask, digits, digits_len, show};
@@ -30,7 +32,8 @@ struct Dyck {
 }
 
 impl Dyck {
-    /// Symbol of the first bracket: symbols before are those of answers. Opening brackets are even from there on, closing ones odd.
+    /// Symbol of the first bracket: symbols before are those of answers. Opening brackets are even
+    /// from there on, closing ones odd.
     fn first(&self) -> i32 {
         match self.answer {
             DyckAnswer::Valid => 2,
@@ -39,8 +42,9 @@ impl Dyck {
     }
 }
 
-/// Whether each bracket opens, from `2n` choices that shuffle n opening and n + 1 closing brackets. By the cycle lemma exactly one
-/// rotation of these is a balanced word and one more closing bracket, so every balanced shape has the same chance.
+/// Whether each bracket opens, from `2n` choices that shuffle n opening and n + 1 closing brackets.
+/// By the cycle lemma exactly one rotation of these is a balanced word and one more closing
+/// bracket, so every balanced shape has the same chance.
 fn shape(n: usize, choices: &[u64]) -> Vec<bool> {
     let mut opens: Vec<bool> = (0..=2 * n).map(|i| i < n).collect();
     for (last, &choice) in (1..=2 * n).rev().zip(choices) {
@@ -68,7 +72,8 @@ impl Rule for Dyck {
     fn symbols(&self) -> u64 {
         self.first() as u64 + 2 * self.kinds
     }
-    /// The kinds of the opening brackets; the shape; and where validity is asked, whether to spoil the word, where, and by what.
+    /// The kinds of the opening brackets; the shape; and where validity is asked, whether to spoil
+    /// the word, where, and by what.
     fn choices(&self, n: usize) -> Vec<u64> {
         let mut choices = vec![self.kinds; n];
         choices.extend((2..=2 * n as u64 + 1).rev());
@@ -112,7 +117,12 @@ impl Rule for Dyck {
             }
             _ => digits(depth, digits_len(n)),
         };
-        Row::new(word.into_iter().map(|bracket| self.first() + bracket).collect(), answer)
+        Row::new(
+            word.into_iter()
+                .map(|bracket| self.first() + bracket)
+                .collect(),
+            answer,
+        )
     }
     fn guess(&self) -> f64 {
         match self.answer {
@@ -122,8 +132,14 @@ impl Rule for Dyck {
     }
     fn name(&self, symbol: i32) -> String {
         match symbol - self.first() {
-            bracket @ 0..8 => ["(", ")", "[", "]", "{", "}", "<", ">"][bracket as usize].to_string(),
-            bracket if bracket >= 8 => format!("{}{}", if bracket % 2 == 0 { "open" } else { "close" }, bracket / 2),
+            bracket @ 0..8 => {
+                ["(", ")", "[", "]", "{", "}", "<", ">"][bracket as usize].to_string()
+            }
+            bracket if bracket >= 8 => format!(
+                "{}{}",
+                if bracket % 2 == 0 { "open" } else { "close" },
+                bracket / 2
+            ),
             _ => symbol.to_string(),
         }
     }
@@ -143,7 +159,11 @@ pub struct DyckConfig {
 
 impl Default for DyckConfig {
     fn default() -> Self {
-        Self { kinds: 2, answer: DyckAnswer::Valid, test_rows: 256 }
+        Self {
+            kinds: 2,
+            answer: DyckAnswer::Valid,
+            test_rows: 256,
+        }
     }
 }
 
@@ -162,8 +182,21 @@ impl TaskSpec for DyckConfig {
         ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        check_range("kinds", self.kinds, 1, 2048, "the number of kinds of brackets")?;
-        Ok(Box::new(SymbolTask::new(Dyck { kinds: self.kinds, answer: self.answer }, self.test_rows, ctx)?))
+        check_range(
+            "kinds",
+            self.kinds,
+            1,
+            2048,
+            "the number of kinds of brackets",
+        )?;
+        Ok(Box::new(SymbolTask::new(
+            Dyck {
+                kinds: self.kinds,
+                answer: self.answer,
+            },
+            self.test_rows,
+            ctx,
+        )?))
     }
 }
 
@@ -189,7 +222,10 @@ mod tests {
             *counts.entry(shape(3, &choices)).or_insert(0) += 1;
         }
         assert_eq!(counts.len(), 5);
-        assert!(counts.values().all(|count| *count == 5040 / 5), "{counts:?}");
+        assert!(
+            counts.values().all(|count| *count == 5040 / 5),
+            "{counts:?}"
+        );
         for shape in counts.keys() {
             let heights: Vec<i32> = shape
                 .iter()

@@ -1,8 +1,10 @@
-//! Even pairs: the answer to a string of bits is 0 if the number of unequal neighbours (`01` and `10`) is even, 1 otherwise.
+//! Even pairs: the answer to a string of bits is 0 if the number of unequal neighbours (`01` and
+//! `10`) is even, 1 otherwise.
 //!
-//! Example: `BOS 0 0 1 1 1 0 SEP | 0 EOS`. The number is even exactly if the first bit equals the last one, so two bits decide.
-//! Row layout, and how training and test rows are kept apart (by choices: the string itself): `symbols.rs`.
-//! Source: even pairs of Ruoss et al. 2023 (arXiv 2305.16843).
+//! Example: `BOS 0 0 1 1 1 0 SEP | 0 EOS`. The number is even exactly if the first bit equals the
+//! last one, so two bits decide. Row layout, and how training and test rows are kept apart (by
+//! choices: the string itself): `symbols.rs`. Source: even pairs of Ruoss et al. 2023 (arXiv
+//! 2305.16843).
 
 use crate::symbols::{Apart, StringRule, SymbolTask, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
@@ -23,7 +25,8 @@ fn rule() -> StringRule {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvenPairsConfig {
-    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are fewer.
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
     pub test_rows: u64,
 }
 
@@ -36,7 +39,10 @@ impl Default for EvenPairsConfig {
 impl TaskSpec for EvenPairsConfig {
     const SUMMARY: &'static str = "whether the number of unequal neighbours is odd";
     fn examples() -> Vec<String> {
-        vec![example(&rule(), &[0, 0, 1, 1, 1, 0]), example(&rule(), &[0, 1, 1])]
+        vec![
+            example(&rule(), &[0, 0, 1, 1, 1, 0]),
+            example(&rule(), &[0, 1, 1]),
+        ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         Ok(Box::new(SymbolTask::new(rule(), self.test_rows, ctx)?))

@@ -1,13 +1,16 @@
-//! Grid: a square of symbols, read row by row, is transposed, flooded from its first cell, or asked for one cell.
+//! Grid: a square of symbols, read row by row, is transposed, flooded from its first cell, or asked
+//! for one cell.
 //!
-//! Examples (2 x 2): `BOS a b c d SEP | a c b d EOS` (transpose: written column by column), with `answer = "flood"`
-//! `BOS a a b a SEP | # # b # EOS` (all cells of the first cell's symbol that are joined to it by their sides become `#`), and with
-//! `answer = "cell"` `BOS a a b a 1 0 SEP | b EOS` (row 1, column 0, counted from 0). Length n is the side, so the grid has n * n
-//! symbols; a cell's row and column have as many decimal digits each as n has. A model sees the grid as a line: where a row ends it must
-//! learn, or be told by an encoding of two axes. The task gives every token a row and a column, as if written on squared paper: BOS alone in
-//! row 0, the grid from row 1 on, what is asked and SEP in a row of their own, the answer's rows below.
-//! Row layout, and how training and test rows are kept apart (by choices: grid and cell): `symbols.rs`.
-//! Source: none in particular; tasks of this project, so that encodings of two axes have something to do.
+//! Examples (2 x 2): `BOS a b c d SEP | a c b d EOS` (transpose: written column by column), with
+//! `answer = "flood"` `BOS a a b a SEP | # # b # EOS` (all cells of the first cell's symbol that
+//! are joined to it by their sides become `#`), and with `answer = "cell"` `BOS a a b a 1 0 SEP | b
+//! EOS` (row 1, column 0, counted from 0). Length n is the side, so the grid has n * n symbols; a
+//! cell's row and column have as many decimal digits each as n has. A model sees the grid as a
+//! line: where a row ends it must learn, or be told by an encoding of two axes. The task gives
+//! every token a row and a column, as if written on squared paper: BOS alone in row 0, the grid
+//! from row 1 on, what is asked and SEP in a row of their own, the answer's rows below. Row layout,
+//! and how training and test rows are kept apart (by choices: grid and cell): `symbols.rs`. Source:
+//! none in particular; tasks of this project, so that encodings of two axes have something to do.
 
 use crate::symbols::{Row, Rule, SymbolTask, check_alphabet, digits, digits_len, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
@@ -33,7 +36,11 @@ struct Grid {
 impl Grid {
     /// Symbol of the first letter: symbols before are the digits of places.
     fn first(&self) -> i32 {
-        if self.answer == GridAnswer::Cell { 10 } else { 0 }
+        if self.answer == GridAnswer::Cell {
+            10
+        } else {
+            0
+        }
     }
     /// The symbol of flooded cells.
     fn flooded(&self) -> i32 {
@@ -42,7 +49,9 @@ impl Grid {
 }
 
 fn transpose(n: usize, grid: &[i32]) -> Vec<i32> {
-    (0..n * n).map(|place| grid[place % n * n + place / n]).collect()
+    (0..n * n)
+        .map(|place| grid[place % n * n + place / n])
+        .collect()
 }
 
 fn flood(n: usize, grid: &[i32], mark: i32) -> Vec<i32> {
@@ -69,7 +78,11 @@ impl Rule for Grid {
         "rows"
     }
     fn symbols(&self) -> u64 {
-        let marks = if self.answer == GridAnswer::Flood { 1 } else { 0 };
+        let marks = if self.answer == GridAnswer::Flood {
+            1
+        } else {
+            0
+        };
         self.first() as u64 + self.alphabet + marks
     }
     /// The grid, then the row and column where a cell is asked for.
@@ -81,18 +94,34 @@ impl Rule for Grid {
         choices
     }
     fn question_len(&self, n: usize) -> usize {
-        n * n + if self.answer == GridAnswer::Cell { 2 * digits_len(n) } else { 0 }
+        n * n
+            + if self.answer == GridAnswer::Cell {
+                2 * digits_len(n)
+            } else {
+                0
+            }
     }
     fn answer_len(&self, n: usize) -> usize {
-        if self.answer == GridAnswer::Cell { 1 } else { n * n }
+        if self.answer == GridAnswer::Cell {
+            1
+        } else {
+            n * n
+        }
     }
     fn row(&self, n: usize, choices: &[u64]) -> Row {
-        let mut question: Vec<i32> = choices[..n * n].iter().map(|&letter| self.first() + letter as i32).collect();
+        let mut question: Vec<i32> = choices[..n * n]
+            .iter()
+            .map(|&letter| self.first() + letter as i32)
+            .collect();
         let answer = match (self.answer, &choices[n * n..]) {
             (GridAnswer::Cell, &[row, column]) => {
                 let (row, column) = (row as usize, column as usize);
                 let cell = question[row * n + column];
-                question.extend([row, column].map(|place| digits(place, digits_len(n))).concat());
+                question.extend(
+                    [row, column]
+                        .map(|place| digits(place, digits_len(n)))
+                        .concat(),
+                );
                 vec![cell]
             }
             (GridAnswer::Flood, _) => flood(n, &question, self.flooded()),
@@ -102,10 +131,16 @@ impl Rule for Grid {
     }
     fn axes(&self, n: usize) -> Vec<Vec<f64>> {
         let asked = self.question_len(n) - n * n + 1;
-        let square = |first: usize, cells: usize| (0..cells).map(move |cell| (first + cell / n, cell % n));
+        let square =
+            |first: usize, cells: usize| (0..cells).map(move |cell| (first + cell / n, cell % n));
         let line = |row: usize, cells: usize| (0..cells).map(move |column| (row, column));
-        let places = line(0, 1).chain(square(1, n * n)).chain(line(n + 1, asked)).chain(square(n + 2, self.answer_len(n)));
-        let (rows, columns) = places.map(|(row, column)| (row as f64, column as f64)).unzip();
+        let places = line(0, 1)
+            .chain(square(1, n * n))
+            .chain(line(n + 1, asked))
+            .chain(square(n + 2, self.answer_len(n)));
+        let (rows, columns) = places
+            .map(|(row, column)| (row as f64, column as f64))
+            .unzip();
         vec![rows, columns]
     }
     fn guess(&self) -> f64 {
@@ -132,13 +167,18 @@ pub struct GridConfig {
     pub alphabet: u64,
     /// What is asked, `transpose`, `flood` or `cell`.
     pub answer: GridAnswer,
-    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are fewer.
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
     pub test_rows: u64,
 }
 
 impl Default for GridConfig {
     fn default() -> Self {
-        Self { alphabet: 4, answer: GridAnswer::Transpose, test_rows: 256 }
+        Self {
+            alphabet: 4,
+            answer: GridAnswer::Transpose,
+            test_rows: 256,
+        }
     }
 }
 
@@ -146,13 +186,27 @@ impl TaskSpec for GridConfig {
     const SUMMARY: &'static str = "a square of symbols: transpose it, flood it, or find a cell";
     fn examples() -> Vec<String> {
         let row = |answer, choices: &[u64]| {
-            let rule = Grid { alphabet: 4, answer };
+            let rule = Grid {
+                alphabet: 4,
+                answer,
+            };
             show(&rule, &rule.row(2, choices))
         };
-        vec![row(GridAnswer::Transpose, &[0, 1, 2, 3]), row(GridAnswer::Flood, &[0, 0, 1, 0]), row(GridAnswer::Cell, &[0, 0, 1, 0, 1, 0])]
+        vec![
+            row(GridAnswer::Transpose, &[0, 1, 2, 3]),
+            row(GridAnswer::Flood, &[0, 0, 1, 0]),
+            row(GridAnswer::Cell, &[0, 0, 1, 0, 1, 0]),
+        ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         check_alphabet(self.alphabet)?;
-        Ok(Box::new(SymbolTask::new(Grid { alphabet: self.alphabet, answer: self.answer }, self.test_rows, ctx)?))
+        Ok(Box::new(SymbolTask::new(
+            Grid {
+                alphabet: self.alphabet,
+                answer: self.answer,
+            },
+            self.test_rows,
+            ctx,
+        )?))
     }
 }

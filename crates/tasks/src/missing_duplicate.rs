@@ -1,9 +1,11 @@
-//! Missing duplicate: a string of bits written twice has one bit masked, and the answer is that bit.
+//! Missing duplicate: a string of bits written twice has one bit masked, and the answer is that
+//! bit.
 //!
-//! Example: `BOS 0 1 1 0 0 2 1 0 SEP | 1 EOS`, where 2 is the mask and w = `0 1 1 0`. Length n is the length of w, so the question has
-//! 2n symbols. Row layout, and how training and test rows are kept apart (by choices: w and the place of the mask): `symbols.rs`.
-//! Source: missing duplicate of Ruoss et al. 2023 (arXiv 2305.16843). There a length is that of the whole question and odd ones end in a
-//! filler symbol; counting w instead needs no filler.
+//! Example: `BOS 0 1 1 0 0 2 1 0 SEP | 1 EOS`, where 2 is the mask and w = `0 1 1 0`. Length n is
+//! the length of w, so the question has 2n symbols. Row layout, and how training and test rows are
+//! kept apart (by choices: w and the place of the mask): `symbols.rs`. Source: missing duplicate of
+//! Ruoss et al. 2023 (arXiv 2305.16843). There a length is that of the whole question and odd ones
+//! end in a filler symbol; counting w instead needs no filler.
 
 use crate::symbols::{Row, Rule, SymbolTask, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
@@ -36,7 +38,11 @@ impl Rule for MissingDuplicate {
         1
     }
     fn row(&self, n: usize, choices: &[u64]) -> Row {
-        let mut question: Vec<i32> = choices[..n].iter().chain(&choices[..n]).map(|&bit| bit as i32).collect();
+        let mut question: Vec<i32> = choices[..n]
+            .iter()
+            .chain(&choices[..n])
+            .map(|&bit| bit as i32)
+            .collect();
         let missing = std::mem::replace(&mut question[choices[n] as usize], MASK);
         Row::new(question, vec![missing])
     }
@@ -49,7 +55,8 @@ impl Rule for MissingDuplicate {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MissingDuplicateConfig {
-    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are fewer.
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
     pub test_rows: u64,
 }
 
@@ -66,6 +73,10 @@ impl TaskSpec for MissingDuplicateConfig {
         vec![row(4, &[0, 1, 1, 0, 5]), row(3, &[1, 0, 1, 4])]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        Ok(Box::new(SymbolTask::new(MissingDuplicate, self.test_rows, ctx)?))
+        Ok(Box::new(SymbolTask::new(
+            MissingDuplicate,
+            self.test_rows,
+            ctx,
+        )?))
     }
 }

@@ -1,14 +1,17 @@
-//! MQAR, multi-query associative recall: keys with their values, then every key once more, where its value must be predicted.
+//! MQAR, multi-query associative recall: keys with their values, then every key once more, where
+//! its value must be predicted.
 //!
-//! Example (2 pairs at length 10, vocabulary 20): `5 14 3 11 0 0 3 0 5 0 | _ _ _ _ _ _ 11 _ 14 _`, where `_` does not count and 0 is
-//! filler. There is no BOS, SEP or EOS: a row has exactly n tokens, and a value is predicted at its query's own token. Keys are ids from
-//! 1 up to half of the vocabulary, values the other half; both are distinct within a row. A query stands at 2 * pairs + 2 * gap, gaps
-//! distinct and drawn with weight (gap + 1)^(power - 1), so that most queries come soon after the pairs.
-//! Lengths below 4 * pairs, which only a training with a smaller `min_len` meets, have a quarter as many pairs as tokens and at least
-//! one, and lengths 1 and 2 have 3 tokens. At odd lengths the last token may be a query too.
-//! Training and test rows are kept apart by hash (`symbols.rs`): several draws make one row.
-//! Source: `multiquery_ar` of HazyResearch/zoology (Arora et al. 2023, arXiv 2312.04927), from its code: vocabulary 8192, power 0.01,
-//! 4 to 64 pairs. Its filler is random by default; here it is 0 unless `random_filler`.
+//! Example (2 pairs at length 10, vocabulary 20): `5 14 3 11 0 0 3 0 5 0 | _ _ _ _ _ _ 11 _ 14 _`,
+//! where `_` does not count and 0 is filler. There is no BOS, SEP or EOS: a row has exactly n
+//! tokens, and a value is predicted at its query's own token. Keys are ids from 1 up to half of the
+//! vocabulary, values the other half; both are distinct within a row. A query stands at 2 * pairs +
+//! 2 * gap, gaps distinct and drawn with weight (gap + 1)^(power - 1), so that most queries come
+//! soon after the pairs. Lengths below 4 * pairs, which only a training with a smaller `min_len`
+//! meets, have a quarter as many pairs as tokens and at least one, and lengths 1 and 2 have 3
+//! tokens. At odd lengths the last token may be a query too. Training and test rows are kept apart
+//! by hash (`symbols.rs`): several draws make one row. Source: `multiquery_ar` of
+//! HazyResearch/zoology (Arora et al. 2023, arXiv 2312.04927), from its code: vocabulary 8192,
+//! power 0.01, 4 to 64 pairs. Its filler is random by default; here it is 0 unless `random_filler`.
 
 use crate::error::check_range;
 use crate::symbols::{Apart, Row, Rule, SymbolTask, check_fits, distinct};
@@ -42,12 +45,18 @@ impl Mqar {
 
 /// Which gap each number in `[0, 1)` picks among those that the earlier ones left, by weight.
 fn gaps(space: usize, power: f64, numbers: &[f64]) -> Vec<usize> {
-    let mut weights: Vec<f64> = (0..space).map(|gap| libm::pow((gap + 1) as f64, power - 1.0)).collect();
+    let mut weights: Vec<f64> = (0..space)
+        .map(|gap| libm::pow((gap + 1) as f64, power - 1.0))
+        .collect();
     let mut picked = Vec::with_capacity(numbers.len());
     for number in numbers {
         let mut left = number * weights.iter().sum::<f64>();
         let mut gap = None;
-        for (candidate, &weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
+        for (candidate, &weight) in weights
+            .iter()
+            .enumerate()
+            .filter(|(_, weight)| **weight > 0.0)
+        {
             gap = Some(candidate);
             if left < weight {
                 break;
@@ -94,17 +103,31 @@ impl Rule for Mqar {
     /// The question is what is read, the answer one label for every token.
     fn row(&self, n: usize, choices: &[u64]) -> Row {
         let (len, pairs) = (Self::len(n), self.pairs(n));
-        let keys: Vec<i32> = distinct(&choices[..pairs]).into_iter().map(|key| 1 + key as i32).collect();
-        let values: Vec<i32> = distinct(&choices[pairs..2 * pairs]).into_iter().map(|value| (self.vocab / 2 + value) as i32).collect();
-        let numbers: Vec<f64> = choices[2 * pairs..3 * pairs].iter().map(|&number| number as f64 / UNIT as f64).collect();
+        let keys: Vec<i32> = distinct(&choices[..pairs])
+            .into_iter()
+            .map(|key| 1 + key as i32)
+            .collect();
+        let values: Vec<i32> = distinct(&choices[pairs..2 * pairs])
+            .into_iter()
+            .map(|value| (self.vocab / 2 + value) as i32)
+            .collect();
+        let numbers: Vec<f64> = choices[2 * pairs..3 * pairs]
+            .iter()
+            .map(|&number| number as f64 / UNIT as f64)
+            .collect();
         let (mut read, mut labels) = (Vec::with_capacity(len), vec![NONE; len]);
-        keys.iter().zip(&values).for_each(|(&key, &value)| read.extend([key, value]));
+        keys.iter()
+            .zip(&values)
+            .for_each(|(&key, &value)| read.extend([key, value]));
         if self.random_filler {
             read.extend(choices[3 * pairs..].iter().map(|&filler| filler as i32));
         } else {
             read.resize(len, 0);
         }
-        for (pair, gap) in gaps((len - 2 * pairs).div_ceil(2), self.power, &numbers).into_iter().enumerate() {
+        for (pair, gap) in gaps((len - 2 * pairs).div_ceil(2), self.power, &numbers)
+            .into_iter()
+            .enumerate()
+        {
             let place = 2 * (pairs + gap);
             read[place] = keys[pair];
             labels[place] = values[pair];
@@ -122,8 +145,12 @@ impl Rule for Mqar {
     }
     fn push(&self, batch: &mut Batch, row: &Row) {
         batch.inputs.extend(&row.question);
-        batch.targets.extend(row.answer.iter().map(|&label| label.max(0)));
-        batch.counted.extend(row.answer.iter().map(|&label| label != NONE));
+        batch
+            .targets
+            .extend(row.answer.iter().map(|&label| label.max(0)));
+        batch
+            .counted
+            .extend(row.answer.iter().map(|&label| label != NONE));
     }
     fn reads_its_answers(&self) -> bool {
         false
@@ -132,10 +159,17 @@ impl Rule for Mqar {
         "token_accuracy"
     }
     fn counted(&self) -> (&'static str, &'static str) {
-        ("values asked for,", "each is scored at its query's own token")
+        (
+            "values asked for,",
+            "each is scored at its query's own token",
+        )
     }
     fn remark(&self) -> Option<String> {
-        Some(format!("{} pairs in every row of at least {} tokens", self.pairs, 4 * self.pairs))
+        Some(format!(
+            "{} pairs in every row of at least {} tokens",
+            self.pairs,
+            4 * self.pairs
+        ))
     }
 }
 
@@ -145,7 +179,8 @@ impl Rule for Mqar {
 pub struct MqarConfig {
     /// Number of token ids, 8 to 65536: filler, keys and values.
     pub vocab: u64,
-    /// Number of pairs, 1 to a quarter of the shortest length trained or tested on, and at most as many as there are keys.
+    /// Number of pairs, 1 to a quarter of the shortest length trained or tested on, and at most as
+    /// many as there are keys.
     pub pairs: u64,
     /// Exponent of the gaps, 0 to 1: 1 is uniform, and the smaller the sooner queries come.
     pub power: f64,
@@ -157,29 +192,90 @@ pub struct MqarConfig {
 
 impl Default for MqarConfig {
     fn default() -> Self {
-        Self { vocab: 8192, pairs: 4, power: 0.01, random_filler: false, test_rows: 256 }
+        Self {
+            vocab: 8192,
+            pairs: 4,
+            power: 0.01,
+            random_filler: false,
+            test_rows: 256,
+        }
     }
 }
 
 impl TaskSpec for MqarConfig {
     const SUMMARY: &'static str = "key-value pairs, then the value of every key asked for";
     fn examples() -> Vec<String> {
-        let rule = Mqar { vocab: 20, pairs: 2, power: 1.0, random_filler: false };
+        let rule = Mqar {
+            vocab: 20,
+            pairs: 2,
+            power: 1.0,
+            random_filler: false,
+        };
         let row = rule.row(10, &[4, 2, 4, 1, UNIT / 4 * 3, UNIT / 2]);
-        let words =
-            |ids: &[i32]| ids.iter().map(|&id| if id == NONE { "_".to_string() } else { id.to_string() }).collect::<Vec<_>>().join(" ");
+        let words = |ids: &[i32]| {
+            ids.iter()
+                .map(|&id| {
+                    if id == NONE {
+                        "_".to_string()
+                    } else {
+                        id.to_string()
+                    }
+                })
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         vec![format!("{} | {}", words(&row.question), words(&row.answer))]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        check_range("vocab", self.vocab, 8, 65_536, "half of the token ids are keys, half are values")?;
-        check_range("pairs", self.pairs, 1, self.vocab / 2 - 1, "every pair of a row has a key of its own, an id below half of `vocab`")?;
+        check_range(
+            "vocab",
+            self.vocab,
+            8,
+            65_536,
+            "half of the token ids are keys, half are values",
+        )?;
+        check_range(
+            "pairs",
+            self.pairs,
+            1,
+            self.vocab / 2 - 1,
+            "every pair of a row has a key of its own, an id below half of `vocab`",
+        )?;
         if !(0.0..=1.0).contains(&self.power) {
-            let hint = "1 spreads queries evenly, and the smaller the sooner they come; zoology has 0.01";
-            return Err(TaskError::config("power", self.power, "is no exponent of the gaps", "0 to 1", hint));
+            let hint =
+                "1 spreads queries evenly, and the smaller the sooner they come; zoology has 0.01";
+            return Err(TaskError::config(
+                "power",
+                self.power,
+                "is no exponent of the gaps",
+                "0 to 1",
+                hint,
+            ));
         }
-        check_fits("pairs", self.pairs, 4 * self.pairs as usize, ctx, "ask for fewer pairs, or for longer lengths")?;
-        let &Self { vocab, pairs, power, random_filler, .. } = self;
-        Ok(Box::new(SymbolTask::new(Mqar { vocab, pairs: pairs as usize, power, random_filler }, self.test_rows, ctx)?))
+        check_fits(
+            "pairs",
+            self.pairs,
+            4 * self.pairs as usize,
+            ctx,
+            "ask for fewer pairs, or for longer lengths",
+        )?;
+        let &Self {
+            vocab,
+            pairs,
+            power,
+            random_filler,
+            ..
+        } = self;
+        Ok(Box::new(SymbolTask::new(
+            Mqar {
+                vocab,
+                pairs: pairs as usize,
+                power,
+                random_filler,
+            },
+            self.test_rows,
+            ctx,
+        )?))
     }
 }
 
@@ -193,7 +289,11 @@ mod tests {
         let (space, power, mut stream) = (6, 0.25, Stream::new(0, "gaps", 0));
         let mut counts = [0u32; 6];
         for _ in 0..20_000 {
-            let picked = gaps(space, power, &[stream.unit_f64(), stream.unit_f64(), stream.unit_f64()]);
+            let picked = gaps(
+                space,
+                power,
+                &[stream.unit_f64(), stream.unit_f64(), stream.unit_f64()],
+            );
             assert!(picked[0] != picked[1] && picked[1] != picked[2] && picked[0] != picked[2]);
             counts[picked[0]] += 1;
         }
@@ -201,7 +301,10 @@ mod tests {
         let total: f64 = weights.iter().sum();
         for (count, weight) in counts.into_iter().zip(weights) {
             let expected = 20_000.0 * weight / total;
-            assert!((f64::from(count) - expected).abs() < 5.0 * expected.sqrt(), "{count} {expected}");
+            assert!(
+                (f64::from(count) - expected).abs() < 5.0 * expected.sqrt(),
+                "{count} {expected}"
+            );
         }
         let mut all = gaps(5, 0.01, &[0.999_999_999; 5]);
         all.sort_unstable();

@@ -1,8 +1,8 @@
 //! Parity: the answer to a string of bits is 1 if its number of ones is odd, 0 otherwise.
 //!
 //! Example: `BOS 1 0 1 0 1 0 0 SEP | 1 EOS`.
-//! Row layout, and how training and test rows are kept apart (by choices: the string itself): `symbols.rs`.
-//! Source: parity check of Ruoss et al. 2023 (arXiv 2305.16843).
+//! Row layout, and how training and test rows are kept apart (by choices: the string itself):
+//! `symbols.rs`. Source: parity check of Ruoss et al. 2023 (arXiv 2305.16843).
 
 use crate::symbols::{Apart, StringRule, SymbolTask, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
@@ -23,7 +23,8 @@ fn rule() -> StringRule {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParityConfig {
-    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are fewer.
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
     pub test_rows: u64,
 }
 
@@ -36,7 +37,10 @@ impl Default for ParityConfig {
 impl TaskSpec for ParityConfig {
     const SUMMARY: &'static str = "whether the number of ones is odd";
     fn examples() -> Vec<String> {
-        vec![example(&rule(), &[1, 0, 1, 0, 1, 0, 0]), example(&rule(), &[0, 1, 1, 1, 1])]
+        vec![
+            example(&rule(), &[1, 0, 1, 0, 1, 0, 0]),
+            example(&rule(), &[0, 1, 1, 1, 1]),
+        ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         Ok(Box::new(SymbolTask::new(rule(), self.test_rows, ctx)?))

@@ -1,13 +1,14 @@
 //! Passkey: a number is planted once in long filler, and the answer is the number.
 //!
-//! Example (2 digits, 3 filler tokens): `BOS f0 f1 f2 f0 key 4 7 f1 f2 SEP | 4 7 EOS`. Length n is the number of filler tokens, so the
-//! question has n + 1 + `digits` tokens. The depth, how many filler tokens stand before the key, is uniform from 0 to n; every fifth of the
-//! depths is also scored on its own. The filler
-//! repeats the same few tokens again and again, or is random (`random_filler`).
-//! Row layout, and how training and test rows are kept apart (by choices: number, depth and random filler): `symbols.rs`.
-//! Source: passkey retrieval of Mohtashami and Jaggi 2023 (arXiv 2305.16300) as YaRN runs it (arXiv 2309.00071): five filler sentences
-//! repeated, a number up to 50000, uniform depth. In tokens instead of English here, always with the same number of digits (leading
-//! zeros included), and SEP asks the question.
+//! Example (2 digits, 3 filler tokens): `BOS f0 f1 f2 f0 key 4 7 f1 f2 SEP | 4 7 EOS`. Length n is
+//! the number of filler tokens, so the question has n + 1 + `digits` tokens. The depth, how many
+//! filler tokens stand before the key, is uniform from 0 to n; every fifth of the depths is also
+//! scored on its own. The filler repeats the same few tokens again and again, or is random
+//! (`random_filler`). Row layout, and how training and test rows are kept apart (by choices:
+//! number, depth and random filler): `symbols.rs`. Source: passkey retrieval of Mohtashami and
+//! Jaggi 2023 (arXiv 2305.16300) as YaRN runs it (arXiv 2309.00071): five filler sentences
+//! repeated, a number up to 50000, uniform depth. In tokens instead of English here, always with
+//! the same number of digits (leading zeros included), and SEP asks the question.
 
 use crate::error::check_range;
 use crate::symbols::{Row, Rule, SymbolTask, show};
@@ -52,18 +53,40 @@ impl Rule for Passkey {
         self.digits
     }
     fn row(&self, n: usize, choices: &[u64]) -> Row {
-        let number: Vec<i32> = choices[..self.digits].iter().map(|&digit| digit as i32).collect();
+        let number: Vec<i32> = choices[..self.digits]
+            .iter()
+            .map(|&digit| digit as i32)
+            .collect();
         let depth = choices[self.digits] as usize;
-        let filler = |i: usize| if self.random_filler { choices[self.digits + 1 + i] } else { i as u64 % self.filler };
+        let filler = |i: usize| {
+            if self.random_filler {
+                choices[self.digits + 1 + i]
+            } else {
+                i as u64 % self.filler
+            }
+        };
         let mut question: Vec<i32> = (0..n).map(|i| FIRST_FILLER + filler(i) as i32).collect();
-        question.splice(depth..depth, [KEY].into_iter().chain(number.iter().copied()));
+        question.splice(
+            depth..depth,
+            [KEY].into_iter().chain(number.iter().copied()),
+        );
         Row::new(question, number)
     }
     fn groups(&self) -> Vec<(String, String)> {
         let group = |i: usize| {
             let (from, to) = (100 * i / DEPTHS, 100 * (i + 1) / DEPTHS);
-            let end = if i + 1 == DEPTHS { "at most" } else { "less than" };
-            (format!("depth_{from}_{to}"), format!("rows whose number has at least {from} % and {end} {to} % of the filler before it"))
+            let end = if i + 1 == DEPTHS {
+                "at most"
+            } else {
+                "less than"
+            };
+            (
+                format!("depth_{from}_{to}"),
+                format!(
+                    "rows whose number has at least {from} % and {end} {to} % of the filler \
+                     before it"
+                ),
+            )
         };
         (0..DEPTHS).map(group).collect()
     }
@@ -94,26 +117,52 @@ pub struct PasskeyConfig {
     pub filler: u64,
     /// Whether every filler token is drawn, instead of all of them in turn again and again.
     pub random_filler: bool,
-    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are fewer.
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
     pub test_rows: u64,
 }
 
 impl Default for PasskeyConfig {
     fn default() -> Self {
-        Self { digits: 5, filler: 5, random_filler: false, test_rows: 256 }
+        Self {
+            digits: 5,
+            filler: 5,
+            random_filler: false,
+            test_rows: 256,
+        }
     }
 }
 
 impl TaskSpec for PasskeyConfig {
     const SUMMARY: &'static str = "the number that stands in long filler";
     fn examples() -> Vec<String> {
-        let rule = Passkey { digits: 2, filler: 3, random_filler: false };
+        let rule = Passkey {
+            digits: 2,
+            filler: 3,
+            random_filler: false,
+        };
         vec![show(&rule, &rule.row(6, &[4, 7, 4]))]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        check_range("digits", self.digits, 1, 64, "the number of digits of the number to find")?;
-        check_range("filler", self.filler, 1, 4096, "the number of different filler tokens")?;
-        let rule = Passkey { digits: self.digits as usize, filler: self.filler, random_filler: self.random_filler };
+        check_range(
+            "digits",
+            self.digits,
+            1,
+            64,
+            "the number of digits of the number to find",
+        )?;
+        check_range(
+            "filler",
+            self.filler,
+            1,
+            4096,
+            "the number of different filler tokens",
+        )?;
+        let rule = Passkey {
+            digits: self.digits as usize,
+            filler: self.filler,
+            random_filler: self.random_filler,
+        };
         Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
     }
 }

@@ -1,7 +1,8 @@
 //! A pseudo-random permutation of `0..n` that needs no memory: element `i` is computed on its own.
 //!
-//! Balanced Feistel network on the smallest even number of bits that holds `n`, rounds keyed by BLAKE3, with cycle walking (the
-//! scheme of Black and Rogaway 2002). Used where draws must be distinct and still independent of order.
+//! Balanced Feistel network on the smallest even number of bits that holds `n`, rounds keyed by
+//! BLAKE3, with cycle walking (the scheme of Black and Rogaway 2002). Used where draws must be
+//! distinct and still independent of order.
 
 const ROUNDS: u8 = 8;
 
@@ -21,9 +22,17 @@ impl Permutation {
     pub fn new(seed: u64, purpose: &str, index: u64, n: u64) -> Self {
         assert!((1..=1 << 62).contains(&n), "a permutation of {n} elements");
         let mut hasher = blake3::Hasher::new();
-        hasher.update(b"longreach permutation v1").update(&seed.to_le_bytes()).update(&index.to_le_bytes()).update(purpose.as_bytes());
+        hasher
+            .update(b"longreach permutation v1")
+            .update(&seed.to_le_bytes())
+            .update(&index.to_le_bytes())
+            .update(purpose.as_bytes());
         let bits = (u64::BITS - (n - 1).leading_zeros()).max(2);
-        Self { key: *hasher.finalize().as_bytes(), half_bits: bits.div_ceil(2), n }
+        Self {
+            key: *hasher.finalize().as_bytes(),
+            half_bits: bits.div_ceil(2),
+            n,
+        }
     }
 
     /// Where `i` goes.
@@ -46,7 +55,8 @@ impl Permutation {
             let mut message = [round; 9];
             message[1..].copy_from_slice(&right.to_le_bytes());
             let digest = blake3::keyed_hash(&self.key, &message);
-            let word = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("8 of 32 bytes"));
+            let word =
+                u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("8 of 32 bytes"));
             (left, right) = (right, left ^ (word & mask));
         }
         left << self.half_bits | right
@@ -73,8 +83,22 @@ mod tests {
             let p = Permutation::new(seed, purpose, index, 1 << 62);
             (0..4).map(|i| p.get(i)).collect()
         };
-        assert_eq!(values(0, "a", 0), [1180848193847185989, 4462889476753352450, 4336913132646264337, 2138614944049045503]);
-        let all: BTreeSet<_> = [values(0, "a", 0), values(1, "a", 0), values(0, "b", 0), values(0, "a", 1)].into();
+        assert_eq!(
+            values(0, "a", 0),
+            [
+                1180848193847185989,
+                4462889476753352450,
+                4336913132646264337,
+                2138614944049045503
+            ]
+        );
+        let all: BTreeSet<_> = [
+            values(0, "a", 0),
+            values(1, "a", 0),
+            values(0, "b", 0),
+            values(0, "a", 1),
+        ]
+        .into();
         assert_eq!(all.len(), 4);
     }
 
@@ -85,7 +109,10 @@ mod tests {
         for seed in 0..2000 {
             counts[(Permutation::new(seed, "uniform", 0, n).get(0) / 100) as usize] += 1;
         }
-        let chi2: f64 = counts.iter().map(|&c| (f64::from(c) - 200.0).powi(2) / 200.0).sum();
+        let chi2: f64 = counts
+            .iter()
+            .map(|&c| (f64::from(c) - 200.0).powi(2) / 200.0)
+            .sum();
         assert!(chi2 < 30.0, "{chi2}");
     }
 }

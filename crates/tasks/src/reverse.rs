@@ -1,8 +1,9 @@
 //! Reverse: the answer to w is w from its last symbol to its first.
 //!
-//! Example (2 symbols): `BOS 0 1 1 SEP | 1 1 0 EOS`. Row layout, test sets and repeats between training and test: `symbols.rs`.
-//! Sources: reverse string of Ruoss et al. 2023 (arXiv 2305.16843; 2 symbols there) and the reverse tasks of Kazemnejad et al.
-//! 2023 (arXiv 2305.19466); the alphabet is a parameter here (16 unless set).
+//! Example (2 symbols): `BOS 0 1 1 SEP | 1 1 0 EOS`. Row layout, test sets and repeats between
+//! training and test: `symbols.rs`. Sources: reverse string of Ruoss et al. 2023 (arXiv 2305.16843;
+//! 2 symbols there) and the reverse tasks of Kazemnejad et al. 2023 (arXiv 2305.19466); the
+//! alphabet is a parameter here (16 unless set).
 
 use crate::symbols::{Apart, StringRule, SymbolTask, check_alphabet, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
@@ -26,23 +27,34 @@ fn rule(alphabet: u64) -> StringRule {
 pub struct ReverseConfig {
     /// Number of different symbols, 2 to 4096.
     pub alphabet: u64,
-    /// Number of test strings at each length, 1 to 1000000; all strings of a length where there are fewer.
+    /// Number of test strings at each length, 1 to 1000000; all strings of a length where there
+    /// are fewer.
     pub test_rows: u64,
 }
 
 impl Default for ReverseConfig {
     fn default() -> Self {
-        Self { alphabet: 16, test_rows: 256 }
+        Self {
+            alphabet: 16,
+            test_rows: 256,
+        }
     }
 }
 
 impl TaskSpec for ReverseConfig {
     const SUMMARY: &'static str = "write the string backwards";
     fn examples() -> Vec<String> {
-        vec![example(&rule(16), &[0, 1, 1, 0, 1, 0]), example(&rule(16), &[7, 15, 2])]
+        vec![
+            example(&rule(16), &[0, 1, 1, 0, 1, 0]),
+            example(&rule(16), &[7, 15, 2]),
+        ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         check_alphabet(self.alphabet)?;
-        Ok(Box::new(SymbolTask::new(rule(self.alphabet), self.test_rows, ctx)?))
+        Ok(Box::new(SymbolTask::new(
+            rule(self.alphabet),
+            self.test_rows,
+            ctx,
+        )?))
     }
 }

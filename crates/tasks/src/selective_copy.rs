@@ -1,9 +1,12 @@
-//! Selective copy: a few symbols stand scattered among blanks, and the answer is these symbols in order.
+//! Selective copy: a few symbols stand scattered among blanks, and the answer is these symbols in
+//! order.
 //!
-//! Example (3 symbols at length 8, `.` is a blank): `BOS . 4 . . 11 4 . . SEP | 4 11 4 EOS`. All rows have `data` symbols, at places
-//! drawn uniformly. Lengths below `data`, which only a training with a smaller `min_len` meets, have as many symbols as fit.
-//! Row layout, and how training and test rows are kept apart (by hash: the order of drawing places does not show): `symbols.rs`.
-//! Source: selective copying of Gu and Dao 2023 (arXiv 2312.00752): 16 symbols of 16 kinds among 4096 places.
+//! Example (3 symbols at length 8, `.` is a blank): `BOS . 4 . . 11 4 . . SEP | 4 11 4 EOS`. All
+//! rows have `data` symbols, at places drawn uniformly. Lengths below `data`, which only a training
+//! with a smaller `min_len` meets, have as many symbols as fit. Row layout, and how training and
+//! test rows are kept apart (by hash: the order of drawing places does not show): `symbols.rs`.
+//! Source: selective copying of Gu and Dao 2023 (arXiv 2312.00752): 16 symbols of 16 kinds among
+//! 4096 places.
 
 use crate::error::check_range;
 use crate::symbols::{Apart, Row, Rule, SymbolTask, check_alphabet, check_fits, distinct, show};
@@ -47,14 +50,21 @@ impl Rule for SelectiveCopy {
         places.sort_unstable();
         let answer: Vec<i32> = data.iter().map(|&symbol| symbol as i32).collect();
         let mut question = vec![self.alphabet as i32; n];
-        places.iter().zip(&answer).for_each(|(&place, &symbol)| question[place as usize] = symbol);
+        places
+            .iter()
+            .zip(&answer)
+            .for_each(|(&place, &symbol)| question[place as usize] = symbol);
         Row::new(question, answer)
     }
     fn guess(&self) -> f64 {
         1.0 / self.alphabet as f64
     }
     fn name(&self, symbol: i32) -> String {
-        if symbol == self.alphabet as i32 { ".".to_string() } else { symbol.to_string() }
+        if symbol == self.alphabet as i32 {
+            ".".to_string()
+        } else {
+            symbol.to_string()
+        }
     }
 }
 
@@ -72,20 +82,46 @@ pub struct SelectiveCopyConfig {
 
 impl Default for SelectiveCopyConfig {
     fn default() -> Self {
-        Self { alphabet: 16, data: 16, test_rows: 256 }
+        Self {
+            alphabet: 16,
+            data: 16,
+            test_rows: 256,
+        }
     }
 }
 
 impl TaskSpec for SelectiveCopyConfig {
     const SUMMARY: &'static str = "write the symbols that stand among blanks";
     fn examples() -> Vec<String> {
-        let rule = SelectiveCopy { alphabet: 16, data: 3 };
+        let rule = SelectiveCopy {
+            alphabet: 16,
+            data: 3,
+        };
         vec![show(&rule, &rule.row(8, &[4, 11, 4, 5, 1, 3]))]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         check_alphabet(self.alphabet)?;
-        check_range("data", self.data, 1, 65_536, "the number of symbols among the blanks")?;
-        check_fits("data", self.data, self.data as usize, ctx, "ask for fewer symbols among the blanks, or for longer lengths")?;
-        Ok(Box::new(SymbolTask::new(SelectiveCopy { alphabet: self.alphabet, data: self.data }, self.test_rows, ctx)?))
+        check_range(
+            "data",
+            self.data,
+            1,
+            65_536,
+            "the number of symbols among the blanks",
+        )?;
+        check_fits(
+            "data",
+            self.data,
+            self.data as usize,
+            ctx,
+            "ask for fewer symbols among the blanks, or for longer lengths",
+        )?;
+        Ok(Box::new(SymbolTask::new(
+            SelectiveCopy {
+                alphabet: self.alphabet,
+                data: self.data,
+            },
+            self.test_rows,
+            ctx,
+        )?))
     }
 }

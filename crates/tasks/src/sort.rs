@@ -1,9 +1,9 @@
 //! Sort: the answer to w is its symbols from the smallest to the largest.
 //!
-//! Example (50 symbols): `BOS 31 4 15 4 SEP | 4 4 15 31 EOS`. The order of the symbols is that of their token ids.
-//! Row layout, and how training and test rows are kept apart (by choices: the string itself): `symbols.rs`.
-//! Source: the sort task of Kazemnejad et al. 2023 (arXiv 2305.19466) over 50 single symbols, which is the default here. Few symbols:
-//! `bucket_sort`.
+//! Example (50 symbols): `BOS 31 4 15 4 SEP | 4 4 15 31 EOS`. The order of the symbols is that of
+//! their token ids. Row layout, and how training and test rows are kept apart (by choices: the
+//! string itself): `symbols.rs`. Source: the sort task of Kazemnejad et al. 2023 (arXiv 2305.19466)
+//! over 50 single symbols, which is the default here. Few symbols: `bucket_sort`.
 
 use crate::symbols::{Apart, StringRule, SymbolTask, check_alphabet, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
@@ -15,7 +15,14 @@ fn rule(alphabet: u64) -> StringRule {
         w.sort_unstable();
         w
     };
-    StringRule { kind: "sort", alphabet, answers: alphabet, answer: Box::new(sorted), answer_len: |n| n, apart: Apart::ByChoices }
+    StringRule {
+        kind: "sort",
+        alphabet,
+        answers: alphabet,
+        answer: Box::new(sorted),
+        answer_len: |n| n,
+        apart: Apart::ByChoices,
+    }
 }
 
 /// `kind = "sort"`.
@@ -24,23 +31,34 @@ fn rule(alphabet: u64) -> StringRule {
 pub struct SortConfig {
     /// Number of different symbols, 2 to 4096.
     pub alphabet: u64,
-    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are fewer.
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
     pub test_rows: u64,
 }
 
 impl Default for SortConfig {
     fn default() -> Self {
-        Self { alphabet: 50, test_rows: 256 }
+        Self {
+            alphabet: 50,
+            test_rows: 256,
+        }
     }
 }
 
 impl TaskSpec for SortConfig {
     const SUMMARY: &'static str = "write the symbols in ascending order, many symbols";
     fn examples() -> Vec<String> {
-        vec![example(&rule(50), &[31, 4, 15, 4]), example(&rule(50), &[9, 0, 49, 27, 3])]
+        vec![
+            example(&rule(50), &[31, 4, 15, 4]),
+            example(&rule(50), &[9, 0, 49, 27, 3]),
+        ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         check_alphabet(self.alphabet)?;
-        Ok(Box::new(SymbolTask::new(rule(self.alphabet), self.test_rows, ctx)?))
+        Ok(Box::new(SymbolTask::new(
+            rule(self.alphabet),
+            self.test_rows,
+            ctx,
+        )?))
     }
 }

@@ -1,17 +1,21 @@
-//! Named streams of random numbers whose values never change: the one source of chance in Longreach.
+//! Named streams of random numbers whose values never change: the one source of chance in
+//! Longreach.
 //!
-//! Generator: ChaCha8 (64-bit block counter, 64-bit stream number), key = BLAKE3 of the domain tag, the seed and the purpose, stream
-//! number = index. Draws are defined here and not by a distribution library, whose values may change between releases.
+//! Generator: ChaCha8 (64-bit block counter, 64-bit stream number), key = BLAKE3 of the domain tag,
+//! the seed and the purpose, stream number = index. Draws are defined here and not by a
+//! distribution library, whose values may change between releases.
 
 use chacha20::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use std::f64::consts::TAU;
 
-/// Separates these streams from any other use of BLAKE3 and ChaCha8; a change of any rule in this file needs a new version here.
+/// Separates these streams from any other use of BLAKE3 and ChaCha8; a change of any rule in this
+/// file needs a new version here.
 const DOMAIN: &[u8] = b"longreach stream v1";
 
-/// A stream of random numbers named by (seed, purpose, index). Streams with different names are independent; every method
-/// consumes whole 64-bit words, so the position in a stream is the number of words drawn.
+/// A stream of random numbers named by (seed, purpose, index). Streams with different names are
+/// independent; every method consumes whole 64-bit words, so the position in a stream is the number
+/// of words drawn.
 ///
 /// ```
 /// let mut dropout = tasks::Stream::new(7, "dropout", 1200); // seed 7, step 1200
@@ -23,11 +27,15 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream of `seed` for `purpose` (say `"train-data"` or the path of a parameter) with number `index` (say the step).
+    /// The stream of `seed` for `purpose` (say `"train-data"` or the path of a parameter) with
+    /// number `index` (say the step).
     pub fn new(seed: u64, purpose: &str, index: u64) -> Self {
         let mut hasher = blake3::Hasher::new();
         // Tag and seed have fixed lengths, so the concatenation is unambiguous.
-        hasher.update(DOMAIN).update(&seed.to_le_bytes()).update(purpose.as_bytes());
+        hasher
+            .update(DOMAIN)
+            .update(&seed.to_le_bytes())
+            .update(purpose.as_bytes());
         let mut rng = ChaCha8Rng::from_seed(*hasher.finalize().as_bytes());
         rng.set_stream(index);
         Self { rng }
@@ -38,7 +46,8 @@ impl Stream {
         self.rng.next_u64()
     }
 
-    /// Uniform in `0..n`, exactly: Lemire's multiplication with rejection (arXiv 1805.10941, algorithm 5).
+    /// Uniform in `0..n`, exactly: Lemire's multiplication with rejection (arXiv 1805.10941,
+    /// algorithm 5).
     ///
     /// # Panics
     /// If `n` is 0.
@@ -64,7 +73,8 @@ impl Stream {
         (self.next_u64() >> 40) as f32 * (1.0 / (1u32 << 24) as f32)
     }
 
-    /// Standard normal: the cosine half of Box-Muller in f64, so every call takes exactly two words. At most 8.6 in magnitude.
+    /// Standard normal: the cosine half of Box-Muller in f64, so every call takes exactly two
+    /// words. At most 8.6 in magnitude.
     pub fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.unit_f64()));
         radius * libm::cos(TAU * self.unit_f64())
@@ -88,14 +98,20 @@ impl Stream {
 mod tests {
     use super::*;
 
-    /// ChaCha with 8 rounds written out from the definition (Bernstein 2008), as an oracle for the crate in use.
+    /// ChaCha with 8 rounds written out from the definition (Bernstein 2008), as an oracle for the
+    /// crate in use.
     fn chacha8_words(key: [u8; 32], stream: u64, counter: u64) -> [u32; 16] {
         let mut state = [0u32; 16];
         state[..4].copy_from_slice(&[0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574]);
         for (word, bytes) in state[4..12].iter_mut().zip(key.chunks_exact(4)) {
             *word = u32::from_le_bytes(bytes.try_into().unwrap());
         }
-        (state[12], state[13], state[14], state[15]) = (counter as u32, (counter >> 32) as u32, stream as u32, (stream >> 32) as u32);
+        (state[12], state[13], state[14], state[15]) = (
+            counter as u32,
+            (counter >> 32) as u32,
+            stream as u32,
+            (stream >> 32) as u32,
+        );
         let mut x = state;
         let mut quarter = |a: usize, b: usize, c: usize, d: usize| {
             for (left, right) in [(16, 12), (8, 7)] {
@@ -114,13 +130,26 @@ mod tests {
 
     #[test]
     fn words_are_chacha8_under_the_documented_key() {
-        for (seed, purpose, index) in [(0u64, "", 0u64), (7, "train-data", 3), (u64::MAX, "weights", u64::MAX), (1, "x", 1 << 40)] {
-            let message = [b"longreach stream v1".as_slice(), &seed.to_le_bytes(), purpose.as_bytes()].concat();
+        for (seed, purpose, index) in [
+            (0u64, "", 0u64),
+            (7, "train-data", 3),
+            (u64::MAX, "weights", u64::MAX),
+            (1, "x", 1 << 40),
+        ] {
+            let message = [
+                b"longreach stream v1".as_slice(),
+                &seed.to_le_bytes(),
+                purpose.as_bytes(),
+            ]
+            .concat();
             let key = *blake3::hash(&message).as_bytes();
             let mut stream = Stream::new(seed, purpose, index);
             for block in 0..9 {
                 for pair in chacha8_words(key, index, block).chunks_exact(2) {
-                    assert_eq!(stream.next_u64(), u64::from(pair[1]) << 32 | u64::from(pair[0]));
+                    assert_eq!(
+                        stream.next_u64(),
+                        u64::from(pair[1]) << 32 | u64::from(pair[0])
+                    );
                 }
             }
         }
@@ -128,7 +157,8 @@ mod tests {
 
     #[test]
     fn golden_values() {
-        // Recorded from this code once `words_are_chacha8_under_the_documented_key` held; they must never change.
+        // Recorded from this code once `words_are_chacha8_under_the_documented_key` held; they must
+        // never change.
         let first = |seed, purpose, index| Stream::new(seed, purpose, index).next_u64();
         assert_eq!(first(0, "init", 0), 13001932545964257865);
         assert_eq!(first(0, "init", 1), 1859201035776220795);
@@ -143,7 +173,10 @@ mod tests {
         assert_eq!(s.unit_f64().to_bits(), 4604247825964991051);
         assert_eq!(s.unit_f32().to_bits(), 1065251123);
         assert_eq!(s.normal().to_bits(), 13827862174311016826);
-        assert_eq!((0..8).map(|_| s.bernoulli(0.3) as u8).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 0, 1, 0]);
+        assert_eq!(
+            (0..8).map(|_| s.bernoulli(0.3) as u8).collect::<Vec<_>>(),
+            [0, 0, 0, 0, 0, 0, 1, 0]
+        );
         let mut items: Vec<u8> = (0..10).collect();
         s.shuffle(&mut items);
         assert_eq!(items, [2, 3, 0, 5, 8, 9, 1, 7, 4, 6]);
@@ -163,7 +196,9 @@ mod tests {
         for (x, y) in forward[0].iter().zip(&forward[1]) {
             assert_eq!((a.next_u64(), b.next_u64()), (*x, *y));
         }
-        let threads: Vec<_> = (0..8).map(|i| std::thread::spawn(move || Stream::new(9, "order", i).next_u64())).collect();
+        let threads: Vec<_> = (0..8)
+            .map(|i| std::thread::spawn(move || Stream::new(9, "order", i).next_u64()))
+            .collect();
         for (i, thread) in threads.into_iter().enumerate() {
             assert_eq!(thread.join().unwrap(), forward[i][0]);
         }
@@ -179,9 +214,15 @@ mod tests {
                 counts[s.below(n) as usize] += 1;
             }
             let expected = draws as f64 / n as f64;
-            let chi2: f64 = counts.iter().map(|&c| (f64::from(c) - expected).powi(2) / expected).sum();
+            let chi2: f64 = counts
+                .iter()
+                .map(|&c| (f64::from(c) - expected).powi(2) / expected)
+                .sum();
             let df = (n - 1) as f64;
-            assert!(chi2 < df + 5.0 * (2.0 * df).sqrt(), "n = {n}: chi-square {chi2} on {df} degrees of freedom");
+            assert!(
+                chi2 < df + 5.0 * (2.0 * df).sqrt(),
+                "n = {n}: chi-square {chi2} on {df} degrees of freedom"
+            );
         }
     }
 
@@ -191,7 +232,10 @@ mod tests {
         let mut s = Stream::new(1, "rejection", 0);
         let mut counts = [0i32; 3];
         (0..30_000).for_each(|_| counts[(s.below(3 << 62) % 3) as usize] += 1);
-        assert!(counts.iter().all(|c| (c - 10_000).abs() < 400), "{counts:?}");
+        assert!(
+            counts.iter().all(|c| (c - 10_000).abs() < 400),
+            "{counts:?}"
+        );
         assert_eq!(s.below(1), 0);
     }
 
@@ -207,7 +251,10 @@ mod tests {
             (mean, variance, fourth)
         };
         let (mean, variance, fourth) = moments(&mut || s.normal());
-        assert!(mean.abs() < 0.01 && (variance - 1.0).abs() < 0.02 && (fourth - 3.0).abs() < 0.15, "{mean} {variance} {fourth}");
+        assert!(
+            mean.abs() < 0.01 && (variance - 1.0).abs() < 0.02 && (fourth - 3.0).abs() < 0.15,
+            "{mean} {variance} {fourth}"
+        );
         let (mean, variance, _) = moments(&mut || s.unit_f64());
         assert!((mean - 0.5).abs() < 0.004 && (variance - 1.0 / 12.0).abs() < 0.002);
         let (mean, variance, _) = moments(&mut || f64::from(s.unit_f32()));
@@ -227,6 +274,9 @@ mod tests {
             *counts.entry(items).or_insert(0i32) += 1;
         }
         assert_eq!(counts.len(), 24);
-        assert!(counts.values().all(|c| (c - 1000).abs() < 170), "{counts:?}");
+        assert!(
+            counts.values().all(|c| (c - 1000).abs() < 170),
+            "{counts:?}"
+        );
     }
 }

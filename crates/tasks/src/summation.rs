@@ -1,9 +1,10 @@
-//! Summation: the answer to a string of digits is their sum modulo 10, after the last one or after every one.
+//! Summation: the answer to a string of digits is their sum modulo 10, after the last one or after
+//! every one.
 //!
 //! Examples: `BOS 3 9 4 SEP | 6 EOS`, and with `answer = "running"` `BOS 3 9 4 SEP | 3 2 6 EOS`.
-//! Row layout, and how training and test rows are kept apart (by choices: the string itself): `symbols.rs`.
-//! Source: summation of Kazemnejad et al. 2023 (arXiv 2305.19466), modulus 10, the default here; the running sum is a scan of the kind
-//! that a scratchpad writes out.
+//! Row layout, and how training and test rows are kept apart (by choices: the string itself):
+//! `symbols.rs`. Source: summation of Kazemnejad et al. 2023 (arXiv 2305.19466), modulus 10, the
+//! default here; the running sum is a scan of the kind that a scratchpad writes out.
 
 use crate::error::check_range;
 use crate::symbols::{Apart, StringRule, SymbolTask, example};
@@ -20,10 +21,24 @@ fn rule(modulus: u64, answer: SumAnswer) -> StringRule {
     };
     let (kind, apart) = ("summation", Apart::ByChoices);
     match answer {
-        SumAnswer::Running => StringRule { kind, alphabet: modulus, answers: modulus, answer: Box::new(running), answer_len: |n| n, apart },
+        SumAnswer::Running => StringRule {
+            kind,
+            alphabet: modulus,
+            answers: modulus,
+            answer: Box::new(running),
+            answer_len: |n| n,
+            apart,
+        },
         SumAnswer::Final => {
             let last = move |w: &[i32]| running(w).split_off(w.len() - 1);
-            StringRule { kind, alphabet: modulus, answers: modulus, answer: Box::new(last), answer_len: |_| 1, apart }
+            StringRule {
+                kind,
+                alphabet: modulus,
+                answers: modulus,
+                answer: Box::new(last),
+                answer_len: |_| 1,
+                apart,
+            }
         }
     }
 }
@@ -46,23 +61,41 @@ pub struct SummationConfig {
     pub modulus: u64,
     /// Which sums are answered, `final` or `running`.
     pub answer: SumAnswer,
-    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are fewer.
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
     pub test_rows: u64,
 }
 
 impl Default for SummationConfig {
     fn default() -> Self {
-        Self { modulus: 10, answer: SumAnswer::Final, test_rows: 256 }
+        Self {
+            modulus: 10,
+            answer: SumAnswer::Final,
+            test_rows: 256,
+        }
     }
 }
 
 impl TaskSpec for SummationConfig {
     const SUMMARY: &'static str = "the sum of digits modulo 10, or all running sums";
     fn examples() -> Vec<String> {
-        vec![example(&rule(10, SumAnswer::Final), &[3, 9, 4]), example(&rule(10, SumAnswer::Running), &[3, 9, 4])]
+        vec![
+            example(&rule(10, SumAnswer::Final), &[3, 9, 4]),
+            example(&rule(10, SumAnswer::Running), &[3, 9, 4]),
+        ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        check_range("modulus", self.modulus, 2, 4096, "digits are below it, and sums are modulo it")?;
-        Ok(Box::new(SymbolTask::new(rule(self.modulus, self.answer), self.test_rows, ctx)?))
+        check_range(
+            "modulus",
+            self.modulus,
+            2,
+            4096,
+            "digits are below it, and sums are modulo it",
+        )?;
+        Ok(Box::new(SymbolTask::new(
+            rule(self.modulus, self.answer),
+            self.test_rows,
+            ctx,
+        )?))
     }
 }

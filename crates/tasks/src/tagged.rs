@@ -1,7 +1,9 @@
-//! Tagged tables: `{ kind = "copy", alphabet = 4 }` read without a buffer, so that errors keep the exact path of their key.
+//! Tagged tables: `{ kind = "copy", alphabet = 4 }` read without a buffer, so that errors keep the
+//! exact path of their key.
 //!
-//! serde's own internally tagged enums collect the table first and replay it, and an error inside then has no key. Here the tag must
-//! be the first key of its table, and all later entries stream straight into the type that the tag names.
+//! serde's own internally tagged enums collect the table first and replay it, and an error inside
+//! then has no key. Here the tag must be the first key of its table, and all later entries stream
+//! straight into the type that the tag names.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use std::fmt;
@@ -14,13 +16,18 @@ pub(crate) fn read_tag<'de, A: MapAccess<'de>>(
 ) -> Result<&'static str, A::Error> {
     match map.next_key::<String>()? {
         Some(key) if key == tag => map.next_value_seed(Names(names)),
-        // Readers put the tag first where there is one, so another first key means that it is missing.
+        // Readers put the tag first where there is one, so another first key means that it is
+        // missing.
         _ => Err(A::Error::missing_field(tag)),
     }
 }
 
 fn list(names: &[&str]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    names
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 struct Names(&'static [&'static str]);
@@ -38,11 +45,16 @@ impl Visitor<'_> for Names {
         write!(f, "one of {}", list(self.0))
     }
     fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
-        self.0.iter().find(|known| **known == name).copied().ok_or_else(|| E::unknown_variant(name, self.0))
+        self.0
+            .iter()
+            .find(|known| **known == name)
+            .copied()
+            .ok_or_else(|| E::unknown_variant(name, self.0))
     }
 }
 
-/// `tagged!(Type, "tag", "name" => Variant, ...)` implements `Deserialize` for an enum of newtype variants over strict structs.
+/// `tagged!(Type, "tag", "name" => Variant, ...)` implements `Deserialize` for an enum of newtype
+/// variants over strict structs.
 macro_rules! tagged {
     ($enum:ident, $tag:literal, $($name:literal => $variant:ident),+ $(,)?) => {
         impl<'de> serde::Deserialize<'de> for $enum {

@@ -4,7 +4,8 @@ use crate::TaskError;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// Rows of equal length, row-major. `targets[i]` is what the model must predict at `inputs[i]`; it counts iff `counted[i]`.
+/// Rows of equal length, row-major. `targets[i]` is what the model must predict at `inputs[i]`; it
+/// counts iff `counted[i]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     /// Number of rows.
@@ -22,8 +23,18 @@ pub struct Batch {
 impl Batch {
     pub(crate) fn with_capacity(rows: usize, seq_len: usize) -> Self {
         let tokens = rows * seq_len;
-        let (inputs, targets, counted) = (Vec::with_capacity(tokens), Vec::with_capacity(tokens), Vec::with_capacity(tokens));
-        Self { rows, seq_len, inputs, targets, counted }
+        let (inputs, targets, counted) = (
+            Vec::with_capacity(tokens),
+            Vec::with_capacity(tokens),
+            Vec::with_capacity(tokens),
+        );
+        Self {
+            rows,
+            seq_len,
+            inputs,
+            targets,
+            counted,
+        }
     }
 }
 
@@ -34,15 +45,17 @@ pub enum Scoring {
     LanguageModel,
     /// Token accuracy, exact match per row, loss, over the counted tokens of an answer.
     Answer,
-    /// Loss and token accuracy over hidden tokens: a target is the token at its own place, which the inputs do not show, so that the
-    /// model may see what comes after.
+    /// Loss and token accuracy over hidden tokens: a target is the token at its own place, which
+    /// the inputs do not show, so that the model may see what comes after.
     Masked,
 }
 
-/// Which text a task read. Holds no absolute path of the machine unless the configuration names one in `files`.
+/// Which text a task read. Holds no absolute path of the machine unless the configuration names one
+/// in `files`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CorpusFacts {
-    /// `cargo: ` and the crates with their versions, or `files: ` and the patterns of the configuration.
+    /// `cargo: ` and the crates with their versions, or `files: ` and the patterns of the
+    /// configuration.
     pub source: String,
     /// Number of files read, both splits together.
     pub files: usize,
@@ -54,11 +67,13 @@ pub struct CorpusFacts {
     pub blake3: String,
 }
 
-/// What a task may know beyond its own table. Lengths must be at least 1: the trainer checks them, with their own keys.
+/// What a task may know beyond its own table. Lengths must be at least 1: the trainer checks them,
+/// with their own keys.
 #[derive(Debug, Clone)]
 pub struct BuildContext<'a> {
-    /// Directory of the configuration file. Relative paths and globs of a task are resolved against it and never against the
-    /// process's current directory, so that a configuration means the same wherever it is started from.
+    /// Directory of the configuration file. Relative paths and globs of a task are resolved
+    /// against it and never against the process's current directory, so that a configuration
+    /// means the same wherever it is started from.
     pub config_dir: PathBuf,
     /// Text of the Cargo.lock that the program was built with.
     pub lock: &'a str,
@@ -72,7 +87,8 @@ pub struct BuildContext<'a> {
     pub eval_seed: u64,
 }
 
-/// A task: what is trained on and what is tested, at any length. Every method is a pure function of its arguments.
+/// A task: what is trained on and what is tested, at any length. Every method is a pure function of
+/// its arguments.
 pub trait Task: Send + Sync {
     /// The tag of this task in a configuration.
     fn kind(&self) -> &'static str;
@@ -82,29 +98,35 @@ pub trait Task: Send + Sync {
     fn unit(&self) -> &'static str;
     /// Tokens the model sees at this length.
     fn seq_len(&self, length: usize) -> usize;
-    /// The training batch of `step` for a run's `seed`, all rows of exactly this length. A larger `rows` only appends rows.
+    /// The training batch of `step` for a run's `seed`, all rows of exactly this length. A larger
+    /// `rows` only appends rows.
     fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch;
     /// How many rows the test set of this length has.
     fn test_rows(&self, length: usize) -> usize;
-    /// Rows `first_row .. first_row + rows` of the test set; the same rows in whatever order and grouping they are asked for.
+    /// Rows `first_row .. first_row + rows` of the test set; the same rows in whatever order and
+    /// grouping they are asked for.
     ///
     /// # Panics
     /// If the test set has fewer rows.
     fn test_batch(&self, length: usize, first_row: usize, rows: usize) -> Batch;
-    /// Whether a counted target is also the next token read, so that a model that answers token by token reads its own answers.
+    /// Whether a counted target is also the next token read, so that a model that answers token by
+    /// token reads its own answers.
     fn reads_its_answers(&self) -> bool {
         true
     }
-    /// Coordinates of the tokens read at this length on axes of the task's own, a list for each axis; none where a row is a line.
+    /// Coordinates of the tokens read at this length on axes of the task's own, a list for each
+    /// axis; none where a row is a line.
     fn axes(&self, length: usize) -> Vec<Vec<f64>> {
         let _ = length;
         Vec::new()
     }
-    /// Groups of test rows that are also scored on their own: the ending of their metric's name, and what they are.
+    /// Groups of test rows that are also scored on their own: the ending of their metric's name,
+    /// and what they are.
     fn groups(&self) -> Vec<(String, String)> {
         Vec::new()
     }
-    /// The group of a row of the test set of this length, as an index into [`groups`](Self::groups).
+    /// The group of a row of the test set of this length, as an index into
+    /// [`groups`](Self::groups).
     fn group(&self, length: usize, row: usize) -> Option<usize> {
         let _ = (length, row);
         None
@@ -115,7 +137,8 @@ pub trait Task: Send + Sync {
     fn primary_metric(&self) -> &'static str;
     /// Each metric in one sentence: what is averaged, what is counted, under which conditions.
     fn definitions(&self) -> BTreeMap<String, String>;
-    /// What guessing scores, by metric; a metric whose chance level depends on the length is absent.
+    /// What guessing scores, by metric; a metric whose chance level depends on the length is
+    /// absent.
     fn chance(&self) -> BTreeMap<String, f64>;
     /// Bytes of text that a scored token stands for, on average, where bits per byte make sense.
     fn bytes_per_token(&self) -> Option<f64> {
@@ -127,20 +150,24 @@ pub trait Task: Send + Sync {
     }
 }
 
-/// A task's table in a configuration: its serde form, its defaults, and how to build the task from it.
+/// A task's table in a configuration: its serde form, its defaults, and how to build the task from
+/// it.
 pub trait TaskSpec: Clone + Default + PartialEq + Serialize + DeserializeOwned {
     /// One line for `longreach list tasks`.
     const SUMMARY: &'static str;
     /// A few rows, `what is read | what must be answered`.
     fn examples() -> Vec<String>;
-    /// Checks the values against each other and the context, reads what must be read, and builds the task.
+    /// Checks the values against each other and the context, reads what must be read, and builds
+    /// the task.
     ///
     /// # Errors
-    /// [`TaskError::Config`] for a value that cannot work, [`TaskError::Input`] for a corpus that cannot be used.
+    /// [`TaskError::Config`] for a value that cannot work, [`TaskError::Input`] for a corpus that
+    /// cannot be used.
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError>;
 }
 
-/// A test set at one length: fixed for (task, length, evaluation seed), the same for every method, generated row by row.
+/// A test set at one length: fixed for (task, length, evaluation seed), the same for every method,
+/// generated row by row.
 #[derive(Clone, Copy)]
 pub struct TestSet<'a> {
     task: &'a dyn Task,
@@ -158,9 +185,13 @@ impl<'a> TestSet<'a> {
         self.task.test_rows(self.length)
     }
 
-    /// All rows in order, `batch_rows` at a time; the last batch may be smaller. `batch_rows` 0 is taken as 1.
+    /// All rows in order, `batch_rows` at a time; the last batch may be smaller. `batch_rows` 0 is
+    /// taken as 1.
     pub fn batches(self, batch_rows: usize) -> impl Iterator<Item = Batch> + use<'a> {
         let (total, size) = (self.rows(), batch_rows.max(1));
-        (0..total).step_by(size).map(move |first| self.task.test_batch(self.length, first, size.min(total - first)))
+        (0..total).step_by(size).map(move |first| {
+            self.task
+                .test_batch(self.length, first, size.min(total - first))
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! The seeds of the fuzz target `corpus`, among them every input that ever crashed, without a fuzzer.
+//! The seeds of the fuzz target `corpus`, among them every input that ever crashed, without a
+//! fuzzer.
 
 #[path = "../../../fuzz/src/corpus.rs"]
 mod corpus;

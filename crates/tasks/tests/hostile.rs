@@ -1,4 +1,5 @@
-//! Corpora by strangers: every one is read, or refused with its path and the cause; none hangs, fills the memory or panics.
+//! Corpora by strangers: every one is read, or refused with its path and the cause; none hangs,
+//! fills the memory or panics.
 #![cfg(unix)]
 
 use proptest::prelude::*;
@@ -31,7 +32,9 @@ fn build_table(table: &str, dir: &Path, train_len: usize) -> Result<Box<dyn Task
         test_lens: vec![train_len, 2 * train_len],
         eval_seed: 0,
     };
-    toml::from_str::<TaskConfig>(&format!("kind = \"text\"\n{table}")).unwrap().build(&ctx)
+    toml::from_str::<TaskConfig>(&format!("kind = \"text\"\n{table}"))
+        .unwrap()
+        .build(&ctx)
 }
 
 fn build(files: &str, dir: &Path) -> Result<Box<dyn Task>, TaskError> {
@@ -42,7 +45,11 @@ fn build(files: &str, dir: &Path) -> Result<Box<dyn Task>, TaskError> {
 /// The problem of an Input error that names `path`.
 fn refused(result: Result<Box<dyn Task>, TaskError>, path: &Path) -> String {
     match result.err() {
-        Some(TaskError::Input { path: Some(found), problem, hint }) => {
+        Some(TaskError::Input {
+            path: Some(found),
+            problem,
+            hint,
+        }) => {
             assert_eq!(found, path, "{problem}");
             assert!(!hint.is_empty());
             problem
@@ -56,7 +63,13 @@ fn exercise(task: &dyn Task) {
     for length in [4, 8] {
         for row in 0..task.test_rows(length) {
             let batch = task.test_batch(length, row, 1);
-            assert!(batch.inputs.iter().chain(&batch.targets).all(|token| (0..256).contains(token)));
+            assert!(
+                batch
+                    .inputs
+                    .iter()
+                    .chain(&batch.targets)
+                    .all(|token| (0..256).contains(token))
+            );
         }
     }
     assert_eq!(task.train_batch(4, 3, 1, 2).inputs.len(), 12);
@@ -64,16 +77,29 @@ fn exercise(task: &dyn Task) {
 
 #[test]
 fn too_little_text() {
-    let dir = corpus(&[("empty", b""), ("one", b"x"), ("eight", b"12345678"), ("enough", b"12345678901234567890"), ("d/empty", b"")]);
+    let dir = corpus(&[
+        ("empty", b""),
+        ("one", b"x"),
+        ("eight", b"12345678"),
+        ("enough", b"12345678901234567890"),
+        ("d/empty", b""),
+    ]);
     let at = |name: &str| dir.path().join(name);
-    assert_eq!(refused(build("empty", dir.path()), &at("empty")), "the corpus is empty: 1 files with 0 bytes together");
+    assert_eq!(
+        refused(build("empty", dir.path()), &at("empty")),
+        "the corpus is empty: 1 files with 0 bytes together"
+    );
     assert!(refused(build("d/*", dir.path()), &at("d/empty")).contains("empty"));
     assert_eq!(
         refused(build("one", dir.path()), &at("one")),
-        "the training split is too short: it has 1 bytes in 1 files (the corpus has 1 in 1), and one training window of length 4 needs 5"
+        "the training split is too short: it has 1 bytes in 1 files (the corpus has 1 in 1), and \
+         one training window of length 4 needs 5"
     );
     let problem = refused(build("eight", dir.path()), &at("eight"));
-    assert!(problem.contains("has 4 bytes") && problem.contains("needs 5"), "{problem}");
+    assert!(
+        problem.contains("has 4 bytes") && problem.contains("needs 5"),
+        "{problem}"
+    );
     exercise(&*build("enough", dir.path()).unwrap());
     // Empty files among others are no fault.
     let task = build("**/*e*", dir.path()).unwrap();
@@ -83,10 +109,19 @@ fn too_little_text() {
 #[test]
 fn any_bytes_are_text() {
     let every: Vec<u8> = (0..=255).cycle().take(4096).collect();
-    for bytes in [vec![0; 4096], vec![0xff; 4096], vec![b'x'; 1 << 20], every, b"\xef\xbb\xbf\r\n\r\n\x1a\xc0\x80\xed\xa0\x80".repeat(10)] {
+    for bytes in [
+        vec![0; 4096],
+        vec![0xff; 4096],
+        vec![b'x'; 1 << 20],
+        every,
+        b"\xef\xbb\xbf\r\n\r\n\x1a\xc0\x80\xed\xa0\x80".repeat(10),
+    ] {
         let dir = corpus(&[("x", &bytes)]);
         let task = build("x", dir.path()).unwrap();
-        assert_eq!(task.corpus().unwrap().train_bytes + task.corpus().unwrap().valid_bytes, bytes.len() as u64);
+        assert_eq!(
+            task.corpus().unwrap().train_bytes + task.corpus().unwrap().valid_bytes,
+            bytes.len() as u64
+        );
         exercise(&*task);
     }
 }
@@ -95,7 +130,13 @@ fn any_bytes_are_text() {
 fn what_is_no_regular_file_is_refused_at_once() {
     let dir = corpus(&[("d/a.txt", b"12345678901234567890"), ("e/x", b"")]);
     let fifo = dir.path().join("d/pipe.txt");
-    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
     symlink("/dev/zero", dir.path().join("d/zero.txt")).unwrap();
     symlink("self.txt", dir.path().join("self.txt")).unwrap();
     symlink("b.txt", dir.path().join("a.txt")).unwrap();
@@ -119,7 +160,14 @@ fn what_is_no_regular_file_is_refused_at_once() {
         assert!(told.contains(problem), "{name}: {told}");
     }
     // Among the matches of a pattern they are passed over.
-    assert_eq!(build("d/*.txt", dir.path()).unwrap().corpus().unwrap().files, 1);
+    assert_eq!(
+        build("d/*.txt", dir.path())
+            .unwrap()
+            .corpus()
+            .unwrap()
+            .files,
+        1
+    );
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
@@ -133,9 +181,20 @@ fn unreadable_files_name_the_cause() {
         assert!(problem.contains("cannot be read: "), "{problem}");
     }
     // Larger than its size of 0 says; read under the bound all the same.
-    match build_table(&format!("files = [\"/proc/self/maps\"]\nmax_bytes = 100\n{RANGE}"), Path::new(""), 4).err() {
+    match build_table(
+        &format!("files = [\"/proc/self/maps\"]\nmax_bytes = 100\n{RANGE}"),
+        Path::new(""),
+        4,
+    )
+    .err()
+    {
         Some(TaskError::Config { key, problem, .. }) => {
-            assert!(key == "max_bytes" && problem.contains("/proc/self/maps") && problem.contains("grew"), "{problem}");
+            assert!(
+                key == "max_bytes"
+                    && problem.contains("/proc/self/maps")
+                    && problem.contains("grew"),
+                "{problem}"
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -145,12 +204,25 @@ fn unreadable_files_name_the_cause() {
 fn the_size_is_asked_before_anything_is_read() {
     let dir = corpus(&[("a.txt", b"12345678901234567890")]);
     // A hole: no byte of it is on the disk.
-    fs::File::create(dir.path().join("b.txt")).unwrap().set_len(1 << 40).unwrap();
+    fs::File::create(dir.path().join("b.txt"))
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
     let start = Instant::now();
     match build("*.txt", dir.path()).err() {
-        Some(TaskError::Config { key, value, problem, hint, .. }) => {
+        Some(TaskError::Config {
+            key,
+            value,
+            problem,
+            hint,
+            ..
+        }) => {
             assert_eq!((&*key, &*value), ("max_bytes", "67108864"));
-            assert!(problem.contains("1099511627796 bytes in 2 files") && problem.contains("b.txt\" with"), "{problem}");
+            assert!(
+                problem.contains("1099511627796 bytes in 2 files")
+                    && problem.contains("b.txt\" with"),
+                "{problem}"
+            );
             assert!(hint.contains("name fewer files"));
         }
         other => panic!("{other:?}"),
@@ -170,13 +242,20 @@ fn a_file_that_changes_while_it_is_read() {
                     break;
                 }
                 let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-                file.set_len([0, 1, 9, 1 << 12, 1 << 16, 1 << 18][(i * 7 % 6) as usize]).unwrap();
+                file.set_len([0, 1, 9, 1 << 12, 1 << 16, 1 << 18][(i * 7 % 6) as usize])
+                    .unwrap();
             }
         });
         for _ in 0..300 {
-            match build_table(&format!("files = [\"a.txt\"]\nmax_bytes = 100000\n{RANGE}"), dir.path(), 4) {
+            match build_table(
+                &format!("files = [\"a.txt\"]\nmax_bytes = 100000\n{RANGE}"),
+                dir.path(),
+                4,
+            ) {
                 Ok(task) => exercise_few(&*task),
-                Err(TaskError::Input { path: named, .. }) => assert_eq!(named.as_deref(), Some(&*path)),
+                Err(TaskError::Input { path: named, .. }) => {
+                    assert_eq!(named.as_deref(), Some(&*path))
+                }
                 Err(TaskError::Config { key, .. }) => assert_eq!(key, "max_bytes"),
             }
         }
@@ -202,11 +281,22 @@ fn patterns_that_match_thousands_or_nothing() {
     }
     let start = Instant::now();
     let task = build("**/*.txt", dir.path()).unwrap();
-    assert_eq!((task.corpus().unwrap().files, task.corpus().unwrap().train_bytes), (3000, 12_000));
+    assert_eq!(
+        (
+            task.corpus().unwrap().files,
+            task.corpus().unwrap().train_bytes
+        ),
+        (3000, 12_000)
+    );
     assert!(start.elapsed() < Duration::from_secs(5));
     let problem = refused(build("**/*.rs", dir.path()), dir.path());
-    assert!(problem.contains("holds no file that matches \"**/*.rs\""), "{problem}");
-    assert!(refused(build("9/*.txt", dir.path()), &dir.path().join("9/")).contains("cannot be read"));
+    assert!(
+        problem.contains("holds no file that matches \"**/*.rs\""),
+        "{problem}"
+    );
+    assert!(
+        refused(build("9/*.txt", dir.path()), &dir.path().join("9/")).contains("cannot be read")
+    );
 }
 
 #[test]
@@ -217,8 +307,16 @@ fn deep_trees_have_a_bound() {
     fs::create_dir_all(&deep).unwrap();
     fs::write(dir.path().join("d/a.txt"), "12345678901234567890").unwrap();
     match build("**/*.txt", dir.path()).err() {
-        Some(TaskError::Input { path: Some(path), problem, .. }) => {
-            assert!(path.starts_with(dir.path()) && problem.contains("more than 200 directories within each other"), "{problem}");
+        Some(TaskError::Input {
+            path: Some(path),
+            problem,
+            ..
+        }) => {
+            assert!(
+                path.starts_with(dir.path())
+                    && problem.contains("more than 200 directories within each other"),
+                "{problem}"
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -235,11 +333,31 @@ fn patterns_end() {
     fs::create_dir_all(&deep).unwrap();
     fs::write(deep.join("a"), "12345678901234567890").unwrap();
     let start = Instant::now();
-    for pattern in ["*a".repeat(60) + "b", "?*".repeat(100) + "b", "**/a/".repeat(30) + "b", "[a-z]*".repeat(40) + "1"] {
+    for pattern in [
+        "*a".repeat(60) + "b",
+        "?*".repeat(100) + "b",
+        "**/a/".repeat(30) + "b",
+        "[a-z]*".repeat(40) + "1",
+    ] {
         assert!(build(&pattern, dir.path()).is_err());
     }
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    for pattern in ["", "\0", "a\0b", "[", "[a", "***", "a**", "[]", "x".repeat(100_000).as_str(), &"../".repeat(3000)] {
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    for pattern in [
+        "",
+        "\0",
+        "a\0b",
+        "[",
+        "[a",
+        "***",
+        "a**",
+        "[]",
+        "x".repeat(100_000).as_str(),
+        &"../".repeat(3000),
+    ] {
         let error = build(pattern, dir.path()).err().unwrap().to_string();
         assert!(!error.contains('\0'), "{error:?}");
     }
@@ -248,11 +366,29 @@ fn patterns_end() {
 #[test]
 fn names_that_are_not_text() {
     let dir = tempfile::tempdir().unwrap();
-    for (i, name) in [&b"\xff\xfe.txt"[..], b"\xff\xfd.txt", b"\x1b[2J.txt", "\u{202e}é.txt".as_bytes()].iter().enumerate() {
-        fs::write(dir.path().join(std::ffi::OsStr::from_bytes(name)), vec![b'0' + i as u8; 10]).unwrap();
+    for (i, name) in [
+        &b"\xff\xfe.txt"[..],
+        b"\xff\xfd.txt",
+        b"\x1b[2J.txt",
+        "\u{202e}é.txt".as_bytes(),
+    ]
+    .iter()
+    .enumerate()
+    {
+        fs::write(
+            dir.path().join(std::ffi::OsStr::from_bytes(name)),
+            vec![b'0' + i as u8; 10],
+        )
+        .unwrap();
     }
     let task = build("*.txt", dir.path()).unwrap();
-    assert_eq!((task.corpus().unwrap().files, task.corpus().unwrap().train_bytes), (4, 20));
+    assert_eq!(
+        (
+            task.corpus().unwrap().files,
+            task.corpus().unwrap().train_bytes
+        ),
+        (4, 20)
+    );
     let again = build("*.txt", dir.path()).unwrap();
     assert_eq!(task.corpus(), again.corpus());
     let shown = build("\u{1b}[2J.md", dir.path()).err().unwrap().to_string();

@@ -1,16 +1,29 @@
-//! Laws that every task in symbols keeps, whatever it asks: for each kind of the catalogue but those of text, with its defaults and variants.
+//! Laws that every task in symbols keeps, whatever it asks: for each kind of the catalogue but
+//! those of text, with its defaults and variants.
 
 use std::collections::BTreeSet;
 use tasks::{Batch, BuildContext, Scoring, Task, TaskConfig, TestSet};
 
 fn ctx(eval_seed: u64) -> BuildContext<'static> {
-    BuildContext { config_dir: "".into(), lock: "", cargo_home: None, train_len: 64, test_lens: vec![64, 128], eval_seed }
+    BuildContext {
+        config_dir: "".into(),
+        lock: "",
+        cargo_home: None,
+        train_len: 64,
+        test_lens: vec![64, 128],
+        eval_seed,
+    }
 }
 
 /// Every kind with its defaults, and the variants that change the shape of rows.
 fn tables() -> Vec<String> {
-    let defaults = TaskConfig::KINDS.iter().filter(|kind| !kind.contains("text")).map(|kind| format!("kind = \"{kind}\""));
-    defaults.chain(VARIANTS.iter().map(ToString::to_string)).collect()
+    let defaults = TaskConfig::KINDS
+        .iter()
+        .filter(|kind| !kind.contains("text"))
+        .map(|kind| format!("kind = \"{kind}\""));
+    defaults
+        .chain(VARIANTS.iter().map(ToString::to_string))
+        .collect()
 }
 
 const VARIANTS: &[&str] = &[
@@ -27,28 +40,50 @@ const VARIANTS: &[&str] = &[
 ];
 
 fn build(table: &str, eval_seed: u64) -> Box<dyn Task> {
-    toml::from_str::<TaskConfig>(table).expect(table).build(&ctx(eval_seed)).unwrap_or_else(|error| panic!("{table}: {error}"))
+    toml::from_str::<TaskConfig>(table)
+        .expect(table)
+        .build(&ctx(eval_seed))
+        .unwrap_or_else(|error| panic!("{table}: {error}"))
 }
 
-/// What a model reads of every row before the first token that counts, and every token after: distinct rows differ here.
+/// What a model reads of every row before the first token that counts, and every token after:
+/// distinct rows differ here.
 fn rows(batch: &Batch) -> Vec<Vec<i32>> {
-    batch.inputs.chunks(batch.seq_len).map(<[i32]>::to_vec).collect()
+    batch
+        .inputs
+        .chunks(batch.seq_len)
+        .map(<[i32]>::to_vec)
+        .collect()
 }
 
 fn check_shape(table: &str, task: &dyn Task, n: usize, batch: &Batch, rows: usize) {
     let at = format!("{table}, length {n}");
     assert_eq!((batch.rows, batch.seq_len), (rows, task.seq_len(n)), "{at}");
     let tokens = batch.rows * batch.seq_len;
-    assert_eq!((batch.inputs.len(), batch.targets.len(), batch.counted.len()), (tokens, tokens, tokens), "{at}");
-    let known = |ids: &[i32]| ids.iter().all(|&id| id >= 0 && (id as usize) < task.vocab_size());
+    assert_eq!(
+        (batch.inputs.len(), batch.targets.len(), batch.counted.len()),
+        (tokens, tokens, tokens),
+        "{at}"
+    );
+    let known = |ids: &[i32]| {
+        ids.iter()
+            .all(|&id| id >= 0 && (id as usize) < task.vocab_size())
+    };
     assert!(known(&batch.inputs) && known(&batch.targets), "{at}");
     for row in batch.counted.chunks(batch.seq_len) {
         assert!(row.contains(&true), "{at}: a row without anything to score");
     }
-    let scored: Vec<usize> = batch.counted.chunks(batch.seq_len).map(|row| row.iter().filter(|c| **c).count()).collect();
+    let scored: Vec<usize> = batch
+        .counted
+        .chunks(batch.seq_len)
+        .map(|row| row.iter().filter(|c| **c).count())
+        .collect();
     // What a stack leaves has a length of its own.
     let equal = scored.windows(2).all(|pair| pair[0] == pair[1]);
-    assert!(equal || task.kind() == "stack_manipulation", "{at}: rows score different numbers of tokens");
+    assert!(
+        equal || task.kind() == "stack_manipulation",
+        "{at}: rows score different numbers of tokens"
+    );
 }
 
 #[test]
@@ -60,8 +95,17 @@ fn every_length_from_1_on_makes_rows_of_one_shape() {
             check_shape(&table, &*task, n, &task.train_batch(n, 5, 1, 2), 5);
             let tested = task.test_rows(n);
             assert!((1..=256).contains(&tested), "{table}");
-            check_shape(&table, &*task, n, &task.test_batch(n, 0, tested.min(9)), tested.min(9));
-            assert!(task.seq_len(n) >= last, "{table}: longer never takes fewer tokens");
+            check_shape(
+                &table,
+                &*task,
+                n,
+                &task.test_batch(n, 0, tested.min(9)),
+                tested.min(9),
+            );
+            assert!(
+                task.seq_len(n) >= last,
+                "{table}: longer never takes fewer tokens"
+            );
             last = task.seq_len(n);
         }
     }
@@ -75,12 +119,23 @@ fn batches_are_functions_of_their_arguments() {
             let batch = task.train_batch(n, 4, 5, 9);
             task.train_batch(n + 1, 2, 8, 1);
             assert_eq!(task.train_batch(n, 4, 5, 9), batch, "{table}");
-            assert_eq!(again.train_batch(n, 4, 5, 9), batch, "{table}: training does not depend on the evaluation seed");
+            assert_eq!(
+                again.train_batch(n, 4, 5, 9),
+                batch,
+                "{table}: training does not depend on the evaluation seed"
+            );
             let more = task.train_batch(n, 6, 5, 9);
-            assert_eq!(rows(&more)[..4], rows(&batch), "{table}: a larger batch only appends rows");
+            assert_eq!(
+                rows(&more)[..4],
+                rows(&batch),
+                "{table}: a larger batch only appends rows"
+            );
         }
         let long = |seed, step| task.train_batch(40, 8, seed, step).inputs;
-        assert!(long(0, 0) != long(0, 1) && long(0, 0) != long(1, 0), "{table}");
+        assert!(
+            long(0, 0) != long(0, 1) && long(0, 0) != long(1, 0),
+            "{table}"
+        );
     }
 }
 
@@ -92,21 +147,44 @@ fn test_sets_do_not_depend_on_grouping_and_follow_the_evaluation_seed() {
             let set = TestSet::new(&*task, n);
             let all: Vec<_> = set.batches(1000).flat_map(|batch| rows(&batch)).collect();
             assert_eq!(all.len(), task.test_rows(n));
-            assert_eq!(set.batches(7).flat_map(|batch| rows(&batch)).collect::<Vec<_>>(), all, "{table}");
-            assert_eq!(rows(&build(&table, 3).test_batch(n, 0, all.len())), all, "{table}");
+            assert_eq!(
+                set.batches(7)
+                    .flat_map(|batch| rows(&batch))
+                    .collect::<Vec<_>>(),
+                all,
+                "{table}"
+            );
+            assert_eq!(
+                rows(&build(&table, 3).test_batch(n, 0, all.len())),
+                all,
+                "{table}"
+            );
         }
-        assert_ne!(build(&table, 4).test_batch(40, 0, 8), task.test_batch(40, 0, 8), "{table}");
+        assert_ne!(
+            build(&table, 4).test_batch(40, 0, 8),
+            task.test_batch(40, 0, 8),
+            "{table}"
+        );
     }
 }
 
 #[test]
 fn nothing_tested_is_trained_on() {
     // copy and reverse keep the rows of the first release, which are not kept apart.
-    for table in tables().into_iter().filter(|table| !table.contains("\"copy\"") && !table.contains("\"reverse\"")) {
+    for table in tables()
+        .into_iter()
+        .filter(|table| !table.contains("\"copy\"") && !table.contains("\"reverse\""))
+    {
         // Length 10 has 1024 strings of bits, all of which 20000 training rows would meet.
-        let tested = |eval_seed| -> BTreeSet<_> { rows(&build(&table, eval_seed).test_batch(10, 0, 256)).into_iter().collect() };
+        let tested = |eval_seed| -> BTreeSet<_> {
+            rows(&build(&table, eval_seed).test_batch(10, 0, 256))
+                .into_iter()
+                .collect()
+        };
         let task = build(&table, 0);
-        let trained: BTreeSet<_> = (0..20).flat_map(|step| rows(&task.train_batch(10, 1000, 0, step))).collect();
+        let trained: BTreeSet<_> = (0..20)
+            .flat_map(|step| rows(&task.train_batch(10, 1000, 0, step)))
+            .collect();
         for eval_seed in [0, 1] {
             assert!(trained.is_disjoint(&tested(eval_seed)), "{table}");
         }
@@ -122,12 +200,26 @@ fn says_what_it_measures() {
         assert!(!task.unit().is_empty() && task.corpus().is_none());
         let definitions = task.definitions();
         assert!(definitions.contains_key(task.primary_metric()), "{table}");
-        assert_eq!(definitions.keys().collect::<Vec<_>>(), ["exact_match", "loss_nats", "token_accuracy"]);
-        assert!(definitions.values().all(|text| text.contains("teacher-forced") && text.ends_with('.') && !text.contains("..")), "{table}");
+        assert_eq!(
+            definitions.keys().collect::<Vec<_>>(),
+            ["exact_match", "loss_nats", "token_accuracy"]
+        );
+        assert!(
+            definitions
+                .values()
+                .all(|text| text.contains("teacher-forced")
+                    && text.ends_with('.')
+                    && !text.contains("..")),
+            "{table}"
+        );
         let chance = task.chance();
         assert!((chance["loss_nats"] - (task.vocab_size() as f64).ln()).abs() < 1e-12);
         assert!(chance["token_accuracy"] > 0.0 && chance["token_accuracy"] <= 0.5);
-        assert!(chance.get("exact_match").is_none_or(|exact| *exact == chance["token_accuracy"]));
+        assert!(
+            chance
+                .get("exact_match")
+                .is_none_or(|exact| *exact == chance["token_accuracy"])
+        );
     }
 }
 
@@ -138,12 +230,30 @@ fn rows_stay_what_they_are() {
         let mut hasher = blake3::Hasher::new();
         let task = build(&table, 1);
         for n in [1, 2, 5, 10, 40] {
-            for batch in [task.train_batch(n, 9, 3, 7), task.test_batch(n, 0, task.test_rows(n).min(9))] {
-                let ids: Vec<u8> = batch.inputs.iter().chain(&batch.targets).flat_map(|id| id.to_le_bytes()).collect();
-                hasher.update(&ids).update(&batch.counted.iter().map(|c| u8::from(*c)).collect::<Vec<_>>());
+            for batch in [
+                task.train_batch(n, 9, 3, 7),
+                task.test_batch(n, 0, task.test_rows(n).min(9)),
+            ] {
+                let ids: Vec<u8> = batch
+                    .inputs
+                    .iter()
+                    .chain(&batch.targets)
+                    .flat_map(|id| id.to_le_bytes())
+                    .collect();
+                hasher.update(&ids).update(
+                    &batch
+                        .counted
+                        .iter()
+                        .map(|c| u8::from(*c))
+                        .collect::<Vec<_>>(),
+                );
             }
         }
-        format!("{}: {}", table.replace('\n', ", "), &hasher.finalize().to_hex()[..16])
+        format!(
+            "{}: {}",
+            table.replace('\n', ", "),
+            &hasher.finalize().to_hex()[..16]
+        )
     };
     let found: Vec<String> = tables().into_iter().map(line).collect();
     // Recorded from this code once the oracles held.
@@ -192,49 +302,89 @@ fn a_model_that_answers_by_itself_reads_what_the_rows_say() {
         let batch = task.test_batch(40, 0, task.test_rows(40).min(64));
         let last = |at: usize| at % batch.seq_len == batch.seq_len - 1;
         let counted = (0..batch.inputs.len()).filter(|&at| batch.counted[at] && !last(at));
-        let reads = counted.clone().all(|at| batch.inputs[at + 1] == batch.targets[at]);
+        let reads = counted
+            .clone()
+            .all(|at| batch.inputs[at + 1] == batch.targets[at]);
         assert_eq!(task.reads_its_answers(), reads, "{table}");
     }
 }
 
 #[test]
 fn depths_of_a_passkey_are_groups_of_their_own() {
-    let task = build("kind = \"passkey\"\ndigits = 2\nfiller = 3\ntest_rows = 500", 0);
+    let task = build(
+        "kind = \"passkey\"\ndigits = 2\nfiller = 3\ntest_rows = 500",
+        0,
+    );
     let groups = task.groups();
     assert_eq!(
-        groups.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
-        ["depth_0_20", "depth_20_40", "depth_40_60", "depth_60_80", "depth_80_100"]
+        groups
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect::<Vec<_>>(),
+        [
+            "depth_0_20",
+            "depth_20_40",
+            "depth_40_60",
+            "depth_60_80",
+            "depth_80_100"
+        ]
     );
     for n in [1, 3, 5, 64] {
         let batch = task.test_batch(n, 0, task.test_rows(n));
         for (row, inputs) in batch.inputs.chunks(batch.seq_len).enumerate() {
-            // BOS, then `depth` filler tokens, then the key, whose token comes after those of BOS, SEP, EOS and ten digits.
+            // BOS, then `depth` filler tokens, then the key, whose token comes after those of BOS,
+            // SEP, EOS and ten digits.
             let depth = inputs.iter().position(|id| *id == 13).unwrap() - 1;
             let share = depth as f64 / n as f64;
             let group = task.group(n, row).unwrap();
-            assert!(share >= group as f64 / 5.0 - 1e-9 && (share < (group + 1) as f64 / 5.0 + 1e-9), "{depth} of {n} in group {group}");
+            assert!(
+                share >= group as f64 / 5.0 - 1e-9 && (share < (group + 1) as f64 / 5.0 + 1e-9),
+                "{depth} of {n} in group {group}"
+            );
         }
     }
-    let found: BTreeSet<_> = (0..task.test_rows(64)).map(|row| task.group(64, row)).collect();
+    let found: BTreeSet<_> = (0..task.test_rows(64))
+        .map(|row| task.group(64, row))
+        .collect();
     assert_eq!(found.len(), 5);
-    assert!(build("kind = \"copy\"", 0).groups().is_empty() && build("kind = \"copy\"", 0).group(5, 0).is_none());
+    assert!(
+        build("kind = \"copy\"", 0).groups().is_empty()
+            && build("kind = \"copy\"", 0).group(5, 0).is_none()
+    );
 }
 
 #[test]
 fn a_grid_stands_on_squared_paper() {
-    let axes = |answer: &str, n| build(&format!("kind = \"grid\"\nanswer = \"{answer}\""), 0).axes(n);
+    let axes =
+        |answer: &str, n| build(&format!("kind = \"grid\"\nanswer = \"{answer}\""), 0).axes(n);
     // BOS, four cells, SEP, four cells.
-    let (rows, columns) = (vec![0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0, 5.0, 5.0], vec![0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0]);
+    let (rows, columns) = (
+        vec![0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0, 5.0, 5.0],
+        vec![0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0],
+    );
     assert_eq!(axes("transpose", 2), [rows.clone(), columns.clone()]);
     assert_eq!(axes("flood", 2), [rows, columns]);
     // BOS, a cell, its row and its column, SEP, the answer.
-    assert_eq!(axes("cell", 1), [vec![0.0, 1.0, 2.0, 2.0, 2.0, 3.0], vec![0.0, 0.0, 0.0, 1.0, 2.0, 0.0]]);
+    assert_eq!(
+        axes("cell", 1),
+        [
+            vec![0.0, 1.0, 2.0, 2.0, 2.0, 3.0],
+            vec![0.0, 0.0, 0.0, 1.0, 2.0, 0.0]
+        ]
+    );
     for table in tables() {
         let task = build(&table, 0);
         for n in [1, 2, 7, 12] {
             let axes = task.axes(n);
-            assert_eq!(axes.len(), if task.kind() == "grid" { 2 } else { 0 }, "{table}");
-            assert!(axes.iter().all(|axis| axis.len() == task.seq_len(n)), "{table}: a coordinate for every token of length {n}");
+            assert_eq!(
+                axes.len(),
+                if task.kind() == "grid" { 2 } else { 0 },
+                "{table}"
+            );
+            assert!(
+                axes.iter().all(|axis| axis.len() == task.seq_len(n)),
+                "{table}: a coordinate for every token of length {n}"
+            );
         }
     }
 }

@@ -2,16 +2,33 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use tasks::{Batch, BuildContext, CopyConfig, ReverseConfig, Scoring, Task, TaskConfig, TaskSpec, TestSet};
+use tasks::{
+    Batch, BuildContext, CopyConfig, ReverseConfig, Scoring, Task, TaskConfig, TaskSpec, TestSet,
+};
 
 fn ctx(eval_seed: u64) -> BuildContext<'static> {
-    BuildContext { config_dir: "".into(), lock: "", cargo_home: None, train_len: 8, test_lens: vec![8, 16], eval_seed }
+    BuildContext {
+        config_dir: "".into(),
+        lock: "",
+        cargo_home: None,
+        train_len: 8,
+        test_lens: vec![8, 16],
+        eval_seed,
+    }
 }
 
 fn task(kind: &str, alphabet: u64, test_rows: u64) -> Box<dyn Task> {
     match kind {
-        "copy" => CopyConfig { alphabet, test_rows }.build(&ctx(0)),
-        _ => ReverseConfig { alphabet, test_rows }.build(&ctx(0)),
+        "copy" => CopyConfig {
+            alphabet,
+            test_rows,
+        }
+        .build(&ctx(0)),
+        _ => ReverseConfig {
+            alphabet,
+            test_rows,
+        }
+        .build(&ctx(0)),
     }
     .unwrap()
 }
@@ -20,7 +37,11 @@ fn task(kind: &str, alphabet: u64, test_rows: u64) -> Box<dyn Task> {
 fn row(batch: &Batch, r: usize) -> (Vec<i32>, Vec<bool>) {
     let at = r * batch.seq_len..(r + 1) * batch.seq_len;
     let (inputs, targets) = (&batch.inputs[at.clone()], &batch.targets[at.clone()]);
-    assert_eq!(inputs[1..], targets[..targets.len() - 1], "targets are the inputs one token later");
+    assert_eq!(
+        inputs[1..],
+        targets[..targets.len() - 1],
+        "targets are the inputs one token later"
+    );
     ([&inputs[..1], targets].concat(), batch.counted[at].to_vec())
 }
 
@@ -28,15 +49,28 @@ fn row(batch: &Batch, r: usize) -> (Vec<i32>, Vec<bool>) {
 fn check_row(kind: &str, batch: &Batch, r: usize, n: usize, alphabet: i32) {
     let (tokens, counted) = row(batch, r);
     assert_eq!(tokens.len(), 2 * n + 3);
-    assert_eq!((tokens[0], tokens[n + 1], tokens[2 * n + 2]), (0, 1, 2), "BOS, SEP, EOS");
+    assert_eq!(
+        (tokens[0], tokens[n + 1], tokens[2 * n + 2]),
+        (0, 1, 2),
+        "BOS, SEP, EOS"
+    );
     for i in 0..n {
         let symbol = tokens[1 + i];
         assert!(symbol >= 3 && symbol < 3 + alphabet);
-        let answered = if kind == "copy" { tokens[n + 2 + i] } else { tokens[2 * n + 1 - i] };
+        let answered = if kind == "copy" {
+            tokens[n + 2 + i]
+        } else {
+            tokens[2 * n + 1 - i]
+        };
         assert_eq!(symbol, answered);
     }
     for (i, counted) in counted.into_iter().enumerate() {
-        assert_eq!(counted, i + 1 >= n + 2, "the target at input {i} is token {}", i + 1);
+        assert_eq!(
+            counted,
+            i + 1 >= n + 2,
+            "the target at input {i} is token {}",
+            i + 1
+        );
     }
 }
 
@@ -110,8 +144,13 @@ fn train_and_test_streams_differ_and_seeds_matter() {
     let task = task("copy", 16, 64);
     let tested = task.test_batch(20, 0, 64);
     let trained = task.train_batch(20, 64, 0, 0);
-    let strings = |b: &Batch| -> BTreeSet<Vec<i32>> { b.inputs.chunks(b.seq_len).map(<[i32]>::to_vec).collect() };
-    assert!(strings(&tested).is_disjoint(&strings(&trained)), "eval seed 0 and training seed 0");
+    let strings = |b: &Batch| -> BTreeSet<Vec<i32>> {
+        b.inputs.chunks(b.seq_len).map(<[i32]>::to_vec).collect()
+    };
+    assert!(
+        strings(&tested).is_disjoint(&strings(&trained)),
+        "eval seed 0 and training seed 0"
+    );
     assert_ne!(task.train_batch(20, 64, 1, 0), trained);
     let other = CopyConfig::default().build(&ctx(1)).unwrap();
     assert!(strings(&other.test_batch(20, 0, 64)).is_disjoint(&strings(&tested)));
@@ -120,9 +159,20 @@ fn train_and_test_streams_differ_and_seeds_matter() {
 #[test]
 fn short_lengths_test_every_string_once() {
     let task = task("copy", 3, 256);
-    assert_eq!((task.test_rows(1), task.test_rows(2), task.test_rows(5), task.test_rows(6)), (3, 9, 243, 256));
+    assert_eq!(
+        (
+            task.test_rows(1),
+            task.test_rows(2),
+            task.test_rows(5),
+            task.test_rows(6)
+        ),
+        (3, 9, 243, 256)
+    );
     assert_eq!(task.test_rows(100_000), 256);
-    let sizes: Vec<usize> = TestSet::new(&*task, 5).batches(100).map(|b| b.rows).collect();
+    let sizes: Vec<usize> = TestSet::new(&*task, 5)
+        .batches(100)
+        .map(|b| b.rows)
+        .collect();
     assert_eq!(sizes, [100, 100, 43]);
 }
 
@@ -134,30 +184,56 @@ fn rows_past_the_end_are_a_bug_of_the_caller() {
 
 #[test]
 fn published_examples() {
-    // Provenance: 1011001 -> 1011001 and 011010 -> 010110 are the copy and reverse examples this project collected from the task
-    // docstrings of google-deepmind/randomized_positional_encodings (ACL 2023).
-    let examples = |kind: &str| TaskConfig::kinds().into_iter().find(|k| k.kind == kind).unwrap().examples;
-    assert_eq!(examples("copy")[0], "BOS 1 0 1 1 0 0 1 SEP | 1 0 1 1 0 0 1 EOS");
-    assert_eq!(examples("reverse")[0], "BOS 0 1 1 0 1 0 SEP | 0 1 0 1 1 0 EOS");
+    // Provenance: 1011001 -> 1011001 and 011010 -> 010110 are the copy and reverse examples this
+    // project collected from the task docstrings of
+    // google-deepmind/randomized_positional_encodings (ACL 2023).
+    let examples = |kind: &str| {
+        TaskConfig::kinds()
+            .into_iter()
+            .find(|k| k.kind == kind)
+            .unwrap()
+            .examples
+    };
+    assert_eq!(
+        examples("copy")[0],
+        "BOS 1 0 1 1 0 0 1 SEP | 1 0 1 1 0 0 1 EOS"
+    );
+    assert_eq!(
+        examples("reverse")[0],
+        "BOS 0 1 1 0 1 0 SEP | 0 1 0 1 1 0 EOS"
+    );
 }
 
 #[test]
 fn counted_tokens_agree_with_repeat_after_me() {
-    // Provenance: sjelassi/transformers_ssm_copy, data_utils.py: "$abcab|abcab." with the loss on "abcab." only. `$` is BOS, `|` is
-    // SEP and `.` is EOS here.
+    // Provenance: sjelassi/transformers_ssm_copy, data_utils.py: "$abcab|abcab." with the loss on
+    // "abcab." only. `$` is BOS, `|` is SEP and `.` is EOS here.
     let mask = [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1];
     let batch = task("copy", 26, 1).train_batch(5, 1, 0, 0);
     let (tokens, counted) = row(&batch, 0);
     assert_eq!(tokens.len(), "$abcab|abcab.".len());
-    assert_eq!(counted, mask[1..].iter().map(|&m| m == 1).collect::<Vec<_>>());
+    assert_eq!(
+        counted,
+        mask[1..].iter().map(|&m| m == 1).collect::<Vec<_>>()
+    );
 }
 
 #[test]
 fn golden_rows() {
     // Recorded from this code once the oracle above held; they must never change.
     let task = task("copy", 16, 256);
-    assert_eq!(task.train_batch(4, 2, 7, 100).inputs, [0, 9, 15, 13, 18, 1, 9, 15, 13, 18, 0, 15, 18, 4, 3, 1, 15, 18, 4, 3]);
-    assert_eq!(task.test_batch(4, 10, 2).inputs, [0, 5, 7, 18, 18, 1, 5, 7, 18, 18, 0, 7, 18, 8, 13, 1, 7, 18, 8, 13]);
+    assert_eq!(
+        task.train_batch(4, 2, 7, 100).inputs,
+        [
+            0, 9, 15, 13, 18, 1, 9, 15, 13, 18, 0, 15, 18, 4, 3, 1, 15, 18, 4, 3
+        ]
+    );
+    assert_eq!(
+        task.test_batch(4, 10, 2).inputs,
+        [
+            0, 5, 7, 18, 18, 1, 5, 7, 18, 18, 0, 7, 18, 8, 13, 1, 7, 18, 8, 13
+        ]
+    );
     assert_eq!(task.test_batch(17, 3, 1).inputs[13..18], [16, 9, 6, 11, 7]);
 }
 
@@ -166,8 +242,19 @@ fn golden_rows() {
 fn rows_of_the_first_release() {
     let mut hasher = blake3::Hasher::new();
     let mut add = |batch: &Batch| {
-        let ids: Vec<u8> = batch.inputs.iter().chain(&batch.targets).flat_map(|id| id.to_le_bytes()).collect();
-        hasher.update(&ids).update(&batch.counted.iter().map(|c| u8::from(*c)).collect::<Vec<_>>());
+        let ids: Vec<u8> = batch
+            .inputs
+            .iter()
+            .chain(&batch.targets)
+            .flat_map(|id| id.to_le_bytes())
+            .collect();
+        hasher.update(&ids).update(
+            &batch
+                .counted
+                .iter()
+                .map(|c| u8::from(*c))
+                .collect::<Vec<_>>(),
+        );
     };
     for kind in ["copy", "reverse"] {
         for alphabet in [2, 3, 16, 100, 4096] {
@@ -180,16 +267,23 @@ fn rows_of_the_first_release() {
     }
     let hash = hasher.finalize().to_hex();
     // Recorded from the code of commit fa396cc, before other tasks shared it.
-    assert_eq!(hash.as_str(), "2e0937046e02ef417898438e833c92db35e0b92cd337c253ed1d7f4289b9560f");
+    assert_eq!(
+        hash.as_str(),
+        "2e0937046e02ef417898438e833c92db35e0b92cd337c253ed1d7f4289b9560f"
+    );
     let definitions = task("copy", 16, 256).definitions();
     assert_eq!(
         definitions["token_accuracy"],
-        "share of answer tokens, EOS included, predicted right, every token of every row weighing the same; teacher-forced, first \
-         scored token is the one after SEP; 256 distinct test strings per length (all strings where there are fewer), not kept out of \
-         training, so short ones repeat there."
+        "share of answer tokens, EOS included, predicted right, every token of every row weighing \
+         the same; teacher-forced, first scored token is the one after SEP; 256 distinct test \
+         strings per length (all strings where there are fewer), not kept out of training, so \
+         short ones repeat there."
     );
-    assert!(definitions["exact_match"].starts_with("share of test rows whose answer and EOS are all predicted right; teacher-forced, "));
-    let loss = "mean negative log-likelihood in nats of the answer tokens, EOS included, every token weighing the same; teacher-forced";
+    assert!(definitions["exact_match"].starts_with(
+        "share of test rows whose answer and EOS are all predicted right; teacher-forced, "
+    ));
+    let loss = "mean negative log-likelihood in nats of the answer tokens, EOS included, every \
+                token weighing the same; teacher-forced";
     assert!(definitions["loss_nats"].starts_with(loss));
 }
 
@@ -197,9 +291,16 @@ fn rows_of_the_first_release() {
 fn says_what_it_measures() {
     for kind in ["copy", "reverse"] {
         let task = task(kind, 16, 256);
-        assert_eq!((task.kind(), task.unit(), task.vocab_size(), task.scoring()), (kind, "symbols", 19, Scoring::Answer));
+        assert_eq!(
+            (task.kind(), task.unit(), task.vocab_size(), task.scoring()),
+            (kind, "symbols", 19, Scoring::Answer)
+        );
         assert!(task.definitions().contains_key(task.primary_metric()));
-        assert!(task.definitions().values().all(|d| d.contains("teacher-forced") && d.ends_with('.')));
+        assert!(
+            task.definitions()
+                .values()
+                .all(|d| d.contains("teacher-forced") && d.ends_with('.'))
+        );
         assert_eq!(task.chance()["token_accuracy"], 1.0 / 16.0);
         assert!((task.chance()["loss_nats"] - 19f64.ln()).abs() < 1e-12);
         assert!(task.corpus().is_none());

@@ -39,15 +39,32 @@ impl Block {
         }
     }
 
-    /// The residual stream `[B, L, d_model]` after this block; `past` holds what the block keeps of the tokens before.
-    pub fn forward(&self, x: Tensor<3>, layer: usize, encoding: &dyn Prepared, pass: &Pass<'_>, past: Option<&mut Past>) -> Tensor<3> {
+    /// The residual stream `[B, L, d_model]` after this block; `past` holds what the block keeps of
+    /// the tokens before.
+    pub fn forward(
+        &self,
+        x: Tensor<3>,
+        layer: usize,
+        encoding: &dyn Prepared,
+        pass: &Pass<'_>,
+        past: Option<&mut Past>,
+    ) -> Tensor<3> {
         let whole = pass.dropout.is_none();
         let added = match past {
-            None if whole => self.attention.added(&x, &self.attention_norm, layer, encoding, pass.max_logits),
+            None if whole => {
+                self.attention
+                    .added(&x, &self.attention_norm, layer, encoding, pass.max_logits)
+            }
             _ => None,
         };
         let x = added.unwrap_or_else(|| {
-            let attended = self.attention.forward(self.attention_norm.forward(x.clone()), layer, encoding, pass.max_logits, past);
+            let attended = self.attention.forward(
+                self.attention_norm.forward(x.clone()),
+                layer,
+                encoding,
+                pass.max_logits,
+                past,
+            );
             x + pass.drop(2 * layer + 1, attended)
         });
         if whole {
@@ -88,8 +105,22 @@ impl Mlp {
     pub fn added(&self, x: Tensor<3>, norm: &Norm) -> Tensor<3> {
         let shape = x.dims();
         let [batch, length, d_model] = shape;
-        let (up, gate, down) = (self.up.val(), self.gate.as_ref().map(Param::val), self.down.val());
-        let weights = kernels::Mlp { up, gate, down, matmul: self.matmul };
-        kernels::mlp(x.reshape([batch * length, d_model]), norm.parameters(), weights).reshape(shape)
+        let (up, gate, down) = (
+            self.up.val(),
+            self.gate.as_ref().map(Param::val),
+            self.down.val(),
+        );
+        let weights = kernels::Mlp {
+            up,
+            gate,
+            down,
+            matmul: self.matmul,
+        };
+        kernels::mlp(
+            x.reshape([batch * length, d_model]),
+            norm.parameters(),
+            weights,
+        )
+        .reshape(shape)
     }
 }

@@ -26,15 +26,16 @@ pub enum Activation {
     Swiglu,
 }
 
-/// Normalisation of every head's queries and keys, before an encoding transforms them. Henry et al. 2020 (arXiv 2010.04245),
-/// Dehghani et al. 2023 (arXiv 2302.05442).
+/// Normalisation of every head's queries and keys, before an encoding transforms them. Henry et al.
+/// 2020 (arXiv 2010.04245), Dehghani et al. 2023 (arXiv 2302.05442).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QkNorm {
     /// As projected.
     #[default]
     None,
-    /// LayerNorm with a scale and a shift that all heads of a block share, one pair for queries and one for keys.
+    /// LayerNorm with a scale and a shift that all heads of a block share, one pair for queries and
+    /// one for keys.
     LayerNorm,
     /// RMSNorm with such a scale.
     RmsNorm,
@@ -92,7 +93,8 @@ pub enum Normalizer {
     /// `sum phi(q) . phi(k)`; weights may be negative and do not sum to 1. RoFormer, eq. 19.
     #[default]
     Unrotated,
-    /// Similarity `1 + R q/|q| . R k/|k|` above and below: never negative where R keeps norms. Takes no feature map.
+    /// Similarity `1 + R q/|q| . R k/|k|` above and below: never negative where R keeps norms.
+    /// Takes no feature map.
     Cosine,
 }
 
@@ -123,7 +125,8 @@ pub struct TransformerConfig {
     pub activation: Activation,
     /// Whether the head is the transposed embedding.
     pub tied_head: bool,
-    /// Probability of zeroing an element after the embedding and after each half of a block, in training.
+    /// Probability of zeroing an element after the embedding and after each half of a block, in
+    /// training.
     pub dropout: f64,
     /// Standard deviation of the initial embedding.
     pub embedding_std: f64,
@@ -150,7 +153,12 @@ pub struct TransformerConfig {
 impl TransformerConfig {
     /// The sizes an encoding needs to know.
     pub fn shape(&self) -> ModelShape {
-        ModelShape { d_model: self.d_model, n_layers: self.n_layers, n_heads: self.n_heads, head_dim: self.head_dim }
+        ModelShape {
+            d_model: self.d_model,
+            n_layers: self.n_layers,
+            n_heads: self.n_heads,
+            head_dim: self.head_dim,
+        }
     }
 
     /// Refuses sizes that make no model.
@@ -169,19 +177,43 @@ impl TransformerConfig {
         ];
         for (key, value, high) in sizes {
             if value == 0 || value > high {
-                let hint = if value == 0 { "set it to at least 1" } else { "this suite is for small models" };
-                return Err(ConfigError::new(key, value, "out of range", format!("a whole number from 1 to {high}"), hint));
+                let hint = if value == 0 {
+                    "set it to at least 1"
+                } else {
+                    "this suite is for small models"
+                };
+                return Err(ConfigError::new(
+                    key,
+                    value,
+                    "out of range",
+                    format!("a whole number from 1 to {high}"),
+                    hint,
+                ));
             }
         }
         for (key, value, low, high, hint) in [
             ("dropout", self.dropout, 0.0, 0.99, "0 turns dropout off"),
-            ("embedding_std", self.embedding_std, 1e-6, 10.0, "the default is 0.02"),
+            (
+                "embedding_std",
+                self.embedding_std,
+                1e-6,
+                10.0,
+                "the default is 0.02",
+            ),
         ] {
             if !value.is_finite() || !(low..=high).contains(&value) {
-                return Err(ConfigError::new(key, value, "out of range", format!("a number from {low} to {high}"), hint));
+                return Err(ConfigError::new(
+                    key,
+                    value,
+                    "out of range",
+                    format!("a number from {low} to {high}"),
+                    hint,
+                ));
             }
         }
-        if self.attention == AttentionKind::Softmax && !(is_default(&self.feature_map) && is_default(&self.normalizer)) {
+        if self.attention == AttentionKind::Softmax
+            && !(is_default(&self.feature_map) && is_default(&self.normalizer))
+        {
             let (key, value) = if is_default(&self.feature_map) {
                 ("normalizer", format!("{:?}", self.normalizer))
             } else {
@@ -189,11 +221,23 @@ impl TransformerConfig {
             };
             let value = value.to_lowercase();
             let hint = format!("add attention = \"linear\" or remove {key}");
-            return Err(ConfigError::new(key, value, "softmax attention has none", "only with attention = \"linear\"", hint));
+            return Err(ConfigError::new(
+                key,
+                value,
+                "softmax attention has none",
+                "only with attention = \"linear\"",
+                hint,
+            ));
         }
         if self.attention == AttentionKind::Linear && self.mask == Mask::Bidirectional {
             let hint = "add attention = \"softmax\" or remove mask";
-            return Err(ConfigError::new("mask", "bidirectional", "linear attention is causal here", "causal", hint));
+            return Err(ConfigError::new(
+                "mask",
+                "bidirectional",
+                "linear attention is causal here",
+                "causal",
+                hint,
+            ));
         }
         Ok(())
     }
@@ -206,25 +250,52 @@ impl TransformerConfig {
     pub fn check_encoding(&self, encoding: &Facts) -> Result<(), ConfigError> {
         if self.mask == Mask::Bidirectional && encoding.causal {
             let problem = "this encoding has no meaning for keys after the query";
-            let hint = "use another encoding, its bidirectional form where it has one, or mask = \"causal\"";
-            return Err(ConfigError::new("mask", "bidirectional", problem, "causal", hint));
+            let hint = "use another encoding, its bidirectional form where it has one, or mask = \
+                        \"causal\"";
+            return Err(ConfigError::new(
+                "mask",
+                "bidirectional",
+                problem,
+                "causal",
+                hint,
+            ));
         }
         if self.attention == AttentionKind::Softmax || encoding.linear {
             return Ok(());
         }
-        let problem = format!("linear attention cannot host this encoding, whose hooks are {}", encoding.hooks);
-        let allowed = "softmax; linear hosts what only adds to the input or transforms queries and keys, and biases that are decays";
-        Err(ConfigError::new("attention", "linear", problem, allowed, "use attention = \"softmax\" or another encoding"))
+        let problem = format!(
+            "linear attention cannot host this encoding, whose hooks are {}",
+            encoding.hooks
+        );
+        let allowed = "softmax; linear hosts what only adds to the input or transforms queries \
+                       and keys, and biases that are decays";
+        Err(ConfigError::new(
+            "attention",
+            "linear",
+            problem,
+            allowed,
+            "use attention = \"softmax\" or another encoding",
+        ))
     }
 
     /// Trainable numbers of the model with an encoding of these facts.
     pub fn num_params(&self, encoding: &Facts) -> u64 {
-        let [v, d, l, ff] = [self.vocab_size, self.d_model, self.n_layers, self.d_ff].map(|n| n as u64);
+        let [v, d, l, ff] =
+            [self.vocab_size, self.d_model, self.n_layers, self.d_ff].map(|n| n as u64);
         let inner = (self.n_heads * self.head_dim) as u64;
         let each = |kind: NormKind| if kind == NormKind::LayerNorm { 2 } else { 1 };
         let norm = d * each(self.norm);
-        let qk_norm = self.qk_norm.kind().map_or(0, |kind| 2 * self.head_dim as u64 * each(kind));
-        let mlp = d * ff * if self.activation == Activation::Swiglu { 3 } else { 2 };
+        let qk_norm = self
+            .qk_norm
+            .kind()
+            .map_or(0, |kind| 2 * self.head_dim as u64 * each(kind));
+        let mlp = d
+            * ff
+            * if self.activation == Activation::Swiglu {
+                3
+            } else {
+                2
+            };
         let block = 4 * d * inner + mlp + 2 * norm + qk_norm;
         v * d * if self.tied_head { 1 } else { 2 } + l * block + norm + encoding.num_params() as u64
     }

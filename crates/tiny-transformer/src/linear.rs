@@ -1,6 +1,8 @@
-//! Linear attention: similarities that are products of features, so that what came before fits into a state of fixed size.
+//! Linear attention: similarities that are products of features, so that what came before fits into
+//! a state of fixed size.
 //!
-//! Katharopoulos et al. 2020 (arXiv 2006.16236); with rotation, RoFormer (arXiv 2104.09864), eq. 19.
+//! Katharopoulos et al. 2020 (arXiv 2006.16236); with rotation, RoFormer (arXiv 2104.09864), eq.
+//! 19.
 
 use crate::attention::transformed;
 use crate::config::{FeatureMap, Normalizer};
@@ -27,12 +29,14 @@ pub fn feature_map(x: Tensor<4>, map: FeatureMap, normalizer: Normalizer) -> Ten
     }
 }
 
-/// Attention with features `q` and `k`, `[B, H, *, E]`, and values `v`; query row i sees the keys `0..=first_query + i`.
+/// Attention with features `q` and `k`, `[B, H, *, E]`, and values `v`; query row i sees the keys
+/// `0..=first_query + i`.
 ///
 /// # Panics
 ///
-/// If the encoding's bias is no decay, or it sees content: [`TransformerConfig::check_encoding`](crate::TransformerConfig::check_encoding)
-/// refuses it before.
+/// If the encoding's bias is no decay, or it sees content:
+/// [`TransformerConfig::check_encoding`](crate::TransformerConfig::check_encoding) refuses it
+/// before.
 pub fn linear_attention(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -43,26 +47,46 @@ pub fn linear_attention(
     first_query: usize,
 ) -> Tensor<4> {
     let decay = encoding.logits_bias(layer);
-    assert!(decay.as_ref().is_none_or(Bias::is_decay), "linear attention carries decays alone");
+    assert!(
+        decay.as_ref().is_none_or(Bias::is_decay),
+        "linear attention carries decays alone"
+    );
     let decay = decay.as_ref();
     let [batch, heads, keys, width] = v.dims();
-    let ones = |width: usize, length: usize| Tensor::<4>::ones([batch, heads, length, width], (&v.device(), v.dtype()));
+    let ones = |width: usize, length: usize| {
+        Tensor::<4>::ones([batch, heads, length, width], (&v.device(), v.dtype()))
+    };
     let (turned_q, turned_k) = transformed(encoding, layer, q.clone(), k.clone());
     let (numerator, denominator) = match normalizer {
         Normalizer::Unrotated => {
             let numerator = prefix_sums(turned_q, turned_k, v.clone(), decay, first_query);
-            (numerator, prefix_sums(q, k, ones(1, keys), decay, first_query))
+            (
+                numerator,
+                prefix_sums(q, k, ones(1, keys), decay, first_query),
+            )
         }
         Normalizer::Rotated | Normalizer::Cosine => {
             let (turned_q, turned_k) = if normalizer == Normalizer::Cosine {
                 // The 1 of 1 + cosine is one more feature.
                 let queries = turned_q.dims()[2];
-                (Tensor::cat(vec![ones(1, queries), turned_q], 3), Tensor::cat(vec![ones(1, keys), turned_k], 3))
+                (
+                    Tensor::cat(vec![ones(1, queries), turned_q], 3),
+                    Tensor::cat(vec![ones(1, keys), turned_k], 3),
+                )
             } else {
                 (turned_q, turned_k)
             };
-            let sums = prefix_sums(turned_q, turned_k, Tensor::cat(vec![v.clone(), ones(1, keys)], 3), decay, first_query);
-            (sums.clone().slice_dim(3, 0..width), sums.slice_dim(3, width..width + 1))
+            let sums = prefix_sums(
+                turned_q,
+                turned_k,
+                Tensor::cat(vec![v.clone(), ones(1, keys)], 3),
+                decay,
+                first_query,
+            );
+            (
+                sums.clone().slice_dim(3, 0..width),
+                sums.slice_dim(3, width..width + 1),
+            )
         }
     };
     let sign = denominator.clone().detach().greater_equal_elem(0.0).float() * 2.0 - 1.0;
@@ -70,12 +94,20 @@ pub fn linear_attention(
     numerator / denominator
 }
 
-/// `sum over keys n <= m of exp(decay(m, n)) (q_m . k_n) v_n`, `[B, H, Q, V]`, in time and memory linear in the length.
+/// `sum over keys n <= m of exp(decay(m, n)) (q_m . k_n) v_n`, `[B, H, Q, V]`, in time and memory
+/// linear in the length.
 ///
 /// The state at row a is that sum's factor of `q_m` over the keys before a, as row a sees them.
-fn prefix_sums(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, decay: Option<&Bias<'_>>, first_query: usize) -> Tensor<4> {
+fn prefix_sums(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    decay: Option<&Bias<'_>>,
+    first_query: usize,
+) -> Tensor<4> {
     let queries = q.dims()[2];
-    let factor = |rows: Range<usize>, keys: Range<usize>| decay.map(|bias| bias.block(rows, keys).exp());
+    let factor =
+        |rows: Range<usize>, keys: Range<usize>| decay.map(|bias| bias.block(rows, keys).exp());
     let scale = |x: Tensor<4>, by: Option<Tensor<4>>| match by {
         Some(by) => x * by,
         None => x,
@@ -92,27 +124,45 @@ fn prefix_sums(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, decay: Option<&Bias<'_>
         let rows = start..(start + CHUNK).min(queries);
         let keys = first_query + rows.start..first_query + rows.end;
         let q = q.clone().slice_dim(2, rows.clone());
-        let similar = q.clone().matmul(k.clone().slice_dim(2, keys.clone()).swap_dims(2, 3));
+        let similar = q
+            .clone()
+            .matmul(k.clone().slice_dim(2, keys.clone()).swap_dims(2, 3));
         let similar = scale(similar, factor(rows.clone(), keys.clone())) * visible(rows.len(), &q);
         let mut sum = similar.matmul(v.clone().slice_dim(2, keys.clone()));
         if let Some(state) = &state {
-            sum = sum + scale(q.matmul(state.clone()), factor(rows.clone(), keys.start..keys.start + 1));
+            sum = sum
+                + scale(
+                    q.matmul(state.clone()),
+                    factor(rows.clone(), keys.start..keys.start + 1),
+                );
         }
         sums.push(sum);
         if rows.end < queries {
             let next = gathered(keys.clone(), rows.end);
-            let carried = state.map(|state| scale(state, factor(rows.end..rows.end + 1, keys.start..keys.start + 1)));
+            let carried = state.map(|state| {
+                scale(
+                    state,
+                    factor(rows.end..rows.end + 1, keys.start..keys.start + 1),
+                )
+            });
             state = Some(match carried {
                 Some(carried) => carried + next,
                 None => next,
             });
         }
     }
-    if sums.len() == 1 { sums.remove(0) } else { Tensor::cat(sums, 2) }
+    if sums.len() == 1 {
+        sums.remove(0)
+    } else {
+        Tensor::cat(sums, 2)
+    }
 }
 
 /// 1 where a row of a chunk sees a key of the same chunk, `[1, 1, rows, rows]`.
 fn visible(rows: usize, like: &Tensor<4>) -> Tensor<4> {
     let cells = (0..rows).flat_map(|row| (0..rows).map(move |key| f32::from(u8::from(key <= row))));
-    Tensor::from_data(TensorData::new(cells.collect::<Vec<f32>>(), [1, 1, rows, rows]), (&like.device(), like.dtype()))
+    Tensor::from_data(
+        TensorData::new(cells.collect::<Vec<f32>>(), [1, 1, rows, rows]),
+        (&like.device(), like.dtype()),
+    )
 }

@@ -18,13 +18,21 @@ pub struct Norm {
 impl Norm {
     /// Scale 1 and shift 0.
     pub(crate) fn new(kind: NormKind, width: usize, init: &Init<'_>) -> Self {
-        let shift = (kind == NormKind::LayerNorm).then(|| init.param("shift", [width], Distribution::Constant(0.0)));
-        Self { scale: init.param("scale", [width], Distribution::Constant(1.0)), shift }
+        let shift = (kind == NormKind::LayerNorm)
+            .then(|| init.param("shift", [width], Distribution::Constant(0.0)));
+        Self {
+            scale: init.param("scale", [width], Distribution::Constant(1.0)),
+            shift,
+        }
     }
 
     /// The parameters, for operations that begin with a norm.
     pub(crate) fn parameters(&self) -> kernels::Norm {
-        kernels::Norm { scale: self.scale.val(), shift: self.shift.as_ref().map(Param::val), eps: EPSILON }
+        kernels::Norm {
+            scale: self.scale.val(),
+            shift: self.shift.as_ref().map(Param::val),
+            eps: EPSILON,
+        }
     }
 
     /// Normalises the vectors of `x`, `[.., width]`.

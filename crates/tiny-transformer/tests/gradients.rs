@@ -1,14 +1,15 @@
 //! Gradients of the whole model against central differences, in f64.
 //!
-//! A test binary of its own: the float type of a device is set once per process, before its first tensor.
+//! A test binary of its own: the float type of a device is set once per process, before its first
+//! tensor.
 
 mod common;
 
 use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 use common::{
-    AllHooks, ContentOnly, VARIANTS, Weights, config, draw, encodings, gradients, host, ints, linear, noise, reach, seed_of, small, tokens,
-    weights,
+    AllHooks, ContentOnly, VARIANTS, Weights, config, draw, encodings, gradients, host, ints,
+    linear, noise, reach, seed_of, small, tokens, weights,
 };
 use posenc::{Init, PositionalEncoding, Positions};
 use serde_json::json;
@@ -18,11 +19,12 @@ use tiny_transformer::{FeatureMap, Normalizer, Pass, QkNorm, Transformer, Transf
 
 const BATCH: usize = 2;
 
-/// Steps of the differences. A smaller one is tried where a kink (a ReLU, a count rounded down, the end of a range) lies within the
-/// first: no wrong gradient agrees with either.
+/// Steps of the differences. A smaller one is tried where a kink (a ReLU, a count rounded down, the
+/// end of a range) lies within the first: no wrong gradient agrees with either.
 const STEPS: [f64; 2] = [1e-5, 1e-7];
 
-/// Parameters that no loss depends on: what is added to every logit of a row alike, a softmax does not see.
+/// Parameters that no loss depends on: what is added to every logit of a row alike, a softmax does
+/// not see.
 fn cancels(path: &str) -> bool {
     path.starts_with("encoding.functions.") && path.ends_with(".b2")
 }
@@ -34,15 +36,25 @@ static DEVICE: LazyLock<Device> = LazyLock::new(|| {
 });
 
 /// A weighted mean of the nll: every position counts differently.
-fn loss<E: Module + PositionalEncoding>(model: &Transformer<E>, length: usize, pass: &Pass<'_>, device: &Device) -> Tensor<1> {
+fn loss<E: Module + PositionalEncoding>(
+    model: &Transformer<E>,
+    length: usize,
+    pass: &Pass<'_>,
+    device: &Device,
+) -> Tensor<1> {
     let count = BATCH * length;
-    let [inputs, targets] = [1, 2].map(|seed| ints(&tokens(seed, BATCH, length, 11), BATCH, device));
+    let [inputs, targets] =
+        [1, 2].map(|seed| ints(&tokens(seed, BATCH, length, 11), BATCH, device));
     let (nll, _) = model.nll(inputs, targets, &Positions::contiguous(length), pass);
-    let weights: Vec<f64> = noise(3, count).iter().map(|v| (1.0 + 0.5 * v) / count as f64).collect();
+    let weights: Vec<f64> = noise(3, count)
+        .iter()
+        .map(|v| (1.0 + 0.5 * v) / count as f64)
+        .collect();
     (nll * Tensor::<2>::from_data(TensorData::new(weights, [BATCH, length]), device)).sum()
 }
 
-/// Compares three entries of every parameter at each length; every parameter gets a gradient at one of them.
+/// Compares three entries of every parameter at each length; every parameter gets a gradient at one
+/// of them.
 fn agrees<E: Module + ModuleDisplay + PositionalEncoding>(
     name: &str,
     lengths: &[usize],
@@ -55,7 +67,10 @@ fn agrees<E: Module + ModuleDisplay + PositionalEncoding>(
     let mut totals: BTreeMap<&str, f64> = BTreeMap::new();
     for length in lengths.iter().copied() {
         let exact = gradients(&model, &loss(&model, length, pass, &tracked));
-        assert!(start.keys().eq(exact.keys()), "{name}: a gradient for every parameter");
+        assert!(
+            start.keys().eq(exact.keys()),
+            "{name}: a gradient for every parameter"
+        );
         for (path, (_, values)) in &start {
             for pick in noise(seed_of(path) ^ length as u64, 3) {
                 let entry = ((pick + 1.0) / 2.0 * values.len() as f64) as usize;
@@ -67,13 +82,23 @@ fn agrees<E: Module + ModuleDisplay + PositionalEncoding>(
                         }
                         values
                     };
-                    host(loss(&build(&Init::new(&DEVICE, &source)), length, pass, &DEVICE))[0]
+                    host(loss(
+                        &build(&Init::new(&DEVICE, &source)),
+                        length,
+                        pass,
+                        &DEVICE,
+                    ))[0]
                 };
                 let gradient = exact[path].1[entry];
                 let slope = |step: f64| (at(step) - at(-step)) / (2.0 * step);
-                let close = |step: f64| (gradient - slope(step)).abs() <= 1e-8 + 1e-6 * gradient.abs();
+                let close =
+                    |step: f64| (gradient - slope(step)).abs() <= 1e-8 + 1e-6 * gradient.abs();
                 let agrees = STEPS.into_iter().any(close);
-                assert!(agrees, "{name}: {path}[{entry}] has {gradient:e}, differences say {:?}", STEPS.map(slope));
+                assert!(
+                    agrees,
+                    "{name}: {path}[{entry}] has {gradient:e}, differences say {:?}",
+                    STEPS.map(slope)
+                );
             }
             *totals.entry(path).or_default() += exact[path].1.iter().map(|g| g.abs()).sum::<f64>();
         }
@@ -82,7 +107,10 @@ fn agrees<E: Module + ModuleDisplay + PositionalEncoding>(
         if cancels(path) {
             assert!(total < 1e-12, "{name}: {path} has an effect");
         } else {
-            assert!(total > 1e-9 && total.is_finite(), "{name}: {path} never gets a gradient");
+            assert!(
+                total > 1e-9 && total.is_finite(),
+                "{name}: {path} never gets a gradient"
+            );
         }
     }
 }
@@ -96,9 +124,14 @@ fn of_variant(index: usize) -> TransformerConfig {
 fn every_other_encoding(skip: usize, variant: usize, lengths: &[usize]) {
     let config = of_variant(variant);
     for (name, encoding) in encodings().into_iter().skip(skip).step_by(2) {
-        let mut lengths: Vec<usize> = lengths.iter().map(|length| reach(&encoding, *length)).collect();
+        let mut lengths: Vec<usize> = lengths
+            .iter()
+            .map(|length| reach(&encoding, *length))
+            .collect();
         lengths.dedup();
-        agrees(&name, &lengths, &Pass::default(), &|init| Transformer::new(&config, &encoding, init));
+        agrees(&name, &lengths, &Pass::default(), &|init| {
+            Transformer::new(&config, &encoding, init)
+        });
     }
 }
 
@@ -124,11 +157,26 @@ fn gradients_with_rms_norm_and_swiglu_for_the_rest() {
 
 #[test]
 fn gradients_through_normalised_queries_and_keys() {
-    // A shift of all keys alike adds the same to every logit of a row, unless keys are rotated afterwards.
-    for (qk_norm, kinds) in [(QkNorm::LayerNorm, ["rope"].as_slice()), (QkNorm::RmsNorm, &["nope", "rope", "shaw"])] {
-        let config = TransformerConfig { qk_norm, ..of_variant(0) };
-        for (name, encoding) in encodings().into_iter().filter(|(_, encoding)| kinds.contains(&encoding.kind())) {
-            agrees(&format!("{name}, {qk_norm:?}"), &[7], &Pass::default(), &|init| Transformer::new(&config, &encoding, init));
+    // A shift of all keys alike adds the same to every logit of a row, unless keys are rotated
+    // afterwards.
+    for (qk_norm, kinds) in [
+        (QkNorm::LayerNorm, ["rope"].as_slice()),
+        (QkNorm::RmsNorm, &["nope", "rope", "shaw"]),
+    ] {
+        let config = TransformerConfig {
+            qk_norm,
+            ..of_variant(0)
+        };
+        for (name, encoding) in encodings()
+            .into_iter()
+            .filter(|(_, encoding)| kinds.contains(&encoding.kind()))
+        {
+            agrees(
+                &format!("{name}, {qk_norm:?}"),
+                &[7],
+                &Pass::default(),
+                &|init| Transformer::new(&config, &encoding, init),
+            );
         }
     }
 }
@@ -138,21 +186,33 @@ fn gradients_of_linear_attention() {
     let config = linear(of_variant(0), FeatureMap::Elu, Normalizer::Unrotated);
     for (name, encoding) in encodings() {
         if encoding.facts(&config.shape()).linear {
-            agrees(&name, &[reach(&encoding, 13)], &Pass::default(), &|init| Transformer::new(&config, &encoding, init));
+            agrees(&name, &[reach(&encoding, 13)], &Pass::default(), &|init| {
+                Transformer::new(&config, &encoding, init)
+            });
         }
     }
 }
 
 #[test]
 fn gradients_of_linear_attention_through_its_state() {
-    let stack = config(json!({"kind": "stack", "parts": [{"kind": "rope", "learnable": true}, {"kind": "alibi"}]}));
-    let normalizers = [Normalizer::Rotated, Normalizer::Unrotated, Normalizer::Cosine];
-    for (map, normalizer) in
-        normalizers.map(|normalizer| (FeatureMap::Elu, normalizer)).into_iter().chain([(FeatureMap::Relu, Normalizer::Unrotated)])
+    let stack = config(
+        json!({"kind": "stack", "parts": [{"kind": "rope", "learnable": true}, {"kind": "alibi"}]}),
+    );
+    let normalizers = [
+        Normalizer::Rotated,
+        Normalizer::Unrotated,
+        Normalizer::Cosine,
+    ];
+    for (map, normalizer) in normalizers
+        .map(|normalizer| (FeatureMap::Elu, normalizer))
+        .into_iter()
+        .chain([(FeatureMap::Relu, Normalizer::Unrotated)])
     {
         let config = linear(of_variant(1), map, normalizer);
         let name = format!("{map:?}, {normalizer:?}");
-        agrees(&name, &[67], &Pass::default(), &|init| Transformer::new(&config, &stack, init));
+        agrees(&name, &[67], &Pass::default(), &|init| {
+            Transformer::new(&config, &stack, init)
+        });
     }
 }
 
@@ -161,21 +221,45 @@ fn gradients_through_every_hook_and_through_blocks() {
     let config = of_variant(0);
     let length = 17;
     for rows in [4, length] {
-        let pass = Pass { max_logits: BATCH * config.n_heads * length * rows, ..Pass::default() };
-        agrees("all hooks", &[length], &pass, &|init| Transformer::with(&config, AllHooks::new(&init.scope("encoding")), init));
-        agrees("content only", &[length], &pass, &|init| Transformer::with(&config, ContentOnly::new(&init.scope("encoding")), init));
+        let pass = Pass {
+            max_logits: BATCH * config.n_heads * length * rows,
+            ..Pass::default()
+        };
+        agrees("all hooks", &[length], &pass, &|init| {
+            Transformer::with(&config, AllHooks::new(&init.scope("encoding")), init)
+        });
+        agrees("content only", &[length], &pass, &|init| {
+            Transformer::with(&config, ContentOnly::new(&init.scope("encoding")), init)
+        });
     }
     let (_, stack) = encodings().pop().expect("the last is a stack");
-    let pass = Pass { max_logits: 1, ..Pass::default() };
-    agrees("stack, row by row", &[7], &pass, &|init| Transformer::new(&config, &stack, init));
+    let pass = Pass {
+        max_logits: 1,
+        ..Pass::default()
+    };
+    agrees("stack, row by row", &[7], &pass, &|init| {
+        Transformer::new(&config, &stack, init)
+    });
 }
 
 #[test]
 fn gradients_through_dropout() {
     let config = of_variant(1);
-    let factors =
-        |site: usize, count: usize| -> Vec<f32> { noise(site as u64, count).iter().map(|v| if *v < -0.5 { 0.0 } else { 1.25 }).collect() };
-    let pass = Pass { dropout: Some(&factors), ..Pass::default() };
-    let (_, rope) = encodings().into_iter().find(|(_, encoding)| encoding.kind() == "rope").expect("rope");
-    agrees("rope", &[7], &pass, &|init| Transformer::new(&config, &rope, init));
+    let factors = |site: usize, count: usize| -> Vec<f32> {
+        noise(site as u64, count)
+            .iter()
+            .map(|v| if *v < -0.5 { 0.0 } else { 1.25 })
+            .collect()
+    };
+    let pass = Pass {
+        dropout: Some(&factors),
+        ..Pass::default()
+    };
+    let (_, rope) = encodings()
+        .into_iter()
+        .find(|(_, encoding)| encoding.kind() == "rope")
+        .expect("rope");
+    agrees("rope", &[7], &pass, &|init| {
+        Transformer::new(&config, &rope, init)
+    });
 }

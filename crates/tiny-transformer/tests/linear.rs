@@ -1,17 +1,22 @@
-//! Linear attention, which goes chunk by chunk through a state, against its definition, which sees every pair. In f64.
+//! Linear attention, which goes chunk by chunk through a state, against its definition, which sees
+//! every pair. In f64.
 //!
-//! A test binary of its own: the float type of a device is set once per process, before its first tensor.
+//! A test binary of its own: the float type of a device is set once per process, before its first
+//! tensor.
 
 mod common;
 
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 use common::reference::{Host, Part};
-use common::{config, encodings, host, ints, largest_difference, linear, model, noise, small, tokens, weights};
+use common::{
+    config, encodings, host, ints, largest_difference, linear, model, noise, small, tokens, weights,
+};
 use posenc::{Encoding, Init, ModelShape, PositionalEncoding, Positions};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 use tiny_transformer::{
-    Activation, AttentionKind, Cache, FeatureMap, NormKind, Normalizer, Pass, TransformerConfig, feature_map, linear_attention,
+    Activation, AttentionKind, Cache, FeatureMap, NormKind, Normalizer, Pass, TransformerConfig,
+    feature_map, linear_attention,
 };
 
 const VOCAB: usize = 11;
@@ -45,13 +50,30 @@ fn build(value: Value, shape: &ModelShape) -> Encoding {
     config.init(shape, &Init::zeros(&DEVICE))
 }
 
-/// Weights of all keys, `[heads, length, length]`: what comes out where value n is the n-th unit vector.
-fn weights_of(q: Tensor<4>, k: Tensor<4>, encoding: &Encoding, map: FeatureMap, normalizer: Normalizer) -> Vec<f64> {
+/// Weights of all keys, `[heads, length, length]`: what comes out where value n is the n-th unit
+/// vector.
+fn weights_of(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    encoding: &Encoding,
+    map: FeatureMap,
+    normalizer: Normalizer,
+) -> Vec<f64> {
     let [_, heads, length, _] = q.dims();
-    let units = (0..heads * length * length).map(|at| f64::from(u8::from(at / length % length == at % length))).collect();
+    let units = (0..heads * length * length)
+        .map(|at| f64::from(u8::from(at / length % length == at % length)))
+        .collect();
     let [q, k] = [q, k].map(|x| feature_map(x, map, normalizer));
     let prepared = encoding.prepare(&Positions::contiguous(length), &DEVICE);
-    host(linear_attention(q, k, tensor(units, [1, heads, length, length]), 0, prepared.as_ref(), normalizer, 0))
+    host(linear_attention(
+        q,
+        k,
+        tensor(units, [1, heads, length, length]),
+        0,
+        prepared.as_ref(),
+        normalizer,
+        0,
+    ))
 }
 
 /// What stands in the configuration, and the same written out for the reference.
@@ -63,7 +85,10 @@ fn written_out() -> Vec<(Value, Vec<Part>)> {
         (json!({"kind": "rope"}), vec![Part::RopeHalf]),
         (json!({"kind": "xpos"}), vec![Part::Xpos]),
         (json!({"kind": "alibi"}), vec![Part::Alibi]),
-        (stack(json!([{"kind": "rope"}, {"kind": "alibi"}])), vec![Part::RopeHalf, Part::Alibi]),
+        (
+            stack(json!([{"kind": "rope"}, {"kind": "alibi"}])),
+            vec![Part::RopeHalf, Part::Alibi],
+        ),
     ]
 }
 
@@ -75,16 +100,29 @@ fn chunks_and_states_give_what_every_pair_gives() {
             let config = linear(softmax(), map, normalizer);
             let model = model(&config, &encoding, &DEVICE);
             let weights = weights(&model);
-            let reference = Host { config: &config, weights: &weights, encoding: &parts, factors: None };
+            let reference = Host {
+                config: &config,
+                weights: &weights,
+                encoding: &parts,
+                factors: None,
+            };
             // Of sequences that start alike, the longest has the logits of all.
             let sequence = tokens(41, 1, 150, VOCAB);
             let expected = reference.logits(&sequence, 1);
             let same = |got: &[f64], from: usize, what: &str| {
-                let difference = largest_difference(got, &expected[from * VOCAB..from * VOCAB + got.len()]);
-                assert!(difference < 1e-9, "{value}, {map:?}, {normalizer:?}: {what}: {difference}");
+                let difference =
+                    largest_difference(got, &expected[from * VOCAB..from * VOCAB + got.len()]);
+                assert!(
+                    difference < 1e-9,
+                    "{value}, {map:?}, {normalizer:?}: {what}: {difference}"
+                );
             };
             for length in [1, 5, 64, 65, 150] {
-                let logits = model.forward(ints(&sequence[..length], 1, &DEVICE), &Positions::contiguous(length), &Pass::default());
+                let logits = model.forward(
+                    ints(&sequence[..length], 1, &DEVICE),
+                    &Positions::contiguous(length),
+                    &Pass::default(),
+                );
                 same(&host(logits), 0, &format!("{length} tokens"));
             }
             // A first query that is not the first key.
@@ -93,7 +131,12 @@ fn chunks_and_states_give_what_every_pair_gives() {
                 for chunk in &chunks {
                     let (from, to) = (cache.len(), cache.len() + chunk);
                     let tokens = ints(&sequence[from..to], 1, &DEVICE);
-                    let logits = model.extend(tokens, &Positions::contiguous(to), &mut cache, &Pass::default());
+                    let logits = model.extend(
+                        tokens,
+                        &Positions::contiguous(to),
+                        &mut cache,
+                        &Pass::default(),
+                    );
                     same(&host(logits), from, &format!("{from}..{to} of {chunks:?}"));
                 }
             }
@@ -103,14 +146,23 @@ fn chunks_and_states_give_what_every_pair_gives() {
 
 #[test]
 fn golden_numbers_of_rotated_features() {
-    let golden: Value = serde_json::from_str(include_str!("golden/rope_linear_attention.json")).expect("golden numbers");
-    let cases: Vec<&Value> = golden["cases"].as_array().expect("cases").iter().filter(|case| case["kind"] == "causal").collect();
+    let golden: Value = serde_json::from_str(include_str!("golden/rope_linear_attention.json"))
+        .expect("golden numbers");
+    let cases: Vec<&Value> = golden["cases"]
+        .as_array()
+        .expect("cases")
+        .iter()
+        .filter(|case| case["kind"] == "causal")
+        .collect();
     assert_eq!(cases.len(), 1);
     for case in cases {
         let flat = |value: &Value| -> Vec<f64> {
             let rows = value.as_array().expect("rows");
             rows.iter()
-                .flat_map(|row| row.as_array().map_or_else(|| vec![row.clone()], Clone::clone))
+                .flat_map(|row| {
+                    row.as_array()
+                        .map_or_else(|| vec![row.clone()], Clone::clone)
+                })
                 .map(|x| x.as_f64().expect("a number"))
                 .collect()
         };
@@ -123,22 +175,57 @@ fn golden_numbers_of_rotated_features() {
             tensor(values, [1, 1, length, width])
         });
         let [_, _, length, head_dim] = q.dims();
-        let shape = ModelShape { d_model: head_dim, n_layers: 1, n_heads: 1, head_dim };
-        let rope = build(json!({"kind": "rope", "layout": inputs["layout"], "base": inputs["base"]}), &shape);
+        let shape = ModelShape {
+            d_model: head_dim,
+            n_layers: 1,
+            n_heads: 1,
+            head_dim,
+        };
+        let rope = build(
+            json!({"kind": "rope", "layout": inputs["layout"], "base": inputs["base"]}),
+            &shape,
+        );
         let prepared = rope.prepare(&Positions::contiguous(length), &DEVICE);
         let numerators = flat(&expected["numerator_weights"]);
         for (normalizer, outputs, denominators) in [
-            (Normalizer::Unrotated, "out_roformer_unrotated_denominator", "denom_unrotated"),
-            (Normalizer::Rotated, "out_rotated_denominator", "denom_rotated"),
+            (
+                Normalizer::Unrotated,
+                "out_roformer_unrotated_denominator",
+                "denom_unrotated",
+            ),
+            (
+                Normalizer::Rotated,
+                "out_rotated_denominator",
+                "denom_rotated",
+            ),
         ] {
             let [q, k] = [&q, &k].map(|x| feature_map(x.clone(), FeatureMap::Elu, normalizer));
-            let out = host(linear_attention(q, k, v.clone(), 0, prepared.as_ref(), normalizer, 0));
-            assert!(largest_difference(&out, &flat(&expected[outputs])) < 1e-12, "{outputs}");
+            let out = host(linear_attention(
+                q,
+                k,
+                v.clone(),
+                0,
+                prepared.as_ref(),
+                normalizer,
+                0,
+            ));
+            assert!(
+                largest_difference(&out, &flat(&expected[outputs])) < 1e-12,
+                "{outputs}"
+            );
             let denominators = flat(&expected[denominators]);
-            let weights: Vec<f64> = numerators.iter().enumerate().map(|(at, weight)| weight / denominators[at / length]).collect();
-            let [q, k] = ["q", "k"].map(|name| tensor(flat(&inputs[name]), [1, 1, length, head_dim]));
+            let weights: Vec<f64> = numerators
+                .iter()
+                .enumerate()
+                .map(|(at, weight)| weight / denominators[at / length])
+                .collect();
+            let [q, k] =
+                ["q", "k"].map(|name| tensor(flat(&inputs[name]), [1, 1, length, head_dim]));
             let got = weights_of(q, k, &rope, FeatureMap::Elu, normalizer);
-            assert!(largest_difference(&got, &weights) < 1e-12, "{denominators:?}");
+            assert!(
+                largest_difference(&got, &weights) < 1e-12,
+                "{denominators:?}"
+            );
         }
     }
 }
@@ -147,36 +234,70 @@ fn golden_numbers_of_rotated_features() {
 fn cosine_weights_are_never_negative_and_sum_to_one() {
     let (heads, length) = (3, 140);
     let shape = softmax().shape();
-    let [q, k] = [51, 52].map(|seed| tensor(noise(seed, heads * length * 8), [1, heads, length, 8]));
-    for (value, _) in written_out().into_iter().filter(|(value, _)| value["kind"] != "xpos") {
-        let got = weights_of(q.clone(), k.clone(), &build(value.clone(), &shape), FeatureMap::Elu, Normalizer::Cosine);
+    let [q, k] =
+        [51, 52].map(|seed| tensor(noise(seed, heads * length * 8), [1, heads, length, 8]));
+    for (value, _) in written_out()
+        .into_iter()
+        .filter(|(value, _)| value["kind"] != "xpos")
+    {
+        let got = weights_of(
+            q.clone(),
+            k.clone(),
+            &build(value.clone(), &shape),
+            FeatureMap::Elu,
+            Normalizer::Cosine,
+        );
         for (at, row) in got.chunks(length).enumerate() {
-            assert!(row.iter().all(|weight| *weight >= -1e-12), "{value}: a negative weight in row {at}");
-            assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{value}: row {at}");
-            assert!(row[at % length + 1..].iter().all(|weight| *weight == 0.0), "{value}: row {at} sees the future");
+            assert!(
+                row.iter().all(|weight| *weight >= -1e-12),
+                "{value}: a negative weight in row {at}"
+            );
+            assert!(
+                (row.iter().sum::<f64>() - 1.0).abs() < 1e-9,
+                "{value}: row {at}"
+            );
+            assert!(
+                row[at % length + 1..].iter().all(|weight| *weight == 0.0),
+                "{value}: row {at} sees the future"
+            );
         }
     }
     // Why the others need a guard: theirs do go below 0 once features turn, and need not sum to 1.
     let rope = build(json!({"kind": "rope"}), &shape);
     let got = weights_of(q, k, &rope, FeatureMap::Elu, Normalizer::Unrotated);
     assert!(got.iter().any(|weight| *weight < -1e-6));
-    assert!(got.chunks(length).any(|row| (row.iter().sum::<f64>() - 1.0).abs() > 0.01));
+    assert!(
+        got.chunks(length)
+            .any(|row| (row.iter().sum::<f64>() - 1.0).abs() > 0.01)
+    );
 }
 
 #[test]
 fn without_rotation_all_weights_of_positive_features_are_a_mean() {
     let (heads, length) = (3, 70);
-    let [q, k] = [53, 54].map(|seed| tensor(noise(seed, heads * length * 8), [1, heads, length, 8]));
+    let [q, k] =
+        [53, 54].map(|seed| tensor(noise(seed, heads * length * 8), [1, heads, length, 8]));
     for value in [json!({"kind": "nope"}), json!({"kind": "alibi"})] {
         for normalizer in [Normalizer::Unrotated, Normalizer::Rotated] {
-            let got = weights_of(q.clone(), k.clone(), &build(value.clone(), &softmax().shape()), FeatureMap::Elu, normalizer);
+            let got = weights_of(
+                q.clone(),
+                k.clone(),
+                &build(value.clone(), &softmax().shape()),
+                FeatureMap::Elu,
+                normalizer,
+            );
             assert!(got.iter().all(|weight| *weight >= 0.0));
-            assert!(got.chunks(length).all(|row| (row.iter().sum::<f64>() - 1.0).abs() < 1e-12), "{value}");
+            assert!(
+                got.chunks(length)
+                    .all(|row| (row.iter().sum::<f64>() - 1.0).abs() < 1e-12),
+                "{value}"
+            );
         }
     }
 }
 
-/// Features that are all 0, and rotated sums that cross 0, divide by something small instead of by nothing.
+/// Features that are all 0, and rotated sums that cross 0, divide by something small instead of by
+/// nothing.
 #[test]
 fn denominators_are_kept_away_from_zero() {
     let (heads, length) = (3, 70);
@@ -187,24 +308,52 @@ fn denominators_are_kept_away_from_zero() {
     let finite = |values: &[f64]| values.iter().all(|value| value.is_finite());
     for (map, normalizer) in FORMS {
         for (what, q, k) in [
-            ("negative", tensor(vec![-1.0; count], size), tensor(vec![-1.0; count], size)),
-            ("zero", tensor(vec![0.0; count], size), tensor(vec![0.0; count], size)),
-            ("opposite", tensor(vec![1e3; count], size), tensor(vec![-1e3; count], size)),
+            (
+                "negative",
+                tensor(vec![-1.0; count], size),
+                tensor(vec![-1.0; count], size),
+            ),
+            (
+                "zero",
+                tensor(vec![0.0; count], size),
+                tensor(vec![0.0; count], size),
+            ),
+            (
+                "opposite",
+                tensor(vec![1e3; count], size),
+                tensor(vec![-1e3; count], size),
+            ),
         ] {
             let got = weights_of(q, k, &rope, map, normalizer);
             assert!(finite(&got), "{map:?}, {normalizer:?} with {what} products");
             if map == FeatureMap::Relu {
-                assert!(got.iter().all(|weight| *weight == 0.0), "no feature, no weight");
+                assert!(
+                    got.iter().all(|weight| *weight == 0.0),
+                    "no feature, no weight"
+                );
             }
         }
     }
     // Two keys whose rotated similarities cancel: a quarter turn apart in one pair.
-    let shape = ModelShape { d_model: 2, n_layers: 1, n_heads: 1, head_dim: 2 };
+    let shape = ModelShape {
+        d_model: 2,
+        n_layers: 1,
+        n_heads: 1,
+        head_dim: 2,
+    };
     let rope = build(json!({"kind": "rope"}), &shape);
     let positions = Positions::same(vec![0.0, std::f64::consts::PI]);
     let prepared = rope.prepare(&positions, &DEVICE);
     let one = tensor(vec![1.0, 0.0, 1.0, 0.0], [1, 1, 2, 2]);
-    let out = host(linear_attention(one.clone(), one.clone(), one, 0, prepared.as_ref(), Normalizer::Rotated, 0));
+    let out = host(linear_attention(
+        one.clone(),
+        one.clone(),
+        one,
+        0,
+        prepared.as_ref(),
+        Normalizer::Rotated,
+        0,
+    ));
     assert!(finite(&out), "{out:?}");
 }
 
@@ -217,18 +366,33 @@ fn long_sequences_go_through_the_state() {
         (json!({"kind": "rope"}), Normalizer::Cosine),
     ] {
         let encoding = config(value.clone());
-        let config = TransformerConfig { n_layers: 1, ..linear(softmax(), FeatureMap::Elu, normalizer) };
+        let config = TransformerConfig {
+            n_layers: 1,
+            ..linear(softmax(), FeatureMap::Elu, normalizer)
+        };
         let model = model(&config, &encoding, &DEVICE);
         let sequence = tokens(61, 1, length, VOCAB);
-        let whole = host(model.forward(ints(&sequence, 1, &DEVICE), &Positions::contiguous(length), &Pass::default()));
+        let whole = host(model.forward(
+            ints(&sequence, 1, &DEVICE),
+            &Positions::contiguous(length),
+            &Pass::default(),
+        ));
         assert!(whole.iter().all(|logit| logit.is_finite()), "{value}");
         let mut cache = Cache::default();
         let extend = |from: usize, to: usize, cache: &mut Cache| {
-            host(model.extend(ints(&sequence[from..to], 1, &DEVICE), &Positions::contiguous(to), cache, &Pass::default()))
+            host(model.extend(
+                ints(&sequence[from..to], 1, &DEVICE),
+                &Positions::contiguous(to),
+                cache,
+                &Pass::default(),
+            ))
         };
         extend(0, length - 1, &mut cache);
         let last = extend(length - 1, length, &mut cache);
-        assert!(largest_difference(&last, &whole[(length - 1) * VOCAB..]) < 1e-9, "{value}");
+        assert!(
+            largest_difference(&last, &whole[(length - 1) * VOCAB..]) < 1e-9,
+            "{value}"
+        );
     }
 }
 
@@ -239,10 +403,16 @@ fn encodings_are_hosted_or_refused_as_they_declare() {
     let (mut hosted, mut refused) = (0, 0);
     for (name, encoding) in encodings() {
         let facts = encoding.facts(&shape);
-        softmax().check_encoding(&facts).expect("softmax attention hosts everything");
+        softmax()
+            .check_encoding(&facts)
+            .expect("softmax attention hosts everything");
         let built = encoding.init(&shape, &Init::zeros(&DEVICE));
         let prepared = built.prepare(&Positions::contiguous(6), &DEVICE);
-        let decays = (0..shape.n_layers).all(|layer| prepared.logits_bias(layer).is_none_or(|bias| bias.is_decay()));
+        let decays = (0..shape.n_layers).all(|layer| {
+            prepared
+                .logits_bias(layer)
+                .is_none_or(|bias| bias.is_decay())
+        });
         let sees_content = facts.hooks.content_bias || facts.hooks.output_bias;
         match linear.check_encoding(&facts) {
             Ok(()) => {
@@ -254,7 +424,10 @@ fn encodings_are_hosted_or_refused_as_they_declare() {
                 assert!(!facts.linear, "{name} is refused");
                 assert_eq!(error.key, "attention");
                 let text = error.to_string();
-                assert!(text.contains(&facts.hooks.to_string()) && text.contains("softmax"), "{text}");
+                assert!(
+                    text.contains(&facts.hooks.to_string()) && text.contains("softmax"),
+                    "{text}"
+                );
                 // The others make feature maps of their own, which only a wider head shows.
                 let width = |x: Tensor<4>| x.dims()[3];
                 let x = tensor(noise(1, 3 * 6 * 8), [1, 3, 6, 8]);
@@ -263,7 +436,10 @@ fn encodings_are_hosted_or_refused_as_they_declare() {
             }
         }
     }
-    assert!(hosted > 20 && refused > 20, "{hosted} hosted, {refused} refused");
+    assert!(
+        hosted > 20 && refused > 20,
+        "{hosted} hosted, {refused} refused"
+    );
 }
 
 /// A model never runs with a bias that its state cannot carry.
@@ -274,28 +450,61 @@ fn a_bias_that_is_no_decay_is_a_broken_promise() {
         let encoding = config(value);
         let model = model(&linear, &encoding, &DEVICE);
         let tokens = ints(&tokens(1, 1, 6, VOCAB), 1, &DEVICE);
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| model.forward(tokens, &positions, &Pass::default()))).is_ok()
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            model.forward(tokens, &positions, &Pass::default())
+        }))
+        .is_ok()
     };
     assert!(runs(json!({"kind": "alibi"}), Positions::contiguous(6)));
     assert!(!runs(json!({"kind": "t5"}), Positions::contiguous(6)));
     let drawn = Positions::contiguous(6).with_distances(vec![0.0, 2.0, 3.0, 7.0, 8.0, 9.0]);
-    assert!(!runs(json!({"kind": "alibi"}), drawn), "distances that do not add up");
+    assert!(
+        !runs(json!({"kind": "alibi"}), drawn),
+        "distances that do not add up"
+    );
 }
 
 #[test]
 fn the_keys_of_linear_attention_are_refused_by_softmax() {
     let good = softmax();
-    assert!(linear(good.clone(), FeatureMap::Relu, Normalizer::Cosine).check().is_ok());
-    let refused = |config: TransformerConfig| config.check().expect_err("softmax has no features").key;
-    assert_eq!(refused(TransformerConfig { feature_map: FeatureMap::Relu, ..good.clone() }), "feature_map");
-    assert_eq!(refused(TransformerConfig { normalizer: Normalizer::Rotated, ..good.clone() }), "normalizer");
+    assert!(
+        linear(good.clone(), FeatureMap::Relu, Normalizer::Cosine)
+            .check()
+            .is_ok()
+    );
+    let refused =
+        |config: TransformerConfig| config.check().expect_err("softmax has no features").key;
+    assert_eq!(
+        refused(TransformerConfig {
+            feature_map: FeatureMap::Relu,
+            ..good.clone()
+        }),
+        "feature_map"
+    );
+    assert_eq!(
+        refused(TransformerConfig {
+            normalizer: Normalizer::Rotated,
+            ..good.clone()
+        }),
+        "normalizer"
+    );
     let text = serde_json::to_value(&good).expect("plain data");
     for key in ["attention", "feature_map", "normalizer"] {
-        assert!(text.get(key).is_none(), "{key} is left out where it is the default, so that older runs keep their identity");
+        assert!(
+            text.get(key).is_none(),
+            "{key} is left out where it is the default, so that older runs keep their identity"
+        );
     }
     let config = linear(good, FeatureMap::Relu, Normalizer::Rotated);
     let text = serde_json::to_value(&config).expect("plain data");
-    assert_eq!((&text["attention"], &text["feature_map"], &text["normalizer"]), (&json!("linear"), &json!("relu"), &json!("rotated")));
+    assert_eq!(
+        (
+            &text["attention"],
+            &text["feature_map"],
+            &text["normalizer"]
+        ),
+        (&json!("linear"), &json!("relu"), &json!("rotated"))
+    );
     let read: TransformerConfig = serde_json::from_value(text).expect("what was written");
     assert_eq!((read.attention, &read), (AttentionKind::Linear, &config));
 }

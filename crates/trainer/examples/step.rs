@@ -1,10 +1,12 @@
 //! What a training step and an evaluation cost, by the code that runs train and evaluate with:
-//! `cargo run --release -p trainer --example step -- --pe alibi`, `... -- --what eval --batch 4 --seq-len 2048`.
+//! `cargo run --release -p trainer --example step -- --pe alibi`, `... -- --what eval --batch 4
+//! --seq-len 2048`.
 //!
 //! `--what rotate` turns one tensor `[batch, n_heads, seq_len, d_model / n_heads]` instead.
 //!
-//! Prints one JSON line with the median and the least time of a step, its mean CPU time and the peak of the process's memory. `RAYON_NUM_THREADS` sets the
-//! threads; `scripts/bench` runs it in turn with PyTorch.
+//! Prints one JSON line with the median and the least time of a step, its mean CPU time and the
+//! peak of the process's memory. `RAYON_NUM_THREADS` sets the threads; `scripts/bench` runs it in
+//! turn with PyTorch.
 
 use burn::tensor::{Device, Tensor};
 use clap::{Parser, ValueEnum};
@@ -83,8 +85,16 @@ impl Task for Echo {
     }
     fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
         let mut stream = Stream::new(seed, "echo", step);
-        let inputs: Vec<i32> = (0..rows * length).map(|_| stream.below(self.vocab as u64) as i32).collect();
-        Batch { rows, seq_len: length, targets: inputs.clone(), counted: vec![true; inputs.len()], inputs }
+        let inputs: Vec<i32> = (0..rows * length)
+            .map(|_| stream.below(self.vocab as u64) as i32)
+            .collect();
+        Batch {
+            rows,
+            seq_len: length,
+            targets: inputs.clone(),
+            counted: vec![true; inputs.len()],
+            inputs,
+        }
     }
     fn test_rows(&self, _length: usize) -> usize {
         0
@@ -107,9 +117,16 @@ impl Task for Echo {
 }
 
 fn spec(args: &Args) -> anyhow::Result<RunSpec> {
-    let table = if args.pe.starts_with('{') { args.pe.clone() } else { json!({ "kind": args.pe }).to_string() };
+    let table = if args.pe.starts_with('{') {
+        args.pe.clone()
+    } else {
+        json!({ "kind": args.pe }).to_string()
+    };
     let mut encoding: EncodingConfig = serde_json::from_str(&table)?;
-    encoding.resolve(&Lengths { train_len: args.seq_len, test_len: args.seq_len });
+    encoding.resolve(&Lengths {
+        train_len: args.seq_len,
+        test_len: args.seq_len,
+    });
     Ok(serde_json::from_value(json!({
         "task": { "kind": "copy" },
         "corpus_blake3": null,
@@ -131,9 +148,18 @@ fn spec(args: &Args) -> anyhow::Result<RunSpec> {
 /// Time this process has computed, on all threads; 0 where the system does not say.
 fn cpu_time() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace();
     // User and system time, in hundredths of a second.
-    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+    fields
+        .skip(11)
+        .take(2)
+        .filter_map(|ticks| ticks.parse::<f64>().ok())
+        .sum::<f64>()
+        / 100.0
 }
 
 fn main() -> anyhow::Result<()> {
@@ -166,7 +192,10 @@ fn measure(args: &Args) -> anyhow::Result<()> {
         }
         What::Eval => {
             let model = initial_model(&spec, &device);
-            let pass = Pass { max_logits: MAX_LOGITS, ..Pass::default() };
+            let pass = Pass {
+                max_logits: MAX_LOGITS,
+                ..Pass::default()
+            };
             for step in 0..args.steps + args.warm_up {
                 let batch = task.test_batch(args.seq_len, step, args.batch);
                 let positions = spec.train_positions(args.seq_len, 0);
@@ -182,12 +211,20 @@ fn measure(args: &Args) -> anyhow::Result<()> {
             let table = Tensor::<4>::ones([1, 1, args.seq_len, head_dim / 2], &device) * 0.7;
             for _ in 0..args.steps + args.warm_up {
                 let since = Instant::now();
-                drop(kernels::rotate(x.clone(), table.clone(), table.clone(), false));
+                drop(kernels::rotate(
+                    x.clone(),
+                    table.clone(),
+                    table.clone(),
+                    false,
+                ));
                 measured(&mut times, since.elapsed());
             }
         }
     }
-    let mut times: Vec<f64> = times[args.warm_up..].iter().map(|time| time.as_secs_f64() * 1e3).collect();
+    let mut times: Vec<f64> = times[args.warm_up..]
+        .iter()
+        .map(|time| time.as_secs_f64() * 1e3)
+        .collect();
     let cpu_ms = (cpu_time() - cpu) * 1e3 / times.len() as f64;
     times.sort_by(f64::total_cmp);
     let round = |x: f64| (x * 1e3).round() / 1e3;

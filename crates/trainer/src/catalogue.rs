@@ -1,7 +1,9 @@
-//! `longreach catalogue`: the catalogue of encodings as a page with pictures and measured perplexities.
+//! `longreach catalogue`: the catalogue of encodings as a page with pictures and measured
+//! perplexities.
 //!
-//! The page says nothing of its own: what an encoding is comes from the catalogue, what it was measured to do from records. A test
-//! holds the committed page equal to what this module makes of the committed records.
+//! The page says nothing of its own: what an encoding is comes from the catalogue, what it was
+//! measured to do from records. A test holds the committed page equal to what this module makes of
+//! the committed records.
 
 use crate::exit::{Exit, Failure};
 use crate::inspect;
@@ -15,10 +17,16 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The model and the lengths that shapes and pictures are told for.
-const SHAPE: ModelShape = ModelShape { d_model: 64, n_layers: 2, n_heads: 4, head_dim: 16 };
+const SHAPE: ModelShape = ModelShape {
+    d_model: 64,
+    n_layers: 2,
+    n_heads: 4,
+    head_dim: 16,
+};
 const TRAIN_LEN: usize = 64;
 
-/// What was measured for one configuration: its name and, by test length, the perplexity of every seed.
+/// What was measured for one configuration: its name and, by test length, the perplexity of every
+/// seed.
 struct Measured {
     name: String,
     kind: String,
@@ -29,7 +37,8 @@ struct Measured {
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if the records cannot be read, [`Exit::Resources`] if the directory cannot be written.
+/// [`Exit::Input`] if the records cannot be read, [`Exit::Resources`] if the directory cannot be
+/// written.
 pub fn write(records: &Path, out: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut files = vec![("README.md".to_owned(), page(records)?)];
     for kind in EncodingConfig::KINDS {
@@ -51,21 +60,29 @@ pub fn write(records: &Path, out: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// [`Exit::Input`] if the records cannot be read.
 pub fn page(records: &Path) -> Result<String, Failure> {
     let mut found = find_records(&[records.to_owned()]).map_err(Failure::input)?;
-    found.records.retain(|record| record.evaluation_of.is_none());
+    found
+        .records
+        .retain(|record| record.evaluation_of.is_none());
     let measured = measured(&found.records);
     let (near, far) = (TRAIN_LEN, 8 * TRAIN_LEN);
     let mut out = String::new();
-    let seeds: std::collections::BTreeSet<u64> = found.records.iter().map(|record| record.seed).collect();
-    let experiment = found.records.first().map_or("no experiment", |record| record.experiment.as_str());
+    let seeds: std::collections::BTreeSet<u64> =
+        found.records.iter().map(|record| record.seed).collect();
+    let experiment = found
+        .records
+        .first()
+        .map_or("no experiment", |record| record.experiment.as_str());
     let _ = write!(
         out,
-        "<!-- Written by `longreach catalogue`; a test compares. Do not edit. -->\n\n# Catalogue of encodings\n\n\
-         {} kinds, each a line of TOML: `pe = {{ kind = \"rope\" }}`. Shapes and pictures are those of a model of width {} with {} layers and {} heads, \
-         trained at {near} tokens.\n\n\
-         Perplexities are those of the experiment `{experiment}`: byte text, trained at {near} bytes and tested at {near} and at {far}, mean ± {INTERVAL}, \
-         {} seeds under one small budget. They order encodings at this size and say nothing about a large model. Where a kind was measured \
-         in several configurations the first table shows the one that is best at {near}; its own section shows all.\n\n\
-         | kind | what it does | hooks | perplexity at {near} | at {far} |\n|---|---|---|---|---|\n",
+        "<!-- Written by `longreach catalogue`; a test compares. Do not edit. -->\n\n# Catalogue \
+         of encodings\n\n{} kinds, each a line of TOML: `pe = {{ kind = \"rope\" }}`. Shapes and \
+         pictures are those of a model of width {} with {} layers and {} heads, trained at {near} \
+         tokens.\n\nPerplexities are those of the experiment `{experiment}`: byte text, trained \
+         at {near} bytes and tested at {near} and at {far}, mean ± {INTERVAL}, {} seeds under one \
+         small budget. They order encodings at this size and say nothing about a large model. \
+         Where a kind was measured in several configurations the first table shows the one that \
+         is best at {near}; its own section shows all.\n\n| kind | what it does | hooks | \
+         perplexity at {near} | at {far} |\n|---|---|---|---|---|\n",
         EncodingConfig::KINDS.len(),
         SHAPE.d_model,
         SHAPE.n_layers,
@@ -74,8 +91,13 @@ pub fn page(records: &Path) -> Result<String, Failure> {
     );
     for kind in EncodingConfig::KINDS {
         let config = example(kind)?;
-        let best = of_kind(&measured, kind).filter(|m| m.at(near).is_some()).min_by(|a, b| a.mean(near).total_cmp(&b.mean(near)));
-        let cell = |length| best.and_then(|m| m.at(length)).unwrap_or_else(|| "-".to_owned());
+        let best = of_kind(&measured, kind)
+            .filter(|m| m.at(near).is_some())
+            .min_by(|a, b| a.mean(near).total_cmp(&b.mean(near)));
+        let cell = |length| {
+            best.and_then(|m| m.at(length))
+                .unwrap_or_else(|| "-".to_owned())
+        };
         let about = config.about();
         let _ = writeln!(
             out,
@@ -98,37 +120,69 @@ pub fn page(records: &Path) -> Result<String, Failure> {
     Ok(out)
 }
 
-fn section(out: &mut String, kind: &str, measured: &[Measured], lengths: [usize; 2]) -> Result<(), Failure> {
+fn section(
+    out: &mut String,
+    kind: &str,
+    measured: &[Measured],
+    lengths: [usize; 2],
+) -> Result<(), Failure> {
     let mut config = example(kind)?;
-    let defaults = serde_json::to_value(&config).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
-    config.resolve(&posenc::Lengths { train_len: TRAIN_LEN, test_len: TRAIN_LEN });
+    let defaults = serde_json::to_value(&config)
+        .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+    config.resolve(&posenc::Lengths {
+        train_len: TRAIN_LEN,
+        test_len: TRAIN_LEN,
+    });
     let (about, facts) = (config.about(), config.facts(&SHAPE));
-    let _ =
-        write!(out, "\n## {kind}\n\n{}.\n\n![logits of equal tokens by distance under {kind}]({kind}.svg)\n\n", sentence(about.summary));
+    let _ = write!(
+        out,
+        "\n## {kind}\n\n{}.\n\n![logits of equal tokens by distance under {kind}]({kind}.svg)\n\n",
+        sentence(about.summary)
+    );
     let lines = [
         ("formula", format!("`{}`", about.formula)),
         ("source", about.source.to_owned()),
         ("hooks", facts.hooks.to_string()),
         ("parameters", parameters(&facts)),
-        ("limit", facts.max_position.map_or_else(|| "none".to_owned(), |limit| format!("positions 0 to {}", limit.saturating_sub(1)))),
+        (
+            "limit",
+            facts.max_position.map_or_else(
+                || "none".to_owned(),
+                |limit| format!("positions 0 to {}", limit.saturating_sub(1)),
+            ),
+        ),
         ("properties", properties(&facts)),
-        ("keys and defaults", format!("`{}`", inspect::keys(&defaults))),
+        (
+            "keys and defaults",
+            format!("`{}`", inspect::keys(&defaults)),
+        ),
     ];
     for (name, line) in lines {
         let _ = writeln!(out, "- {name}: {line}");
     }
     let rows: Vec<&Measured> = of_kind(measured, kind).collect();
     if !rows.is_empty() {
-        let _ = write!(out, "\n| measured | perplexity at {} | at {} |\n|---|---|---|\n", lengths[0], lengths[1]);
+        let _ = write!(
+            out,
+            "\n| measured | perplexity at {} | at {} |\n|---|---|---|\n",
+            lengths[0], lengths[1]
+        );
         for row in rows {
             let cell = |length| row.at(length).unwrap_or_else(|| "-".to_owned());
-            let _ = writeln!(out, "| {} | {} | {} |", escaped(&row.name), cell(lengths[0]), cell(lengths[1]));
+            let _ = writeln!(
+                out,
+                "| {} | {} | {} |",
+                escaped(&row.name),
+                cell(lengths[0]),
+                cell(lengths[1])
+            );
         }
     }
     Ok(())
 }
 
-/// What the kind does to the logits. Tables that start near 0 are drawn wide, since a picture of nothing shows nothing.
+/// What the kind does to the logits. Tables that start near 0 are drawn wide, since a picture of
+/// nothing shows nothing.
 fn picture(kind: &str) -> Result<String, Failure> {
     let broken = |error: serde_json::Error| Failure::new(Exit::Bug, error.to_string());
     let mut keys = serde_json::to_value(example(kind)?).map_err(broken)?;
@@ -137,7 +191,12 @@ fn picture(kind: &str) -> Result<String, Failure> {
         *init_std = 0.5.into();
         command += " init_std=0.5";
     }
-    inspect::response_svg(serde_json::from_value(keys).map_err(broken)?, SHAPE, TRAIN_LEN, &command)
+    inspect::response_svg(
+        serde_json::from_value(keys).map_err(broken)?,
+        SHAPE,
+        TRAIN_LEN,
+        &command,
+    )
 }
 
 fn example(kind: &str) -> Result<EncodingConfig, Failure> {
@@ -150,43 +209,86 @@ fn of_kind<'a>(measured: &'a [Measured], kind: &'a str) -> impl Iterator<Item = 
 
 impl Measured {
     fn mean(&self, length: usize) -> f64 {
-        self.perplexities.get(&length).and_then(|values| mean(values)).unwrap_or(f64::INFINITY)
+        self.perplexities
+            .get(&length)
+            .and_then(|values| mean(values))
+            .unwrap_or(f64::INFINITY)
     }
 
     fn at(&self, length: usize) -> Option<String> {
         let values = self.perplexities.get(&length)?;
-        let interval = half_width_95(values).map_or_else(String::new, |half| format!(" ± {half:.2}"));
+        let interval =
+            half_width_95(values).map_or_else(String::new, |half| format!(" ± {half:.2}"));
         Some(format!("{:.2}{interval}", mean(values)?))
     }
 }
 
-/// Every configuration of the records with its variants, trained ones first, in the order of their names.
+/// Every configuration of the records with its variants, trained ones first, in the order of their
+/// names.
 fn measured(records: &[RunRecord]) -> Vec<Measured> {
     let mut all: BTreeMap<(String, String), Measured> = BTreeMap::new();
     for record in records {
-        let label = record.labels.iter().map(|label| label.text.as_str()).collect::<Vec<_>>().join(", ");
-        for row in record.evals.iter().filter(|row| row.status == EvalStatus::Ok) {
-            let Some(loss) = row.metrics.get("loss_nats") else { continue };
+        let label = record
+            .labels
+            .iter()
+            .map(|label| label.text.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
+        for row in record
+            .evals
+            .iter()
+            .filter(|row| row.status == EvalStatus::Ok)
+        {
+            let Some(loss) = row.metrics.get("loss_nats") else {
+                continue;
+            };
             let trained = row.variant == crate::spec::TRAINED;
-            let name = if trained { label.clone() } else { format!("{label} + {}", row.variant) };
-            let entry = all.entry((label.clone(), if trained { String::new() } else { row.variant.clone() }));
+            let name = if trained {
+                label.clone()
+            } else {
+                format!("{label} + {}", row.variant)
+            };
+            let entry = all.entry((
+                label.clone(),
+                if trained {
+                    String::new()
+                } else {
+                    row.variant.clone()
+                },
+            ));
             let kind = || kind_of(record, &row.variant).unwrap_or_default();
-            let measured = entry.or_insert_with(|| Measured { name, kind: kind(), perplexities: BTreeMap::new() });
-            measured.perplexities.entry(row.test_len).or_default().push(loss.value.exp());
+            let measured = entry.or_insert_with(|| Measured {
+                name,
+                kind: kind(),
+                perplexities: BTreeMap::new(),
+            });
+            measured
+                .perplexities
+                .entry(row.test_len)
+                .or_default()
+                .push(loss.value.exp());
         }
     }
     all.into_values().collect()
 }
 
-/// The kind a row was evaluated under. A stack that adds a mask to what was trained counts as the mask.
+/// The kind a row was evaluated under. A stack that adds a mask to what was trained counts as the
+/// mask.
 fn kind_of(record: &RunRecord, variant: &str) -> Option<String> {
     let variants = record.spec.get("eval")?.get("variants")?.as_array()?;
-    let spec = variants.iter().find(|spec| spec.get("name").and_then(serde_json::Value::as_str) == Some(variant))?;
+    let spec = variants
+        .iter()
+        .find(|spec| spec.get("name").and_then(serde_json::Value::as_str) == Some(variant))?;
     let encoding = spec.get("encodings")?.get(0)?;
     let kind = encoding.get("kind")?.as_str()?;
     if variant != crate::spec::TRAINED && kind == "stack" {
         let trained = record.spec.get("encoding")?.get("kind")?;
-        let part = encoding.get("parts")?.as_array()?.iter().filter_map(|part| part.get("kind")).find(|kind| *kind != trained);
+        let part = encoding
+            .get("parts")?
+            .as_array()?
+            .iter()
+            .filter_map(|part| part.get("kind"))
+            .find(|kind| *kind != trained);
         return part.and_then(serde_json::Value::as_str).map(str::to_owned);
     }
     Some(kind.to_owned())
@@ -196,24 +298,44 @@ fn parameters(facts: &Facts) -> String {
     if facts.parameters.is_empty() {
         return "none".to_owned();
     }
-    let shown = facts.parameters.iter().map(|(path, shape)| format!("`{path}` {shape:?}")).collect::<Vec<_>>().join(", ");
+    let shown = facts
+        .parameters
+        .iter()
+        .map(|(path, shape)| format!("`{path}` {shape:?}"))
+        .collect::<Vec<_>>()
+        .join(", ");
     format!("{shown}: {} numbers", facts.num_params())
 }
 
 fn properties(facts: &Facts) -> String {
     let properties = [
-        (facts.relative, "logits depend on key - query alone", "logits depend on more than key - query"),
+        (
+            facts.relative,
+            "logits depend on key - query alone",
+            "logits depend on more than key - query",
+        ),
         (facts.by_distance, "distances may be drawn at random", ""),
         (facts.reads_length, "reads the length of the sequence", ""),
-        (facts.linear, "linear attention can host it", "linear attention cannot host it"),
+        (
+            facts.linear,
+            "linear attention can host it",
+            "linear attention cannot host it",
+        ),
         (facts.causal, "only a causal mask can host it", ""),
     ];
-    let said = properties.iter().map(|(holds, yes, no)| if *holds { *yes } else { *no }).filter(|text| !text.is_empty());
+    let said = properties
+        .iter()
+        .map(|(holds, yes, no)| if *holds { *yes } else { *no })
+        .filter(|text| !text.is_empty());
     said.collect::<Vec<_>>().join("; ")
 }
 
 fn quoted(names: &[&str]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    names
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Bars would end a cell.
@@ -223,5 +345,7 @@ fn escaped(text: &str) -> String {
 
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
 }

@@ -1,5 +1,6 @@
-//! What has changed since runs were made: another config, another program. Told key by key; nothing is lost and nothing is reused wrongly,
-//! because a run's name is the hash of all that determines its numbers.
+//! What has changed since runs were made: another config, another program. Told key by key; nothing
+//! is lost and nothing is reused wrongly, because a run's name is the hash of all that determines
+//! its numbers.
 
 use crate::config::experiment::Plan;
 use crate::plan::count;
@@ -15,7 +16,10 @@ const MAX_OTHERS: usize = 50;
 const MAX_KEYS: usize = 8;
 
 /// Where two JSON documents differ: dotted keys with both values.
-pub fn differences<'a>(theirs: &'a Value, ours: &'a Value) -> Vec<(String, Option<&'a Value>, Option<&'a Value>)> {
+pub fn differences<'a>(
+    theirs: &'a Value,
+    ours: &'a Value,
+) -> Vec<(String, Option<&'a Value>, Option<&'a Value>)> {
     fn walk<'a>(
         key: &str,
         theirs: Option<&'a Value>,
@@ -26,7 +30,11 @@ pub fn differences<'a>(theirs: &'a Value, ours: &'a Value) -> Vec<(String, Optio
             (Some(Value::Object(a)), Some(Value::Object(b))) => {
                 let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
                 for name in keys {
-                    let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                    let key = if key.is_empty() {
+                        name.clone()
+                    } else {
+                        format!("{key}.{name}")
+                    };
                     walk(&key, a.get(name), b.get(name), found);
                 }
             }
@@ -39,32 +47,67 @@ pub fn differences<'a>(theirs: &'a Value, ours: &'a Value) -> Vec<(String, Optio
     found
 }
 
-/// Runs of the same experiment that this config does not ask for, if there are any, and in what the nearest differs.
+/// Runs of the same experiment that this config does not ask for, if there are any, and in what the
+/// nearest differs.
 pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
-    let ours: BTreeSet<&str> = plan.runs.iter().map(|run| run.job.run_id.as_str()).collect();
+    let ours: BTreeSet<&str> = plan
+        .runs
+        .iter()
+        .map(|run| run.job.run_id.as_str())
+        .collect();
     let entries = std::fs::read_dir(experiment).ok()?.flatten();
     let mut others: Vec<_> = entries
-        .filter(|entry| !ours.contains(entry.file_name().to_string_lossy().as_ref()) && entry.path().join("job.json").is_file())
+        .filter(|entry| {
+            !ours.contains(entry.file_name().to_string_lossy().as_ref())
+                && entry.path().join("job.json").is_file()
+        })
         .map(|entry| entry.path())
         .collect();
     others.sort();
-    let unfinished = others.iter().filter(|run| !run.join(RECORD_FILE).exists()).count();
-    let specs: Vec<Value> = plan.runs.iter().take(MAX_OTHERS).filter_map(|run| serde_json::to_value(&run.job.spec).ok()).collect();
-    let jobs: Vec<_> = others.iter().take(MAX_OTHERS).filter_map(|run| read_job(run).ok()).collect();
-    let theirs: Vec<(&str, Value)> =
-        jobs.iter().filter_map(|job| Some((job.run_id.as_str(), serde_json::to_value(&job.spec).ok()?))).collect();
-    let pairs = theirs.iter().flat_map(|theirs| specs.iter().map(move |ours| (theirs, ours)));
-    let ((id, theirs), ours) = pairs.min_by_key(|((_, theirs), ours)| differences(theirs, ours).len())?;
+    let unfinished = others
+        .iter()
+        .filter(|run| !run.join(RECORD_FILE).exists())
+        .count();
+    let specs: Vec<Value> = plan
+        .runs
+        .iter()
+        .take(MAX_OTHERS)
+        .filter_map(|run| serde_json::to_value(&run.job.spec).ok())
+        .collect();
+    let jobs: Vec<_> = others
+        .iter()
+        .take(MAX_OTHERS)
+        .filter_map(|run| read_job(run).ok())
+        .collect();
+    let theirs: Vec<(&str, Value)> = jobs
+        .iter()
+        .filter_map(|job| Some((job.run_id.as_str(), serde_json::to_value(&job.spec).ok()?)))
+        .collect();
+    let pairs = theirs
+        .iter()
+        .flat_map(|theirs| specs.iter().map(move |ours| (theirs, ours)));
+    let ((id, theirs), ours) =
+        pairs.min_by_key(|((_, theirs), ours)| differences(theirs, ours).len())?;
     let differ = differences(theirs, ours);
-    let value = |value: Option<&Value>| value.map_or("nothing".to_owned(), |value| short(&value.to_string()));
-    let mut told: Vec<String> =
-        differ.iter().take(MAX_KEYS).map(|(key, theirs, ours)| format!("{key} = {} (here {})", value(*theirs), value(*ours))).collect();
+    let value = |value: Option<&Value>| {
+        value.map_or("nothing".to_owned(), |value| short(&value.to_string()))
+    };
+    let mut told: Vec<String> = differ
+        .iter()
+        .take(MAX_KEYS)
+        .map(|(key, theirs, ours)| format!("{key} = {} (here {})", value(*theirs), value(*ours)))
+        .collect();
     if differ.len() > MAX_KEYS {
         told.push(format!("{} more", differ.len() - MAX_KEYS));
     }
-    let unfinished = if unfinished > 0 { format!(", {unfinished} of them unfinished") } else { String::new() };
+    let unfinished = if unfinished > 0 {
+        format!(", {unfinished} of them unfinished")
+    } else {
+        String::new()
+    };
     Some(format!(
-        "{} also holds {} of another config{unfinished}; they stay as they are. The nearest, {id}, differs in {}",
+        "{} also holds {} of another config{unfinished}; they stay as they are. The nearest, \
+         {id}, differs in {}",
         experiment.display(),
         count(others.len(), "run"),
         told.join(", ")
@@ -74,16 +117,28 @@ pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
 /// Records that another program wrote, if there are any.
 pub fn other_programs(records: &[RunRecord]) -> Option<String> {
     let ours = env!("LONGREACH_COMMIT");
-    let others: Vec<&str> = records.iter().map(|record| record.environment.commit.as_str()).filter(|commit| *commit != ours).collect();
+    let others: Vec<&str> = records
+        .iter()
+        .map(|record| record.environment.commit.as_str())
+        .filter(|commit| *commit != ours)
+        .collect();
     let commits: BTreeSet<&str> = others.iter().copied().collect();
     (!others.is_empty()).then(|| {
         let commits: Vec<&str> = commits.into_iter().take(MAX_KEYS).collect();
-        format!("{} recorded by another commit ({}); this program is of {ours}", count(others.len(), "run"), commits.join(", "))
+        format!(
+            "{} recorded by another commit ({}); this program is of {ours}",
+            count(others.len(), "run"),
+            commits.join(", ")
+        )
     })
 }
 
 pub(crate) fn short(text: &str) -> String {
-    if text.chars().count() <= 60 { text.to_owned() } else { format!("{}...", text.chars().take(57).collect::<String>()) }
+    if text.chars().count() <= 60 {
+        text.to_owned()
+    } else {
+        format!("{}...", text.chars().take(57).collect::<String>())
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +150,10 @@ mod tests {
     fn every_changed_key_is_told_and_no_other() {
         let theirs = json!({ "train": { "steps": 600, "lr": 0.001 }, "seed": 0, "gone": [1, 2] });
         let ours = json!({ "train": { "steps": 700, "lr": 0.001, "new": true }, "seed": 0 });
-        let found: Vec<String> = differences(&theirs, &ours).into_iter().map(|(key, ..)| key).collect();
+        let found: Vec<String> = differences(&theirs, &ours)
+            .into_iter()
+            .map(|(key, ..)| key)
+            .collect();
         assert_eq!(found, ["gone", "train.new", "train.steps"]);
         assert!(differences(&theirs, &theirs).is_empty());
     }

@@ -67,9 +67,11 @@ impl Config {
     /// [`Exit::Bug`] if the table cannot be written as TOML, which no table read from TOML can
     /// cause.
     pub fn of(plan: &Plan) -> Result<(Self, String), Failure> {
-        let body = toml::to_string(&plan.table).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+        let body = toml::to_string(&plan.table)
+            .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
         let directory = rundir::read::shown(&plan.directory.display().to_string());
-        let text = format!("# written by longreach run; paths are relative to {directory}\n\n{body}");
+        let text =
+            format!("# written by longreach run; paths are relative to {directory}\n\n{body}");
         let name = plan.path.file_name().unwrap_or_default().to_string_lossy();
         let config = Self {
             id: id_of(&text),
@@ -79,7 +81,11 @@ impl Config {
             variants: plan.variants.clone(),
             claims: plan.claims.clone(),
             assertions: plan.assertions,
-            runs: plan.runs.iter().map(|run| (run.job.run_id.clone(), run.job.labels.clone())).collect(),
+            runs: plan
+                .runs
+                .iter()
+                .map(|run| (run.job.run_id.clone(), run.job.labels.clone()))
+                .collect(),
             table: serde_json::to_value(&plan.table).unwrap_or_default(),
         };
         Ok((config, text))
@@ -88,8 +94,15 @@ impl Config {
     /// How `run` writes the report of this config.
     pub fn report_spec(&self) -> ReportSpec {
         let order = self.order.iter().chain(&self.variants).cloned().collect();
-        let (title, claims, assertions) = (self.title.clone(), self.claims.clone(), self.assertions);
-        ReportSpec { title, order, claims, assertions, ..ReportSpec::default() }
+        let (title, claims, assertions) =
+            (self.title.clone(), self.claims.clone(), self.assertions);
+        ReportSpec {
+            title,
+            order,
+            claims,
+            assertions,
+            ..ReportSpec::default()
+        }
     }
 
     /// Whether a record is of one of the runs, or evaluates one of them.
@@ -109,7 +122,12 @@ impl Config {
 
     /// Whether two configs have the same report, given the same records.
     fn reports_like(&self, other: &Self, records: &[RunRecord]) -> bool {
-        let labels = |config: &Self| records.iter().map(|record| config.runs.get(run_of(record)).cloned()).collect::<Vec<_>>();
+        let labels = |config: &Self| {
+            records
+                .iter()
+                .map(|record| config.runs.get(run_of(record)).cloned())
+                .collect::<Vec<_>>()
+        };
         self.report_spec() == other.report_spec() && labels(self) == labels(other)
     }
 
@@ -136,12 +154,17 @@ fn id_of(text: &str) -> String {
 /// [`Exit::Resources`] if they cannot be written.
 pub fn write(disk: &dyn Disk, experiment: &Path, plan: &Plan) -> Result<(), Failure> {
     let (config, text) = Config::of(plan)?;
-    let list = serde_json::to_vec_pretty(&config).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+    let list = serde_json::to_vec_pretty(&config)
+        .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
     let directory = experiment.join(CONFIGS_DIR);
     disk.create_dirs(&directory).map_err(Failure::resources)?;
     for (extension, bytes) in [("toml", text.as_bytes()), ("json", &list)] {
         let path = directory.join(format!("{}.{extension}", config.id));
-        if rundir::read::bounded(&path, bytes.len() as u64).ok().as_deref() != Some(bytes) {
+        if rundir::read::bounded(&path, bytes.len() as u64)
+            .ok()
+            .as_deref()
+            != Some(bytes)
+        {
             disk.write_whole(&path, bytes).map_err(Failure::resources)?;
         }
     }
@@ -152,21 +175,40 @@ pub fn write(disk: &dyn Disk, experiment: &Path, plan: &Plan) -> Result<(), Fail
 /// used.
 pub fn read(experiment: &Path) -> (Vec<Config>, Vec<String>) {
     let directory = experiment.join(CONFIGS_DIR);
-    let is_id = |stem: &str| stem.len() == ID_DIGITS && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+    let is_id =
+        |stem: &str| stem.len() == ID_DIGITS && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let entries = std::fs::read_dir(&directory)
+        .into_iter()
+        .flatten()
+        .flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut ids: Vec<String> = names.filter_map(|name| Some(name.strip_suffix(".json").filter(|stem| is_id(stem))?.to_owned())).collect();
+    let mut ids: Vec<String> = names
+        .filter_map(|name| {
+            Some(
+                name.strip_suffix(".json")
+                    .filter(|stem| is_id(stem))?
+                    .to_owned(),
+            )
+        })
+        .collect();
     ids.sort();
     let mut unusable = Vec::new();
     if ids.len() > MAX_CONFIGS {
-        unusable.push(format!("{} holds {} configs; the first {MAX_CONFIGS} are read", directory.display(), ids.len()));
+        unusable.push(format!(
+            "{} holds {} configs; the first {MAX_CONFIGS} are read",
+            directory.display(),
+            ids.len()
+        ));
         ids.truncate(MAX_CONFIGS);
     }
     let mut configs = Vec::new();
     for id in ids {
         match read_one(&directory, &id) {
             Ok(config) => configs.push(config),
-            Err(reason) => unusable.push(format!("config {id} in {} cannot be used: {reason}", directory.display())),
+            Err(reason) => unusable.push(format!(
+                "config {id} in {} cannot be used: {reason}",
+                directory.display()
+            )),
         }
     }
     (configs, unusable)
@@ -178,12 +220,19 @@ fn read_one(directory: &Path, id: &str) -> Result<Config, String> {
         rundir::read::bounded(&path, most).map_err(|error| format!("{error:#}"))
     };
     let list = bounded("json", MAX_LIST_BYTES)?;
-    let mut config: Config = serde_json::from_slice(&list).map_err(|error| format!("{id}.json: {error}"))?;
-    let text = String::from_utf8(bounded("toml", MAX_CONFIG_BYTES)?).map_err(|_| format!("{id}.toml is not UTF-8"))?;
+    let mut config: Config =
+        serde_json::from_slice(&list).map_err(|error| format!("{id}.json: {error}"))?;
+    let text = String::from_utf8(bounded("toml", MAX_CONFIG_BYTES)?)
+        .map_err(|_| format!("{id}.toml is not UTF-8"))?;
     if config.id != id || id_of(&text) != id {
-        return Err(format!("{id}.toml was changed: its hash is {}", id_of(&text)));
+        return Err(format!(
+            "{id}.toml was changed: its hash is {}",
+            id_of(&text)
+        ));
     }
-    let table: Table = text.parse().map_err(|error: toml::de::Error| format!("{id}.toml: {}", error.message()))?;
+    let table: Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| format!("{id}.toml: {}", error.message()))?;
     config.table = serde_json::to_value(table).unwrap_or_default();
     Ok(config)
 }
@@ -202,42 +251,91 @@ pub struct Belonging {
 pub fn belonging(experiment: &Path, records: &[RunRecord]) -> Belonging {
     let (configs, unusable) = read(experiment);
     let runs: BTreeSet<&str> = records.iter().map(run_of).collect();
-    let recorded = |config: &Config| runs.iter().filter(|run| config.runs.contains_key(**run)).count();
-    let mut found: Vec<&Config> = configs.iter().filter(|config| recorded(config) > 0).collect();
+    let recorded = |config: &Config| {
+        runs.iter()
+            .filter(|run| config.runs.contains_key(**run))
+            .count()
+    };
+    let mut found: Vec<&Config> = configs
+        .iter()
+        .filter(|config| recorded(config) > 0)
+        .collect();
     found.sort_by(|a, b| recorded(b).cmp(&recorded(a)).then_with(|| a.id.cmp(&b.id)));
-    let covering: Vec<&Config> = found.iter().filter(|config| recorded(config) == runs.len()).copied().collect();
-    let alike = covering.windows(2).all(|pair| pair[0].reports_like(pair[1], records));
-    let unknown = runs.iter().filter(|run| !found.iter().any(|config| config.runs.contains_key(**run))).count();
+    let covering: Vec<&Config> = found
+        .iter()
+        .filter(|config| recorded(config) == runs.len())
+        .copied()
+        .collect();
+    let alike = covering
+        .windows(2)
+        .all(|pair| pair[0].reports_like(pair[1], records));
+    let unknown = runs
+        .iter()
+        .filter(|run| !found.iter().any(|config| config.runs.contains_key(**run)))
+        .count();
     let mut lines = Vec::new();
     for (index, config) in found.iter().take(MAX_LISTED).enumerate() {
-        let of = format!("config {}: {} of {} recorded", config.name(), recorded(config), count(config.runs.len(), "run"));
-        lines.push(if index == 0 { of } else { format!("{of}; {}", differing(found[0], config)) });
+        let of = format!(
+            "config {}: {} of {} recorded",
+            config.name(),
+            recorded(config),
+            count(config.runs.len(), "run")
+        );
+        lines.push(if index == 0 {
+            of
+        } else {
+            format!("{of}; {}", differing(found[0], config))
+        });
     }
     if found.len() > MAX_LISTED {
         lines.push(format!("{} more configs", found.len() - MAX_LISTED));
     }
     if unknown > 0 {
         let place = experiment.join(CONFIGS_DIR);
-        lines.push(format!("{} of no config in {}", count(unknown, "run"), place.display()));
+        lines.push(format!(
+            "{} of no config in {}",
+            count(unknown, "run"),
+            place.display()
+        ));
     }
     lines.extend(unusable);
-    Belonging { config: covering.first().filter(|_| alike).map(|config| (*config).clone()), lines }
+    Belonging {
+        config: covering
+            .first()
+            .filter(|_| alike)
+            .map(|config| (*config).clone()),
+        lines,
+    }
 }
 
 /// In which keys a config differs from the first.
 fn differing(first: &Config, other: &Config) -> String {
     let keys = changes::differences(&first.table, &other.table);
-    let value = |value: Option<&Value>| value.map_or("nothing".to_owned(), |value| changes::short(&value.to_string()));
+    let value = |value: Option<&Value>| {
+        value.map_or("nothing".to_owned(), |value| {
+            changes::short(&value.to_string())
+        })
+    };
     let mut listed: Vec<String> = keys
         .iter()
         .take(MAX_KEYS)
-        .map(|(key, theirs, ours)| format!("{} = {} (there {})", rundir::read::shown(key), value(*ours), value(*theirs)))
+        .map(|(key, theirs, ours)| {
+            format!(
+                "{} = {} (there {})",
+                rundir::read::shown(key),
+                value(*ours),
+                value(*theirs)
+            )
+        })
         .collect();
     if keys.len() > MAX_KEYS {
         listed.push(format!("{} more", keys.len() - MAX_KEYS));
     }
     match listed.is_empty() {
-        true => format!("the same keys and values as {}, read from another directory", first.id),
+        true => format!(
+            "the same keys and values as {}, read from another directory",
+            first.id
+        ),
         false => format!("differs from {} in {}", first.id, listed.join(", ")),
     }
 }
@@ -252,10 +350,20 @@ pub fn named(experiment: &Path, name: &str) -> Result<Config, Failure> {
     let (mut configs, unusable) = read(experiment);
     // A kept config is read with its list: its relative paths do not start from where it is kept.
     let path = Path::new(name);
-    let kept = path.parent().is_some_and(|directory| directory.ends_with(CONFIGS_DIR));
-    let stem = path.file_stem().filter(|_| kept).map(|stem| stem.to_string_lossy().into_owned());
-    let wanted = stem.filter(|stem| configs.iter().any(|config| config.id == *stem)).unwrap_or_else(|| name.to_owned());
-    let matches = configs.iter().filter(|config| !wanted.is_empty() && config.id.starts_with(&wanted)).count();
+    let kept = path
+        .parent()
+        .is_some_and(|directory| directory.ends_with(CONFIGS_DIR));
+    let stem = path
+        .file_stem()
+        .filter(|_| kept)
+        .map(|stem| stem.to_string_lossy().into_owned());
+    let wanted = stem
+        .filter(|stem| configs.iter().any(|config| config.id == *stem))
+        .unwrap_or_else(|| name.to_owned());
+    let matches = configs
+        .iter()
+        .filter(|config| !wanted.is_empty() && config.id.starts_with(&wanted))
+        .count();
     if matches == 1 {
         configs.retain(|config| config.id.starts_with(&wanted));
         return Ok(configs.remove(0));
@@ -264,13 +372,32 @@ pub fn named(experiment: &Path, name: &str) -> Result<Config, Failure> {
         let plan = crate::config::experiment::plan(path, &[])?;
         return Ok(Config::of(&plan)?.0);
     }
-    let problem =
-        if matches > 1 { format!("is the beginning of {matches} ids") } else { "names neither a config kept there nor a file".into() };
+    let problem = if matches > 1 {
+        format!("is the beginning of {matches} ids")
+    } else {
+        "names neither a config kept there nor a file".into()
+    };
     let names: Vec<String> = configs.iter().take(MAX_LISTED).map(Config::name).collect();
-    let more = if configs.len() > MAX_LISTED { format!(", {} more", configs.len() - MAX_LISTED) } else { String::new() };
-    let allowed =
-        if names.is_empty() { "a config file".to_owned() } else { format!("a config file, or one of {}{more}", names.join(", ")) };
-    let notes: String = unusable.iter().map(|note| format!("\n  = note: {note}")).collect();
-    let help = format!("`longreach report {}` lists the configs its records belong to", experiment.display());
-    Err(Failure::new(Exit::Config, format!("--config {name}: {problem}\n  = allowed: {allowed}{notes}\n  = help: {help}")))
+    let more = if configs.len() > MAX_LISTED {
+        format!(", {} more", configs.len() - MAX_LISTED)
+    } else {
+        String::new()
+    };
+    let allowed = if names.is_empty() {
+        "a config file".to_owned()
+    } else {
+        format!("a config file, or one of {}{more}", names.join(", "))
+    };
+    let notes: String = unusable
+        .iter()
+        .map(|note| format!("\n  = note: {note}"))
+        .collect();
+    let help = format!(
+        "`longreach report {}` lists the configs its records belong to",
+        experiment.display()
+    );
+    Err(Failure::new(
+        Exit::Config,
+        format!("--config {name}: {problem}\n  = allowed: {allowed}{notes}\n  = help: {help}"),
+    ))
 }

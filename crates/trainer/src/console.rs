@@ -1,4 +1,5 @@
-//! What is said to people. A reader that left early (`| head`, a closed terminal) is no error and ends no run.
+//! What is said to people. A reader that left early (`| head`, a closed terminal) is no error and
+//! ends no run.
 
 use std::io::Write;
 
@@ -8,16 +9,22 @@ pub fn print(text: &str) {
     let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
 }
 
-/// A line on standard error: progress, notes, errors. Control characters are shown as [`plain`] shows them.
+/// A line on standard error: progress, notes, errors. Control characters are shown as [`plain`]
+/// shows them.
 pub fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", plain(text));
 }
 
-/// A text with names that others chose, without what a terminal would obey: control characters other than line breaks and tabs,
-/// and marks that turn the direction of writing, become U+FFFD.
+/// A text with names that others chose, without what a terminal would obey: control characters
+/// other than line breaks and tabs, and marks that turn the direction of writing, become U+FFFD.
 pub fn plain(text: &str) -> String {
-    let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if obeyed(c) { '\u{FFFD}' } else { c }).collect()
+    let obeyed = |c: char| {
+        c.is_control() && !matches!(c, '\n' | '\t')
+            || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars()
+        .map(|c| if obeyed(c) { '\u{FFFD}' } else { c })
+        .collect()
 }
 
 #[cfg(test)]
@@ -25,6 +32,9 @@ mod tests {
     #[test]
     fn nothing_is_left_that_a_terminal_obeys() {
         let shown = super::plain("a\tb\n\u{1b}[2Jc\u{7}\u{9b}d\u{202e}e\u{2066}ü");
-        assert_eq!(shown, "a\tb\n\u{fffd}[2Jc\u{fffd}\u{fffd}d\u{fffd}e\u{fffd}ü");
+        assert_eq!(
+            shown,
+            "a\tb\n\u{fffd}[2Jc\u{fffd}\u{fffd}d\u{fffd}e\u{fffd}ü"
+        );
     }
 }

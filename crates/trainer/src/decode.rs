@@ -7,11 +7,13 @@ use posenc::Positions;
 use tasks::Batch;
 use tiny_transformer::{Cache, Pass, Transformer};
 
-/// The most likely token at every counted place of a batch, row by row, 0 elsewhere; `None` if a signal asked to stop.
+/// The most likely token at every counted place of a batch, row by row, 0 elsewhere; `None` if a
+/// signal asked to stop.
 ///
-/// A row is read up to its first counted place and then, where `reads_its_answers`, goes on with what the model said; other tokens are
-/// read as they are. `positions` gives those of a sequence of a length. With `cached` every token is read once, which is right where no
-/// token's logits change when more tokens follow; without, every answer is read off a forward pass over the whole prefix.
+/// A row is read up to its first counted place and then, where `reads_its_answers`, goes on with
+/// what the model said; other tokens are read as they are. `positions` gives those of a sequence of
+/// a length. With `cached` every token is read once, which is right where no token's logits change
+/// when more tokens follow; without, every answer is read off a forward pass over the whole prefix.
 pub fn greedy(
     model: &Transformer,
     batch: &Batch,
@@ -21,24 +23,37 @@ pub fn greedy(
     device: &Device,
 ) -> Option<Vec<i64>> {
     let (rows, seq_len) = (batch.rows, batch.seq_len);
-    let pass = Pass { max_logits: MAX_LOGITS, ..Pass::default() };
+    let pass = Pass {
+        max_logits: MAX_LOGITS,
+        ..Pass::default()
+    };
     let mut inputs = batch.inputs.clone();
     let mut guesses = vec![0; rows * seq_len];
     let mut cache = Cache::default();
-    for place in (0..seq_len).filter(|place| (0..rows).any(|row| batch.counted[row * seq_len + place])) {
+    for place in
+        (0..seq_len).filter(|place| (0..rows).any(|row| batch.counted[row * seq_len + place]))
+    {
         if signals::asked().is_some() {
             return None;
         }
         let from = if cached { cache.len() } else { 0 };
-        let read: Vec<i32> = inputs.chunks(seq_len).flat_map(|row| row[from..=place].to_vec()).collect();
-        let read: Tensor<2, Int> = Tensor::from_data(TensorData::new(read, [rows, place + 1 - from]), device);
+        let read: Vec<i32> = inputs
+            .chunks(seq_len)
+            .flat_map(|row| row[from..=place].to_vec())
+            .collect();
+        let read: Tensor<2, Int> =
+            Tensor::from_data(TensorData::new(read, [rows, place + 1 - from]), device);
         let logits = if cached {
             model.extend(read, &positions(place + 1), &mut cache, &pass)
         } else {
             model.forward(read, &positions(place + 1), &pass)
         };
         let said = likeliest(logits.slice_dim(1, place - from..place - from + 1));
-        for (row, said) in said.into_iter().enumerate().filter(|(row, _)| batch.counted[row * seq_len + place]) {
+        for (row, said) in said
+            .into_iter()
+            .enumerate()
+            .filter(|(row, _)| batch.counted[row * seq_len + place])
+        {
             let at = row * seq_len + place;
             guesses[at] = said;
             if reads_its_answers && place + 1 < seq_len {

@@ -46,8 +46,8 @@ struct Sums {
     groups: Vec<(u64, u64)>,
 }
 
-/// Evaluates every variant at every length that fits into `limit`; `progress(row, cost)` hears of each result. `None` if a signal asked to
-/// stop before the end.
+/// Evaluates every variant at every length that fits into `limit`; `progress(row, cost)` hears of
+/// each result. `None` if a signal asked to stop before the end.
 ///
 /// # Errors
 ///
@@ -64,14 +64,29 @@ pub fn evaluate(
     let mut rows = Vec::new();
     let mut model = rebuild(spec, &spec.encoding, weights, device)?;
     for variant in &eval.variants {
-        for (index, (test_len, encoding)) in eval.test_lens.iter().zip(&variant.encodings).enumerate() {
+        for (index, (test_len, encoding)) in
+            eval.test_lens.iter().zip(&variant.encodings).enumerate()
+        {
             let started = Instant::now();
             let positions = variant.positions.get(index).unwrap_or(&spec.positions);
             let seq_len = task.seq_len(*test_len);
-            let memory_bytes = memory::evaluation(spec, encoding, weights.count(""), eval.batch_tokens, seq_len);
-            let row = match (unsupported(spec, encoding, positions, seq_len), limit.excess(memory_bytes)) {
-                (Some(reason), _) => empty_row(&variant.name, *test_len, EvalStatus::Unsupported, reason),
-                (None, Some(reason)) => empty_row(&variant.name, *test_len, EvalStatus::Skipped, reason),
+            let memory_bytes = memory::evaluation(
+                spec,
+                encoding,
+                weights.count(""),
+                eval.batch_tokens,
+                seq_len,
+            );
+            let row = match (
+                unsupported(spec, encoding, positions, seq_len),
+                limit.excess(memory_bytes),
+            ) {
+                (Some(reason), _) => {
+                    empty_row(&variant.name, *test_len, EvalStatus::Unsupported, reason)
+                }
+                (None, Some(reason)) => {
+                    empty_row(&variant.name, *test_len, EvalStatus::Skipped, reason)
+                }
                 (None, None) => {
                     memory::forget_peak();
                     let facts = encoding.facts(&spec.model.shape());
@@ -87,9 +102,12 @@ pub fn evaluate(
                         greedy: eval.decode.is_greedy(&facts, positions),
                         cached: !changes_with_length(&facts, positions),
                     };
-                    let Some(mut row) = score(&test, task, &model, device) else { return Ok(None) };
+                    let Some(mut row) = score(&test, task, &model, device) else {
+                        return Ok(None);
+                    };
                     if eval.attention_distance && row.status == EvalStatus::Ok {
-                        let [watched, plain] = [(); 2].map(|()| rebuild_encoding(spec, named, weights, device));
+                        let [watched, plain] =
+                            [(); 2].map(|()| rebuild_encoding(spec, named, weights, device));
                         let mut profile = Profile::new(model, watched?);
                         let all = test.batches(task).try_for_each(|(batch, positions)| {
                             profile.add(upload(&batch, device).0, &positions);
@@ -104,7 +122,13 @@ pub fn evaluate(
                     row
                 }
             };
-            progress(&row, &Cost { secs: started.elapsed().as_secs_f64(), memory_bytes });
+            progress(
+                &row,
+                &Cost {
+                    secs: started.elapsed().as_secs_f64(),
+                    memory_bytes,
+                },
+            );
             rows.push(row);
         }
     }
@@ -116,25 +140,48 @@ pub fn evaluate(
 /// # Errors
 ///
 /// If the weights lack a parameter or have another shape for it.
-pub fn rebuild(spec: &RunSpec, encoding: &EncodingConfig, weights: &Weights, device: &Device) -> Result<Transformer> {
-    with_saved(weights, device, |init| Transformer::new(&spec.model, encoding, init))
+pub fn rebuild(
+    spec: &RunSpec,
+    encoding: &EncodingConfig,
+    weights: &Weights,
+    device: &Device,
+) -> Result<Transformer> {
+    with_saved(weights, device, |init| {
+        Transformer::new(&spec.model, encoding, init)
+    })
 }
 
-fn rebuild_encoding(spec: &RunSpec, encoding: &EncodingConfig, weights: &Weights, device: &Device) -> Result<posenc::Encoding> {
+fn rebuild_encoding(
+    spec: &RunSpec,
+    encoding: &EncodingConfig,
+    weights: &Weights,
+    device: &Device,
+) -> Result<posenc::Encoding> {
     let trained = |path: &str| match path.strip_prefix("encoding.") {
         Some(inner) => format!("encoding.{}", trained_path(&spec.encoding, encoding, inner)),
         None => path.to_owned(),
     };
-    with_saved_at(weights, device, trained, |init| encoding.init(&spec.model.shape(), &init.scope("encoding")))
+    with_saved_at(weights, device, trained, |init| {
+        encoding.init(&spec.model.shape(), &init.scope("encoding"))
+    })
 }
 
 /// Builds a module whose parameters are asked for by path from saved weights.
-fn with_saved<T>(weights: &Weights, device: &Device, build: impl FnOnce(&Init<'_>) -> T) -> Result<T> {
+fn with_saved<T>(
+    weights: &Weights,
+    device: &Device,
+    build: impl FnOnce(&Init<'_>) -> T,
+) -> Result<T> {
     with_saved_at(weights, device, str::to_owned, build)
 }
 
 /// Like [`with_saved`]; `place` gives the path that a parameter has in the saved weights.
-fn with_saved_at<T>(weights: &Weights, device: &Device, place: impl Fn(&str) -> String, build: impl FnOnce(&Init<'_>) -> T) -> Result<T> {
+fn with_saved_at<T>(
+    weights: &Weights,
+    device: &Device,
+    place: impl Fn(&str) -> String,
+    build: impl FnOnce(&Init<'_>) -> T,
+) -> Result<T> {
     let missing = std::cell::RefCell::new(None);
     let source = |path: &str, shape: &[usize], _| {
         weights.values(&place(path), shape).unwrap_or_else(|error| {
@@ -148,23 +195,58 @@ fn with_saved_at<T>(weights: &Weights, device: &Device, place: impl Fn(&str) -> 
 
 /// Rows for a model that diverged: there is nothing to evaluate.
 pub fn diverged_rows(eval: &EvalSpec, reason: &str) -> Vec<EvalRow> {
-    let row = |name: &str, test_len| empty_row(name, test_len, EvalStatus::Diverged, reason.to_owned());
-    eval.variants.iter().flat_map(|variant| eval.test_lens.iter().map(|test_len| row(&variant.name, *test_len))).collect()
+    let row =
+        |name: &str, test_len| empty_row(name, test_len, EvalStatus::Diverged, reason.to_owned());
+    eval.variants
+        .iter()
+        .flat_map(|variant| {
+            eval.test_lens
+                .iter()
+                .map(|test_len| row(&variant.name, *test_len))
+        })
+        .collect()
 }
 
 /// Why an encoding cannot be evaluated at a length, if its positions or those drawn end before it.
-pub fn unsupported(spec: &RunSpec, encoding: &EncodingConfig, positions: &PositionsConfig, seq_len: usize) -> Option<String> {
+pub fn unsupported(
+    spec: &RunSpec,
+    encoding: &EncodingConfig,
+    positions: &PositionsConfig,
+    seq_len: usize,
+) -> Option<String> {
     if let Some(longest) = positions.max_seq_len().filter(|longest| seq_len > *longest) {
-        return Some(format!("{seq_len} tokens, but {} positions are drawn out of {longest}", positions.kind()));
+        return Some(format!(
+            "{seq_len} tokens, but {} positions are drawn out of {longest}",
+            positions.kind()
+        ));
     }
-    let (rows, limit) = (positions.rows(seq_len), encoding.facts(&spec.model.shape()).max_position?);
-    let reach = if rows == seq_len { String::new() } else { format!(" at positions up to {}", rows - 1) };
-    (rows > limit).then(|| format!("{seq_len} tokens{reach}, but the {} encoding ends at max_position = {limit}", encoding.kind()))
+    let (rows, limit) = (
+        positions.rows(seq_len),
+        encoding.facts(&spec.model.shape()).max_position?,
+    );
+    let reach = if rows == seq_len {
+        String::new()
+    } else {
+        format!(" at positions up to {}", rows - 1)
+    };
+    (rows > limit).then(|| {
+        format!(
+            "{seq_len} tokens{reach}, but the {} encoding ends at max_position = {limit}",
+            encoding.kind()
+        )
+    })
 }
 
 fn empty_row(variant: &str, test_len: usize, status: EvalStatus, reason: String) -> EvalRow {
     let (metrics, loss_by_position) = (BTreeMap::new(), Vec::new());
-    EvalRow { variant: variant.to_owned(), test_len, status, reason: Some(reason), metrics, loss_by_position }
+    EvalRow {
+        variant: variant.to_owned(),
+        test_len,
+        status,
+        reason: Some(reason),
+        metrics,
+        loss_by_position,
+    }
 }
 
 /// One cell of a run's table: a variant at a length.
@@ -184,19 +266,36 @@ struct Test<'a> {
 impl Test<'_> {
     /// The test set, with its positions.
     fn batches(&self, task: &dyn Task) -> impl Iterator<Item = (Batch, Positions)> {
-        let batches = TestSet::new(task, self.test_len).batches((self.eval.batch_tokens / task.seq_len(self.test_len)).max(1));
+        let batches = TestSet::new(task, self.test_len)
+            .batches((self.eval.batch_tokens / task.seq_len(self.test_len)).max(1));
         batches.enumerate().map(|(index, batch)| {
             // Sampled positions are drawn anew for every batch, from a stream of this length alone.
-            let mut stream = Stream::new(self.seed, &format!("test-positions {}", self.test_len), index as u64);
-            let positions = self.positions.sample(batch.seq_len, &mut |bound| stream.below(bound));
+            let mut stream = Stream::new(
+                self.seed,
+                &format!("test-positions {}", self.test_len),
+                index as u64,
+            );
+            let positions = self
+                .positions
+                .sample(batch.seq_len, &mut |bound| stream.below(bound));
             (batch, self.coordinates.of(task, self.test_len, positions))
         })
     }
 }
 
 /// `None` if a signal asked to stop.
-fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device) -> Option<EvalRow> {
-    let Test { variant, test_len, eval, .. } = *test;
+fn score(
+    test: &Test<'_>,
+    task: &dyn Task,
+    model: &Transformer,
+    device: &Device,
+) -> Option<EvalRow> {
+    let Test {
+        variant,
+        test_len,
+        eval,
+        ..
+    } = *test;
     let seq_len = task.seq_len(test_len);
     let mut sums = Sums {
         nll: vec![0.0; seq_len],
@@ -213,13 +312,27 @@ fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device)
             return None;
         }
         let decoded = if test.greedy {
-            // Where positions are drawn, a decoder that does not know how long the sequence will be draws them anew for every token.
-            let mut stream = Stream::new(test.seed, &format!("decode-positions {test_len}"), index as u64);
+            // Where positions are drawn, a decoder that does not know how long the sequence will be
+            // draws them anew for every token.
+            let mut stream = Stream::new(
+                test.seed,
+                &format!("decode-positions {test_len}"),
+                index as u64,
+            );
             let mut positions = |seq_len: usize| {
-                let positions = test.positions.sample(seq_len, &mut |bound| stream.below(bound));
+                let positions = test
+                    .positions
+                    .sample(seq_len, &mut |bound| stream.below(bound));
                 test.coordinates.of(task, test_len, positions)
             };
-            Some(greedy(model, &batch, task.reads_its_answers(), &mut positions, test.cached, device)?)
+            Some(greedy(
+                model,
+                &batch,
+                task.reads_its_answers(),
+                &mut positions,
+                test.cached,
+                device,
+            )?)
         } else {
             None
         };
@@ -235,32 +348,72 @@ fn score(test: &Test<'_>, task: &dyn Task, model: &Transformer, device: &Device)
     let tokens: u64 = sums.counted.iter().sum();
     let loss_nats = sums.nll.iter().sum::<f64>() / tokens as f64;
     if !loss_nats.is_finite() {
-        return Some(empty_row(variant, test_len, EvalStatus::Diverged, format!("the loss at length {test_len} is not finite")));
+        return Some(empty_row(
+            variant,
+            test_len,
+            EvalStatus::Diverged,
+            format!("the loss at length {test_len} is not finite"),
+        ));
     }
-    let mut metrics = BTreeMap::from([("loss_nats".to_owned(), Metric { value: loss_nats, n: tokens })]);
-    let share = |part: u64, n: u64| Metric { value: part as f64 / n as f64, n };
+    let mut metrics = BTreeMap::from([(
+        "loss_nats".to_owned(),
+        Metric {
+            value: loss_nats,
+            n: tokens,
+        },
+    )]);
+    let share = |part: u64, n: u64| Metric {
+        value: part as f64 / n as f64,
+        n,
+    };
     if scoring != Scoring::LanguageModel {
         metrics.insert("token_accuracy".to_owned(), share(sums.right, tokens));
     }
     if scoring == Scoring::Answer {
         metrics.insert("exact_match".to_owned(), share(sums.exact_rows, sums.rows));
     }
-    for ((name, _), (exact, rows)) in task.groups().iter().zip(&sums.groups).filter(|(_, (_, rows))| *rows > 0) {
+    for ((name, _), (exact, rows)) in task
+        .groups()
+        .iter()
+        .zip(&sums.groups)
+        .filter(|(_, (_, rows))| *rows > 0)
+    {
         metrics.insert(format!("exact_match_{name}"), share(*exact, *rows));
     }
     if let Some(last) = eval.last_tokens {
         let end = seq_len - last.min(seq_len)..seq_len;
         let n: u64 = sums.counted[end.clone()].iter().sum();
-        metrics.insert(LAST_LOSS_NATS.to_owned(), Metric { value: sums.nll[end].iter().sum::<f64>() / n as f64, n });
+        metrics.insert(
+            LAST_LOSS_NATS.to_owned(),
+            Metric {
+                value: sums.nll[end].iter().sum::<f64>() / n as f64,
+                n,
+            },
+        );
     }
-    let loss_by_position = if scoring == Scoring::Answer { Vec::new() } else { sums.by_position() };
-    Some(EvalRow { variant: variant.to_owned(), test_len, status: EvalStatus::Ok, reason: None, metrics, loss_by_position })
+    let loss_by_position = if scoring == Scoring::Answer {
+        Vec::new()
+    } else {
+        sums.by_position()
+    };
+    Some(EvalRow {
+        variant: variant.to_owned(),
+        test_len,
+        status: EvalStatus::Ok,
+        reason: None,
+        metrics,
+        loss_by_position,
+    })
 }
 
 /// The most likely token at every place, row by row.
 pub fn likeliest(logits: Tensor<3>) -> Vec<i64> {
     let guesses: Tensor<2, Int> = logits.argmax(2).squeeze_dim(2);
-    guesses.into_data().convert::<i64>().try_to_vec::<i64>().expect("data was just converted to i64")
+    guesses
+        .into_data()
+        .convert::<i64>()
+        .try_to_vec::<i64>()
+        .expect("data was just converted to i64")
 }
 
 impl Sums {
@@ -275,9 +428,22 @@ impl Sums {
         decoded: Option<Vec<i64>>,
     ) {
         let (inputs, targets) = upload(batch, device);
-        let (nll, logits) = model.nll(inputs, targets, positions, &Pass { max_logits: MAX_LOGITS, ..Pass::default() });
-        let nll = nll.into_data().convert::<f64>().try_to_vec::<f64>().expect("data was just converted to f64");
-        let guesses = decoded.or_else(|| (scoring != Scoring::LanguageModel).then(|| likeliest(logits)));
+        let (nll, logits) = model.nll(
+            inputs,
+            targets,
+            positions,
+            &Pass {
+                max_logits: MAX_LOGITS,
+                ..Pass::default()
+            },
+        );
+        let nll = nll
+            .into_data()
+            .convert::<f64>()
+            .try_to_vec::<f64>()
+            .expect("data was just converted to f64");
+        let guesses =
+            decoded.or_else(|| (scoring != Scoring::LanguageModel).then(|| likeliest(logits)));
         for row in 0..batch.rows {
             let mut exact = true;
             for position in 0..batch.seq_len {
@@ -306,7 +472,11 @@ impl Sums {
             let to = (from + width).min(self.nll.len());
             let counted: u64 = self.counted[from..to].iter().sum();
             let loss_nats = self.nll[from..to].iter().sum::<f64>() / counted as f64;
-            (counted > 0).then_some(PositionBin { from, to, loss_nats })
+            (counted > 0).then_some(PositionBin {
+                from,
+                to,
+                loss_nats,
+            })
         });
         bins.collect()
     }

@@ -36,7 +36,20 @@ impl Exit {
     /// What a process of this program ended with.
     pub fn from_code(code: i32) -> Option<Self> {
         use Exit::*;
-        let all = [Done, SomeFailed, Config, Input, Busy, Diverged, Resources, Device, Bug, TryAgain, Interrupted, Terminated];
+        let all = [
+            Done,
+            SomeFailed,
+            Config,
+            Input,
+            Busy,
+            Diverged,
+            Resources,
+            Device,
+            Bug,
+            TryAgain,
+            Interrupted,
+            Terminated,
+        ];
         all.into_iter().find(|exit| *exit as i32 == code)
     }
 
@@ -58,7 +71,10 @@ pub struct Failure {
 impl Failure {
     /// A failure with this code.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into() }
+        Self {
+            exit,
+            message: message.into(),
+        }
     }
 
     /// For errors of reading or writing in the output directory.

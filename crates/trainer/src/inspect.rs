@@ -1,7 +1,9 @@
-//! `longreach inspect`: the numbers that define an encoding, computed by the code that trains, and pictures of them.
+//! `longreach inspect`: the numbers that define an encoding, computed by the code that trains, and
+//! pictures of them.
 //!
-//! Keys are read as in a config and refused in the same words. `seq_len` is what length-reading encodings see and what
-//! `factor = "auto"` is taken from; where `--seq-len` is shorter than the largest position asked for, that position rules.
+//! Keys are read as in a config and refused in the same words. `seq_len` is what length-reading
+//! encodings see and what `factor = "auto"` is taken from; where `--seq-len` is shorter than the
+//! largest position asked for, that position rules.
 
 mod numbers;
 mod pictures;
@@ -16,7 +18,10 @@ use numbers::{Numbers, Subject};
 use posenc::{ConfigError, EncodingConfig, Lengths, ModelShape};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
-use tiny_transformer::{Activation, AttentionKind, FeatureMap, Mask, Matmul, NormKind, Normalizer, QkNorm, TransformerConfig};
+use tiny_transformer::{
+    Activation, AttentionKind, FeatureMap, Mask, Matmul, NormKind, Normalizer, QkNorm,
+    TransformerConfig,
+};
 use toml::{Table, Value};
 
 /// Keys that belong to the model; all others belong to the encoding.
@@ -55,37 +60,89 @@ struct Model {
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] for an unknown encoding or a key, position or length that cannot work; [`Exit::Resources`] if the pictures
-/// cannot be written.
+/// [`Exit::Config`] for an unknown encoding or a key, position or length that cannot work;
+/// [`Exit::Resources`] if the pictures cannot be written.
 pub fn run(arguments: &InspectArgs) -> Result<String, Failure> {
     let command = Command(arguments);
     let positions = positions(arguments.positions.as_deref())?;
     length("--train-len", arguments.train_len)?;
-    arguments.seq_len.map_or(Ok(()), |seq_len| length("--seq-len", seq_len))?;
+    arguments
+        .seq_len
+        .map_or(Ok(()), |seq_len| length("--seq-len", seq_len))?;
     let subject = command.subject(&positions)?;
-    let device = device::open(&DeviceName { kind: "cpu", index: None })?;
+    let device = device::open(&DeviceName {
+        kind: "cpu",
+        index: None,
+    })?;
     let numbers = numbers::gather(&subject, &positions, &device)?;
     let files = match &arguments.out {
         None => None,
-        Some(directory) => Some(pictures::write(&subject, &numbers, &command.shown(), directory, &device)?),
+        Some(directory) => Some(pictures::write(
+            &subject,
+            &numbers,
+            &command.shown(),
+            directory,
+            &device,
+        )?),
     };
-    let ModelShape { d_model, n_layers, n_heads, head_dim } = subject.shape;
-    let Lengths { train_len, test_len: seq_len } = subject.lengths;
-    let model = Model { d_model, n_heads, head_dim, n_layers };
-    let inspection = Inspection { numbers, positions, train_len, seq_len, model, files };
-    if arguments.json { json(&inspection) } else { Ok(text::render(&inspection)) }
+    let ModelShape {
+        d_model,
+        n_layers,
+        n_heads,
+        head_dim,
+    } = subject.shape;
+    let Lengths {
+        train_len,
+        test_len: seq_len,
+    } = subject.lengths;
+    let model = Model {
+        d_model,
+        n_heads,
+        head_dim,
+        n_layers,
+    };
+    let inspection = Inspection {
+        numbers,
+        positions,
+        train_len,
+        seq_len,
+        model,
+        files,
+    };
+    if arguments.json {
+        json(&inspection)
+    } else {
+        Ok(text::render(&inspection))
+    }
 }
 
-/// Logits of equal tokens by distance under an encoding with the initial values of seed 0: one of its pictures, as SVG.
+/// Logits of equal tokens by distance under an encoding with the initial values of seed 0: one of
+/// its pictures, as SVG.
 ///
 /// # Errors
 ///
 /// [`Exit::Bug`]: a hook gave a tensor that cannot be read.
-pub fn response_svg(mut config: EncodingConfig, shape: ModelShape, train_len: usize, command: &str) -> Result<String, Failure> {
-    let lengths = Lengths { train_len, test_len: train_len };
+pub fn response_svg(
+    mut config: EncodingConfig,
+    shape: ModelShape,
+    train_len: usize,
+    command: &str,
+) -> Result<String, Failure> {
+    let lengths = Lengths {
+        train_len,
+        test_len: train_len,
+    };
     config.resolve(&lengths);
-    let subject = Subject { config, shape, lengths, path: vec!["encoding".to_owned()] };
-    let device = device::open(&DeviceName { kind: "cpu", index: None })?;
+    let subject = Subject {
+        config,
+        shape,
+        lengths,
+        path: vec!["encoding".to_owned()],
+    };
+    let device = device::open(&DeviceName {
+        kind: "cpu",
+        index: None,
+    })?;
     let numbers = numbers::gather(&subject, &[0.0], &device)?;
     Ok(pictures::response_svg(&subject, &numbers, command, &device))
 }
@@ -97,10 +154,16 @@ pub fn keys(config: &serde_json::Value) -> String {
 
 /// The positions as typed: distinct from a list of numbers in that every mistake can be named.
 fn positions(typed: Option<&str>) -> Result<Vec<f64>, Failure> {
-    let Some(typed) = typed else { return Ok(vec![0.0, 1.0, 2.0, 3.0]) };
+    let Some(typed) = typed else {
+        return Ok(vec![0.0, 1.0, 2.0, 3.0]);
+    };
     let refuse = |problem: String, value: &str| {
-        let place = Place::CommandLine { argument: format!("--positions {typed}") };
-        let allowed = format!("1 to {MAX_POSITIONS} numbers from 0 to {MAX_LENGTH}, with commas between them");
+        let place = Place::CommandLine {
+            argument: format!("--positions {typed}"),
+        };
+        let allowed = format!(
+            "1 to {MAX_POSITIONS} numbers from 0 to {MAX_LENGTH}, with commas between them"
+        );
         Err(Diagnostic::new(place, problem)
             .with_key("--positions")
             .with_value(value)
@@ -113,14 +176,23 @@ fn positions(typed: Option<&str>) -> Result<Vec<f64>, Failure> {
     }
     let count = typed.split(',').count();
     if count > MAX_POSITIONS {
-        return refuse("too many positions".to_owned(), &format!("{count} positions"));
+        return refuse(
+            "too many positions".to_owned(),
+            &format!("{count} positions"),
+        );
     }
     let mut positions = Vec::with_capacity(count);
     for word in typed.split(',').map(str::trim) {
         match word.parse::<f64>() {
-            Ok(position) if position.is_finite() && (0.0..=MAX_LENGTH as f64).contains(&position) => positions.push(position.abs()),
+            Ok(position)
+                if position.is_finite() && (0.0..=MAX_LENGTH as f64).contains(&position) =>
+            {
+                positions.push(position.abs())
+            }
             Ok(_) => return refuse(format!("position {word} is out of range"), word),
-            Err(_) if word.is_empty() => return refuse("a position is missing between two commas".to_owned(), typed),
+            Err(_) if word.is_empty() => {
+                return refuse("a position is missing between two commas".to_owned(), typed);
+            }
             Err(_) => return refuse(format!("`{word}` is not a number"), word),
         }
     }
@@ -131,9 +203,16 @@ fn length(name: &str, value: usize) -> Result<(), Failure> {
     if (1..=MAX_LENGTH).contains(&value) {
         return Ok(());
     }
-    let place = Place::CommandLine { argument: format!("{name} {value}") };
-    let diagnostic = Diagnostic::new(place, format!("{name} is out of range")).with_key(name).with_value(value);
-    Err(diagnostic.with_allowed(format!("a whole number from 1 to {MAX_LENGTH}")).with_help(format!("write {name} 512")).into())
+    let place = Place::CommandLine {
+        argument: format!("{name} {value}"),
+    };
+    let diagnostic = Diagnostic::new(place, format!("{name} is out of range"))
+        .with_key(name)
+        .with_value(value);
+    Err(diagnostic
+        .with_allowed(format!("a whole number from 1 to {MAX_LENGTH}"))
+        .with_help(format!("write {name} 512"))
+        .into())
 }
 
 /// Sizes of the model as typed.
@@ -168,16 +247,35 @@ impl Command<'_> {
     fn subject(&self, positions: &[f64]) -> Result<Subject, Failure> {
         let source = self.source()?;
         let mut table = source.table().clone();
-        let sizes: Table = MODEL_KEYS.iter().filter_map(|key| Some(((*key).to_owned(), table.remove(*key)?))).collect();
-        let sizes: Sizes = deserialize(&sizes, source.origins()).map_err(|error| self.told(error))?;
-        let mut config: EncodingConfig = deserialize(&table, source.origins()).map_err(|error| self.told(error))?;
+        let sizes: Table = MODEL_KEYS
+            .iter()
+            .filter_map(|key| Some(((*key).to_owned(), table.remove(*key)?)))
+            .collect();
+        let sizes: Sizes =
+            deserialize(&sizes, source.origins()).map_err(|error| self.told(error))?;
+        let mut config: EncodingConfig =
+            deserialize(&table, source.origins()).map_err(|error| self.told(error))?;
         let shape = self.shape(&source, &sizes)?;
         let largest = positions.iter().copied().fold(0.0, f64::max);
-        let seq_len = self.0.seq_len.unwrap_or(self.0.train_len).max((largest + 1.0).ceil() as usize);
-        let lengths = Lengths { train_len: self.0.train_len, test_len: seq_len };
+        let seq_len = self
+            .0
+            .seq_len
+            .unwrap_or(self.0.train_len)
+            .max((largest + 1.0).ceil() as usize);
+        let lengths = Lengths {
+            train_len: self.0.train_len,
+            test_len: seq_len,
+        };
         config.resolve(&lengths);
-        config.check(&shape).map_err(|error| self.refused(&source, &error))?;
-        let subject = Subject { config, shape, lengths, path: vec!["encoding".to_owned()] };
+        config
+            .check(&shape)
+            .map_err(|error| self.refused(&source, &error))?;
+        let subject = Subject {
+            config,
+            shape,
+            lengths,
+            path: vec!["encoding".to_owned()],
+        };
         self.check_limits(&subject, positions)?;
         Ok(subject)
     }
@@ -186,30 +284,54 @@ impl Command<'_> {
     fn source(&self) -> Result<Source, Failure> {
         let kind = self.0.kind.as_str();
         if !EncodingConfig::KINDS.contains(&kind) {
-            let kinds: Vec<String> = EncodingConfig::KINDS.iter().map(|kind| (*kind).to_owned()).collect();
+            let kinds: Vec<String> = EncodingConfig::KINDS
+                .iter()
+                .map(|kind| (*kind).to_owned())
+                .collect();
             let help = closest(kind, &kinds).map(|meant| format!("did you mean `{meant}`?"));
-            let help = help.unwrap_or_else(|| "`longreach list encodings` tells what each does".to_owned());
-            let place = Place::CommandLine { argument: self.shown() };
-            let diagnostic = Diagnostic::new(place, format!("unknown encoding `{kind}`")).with_key("kind").with_value(kind);
-            return Err(diagnostic.with_allowed(kinds.join(", ")).with_help(help).into());
+            let help = help
+                .unwrap_or_else(|| "`longreach list encodings` tells what each does".to_owned());
+            let place = Place::CommandLine {
+                argument: self.shown(),
+            };
+            let diagnostic = Diagnostic::new(place, format!("unknown encoding `{kind}`"))
+                .with_key("kind")
+                .with_value(kind);
+            return Err(diagnostic
+                .with_allowed(kinds.join(", "))
+                .with_help(help)
+                .into());
         }
         let mut source = Source::parse("inspect", format!("kind = \"{kind}\"\n").as_bytes())?;
         for text in &self.0.keys {
-            let bare = ["model.pe.", "pe.", "model."].iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or(text);
+            let bare = ["model.pe.", "pe.", "model."]
+                .iter()
+                .find_map(|prefix| text.strip_prefix(prefix))
+                .unwrap_or(text);
             source.apply_override(bare).map_err(|mut error| {
-                error.help = error.help.take().map(|help| help.replace("train.steps=100", "base=500000"));
+                error.help = error
+                    .help
+                    .take()
+                    .map(|help| help.replace("train.steps=100", "base=500000"));
                 error
             })?;
         }
         if source.get("kind").and_then(Value::as_str) != Some(kind) {
-            let error = source.error("kind", "is set twice", "the first argument alone", "write the encoding once: longreach inspect KIND");
+            let error = source.error(
+                "kind",
+                "is set twice",
+                "the first argument alone",
+                "write the encoding once: longreach inspect KIND",
+            );
             return Err(self.told(error));
         }
         Ok(source)
     }
 
     fn shape(&self, source: &Source, sizes: &Sizes) -> Result<ModelShape, Failure> {
-        let Sizes { n_heads, n_layers, .. } = *sizes;
+        let Sizes {
+            n_heads, n_layers, ..
+        } = *sizes;
         // No heads at all are refused below, under their own name.
         let by_heads = |head_dim: usize| n_heads.max(1).saturating_mul(head_dim);
         let (d_model, head_dim) = match (sizes.d_model, sizes.head_dim) {
@@ -238,14 +360,23 @@ impl Command<'_> {
             qk_norm: QkNorm::default(),
             matmul: Matmul::default(),
         };
-        model.check().map_err(|error| self.refused(source, &error))?;
+        model
+            .check()
+            .map_err(|error| self.refused(source, &error))?;
         if sizes.head_dim.is_none() && !d_model.is_multiple_of(n_heads) {
             let divisors = || (1..=d_model.min(1024)).filter(|n| d_model.is_multiple_of(*n));
             let nearest = divisors().min_by_key(|n| n.abs_diff(n_heads)).unwrap_or(1);
-            let allowed = divisors().map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+            let allowed = divisors()
+                .map(|n| n.to_string())
+                .collect::<Vec<_>>()
+                .join(", ");
             let problem = format!("must divide d_model = {d_model}");
             let help = format!("set n_heads={nearest}, or give head_dim");
-            return Err(self.told(source.error("n_heads", &problem, &allowed, &help).with_value(n_heads)));
+            return Err(self.told(
+                source
+                    .error("n_heads", &problem, &allowed, &help)
+                    .with_value(n_heads),
+            ));
         }
         Ok(model.shape())
     }
@@ -253,79 +384,158 @@ impl Command<'_> {
     /// Limits of the encoding and of an answer that can be read.
     fn check_limits(&self, subject: &Subject, positions: &[f64]) -> Result<(), Failure> {
         let facts = subject.facts();
-        let refuse = |argument: String, key: &str, value: String, problem: String, allowed: String, help: String| {
-            let diagnostic = Diagnostic::new(Place::CommandLine { argument }, problem).with_key(key).with_value(value);
+        let refuse = |argument: String,
+                      key: &str,
+                      value: String,
+                      problem: String,
+                      allowed: String,
+                      help: String| {
+            let diagnostic = Diagnostic::new(Place::CommandLine { argument }, problem)
+                .with_key(key)
+                .with_value(value);
             Err(diagnostic.with_allowed(allowed).with_help(help).into())
         };
-        let typed = || format!("--positions {}", self.0.positions.as_deref().unwrap_or("0,1,2,3"));
+        let typed = || {
+            format!(
+                "--positions {}",
+                self.0.positions.as_deref().unwrap_or("0,1,2,3")
+            )
+        };
         if let Some(limit) = facts.max_position {
-            let allowed = format!("whole numbers from 0 to {} (max_position = {limit})", limit.saturating_sub(1));
-            if let Some(position) = positions.iter().find(|p| p.fract() != 0.0 || **p >= limit as f64) {
+            let allowed = format!(
+                "whole numbers from 0 to {} (max_position = {limit})",
+                limit.saturating_sub(1)
+            );
+            if let Some(position) = positions
+                .iter()
+                .find(|p| p.fract() != 0.0 || **p >= limit as f64)
+            {
                 let (problem, help) = if position.fract() == 0.0 {
                     (
                         format!("position {position} is past the table: max_position = {limit}"),
                         format!("set max_position={}", position + 1.0),
                     )
                 } else {
-                    (format!("position {position} has no row in a table of whole positions"), "round it".to_owned())
+                    (
+                        format!("position {position} has no row in a table of whole positions"),
+                        "round it".to_owned(),
+                    )
                 };
-                return refuse(typed(), "--positions", position.to_string(), problem, allowed, help);
+                return refuse(
+                    typed(),
+                    "--positions",
+                    position.to_string(),
+                    problem,
+                    allowed,
+                    help,
+                );
             }
             if facts.reads_length && subject.lengths.test_len > limit {
                 let seq_len = subject.lengths.test_len;
-                let problem = format!("a sequence of {seq_len} tokens is past the table: max_position = {limit}");
-                let (argument, help) = (format!("--seq-len {seq_len}"), format!("set max_position={seq_len}"));
-                return refuse(argument, "--seq-len", seq_len.to_string(), problem, format!("1 to {limit}"), help);
+                let problem = format!(
+                    "a sequence of {seq_len} tokens is past the table: max_position = {limit}"
+                );
+                let (argument, help) = (
+                    format!("--seq-len {seq_len}"),
+                    format!("set max_position={seq_len}"),
+                );
+                return refuse(
+                    argument,
+                    "--seq-len",
+                    seq_len.to_string(),
+                    problem,
+                    format!("1 to {limit}"),
+                    help,
+                );
             }
         }
         let parameters = facts.num_params();
         if parameters > MAX_PARAMETERS {
-            let largest = facts.parameters.iter().max_by_key(|(_, shape)| shape.iter().product::<usize>());
-            let (path, shape) = largest.map_or_else(Default::default, |(path, shape)| (path.clone(), format!("{shape:?}")));
+            let largest = facts
+                .parameters
+                .iter()
+                .max_by_key(|(_, shape)| shape.iter().product::<usize>());
+            let (path, shape) = largest.map_or_else(Default::default, |(path, shape)| {
+                (path.clone(), format!("{shape:?}"))
+            });
             let problem = format!("`{path}` is too large to show");
             let help = "choose a smaller max_position or d_model".to_owned();
-            return refuse(self.shown(), &path, shape, problem, format!("at most {MAX_PARAMETERS} numbers"), help);
+            return refuse(
+                self.shown(),
+                &path,
+                shape,
+                problem,
+                format!("at most {MAX_PARAMETERS} numbers"),
+                help,
+            );
         }
         let numbers = subject.count(positions.len());
         if numbers > MAX_NUMBERS {
             let problem = "the answer is too large to show".to_owned();
             let value = format!("{} positions, {numbers} numbers", positions.len());
             let help = "ask for fewer positions, or set a smaller n_heads or d_model".to_owned();
-            return refuse(typed(), "--positions", value, problem, format!("at most {MAX_NUMBERS} numbers"), help);
+            return refuse(
+                typed(),
+                "--positions",
+                value,
+                problem,
+                format!("at most {MAX_NUMBERS} numbers"),
+                help,
+            );
         }
         Ok(())
     }
 
     fn refused(&self, source: &Source, error: &ConfigError) -> Failure {
-        self.told(source.error(&error.key, &error.problem, &error.allowed, &error.hint).with_value(&error.value))
+        self.told(
+            source
+                .error(&error.key, &error.problem, &error.allowed, &error.hint)
+                .with_value(&error.value),
+        )
     }
 
     /// A mistake found by the reader of config files, in the words of a command line.
     fn told(&self, mut diagnostic: Diagnostic) -> Failure {
         if !matches!(diagnostic.place, Place::CommandLine { .. }) {
-            diagnostic.place = Place::CommandLine { argument: self.shown() };
+            diagnostic.place = Place::CommandLine {
+                argument: self.shown(),
+            };
         }
-        let key = diagnostic.key.as_deref().and_then(|key| KeyPath::parse(key).ok()).unwrap_or_default();
+        let key = diagnostic
+            .key
+            .as_deref()
+            .and_then(|key| KeyPath::parse(key).ok())
+            .unwrap_or_default();
         if let Some(start) = diagnostic.problem.strip_suffix(" at the top level") {
             diagnostic.problem = format!("{start} of encoding `{}`", self.0.kind);
             let own = diagnostic.allowed.take().filter(|keys| keys != "no keys");
-            let keys: Vec<String> = own.iter().flat_map(|keys| keys.split(", ")).chain(MODEL_KEYS).map(str::to_owned).collect();
+            let keys: Vec<String> = own
+                .iter()
+                .flat_map(|keys| keys.split(", "))
+                .chain(MODEL_KEYS)
+                .map(str::to_owned)
+                .collect();
             let meant = closest(key.last(), &keys).map(|meant| format!("did you mean `{meant}`?"));
             diagnostic.help = diagnostic.help.take().or(meant);
             let model = format!("of the model: {}", MODEL_KEYS.join(", "));
-            diagnostic.allowed = Some(own.map_or_else(|| model.clone(), |own| format!("{own}; {model}")));
+            diagnostic.allowed =
+                Some(own.map_or_else(|| model.clone(), |own| format!("{own}; {model}")));
         }
         if let Some(start) = diagnostic.problem.strip_suffix(" in the configuration") {
             diagnostic.problem = format!("{start} of encoding `{}`", self.0.kind);
-            let example =
-                if key.last() == "parts" { "'parts=[{kind=\"rope\"},{kind=\"alibi\"}]'".to_owned() } else { format!("{key}=...") };
+            let example = if key.last() == "parts" {
+                "'parts=[{kind=\"rope\"},{kind=\"alibi\"}]'".to_owned()
+            } else {
+                format!("{key}=...")
+            };
             diagnostic.help = Some(format!("write {example} after `inspect {}`", self.0.kind));
         }
         diagnostic.into()
     }
 }
 
-/// Objects over several lines, lists on one: a matrix of a hundred rows is not a column of ten thousand lines.
+/// Objects over several lines, lists on one: a matrix of a hundred rows is not a column of ten
+/// thousand lines.
 #[derive(Default)]
 struct Layout {
     depth: usize,
@@ -339,8 +549,18 @@ impl serde_json::ser::Formatter for Layout {
         writer.write_all(b"{")
     }
 
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        write!(writer, "{}\n{:indent$}", if first { "" } else { "," }, "", indent = 2 * self.depth)
+    fn begin_object_key<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        write!(
+            writer,
+            "{}\n{:indent$}",
+            if first { "" } else { "," },
+            "",
+            indent = 2 * self.depth
+        )
     }
 
     fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
@@ -360,7 +580,11 @@ impl serde_json::ser::Formatter for Layout {
         writer.write_all(b"}")
     }
 
-    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+    fn begin_array_value<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
         writer.write_all(if first { b"" } else { b", " })
     }
 }
@@ -369,6 +593,8 @@ fn json(inspection: &Inspection) -> Result<String, Failure> {
     let broken = |error: &dyn std::fmt::Display| Failure::new(Exit::Bug, error.to_string());
     let mut bytes = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Layout::default());
-    inspection.serialize(&mut serializer).map_err(|error| broken(&error))?;
+    inspection
+        .serialize(&mut serializer)
+        .map_err(|error| broken(&error))?;
     String::from_utf8(bytes).map_err(|error| broken(&error))
 }

@@ -4,7 +4,8 @@
 //! config (TOML) -> cells (axes) -> RunSpec (no default left) -> worker process: train, evaluate, record -> report
 //! ```
 //!
-//! [`config`] decides what to run, [`worker`] runs one, [`sweep`] runs many in processes of their own, [`cli`] is what people type.
+//! [`config`] decides what to run, [`worker`] runs one, [`sweep`] runs many in processes of their
+//! own, [`cli`] is what people type.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

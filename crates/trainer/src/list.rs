@@ -7,7 +7,12 @@ use posenc::{EncodingConfig, Facts, Hooks, ModelShape, PositionsConfig, RopeScal
 use serde::Serialize;
 
 /// The model that facts are shown for.
-const SHAPE: ModelShape = ModelShape { d_model: 64, n_layers: 2, n_heads: 4, head_dim: 16 };
+const SHAPE: ModelShape = ModelShape {
+    d_model: 64,
+    n_layers: 2,
+    n_heads: 4,
+    head_dim: 16,
+};
 
 /// A line of `longreach list encodings`.
 #[derive(Debug, Serialize)]
@@ -40,13 +45,25 @@ struct EncodingLine {
 ///
 /// Never for the catalogue as it is; a bug otherwise.
 pub fn encodings(json: bool) -> Result<String, Failure> {
-    let lines: Vec<EncodingLine> = EncodingConfig::KINDS.iter().filter_map(|kind| line(kind)).collect();
+    let lines: Vec<EncodingLine> = EncodingConfig::KINDS
+        .iter()
+        .filter_map(|kind| line(kind))
+        .collect();
     if json {
         return to_json(&lines);
     }
-    let mut table = table(["kind", "what it does", "hooks", "parameters", "properties", "source"]);
+    let mut table = table([
+        "kind",
+        "what it does",
+        "hooks",
+        "parameters",
+        "properties",
+        "source",
+    ]);
     for line in &lines {
-        let limit = line.max_position.map(|limit| format!("up to position {limit}"));
+        let limit = line
+            .max_position
+            .map(|limit| format!("up to position {limit}"));
         let properties = [
             (line.relative, "relative"),
             (line.by_distance, "by distance"),
@@ -55,7 +72,11 @@ pub fn encodings(json: bool) -> Result<String, Failure> {
             (line.causal, "causal only"),
             (!line.scalings.is_empty(), "scalings"),
         ];
-        let properties = properties.iter().filter(|(holds, _)| *holds).map(|(_, name)| (*name).to_owned()).chain(limit);
+        let properties = properties
+            .iter()
+            .filter(|(holds, _)| *holds)
+            .map(|(_, name)| (*name).to_owned())
+            .chain(limit);
         table.add_row([
             line.kind.to_owned(),
             line.summary.to_owned(),
@@ -66,36 +87,69 @@ pub fn encodings(json: bool) -> Result<String, Failure> {
         ]);
     }
     let scalings = format!("scalings of rope: {}", RopeScaling::KINDS.join(", "));
-    let positions = format!("positions, for every encoding: {}", PositionsConfig::KINDS.join(", "));
-    let note =
-        "shapes and limits in a model of width 64 with 2 layers and 4 heads, trained at length 64; every key with its default: --json";
+    let positions = format!(
+        "positions, for every encoding: {}",
+        PositionsConfig::KINDS.join(", ")
+    );
+    let note = "shapes and limits in a model of width 64 with 2 layers and 4 heads, trained at \
+                length 64; every key with its default: --json";
     Ok(format!("{table}\n{scalings}\n{positions}\n({note})"))
 }
 
 /// The parameters by name and shape where they are few, else their numbers.
 fn parameters(parameters: &[(String, Vec<usize>)]) -> String {
-    let total: usize = parameters.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
+    let total: usize = parameters
+        .iter()
+        .map(|(_, shape)| shape.iter().product::<usize>())
+        .sum();
     match parameters {
         [] => "none".to_owned(),
-        [..] if parameters.len() <= 2 => parameters.iter().map(|(path, shape)| format!("{path} {shape:?}")).collect::<Vec<_>>().join(", "),
+        [..] if parameters.len() <= 2 => parameters
+            .iter()
+            .map(|(path, shape)| format!("{path} {shape:?}"))
+            .collect::<Vec<_>>()
+            .join(", "),
         [..] => format!("{total} in {} tensors", parameters.len()),
     }
 }
 
 /// A kind with its defaults; what has none of its own around the simplest part there is.
 pub fn example(kind: &str) -> Option<EncodingConfig> {
-    let around = [r#"{"kind":"stack","parts":[{"kind":"nope"}]}"#, r#"{"kind":"nope_layers","part":{"kind":"rope"}}"#];
-    let around = || around.iter().filter_map(|text| serde_json::from_str(text).ok()).find(|config: &EncodingConfig| config.kind() == kind);
+    let around = [
+        r#"{"kind":"stack","parts":[{"kind":"nope"}]}"#,
+        r#"{"kind":"nope_layers","part":{"kind":"rope"}}"#,
+    ];
+    let around = || {
+        around
+            .iter()
+            .filter_map(|text| serde_json::from_str(text).ok())
+            .find(|config: &EncodingConfig| config.kind() == kind)
+    };
     EncodingConfig::default_of(kind).or_else(around)
 }
 
 fn line(kind: &str) -> Option<EncodingLine> {
     let mut config = example(kind)?;
     let defaults = serde_json::to_value(&config).unwrap_or_default();
-    config.resolve(&posenc::Lengths { train_len: 64, test_len: 64 });
-    let Facts { hooks, parameters, max_position, reads_length, relative, by_distance, linear, causal, .. } = config.facts(&SHAPE);
+    config.resolve(&posenc::Lengths {
+        train_len: 64,
+        test_len: 64,
+    });
+    let Facts {
+        hooks,
+        parameters,
+        max_position,
+        reads_length,
+        relative,
+        by_distance,
+        linear,
+        causal,
+        ..
+    } = config.facts(&SHAPE);
     let about = config.about();
-    let scaled = serde_json::from_value::<EncodingConfig>(serde_json::json!({ "kind": kind, "scaling": { "kind": "linear" } }));
+    let scaled = serde_json::from_value::<EncodingConfig>(
+        serde_json::json!({ "kind": kind, "scaling": { "kind": "linear" } }),
+    );
     Some(EncodingLine {
         kind: config.kind(),
         summary: about.summary,
@@ -109,7 +163,11 @@ fn line(kind: &str) -> Option<EncodingLine> {
         by_distance,
         linear,
         causal,
-        scalings: if scaled.is_ok() { RopeScaling::KINDS } else { &[] },
+        scalings: if scaled.is_ok() {
+            RopeScaling::KINDS
+        } else {
+            &[]
+        },
         defaults,
     })
 }
@@ -132,14 +190,19 @@ pub fn tasks(json: bool) -> Result<String, Failure> {
         let line = |info: tasks::KindInfo| TaskLine {
             kind: info.kind.to_string(),
             summary: info.summary.to_string(),
-            defaults: serde_json::to_value(tasks::TaskConfig::default_of(info.kind)).unwrap_or_default(),
+            defaults: serde_json::to_value(tasks::TaskConfig::default_of(info.kind))
+                .unwrap_or_default(),
             examples: info.examples,
         };
         return to_json(&kinds.into_iter().map(line).collect::<Vec<_>>());
     }
     let mut table = table(["kind", "what it asks", "examples"]);
     for info in kinds {
-        table.add_row([info.kind.to_string(), info.summary.to_string(), info.examples.join("\n")]);
+        table.add_row([
+            info.kind.to_string(),
+            info.summary.to_string(),
+            info.examples.join("\n"),
+        ]);
     }
     Ok(table.to_string())
 }
@@ -156,7 +219,11 @@ pub fn devices(json: bool) -> Result<String, Failure> {
     }
     let mut table = table(["--device", "compiled in", "works"]);
     for facts in devices {
-        let compiled = if facts.compiled_in { "yes".to_owned() } else { format!("no (--features {})", facts.feature) };
+        let compiled = if facts.compiled_in {
+            "yes".to_owned()
+        } else {
+            format!("no (--features {})", facts.feature)
+        };
         let works = if facts.works {
             "yes".to_owned()
         } else if facts.compiled_in {
@@ -173,8 +240,15 @@ pub fn devices(json: bool) -> Result<String, Failure> {
 pub fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
     let rule = LineStyle::none().fill('─').junction('─');
-    table.load_style(TableStyle::new().top_border(rule).header_separator(rule).bottom_border(rule));
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    table.load_style(
+        TableStyle::new()
+            .top_border(rule)
+            .header_separator(rule)
+            .bottom_border(rule),
+    );
+    table
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(header);
     table
 }
 

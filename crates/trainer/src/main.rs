@@ -3,8 +3,8 @@
 
 use std::process::ExitCode;
 
-/// Training returns hundreds of megabytes to the allocator every second; the system's gives them back to the kernel and fetches
-/// them again, which costs a quarter of the time.
+/// Training returns hundreds of megabytes to the allocator every second; the system's gives them
+/// back to the kernel and fetches them again, which costs a quarter of the time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

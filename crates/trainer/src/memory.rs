@@ -8,8 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use tiny_transformer::AttentionKind;
 
-/// The most memory a process may be expected to need. Nothing enforces it: what is expected to need more is left out, and recorded as
-/// left out.
+/// The most memory a process may be expected to need. Nothing enforces it: what is expected to need
+/// more is left out, and recorded as left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimit(pub u64);
 
@@ -19,19 +19,28 @@ impl MemoryLimit {
 
     /// Why something that needs so many bytes is left out, if it is.
     pub fn excess(self, needed: u64) -> Option<String> {
-        (needed > self.0)
-            .then(|| format!("needs about {} of memory, more than the limit of {}", bytes(needed as f64), bytes(self.0 as f64)))
+        (needed > self.0).then(|| {
+            format!(
+                "needs about {} of memory, more than the limit of {}",
+                bytes(needed as f64),
+                bytes(self.0 as f64)
+            )
+        })
     }
 
-    /// What this machine, or the control group of this process, has, shared by so many processes; no limit where the system does not tell.
+    /// What this machine, or the control group of this process, has, shared by so many processes;
+    /// no limit where the system does not tell.
     pub fn of_machine(processes: usize) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let total = read("/proc/meminfo").lines().find_map(|line| {
             let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?;
             kib.trim().parse::<u64>().ok().map(|kib| kib * 1024)
         });
-        let groups =
-            ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"].map(|path| read(path).trim().parse().ok());
+        let groups = [
+            "/sys/fs/cgroup/memory.max",
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        ]
+        .map(|path| read(path).trim().parse().ok());
         let least = total.into_iter().chain(groups.into_iter().flatten()).min();
         least.map_or(Self::NONE, |least| Self(least / processes.max(1) as u64))
     }
@@ -39,7 +48,11 @@ impl MemoryLimit {
 
 impl fmt::Display for MemoryLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::NONE { f.write_str("none") } else { write!(f, "{}", self.0) }
+        if *self == Self::NONE {
+            f.write_str("none")
+        } else {
+            write!(f, "{}", self.0)
+        }
     }
 }
 
@@ -50,10 +63,22 @@ impl FromStr for MemoryLimit {
         if text == "none" {
             return Ok(Self::NONE);
         }
-        let wrong = || format!("`{text}` is no amount of memory; write 512MiB, 2GiB, 2G, a number of bytes, or none");
-        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let wrong = || {
+            format!(
+                "`{text}` is no amount of memory; write 512MiB, 2GiB, 2G, a number of bytes, or \
+                 none"
+            )
+        };
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
-        let unit = match unit.trim().to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+        let unit = match unit
+            .trim()
+            .to_ascii_lowercase()
+            .trim_end_matches("ib")
+            .trim_end_matches('b')
+        {
             "" => 1_u64,
             "k" => 1 << 10,
             "m" => 1 << 20,
@@ -63,15 +88,26 @@ impl FromStr for MemoryLimit {
         };
         let number: f64 = number.parse().map_err(|_| wrong())?;
         let total = number * unit as f64;
-        if (1.0..1e18).contains(&total) { Ok(Self(total as u64)) } else { Err(wrong()) }
+        if (1.0..1e18).contains(&total) {
+            Ok(Self(total as u64))
+        } else {
+            Err(wrong())
+        }
     }
 }
 
 /// Peak of resident memory since the last [`forget_peak`], from Linux's process table.
 pub fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib * 1024)
 }
 
 /// Lets [`peak`] begin anew, where the system can.
@@ -79,16 +115,23 @@ pub fn forget_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// What a training is expected to need, in bytes: the program and a corpus; what every token leaves for the backward pass, and works in; sums of
-/// the gradients of one block's weights over groups of rows; and fourteen copies of the parameters (their gradients, moments, updates, panels, and
-/// a checkpoint being written). The constants were fitted to measurements, which `scripts/memory` repeats.
+/// What a training is expected to need, in bytes: the program and a corpus; what every token leaves
+/// for the backward pass, and works in; sums of the gradients of one block's weights over groups of
+/// rows; and fourteen copies of the parameters (their gradients, moments, updates, panels, and
+/// a checkpoint being written). The constants were fitted to measurements, which `scripts/memory`
+/// repeats.
 pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     let (model, train) = (&spec.model, &spec.train);
     let (rows, seq_len) = train.largest_batch();
     let tokens = (rows * seq_len) as f64;
-    let (d_model, d_ff, vocab) = (model.d_model as f64, model.d_ff as f64, model.vocab_size as f64);
+    let (d_model, d_ff, vocab) = (
+        model.d_model as f64,
+        model.d_ff as f64,
+        model.vocab_size as f64,
+    );
     let pairs = (model.n_heads * seq_len) as f64 * seq_len as f64;
-    // Fused attention keeps no weights; with a bias that sees content, or in linear attention, they are kept.
+    // Fused attention keeps no weights; with a bias that sees content, or in linear attention, they
+    // are kept.
     let facts = spec.encoding.facts(&model.shape());
     let kept = match model.attention {
         AttentionKind::Linear => 4.0,
@@ -96,7 +139,11 @@ pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
         _ => 0.0,
     } * rows as f64
         * pairs;
-    let bias = if materialised(spec, &facts) { copies(spec.encoding.kind(), facts.hooks) * pairs } else { 0.0 };
+    let bias = if materialised(spec, &facts) {
+        copies(spec.encoding.kind(), facts.hooks) * pairs
+    } else {
+        0.0
+    };
     let block = tokens * (6.0 * d_model + d_ff) + kept;
     let groups = (tokens / 128.0).ceil().min(8.0);
     let sums = groups * (4.0 * d_model * d_model + 2.0 * d_model * d_ff);
@@ -104,9 +151,15 @@ pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     (mib(program(spec)) + 4.0 * (step + 14.0 * parameters as f64)) as u64
 }
 
-/// What an evaluation of so many tokens a row is expected to need, in bytes: a batch on its way through one layer, a block of logits, and a
-/// few copies of the parameters.
-pub fn evaluation(spec: &RunSpec, encoding: &EncodingConfig, parameters: u64, batch_tokens: usize, seq_len: usize) -> u64 {
+/// What an evaluation of so many tokens a row is expected to need, in bytes: a batch on its way
+/// through one layer, a block of logits, and a few copies of the parameters.
+pub fn evaluation(
+    spec: &RunSpec,
+    encoding: &EncodingConfig,
+    parameters: u64,
+    batch_tokens: usize,
+    seq_len: usize,
+) -> u64 {
     let model = &spec.model;
     let rows = (batch_tokens / seq_len).max(1);
     let tokens = (rows * seq_len) as f64;
@@ -114,20 +167,32 @@ pub fn evaluation(spec: &RunSpec, encoding: &EncodingConfig, parameters: u64, ba
     let pairs = (model.n_heads * seq_len) as f64 * seq_len as f64;
     let block = (rows as f64 * pairs).min(MAX_LOGITS as f64);
     let facts = encoding.facts(&model.shape());
-    // A bias by position is made once for all rows of a batch; one by distance alone is a row for each head.
+    // A bias by position is made once for all rows of a batch; one by distance alone is a row for
+    // each head.
     let bias = match facts.hooks {
         hooks if hooks.content_bias || hooks.output_bias => block,
         _ if materialised(spec, &facts) => block / rows as f64,
         _ => 0.0,
     };
-    let watched = if spec.eval.attention_distance { 6.0 * block } else { 0.0 };
-    let numbers = watched + tokens * (5.0 * d_model + 3.0 * vocab) + copies(encoding.kind(), facts.hooks) * bias + 3.0 * parameters as f64;
+    let watched = if spec.eval.attention_distance {
+        6.0 * block
+    } else {
+        0.0
+    };
+    let numbers = watched
+        + tokens * (5.0 * d_model + 3.0 * vocab)
+        + copies(encoding.kind(), facts.hooks) * bias
+        + 3.0 * parameters as f64;
     (mib(78.0) + 4.0 * numbers) as u64
 }
 
 /// What is there before there is a model, in MiB.
 fn program(spec: &RunSpec) -> f64 {
-    if spec.corpus_blake3.is_some() { 62.0 } else { 40.0 }
+    if spec.corpus_blake3.is_some() {
+        62.0
+    } else {
+        40.0
+    }
 }
 
 /// Whether a bias by position is held for every query and key.
@@ -159,13 +224,23 @@ mod tests {
 
     #[test]
     fn amounts_are_read_as_people_write_them() {
-        for (text, amount) in [("512MiB", 512 << 20), ("2GiB", 2 << 30), ("2G", 2 << 30), ("1.5g", 3 << 29), ("4096", 4096), ("1 KB", 1024)]
-        {
+        for (text, amount) in [
+            ("512MiB", 512 << 20),
+            ("2GiB", 2 << 30),
+            ("2G", 2 << 30),
+            ("1.5g", 3 << 29),
+            ("4096", 4096),
+            ("1 KB", 1024),
+        ] {
             assert_eq!(text.parse(), Ok(MemoryLimit(amount)), "{text}");
         }
         assert_eq!("none".parse(), Ok(MemoryLimit::NONE));
         for text in ["", "0", "-1", "lots", "1X", "1e99", "nan", "1.2.3G", "GiB"] {
-            assert!(text.parse::<MemoryLimit>().is_err_and(|error| error.contains("512MiB")), "{text}");
+            assert!(
+                text.parse::<MemoryLimit>()
+                    .is_err_and(|error| error.contains("512MiB")),
+                "{text}"
+            );
         }
         for limit in [MemoryLimit::NONE, MemoryLimit(12345)] {
             assert_eq!(limit.to_string().parse(), Ok(limit));

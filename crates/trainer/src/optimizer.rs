@@ -1,7 +1,8 @@
 //! AdamW with one clock for all parameters and state by parameter path.
 //!
-//! Burn's optimizer keys its state by random ids and drops in silence what it cannot match on load, and its clipping works per
-//! tensor; PyTorch's recipes mean the norm over all parameters. Sixty lines buy exact resume and the recipe people expect.
+//! Burn's optimizer keys its state by random ids and drops in silence what it cannot match on load,
+//! and its clipping works per tensor; PyTorch's recipes mean the norm over all parameters. Sixty
+//! lines buy exact resume and the recipe people expect.
 
 use crate::weights::ParamPath;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
@@ -11,7 +12,8 @@ use rundir::{HostTensor, Weights};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Loshchilov and Hutter 2017 (arXiv 1711.05101), with PyTorch's defaults; the decay applies to every parameter, as there.
+/// Loshchilov and Hutter 2017 (arXiv 1711.05101), with PyTorch's defaults; the decay applies to
+/// every parameter, as there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdamWConfig {
@@ -27,7 +29,12 @@ pub struct AdamWConfig {
 
 impl Default for AdamWConfig {
     fn default() -> Self {
-        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 }
+        Self {
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
+            weight_decay: 0.01,
+        }
     }
 }
 
@@ -47,36 +54,88 @@ pub struct AdamW {
 impl AdamW {
     /// No state yet.
     pub fn new(config: AdamWConfig) -> Self {
-        Self { config, step: 0, moments: BTreeMap::new() }
+        Self {
+            config,
+            step: 0,
+            moments: BTreeMap::new(),
+        }
     }
 
-    /// The state after `step` updates, as [`moments`](Self::moments) gave it, on a device without autodiff.
-    pub fn resumed(config: AdamWConfig, step: u64, moments: &[Weights; 2], device: &Device) -> Self {
-        let upload = |tensor: &HostTensor| Tensor::from_data(TensorData::new(tensor.values.clone(), [tensor.values.len()]), device);
+    /// The state after `step` updates, as [`moments`](Self::moments) gave it, on a device without
+    /// autodiff.
+    pub fn resumed(
+        config: AdamWConfig,
+        step: u64,
+        moments: &[Weights; 2],
+        device: &Device,
+    ) -> Self {
+        let upload = |tensor: &HostTensor| {
+            Tensor::from_data(
+                TensorData::new(tensor.values.clone(), [tensor.values.len()]),
+                device,
+            )
+        };
         let [first, second] = moments;
-        let pair = |path: &String| Moments { first: upload(&first.0[path]), second: upload(&second.0[path]) };
-        let moments = first.0.keys().map(|path| (path.clone(), pair(path))).collect();
-        Self { config, step: step as i32, moments }
+        let pair = |path: &String| Moments {
+            first: upload(&first.0[path]),
+            second: upload(&second.0[path]),
+        };
+        let moments = first
+            .0
+            .keys()
+            .map(|path| (path.clone(), pair(path)))
+            .collect();
+        Self {
+            config,
+            step: step as i32,
+            moments,
+        }
     }
 
     /// First and second moments on the host, flattened, by the path of their parameter.
     pub fn moments(&self) -> [Weights; 2] {
         let host = |tensor: &Tensor<1>| {
-            let values = tensor.clone().into_data_dtype(DType::F32).try_to_vec::<f32>().expect("data was just converted to f32");
-            HostTensor { shape: vec![values.len()], values }
+            let values = tensor
+                .clone()
+                .into_data_dtype(DType::F32)
+                .try_to_vec::<f32>()
+                .expect("data was just converted to f32");
+            HostTensor {
+                shape: vec![values.len()],
+                values,
+            }
         };
-        let all = |of: fn(&Moments) -> &Tensor<1>| Weights(self.moments.iter().map(|(path, m)| (path.clone(), host(of(m)))).collect());
+        let all = |of: fn(&Moments) -> &Tensor<1>| {
+            Weights(
+                self.moments
+                    .iter()
+                    .map(|(path, m)| (path.clone(), host(of(m))))
+                    .collect(),
+            )
+        };
         [all(|m| &m.first), all(|m| &m.second)]
     }
 
     /// Applies one update with gradients multiplied by `grad_scale`.
-    pub fn step<M: Module>(&mut self, module: M, grads: &mut Gradients, lr: f64, grad_scale: f64) -> M {
+    pub fn step<M: Module>(
+        &mut self,
+        module: M,
+        grads: &mut Gradients,
+        lr: f64,
+        grad_scale: f64,
+    ) -> M {
         self.step += 1;
-        let AdamWConfig { beta1, beta2, eps, weight_decay } = self.config;
+        let AdamWConfig {
+            beta1,
+            beta2,
+            eps,
+            weight_decay,
+        } = self.config;
         let mut update = Update {
             path: ParamPath::default(),
             grads,
-            // theta -= lr m_hat / (sqrt(v_hat) + eps), with both bias corrections in f64 on the host.
+            // theta -= lr m_hat / (sqrt(v_hat) + eps), with both bias corrections in f64 on the
+            // host.
             step: AdamWStep {
                 grad_scale,
                 beta1,
@@ -111,13 +170,22 @@ impl ModuleMapper for Update<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let path = self.path.dotted();
         param.map(|tensor| {
-            let Some(grad) = tensor.grad_remove(self.grads) else { return tensor };
+            let Some(grad) = tensor.grad_remove(self.grads) else {
+                return tensor;
+            };
             let shape = tensor.dims();
             let count: usize = shape.iter().product();
-            let moments = self.optimizer.moments.remove(&path).map(|Moments { first, second }| [first, second]);
+            let moments = self
+                .optimizer
+                .moments
+                .remove(&path)
+                .map(|Moments { first, second }| [first, second]);
             let theta = tensor.inner().reshape([count]);
-            let [updated, first, second] = kernels::adamw(theta, grad.reshape([count]), moments, &self.step);
-            self.optimizer.moments.insert(path, Moments { first, second });
+            let [updated, first, second] =
+                kernels::adamw(theta, grad.reshape([count]), moments, &self.step);
+            self.optimizer
+                .moments
+                .insert(path, Moments { first, second });
             Tensor::from_inner(updated.reshape(shape)).require_grad()
         })
     }
@@ -140,12 +208,20 @@ pub fn squared_norms<M: Module>(module: &M, grads: &Gradients) -> Vec<(String, T
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if let Some(grad) = param.val().grad(self.grads) {
                 let count: usize = grad.dims().iter().product();
-                // A sum over one dimension is reproducible for any number of threads; a full `sum()` of a large tensor is not.
-                self.found.push((self.path.dotted(), grad.reshape([count]).square().sum_dim(0)));
+                // A sum over one dimension is reproducible for any number of threads; a full
+                // `sum()` of a large tensor is not.
+                self.found.push((
+                    self.path.dotted(),
+                    grad.reshape([count]).square().sum_dim(0),
+                ));
             }
         }
     }
-    let mut visitor = Norms { path: ParamPath::default(), grads, found: Vec::new() };
+    let mut visitor = Norms {
+        path: ParamPath::default(),
+        grads,
+        found: Vec::new(),
+    };
     module.visit(&mut visitor);
     visitor.found
 }

@@ -4,8 +4,8 @@ use crate::config::experiment::{Plan, PlannedRun};
 use crate::memory;
 use serde::Serialize;
 
-/// Arithmetic rate of one process that time estimates assume, in FLOP/s: about what the quickstart's workers reach on the machine of
-/// `docs/performance.md`.
+/// Arithmetic rate of one process that time estimates assume, in FLOP/s: about what the
+/// quickstart's workers reach on the machine of `docs/performance.md`.
 pub const ASSUMED_FLOPS: f64 = 8e10;
 
 /// A run of the plan, as printed.
@@ -52,13 +52,25 @@ pub struct PlannedEvaluation {
 pub fn rows(plan: &Plan, recorded: impl Fn(&str) -> bool) -> Vec<PlanRow> {
     let row = |run: &PlannedRun| PlanRow {
         run_id: run.job.run_id.clone(),
-        labels: run.job.labels.iter().map(|label| label.text.clone()).collect(),
+        labels: run
+            .job
+            .labels
+            .iter()
+            .map(|label| label.text.clone())
+            .collect(),
         seed: run.job.spec.seed,
         recorded: recorded(&run.job.run_id),
         parameters: run.parameters,
         train_tokens: run.train_tokens,
         eval_tokens: run.eval_tokens,
-        variants: run.job.spec.eval.variants.iter().map(|variant| variant.name.clone()).collect(),
+        variants: run
+            .job
+            .spec
+            .eval
+            .variants
+            .iter()
+            .map(|variant| variant.name.clone())
+            .collect(),
         memory_bytes: memory_bytes(run),
         train_memory_bytes: memory::training(&run.job.spec, run.parameters),
         evaluations: evaluations(run),
@@ -67,7 +79,8 @@ pub fn rows(plan: &Plan, recorded: impl Fn(&str) -> bool) -> Vec<PlanRow> {
     plan.runs.iter().map(row).collect()
 }
 
-/// Floating-point operations of a run: 6 per parameter and token in training, 2 in evaluation, plus attention.
+/// Floating-point operations of a run: 6 per parameter and token in training, 2 in evaluation, plus
+/// attention.
 pub fn flops(run: &PlannedRun) -> f64 {
     let spec = &run.job.spec;
     let attention = |length: usize| {
@@ -83,18 +96,34 @@ pub fn flops(run: &PlannedRun) -> f64 {
 
 /// Peak memory of a run: the larger of its training and its largest evaluation.
 pub fn memory_bytes(run: &PlannedRun) -> u64 {
-    let evaluations = evaluations(run).into_iter().map(|evaluation| evaluation.memory_bytes);
-    evaluations.chain([memory::training(&run.job.spec, run.parameters)]).max().unwrap_or(0)
+    let evaluations = evaluations(run)
+        .into_iter()
+        .map(|evaluation| evaluation.memory_bytes);
+    evaluations
+        .chain([memory::training(&run.job.spec, run.parameters)])
+        .max()
+        .unwrap_or(0)
 }
 
 fn evaluations(run: &PlannedRun) -> Vec<PlannedEvaluation> {
     let spec = &run.job.spec;
     let cells = spec.eval.variants.iter().flat_map(|variant| {
-        let lengths = spec.eval.test_lens.iter().zip(&run.test_seq_lens).zip(&variant.encodings);
+        let lengths = spec
+            .eval
+            .test_lens
+            .iter()
+            .zip(&run.test_seq_lens)
+            .zip(&variant.encodings);
         lengths.map(|((test_len, seq_len), encoding)| PlannedEvaluation {
             variant: variant.name.clone(),
             test_len: *test_len,
-            memory_bytes: memory::evaluation(spec, encoding, run.parameters, spec.eval.batch_tokens, *seq_len),
+            memory_bytes: memory::evaluation(
+                spec,
+                encoding,
+                run.parameters,
+                spec.eval.batch_tokens,
+                *seq_len,
+            ),
         })
     });
     cells.collect()
@@ -102,7 +131,17 @@ fn evaluations(run: &PlannedRun) -> Vec<PlannedEvaluation> {
 
 /// The plan as a table with totals, for a terminal.
 pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
-    let mut table = crate::list::table(["run", "method", "seed", "parameters", "train tokens", "eval tokens", "memory", "time", ""]);
+    let mut table = crate::list::table([
+        "run",
+        "method",
+        "seed",
+        "parameters",
+        "train tokens",
+        "eval tokens",
+        "memory",
+        "time",
+        "",
+    ]);
     for row in rows {
         table.add_row([
             row.run_id[..8].to_owned(),
@@ -110,21 +149,36 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
             row.seed.to_string(),
             short(row.parameters as f64),
             short(row.train_tokens as f64),
-            format!("{} ({})", short(row.eval_tokens as f64), row.variants.join(", ")),
+            format!(
+                "{} ({})",
+                short(row.eval_tokens as f64),
+                row.variants.join(", ")
+            ),
             bytes(row.memory_bytes as f64),
             duration(row.estimated_secs),
-            if row.recorded { "recorded".to_owned() } else { String::new() },
+            if row.recorded {
+                "recorded".to_owned()
+            } else {
+                String::new()
+            },
         ]);
     }
     let left: Vec<&PlanRow> = rows.iter().filter(|row| !row.recorded).collect();
     // An empty sum of floats is -0.
-    let seconds = left.iter().map(|row| row.estimated_secs).fold(0.0, |sum, secs| sum + secs);
-    let tokens = left.iter().map(|row| row.train_tokens).fold(0, u64::saturating_add);
+    let seconds = left
+        .iter()
+        .map(|row| row.estimated_secs)
+        .fold(0.0, |sum, secs| sum + secs);
+    let tokens = left
+        .iter()
+        .map(|row| row.train_tokens)
+        .fold(0, u64::saturating_add);
     let largest = rows.iter().map(|row| row.memory_bytes).max().unwrap_or(0);
     let recorded = rows.len() - left.len();
     format!(
-        "{}: {} ({} recorded)\n{table}\nto do: {}, {} trained on, about {} of CPU time in one process, {} of memory per process\n\
-         (time assumes {:.0} GFLOP/s; memory is an estimate; {} prints measured figures in timings.json)",
+        "{}: {} ({} recorded)\n{table}\nto do: {}, {} trained on, about {} of CPU time in one \
+         process, {} of memory per process\n(time assumes {:.0} GFLOP/s; memory is an estimate; \
+         {} prints measured figures in timings.json)",
         plan.name,
         count(rows.len(), "run"),
         recorded,
@@ -150,13 +204,21 @@ pub fn short(n: f64) -> String {
         n if n >= 1e3 => (n / 1e3, " k"),
         n => return format!("{n:.0}"),
     };
-    if value < 10.0 { format!("{value:.1}{unit}") } else { format!("{value:.0}{unit}") }
+    if value < 10.0 {
+        format!("{value:.1}{unit}")
+    } else {
+        format!("{value:.0}{unit}")
+    }
 }
 
 /// `512 MiB`, `1.5 GiB`.
 pub fn bytes(n: f64) -> String {
     let gib = n / f64::from(1 << 30);
-    if gib >= 1.0 { format!("{gib:.1} GiB") } else { format!("{:.0} MiB", gib * 1024.0) }
+    if gib >= 1.0 {
+        format!("{gib:.1} GiB")
+    } else {
+        format!("{:.0} MiB", gib * 1024.0)
+    }
 }
 
 /// `8 s`, `2 min`, `1.5 h`.

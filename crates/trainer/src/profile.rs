@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tiny_transformer::{Pass, Transformer};
 
 /// What the definition of the metrics says.
-pub const DEFINITION: &str = "distance in tokens between a query and what it attends to, each key weighed by its attention weight, the mean \
-                              over all queries of the test windows; it describes the model and is no score.";
+pub const DEFINITION: &str = "distance in tokens between a query and what it attends to, each key \
+                              weighed by its attention weight, the mean over all queries of the \
+                              test windows; it describes the model and is no score.";
 
 /// An encoding whose weights are watched.
 #[derive(Module, Debug)]
@@ -30,7 +31,10 @@ struct PreparedWatched<'a> {
 
 impl PositionalEncoding for Watched {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedWatched { inner: self.inner.prepare(positions, device), sums: &self.sums })
+        Box::new(PreparedWatched {
+            inner: self.inner.prepare(positions, device),
+            sums: &self.sums,
+        })
     }
 
     fn max_position(&self) -> Option<usize> {
@@ -55,15 +59,32 @@ impl Prepared for PreparedWatched<'_> {
         self.inner.content_bias(layer, content)
     }
 
-    fn output_bias(&self, layer: usize, content: &Content<'_>, weights: &dyn Fn() -> Tensor<4>) -> Option<Tensor<4>> {
+    fn output_bias(
+        &self,
+        layer: usize,
+        content: &Content<'_>,
+        weights: &dyn Fn() -> Tensor<4>,
+    ) -> Option<Tensor<4>> {
         let shape = [1, 1, content.queries.len(), content.keys.len()];
-        let distances = content.queries.clone().flat_map(|query| content.keys.clone().map(move |key| query.abs_diff(key) as f32));
-        let distances = Tensor::<4>::from_data(TensorData::new(distances.collect::<Vec<f32>>(), shape), &content.q.device());
+        let distances = content.queries.clone().flat_map(|query| {
+            content
+                .keys
+                .clone()
+                .map(move |key| query.abs_diff(key) as f32)
+        });
+        let distances = Tensor::<4>::from_data(
+            TensorData::new(distances.collect::<Vec<f32>>(), shape),
+            &content.q.device(),
+        );
         // A sum for every row of the batch and head, so that no sum in f32 is long.
         let looked = (weights() * distances).sum_dim(3).sum_dim(2);
         let [batch, heads, ..] = looked.dims();
-        let looked =
-            looked.reshape([batch * heads]).into_data().convert::<f64>().try_to_vec::<f64>().expect("data was just converted to f64");
+        let looked = looked
+            .reshape([batch * heads])
+            .into_data()
+            .convert::<f64>()
+            .try_to_vec::<f64>()
+            .expect("data was just converted to f64");
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         if sums.len() <= layer {
             sums.resize(layer + 1, Vec::new());
@@ -86,24 +107,48 @@ pub struct Profile {
 impl Profile {
     /// Of a model under an encoding.
     pub fn new(model: Transformer, encoding: Encoding) -> Self {
-        Self { model: model.with_encoding(Watched { inner: encoding, sums: Arc::default() }), queries: 0 }
+        Self {
+            model: model.with_encoding(Watched {
+                inner: encoding,
+                sums: Arc::default(),
+            }),
+            queries: 0,
+        }
     }
 
     /// Adds a batch of tokens.
     pub fn add(&mut self, tokens: Tensor<2, Int>, positions: &Positions) {
         let [rows, seq_len] = tokens.dims();
         self.queries += (rows * seq_len) as u64;
-        self.model.forward(tokens, positions, &Pass { max_logits: MAX_LOGITS, ..Pass::default() });
+        self.model.forward(
+            tokens,
+            positions,
+            &Pass {
+                max_logits: MAX_LOGITS,
+                ..Pass::default()
+            },
+        );
     }
 
     /// A metric for every head; layers and heads are counted from 1.
     pub fn metrics(&self) -> BTreeMap<String, Metric> {
-        let sums = self.model.encoding().sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let sums = self
+            .model
+            .encoding()
+            .sums
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut metrics = BTreeMap::new();
         for (layer, heads) in sums.iter().enumerate() {
             for (head, sum) in heads.iter().enumerate() {
-                let mean = Metric { value: sum / self.queries as f64, n: self.queries };
-                metrics.insert(format!("{ATTENTION_DISTANCE}_{}_{}", layer + 1, head + 1), mean);
+                let mean = Metric {
+                    value: sum / self.queries as f64,
+                    n: self.queries,
+                };
+                metrics.insert(
+                    format!("{ATTENTION_DISTANCE}_{}_{}", layer + 1, head + 1),
+                    mean,
+                );
             }
         }
         metrics

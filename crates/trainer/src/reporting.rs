@@ -7,7 +7,10 @@ use crate::plan::count;
 use crate::{console, survey};
 use results::compare::Comparison;
 use results::store::{EVALS_DIR, find_records_within, gather_found};
-use results::{Claims, Excluded, Format, Found, Report, ReportError, ReportSpec, RunRecord, StoreError, find_records, report};
+use results::{
+    Claims, Excluded, Format, Found, Report, ReportError, ReportSpec, RunRecord, StoreError,
+    find_records, report,
+};
 use rundir::read::shown;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,9 +28,16 @@ const MAX_LISTED: usize = 10;
 ///
 /// [`Exit::Input`] if there is nothing to report, [`Exit::Resources`] if the directory cannot be
 /// written.
-pub fn write(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec, out: &Path) -> Result<(Report, Vec<PathBuf>), Failure> {
+pub fn write(
+    records: &[RunRecord],
+    excluded: &[Excluded],
+    spec: &ReportSpec,
+    out: &Path,
+) -> Result<(Report, Vec<PathBuf>), Failure> {
     let report = report(records, excluded, spec).map_err(|error| match error {
-        ReportError::UnknownBaseline { .. } => Failure::new(Exit::Config, format!("--baseline: {error}")),
+        ReportError::UnknownBaseline { .. } => {
+            Failure::new(Exit::Config, format!("--baseline: {error}"))
+        }
         error => Failure::input(error),
     })?;
     let paths = report.write(out).map_err(Failure::resources)?;
@@ -40,7 +50,11 @@ pub fn write(records: &[RunRecord], excluded: &[Excluded], spec: &ReportSpec, ou
 /// # Errors
 ///
 /// As [`write()`].
-pub fn of_sweep(records: Vec<RunRecord>, config: &Config, experiment: &Path) -> Result<String, Failure> {
+pub fn of_sweep(
+    records: Vec<RunRecord>,
+    config: &Config,
+    experiment: &Path,
+) -> Result<String, Failure> {
     let out = experiment.join(REPORT_DIR);
     let place = |record: &RunRecord| {
         let run = (record.experiment.clone(), record.run_id.clone());
@@ -52,14 +66,29 @@ pub fn of_sweep(records: Vec<RunRecord>, config: &Config, experiment: &Path) -> 
     if let Ok(found) = find_records_within(&[experiment.to_owned()], 1) {
         let is_ours = |record: &RunRecord| {
             let of = record.evaluation_of.as_deref();
-            of.is_some_and(|id| all.iter().any(|own| own.run_id == id && own.experiment == record.experiment))
+            of.is_some_and(|id| {
+                all.iter()
+                    .any(|own| own.run_id == id && own.experiment == record.experiment)
+            })
         };
         let mut evaluations: Vec<RunRecord> = found.records.into_iter().filter(is_ours).collect();
         config.label(&mut evaluations);
         all.extend(evaluations);
     }
-    let notes = edits(&all, all.iter().map(|record| experiment.join(&record.run_id)));
-    let (report, paths) = write(&all, &[], &ReportSpec { run_links, notes, ..config.report_spec() }, &out)?;
+    let notes = edits(
+        &all,
+        all.iter().map(|record| experiment.join(&record.run_id)),
+    );
+    let (report, paths) = write(
+        &all,
+        &[],
+        &ReportSpec {
+            run_links,
+            notes,
+            ..config.report_spec()
+        },
+        &out,
+    )?;
     Ok(told(&report.summary, &paths))
 }
 
@@ -68,21 +97,35 @@ fn edits(records: &[RunRecord], directories: impl Iterator<Item = PathBuf>) -> V
     let mut notes = integrity_notes(records);
     notes.extend(directory_notes(directories));
     for note in &notes {
-        console::tell(&format!("warning: {note}; `longreach verify` looks at run directories in full"));
+        console::tell(&format!(
+            "warning: {note}; `longreach verify` looks at run directories in full"
+        ));
     }
     notes
 }
 
 /// Relative addresses of run directories by experiment and run id, seen from the directory of a
 /// report.
-fn links(out: &Path, runs: Vec<((String, String), Option<PathBuf>)>) -> BTreeMap<(String, String), String> {
+fn links(
+    out: &Path,
+    runs: Vec<((String, String), Option<PathBuf>)>,
+) -> BTreeMap<(String, String), String> {
     let absolute = |path: &Path| std::path::absolute(path).ok();
-    let Some(out) = absolute(out) else { return BTreeMap::new() };
+    let Some(out) = absolute(out) else {
+        return BTreeMap::new();
+    };
     let link = |(run, directory): ((String, String), Option<PathBuf>)| {
         let directory = absolute(&directory?)?;
-        let shared = out.components().zip(directory.components()).take_while(|(a, b)| a == b).count();
+        let shared = out
+            .components()
+            .zip(directory.components())
+            .take_while(|(a, b)| a == b)
+            .count();
         let up = out.components().skip(shared).map(|_| "..".to_owned());
-        let down = directory.components().skip(shared).map(|part| part.as_os_str().to_str().map(str::to_owned));
+        let down = directory
+            .components()
+            .skip(shared)
+            .map(|part| part.as_os_str().to_str().map(str::to_owned));
         let parts: Vec<String> = up.map(Some).chain(down).collect::<Option<_>>()?;
         Some((run, parts.join("/") + "/"))
     };
@@ -120,11 +163,24 @@ pub struct Request {
 pub fn from_directories(request: &Request, spec: ReportSpec) -> Result<String, Failure> {
     let mut found = find(&request.roots, request.recursive)?;
     let directories = std::mem::take(&mut found.directories);
-    let place = |(record, directory): (&RunRecord, Option<PathBuf>)| ((record.experiment.clone(), record.run_id.clone()), directory);
-    let placed: Vec<((String, String), Option<PathBuf>)> = found.records.iter().zip(directories).map(place).collect();
+    let place = |(record, directory): (&RunRecord, Option<PathBuf>)| {
+        (
+            (record.experiment.clone(), record.run_id.clone()),
+            directory,
+        )
+    };
+    let placed: Vec<((String, String), Option<PathBuf>)> =
+        found.records.iter().zip(directories).map(place).collect();
     if request.no_evals {
-        found.records.retain(|record| record.evaluation_of.is_none());
-        found.excluded.retain(|excluded| !excluded.path.parent().is_some_and(|directory| directory.ends_with(EVALS_DIR)));
+        found
+            .records
+            .retain(|record| record.evaluation_of.is_none());
+        found.excluded.retain(|excluded| {
+            !excluded
+                .path
+                .parent()
+                .is_some_and(|directory| directory.ends_with(EVALS_DIR))
+        });
     }
     let read = found.records.len();
     let (config, lines) = config_of(request, &mut found.records)?;
@@ -136,41 +192,78 @@ pub fn from_directories(request: &Request, spec: ReportSpec) -> Result<String, F
             let theirs = config.report_spec();
             ReportSpec {
                 title: request.title.clone().unwrap_or(theirs.title),
-                claims: if spec.claims == Claims::default() { theirs.claims } else { spec.claims },
+                claims: if spec.claims == Claims::default() {
+                    theirs.claims
+                } else {
+                    spec.claims
+                },
                 assertions: spec.assertions || theirs.assertions,
-                order: if spec.order.is_empty() { theirs.order } else { spec.order },
+                order: if spec.order.is_empty() {
+                    theirs.order
+                } else {
+                    spec.order
+                },
                 ..spec
             }
         }
         None => {
             let experiments: Vec<&str> = by_experiment(&found.records).into_keys().collect();
-            let title = request.title.clone().unwrap_or_else(|| experiments.join(", "));
-            ReportSpec { title, notes: lines.clone(), ..spec }
+            let title = request
+                .title
+                .clone()
+                .unwrap_or_else(|| experiments.join(", "));
+            ReportSpec {
+                title,
+                notes: lines.clone(),
+                ..spec
+            }
         }
     };
     let name = if mixed { REPORT_ALL_DIR } else { REPORT_DIR };
-    let out = request.out.clone().unwrap_or_else(|| beside(&request.roots[0], name));
+    let out = request
+        .out
+        .clone()
+        .unwrap_or_else(|| beside(&request.roots[0], name));
     tell_what_is_read(&found.records);
     let directories = placed.iter().filter_map(|(_, directory)| directory.clone());
     let notes = edits(&found.records, directories);
-    let spec = ReportSpec { notes: spec.notes.iter().cloned().chain(notes).collect(), ..spec };
-    lines.iter().for_each(|line| console::tell(&format!("note: {line}")));
+    let spec = ReportSpec {
+        notes: spec.notes.iter().cloned().chain(notes).collect(),
+        ..spec
+    };
+    lines
+        .iter()
+        .for_each(|line| console::tell(&format!("note: {line}")));
     if mixed {
-        console::tell("  = help: `--config ID` or `--config FILE` reports on the runs of one config, as `run` does");
+        console::tell(
+            "  = help: `--config ID` or `--config FILE` reports on the runs of one config, as \
+             `run` does",
+        );
     }
     console::tell(&format!("writing to {}", out.display()));
     let run_links = links(&out, placed);
     let spec = ReportSpec { run_links, ..spec };
     let (report, paths) = write(&found.records, &found.excluded, &spec, &out)?;
     let others = read - found.records.len();
-    let others = if others > 0 { format!("\nnot of this config: {}", count(others, "record")) } else { String::new() };
-    Ok(format!("{}\n{}{others}", told(&report.summary, &paths), read_and_left_out(&found)))
+    let others = if others > 0 {
+        format!("\nnot of this config: {}", count(others, "record"))
+    } else {
+        String::new()
+    };
+    Ok(format!(
+        "{}\n{}{others}",
+        told(&report.summary, &paths),
+        read_and_left_out(&found)
+    ))
 }
 
 /// The config that the records of an experiment belong to, if they belong to exactly one or one was
 /// named; else what there is to say about it. Keeps the records of a config that was named, and no
 /// others.
-fn config_of(request: &Request, records: &mut Vec<RunRecord>) -> Result<(Option<Config>, Vec<String>), Failure> {
+fn config_of(
+    request: &Request,
+    records: &mut Vec<RunRecord>,
+) -> Result<(Option<Config>, Vec<String>), Failure> {
     let experiment = match request.roots.as_slice() {
         [root] if survey::is_experiment(root) => Some(root),
         _ => None,
@@ -179,23 +272,33 @@ fn config_of(request: &Request, records: &mut Vec<RunRecord>) -> Result<(Option<
         (None, Some(experiment)) if !records.is_empty() => {
             let Belonging { config, mut lines } = configs::belonging(experiment, records);
             if config.is_none() {
-                lines.insert(0, "the runs here do not all belong to one config".to_owned());
+                lines.insert(
+                    0,
+                    "the runs here do not all belong to one config".to_owned(),
+                );
             }
             Ok((config, lines))
         }
         (None, _) => Ok((None, Vec::new())),
         (Some(name), None) => {
             let help = "name a directory such as runs/quickstart, and nothing else";
-            let message =
-                format!("--config {name}: selects runs of one experiment\n  = allowed: with one experiment's directory\n  = help: {help}");
+            let message = format!(
+                "--config {name}: selects runs of one experiment\n  = allowed: with one \
+                 experiment's directory\n  = help: {help}"
+            );
             Err(Failure::new(Exit::Config, message))
         }
         (Some(name), Some(experiment)) => {
             let config = configs::named(experiment, name)?;
             records.retain(|record| config.has(record));
             if records.is_empty() {
-                let problem = format!("--config {name}: none of its runs is recorded in {}", experiment.display());
-                return Err(Failure::input(format!("{problem}\n  = help: `longreach run` with this config records them")));
+                let problem = format!(
+                    "--config {name}: none of its runs is recorded in {}",
+                    experiment.display()
+                );
+                return Err(Failure::input(format!(
+                    "{problem}\n  = help: `longreach run` with this config records them"
+                )));
             }
             Ok((Some(config), Vec::new()))
         }
@@ -210,7 +313,10 @@ fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
         // An edit may be why two records of a run disagree.
         if let StoreError::Twins(twins) = &error {
             let places = twins.iter().flat_map(|twins| &twins.places);
-            edits(&[], places.filter_map(|place| Some(place.path.parent()?.to_owned())));
+            edits(
+                &[],
+                places.filter_map(|place| Some(place.path.parent()?.to_owned())),
+            );
         }
         Failure::input(error)
     })
@@ -228,27 +334,50 @@ fn by_experiment(records: &[RunRecord]) -> BTreeMap<&str, [usize; 2]> {
 
 fn tell_what_is_read(records: &[RunRecord]) {
     let experiments = by_experiment(records);
-    let listed = experiments.iter().take(MAX_LISTED).map(|(name, [runs, evaluations])| {
-        let evaluations = if *evaluations > 0 { format!(", {}", count(*evaluations, "evaluation")) } else { String::new() };
-        format!("{} ({}{evaluations})", shown(name), count(*runs, "run"))
-    });
+    let listed = experiments
+        .iter()
+        .take(MAX_LISTED)
+        .map(|(name, [runs, evaluations])| {
+            let evaluations = if *evaluations > 0 {
+                format!(", {}", count(*evaluations, "evaluation"))
+            } else {
+                String::new()
+            };
+            format!("{} ({}{evaluations})", shown(name), count(*runs, "run"))
+        });
     let mut listed: Vec<String> = listed.collect();
     if experiments.len() > MAX_LISTED {
         listed.push(format!("{} more", experiments.len() - MAX_LISTED));
     }
-    console::tell(&format!("reading {}: {}", count(experiments.len(), "experiment"), listed.join(", ")));
+    console::tell(&format!(
+        "reading {}: {}",
+        count(experiments.len(), "experiment"),
+        listed.join(", ")
+    ));
 }
 
 /// How many records were read, how many were left out, and why.
 fn read_and_left_out(found: &Found) -> String {
-    let mut told = format!("{} read, {} left out", count(found.records.len(), "record"), found.excluded.len());
+    let mut told = format!(
+        "{} read, {} left out",
+        count(found.records.len(), "record"),
+        found.excluded.len()
+    );
     for excluded in found.excluded.iter().take(MAX_LISTED) {
-        let line = excluded.line.map_or_else(String::new, |line| format!(":{line}"));
+        let line = excluded
+            .line
+            .map_or_else(String::new, |line| format!(":{line}"));
         let path = shown(&excluded.path.display().to_string());
-        told.push_str(&format!("\nleft out {path}{line}: {}", shown(&excluded.reason)));
+        told.push_str(&format!(
+            "\nleft out {path}{line}: {}",
+            shown(&excluded.reason)
+        ));
     }
     if found.excluded.len() > MAX_LISTED {
-        told.push_str(&format!("\nleft out: {} more", found.excluded.len() - MAX_LISTED));
+        told.push_str(&format!(
+            "\nleft out: {} more",
+            found.excluded.len() - MAX_LISTED
+        ));
     }
     told
 }
@@ -260,7 +389,12 @@ fn read_and_left_out(found: &Found) -> String {
 ///
 /// [`Exit::Input`] if a directory cannot be read or none holds a record, [`Exit::Config`] if one
 /// holds more than one level of experiments, [`Exit::Resources`] if the file cannot be written.
-pub fn gather(roots: &[PathBuf], out: &Path, bins: Option<usize>, recursive: bool) -> Result<String, Failure> {
+pub fn gather(
+    roots: &[PathBuf],
+    out: &Path,
+    bins: Option<usize>,
+    recursive: bool,
+) -> Result<String, Failure> {
     let found = find(roots, recursive)?;
     tell_what_is_read(&found.records);
     console::tell(&format!("writing to {}", out.display()));
@@ -268,7 +402,11 @@ pub fn gather(roots: &[PathBuf], out: &Path, bins: Option<usize>, recursive: boo
         StoreError::Invalid { .. } | StoreError::Twins(_) => Failure::input(error),
         StoreError::Io(_) => Failure::resources(error),
     })?;
-    Ok(format!("wrote {}: {}", out.display(), read_and_left_out(&found)))
+    Ok(format!(
+        "wrote {}: {}",
+        out.display(),
+        read_and_left_out(&found)
+    ))
 }
 
 /// Holds the records found under one place against those under another.
@@ -282,7 +420,10 @@ pub fn compare(first: &Path, second: &Path) -> Result<Comparison, Failure> {
         exist(&roots)?;
         let found = find_records(&roots).map_err(Failure::input)?;
         if found.records.is_empty() {
-            return Err(Failure::input(format!("{} holds no record", root.display())));
+            return Err(Failure::input(format!(
+                "{} holds no record",
+                root.display()
+            )));
         }
         Ok(found.records)
     });
@@ -294,7 +435,8 @@ fn exist(roots: &[PathBuf]) -> Result<(), Failure> {
     for root in roots {
         if !root.exists() {
             let message = format!(
-                "{} does not exist\n  = help: name a directory that `longreach run` wrote, such as runs/quickstart",
+                "{} does not exist\n  = help: name a directory that `longreach run` wrote, such \
+                 as runs/quickstart",
                 root.display()
             );
             return Err(Failure::input(message));
@@ -305,15 +447,29 @@ fn exist(roots: &[PathBuf]) -> Result<(), Failure> {
 
 /// A directory of this name in a root, or beside it if it is a file.
 fn beside(root: &Path, name: &str) -> PathBuf {
-    if root.is_dir() { root.join(name) } else { root.parent().map_or_else(|| PathBuf::from(name), |parent| parent.join(name)) }
+    if root.is_dir() {
+        root.join(name)
+    } else {
+        root.parent()
+            .map_or_else(|| PathBuf::from(name), |parent| parent.join(name))
+    }
 }
 
 /// A message for a terminal: the summary and where the files are.
 pub fn told(summary: &str, paths: &[PathBuf]) -> String {
-    let page = paths.iter().find(|path| path.extension().is_some_and(|extension| extension == "html"));
-    let page = page.or(paths.first()).map_or_else(String::new, |path| format!("\n\nreport: {}", path.display()));
+    let page = paths.iter().find(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "html")
+    });
+    let page = page.or(paths.first()).map_or_else(String::new, |path| {
+        format!("\n\nreport: {}", path.display())
+    });
     let others = paths.len().saturating_sub(1);
-    let others = if others > 0 { format!(" (and {others} more files beside it)") } else { String::new() };
+    let others = if others > 0 {
+        format!(" (and {others} more files beside it)")
+    } else {
+        String::new()
+    };
     format!("{}{page}{others}", summary.trim_end())
 }
 
@@ -328,6 +484,8 @@ pub fn format(text: &str) -> Result<Format, String> {
         "html" => Ok(Format::Html),
         "csv" => Ok(Format::Csv),
         "tex" => Ok(Format::Tex),
-        other => Err(format!("unknown format `{other}`; allowed: md, html, csv, tex")),
+        other => Err(format!(
+            "unknown format `{other}`; allowed: md, html, csv, tex"
+        )),
     }
 }

@@ -32,14 +32,24 @@ impl Run {
         if all.iter().filter(|other| other.name() == name).count() < 2 {
             return name;
         }
-        format!("{name} ({})", self.directory.file_name().unwrap_or_default().to_string_lossy())
+        format!(
+            "{name} ({})",
+            self.directory
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+        )
     }
 
     /// The run as people name it: `rope seed 0`.
     pub fn name(&self) -> String {
-        let Ok(job) = &self.job else { return shown(&self.directory.display().to_string()) };
+        let Ok(job) = &self.job else {
+            return shown(&self.directory.display().to_string());
+        };
         let labels: Vec<String> = job.labels.iter().map(|label| shown(&label.text)).collect();
-        format!("{} seed {}", labels.join(", "), job.spec.seed).trim_start().to_owned()
+        format!("{} seed {}", labels.join(", "), job.spec.seed)
+            .trim_start()
+            .to_owned()
     }
 }
 
@@ -51,15 +61,31 @@ impl Run {
 /// [`Exit::Input`] if a path names nothing or an experiment without a recorded run;
 /// [`Exit::Config`] if it names several runs or experiments at once, or a filter is not
 /// `key=value`, names no key, or no run passes.
-pub fn select(paths: &[PathBuf], filters: &[String], mut note: impl FnMut(&str)) -> Result<Vec<Run>, Failure> {
-    let filters = filters.iter().map(|text| Filter::parse(text)).collect::<Result<Vec<_>, _>>()?;
+pub fn select(
+    paths: &[PathBuf],
+    filters: &[String],
+    mut note: impl FnMut(&str),
+) -> Result<Vec<Run>, Failure> {
+    let filters = filters
+        .iter()
+        .map(|text| Filter::parse(text))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut directories = Vec::new();
     for path in paths {
         directories.extend(named(path, &mut note)?);
     }
     let mut seen = BTreeSet::new();
-    directories.retain(|directory| seen.insert(directory.canonicalize().unwrap_or_else(|_| directory.clone())));
-    let runs = directories.into_iter().map(|directory| Run { job: read_job(&directory), directory });
+    directories.retain(|directory| {
+        seen.insert(
+            directory
+                .canonicalize()
+                .unwrap_or_else(|_| directory.clone()),
+        )
+    });
+    let runs = directories.into_iter().map(|directory| Run {
+        job: read_job(&directory),
+        directory,
+    });
     filtered(runs.collect(), &filters, &mut note)
 }
 
@@ -67,7 +93,12 @@ pub fn select(paths: &[PathBuf], filters: &[String], mut note: impl FnMut(&str))
 fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<PathBuf>, Failure> {
     let place = path.display();
     if path.is_file() {
-        return Ok(vec![path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()]);
+        return Ok(vec![
+            path.parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .unwrap_or(Path::new("."))
+                .to_owned(),
+        ]);
     }
     if path.join(JOB_FILE).is_file() {
         return Ok(vec![path.to_owned()]);
@@ -77,22 +108,39 @@ fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<PathBuf>, Failu
     }
     let runs = runs_in(path);
     if runs.is_empty() {
-        let experiments: Vec<String> = below(path).iter().filter(|other| !runs_in(other).is_empty()).map(|other| text(other)).collect();
+        let experiments: Vec<String> = below(path)
+            .iter()
+            .filter(|other| !runs_in(other).is_empty())
+            .map(|other| text(other))
+            .collect();
         if experiments.is_empty() {
             let help = "name the directory of a run or of an experiment, such as runs/quickstart";
-            return Err(Failure::input(format!("{place} holds no run\n  = help: {help}")));
+            return Err(Failure::input(format!(
+                "{place} holds no run\n  = help: {help}"
+            )));
         }
         let (listed, help) = (list(&experiments), "name one or more of them");
         let problem = format!("{place} holds experiments, not runs");
-        return Err(Failure::new(Exit::Config, format!("{problem}\n  = allowed: {listed}\n  = help: {help}")));
+        return Err(Failure::new(
+            Exit::Config,
+            format!("{problem}\n  = allowed: {listed}\n  = help: {help}"),
+        ));
     }
-    let (recorded, unfinished): (Vec<PathBuf>, Vec<PathBuf>) = runs.into_iter().partition(|run| run.join(RECORD_FILE).is_file());
+    let (recorded, unfinished): (Vec<PathBuf>, Vec<PathBuf>) = runs
+        .into_iter()
+        .partition(|run| run.join(RECORD_FILE).is_file());
     if recorded.is_empty() {
         let help = "`longreach run` with its config finishes them";
-        return Err(Failure::input(format!("{place}: none of its {} is recorded\n  = help: {help}", count(unfinished.len(), "run"))));
+        return Err(Failure::input(format!(
+            "{place}: none of its {} is recorded\n  = help: {help}",
+            count(unfinished.len(), "run")
+        )));
     }
     if !unfinished.is_empty() {
-        note(&format!("note: {place}: {} left out, not recorded yet", count(unfinished.len(), "run")));
+        note(&format!(
+            "note: {place}: {} left out, not recorded yet",
+            count(unfinished.len(), "run")
+        ));
     }
     Ok(recorded)
 }
@@ -100,50 +148,89 @@ fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<PathBuf>, Failu
 /// The run whose id begins with the last part of a path.
 fn beginning(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let place = path.display();
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let wanted = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let wanted = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let runs = runs_in(parent);
     if runs.is_empty() {
         let help = "name the directory of a run or of an experiment, such as runs/quickstart";
-        return Err(Failure::input(format!("{place} does not exist\n  = help: {help}")));
+        return Err(Failure::input(format!(
+            "{place} does not exist\n  = help: {help}"
+        )));
     }
-    let id = |run: &PathBuf| run.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let matches: Vec<PathBuf> = runs.iter().filter(|run| !wanted.is_empty() && id(run).starts_with(&wanted)).cloned().collect();
+    let id = |run: &PathBuf| {
+        run.file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    let matches: Vec<PathBuf> = runs
+        .iter()
+        .filter(|run| !wanted.is_empty() && id(run).starts_with(&wanted))
+        .cloned()
+        .collect();
     match matches.len() {
         1 => Ok(matches),
         0 => {
             let mut ids: Vec<String> = runs.iter().map(id).collect();
             closest_first(&wanted, &mut ids);
             let help = "`longreach status` lists the runs with their ids";
-            Err(Failure::input(format!("{place}: no run id begins with {wanted}\n  = allowed: {}\n  = help: {help}", list(&ids))))
+            Err(Failure::input(format!(
+                "{place}: no run id begins with {wanted}\n  = allowed: {}\n  = help: {help}",
+                list(&ids)
+            )))
         }
         n => {
             let described: Vec<String> = matches.iter().map(|run| describe(run)).collect();
             let problem = format!("{place}: the ids of {n} runs begin with {wanted}");
             let help = "write more of the id";
-            Err(Failure::new(Exit::Config, format!("{problem}\n  = allowed: {}\n  = help: {help}", list(&described))))
+            Err(Failure::new(
+                Exit::Config,
+                format!(
+                    "{problem}\n  = allowed: {}\n  = help: {help}",
+                    list(&described)
+                ),
+            ))
         }
     }
 }
 
 /// `0123456789abcdef (rope seed 0)`.
 fn describe(directory: &Path) -> String {
-    let run = Run { directory: directory.to_owned(), job: read_job(directory) };
-    format!("{} ({})", directory.file_name().unwrap_or_default().to_string_lossy(), run.name())
+    let run = Run {
+        directory: directory.to_owned(),
+        job: read_job(directory),
+    };
+    format!(
+        "{} ({})",
+        directory.file_name().unwrap_or_default().to_string_lossy(),
+        run.name()
+    )
 }
 
 /// Directories in a directory, sorted; links are not followed.
 fn below(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut below: Vec<PathBuf> =
-        entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect();
+    let mut below: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect();
     below.sort();
     below
 }
 
 /// Directories of runs in a directory.
 fn runs_in(directory: &Path) -> Vec<PathBuf> {
-    below(directory).into_iter().filter(|run| run.join(JOB_FILE).is_file()).collect()
+    below(directory)
+        .into_iter()
+        .filter(|run| run.join(JOB_FILE).is_file())
+        .collect()
 }
 
 fn text(path: &Path) -> String {
@@ -152,8 +239,20 @@ fn text(path: &Path) -> String {
 
 /// The first of some names, and how many more there are.
 fn list(names: &[String]) -> String {
-    let more = if names.len() > MAX_LISTED { format!(", {} more", names.len() - MAX_LISTED) } else { String::new() };
-    format!("{}{more}", names.iter().take(MAX_LISTED).map(|name| shown(name)).collect::<Vec<_>>().join(", "))
+    let more = if names.len() > MAX_LISTED {
+        format!(", {} more", names.len() - MAX_LISTED)
+    } else {
+        String::new()
+    };
+    format!(
+        "{}{more}",
+        names
+            .iter()
+            .take(MAX_LISTED)
+            .map(|name| shown(name))
+            .collect::<Vec<_>>()
+            .join(", ")
+    )
 }
 
 /// A `key=value` that a run must have.
@@ -168,10 +267,16 @@ struct Filter {
 
 impl Filter {
     fn parse(text: &str) -> Result<Self, Failure> {
-        let (key, raw) = text.split_once('=').map(|(key, raw)| (key.trim(), raw.trim())).unwrap_or_default();
+        let (key, raw) = text
+            .split_once('=')
+            .map(|(key, raw)| (key.trim(), raw.trim()))
+            .unwrap_or_default();
         if key.is_empty() || raw.is_empty() {
             let help = "write --where pe=rope, --where seed=0 or --where model.pe.base=10000";
-            let message = format!("--where {text}: is not a key with a value\n  = allowed: KEY=VALUE\n  = help: {help}");
+            let message = format!(
+                "--where {text}: is not a key with a value\n  = allowed: KEY=VALUE\n  = help: \
+                 {help}"
+            );
             return Err(Failure::new(Exit::Config, message));
         }
         let key = match key {
@@ -181,25 +286,46 @@ impl Filter {
         };
         let parsed = format!("value = {raw}").parse::<toml::Table>().ok();
         let value = parsed.and_then(|table| serde_json::to_value(table.get("value")?).ok());
-        Ok(Self { text: text.to_owned(), key: key.to_owned(), value, raw: raw.to_owned() })
+        Ok(Self {
+            text: text.to_owned(),
+            key: key.to_owned(),
+            value,
+            raw: raw.to_owned(),
+        })
     }
 
     /// What a run has at the key, if anything; several values only of labels.
     fn found<'a>(&self, view: &'a Value) -> Vec<&'a Value> {
         if self.key == "label" {
-            return view.get("label").and_then(Value::as_array).into_iter().flatten().collect();
+            return view
+                .get("label")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .collect();
         }
-        self.key.split('.').try_fold(view, |value, part| value.get(part)).filter(|value| !value.is_null()).into_iter().collect()
+        self.key
+            .split('.')
+            .try_fold(view, |value, part| value.get(part))
+            .filter(|value| !value.is_null())
+            .into_iter()
+            .collect()
     }
 
     fn passes(&self, view: &Value) -> bool {
-        self.found(view).into_iter().any(|found| self.value.as_ref().is_some_and(|value| same(value, found)) || self.is_text(found))
+        self.found(view).into_iter().any(|found| {
+            self.value.as_ref().is_some_and(|value| same(value, found)) || self.is_text(found)
+        })
     }
 
     /// Whether a text, or the kind of a table, is what was written.
     fn is_text(&self, found: &Value) -> bool {
         let text = found.as_str().or_else(|| found.get("kind")?.as_str());
-        let wanted = self.value.as_ref().and_then(Value::as_str).unwrap_or(&self.raw);
+        let wanted = self
+            .value
+            .as_ref()
+            .and_then(Value::as_str)
+            .unwrap_or(&self.raw);
         text.is_some_and(|text| text == wanted || text == self.raw)
     }
 }
@@ -208,15 +334,30 @@ impl Filter {
 fn same(wanted: &Value, found: &Value) -> bool {
     match (wanted, found) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
-        (Value::Object(a), Value::Object(b)) => a.iter().all(|(key, value)| b.get(key).is_some_and(|found| same(value, found))),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => a
+            .iter()
+            .all(|(key, value)| b.get(key).is_some_and(|found| same(value, found))),
         (a, b) => a == b,
     }
 }
 
 /// The resolved values of a run under the keys of a config, defaults included.
 fn view(job: &Job) -> Value {
-    let RunSpec { task, model, encoding, positions, coordinates, start, train, eval, seed, .. } = &job.spec;
+    let RunSpec {
+        task,
+        model,
+        encoding,
+        positions,
+        coordinates,
+        start,
+        train,
+        eval,
+        seed,
+        ..
+    } = &job.spec;
     let mut view = json!({
         "experiment": job.experiment, "seed": seed, "task": task, "model": model, "train": train, "start": start,
         "label": job.labels.iter().map(|label| &label.text).collect::<Vec<_>>(),
@@ -225,52 +366,106 @@ fn view(job: &Job) -> Value {
             "last_tokens": eval.last_tokens, "attention_distance": eval.attention_distance,
         },
     });
-    for (key, value) in [("pe", json!(encoding)), ("positions", json!(positions)), ("coordinates", json!(coordinates))] {
+    for (key, value) in [
+        ("pe", json!(encoding)),
+        ("positions", json!(positions)),
+        ("coordinates", json!(coordinates)),
+    ] {
         view["model"][key] = value;
     }
     view
 }
 
 /// The runs that pass all filters; those whose job cannot be read do not.
-fn filtered(runs: Vec<Run>, filters: &[Filter], note: &mut impl FnMut(&str)) -> Result<Vec<Run>, Failure> {
+fn filtered(
+    runs: Vec<Run>,
+    filters: &[Filter],
+    note: &mut impl FnMut(&str),
+) -> Result<Vec<Run>, Failure> {
     if filters.is_empty() {
         return Ok(runs);
     }
     for failure in runs.iter().filter_map(|run| run.job.as_ref().err()) {
         note(&format!("note: left out: {}", failure.message));
     }
-    let views: Vec<Option<Value>> = runs.iter().map(|run| run.job.as_ref().ok().map(view)).collect();
+    let views: Vec<Option<Value>> = runs
+        .iter()
+        .map(|run| run.job.as_ref().ok().map(view))
+        .collect();
     let known: Vec<&Value> = views.iter().flatten().collect();
     let fail = |filter: &Filter, problem: &str, allowed: &str, help: &str| {
-        let message = format!("--where {}: {problem}\n  = allowed: {allowed}\n  = help: {help}", filter.text);
+        let message = format!(
+            "--where {}: {problem}\n  = allowed: {allowed}\n  = help: {help}",
+            filter.text
+        );
         Err(Failure::new(Exit::Config, message))
     };
     for filter in filters {
-        let values: BTreeSet<String> = known.iter().flat_map(|view| filter.found(view)).map(plain).collect();
+        let values: BTreeSet<String> = known
+            .iter()
+            .flat_map(|view| filter.found(view))
+            .map(plain)
+            .collect();
         if values.is_empty() {
-            let mut keys: Vec<String> = known.iter().flat_map(|view| keys(view)).collect::<BTreeSet<_>>().into_iter().collect();
+            let mut keys: Vec<String> = known
+                .iter()
+                .flat_map(|view| keys(view))
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect();
             closest_first(&filter.key, &mut keys);
             let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
             keys.sort_by_key(|key| last(key) != last(&filter.key));
-            let help = "keys are those of a config, such as model.pe.base; `pe` is short for model.pe.kind";
+            let help = "keys are those of a config, such as model.pe.base; `pe` is short for \
+                        model.pe.kind";
             return fail(filter, "none of the runs has this key", &list(&keys), help);
         }
         if !known.iter().any(|view| filter.passes(view)) {
-            let more = if values.len() > MAX_VALUES { format!(", {} more", values.len() - MAX_VALUES) } else { String::new() };
+            let more = if values.len() > MAX_VALUES {
+                format!(", {} more", values.len() - MAX_VALUES)
+            } else {
+                String::new()
+            };
             let values: Vec<String> = values.into_iter().take(MAX_VALUES).collect();
             let allowed = format!("{} = {}{more}", filter.key, values.join(", "));
-            return fail(filter, "none of the runs has this value", &allowed, "write one of these values");
+            return fail(
+                filter,
+                "none of the runs has this value",
+                &allowed,
+                "write one of these values",
+            );
         }
     }
-    let passes = |view: &Option<Value>| view.as_ref().is_some_and(|view| filters.iter().all(|filter| filter.passes(view)));
-    let passing: Vec<Run> = runs.into_iter().zip(&views).filter(|(_, view)| passes(view)).map(|(run, _)| run).collect();
+    let passes = |view: &Option<Value>| {
+        view.as_ref()
+            .is_some_and(|view| filters.iter().all(|filter| filter.passes(view)))
+    };
+    let passing: Vec<Run> = runs
+        .into_iter()
+        .zip(&views)
+        .filter(|(_, view)| passes(view))
+        .map(|(run, _)| run)
+        .collect();
     if passing.is_empty() {
-        let numbers: BTreeMap<&str, usize> =
-            filters.iter().map(|filter| (filter.text.as_str(), known.iter().filter(|view| filter.passes(view)).count())).collect();
-        let each: Vec<String> = numbers.iter().map(|(text, n)| format!("{text} ({})", count(*n, "run"))).collect();
+        let numbers: BTreeMap<&str, usize> = filters
+            .iter()
+            .map(|filter| {
+                (
+                    filter.text.as_str(),
+                    known.iter().filter(|view| filter.passes(view)).count(),
+                )
+            })
+            .collect();
+        let each: Vec<String> = numbers
+            .iter()
+            .map(|(text, n)| format!("{text} ({})", count(*n, "run")))
+            .collect();
         let message = "--where: each of these selects runs, but no run has all of them";
         let help = "all filters must hold; give fewer, or call the command once for each";
-        return Err(Failure::new(Exit::Config, format!("{message}\n  = note: {}\n  = help: {help}", each.join(", "))));
+        return Err(Failure::new(
+            Exit::Config,
+            format!("{message}\n  = note: {}\n  = help: {help}", each.join(", ")),
+        ));
     }
     Ok(passing)
 }
@@ -285,11 +480,17 @@ fn plain(value: &Value) -> String {
 
 /// Dotted keys of all values that are not tables.
 fn keys(view: &Value) -> Vec<String> {
-    let Value::Object(map) = view else { return Vec::new() };
+    let Value::Object(map) = view else {
+        return Vec::new();
+    };
     let mut keys = Vec::new();
     for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
         match value {
-            Value::Object(_) => keys.extend(self::keys(value).into_iter().map(|inner| format!("{key}.{inner}"))),
+            Value::Object(_) => keys.extend(
+                self::keys(value)
+                    .into_iter()
+                    .map(|inner| format!("{key}.{inner}")),
+            ),
             _ => keys.push(key.clone()),
         }
     }

@@ -1,7 +1,7 @@
 //! Requests to stop: the first one asks for a clean end, a later one ends the process at once.
 //!
-//! One thread receives the signals and passes the first one on to the workers of a sweep. The sweep cannot end before its
-//! workers have been asked, however fast two signals follow each other.
+//! One thread receives the signals and passes the first one on to the workers of a sweep. The sweep
+//! cannot end before its workers have been asked, however fast two signals follow each other.
 
 use crate::console;
 use crate::exit::Exit;
@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// Signals within this time of the first one are the same request. GNU `timeout` signals its child and then the process group;
-/// terminals send HUP and TERM, job schedulers signal every process at once.
+/// Signals within this time of the first one are the same request. GNU `timeout` signals its child
+/// and then the process group; terminals send HUP and TERM, job schedulers signal every process at
+/// once.
 #[cfg(unix)]
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
@@ -21,16 +22,17 @@ const SAME_REQUEST: Duration = Duration::from_secs(1);
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 /// Whether a worker was killed because it did not leave in time.
 static KILLED: AtomicBool = AtomicBool::new(false);
-/// Workers of this process that have not been waited for, by process id. Requests are recorded and workers are started under
-/// this lock, so that every worker is either asked to stop or never started.
+/// Workers of this process that have not been waited for, by process id. Requests are recorded and
+/// workers are started under this lock, so that every worker is either asked to stop or never
+/// started.
 static WORKERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 fn workers() -> MutexGuard<'static, BTreeSet<u32>> {
     WORKERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts to listen for INT, TERM, HUP and USR1. A second call does nothing. HUP stays ignored if it was ignored at the start
-/// of the process, as under `nohup`.
+/// Starts to listen for INT, TERM, HUP and USR1. A second call does nothing. HUP stays ignored if
+/// it was ignored at the start of the process, as under `nohup`.
 pub fn listen() {
     static LISTENING: OnceLock<()> = OnceLock::new();
     LISTENING.get_or_init(|| {
@@ -43,7 +45,9 @@ pub fn listen() {
             }
             match signal_hook::iterator::Signals::new(wanted) {
                 Ok(signals) => drop(std::thread::spawn(move || receive(signals))),
-                Err(error) => console::tell(&format!("note: signals end this process without saving: {error}")),
+                Err(error) => console::tell(&format!(
+                    "note: signals end this process without saving: {error}"
+                )),
             }
         }
     });
@@ -76,21 +80,30 @@ fn hangup_is_ignored() -> bool {
     if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
         return ignores_hangup(&status);
     }
-    // Ignored signals stay ignored in a new program: a shell that survives its own HUP inherited that.
-    Command::new("sh").args(["-c", "kill -HUP $$"]).status().is_ok_and(|status| status.success())
+    // Ignored signals stay ignored in a new program: a shell that survives its own HUP inherited
+    // that.
+    Command::new("sh")
+        .args(["-c", "kill -HUP $$"])
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
-/// Whether the mask of ignored signals in the text of `/proc/PID/status` contains HUP, which is signal 1.
+/// Whether the mask of ignored signals in the text of `/proc/PID/status` contains HUP, which is
+/// signal 1.
 #[cfg(unix)]
 fn ignores_hangup(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 == 1)
 }
 
 /// Records a request to stop and passes it on to the workers. Only the first request counts.
 fn ask(exit: Exit) {
     let workers = workers();
-    if ASKED.compare_exchange(0, exit as usize, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+    if ASKED
+        .compare_exchange(0, exit as usize, Ordering::SeqCst, Ordering::SeqCst)
+        .is_ok()
+    {
         workers.iter().for_each(|worker| pass_on(exit, *worker));
     }
 }
@@ -102,26 +115,31 @@ fn leave_at_once() -> ! {
     let workers = workers();
     workers.iter().for_each(|worker| kill(*worker));
     let code = asked().unwrap_or(Exit::Interrupted) as i32;
-    console::tell("stopped at once by a second signal; the same command goes on from what was saved before");
+    console::tell(
+        "stopped at once by a second signal; the same command goes on from what was saved before",
+    );
     signal_hook::low_level::exit(code)
 }
 
-/// Ends the process `limit` after a request, if a computation such as one batch at a very long length takes longer than that.
-/// What was saved before remains.
+/// Ends the process `limit` after a request, if a computation such as one batch at a very long
+/// length takes longer than that. What was saved before remains.
 pub fn leave_within(limit: Duration) {
     static WATCHING: OnceLock<()> = OnceLock::new();
     WATCHING.get_or_init(|| {
         std::thread::spawn(move || {
             let exit = wait_for_request();
             std::thread::sleep(limit);
-            console::tell("error: stopped in the middle of a computation; the same command goes on from what was saved before");
+            console::tell(
+                "error: stopped in the middle of a computation; the same command goes on from \
+                 what was saved before",
+            );
             std::process::exit(exit as i32);
         });
     });
 }
 
-/// Kills the workers that are still running `limit` after a request. A worker leaves by itself; one that was stopped by SIGSTOP
-/// or hangs in a driver cannot.
+/// Kills the workers that are still running `limit` after a request. A worker leaves by itself; one
+/// that was stopped by SIGSTOP or hangs in a driver cannot.
 pub fn kill_workers_after(limit: Duration) {
     static WATCHING: OnceLock<()> = OnceLock::new();
     WATCHING.get_or_init(|| {
@@ -145,8 +163,8 @@ fn wait_for_request() -> Exit {
     }
 }
 
-/// Treats the end of standard input as TERM. A sweep holds the other end of the pipe and says nothing, so the pipe closes when
-/// the sweep ends, however it ends.
+/// Treats the end of standard input as TERM. A sweep holds the other end of the pipe and says
+/// nothing, so the pipe closes when the sweep ends, however it ends.
 pub fn stop_with_parent() {
     std::thread::spawn(|| {
         let (mut stdin, mut bytes) = (io::stdin().lock(), [0; 64]);
@@ -161,16 +179,22 @@ pub fn stop_with_parent() {
     });
 }
 
-/// Lets a write beyond the limit on the size of files fail with an error, which can be told, instead of ending the process.
+/// Lets a write beyond the limit on the size of files fail with an error, which can be told,
+/// instead of ending the process.
 pub fn survive_file_size_limit() {
     #[cfg(unix)]
-    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::new(AtomicBool::new(false)));
+    let _ = signal_hook::flag::register(
+        signal_hook::consts::SIGXFSZ,
+        std::sync::Arc::new(AtomicBool::new(false)),
+    );
 }
 
 /// What was asked for, if anything.
 pub fn asked() -> Option<Exit> {
     let asked = ASKED.load(Ordering::SeqCst);
-    [Exit::Interrupted, Exit::Terminated, Exit::TryAgain].into_iter().find(|exit| *exit as usize == asked)
+    [Exit::Interrupted, Exit::Terminated, Exit::TryAgain]
+        .into_iter()
+        .find(|exit| *exit as usize == asked)
 }
 
 /// Starts a worker that requests to stop are passed on to, until [`wait`] returns.
@@ -181,7 +205,10 @@ pub fn asked() -> Option<Exit> {
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
     let mut workers = workers();
     if asked().is_some() {
-        return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped before it began"));
+        return Err(io::Error::new(
+            io::ErrorKind::Interrupted,
+            "stopped before it began",
+        ));
     }
     let child = command.spawn()?;
     workers.insert(child.id());
@@ -194,20 +221,22 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
 ///
 /// What the system says.
 pub fn wait(child: &mut Child) -> io::Result<ExitStatus> {
-    // The process id belongs to the worker until `wait` returns: leave the list before that, so that no other process is ever
-    // signalled under this id.
+    // The process id belongs to the worker until `wait` returns: leave the list before that, so
+    // that no other process is ever signalled under this id.
     #[cfg(unix)]
     {
         use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        while waitid(WaitId::Pid(Pid::from_child(child)), options).is_err_and(|error| error == rustix::io::Errno::INTR) {}
+        while waitid(WaitId::Pid(Pid::from_child(child)), options)
+            .is_err_and(|error| error == rustix::io::Errno::INTR)
+        {}
     }
     workers().remove(&child.id());
     child.wait()
 }
 
-/// What a worker that a signal ended was asked for: a worker may meet a request before it listens, or be killed because it did
-/// not leave in time.
+/// What a worker that a signal ended was asked for: a worker may meet a request before it listens,
+/// or be killed because it did not leave in time.
 #[cfg(unix)]
 pub fn ended_on_request(signal: i32) -> Option<(Exit, &'static str)> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1};
@@ -215,9 +244,11 @@ pub fn ended_on_request(signal: i32) -> Option<(Exit, &'static str)> {
         SIGINT => Some((Exit::Interrupted, "stopped before it began")),
         SIGTERM | SIGHUP => Some((Exit::Terminated, "stopped before it began")),
         SIGUSR1 => Some((Exit::TryAgain, "stopped before it began")),
-        SIGKILL if KILLED.load(Ordering::SeqCst) => {
-            Some((asked()?, "did not leave in time and was killed; the same command goes on from its last checkpoint"))
-        }
+        SIGKILL if KILLED.load(Ordering::SeqCst) => Some((
+            asked()?,
+            "did not leave in time and was killed; the same command goes on from its last \
+             checkpoint",
+        )),
         _ => None,
     }
 }
@@ -263,9 +294,13 @@ mod tests {
 
     #[test]
     fn the_mask_of_ignored_signals_is_read() {
-        assert!(ignores_hangup("Name:\tlongreach\nSigIgn:\t0000000000000001\n"));
+        assert!(ignores_hangup(
+            "Name:\tlongreach\nSigIgn:\t0000000000000001\n"
+        ));
         assert!(ignores_hangup("SigIgn:\t0000000000001003\n"));
-        assert!(!ignores_hangup("SigIgn:\t0000000000001002\nSigCgt:\t0000000000000001\n"));
+        assert!(!ignores_hangup(
+            "SigIgn:\t0000000000001002\nSigCgt:\t0000000000000001\n"
+        ));
         assert!(!ignores_hangup(""));
     }
 }

@@ -1,4 +1,5 @@
-//! One run, resolved: no default left. With the commit and the kind of device it determines the numbers.
+//! One run, resolved: no default left. With the commit and the kind of device it determines the
+//! numbers.
 
 use crate::optimizer::AdamWConfig;
 use posenc::{Axis, EncodingConfig, Facts, ModelShape, Positions, PositionsConfig};
@@ -59,7 +60,10 @@ impl Coordinates {
         let count = positions.queries().len();
         let axis = |mut all: Vec<f64>| {
             all.truncate(count);
-            Axis { queries: all.clone(), keys: all }
+            Axis {
+                queries: all.clone(),
+                keys: all,
+            }
         };
         positions.with_axes(task.axes(length).into_iter().map(axis).collect())
     }
@@ -96,7 +100,8 @@ pub struct TrainSpec {
     pub adamw: AdamWConfig,
 }
 
-/// Which lengths training batches have. All rows of a batch have one length, so nothing is ever padded.
+/// Which lengths training batches have. All rows of a batch have one length, so nothing is ever
+/// padded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LengthCurriculum {
@@ -105,7 +110,8 @@ pub enum LengthCurriculum {
     Fixed,
     /// Uniform from `min_len` to `train_len`, drawn per batch.
     Uniform,
-    /// As `stages` say: other lengths and batches for stretches of steps, as RoFormer was trained (Su et al. 2021, section 4.3.2).
+    /// As `stages` say: other lengths and batches for stretches of steps, as RoFormer was trained
+    /// (Su et al. 2021, section 4.3.2).
     Staged,
 }
 
@@ -160,8 +166,9 @@ pub struct EvalSpec {
     pub variants: Vec<VariantSpec>,
 }
 
-/// How answers are read off a model. For whole answers the first two are the same wherever a token's logits are those of the tokens up to it
-/// alone: unless the encoding reads the length, or positions are drawn anew for every length.
+/// How answers are read off a model. For whole answers the first two are the same wherever a
+/// token's logits are those of the tokens up to it alone: unless the encoding reads the length, or
+/// positions are drawn anew for every length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
@@ -190,19 +197,21 @@ impl Decode {
         match self {
             Self::TeacherForced => "teacher-forced",
             Self::Greedy => {
-                "decoded greedily, every token given the model's own before it: with a cache of keys and values, or from the whole prefix \
-                 where the encoding reads the length or positions are drawn at random"
+                "decoded greedily, every token given the model's own before it: with a cache of \
+                 keys and values, or from the whole prefix where the encoding reads the length or \
+                 positions are drawn at random"
             }
             Self::Auto => {
-                "teacher-forced, but decoded greedily, every token from the whole prefix with the model's own before it, where the encoding \
-                 reads the length or positions are drawn at random"
+                "teacher-forced, but decoded greedily, every token from the whole prefix with the \
+                 model's own before it, where the encoding reads the length or positions are drawn \
+                 at random"
             }
         }
     }
 }
 
-/// Whether a token's logits depend on how many tokens come after it: through an encoding that reads the length, or positions that are
-/// drawn for a length.
+/// Whether a token's logits depend on how many tokens come after it: through an encoding that reads
+/// the length, or positions that are drawn for a length.
 pub fn changes_with_length(encoding: &Facts, positions: &PositionsConfig) -> bool {
     use PositionsConfig::{Contiguous, Grid, Interpolated};
     encoding.reads_length || !matches!(positions, Contiguous(_) | Grid(_) | Interpolated(_))
@@ -223,23 +232,44 @@ pub struct VariantSpec {
 
 /// The path that a parameter of a variant's encoding has in the trained one. They differ where the
 /// variant is a stack of the trained encoding and others: its parameters are those of a part then.
-pub fn trained_path<'a>(trained: &EncodingConfig, variant: &EncodingConfig, path: &'a str) -> &'a str {
-    let EncodingConfig::Stack(stack) = variant else { return path };
+pub fn trained_path<'a>(
+    trained: &EncodingConfig,
+    variant: &EncodingConfig,
+    path: &'a str,
+) -> &'a str {
+    let EncodingConfig::Stack(stack) = variant else {
+        return path;
+    };
     if matches!(trained, EncodingConfig::Stack(_)) {
         return path;
     }
-    let part = stack.parts.iter().position(|part| part.kind() == trained.kind());
-    part.and_then(|part| path.strip_prefix(&format!("parts.{part}."))).unwrap_or(path)
+    let part = stack
+        .parts
+        .iter()
+        .position(|part| part.kind() == trained.kind());
+    part.and_then(|part| path.strip_prefix(&format!("parts.{part}.")))
+        .unwrap_or(path)
 }
 
 /// Path and shape of the parameters that a variant needs and training did not give.
-pub fn untrained(trained: &EncodingConfig, variant: &EncodingConfig, shape: &ModelShape) -> Vec<(String, Vec<usize>)> {
+pub fn untrained(
+    trained: &EncodingConfig,
+    variant: &EncodingConfig,
+    shape: &ModelShape,
+) -> Vec<(String, Vec<usize>)> {
     let given = trained.facts(shape).parameters;
     let is_given = |path: &str, shape: &Vec<usize>| {
         let path = trained_path(trained, variant, path);
-        given.iter().any(|(name, other)| name == path && other == shape)
+        given
+            .iter()
+            .any(|(name, other)| name == path && other == shape)
     };
-    variant.facts(shape).parameters.into_iter().filter(|(path, shape)| !is_given(path, shape)).collect()
+    variant
+        .facts(shape)
+        .parameters
+        .into_iter()
+        .filter(|(path, shape)| !is_given(path, shape))
+        .collect()
 }
 
 /// Left out of a specification, so that an option added later changes no identity of older runs.
@@ -262,7 +292,8 @@ pub struct Job {
     /// Directory of the run to start from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_dir: Option<PathBuf>,
-    /// The method of that run, for the record: [`RunRecord::method_spec`](results::RunRecord::method_spec).
+    /// The method of that run, for the record:
+    /// [`RunRecord::method_spec`](results::RunRecord::method_spec).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_from: Option<serde_json::Map<String, serde_json::Value>>,
     /// The numbers' definition.
@@ -273,7 +304,8 @@ impl RunSpec {
     /// Positions of the batch of a step.
     pub fn train_positions(&self, seq_len: usize, step: u64) -> Positions {
         let mut stream = Stream::new(self.seed, "positions", step);
-        self.positions.sample(seq_len, &mut |bound| stream.below(bound))
+        self.positions
+            .sample(seq_len, &mut |bound| stream.below(bound))
     }
 
     /// Identity of the run: the first 16 hex digits of the BLAKE3 of the spec as compact JSON.
@@ -293,24 +325,41 @@ impl TrainSpec {
             *end += stage.steps;
             Some((*end, stage))
         });
-        ends.into_iter().find(|(end, _)| step < *end).map(|(_, stage)| stage)
+        ends.into_iter()
+            .find(|(end, _)| step < *end)
+            .map(|(_, stage)| stage)
     }
 
     /// Tokens of all steps; an upper bound where lengths are drawn.
     pub fn tokens(&self) -> u64 {
         if self.stages.is_empty() {
-            return self.steps.saturating_mul((self.batch_size * self.seq_len) as u64);
+            return self
+                .steps
+                .saturating_mul((self.batch_size * self.seq_len) as u64);
         }
-        self.stages.iter().map(|stage| stage.steps.saturating_mul((stage.batch_size * stage.seq_len) as u64)).sum()
+        self.stages
+            .iter()
+            .map(|stage| {
+                stage
+                    .steps
+                    .saturating_mul((stage.batch_size * stage.seq_len) as u64)
+            })
+            .sum()
     }
 
     /// The largest batch: rows and tokens of each.
     pub fn largest_batch(&self) -> (usize, usize) {
-        let stages = self.stages.iter().map(|stage| (stage.batch_size, stage.seq_len));
-        stages.max_by_key(|(rows, seq_len)| rows * seq_len).unwrap_or((self.batch_size, self.seq_len))
+        let stages = self
+            .stages
+            .iter()
+            .map(|stage| (stage.batch_size, stage.seq_len));
+        stages
+            .max_by_key(|(rows, seq_len)| rows * seq_len)
+            .unwrap_or((self.batch_size, self.seq_len))
     }
 
-    /// Learning rate of a step counted from 0: linear warm-up, then half a cosine down to `final_lr * lr`.
+    /// Learning rate of a step counted from 0: linear warm-up, then half a cosine down to `final_lr
+    /// * lr`.
     pub fn lr_at(&self, step: u64) -> f64 {
         if step < self.warmup_steps {
             return self.lr * (step + 1) as f64 / self.warmup_steps as f64;

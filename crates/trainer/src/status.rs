@@ -60,17 +60,32 @@ pub fn status(directory: &Path, json: bool) -> Result<String, Failure> {
     let mut lines: Vec<Line> = jobs(directory)?.iter().map(|run| line(run)).collect();
     if lines.is_empty() {
         let help = "name a directory that `longreach run` wrote, such as runs or runs/quickstart";
-        return Err(Failure::input(format!("{} holds no run\n  = help: {help}", directory.display())));
+        return Err(Failure::input(format!(
+            "{} holds no run\n  = help: {help}",
+            directory.display()
+        )));
     }
     lines.sort_by(|a, b| (&a.experiment, &a.name, a.seed).cmp(&(&b.experiment, &b.name, b.seed)));
     if json {
-        return serde_json::to_string_pretty(&lines).map_err(|error| Failure::new(Exit::Bug, error.to_string()));
+        return serde_json::to_string_pretty(&lines)
+            .map_err(|error| Failure::new(Exit::Bug, error.to_string()));
     }
-    let mut shown = table(["experiment", "run", "seed", "state", "steps", "directory", "note"]);
+    let mut shown = table([
+        "experiment",
+        "run",
+        "seed",
+        "state",
+        "steps",
+        "directory",
+        "note",
+    ]);
     let mut states = BTreeMap::new();
     for line in &lines {
         *states.entry(line.state).or_insert(0) += 1;
-        let id = line.directory.file_name().map(|name| name.to_string_lossy().into_owned());
+        let id = line
+            .directory
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
         shown.add_row([
             line.experiment.clone(),
             line.name.clone(),
@@ -78,11 +93,22 @@ pub fn status(directory: &Path, json: bool) -> Result<String, Failure> {
             word(line.state),
             format!("{} of {}", line.step, line.steps),
             id.unwrap_or_default(),
-            line.note.as_deref().and_then(|note| note.lines().next()).unwrap_or_default().to_owned(),
+            line.note
+                .as_deref()
+                .and_then(|note| note.lines().next())
+                .unwrap_or_default()
+                .to_owned(),
         ]);
     }
-    let sums: Vec<String> = states.iter().map(|(state, n)| format!("{n} {}", word(*state))).collect();
-    Ok(plain(&format!("{shown}\n{}: {}", count(lines.len(), "run"), sums.join(", "))))
+    let sums: Vec<String> = states
+        .iter()
+        .map(|(state, n)| format!("{n} {}", word(*state)))
+        .collect();
+    Ok(plain(&format!(
+        "{shown}\n{}: {}",
+        count(lines.len(), "run"),
+        sums.join(", ")
+    )))
 }
 
 /// Directories with a job, no deeper than an experiment's runs; links are not followed.
@@ -117,20 +143,56 @@ fn line(run: &Path) -> Line {
         Err(failure) => {
             let (experiment, name) = (String::new(), "?".to_owned());
             let note = Some(failure.message);
-            return Line { directory: run.to_owned(), experiment, name, seed: 0, state: RunState::Stale, step: 0, steps: 0, note };
+            return Line {
+                directory: run.to_owned(),
+                experiment,
+                name,
+                seed: 0,
+                state: RunState::Stale,
+                step: 0,
+                steps: 0,
+                note,
+            };
         }
     };
     let steps = job.spec.train.steps;
     let (state, step, note) = if job.spec.run_id().ok().as_deref() != Some(&job.run_id) {
-        (RunState::Stale, 0, Some("job.json is not what its run_id names".to_owned()))
+        (
+            RunState::Stale,
+            0,
+            Some("job.json is not what its run_id names".to_owned()),
+        )
     } else if let Ok(record) = results::read_record(&run.join(RECORD_FILE)) {
-        let note = record.diverged.map(|diverged| format!("the {} was not finite at step {}", diverged.what, diverged.step));
-        (if record.status == RunStatus::Ok { RunState::Done } else { RunState::Diverged }, record.train.steps, note)
+        let note = record.diverged.map(|diverged| {
+            format!(
+                "the {} was not finite at step {}",
+                diverged.what, diverged.step
+            )
+        });
+        (
+            if record.status == RunStatus::Ok {
+                RunState::Done
+            } else {
+                RunState::Diverged
+            },
+            record.train.steps,
+            note,
+        )
     } else if let Some(holder) = lock::holder(run) {
-        (RunState::Running, last_step(&run.join(LOG_FILE)).unwrap_or(0), Some(holder.to_string()))
+        (
+            RunState::Running,
+            last_step(&run.join(LOG_FILE)).unwrap_or(0),
+            Some(holder.to_string()),
+        )
     } else if let Ok(said) = rundir::read::start(&run.join(ERROR_FILE), 1 << 16) {
-        let said = String::from_utf8_lossy(&said).trim_start_matches("error: ").to_owned();
-        (RunState::Failed, checkpoint::newest_step(run).unwrap_or(0), Some(said))
+        let said = String::from_utf8_lossy(&said)
+            .trim_start_matches("error: ")
+            .to_owned();
+        (
+            RunState::Failed,
+            checkpoint::newest_step(run).unwrap_or(0),
+            Some(said),
+        )
     } else {
         match checkpoint::newest_step(run) {
             Some(step) => (RunState::Stopped, step, None),
@@ -139,14 +201,24 @@ fn line(run: &Path) -> Line {
     };
     let labels: Vec<&str> = job.labels.iter().map(|label| label.text.as_str()).collect();
     let name = labels.join(", ");
-    Line { directory: run.to_owned(), experiment: job.experiment, name, seed: job.spec.seed, state, step, steps, note }
+    Line {
+        directory: run.to_owned(),
+        experiment: job.experiment,
+        name,
+        seed: job.spec.seed,
+        state,
+        step,
+        steps,
+        note,
+    }
 }
 
 /// The step of the last whole line of a log.
 fn last_step(log: &Path) -> Option<u64> {
     let mut file = std::fs::File::open(log).ok()?;
     let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(1024))).ok()?;
+    file.seek(SeekFrom::Start(length.saturating_sub(1024)))
+        .ok()?;
     let mut tail = String::new();
     file.take(1024).read_to_string(&mut tail).ok()?;
     let whole = &tail[..tail.rfind('\n')?];
@@ -155,5 +227,8 @@ fn last_step(log: &Path) -> Option<u64> {
 }
 
 fn word(state: RunState) -> String {
-    serde_json::to_value(state).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+    serde_json::to_value(state)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
 }

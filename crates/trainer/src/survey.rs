@@ -45,7 +45,11 @@ pub fn depth(roots: &[PathBuf], recursive: bool) -> Result<usize, Failure> {
             .iter()
             .take(MAX_LISTED)
             .map(|place| {
-                let what = if place.runs == 0 { JSONL_FILE.to_owned() } else { count(place.runs, "run") };
+                let what = if place.runs == 0 {
+                    JSONL_FILE.to_owned()
+                } else {
+                    count(place.runs, "run")
+                };
                 format!("\n    {}: {what}", place.directory.display())
             })
             .collect();
@@ -56,8 +60,9 @@ pub fn depth(roots: &[PathBuf], recursive: bool) -> Result<usize, Failure> {
         return Err(Failure::new(
             Exit::Config,
             format!(
-                "{} holds experiments more than one level below it: {seen}{} would be read{}\n  = allowed: a run's directory, an experiment's, \
-                 a directory of experiments, or a file of records\n  = help: name the ones you mean, or give --recursive",
+                "{} holds experiments more than one level below it: {seen}{} would be read{}\n  = \
+                 allowed: a run's directory, an experiment's, a directory of experiments, or a \
+                 file of records\n  = help: name the ones you mean, or give --recursive",
                 root.display(),
                 count(places.len(), "experiment"),
                 lines.concat()
@@ -72,7 +77,10 @@ pub fn is_experiment(directory: &Path) -> bool {
     let entries = || std::fs::read_dir(directory).into_iter().flatten().flatten();
     directory.is_dir()
         && !directory.join(RECORD_FILE).is_file()
-        && entries().any(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.path().join(RECORD_FILE).is_file())
+        && entries().any(|entry| {
+            entry.file_type().is_ok_and(|kind| kind.is_dir())
+                && entry.path().join(RECORD_FILE).is_file()
+        })
 }
 
 /// Directories with records below a root, the nearest first, and whether all were looked at.
@@ -89,16 +97,26 @@ fn places(root: &Path) -> (Vec<Place>, bool) {
             return (found, false);
         }
         let mut below = Vec::new();
-        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(&directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let hidden = entry.file_name().to_string_lossy().starts_with('.');
             if !hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 below.push(entry.path());
             }
         }
         below.sort();
-        let (runs, others): (Vec<PathBuf>, Vec<PathBuf>) = below.into_iter().partition(|path| path.join(RECORD_FILE).is_file());
+        let (runs, others): (Vec<PathBuf>, Vec<PathBuf>) = below
+            .into_iter()
+            .partition(|path| path.join(RECORD_FILE).is_file());
         if !runs.is_empty() || directory.join(JSONL_FILE).is_file() {
-            found.push(Place { directory, runs: runs.len(), depth });
+            found.push(Place {
+                directory,
+                runs: runs.len(),
+                depth,
+            });
         }
         if depth < MAX_DEPTH - 1 {
             queue.extend(others.into_iter().map(|path| (path, depth + 1)));

@@ -1,14 +1,16 @@
 //! `longreach run`: every run of a plan in a process of its own, skipping what is recorded.
 //!
-//! Burn keeps its generator and device state per process, so two runs in one process would disturb each other; a process that
-//! dies takes one run with it and no more.
+//! Burn keeps its generator and device state per process, so two runs in one process would disturb
+//! each other; a process that dies takes one run with it and no more.
 
 use crate::config::experiment::{Plan, PlannedRun};
 use crate::console::tell;
 use crate::device::matmul_note;
 use crate::exit::{Exit, Failure};
 use crate::plan::{count, duration, flops};
-use crate::worker::{self, DIVERGED_FILE, ERROR_FILE, Event, How, JOB_FILE, LEAVE_WITHIN, RECORD_FILE};
+use crate::worker::{
+    self, DIVERGED_FILE, ERROR_FILE, Event, How, JOB_FILE, LEAVE_WITHIN, RECORD_FILE,
+};
 use crate::{changes, configs, memory, signals};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use results::RunRecord;
@@ -83,12 +85,16 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The time waited so far, if a line about it is due: after 1 s, 10 s, 30 s, 1 min, then every 5 min.
+    /// The time waited so far, if a line about it is due: after 1 s, 10 s, 30 s, 1 min, then every
+    /// 5 min.
     fn line_due(&mut self, waited: u64) -> Option<u64> {
         if waited < self.due {
             return None;
         }
-        self.due = [10, 30, 60].into_iter().find(|due| waited < *due).unwrap_or(waited + 300);
+        self.due = [10, 30, 60]
+            .into_iter()
+            .find(|due| waited < *due)
+            .unwrap_or(waited + 300);
         Some(waited)
     }
 }
@@ -98,11 +104,17 @@ pub fn directory(runs: &Path, run: &PlannedRun) -> PathBuf {
     results::store::run_dir(runs, &run.job.experiment, &run.job.run_id)
 }
 
-/// The record of a planned run, if it is there, readable and complete. Its labels are the plan's: a config may name the same run anew.
+/// The record of a planned run, if it is there, readable and complete. Its labels are the plan's: a
+/// config may name the same run anew.
 pub fn recorded(options: &Options, run: &PlannedRun) -> Option<RunRecord> {
     let directory = directory(&options.runs, run);
     let mut record = worker::recorded(&directory, &run.job)?;
-    if worker::grows(&record, &run.job.spec, &run.test_seq_lens, options.how.memory_limit) {
+    if worker::grows(
+        &record,
+        &run.job.spec,
+        &run.test_seq_lens,
+        options.how.memory_limit,
+    ) {
         return None;
     }
     if record.labels != run.job.labels {
@@ -129,8 +141,8 @@ fn asked_again(options: &Options, run: &PlannedRun, retry: Retry) -> bool {
 ///
 /// # Errors
 ///
-/// [`Exit::Resources`] if the runs directory cannot be written or a training does not fit into the memory, [`Exit::Input`] if a run's
-/// directory is a link; nothing has been trained then.
+/// [`Exit::Resources`] if the runs directory cannot be written or a training does not fit into the
+/// memory, [`Exit::Input`] if a run's directory is a link; nothing has been trained then.
 pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
     signals::listen();
     let mut todo: VecDeque<usize> = (0..plan.runs.len())
@@ -157,15 +169,24 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
             (Some(_), _) => format!(" (the other {skipped} were not asked for)"),
         }
     ));
-    let asked: BTreeSet<_> =
-        todo.iter().filter_map(|index| matmul_note(&options.how.device, plan.runs[*index].job.spec.model.matmul)).collect();
+    let asked: BTreeSet<_> = todo
+        .iter()
+        .filter_map(|index| {
+            matmul_note(&options.how.device, plan.runs[*index].job.spec.model.matmul)
+        })
+        .collect();
     for note in asked {
         tell(&format!("note: {note}"));
     }
     if let Some(note) = changes::other_runs(&options.runs.join(&plan.name), plan) {
         tell(&format!("note: {note}"));
     }
-    let records = || plan.runs.iter().filter_map(|run| recorded(options, run)).collect::<Vec<_>>();
+    let records = || {
+        plan.runs
+            .iter()
+            .filter_map(|run| recorded(options, run))
+            .collect::<Vec<_>>()
+    };
     if let Some(note) = changes::other_programs(&records()) {
         tell(&format!("note: {note}"));
     }
@@ -179,25 +200,38 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
     if stopped.is_some() {
         failed.retain(|(.., failure)| !failure.exit.on_request());
     }
-    Ok(Outcome { records: records(), failed, not_started, stopped })
+    Ok(Outcome {
+        records: records(),
+        failed,
+        not_started,
+        stopped,
+    })
 }
 
-/// Everything that can be found to be wrong before any work: directories that cannot be written, trainings that do not fit. Writes every job,
-/// and sweeps up after processes that died.
+/// Everything that can be found to be wrong before any work: directories that cannot be written,
+/// trainings that do not fit. Writes every job, and sweeps up after processes that died.
 fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(), Failure> {
     let disk = rundir::system();
     if !todo.is_empty() {
-        disk.probe(&options.runs.join(&plan.name)).map_err(Failure::resources)?;
+        disk.probe(&options.runs.join(&plan.name))
+            .map_err(Failure::resources)?;
     }
     for index in todo {
         if signals::asked().is_some() {
             break;
         }
         let run = &plan.runs[*index];
-        if let Some(excess) = options.how.memory_limit.excess(memory::training(&run.job.spec, run.parameters)) {
-            let help =
-                "a smaller batch_size, train_len or d_model needs less; --memory-limit sets the limit, --jobs 1 leaves it to one run";
-            return Err(Failure::resources(format!("{}: training {excess}\n  = help: {help}", name(run))));
+        if let Some(excess) = options
+            .how
+            .memory_limit
+            .excess(memory::training(&run.job.spec, run.parameters))
+        {
+            let help = "a smaller batch_size, train_len or d_model needs less; --memory-limit \
+                        sets the limit, --jobs 1 leaves it to one run";
+            return Err(Failure::resources(format!(
+                "{}: training {excess}\n  = help: {help}",
+                name(run)
+            )));
         }
         let directory = directory(&options.runs, run);
         disk.create_dirs(&directory).map_err(Failure::resources)?;
@@ -209,19 +243,26 @@ fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(),
         };
         if options.retry == Some(Retry::Diverged) {
             for name in [RECORD_FILE, DIVERGED_FILE, checkpoint::CHECKPOINTS_DIR] {
-                disk.remove_tree(&directory.join(name)).map_err(Failure::resources)?;
+                disk.remove_tree(&directory.join(name))
+                    .map_err(Failure::resources)?;
             }
         }
-        let job = serde_json::to_vec_pretty(&run.job).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+        let job = serde_json::to_vec_pretty(&run.job)
+            .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
         let path = directory.join(JOB_FILE);
         if rundir::read::bounded(&path, job.len() as u64).ok().as_ref() != Some(&job) {
             disk.write_whole(&path, &job).map_err(Failure::resources)?;
         }
     }
-    // A process that died between its record and its last word leaves checkpoints that nobody needs.
+    // A process that died between its record and its last word leaves checkpoints that nobody
+    // needs.
     for (index, run) in plan.runs.iter().enumerate() {
         let directory = directory(&options.runs, run);
-        let left = || directory.join(checkpoint::CHECKPOINTS_DIR).exists() || directory.join(ERROR_FILE).exists() || scratch(&directory);
+        let left = || {
+            directory.join(checkpoint::CHECKPOINTS_DIR).exists()
+                || directory.join(ERROR_FILE).exists()
+                || scratch(&directory)
+        };
         if !todo.contains(&index)
             && left()
             && let Ok(_lock) = worker::take(disk, &directory)
@@ -235,7 +276,11 @@ fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(),
 
 /// Whether a directory holds something half written.
 fn scratch(directory: &Path) -> bool {
-    std::fs::read_dir(directory).into_iter().flatten().flatten().any(|entry| entry.file_name().to_string_lossy().starts_with('.'))
+    std::fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|entry| entry.file_name().to_string_lossy().starts_with('.'))
 }
 
 fn work(
@@ -255,7 +300,13 @@ fn work(
         for _ in 0..jobs {
             let (queue, sender) = (queue.clone(), sender.clone());
             scope.spawn(move || {
-                let next = || if signals::asked().is_some() { None } else { queue.lock().ok()?.pop_front() };
+                let next = || {
+                    if signals::asked().is_some() {
+                        None
+                    } else {
+                        queue.lock().ok()?.pop_front()
+                    }
+                };
                 while let Some(index) = next() {
                     let run = &plan.runs[index];
                     let directory = directory(&options.runs, run);
@@ -266,17 +317,27 @@ fn work(
                             break Ok(());
                         }
                         let ended = match lock::holder(&directory) {
-                            Some(who) => Err(Failure::new(Exit::Busy, format!("is being run by {who}"))),
+                            Some(who) => {
+                                Err(Failure::new(Exit::Busy, format!("is being run by {who}")))
+                            }
                             None => watch(&directory, options, threads, |event| {
                                 let _ = sender.send(Message::Event(index, event));
                             }),
                         };
                         match &ended {
                             // A device that was lost may work in a fresh process: once.
-                            Err(failure) if failure.exit == Exit::Device && std::mem::take(&mut again) => {}
+                            Err(failure)
+                                if failure.exit == Exit::Device && std::mem::take(&mut again) => {}
                             // Another sweep has it: look at the others first, then wait for it.
-                            Err(failure) if failure.exit == Exit::Busy && signals::asked().is_none() => {
-                                let _ = sender.send(Message::Event(index, Event::Elsewhere { who: failure.message.clone() }));
+                            Err(failure)
+                                if failure.exit == Exit::Busy && signals::asked().is_none() =>
+                            {
+                                let _ = sender.send(Message::Event(
+                                    index,
+                                    Event::Elsewhere {
+                                        who: failure.message.clone(),
+                                    },
+                                ));
                                 std::thread::sleep(Duration::from_millis(200));
                                 let next = queue.lock().ok().and_then(|mut queue| {
                                     let next = queue.pop_front()?;
@@ -301,7 +362,8 @@ fn work(
             // The workers have been asked already, and no further one is started.
             if !stopping && signals::asked().is_some() {
                 stopping = true;
-                display.print("stopping: workers save and leave; a second signal ends them at once");
+                display
+                    .print("stopping: workers save and leave; a second signal ends them at once");
             }
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -312,11 +374,14 @@ fn work(
                     display.ended(index, &ended);
                     let Err(failure) = ended else { continue };
                     // If only the worker was asked to stop, its run is not done.
-                    if failure.exit == Exit::Busy || failure.exit.on_request() && signals::asked().is_some() {
+                    if failure.exit == Exit::Busy
+                        || failure.exit.on_request() && signals::asked().is_some()
+                    {
                         continue;
                     }
                     // No other run would fare better without a disk or a device.
-                    let stop = options.fail_fast || matches!(failure.exit, Exit::Resources | Exit::Device);
+                    let stop =
+                        options.fail_fast || matches!(failure.exit, Exit::Resources | Exit::Device);
                     let directory = directory(&options.runs, &plan.runs[index]);
                     failed.push((name(&plan.runs[index]), directory, failure));
                     if stop && let Ok(mut queue) = queue.lock() {
@@ -335,18 +400,39 @@ fn work(
 /// Threads for each worker's CPU backend: the cores shared out, unless the user set it.
 fn threads_per_worker(jobs: usize) -> Option<usize> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::env::var_os("RAYON_NUM_THREADS").is_none().then(|| (cores / jobs).max(1))
+    std::env::var_os("RAYON_NUM_THREADS")
+        .is_none()
+        .then(|| (cores / jobs).max(1))
 }
 
 /// Starts a worker and follows it to its end.
-fn watch(directory: &Path, options: &Options, threads: Option<usize>, mut heard: impl FnMut(Event)) -> Result<(), Failure> {
+fn watch(
+    directory: &Path,
+    options: &Options,
+    threads: Option<usize>,
+    mut heard: impl FnMut(Event),
+) -> Result<(), Failure> {
     let failure = |message: String| Failure::new(Exit::SomeFailed, message);
-    let program = std::env::current_exe().map_err(|error| failure(format!("cannot find this program: {error}")))?;
+    let program = std::env::current_exe()
+        .map_err(|error| failure(format!("cannot find this program: {error}")))?;
     let mut command = Command::new(program);
-    let How { device, checkpoint_every, memory_limit } = &options.how;
-    command.arg("worker").arg(directory).args(["--device", &device.to_string()]);
-    command.args(["--checkpoint-every", &checkpoint_every.to_string(), "--memory-limit", &memory_limit.to_string()]);
-    // Ctrl-C reaches the sweep alone, which passes it on once: two would end a worker before it has saved.
+    let How {
+        device,
+        checkpoint_every,
+        memory_limit,
+    } = &options.how;
+    command
+        .arg("worker")
+        .arg(directory)
+        .args(["--device", &device.to_string()]);
+    command.args([
+        "--checkpoint-every",
+        &checkpoint_every.to_string(),
+        "--memory-limit",
+        &memory_limit.to_string(),
+    ]);
+    // Ctrl-C reaches the sweep alone, which passes it on once: two would end a worker before it has
+    // saved.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -359,7 +445,8 @@ fn watch(directory: &Path, options: &Options, threads: Option<usize>, mut heard:
     if let Some(threads) = threads {
         command.env("RAYON_NUM_THREADS", threads.to_string());
     }
-    // What a step frees the next one asks for again: only memory nobody wants for ten seconds goes back to the system.
+    // What a step frees the next one asks for again: only memory nobody wants for ten seconds goes
+    // back to the system.
     if std::env::var_os("MIMALLOC_PURGE_DELAY").is_none() {
         command.env("MIMALLOC_PURGE_DELAY", "10000");
     }
@@ -375,14 +462,22 @@ fn watch(directory: &Path, options: &Options, threads: Option<usize>, mut heard:
         if let Some(mut stderr) = stderr {
             let _ = stderr.read_to_end(&mut text);
         }
-        String::from_utf8_lossy(&text[text.len().saturating_sub(16_384)..]).trim().to_owned()
+        String::from_utf8_lossy(&text[text.len().saturating_sub(16_384)..])
+            .trim()
+            .to_owned()
     });
-    for line in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines().map_while(Result::ok)) {
+    for line in child
+        .stdout
+        .take()
+        .into_iter()
+        .flat_map(|stdout| BufReader::new(stdout).lines().map_while(Result::ok))
+    {
         if let Ok(event) = serde_json::from_str(&line) {
             heard(event);
         }
     }
-    let status = signals::wait(&mut child).map_err(|error| failure(format!("lost a worker: {error}")))?;
+    let status =
+        signals::wait(&mut child).map_err(|error| failure(format!("lost a worker: {error}")))?;
     drop(lifeline);
     let said = said.join().unwrap_or_default();
     if status.success() {
@@ -402,10 +497,21 @@ fn watch(directory: &Path, options: &Options, threads: Option<usize>, mut heard:
 
 /// What a worker that did not succeed ended with, and what there is to say.
 fn ending(status: std::process::ExitStatus, said: &str) -> (Exit, String) {
-    let words = |more: &str| if said.is_empty() { more.to_owned() } else { format!("{said}\n{more}") };
+    let words = |more: &str| {
+        if said.is_empty() {
+            more.to_owned()
+        } else {
+            format!("{said}\n{more}")
+        }
+    };
     match status.code().and_then(Exit::from_code) {
         Some(Exit::Done) | None => {}
-        Some(exit) if said.is_empty() => return (exit, format!("the worker ended with {status} and said nothing")),
+        Some(exit) if said.is_empty() => {
+            return (
+                exit,
+                format!("the worker ended with {status} and said nothing"),
+            );
+        }
         Some(exit) => return (exit, said.to_owned()),
     }
     #[cfg(unix)]
@@ -413,21 +519,41 @@ fn ending(status: std::process::ExitStatus, said: &str) -> (Exit, String) {
         if let Some((exit, what)) = signals::ended_on_request(signal) {
             return (exit, what.to_owned());
         }
-        let of = "if that was the system for want of memory: fewer --jobs or a --memory-limit help; the same command goes on from the checkpoint";
+        let of = "if that was the system for want of memory: fewer --jobs or a --memory-limit \
+                  help; the same command goes on from the checkpoint";
         return match signal {
-            9 => (Exit::SomeFailed, words(&format!("the worker was killed from outside (signal 9)\n  = help: {of}"))),
-            6 if said.contains("memory allocation") => {
-                (Exit::Resources, words("the worker found no memory\n  = help: fewer --jobs or a --memory-limit"))
-            }
-            _ => (Exit::SomeFailed, words(&format!("the worker was ended by signal {signal}; please report it with {JOB_FILE}"))),
+            9 => (
+                Exit::SomeFailed,
+                words(&format!(
+                    "the worker was killed from outside (signal 9)\n  = help: {of}"
+                )),
+            ),
+            6 if said.contains("memory allocation") => (
+                Exit::Resources,
+                words("the worker found no memory\n  = help: fewer --jobs or a --memory-limit"),
+            ),
+            _ => (
+                Exit::SomeFailed,
+                words(&format!(
+                    "the worker was ended by signal {signal}; please report it with {JOB_FILE}"
+                )),
+            ),
         };
     }
-    (Exit::SomeFailed, words(&format!("the worker ended with {status}")))
+    (
+        Exit::SomeFailed,
+        words(&format!("the worker ended with {status}")),
+    )
 }
 
 /// A run as people name it.
 pub fn name(run: &PlannedRun) -> String {
-    let labels: Vec<&str> = run.job.labels.iter().map(|label| label.text.as_str()).collect();
+    let labels: Vec<&str> = run
+        .job
+        .labels
+        .iter()
+        .map(|label| label.text.as_str())
+        .collect();
     format!("{} seed {}", labels.join(", "), run.job.spec.seed)
 }
 
@@ -452,61 +578,116 @@ impl<'a> Display<'a> {
     fn new(plan: &'a Plan, todo: &VecDeque<usize>, terminal: bool) -> Self {
         let work: Vec<f64> = plan.runs.iter().map(flops).collect();
         let all = todo.iter().map(|index| work[*index]).sum();
-        let bars = terminal.then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8)));
+        let bars = terminal
+            .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8)));
         let total = bars.as_ref().map(|bars| {
-            let style =
-                ProgressStyle::with_template("{bar:30.green} {percent:>3} %  {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+            let style = ProgressStyle::with_template("{bar:30.green} {percent:>3} %  {msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
             bars.add(ProgressBar::new(1000).with_style(style))
         });
         let runs = (0..plan.runs.len()).map(|_| None).collect();
         let waiting = BTreeMap::new();
-        Self { plan, bars, total, runs, waiting, work, all, done: 0, count: todo.len(), started: Instant::now(), not_started: 0 }
+        Self {
+            plan,
+            bars,
+            total,
+            runs,
+            waiting,
+            work,
+            all,
+            done: 0,
+            count: todo.len(),
+            started: Instant::now(),
+            not_started: 0,
+        }
     }
 
     fn started(&mut self, index: usize) {
-        let bar = self.bars.as_ref().zip(self.total.as_ref()).map(|(bars, total)| {
-            let style = ProgressStyle::with_template("{bar:30} {prefix}  {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
-            bars.insert_before(total, ProgressBar::new(1000).with_style(style).with_prefix(name(&self.plan.runs[index])))
+        let bar = self
+            .bars
+            .as_ref()
+            .zip(self.total.as_ref())
+            .map(|(bars, total)| {
+                let style = ProgressStyle::with_template("{bar:30} {prefix}  {msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar());
+                bars.insert_before(
+                    total,
+                    ProgressBar::new(1000)
+                        .with_style(style)
+                        .with_prefix(name(&self.plan.runs[index])),
+                )
+            });
+        self.runs[index] = Some(Progress {
+            bar,
+            fraction: 0.0,
+            said: Instant::now(),
+            worked: false,
         });
-        self.runs[index] = Some(Progress { bar, fraction: 0.0, said: Instant::now(), worked: false });
     }
 
     fn event(&mut self, index: usize, event: &Event) {
         // Evaluation is a small share of a run; a tenth is close enough to keep the bar moving.
         let (fraction, text) = match event {
-            Event::Train { step, steps, loss_nats } => {
-                (0.9 * *step as f64 / *steps as f64, format!("step {step} of {steps}, loss {loss_nats:.3}"))
-            }
+            Event::Train {
+                step,
+                steps,
+                loss_nats,
+            } => (
+                0.9 * *step as f64 / *steps as f64,
+                format!("step {step} of {steps}, loss {loss_nats:.3}"),
+            ),
             Event::Resumed { step, notes } => {
                 let steps = self.plan.runs[index].job.spec.train.steps;
                 for note in notes {
                     self.print(&format!("  {}: {note}", name(&self.plan.runs[index])));
                 }
                 if *step > 0 {
-                    self.print(&format!("  {}: goes on from step {step} of {steps}", name(&self.plan.runs[index])));
+                    self.print(&format!(
+                        "  {}: goes on from step {step} of {steps}",
+                        name(&self.plan.runs[index])
+                    ));
                 }
-                (0.9 * *step as f64 / steps as f64, format!("step {step} of {steps}"))
+                (
+                    0.9 * *step as f64 / steps as f64,
+                    format!("step {step} of {steps}"),
+                )
             }
             Event::Elsewhere { who } => {
-                let waiting = self.waiting.entry(index).or_insert(Waiting { since: Instant::now(), due: 1 });
+                let waiting = self.waiting.entry(index).or_insert(Waiting {
+                    since: Instant::now(),
+                    due: 1,
+                });
                 if let Some(waited) = waiting.line_due(waiting.since.elapsed().as_secs()) {
                     let waited = duration(waited as f64);
-                    self.print(&format!("  {}: {who}; waiting for {waited}", name(&self.plan.runs[index])));
+                    self.print(&format!(
+                        "  {}: {who}; waiting for {waited}",
+                        name(&self.plan.runs[index])
+                    ));
                 }
                 (0.0, who.clone())
             }
-            Event::Eval { done, total } => (0.9 + 0.1 * *done as f64 / *total as f64, format!("evaluated {done} of {total}")),
-            Event::Diverged { step, what } => (1.0, format!("diverged at step {step}: the {what} is not finite")),
+            Event::Eval { done, total } => (
+                0.9 + 0.1 * *done as f64 / *total as f64,
+                format!("evaluated {done} of {total}"),
+            ),
+            Event::Diverged { step, what } => (
+                1.0,
+                format!("diverged at step {step}: the {what} is not finite"),
+            ),
         };
         let left = self.time_left();
-        let Some(progress) = self.runs[index].as_mut() else { return };
+        let Some(progress) = self.runs[index].as_mut() else {
+            return;
+        };
         progress.fraction = fraction;
         let elsewhere = matches!(event, Event::Elsewhere { .. });
         progress.worked |= !elsewhere;
         if let Some(bar) = &progress.bar {
             bar.set_position((1000.0 * fraction) as u64);
             bar.set_message(text);
-        } else if !elsewhere && progress.said.elapsed() >= Duration::from_secs(10) || matches!(event, Event::Diverged { .. }) {
+        } else if !elsewhere && progress.said.elapsed() >= Duration::from_secs(10)
+            || matches!(event, Event::Diverged { .. })
+        {
             progress.said = Instant::now();
             tell(&format!("  {}: {text}{left}", name(&self.plan.runs[index])));
         }
@@ -514,7 +695,10 @@ impl<'a> Display<'a> {
     }
 
     fn ended(&mut self, index: usize, ended: &Result<(), Failure>) {
-        if ended.as_ref().is_err_and(|failure| failure.exit == Exit::Busy) {
+        if ended
+            .as_ref()
+            .is_err_and(|failure| failure.exit == Exit::Busy)
+        {
             if let Some(bar) = self.runs[index].take().and_then(|progress| progress.bar) {
                 bar.finish_and_clear();
             }
@@ -527,9 +711,20 @@ impl<'a> Display<'a> {
                 format!("  {}: {}", name(&self.plan.runs[index]), failure.message)
             }
             Ok(()) => {
-                let worked = self.runs[index].as_ref().is_some_and(|progress| progress.worked);
-                let done = if worked { "done" } else { "recorded by another process" };
-                format!("[{}/{}] {}: {done}", self.done, self.count, name(&self.plan.runs[index]))
+                let worked = self.runs[index]
+                    .as_ref()
+                    .is_some_and(|progress| progress.worked);
+                let done = if worked {
+                    "done"
+                } else {
+                    "recorded by another process"
+                };
+                format!(
+                    "[{}/{}] {}: {done}",
+                    self.done,
+                    self.count,
+                    name(&self.plan.runs[index])
+                )
             }
             Err(failure) => format!(
                 "[{}/{}] {}: FAILED\n  {}",
@@ -563,7 +758,10 @@ impl<'a> Display<'a> {
     }
 
     fn fraction(&self) -> f64 {
-        let done = |(run, work): (&Option<Progress>, &f64)| run.as_ref().map_or(0.0, |progress| progress.fraction * work);
+        let done = |(run, work): (&Option<Progress>, &f64)| {
+            run.as_ref()
+                .map_or(0.0, |progress| progress.fraction * work)
+        };
         self.runs.iter().zip(&self.work).map(done).sum::<f64>() / self.all.max(1.0)
     }
 
@@ -572,14 +770,22 @@ impl<'a> Display<'a> {
         if !(0.01..1.0).contains(&fraction) {
             String::new()
         } else {
-            format!(", about {} left", duration(elapsed / fraction * (1.0 - fraction)))
+            format!(
+                ", about {} left",
+                duration(elapsed / fraction * (1.0 - fraction))
+            )
         }
     }
 
     fn draw_total(&self) {
         if let Some(total) = &self.total {
             total.set_position((1000.0 * self.fraction()) as u64);
-            total.set_message(format!("{} of {} done{}", self.done, count(self.count, "run"), self.time_left()));
+            total.set_message(format!(
+                "{} of {} done{}",
+                self.done,
+                count(self.count, "run"),
+                self.time_left()
+            ));
         }
     }
 
@@ -592,8 +798,16 @@ impl<'a> Display<'a> {
 
 /// Exit code of a finished sweep.
 pub fn exit(outcome: &Outcome) -> Exit {
-    let diverged = outcome.records.iter().filter(|record| record.status == RunStatus::Diverged).count();
-    let general = outcome.failed.iter().map(|(_, _, failure)| failure.exit).find(|exit| matches!(exit, Exit::Resources | Exit::Device));
+    let diverged = outcome
+        .records
+        .iter()
+        .filter(|record| record.status == RunStatus::Diverged)
+        .count();
+    let general = outcome
+        .failed
+        .iter()
+        .map(|(_, _, failure)| failure.exit)
+        .find(|exit| matches!(exit, Exit::Resources | Exit::Device));
     if let Some(exit) = outcome.stopped {
         exit
     } else if let Some(exit) = general {
@@ -613,8 +827,13 @@ mod tests {
 
     #[test]
     fn lines_about_waiting_come_at_growing_intervals() {
-        let mut waiting = Waiting { since: Instant::now(), due: 1 };
-        let said: Vec<u64> = (0..1000).filter_map(|waited| waiting.line_due(waited)).collect();
+        let mut waiting = Waiting {
+            since: Instant::now(),
+            due: 1,
+        };
+        let said: Vec<u64> = (0..1000)
+            .filter_map(|waited| waiting.line_due(waited))
+            .collect();
         assert_eq!(said, [1, 10, 30, 60, 360, 660, 960]);
     }
 }

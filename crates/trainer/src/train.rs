@@ -1,4 +1,5 @@
-//! The training loop: step `s` is a function of the weights, the optimizer's state and (spec, s), and of nothing else.
+//! The training loop: step `s` is a function of the weights, the optimizer's state and (spec, s),
+//! and of nothing else.
 
 use crate::evaluate::rebuild;
 use crate::exit::{Exit, Failure};
@@ -57,7 +58,8 @@ pub type Watch<'a> = dyn FnMut(Step, &Snapshot<'_>) -> Result<bool, Failure> + '
 
 /// Draws the model of a spec on `device`.
 pub fn initial_model(spec: &RunSpec, device: &Device) -> Transformer {
-    let source = |path: &str, shape: &[usize], distribution| draw(spec.seed, path, shape, distribution);
+    let source =
+        |path: &str, shape: &[usize], distribution| draw(spec.seed, path, shape, distribution);
     Transformer::new(&spec.model, &spec.encoding, &Init::new(device, &source))
 }
 
@@ -70,66 +72,116 @@ pub fn batch_length(spec: &RunSpec, step: u64) -> usize {
             let span = (train.train_len - train.min_len + 1) as u64;
             train.min_len + Stream::new(spec.seed, "train-length", step).below(span) as usize
         }
-        LengthCurriculum::Staged => train.stage(step).map_or(train.train_len, |stage| stage.train_len),
+        LengthCurriculum::Staged => train
+            .stage(step)
+            .map_or(train.train_len, |stage| stage.train_len),
     }
 }
 
-/// Trains to the end, to the first number that is not finite, or until `watch` has had enough, from the beginning or from where another
-/// process left off: the same bits either way.
+/// Trains to the end, to the first number that is not finite, or until `watch` has had enough, from
+/// the beginning or from where another process left off: the same bits either way.
 ///
 /// A step that would not be finite is not applied: the model returned is the last good one.
 ///
 /// # Errors
 ///
 /// What `watch` reports.
-pub fn train(spec: &RunSpec, task: &dyn Task, device: &Device, start: Option<Start>, watch: &mut Watch<'_>) -> Result<Trained, Failure> {
+pub fn train(
+    spec: &RunSpec,
+    task: &dyn Task,
+    device: &Device,
+    start: Option<Start>,
+    watch: &mut Watch<'_>,
+) -> Result<Trained, Failure> {
     let autodiff = device.clone().autodiff();
     let adamw = spec.train.adamw.clone();
     let (mut model, mut optimizer, first, mut losses, mut tokens) = match start {
-        None => (initial_model(spec, &autodiff), AdamW::new(adamw), 0, Vec::new(), 0),
+        None => (
+            initial_model(spec, &autodiff),
+            AdamW::new(adamw),
+            0,
+            Vec::new(),
+            0,
+        ),
         Some(start) => {
             let model = rebuild(spec, &spec.encoding, &start.weights, &autodiff);
             let model = model.map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?;
-            (model, AdamW::resumed(adamw, start.step, &start.moments, device), start.step, start.losses, start.tokens)
+            (
+                model,
+                AdamW::resumed(adamw, start.step, &start.moments, device),
+                start.step,
+                start.losses,
+                start.tokens,
+            )
         }
     };
     let (mut diverged, mut stopped): (Option<(Divergence, Batch)>, _) = (None, false);
     for step in first..spec.train.steps {
         let length = batch_length(spec, step);
-        let rows = spec.train.stage(step).map_or(spec.train.batch_size, |stage| stage.batch_size);
+        let rows = spec
+            .train
+            .stage(step)
+            .map_or(spec.train.batch_size, |stage| stage.batch_size);
         let batch = task.train_batch(length, rows, spec.seed, step);
-        let positions = spec.coordinates.of(task, length, spec.train_positions(batch.seq_len, step));
-        let step_loss = |observe: Option<&Observe<'_>>| batch_loss(spec, &model, &batch, (step, &positions), &autodiff, observe);
+        let positions =
+            spec.coordinates
+                .of(task, length, spec.train_positions(batch.seq_len, step));
+        let step_loss = |observe: Option<&Observe<'_>>| {
+            batch_loss(spec, &model, &batch, (step, &positions), &autodiff, observe)
+        };
         let loss = step_loss(None);
         let mut grads = loss.backward();
         let norms = squared_norms(&model, &grads);
         // One transfer per step: the loss and every squared norm together.
-        let scalars = std::iter::once(loss.inner()).chain(norms.iter().map(|(_, norm)| norm.clone()));
         let scalars =
-            Tensor::cat(scalars.collect(), 0).into_data().convert::<f64>().try_to_vec::<f64>().expect("data was just converted to f64");
+            std::iter::once(loss.inner()).chain(norms.iter().map(|(_, norm)| norm.clone()));
+        let scalars = Tensor::cat(scalars.collect(), 0)
+            .into_data()
+            .convert::<f64>()
+            .try_to_vec::<f64>()
+            .expect("data was just converted to f64");
         let (loss, squares) = (scalars[0], &scalars[1..]);
         if !(loss.is_finite() && squares.iter().all(|square| square.is_finite())) {
             let what = first_not_finite(loss, &norms, squares, |observe| {
                 step_loss(Some(observe));
             });
-            diverged = Some((Divergence { step, what, batch: Some(identity(&batch)) }, batch));
+            diverged = Some((
+                Divergence {
+                    step,
+                    what,
+                    batch: Some(identity(&batch)),
+                },
+                batch,
+            ));
             break;
         }
         let norm = squares.iter().sum::<f64>().sqrt();
         let clip = spec.train.grad_clip;
-        let scale = if clip > 0.0 && norm > clip { clip / norm } else { 1.0 };
+        let scale = if clip > 0.0 && norm > clip {
+            clip / norm
+        } else {
+            1.0
+        };
         let lr = spec.train.lr_at(step);
         model = optimizer.step(model, &mut grads, lr, scale);
         tokens += (batch.rows * batch.seq_len) as u64;
         losses.push(loss);
-        let done = Step { step: step + 1, loss_nats: loss, lr, grad_norm: norm, tokens };
+        let done = Step {
+            step: step + 1,
+            loss_nats: loss,
+            lr,
+            grad_norm: norm,
+            tokens,
+        };
         if !watch(done, &|| (weights::of(&model), optimizer.moments()))? {
             stopped = step + 1 < spec.train.steps;
             break;
         }
     }
     let tail = (spec.train.steps / 10).max(1) as usize;
-    let final_loss_nats = diverged.is_none().then(|| mean(&losses[losses.len().saturating_sub(tail)..]));
+    let final_loss_nats = diverged
+        .is_none()
+        .then(|| mean(&losses[losses.len().saturating_sub(tail)..]));
     Ok(Trained {
         model: burn::module::Module::valid(&model),
         steps: losses.len() as u64,
@@ -154,17 +206,37 @@ fn batch_loss(
     let keep = 1.0 - spec.model.dropout;
     let factors = |site: usize, count: usize| {
         let mut stream = Stream::new(spec.seed, &format!("dropout {site}"), step);
-        (0..count).map(|_| if stream.bernoulli(keep) { (1.0 / keep) as f32 } else { 0.0 }).collect()
+        (0..count)
+            .map(|_| {
+                if stream.bernoulli(keep) {
+                    (1.0 / keep) as f32
+                } else {
+                    0.0
+                }
+            })
+            .collect()
     };
-    let dropout: Option<&dyn Fn(usize, usize) -> Vec<f32>> = if spec.model.dropout > 0.0 { Some(&factors) } else { None };
+    let dropout: Option<&dyn Fn(usize, usize) -> Vec<f32>> = if spec.model.dropout > 0.0 {
+        Some(&factors)
+    } else {
+        None
+    };
     let (inputs, targets) = upload(batch, device);
-    let pass = Pass { max_logits: usize::MAX, dropout, observe };
+    let pass = Pass {
+        max_logits: usize::MAX,
+        dropout,
+        observe,
+    };
     let nll = model.nll(inputs, targets, positions, &pass).0;
     let counted = batch.counted.iter().filter(|counted| **counted).count();
     let nll = if counted == batch.counted.len() {
         nll
     } else {
-        let mask: Vec<f32> = batch.counted.iter().map(|counted| f32::from(u8::from(*counted))).collect();
+        let mask: Vec<f32> = batch
+            .counted
+            .iter()
+            .map(|counted| f32::from(u8::from(*counted)))
+            .collect();
         nll * Tensor::<2>::from_data(TensorData::new(mask, shape), device)
     };
     nll.reshape([batch.rows * batch.seq_len]).sum_dim(0) / counted as f64
@@ -172,20 +244,40 @@ fn batch_loss(
 
 /// Inputs and targets of a batch on the device, `[rows, seq_len]`.
 pub fn upload(batch: &Batch, device: &Device) -> (Tensor<2, Int>, Tensor<2, Int>) {
-    let tensor = |ids: &[i32]| Tensor::from_data(TensorData::new(ids.to_vec(), [batch.rows, batch.seq_len]), device);
+    let tensor = |ids: &[i32]| {
+        Tensor::from_data(
+            TensorData::new(ids.to_vec(), [batch.rows, batch.seq_len]),
+            device,
+        )
+    };
     (tensor(&batch.inputs), tensor(&batch.targets))
 }
 
-/// The first tensor of a step that is not finite, in the order they are computed: forward, then backward.
-fn first_not_finite(loss: f64, norms: &[(String, Tensor<1>)], squares: &[f64], forward: impl FnOnce(&Observe<'_>)) -> String {
+/// The first tensor of a step that is not finite, in the order they are computed: forward, then
+/// backward.
+fn first_not_finite(
+    loss: f64,
+    norms: &[(String, Tensor<1>)],
+    squares: &[f64],
+    forward: impl FnOnce(&Observe<'_>),
+) -> String {
     if loss.is_finite() {
-        // The backward pass goes from the head to the embedding, against the order of the parameters.
-        let last = squares.iter().rposition(|square| !square.is_finite()).unwrap_or(0);
+        // The backward pass goes from the head to the embedding, against the order of the
+        // parameters.
+        let last = squares
+            .iter()
+            .rposition(|square| !square.is_finite())
+            .unwrap_or(0);
         return format!("gradient of {}", norms[last].0);
     }
     let first = std::cell::RefCell::new(None);
     let observe = |name: &str, x: &Tensor<3>| {
-        let values = x.clone().into_data().convert::<f32>().try_to_vec::<f32>().expect("data was just converted to f32");
+        let values = x
+            .clone()
+            .into_data()
+            .convert::<f32>()
+            .try_to_vec::<f32>()
+            .expect("data was just converted to f32");
         if first.borrow().is_none() && values.iter().any(|value| !value.is_finite()) {
             *first.borrow_mut() = Some(format!("output of {name}"));
         }
@@ -197,7 +289,9 @@ fn first_not_finite(loss: f64, norms: &[(String, Tensor<1>)], squares: &[f64], f
 /// BLAKE3 of what a batch holds.
 fn identity(batch: &Batch) -> String {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&(batch.rows as u64).to_le_bytes()).update(&(batch.seq_len as u64).to_le_bytes());
+    hasher
+        .update(&(batch.rows as u64).to_le_bytes())
+        .update(&(batch.seq_len as u64).to_le_bytes());
     for ids in [&batch.inputs, &batch.targets] {
         ids.iter().for_each(|id| {
             hasher.update(&id.to_le_bytes());
@@ -215,7 +309,10 @@ pub fn thin(losses: &[f64]) -> Vec<CurvePoint> {
     let stretch = (losses.len() as u64).div_ceil(CURVE_POINTS).max(1) as usize;
     let points = losses.chunks(stretch).scan(0, |step, chunk| {
         *step += chunk.len() as u64;
-        Some(CurvePoint { step: *step, loss_nats: mean(chunk) })
+        Some(CurvePoint {
+            step: *step,
+            loss_nats: mean(chunk),
+        })
     });
     points.collect()
 }

@@ -5,7 +5,10 @@ use crate::exit::{Exit, Failure};
 use crate::memory::MemoryLimit;
 use crate::plan::count;
 use crate::status::jobs;
-use crate::worker::{self, CheckpointEvery, How, JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE, build_task, read_job, spec_map};
+use crate::worker::{
+    self, CheckpointEvery, How, JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE, build_task,
+    read_job, spec_map,
+};
 use crate::{changes, console};
 use results::RunRecord;
 use results::record::{EvalStatus, RunStatus};
@@ -45,11 +48,21 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
     }
     found.sort();
     found.dedup();
-    let (recorded, unfinished): (Vec<PathBuf>, Vec<PathBuf>) = found.into_iter().partition(|run| run.join(RECORD_FILE).exists());
+    let (recorded, unfinished): (Vec<PathBuf>, Vec<PathBuf>) = found
+        .into_iter()
+        .partition(|run| run.join(RECORD_FILE).exists());
     if recorded.is_empty() {
-        let help = "name the directory of a recorded run, or one with such directories, such as runs/quickstart";
-        let shown: Vec<String> = request.directories.iter().map(|directory| directory.display().to_string()).collect();
-        return Err(Failure::input(format!("{} holds no recorded run\n  = help: {help}", shown.join(", "))));
+        let help = "name the directory of a recorded run, or one with such directories, such as \
+                    runs/quickstart";
+        let shown: Vec<String> = request
+            .directories
+            .iter()
+            .map(|directory| directory.display().to_string())
+            .collect();
+        return Err(Failure::input(format!(
+            "{} holds no recorded run\n  = help: {help}",
+            shown.join(", ")
+        )));
     }
     if request.retrain {
         device::open(&request.device)?;
@@ -57,17 +70,46 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
     let mut bad = 0;
     for run in &recorded {
         let findings = verify(run, request)?;
-        let word = if findings.wrong.is_empty() { "ok   " } else { "WRONG" };
+        let word = if findings.wrong.is_empty() {
+            "ok   "
+        } else {
+            "WRONG"
+        };
         let print = |text: String| console::print(&console::plain(&text));
-        print(format!("{word} {}: {}", run.display(), findings.checked.join(", ")));
-        findings.wrong.iter().for_each(|wrong| print(format!("      wrong: {wrong}")));
-        findings.notes.iter().for_each(|note| print(format!("      note: {note}")));
+        print(format!(
+            "{word} {}: {}",
+            run.display(),
+            findings.checked.join(", ")
+        ));
+        findings
+            .wrong
+            .iter()
+            .for_each(|wrong| print(format!("      wrong: {wrong}")));
+        findings
+            .notes
+            .iter()
+            .for_each(|note| print(format!("      note: {note}")));
         bad += usize::from(!findings.wrong.is_empty());
     }
-    let left = if unfinished.is_empty() { String::new() } else { format!("; {} not recorded yet", unfinished.len()) };
-    let wrong = if bad == 0 { "nothing wrong".to_owned() } else { format!("{bad} with something wrong") };
-    console::print(&format!("{} verified: {wrong}{left}", count(recorded.len(), "run")));
-    Ok(if bad == 0 { Exit::Done } else { Exit::SomeFailed })
+    let left = if unfinished.is_empty() {
+        String::new()
+    } else {
+        format!("; {} not recorded yet", unfinished.len())
+    };
+    let wrong = if bad == 0 {
+        "nothing wrong".to_owned()
+    } else {
+        format!("{bad} with something wrong")
+    };
+    console::print(&format!(
+        "{} verified: {wrong}{left}",
+        count(recorded.len(), "run")
+    ));
+    Ok(if bad == 0 {
+        Exit::Done
+    } else {
+        Exit::SomeFailed
+    })
 }
 
 fn verify(run: &Path, request: &Request) -> Result<Findings, Failure> {
@@ -94,7 +136,9 @@ fn verify(run: &Path, request: &Request) -> Result<Findings, Failure> {
         Ok(_) => {}
         Err(failure) => findings.wrong.push(failure.message),
     }
-    findings.notes.extend(changes::other_programs(std::slice::from_ref(&record)));
+    findings
+        .notes
+        .extend(changes::other_programs(std::slice::from_ref(&record)));
     if request.retrain && findings.wrong.is_empty() {
         let compared = retrain(run, &record, request)?;
         findings.say("trained again", compared);
@@ -114,35 +158,66 @@ fn identity(run: &Path, job: &crate::spec::Job, record: &RunRecord) -> Vec<Strin
     let mut wrong = Vec::new();
     let id = job.spec.run_id().unwrap_or_default();
     if id != job.run_id {
-        wrong.push(format!("{JOB_FILE} was changed: its spec is that of run {id}, not of {}", job.run_id));
+        wrong.push(format!(
+            "{JOB_FILE} was changed: its spec is that of run {id}, not of {}",
+            job.run_id
+        ));
     }
-    if run.file_name().is_some_and(|name| name.to_string_lossy() != job.run_id) {
-        wrong.push(format!("the directory is not named after its run, {}", job.run_id));
+    if run
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy() != job.run_id)
+    {
+        wrong.push(format!(
+            "the directory is not named after its run, {}",
+            job.run_id
+        ));
     }
     if worker::seal_holds(run) == Some(false) {
-        wrong.push(format!("{RECORD_FILE} was changed after it was written: it does not fit its hash in {TIMINGS_FILE}"));
+        wrong.push(format!(
+            "{RECORD_FILE} was changed after it was written: it does not fit its hash in \
+             {TIMINGS_FILE}"
+        ));
     }
     if record.seed != job.spec.seed {
-        wrong.push(format!("{RECORD_FILE} names seed {}, {JOB_FILE} seed {}", record.seed, job.spec.seed));
+        wrong.push(format!(
+            "{RECORD_FILE} names seed {}, {JOB_FILE} seed {}",
+            record.seed, job.spec.seed
+        ));
     }
     if record.run_id != job.run_id {
         wrong.push(format!("{RECORD_FILE} is of run {}", record.run_id));
     }
-    let spec = spec_map(&job.spec).map(serde_json::Value::Object).unwrap_or_default();
+    let spec = spec_map(&job.spec)
+        .map(serde_json::Value::Object)
+        .unwrap_or_default();
     let theirs = serde_json::Value::Object(record.spec.clone());
-    let differ: Vec<String> = changes::differences(&theirs, &spec).into_iter().map(|(key, ..)| key).collect();
+    let differ: Vec<String> = changes::differences(&theirs, &spec)
+        .into_iter()
+        .map(|(key, ..)| key)
+        .collect();
     if !differ.is_empty() {
-        wrong.push(format!("the spec in {RECORD_FILE} is not that of {JOB_FILE}: {}", differ.join(", ")));
+        wrong.push(format!(
+            "the spec in {RECORD_FILE} is not that of {JOB_FILE}: {}",
+            differ.join(", ")
+        ));
     }
     wrong
 }
 
 fn weights(run: &Path, record: &RunRecord) -> Vec<String> {
-    let loaded = Weights::load(&run.join(WEIGHTS_FILE), record.model.parameters, &record.model.weights_blake3);
+    let loaded = Weights::load(
+        &run.join(WEIGHTS_FILE),
+        record.model.parameters,
+        &record.model.weights_blake3,
+    );
     match loaded {
         Err(error) => vec![format!("{error:#}")],
         Ok(weights) if weights.count("") != record.model.parameters => {
-            vec![format!("{WEIGHTS_FILE} holds {} numbers, the record says {}", weights.count(""), record.model.parameters)]
+            vec![format!(
+                "{WEIGHTS_FILE} holds {} numbers, the record says {}",
+                weights.count(""),
+                record.model.parameters
+            )]
         }
         Ok(_) => Vec::new(),
     }
@@ -156,17 +231,33 @@ fn step_log(run: &Path, job: &crate::spec::Job, record: &RunRecord) -> Vec<Strin
     };
     let mut wrong = Vec::new();
     if steps.len() as u64 != record.train.steps {
-        wrong.push(format!("{LOG_FILE} tells {} steps, the record {}", steps.len(), record.train.steps));
+        wrong.push(format!(
+            "{LOG_FILE} tells {} steps, the record {}",
+            steps.len(),
+            record.train.steps
+        ));
     }
     if record.status == RunStatus::Ok && record.train.steps != job.spec.train.steps {
-        wrong.push(format!("the record tells {} steps, {JOB_FILE} asks for {}", record.train.steps, job.spec.train.steps));
+        wrong.push(format!(
+            "the record tells {} steps, {JOB_FILE} asks for {}",
+            record.train.steps, job.spec.train.steps
+        ));
     }
     let losses: Vec<f64> = steps.iter().map(|step| step.loss_nats).collect();
     if crate::train::thin(&losses) != record.train.loss_curve {
-        wrong.push(format!("the loss curve of the record is not that of {LOG_FILE}"));
+        wrong.push(format!(
+            "the loss curve of the record is not that of {LOG_FILE}"
+        ));
     }
-    if steps.last().is_some_and(|last| last.tokens != record.train.tokens) {
-        wrong.push(format!("the record counts {} tokens, {LOG_FILE} {}", record.train.tokens, steps.last().map_or(0, |last| last.tokens)));
+    if steps
+        .last()
+        .is_some_and(|last| last.tokens != record.train.tokens)
+    {
+        wrong.push(format!(
+            "the record counts {} tokens, {LOG_FILE} {}",
+            record.train.tokens,
+            steps.last().map_or(0, |last| last.tokens)
+        ));
     }
     wrong
 }
@@ -177,8 +268,11 @@ fn retrain(run: &Path, record: &RunRecord, request: &Request) -> Result<Vec<Stri
     let again = scratch.path().join(run.file_name().unwrap_or_default());
     std::fs::create_dir(&again).map_err(Failure::resources)?;
     std::fs::copy(run.join(JOB_FILE), again.join(JOB_FILE)).map_err(Failure::resources)?;
-    let how =
-        How { device: request.device.clone(), checkpoint_every: CheckpointEvery::Steps(u64::MAX), memory_limit: request.memory_limit };
+    let how = How {
+        device: request.device.clone(),
+        checkpoint_every: CheckpointEvery::Steps(u64::MAX),
+        memory_limit: request.memory_limit,
+    };
     worker::run_silently(&again, &how)?;
     let mut wrong = Vec::new();
     for name in [WEIGHTS_FILE, LOG_FILE] {
@@ -200,12 +294,21 @@ fn retrain(run: &Path, record: &RunRecord, request: &Request) -> Result<Vec<Stri
         .map(|row| (row.variant.clone(), row.test_len))
         .collect();
     for record in [&mut expected, &mut fresh] {
-        record.evals.retain(|row| !out.contains(&(row.variant.clone(), row.test_len)));
+        record
+            .evals
+            .retain(|row| !out.contains(&(row.variant.clone(), row.test_len)));
     }
-    let [theirs, ours] = [&expected, &fresh].map(|record| serde_json::to_value(record).unwrap_or_default());
-    let differ: Vec<String> = changes::differences(&theirs, &ours).into_iter().map(|(key, ..)| key).collect();
+    let [theirs, ours] =
+        [&expected, &fresh].map(|record| serde_json::to_value(record).unwrap_or_default());
+    let differ: Vec<String> = changes::differences(&theirs, &ours)
+        .into_iter()
+        .map(|(key, ..)| key)
+        .collect();
     if !differ.is_empty() {
-        wrong.push(format!("trained again, the record differs in {}", differ.join(", ")));
+        wrong.push(format!(
+            "trained again, the record differs in {}",
+            differ.join(", ")
+        ));
     }
     Ok(wrong)
 }

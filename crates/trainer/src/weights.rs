@@ -1,7 +1,8 @@
 //! Parameters by path: drawn on the host, and read back from a module.
 //!
-//! A path is the chain of field names and indices down to the parameter (`blocks.0.attention.qkv`); the name of an enum's
-//! variant is not part of it, so that a path does not change with the encoding's kind.
+//! A path is the chain of field names and indices down to the parameter (`blocks.0.attention.qkv`);
+//! the name of an enum's variant is not part of it, so that a path does not change with the
+//! encoding's kind.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Tensor};
@@ -17,7 +18,11 @@ pub struct ParamPath(Vec<String>);
 impl ParamPath {
     /// Goes down into a field; enum variants leave no trace.
     pub fn enter(&mut self, name: &str, container: &str) {
-        self.0.push(if container.starts_with("Enum") { String::new() } else { name.to_owned() });
+        self.0.push(if container.starts_with("Enum") {
+            String::new()
+        } else {
+            name.to_owned()
+        });
     }
 
     /// Comes back up.
@@ -27,7 +32,12 @@ impl ParamPath {
 
     /// The dotted path.
     pub fn dotted(&self) -> String {
-        self.0.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(".")
+        self.0
+            .iter()
+            .filter(|part| !part.is_empty())
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(".")
     }
 }
 
@@ -42,7 +52,9 @@ pub fn draw(seed: u64, path: &str, shape: &[usize], distribution: Distribution) 
         }
         Distribution::Uniform(low, high) => {
             let mut stream = Stream::new(seed, &format!("weights {path}"), 0);
-            (0..count).map(|_| low + (high - low) * stream.unit_f64()).collect()
+            (0..count)
+                .map(|_| low + (high - low) * stream.unit_f64())
+                .collect()
         }
     }
 }
@@ -63,11 +75,18 @@ pub fn of<M: Module>(module: &M) -> Weights {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let tensor = param.val();
             let shape = tensor.dims().to_vec();
-            let values = tensor.into_data_dtype(DType::F32).try_to_vec::<f32>().expect("data was just converted to f32");
-            self.found.insert(self.path.dotted(), HostTensor { shape, values });
+            let values = tensor
+                .into_data_dtype(DType::F32)
+                .try_to_vec::<f32>()
+                .expect("data was just converted to f32");
+            self.found
+                .insert(self.path.dotted(), HostTensor { shape, values });
         }
     }
-    let mut visitor = Collect { path: ParamPath::default(), found: BTreeMap::new() };
+    let mut visitor = Collect {
+        path: ParamPath::default(),
+        found: BTreeMap::new(),
+    };
     module.visit(&mut visitor);
     Weights(visitor.found)
 }

@@ -1,4 +1,5 @@
-//! One run in one process: train, save the weights, evaluate, record. What a sweep spawns and a cluster's array job would call.
+//! One run in one process: train, save the weights, evaluate, record. What a sweep spawns and a
+//! cluster's array job would call.
 
 use crate::config::experiment::Surroundings;
 use crate::device::{self, DeviceName};
@@ -11,7 +12,10 @@ use crate::spec::{Job, RunSpec};
 use crate::train::{Start, Trained, initial_model, train};
 use crate::weights;
 use results::metric::ATTENTION_DISTANCE;
-use results::record::{CorpusFacts, Environment, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TaskFacts, TrainFacts};
+use results::record::{
+    CorpusFacts, Environment, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TaskFacts,
+    TrainFacts,
+};
 use rundir::checkpoint::{self, Origin};
 use rundir::steplog::StepLog;
 use rundir::{Disk, Weights, lock};
@@ -105,7 +109,8 @@ pub struct Timings {
     pub device: String,
     /// Threads of the CPU backend.
     pub threads: usize,
-    /// The seal of the record: the BLAKE3 of the bytes of `record.json`. Two while a record is replaced; none in older runs.
+    /// The seal of the record: the BLAKE3 of the bytes of `record.json`. Two while a record is
+    /// replaced; none in older runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub record_blake3: Vec<String>,
 }
@@ -164,11 +169,15 @@ impl std::str::FromStr for CheckpointEvery {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (digits, seconds) = text.strip_suffix('s').map_or((text, false), |digits| (digits, true));
+        let (digits, seconds) = text
+            .strip_suffix('s')
+            .map_or((text, false), |digits| (digits, true));
         match digits.parse::<u64>() {
             Ok(n) if n > 0 && seconds => Ok(Self::Time(Duration::from_secs(n))),
             Ok(n) if n > 0 => Ok(Self::Steps(n)),
-            _ => Err(format!("`{text}` is neither a number of steps (500) nor of seconds (30s), of at least 1")),
+            _ => Err(format!(
+                "`{text}` is neither a number of steps (500) nor of seconds (30s), of at least 1"
+            )),
         }
     }
 }
@@ -194,16 +203,20 @@ fn bug(error: impl std::fmt::Display) -> Failure {
 
 fn stopped(what: &str) -> Failure {
     let exit = signals::asked().unwrap_or(Exit::Interrupted);
-    Failure::new(exit, format!("stopped {what}; the same command goes on from there"))
+    Failure::new(
+        exit,
+        format!("stopped {what}; the same command goes on from there"),
+    )
 }
 
-/// Runs a job in its directory, or what is left to do of it. A run that is recorded already is left as it is, unless lengths were left out
-/// that fit now: those are evaluated without training again.
+/// Runs a job in its directory, or what is left to do of it. A run that is recorded already is left
+/// as it is, unless lengths were left out that fit now: those are evaluated without training again.
 ///
 /// # Errors
 ///
-/// [`Exit::Interrupted`], [`Exit::Terminated`] or [`Exit::TryAgain`] after saving, if a signal asked for it; [`Exit::Busy`] if another process
-/// has it, [`Exit::Device`], [`Exit::Input`] for a changed corpus, [`Exit::Resources`] if the directory cannot be written or the training does
+/// [`Exit::Interrupted`], [`Exit::Terminated`] or [`Exit::TryAgain`] after saving, if a signal
+/// asked for it; [`Exit::Busy`] if another process has it, [`Exit::Device`], [`Exit::Input`] for a
+/// changed corpus, [`Exit::Resources`] if the directory cannot be written or the training does
 /// not fit. A diverged run is a result, not an error.
 pub fn run(directory: &Path, how: &How) -> Result<(), Failure> {
     run_telling(directory, how, &say)
@@ -234,13 +247,30 @@ fn run_telling(directory: &Path, how: &How, say: &dyn Fn(&Event)) -> Result<(), 
     let _lock = take(disk, directory)?;
     let task = build_task(&job, &job.spec.eval.test_lens)?;
     let recorded = recorded(directory, &job);
-    let seq_lens: Vec<usize> = job.spec.eval.test_lens.iter().map(|length| task.seq_len(*length)).collect();
+    let seq_lens: Vec<usize> = job
+        .spec
+        .eval
+        .test_lens
+        .iter()
+        .map(|length| task.seq_len(*length))
+        .collect();
     // Another sweep may have been faster.
-    if recorded.as_ref().is_some_and(|record| !grows(record, &job.spec, &seq_lens, how.memory_limit)) {
+    if recorded
+        .as_ref()
+        .is_some_and(|record| !grows(record, &job.spec, &seq_lens, how.memory_limit))
+    {
         return Ok(());
     }
     let device = device::open(&how.device)?;
-    let run = Run { disk, directory, job: &job, task: task.as_ref(), device: &device, how, say };
+    let run = Run {
+        disk,
+        directory,
+        job: &job,
+        task: task.as_ref(),
+        device: &device,
+        how,
+        say,
+    };
     match recorded {
         Some(record) => run.evaluate_again(record),
         None => run.train_and_evaluate(),
@@ -253,44 +283,85 @@ pub fn recorded(directory: &Path, job: &Job) -> Option<RunRecord> {
     (record.run_id == job.run_id).then_some(record)
 }
 
-/// Whether a record lacks lengths that fit into this much memory; `seq_lens` are its test lengths in tokens.
+/// Whether a record lacks lengths that fit into this much memory; `seq_lens` are its test lengths
+/// in tokens.
 pub fn grows(record: &RunRecord, spec: &RunSpec, seq_lens: &[usize], limit: MemoryLimit) -> bool {
     let fits = |variant: &str, test_len: usize| {
-        let variant = spec.eval.variants.iter().find(|known| known.name == variant)?;
-        let index = spec.eval.test_lens.iter().position(|known| *known == test_len)?;
+        let variant = spec
+            .eval
+            .variants
+            .iter()
+            .find(|known| known.name == variant)?;
+        let index = spec
+            .eval
+            .test_lens
+            .iter()
+            .position(|known| *known == test_len)?;
         let (encoding, seq_len) = (variant.encodings.get(index)?, *seq_lens.get(index)?);
-        let needed = memory::evaluation(spec, encoding, record.model.parameters, spec.eval.batch_tokens, seq_len);
+        let needed = memory::evaluation(
+            spec,
+            encoding,
+            record.model.parameters,
+            spec.eval.batch_tokens,
+            seq_len,
+        );
         Some(limit.excess(needed).is_none())
     };
-    record.evals.iter().any(|row| row.status == EvalStatus::Skipped && fits(&row.variant, row.test_len) == Some(true))
+    record.evals.iter().any(|row| {
+        row.status == EvalStatus::Skipped && fits(&row.variant, row.test_len) == Some(true)
+    })
 }
 
 impl Run<'_> {
     fn train_and_evaluate(&self) -> Result<(), Failure> {
-        let Self { disk, directory, job, task, how, .. } = *self;
+        let Self {
+            disk,
+            directory,
+            job,
+            task,
+            how,
+            ..
+        } = *self;
         let spec = &job.spec;
         let initial = self.initial()?;
         let mut timings = self.timings(initial.count(""));
-        if let Some(excess) = how.memory_limit.excess(timings.train_estimated_memory_bytes) {
-            let help = "a smaller batch_size, train_len or d_model needs less; --memory-limit sets the limit";
-            return Err(Failure::resources(format!("training {excess}\n  = help: {help}")));
+        if let Some(excess) = how
+            .memory_limit
+            .excess(timings.train_estimated_memory_bytes)
+        {
+            let help = "a smaller batch_size, train_len or d_model needs less; --memory-limit \
+                        sets the limit";
+            return Err(Failure::resources(format!(
+                "training {excess}\n  = help: {help}"
+            )));
         }
         memory::forget_peak();
         let started = Instant::now();
         let trained = self.train(&initial, &mut timings.notes)?;
         if trained.stopped {
-            return Err(stopped(&format!("after step {} of {}", trained.steps, spec.train.steps)));
+            return Err(stopped(&format!(
+                "after step {} of {}",
+                trained.steps, spec.train.steps
+            )));
         }
         timings.train_secs = started.elapsed().as_secs_f64();
         timings.train_tokens_per_sec = trained.tokens as f64 / timings.train_secs;
         timings.train_peak_memory_bytes = memory::peak();
         let weights = weights::of(&trained.model);
-        weights.save(disk, &directory.join(WEIGHTS_FILE)).map_err(resources)?;
+        weights
+            .save(disk, &directory.join(WEIGHTS_FILE))
+            .map_err(resources)?;
         let evals = match &trained.diverged {
             Some((diverged, batch)) => {
-                (self.say)(&Event::Diverged { step: diverged.step, what: diverged.what.clone() });
+                (self.say)(&Event::Diverged {
+                    step: diverged.step,
+                    what: diverged.what.clone(),
+                });
                 self.write(DIVERGED_FILE, &diverged_batch(diverged.step, batch))?;
-                diverged_rows(&spec.eval, &format!("training diverged at step {}", diverged.step))
+                diverged_rows(
+                    &spec.eval,
+                    &format!("training diverged at step {}", diverged.step),
+                )
             }
             None => self.evaluate(&weights, &mut timings)?,
         };
@@ -301,7 +372,11 @@ impl Run<'_> {
             experiment: job.experiment.clone(),
             labels: job.labels.clone(),
             seed: spec.seed,
-            status: if diverged.is_some() { RunStatus::Diverged } else { RunStatus::Ok },
+            status: if diverged.is_some() {
+                RunStatus::Diverged
+            } else {
+                RunStatus::Ok
+            },
             diverged,
             task: task_facts(spec, task),
             model: ModelFacts {
@@ -325,7 +400,8 @@ impl Run<'_> {
         let text = record_text(directory, &record)?;
         timings.record_blake3 = vec![seal(text.as_bytes())];
         self.write(TIMINGS_FILE, &timings)?;
-        disk.write_whole(&directory.join(RECORD_FILE), text.as_bytes()).map_err(Failure::resources)?;
+        disk.write_whole(&directory.join(RECORD_FILE), text.as_bytes())
+            .map_err(Failure::resources)?;
         tidy(disk, directory, &record);
         Ok(())
     }
@@ -333,8 +409,8 @@ impl Run<'_> {
     /// The evaluations of a recorded run anew, with lengths that were left out for want of memory.
     fn evaluate_again(&self, mut record: RunRecord) -> Result<(), Failure> {
         let (model, path) = (&record.model, self.directory.join(WEIGHTS_FILE));
-        let weights =
-            Weights::load(&path, model.parameters, &model.weights_blake3).map_err(|error| Failure::input(format!("{error:#}")))?;
+        let weights = Weights::load(&path, model.parameters, &model.weights_blake3)
+            .map_err(|error| Failure::input(format!("{error:#}")))?;
         let mut timings = timings(self.directory).unwrap_or_else(|| self.timings(model.parameters));
         timings.evals.clear();
         record.evals = self.evaluate(&weights, &mut timings)?;
@@ -346,17 +422,37 @@ impl Run<'_> {
     fn initial(&self) -> Result<Weights, Failure> {
         let spec = &self.job.spec;
         let mut weights = weights::of(&initial_model(spec, self.device));
-        let Some(start) = &spec.start else { return Ok(weights) };
-        let run = self.job.start_dir.as_deref().ok_or_else(|| Failure::input("the job names no run to start from"))?;
-        let theirs = Weights::load(&run.join(WEIGHTS_FILE), start.parameters, &start.weights_blake3);
-        let mut theirs = theirs.map_err(|error| Failure::input(format!("the weights to start from: {error:#}")))?.0;
+        let Some(start) = &spec.start else {
+            return Ok(weights);
+        };
+        let run = self
+            .job
+            .start_dir
+            .as_deref()
+            .ok_or_else(|| Failure::input("the job names no run to start from"))?;
+        let theirs = Weights::load(
+            &run.join(WEIGHTS_FILE),
+            start.parameters,
+            &start.weights_blake3,
+        );
+        let mut theirs = theirs
+            .map_err(|error| Failure::input(format!("the weights to start from: {error:#}")))?
+            .0;
         for (path, tensor) in &mut weights.0 {
             if path.starts_with("encoding.") && !start.encoding {
                 continue;
             }
-            match theirs.remove(path).filter(|theirs| theirs.shape == tensor.shape) {
+            match theirs
+                .remove(path)
+                .filter(|theirs| theirs.shape == tensor.shape)
+            {
                 Some(theirs) => *tensor = theirs,
-                None => return Err(Failure::input(format!("the weights to start from, {}, have no such {path}", run.display()))),
+                None => {
+                    return Err(Failure::input(format!(
+                        "the weights to start from, {}, have no such {path}",
+                        run.display()
+                    )));
+                }
             }
         }
         Ok(weights)
@@ -371,67 +467,135 @@ impl Run<'_> {
         }
     }
 
-    fn evaluate(&self, weights: &Weights, timings: &mut Timings) -> Result<Vec<results::record::EvalRow>, Failure> {
-        let Self { job, task, device, how, .. } = *self;
+    fn evaluate(
+        &self,
+        weights: &Weights,
+        timings: &mut Timings,
+    ) -> Result<Vec<results::record::EvalRow>, Failure> {
+        let Self {
+            job,
+            task,
+            device,
+            how,
+            ..
+        } = *self;
         let spec = &job.spec;
         let started = Instant::now();
         let (mut done, total) = (0, spec.eval.variants.len() * spec.eval.test_lens.len());
-        let rows = evaluate(spec, &spec.eval, task, weights, device, how.memory_limit, |row, cost| {
-            done += 1;
-            if row.status == EvalStatus::Ok {
-                timings.evals.push(EvalTiming {
-                    variant: row.variant.clone(),
-                    test_len: row.test_len,
-                    secs: cost.secs,
-                    peak_memory_bytes: memory::peak(),
-                    estimated_memory_bytes: cost.memory_bytes,
-                });
-            }
-            (self.say)(&Event::Eval { done, total });
-        });
+        let rows = evaluate(
+            spec,
+            &spec.eval,
+            task,
+            weights,
+            device,
+            how.memory_limit,
+            |row, cost| {
+                done += 1;
+                if row.status == EvalStatus::Ok {
+                    timings.evals.push(EvalTiming {
+                        variant: row.variant.clone(),
+                        test_len: row.test_len,
+                        secs: cost.secs,
+                        peak_memory_bytes: memory::peak(),
+                        estimated_memory_bytes: cost.memory_bytes,
+                    });
+                }
+                (self.say)(&Event::Eval { done, total });
+            },
+        );
         timings.eval_secs = started.elapsed().as_secs_f64();
-        rows.map_err(|error| bug(format!("{error:#}")))?.ok_or_else(|| stopped("during evaluation"))
+        rows.map_err(|error| bug(format!("{error:#}")))?
+            .ok_or_else(|| stopped("during evaluation"))
     }
 
-    /// Trains, from the newest checkpoint if there is one, and writes checkpoints and the step log on the way.
+    /// Trains, from the newest checkpoint if there is one, and writes checkpoints and the step log
+    /// on the way.
     fn train(&self, initial: &Weights, notes: &mut Vec<String>) -> Result<Trained, Failure> {
-        let Self { disk, directory, job, task, device, how, .. } = *self;
+        let Self {
+            disk,
+            directory,
+            job,
+            task,
+            device,
+            how,
+            ..
+        } = *self;
         let (spec, origin) = (&job.spec, origin(&how.device));
-        let found = checkpoint::latest(disk, directory, &job.run_id, &origin, initial, |state| StepLog::resume(disk, directory, state));
+        let found = checkpoint::latest(disk, directory, &job.run_id, &origin, initial, |state| {
+            StepLog::resume(disk, directory, state)
+        });
         notes.extend(found.notes);
         if found.state.is_some() || !notes.is_empty() {
-            (self.say)(&Event::Resumed { step: found.state.as_ref().map_or(0, |(state, _)| state.step), notes: notes.clone() });
+            (self.say)(&Event::Resumed {
+                step: found.state.as_ref().map_or(0, |(state, _)| state.step),
+                notes: notes.clone(),
+            });
         }
         let (start, mut log) = match found.state {
-            Some((checkpoint::State { step, tokens, weights, moments, .. }, (log, steps))) => {
+            Some((
+                checkpoint::State {
+                    step,
+                    tokens,
+                    weights,
+                    moments,
+                    ..
+                },
+                (log, steps),
+            )) => {
                 let losses = steps.into_iter().map(|step| step.loss_nats).collect();
-                (Some(Start { step, tokens, losses, weights, moments }), log)
+                (
+                    Some(Start {
+                        step,
+                        tokens,
+                        losses,
+                        weights,
+                        moments,
+                    }),
+                    log,
+                )
             }
             None => {
-                let given = spec.start.as_ref().map(|_| Start { weights: initial.clone(), ..Start::default() });
+                let given = spec.start.as_ref().map(|_| Start {
+                    weights: initial.clone(),
+                    ..Start::default()
+                });
                 (given, StepLog::create(disk, directory).map_err(resources)?)
             }
         };
         let mut said = Instant::now() - Duration::from_secs(1);
-        let (mut saved, mut saved_step) = (Instant::now(), start.as_ref().map_or(0, |start| start.step));
+        let (mut saved, mut saved_step) =
+            (Instant::now(), start.as_ref().map_or(0, |start| start.step));
         let trained = train(spec, task, device, start, &mut |step, snapshot| {
             log.append(&step).map_err(resources)?;
             let last = step.step == spec.train.steps;
             if said.elapsed() >= Duration::from_millis(100) || last {
                 said = Instant::now();
-                (self.say)(&Event::Train { step: step.step, steps: spec.train.steps, loss_nats: step.loss_nats });
+                (self.say)(&Event::Train {
+                    step: step.step,
+                    steps: spec.train.steps,
+                    loss_nats: step.loss_nats,
+                });
             }
             let stop = signals::asked().is_some();
             let due = match how.checkpoint_every {
                 CheckpointEvery::Steps(steps) => step.step - saved_step >= steps,
                 CheckpointEvery::Time(time) => saved.elapsed() >= time,
             };
-            // The last step is saved too: a run that dies while it is evaluated need not be trained again.
+            // The last step is saved too: a run that dies while it is evaluated need not be trained
+            // again.
             if due || stop || last {
                 let (weights, moments) = snapshot();
                 let (log_bytes, log_blake3) = log.sync().map_err(resources)?;
-                let state = checkpoint::State { step: step.step, tokens: step.tokens, weights, moments, log_bytes, log_blake3 };
-                checkpoint::save(disk, directory, &job.run_id, &origin, &state).map_err(resources)?;
+                let state = checkpoint::State {
+                    step: step.step,
+                    tokens: step.tokens,
+                    weights,
+                    moments,
+                    log_bytes,
+                    log_blake3,
+                };
+                checkpoint::save(disk, directory, &job.run_id, &origin, &state)
+                    .map_err(resources)?;
                 (saved, saved_step) = (Instant::now(), step.step);
             }
             Ok(!stop)
@@ -443,35 +607,57 @@ impl Run<'_> {
 
     fn write(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         let json = serde_json::to_vec_pretty(value).map_err(bug)?;
-        self.disk.write_whole(&self.directory.join(name), &json).map_err(Failure::resources)
+        self.disk
+            .write_whole(&self.directory.join(name), &json)
+            .map_err(Failure::resources)
     }
 }
 
 /// What goes on to the same bits.
 fn origin(device: &DeviceName) -> Origin {
-    Origin { commit: env!("LONGREACH_COMMIT").to_owned(), machine: device::fingerprint(device) }
+    Origin {
+        commit: env!("LONGREACH_COMMIT").to_owned(),
+        machine: device::fingerprint(device),
+    }
 }
 
 /// What is needed to look at the step that was not applied.
 fn diverged_batch(step: u64, batch: &Batch) -> serde_json::Value {
-    let Batch { rows, seq_len, inputs, targets, counted } = batch;
+    let Batch {
+        rows,
+        seq_len,
+        inputs,
+        targets,
+        counted,
+    } = batch;
     serde_json::json!({ "step": step, "rows": rows, "seq_len": seq_len, "inputs": inputs, "targets": targets, "counted": counted })
 }
 
-/// Replaces a record, whole or not at all, and its seal; `timings` replace those that are there. A record that does not fit its
-/// seal gets no new one, so that [`seal_holds`] still says that it was changed.
+/// Replaces a record, whole or not at all, and its seal; `timings` replace those that are there. A
+/// record that does not fit its seal gets no new one, so that [`seal_holds`] still says that it was
+/// changed.
 ///
 /// # Errors
 ///
 /// [`Exit::Resources`] if the directory cannot be written.
-pub fn replace_record(disk: &dyn Disk, directory: &Path, record: &RunRecord, timings: Option<Timings>) -> Result<(), Failure> {
+pub fn replace_record(
+    disk: &dyn Disk,
+    directory: &Path,
+    record: &RunRecord,
+    timings: Option<Timings>,
+) -> Result<(), Failure> {
     let write = |timings: &Timings| {
         let json = serde_json::to_vec_pretty(timings).map_err(bug)?;
-        disk.write_whole(&directory.join(TIMINGS_FILE), &json).map_err(Failure::resources)
+        disk.write_whole(&directory.join(TIMINGS_FILE), &json)
+            .map_err(Failure::resources)
     };
     let text = record_text(directory, record)?;
     let sealed = seal_holds(directory) == Some(true);
-    let mut timings = if sealed { timings.or_else(|| self::timings(directory)) } else { timings };
+    let mut timings = if sealed {
+        timings.or_else(|| self::timings(directory))
+    } else {
+        timings
+    };
     if let Some(timings) = &mut timings {
         if sealed {
             // Both fit, so that no crash between the two files makes a whole record look changed.
@@ -479,7 +665,8 @@ pub fn replace_record(disk: &dyn Disk, directory: &Path, record: &RunRecord, tim
         }
         write(timings)?;
     }
-    disk.write_whole(&directory.join(RECORD_FILE), text.as_bytes()).map_err(Failure::resources)?;
+    disk.write_whole(&directory.join(RECORD_FILE), text.as_bytes())
+        .map_err(Failure::resources)?;
     if let Some(timings) = timings.as_mut().filter(|_| sealed) {
         timings.record_blake3 = vec![seal(text.as_bytes())];
         write(timings)?;
@@ -487,10 +674,15 @@ pub fn replace_record(disk: &dyn Disk, directory: &Path, record: &RunRecord, tim
     Ok(())
 }
 
-/// Whether the record in a run's directory is the one that was written there. `None` if there is no record or no seal.
+/// Whether the record in a run's directory is the one that was written there. `None` if there is no
+/// record or no seal.
 pub fn seal_holds(directory: &Path) -> Option<bool> {
     let seals = timings(directory)?.record_blake3;
-    let record = rundir::read::bounded(&directory.join(RECORD_FILE), results::store::MAX_RECORD_BYTES).ok()?;
+    let record = rundir::read::bounded(
+        &directory.join(RECORD_FILE),
+        results::store::MAX_RECORD_BYTES,
+    )
+    .ok()?;
     (!seals.is_empty()).then(|| seals.contains(&seal(&record)))
 }
 
@@ -516,20 +708,31 @@ pub fn tidy(disk: &dyn Disk, directory: &Path, record: &RunRecord) {
     let _ = disk.remove_tree(&directory.join(ERROR_FILE));
 }
 
-/// Takes a run for this process, until the file is dropped or the process ends, however it ends; removes what dead processes left half
-/// written.
+/// Takes a run for this process, until the file is dropped or the process ends, however it ends;
+/// removes what dead processes left half written.
 ///
 /// # Errors
 ///
-/// [`Exit::Busy`] if another process has it, [`Exit::Resources`] if it cannot be written, [`Exit::Input`] if it is a link.
+/// [`Exit::Busy`] if another process has it, [`Exit::Resources`] if it cannot be written,
+/// [`Exit::Input`] if it is a link.
 pub fn take(disk: &dyn Disk, directory: &Path) -> Result<File, Failure> {
     if directory.is_symlink() {
-        let help = "a run lies in its own directory; name the place it leads to as --runs, or remove the link";
-        return Err(Failure::input(format!("{} is a link\n  = help: {help}", directory.display())));
+        let help = "a run lies in its own directory; name the place it leads to as --runs, or \
+                    remove the link";
+        return Err(Failure::input(format!(
+            "{} is a link\n  = help: {help}",
+            directory.display()
+        )));
     }
     let file = lock::take(directory).map_err(|taken| match taken {
-        lock::Taken::By(who) => Failure::new(Exit::Busy, format!("{} is being run by {who}", directory.display())),
-        lock::Taken::Refused(error) => Failure::resources(format!("cannot lock {}: {error}", directory.join(lock::LOCK_FILE).display())),
+        lock::Taken::By(who) => Failure::new(
+            Exit::Busy,
+            format!("{} is being run by {who}", directory.display()),
+        ),
+        lock::Taken::Refused(error) => Failure::resources(format!(
+            "cannot lock {}: {error}",
+            directory.join(lock::LOCK_FILE).display()
+        )),
     })?;
     disk.remove_scratch(directory);
     Ok(file)
@@ -542,29 +745,50 @@ pub fn take(disk: &dyn Disk, directory: &Path) -> Result<File, Failure> {
 /// [`Exit::Input`] if there is none or it does not describe a run.
 pub fn read_job(directory: &Path) -> Result<Job, Failure> {
     let path = directory.join(JOB_FILE);
-    let bytes = rundir::read::bounded(&path, MAX_JOB_BYTES)
-        .map_err(|error| Failure::input(format!("{error:#}\n  = help: name the directory of a run, such as runs/EXPERIMENT/RUN_ID")))?;
-    let job: Job = serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::input(format!("{} does not describe a run of this version: {error}", path.display())))?;
+    let bytes = rundir::read::bounded(&path, MAX_JOB_BYTES).map_err(|error| {
+        Failure::input(format!(
+            "{error:#}\n  = help: name the directory of a run, such as runs/EXPERIMENT/RUN_ID"
+        ))
+    })?;
+    let job: Job = serde_json::from_slice(&bytes).map_err(|error| {
+        Failure::input(format!(
+            "{} does not describe a run of this version: {error}",
+            path.display()
+        ))
+    })?;
     Ok(job)
 }
 
-/// Builds the task of a job for these test lengths and checks that it reads the text the job was planned with.
+/// Builds the task of a job for these test lengths and checks that it reads the text the job was
+/// planned with.
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if a corpus is missing or another one, [`Exit::Config`] if a length cannot be made.
+/// [`Exit::Input`] if a corpus is missing or another one, [`Exit::Config`] if a length cannot be
+/// made.
 pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failure> {
     let spec = &job.spec;
-    let built = Surroundings::of(&job.config_dir).build(&spec.task, spec.train.train_len, test_lens, spec.eval.seed);
+    let built = Surroundings::of(&job.config_dir).build(
+        &spec.task,
+        spec.train.train_len,
+        test_lens,
+        spec.eval.seed,
+    );
     let task = built.map_err(|error| {
-        let exit = if matches!(error, tasks::TaskError::Input { .. }) { Exit::Input } else { Exit::Config };
+        let exit = if matches!(error, tasks::TaskError::Input { .. }) {
+            Exit::Input
+        } else {
+            Exit::Config
+        };
         Failure::new(exit, error.to_string())
     })?;
     let found = task.corpus().map(|corpus| corpus.blake3.clone());
     if found != spec.corpus_blake3 {
-        let [found, planned] = [found, spec.corpus_blake3.clone()].map(|hash| hash.unwrap_or_else(|| "none".to_owned()));
-        return Err(Failure::input(format!("the corpus changed since the run was planned: hash {found} instead of {planned}")));
+        let [found, planned] = [found, spec.corpus_blake3.clone()]
+            .map(|hash| hash.unwrap_or_else(|| "none".to_owned()));
+        return Err(Failure::input(format!(
+            "the corpus changed since the run was planned: hash {found} instead of {planned}"
+        )));
     }
     Ok(task)
 }
@@ -577,7 +801,10 @@ pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failu
 pub fn spec_map(spec: &RunSpec) -> Result<serde_json::Map<String, serde_json::Value>, Failure> {
     match serde_json::to_value(spec) {
         Ok(serde_json::Value::Object(map)) => Ok(map),
-        other => Err(Failure::new(Exit::Bug, format!("a spec is not a JSON object: {other:?}"))),
+        other => Err(Failure::new(
+            Exit::Bug,
+            format!("a spec is not a JSON object: {other:?}"),
+        )),
     }
 }
 
@@ -585,18 +812,33 @@ pub fn spec_map(spec: &RunSpec) -> Result<serde_json::Map<String, serde_json::Va
 fn definitions(spec: &RunSpec, task: &dyn Task) -> BTreeMap<String, String> {
     let mut definitions = task.definitions();
     for score in ["exact_match", "token_accuracy"] {
-        if let Some(text) = definitions.get_mut(score).filter(|_| task.scoring() == Scoring::Answer) {
+        if let Some(text) = definitions
+            .get_mut(score)
+            .filter(|_| task.scoring() == Scoring::Answer)
+        {
             *text = text.replace("teacher-forced", spec.eval.decode.in_words());
         }
     }
     if let Some(exact) = definitions.get("exact_match").cloned() {
-        let group = |(name, what): (String, String)| (format!("exact_match_{name}"), format!("over the {what}: {exact}"));
+        let group = |(name, what): (String, String)| {
+            (
+                format!("exact_match_{name}"),
+                format!("over the {what}: {exact}"),
+            )
+        };
         definitions.extend(task.groups().into_iter().map(group));
     }
-    if let Some((last, loss)) = spec.eval.last_tokens.zip(definitions.get("loss_nats").cloned()) {
+    if let Some((last, loss)) = spec
+        .eval
+        .last_tokens
+        .zip(definitions.get("loss_nats").cloned())
+    {
         definitions.insert(
             LAST_LOSS_NATS.to_owned(),
-            format!("over the last {last} predictions of every window, of those that are scored: {loss}"),
+            format!(
+                "over the last {last} predictions of every window, of those that are scored: \
+                 {loss}"
+            ),
         );
     }
     if spec.eval.attention_distance {

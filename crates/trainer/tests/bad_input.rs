@@ -1,4 +1,5 @@
-//! Every mistake is refused before any work, with the key named, what is allowed, and the right exit code.
+//! Every mistake is refused before any work, with the key named, what is allowed, and the right
+//! exit code.
 
 mod common;
 
@@ -7,7 +8,11 @@ use common::{Scratch, TINY, exits, longreach, stderr, stdout};
 /// Overrides that cannot work: the argument, the exit code, and what the message must name.
 const OVERRIDES: &[(&str, i32, &[&str])] = &[
     // unknown, misspelt, wrong type
-    ("train.stepz=5", 2, &["stepz", "steps", "command line: train.stepz=5"]),
+    (
+        "train.stepz=5",
+        2,
+        &["stepz", "steps", "command line: train.stepz=5"],
+    ),
     ("modle.d_model=8", 2, &["modle", "model"]),
     ("train.steps=\"many\"", 2, &["train.steps", "many"]),
     ("train.steps=1.5", 2, &["train.steps", "1.5"]),
@@ -15,7 +20,11 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
     ("model.pe.kind=rpoe", 2, &["rpoe", "rope"]),
     ("task.kind=kopy", 2, &["kopy", "copy"]),
     ("seeds=3", 2, &["seeds"]),
-    ("train.length=\"sometimes\"", 2, &["train.length", "fixed", "uniform"]),
+    (
+        "train.length=\"sometimes\"",
+        2,
+        &["train.length", "fixed", "uniform"],
+    ),
     // zero, negative, huge, nan, inf
     ("train.steps=0", 2, &["train.steps", "1 to"]),
     ("train.steps=-4", 2, &["train.steps", "-4"]),
@@ -42,69 +51,246 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
     ("name=\"../x\"", 2, &["name"]),
     ("name=\"\"", 2, &["name"]),
     // sizes that do not fit together
-    ("model.n_heads=3", 2, &["model.n_heads", "divide d_model = 16", "1, 2, 4, 8, 16"]),
+    (
+        "model.n_heads=3",
+        2,
+        &["model.n_heads", "divide d_model = 16", "1, 2, 4, 8, 16"],
+    ),
     ("model.head_dim=7", 2, &["rotary_dim", "odd"]),
-    ("model.pe.rotary_dim=3", 2, &["model.pe.rotary_dim", "2 to head_dim = 8"]),
+    (
+        "model.pe.rotary_dim=3",
+        2,
+        &["model.pe.rotary_dim", "2 to head_dim = 8"],
+    ),
     ("model.pe.rotary_dim=10", 2, &["model.pe.rotary_dim"]),
     ("model.pe.base=0", 2, &["model.pe.base"]),
-    ("model.pe.scaling={kind=\"ntk\",factor=0.5}", 2, &["model.pe.scaling.factor", "0.5"]),
-    ("model.pe={kind=\"rope\",rotary_dim=2,scaling={kind=\"ntk\"}}", 2, &["model.pe.scaling", "d/(d-2)"]),
-    ("model.pe.scaling={kind=\"yarn\",beta_fast=1,beta_slow=32}", 2, &["model.pe.scaling.beta_fast", "beta_slow"]),
-    ("model.pe={kind=\"learned\",max_position=3}", 2, &["model.pe.max_position", "10"]),
+    (
+        "model.pe.scaling={kind=\"ntk\",factor=0.5}",
+        2,
+        &["model.pe.scaling.factor", "0.5"],
+    ),
+    (
+        "model.pe={kind=\"rope\",rotary_dim=2,scaling={kind=\"ntk\"}}",
+        2,
+        &["model.pe.scaling", "d/(d-2)"],
+    ),
+    (
+        "model.pe.scaling={kind=\"yarn\",beta_fast=1,beta_slow=32}",
+        2,
+        &["model.pe.scaling.beta_fast", "beta_slow"],
+    ),
+    (
+        "model.pe={kind=\"learned\",max_position=3}",
+        2,
+        &["model.pe.max_position", "10"],
+    ),
     ("model.pe={kind=\"stack\",parts=[]}", 2, &["model.pe.parts"]),
-    ("model.pe={kind=\"stack\",parts=[{kind=\"alibi\"},{kind=\"rope\",bas=1}]}", 2, &["model.pe.parts.1", "bas", "base"]),
+    (
+        "model.pe={kind=\"stack\",parts=[{kind=\"alibi\"},{kind=\"rope\",bas=1}]}",
+        2,
+        &["model.pe.parts.1", "bas", "base"],
+    ),
     // the catalogue
-    ("model.pe={kind=\"t5\",num_buckets=32,max_distance=16}", 2, &["model.pe.max_distance", "above 16"]),
-    ("model.pe={kind=\"rope\",scaling={kind=\"longrope\",short_factor=[1],long_factor=[1]}}", 2, &["scaling.short_factor", "4 numbers"]),
-    ("model.pe={kind=\"axial_rope\",sections=[3,5]}", 2, &["model.pe.sections", "even numbers"]),
-    ("model.pe={kind=\"hard_alibi\",masked_heads=3}", 2, &["model.pe.masked_heads", "n_heads = 2"]),
-    ("model.pe={kind=\"nope_layers\",every=1,part={kind=\"rope\"}}", 2, &["model.pe.every", "nope"]),
-    ("model.pe={kind=\"nope_layers\",part={kind=\"rope\",bas=1}}", 2, &["model.pe.part", "bas", "base"]),
-    ("model.pe={kind=\"stack\",parts=[{kind=\"pope\"},{kind=\"rope\"}]}", 2, &["model.pe.parts", "rope and pope"]),
+    (
+        "model.pe={kind=\"t5\",num_buckets=32,max_distance=16}",
+        2,
+        &["model.pe.max_distance", "above 16"],
+    ),
+    (
+        "model.pe={kind=\"rope\",scaling={kind=\"longrope\",short_factor=[1],long_factor=[1]}}",
+        2,
+        &["scaling.short_factor", "4 numbers"],
+    ),
+    (
+        "model.pe={kind=\"axial_rope\",sections=[3,5]}",
+        2,
+        &["model.pe.sections", "even numbers"],
+    ),
+    (
+        "model.pe={kind=\"hard_alibi\",masked_heads=3}",
+        2,
+        &["model.pe.masked_heads", "n_heads = 2"],
+    ),
+    (
+        "model.pe={kind=\"nope_layers\",every=1,part={kind=\"rope\"}}",
+        2,
+        &["model.pe.every", "nope"],
+    ),
+    (
+        "model.pe={kind=\"nope_layers\",part={kind=\"rope\",bas=1}}",
+        2,
+        &["model.pe.part", "bas", "base"],
+    ),
+    (
+        "model.pe={kind=\"stack\",parts=[{kind=\"pope\"},{kind=\"rope\"}]}",
+        2,
+        &["model.pe.parts", "rope and pope"],
+    ),
     // positions and linear attention
-    ("model.positions.kind=randomised", 2, &["randomised", "randomized"]),
-    ("model.positions={kind=\"randomized\",max_position=5}", 2, &["model.positions.max_position", "10 or more"]),
-    ("model.positions={kind=\"randomized_distances\"}", 2, &["model.positions.kind", "distances alone"]),
-    ("model.positions={kind=\"grid\",sizes=[]}", 2, &["model.positions.sizes"]),
-    ("model.normalizer=\"cosine\"", 2, &["model.normalizer", "value: cosine", "attention = \"linear\""]),
-    ("model.attention=\"quadratic\"", 2, &["model.attention", "softmax", "linear"]),
+    (
+        "model.positions.kind=randomised",
+        2,
+        &["randomised", "randomized"],
+    ),
+    (
+        "model.positions={kind=\"randomized\",max_position=5}",
+        2,
+        &["model.positions.max_position", "10 or more"],
+    ),
+    (
+        "model.positions={kind=\"randomized_distances\"}",
+        2,
+        &["model.positions.kind", "distances alone"],
+    ),
+    (
+        "model.positions={kind=\"grid\",sizes=[]}",
+        2,
+        &["model.positions.sizes"],
+    ),
+    (
+        "model.normalizer=\"cosine\"",
+        2,
+        &[
+            "model.normalizer",
+            "value: cosine",
+            "attention = \"linear\"",
+        ],
+    ),
+    (
+        "model.attention=\"quadratic\"",
+        2,
+        &["model.attention", "softmax", "linear"],
+    ),
     // models that see both sides
-    ("model.mask=\"both\"", 2, &["model.mask", "causal", "bidirectional"]),
-    ("model.mask=\"bidirectional\"", 2, &["model.mask", "value: bidirectional", "answers of task `copy`", "masked_text"]),
-    ("task={kind=\"masked_text\",files=[\"long.txt\"],rate=0}", 2, &["task.rate", "above 0"]),
-    ("task={kind=\"masked_text\",files=[\"long.txt\"],rate=nan}", 2, &["task.rate"]),
-    ("task={kind=\"masked_text\",files=[\"long.txt\"],mask=1.5}", 2, &["task.mask", "0 to 1"]),
-    ("task={kind=\"masked_text\",files=[\"long.txt\"],random=0.3}", 2, &["task.random", "what `mask` leaves"]),
-    ("task={kind=\"masked_text\",files=[\"long.txt\"],rate=1e-9}", 2, &["task.rate", "none of the"]),
-    ("task={kind=\"masked_text\",files=[\"long.txt\"],windows={kind=\"sliding\"}}", 2, &["windows"]),
-    ("task={kind=\"masked_text\",files=[\"empty.txt\"]}", 3, &["empty.txt"]),
+    (
+        "model.mask=\"both\"",
+        2,
+        &["model.mask", "causal", "bidirectional"],
+    ),
+    (
+        "model.mask=\"bidirectional\"",
+        2,
+        &[
+            "model.mask",
+            "value: bidirectional",
+            "answers of task `copy`",
+            "masked_text",
+        ],
+    ),
+    (
+        "task={kind=\"masked_text\",files=[\"long.txt\"],rate=0}",
+        2,
+        &["task.rate", "above 0"],
+    ),
+    (
+        "task={kind=\"masked_text\",files=[\"long.txt\"],rate=nan}",
+        2,
+        &["task.rate"],
+    ),
+    (
+        "task={kind=\"masked_text\",files=[\"long.txt\"],mask=1.5}",
+        2,
+        &["task.mask", "0 to 1"],
+    ),
+    (
+        "task={kind=\"masked_text\",files=[\"long.txt\"],random=0.3}",
+        2,
+        &["task.random", "what `mask` leaves"],
+    ),
+    (
+        "task={kind=\"masked_text\",files=[\"long.txt\"],rate=1e-9}",
+        2,
+        &["task.rate", "none of the"],
+    ),
+    (
+        "task={kind=\"masked_text\",files=[\"long.txt\"],windows={kind=\"sliding\"}}",
+        2,
+        &["windows"],
+    ),
+    (
+        "task={kind=\"masked_text\",files=[\"empty.txt\"]}",
+        3,
+        &["empty.txt"],
+    ),
     // coordinates
-    ("model.coordinates=\"task\"", 2, &["model.coordinates", "`copy` has none", "grid"]),
-    ("model.coordinates=\"map\"", 2, &["model.coordinates", "positions", "task"]),
+    (
+        "model.coordinates=\"task\"",
+        2,
+        &["model.coordinates", "`copy` has none", "grid"],
+    ),
+    (
+        "model.coordinates=\"map\"",
+        2,
+        &["model.coordinates", "positions", "task"],
+    ),
     // characters
-    ("task={kind=\"text\",files=[\"long.txt\"],level=\"words\"}", 2, &["level", "words", "bytes", "chars"]),
-    ("task={kind=\"text\",files=[\"binary\"],level=\"chars\"}", 3, &["binary", "no UTF-8", "byte 3"]),
+    (
+        "task={kind=\"text\",files=[\"long.txt\"],level=\"words\"}",
+        2,
+        &["level", "words", "bytes", "chars"],
+    ),
+    (
+        "task={kind=\"text\",files=[\"binary\"],level=\"chars\"}",
+        3,
+        &["binary", "no UTF-8", "byte 3"],
+    ),
     // axes
-    ("axes.\"model.pe\"=[]", 2, &["axis `model.pe` has no values"]),
+    (
+        "axes.\"model.pe\"=[]",
+        2,
+        &["axis `model.pe` has no values"],
+    ),
     ("axes.\"train.lr\"=0.1", 2, &["axes", "list"]),
     ("axes.\"train.lr\"=[0.1,0.1]", 2, &["axes"]),
     ("max_runs=2", 2, &["max_runs"]),
     // what the report holds records against
-    ("report.claims=\"nowhere.toml\"", 2, &["nowhere.toml", "report.claims"]),
+    (
+        "report.claims=\"nowhere.toml\"",
+        2,
+        &["nowhere.toml", "report.claims"],
+    ),
     ("report.assertion=true", 2, &["assertion", "assertions"]),
     ("report=[true]", 2, &["report", "table"]),
-    ("axes.report=[{},{assertions=true}]", 2, &["report", "cannot be an axis"]),
+    (
+        "axes.report=[{},{assertions=true}]",
+        2,
+        &["report", "cannot be an axis"],
+    ),
     // variants
-    ("eval.variants=[{name=\"a\",set={scaling={kind=\"yarn\"}}}]", 2, &["eval.variants.0.set", "learned"]),
-    ("eval.variants=[{name=\"a\",set={kind=\"learned\",max_position=64}}]", 2, &["eval.variants.0.set", "table", "parameters"]),
-    ("eval.variants=[{name=\"trained\",set={kind=\"nope\"}}]", 2, &["eval.variants.0.name"]),
+    (
+        "eval.variants=[{name=\"a\",set={scaling={kind=\"yarn\"}}}]",
+        2,
+        &["eval.variants.0.set", "learned"],
+    ),
+    (
+        "eval.variants=[{name=\"a\",set={kind=\"learned\",max_position=64}}]",
+        2,
+        &["eval.variants.0.set", "table", "parameters"],
+    ),
+    (
+        "eval.variants=[{name=\"trained\",set={kind=\"nope\"}}]",
+        2,
+        &["eval.variants.0.name"],
+    ),
     // overrides that are none
     ("train.steps", 2, &["train.steps", "="]),
     ("=5", 2, &["=5"]),
     // corpora
-    ("task={kind=\"text\",files=[\"nowhere/*.txt\"]}", 3, &["nowhere"]),
-    ("task={kind=\"text\",files=[\"empty.txt\"]}", 3, &["empty.txt"]),
-    ("task={kind=\"text\",files=[\"short.txt\"],split={by=\"range\",valid_fraction=0.5}}", 3, &["bytes"]),
+    (
+        "task={kind=\"text\",files=[\"nowhere/*.txt\"]}",
+        3,
+        &["nowhere"],
+    ),
+    (
+        "task={kind=\"text\",files=[\"empty.txt\"]}",
+        3,
+        &["empty.txt"],
+    ),
+    (
+        "task={kind=\"text\",files=[\"short.txt\"],split={by=\"range\",valid_fraction=0.5}}",
+        3,
+        &["bytes"],
+    ),
 ];
 
 #[test]
@@ -112,25 +298,43 @@ fn overrides_that_cannot_work_are_refused_by_name() {
     let scratch = Scratch::with(TINY);
     std::fs::write(scratch.directory.path().join("empty.txt"), "").unwrap();
     std::fs::write(scratch.directory.path().join("short.txt"), "too short").unwrap();
-    std::fs::write(scratch.directory.path().join("binary"), b"abc\xff".repeat(100)).unwrap();
-    std::fs::write(scratch.directory.path().join("long.txt"), "long enough for every length. ".repeat(100)).unwrap();
+    std::fs::write(
+        scratch.directory.path().join("binary"),
+        b"abc\xff".repeat(100),
+    )
+    .unwrap();
+    std::fs::write(
+        scratch.directory.path().join("long.txt"),
+        "long enough for every length. ".repeat(100),
+    )
+    .unwrap();
     let mut wrong = Vec::new();
     for (argument, code, names) in OVERRIDES {
         for command in ["check", "run"] {
             // An axis would hide what is wrong with model.pe: fix it first.
-            let pe: &[&str] = if argument.starts_with("model.") { &["model.pe={kind=\"rope\"}"] } else { &[] };
+            let pe: &[&str] = if argument.starts_with("model.") {
+                &["model.pe={kind=\"rope\"}"]
+            } else {
+                &[]
+            };
             let arguments: Vec<&str> = pe.iter().copied().chain([*argument]).collect();
             let output = scratch.longreach(command, &arguments);
             let said = stderr(&output);
             let named = names.iter().all(|name| said.contains(name));
             let clean = said.starts_with("error: ") && !said.contains("panicked");
             if output.status.code() != Some(*code) || !named || !clean {
-                wrong.push(format!("{command} {argument}: wanted exit {code} and {names:?}\n{said}{}", stdout(&output)));
+                wrong.push(format!(
+                    "{command} {argument}: wanted exit {code} and {names:?}\n{said}{}",
+                    stdout(&output)
+                ));
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(!scratch.runs().exists(), "something was written before the mistake was found");
+    assert!(
+        !scratch.runs().exists(),
+        "something was written before the mistake was found"
+    );
 }
 
 #[test]
@@ -139,24 +343,44 @@ fn a_mistake_in_the_file_is_shown_with_its_line() {
     let output = scratch.longreach("run", &[]);
     exits(&output, 2);
     let said = stderr(&output);
-    for part in ["unknown key `step` in `train`", "x.toml:17:1", "17 | step = 6", "did you mean `steps`?"] {
+    for part in [
+        "unknown key `step` in `train`",
+        "x.toml:17:1",
+        "17 | step = 6",
+        "did you mean `steps`?",
+    ] {
         assert!(said.contains(part), "`{part}` is missing:\n{said}");
     }
     let scratch = Scratch::with(&format!("{TINY}\n[train]\nlr = 1\n"));
     let output = scratch.longreach("check", &[]);
     exits(&output, 2);
     assert!(stderr(&output).contains("x.toml:"), "{}", stderr(&output));
-    let output = longreach().args(["run", "no-such-config.toml"]).output().unwrap();
+    let output = longreach()
+        .args(["run", "no-such-config.toml"])
+        .output()
+        .unwrap();
     exits(&output, 2);
-    assert!(stderr(&output).contains("no-such-config.toml"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("no-such-config.toml"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn a_device_that_is_not_there_is_refused_before_any_work() {
     let scratch = Scratch::with(TINY);
     for (device, code, names) in [
-        ("cuda", 7, ["cuda", "not compiled in", "--features cuda", "cpu"]),
-        ("rocm:1", 7, ["rocm:1", "not compiled in", "--features rocm", "cpu"]),
+        (
+            "cuda",
+            7,
+            ["cuda", "not compiled in", "--features cuda", "cpu"],
+        ),
+        (
+            "rocm:1",
+            7,
+            ["rocm:1", "not compiled in", "--features rocm", "cpu"],
+        ),
         ("gpu", 2, ["gpu", "allowed", "cpu", "wgpu"]),
         ("cpu:3", 2, ["cpu:3", "there is one cpu", "number", "cpu"]),
     ] {
@@ -166,7 +390,11 @@ fn a_device_that_is_not_there_is_refused_before_any_work() {
         let output = scratch.longreach("run", &["--device", device]);
         exits(&output, code);
         for name in names {
-            assert!(stderr(&output).contains(name), "{device} does not name `{name}`: {}", stderr(&output));
+            assert!(
+                stderr(&output).contains(name),
+                "{device} does not name `{name}`: {}",
+                stderr(&output)
+            );
         }
     }
     assert!(!scratch.runs().exists());
@@ -184,7 +412,10 @@ fn other_commands_refuse_what_is_not_there() {
         exits(&run(&["report", directory]), 3);
         exits(&run(&["eval", directory]), 3);
     }
-    exits(&run(&["report", empty.to_str().unwrap(), "--format", "pdf"]), 2);
+    exits(
+        &run(&["report", empty.to_str().unwrap(), "--format", "pdf"]),
+        2,
+    );
     exits(&run(&["list", "optimizers"]), 2);
     exits(&run(&["completions", "tcsh"]), 2);
     exits(&run(&[]), 2);
@@ -194,7 +425,13 @@ fn other_commands_refuse_what_is_not_there() {
     // Results cannot be written where a file stands in the way.
     let blocked = scratch.directory.path().join("blocked");
     std::fs::write(&blocked, "a file").unwrap();
-    let output = longreach().arg("run").arg(&scratch.config).arg("--runs").arg(&blocked).output().unwrap();
+    let output = longreach()
+        .arg("run")
+        .arg(&scratch.config)
+        .arg("--runs")
+        .arg(&blocked)
+        .output()
+        .unwrap();
     exits(&output, 6);
     assert!(stderr(&output).contains("blocked"), "{}", stderr(&output));
 }
@@ -212,7 +449,10 @@ fn lists_are_the_same_as_json() {
         assert!(!lines.is_empty());
         for line in lines {
             for key in keys {
-                assert!(line.get(key).is_some(), "{what}: {key} is missing in {line}");
+                assert!(
+                    line.get(key).is_some(),
+                    "{what}: {key} is missing in {line}"
+                );
             }
             let name = line[keys[0]].as_str().unwrap();
             assert!(text.contains(name), "{name} is missing in:\n{text}");
@@ -222,23 +462,55 @@ fn lists_are_the_same_as_json() {
 
 #[test]
 fn claims_that_cannot_be_checked_are_refused_with_their_line() {
-    let good = "[[claim]]\nmetric = \"exact_match\"\nkind = \"order\"\nmethods = [\"rope\", \"learned\"]\nlengths = [\"in\"]\n";
+    let good = "[[claim]]\nmetric = \"exact_match\"\nkind = \"order\"\nmethods = [\"rope\", \
+                \"learned\"]\nlengths = [\"in\"]\n";
     for (from, to, names) in [
-        ("\"order\"", "\"orders\"", ["claim.0.kind", "claims.toml:3:8", "`order`"]),
-        ("\"rope\", ", "", ["claim.0.methods", "claims.toml:4:11", "two or more"]),
-        ("\"in\"", "\"two\"", ["claim.0.lengths", "claims.toml:5:12", "\"2x\""]),
+        (
+            "\"order\"",
+            "\"orders\"",
+            ["claim.0.kind", "claims.toml:3:8", "`order`"],
+        ),
+        (
+            "\"rope\", ",
+            "",
+            ["claim.0.methods", "claims.toml:4:11", "two or more"],
+        ),
+        (
+            "\"in\"",
+            "\"two\"",
+            ["claim.0.lengths", "claims.toml:5:12", "\"2x\""],
+        ),
         ("metric", "matric", ["matric", "claims.toml:2", "metric"]),
-        (good, "claim = []", ["neither claims nor published numbers", "claims.toml", "[[claim]]"]),
+        (
+            good,
+            "claim = []",
+            [
+                "neither claims nor published numbers",
+                "claims.toml",
+                "[[claim]]",
+            ],
+        ),
     ] {
         let scratch = Scratch::with(&format!("{TINY}\n[report]\nclaims = \"claims.toml\"\n"));
-        std::fs::write(scratch.directory.path().join("claims.toml"), good.replace(from, to)).unwrap();
+        std::fs::write(
+            scratch.directory.path().join("claims.toml"),
+            good.replace(from, to),
+        )
+        .unwrap();
         for command in ["check", "run"] {
             let output = scratch.longreach(command, &[]);
             exits(&output, 2);
             for name in names.iter().chain(&["report.claims"]) {
-                assert!(stderr(&output).contains(name), "`{name}` is missing:\n{}", stderr(&output));
+                assert!(
+                    stderr(&output).contains(name),
+                    "`{name}` is missing:\n{}",
+                    stderr(&output)
+                );
             }
         }
-        assert!(!scratch.runs().exists(), "something was written before the mistake was found");
+        assert!(
+            !scratch.runs().exists(),
+            "something was written before the mistake was found"
+        );
     }
 }

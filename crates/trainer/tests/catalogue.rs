@@ -11,23 +11,39 @@ fn root() -> PathBuf {
 
 #[test]
 fn the_committed_page_is_up_to_date() {
-    let page = trainer::catalogue::page(&root().join("experiments/002-catalogue/results.jsonl")).unwrap_or_else(|error| panic!("{error}"));
-    let committed = std::fs::read_to_string(root().join("docs/catalogue/README.md")).expect("the page is committed");
-    let hint = "run `longreach catalogue experiments/002-catalogue/results.jsonl --out docs/catalogue`";
+    let page = trainer::catalogue::page(&root().join("experiments/002-catalogue/results.jsonl"))
+        .unwrap_or_else(|error| panic!("{error}"));
+    let committed = std::fs::read_to_string(root().join("docs/catalogue/README.md"))
+        .expect("the page is committed");
+    let hint =
+        "run `longreach catalogue experiments/002-catalogue/results.jsonl --out docs/catalogue`";
     for (line, (made, there)) in page.lines().zip(committed.lines()).enumerate() {
-        assert_eq!(made, there, "line {} of docs/catalogue/README.md; {hint}", line + 1);
+        assert_eq!(
+            made,
+            there,
+            "line {} of docs/catalogue/README.md; {hint}",
+            line + 1
+        );
     }
     assert_eq!(page, committed, "{hint}");
 }
 
 #[test]
 fn every_kind_has_a_picture_and_a_measured_line() {
-    let page = std::fs::read_to_string(root().join("docs/catalogue/README.md")).expect("the page is committed");
+    let page = std::fs::read_to_string(root().join("docs/catalogue/README.md"))
+        .expect("the page is committed");
     for kind in posenc::EncodingConfig::KINDS {
-        let picture =
-            std::fs::read_to_string(root().join(format!("docs/catalogue/{kind}.svg"))).unwrap_or_else(|error| panic!("{kind}: {error}"));
-        assert!(picture.starts_with("<svg") && picture.contains(&format!("{kind}: logits of equal tokens")), "{kind}");
-        let line = page.lines().find(|line| line.starts_with(&format!("| [`{kind}`]"))).unwrap_or_else(|| panic!("{kind} has no line"));
+        let picture = std::fs::read_to_string(root().join(format!("docs/catalogue/{kind}.svg")))
+            .unwrap_or_else(|error| panic!("{kind}: {error}"));
+        assert!(
+            picture.starts_with("<svg")
+                && picture.contains(&format!("{kind}: logits of equal tokens")),
+            "{kind}"
+        );
+        let line = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| [`{kind}`]")))
+            .unwrap_or_else(|| panic!("{kind} has no line"));
         assert!(!line.contains("| - |"), "{kind} was not measured: {line}");
     }
 }
@@ -37,10 +53,20 @@ fn a_page_is_written_where_it_is_asked_for() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("page");
     let records = root().join("experiments/002-catalogue/results.jsonl");
-    let output = longreach().arg("catalogue").arg(&records).arg("--out").arg(&out).output().unwrap();
+    let output = longreach()
+        .arg("catalogue")
+        .arg(&records)
+        .arg("--out")
+        .arg(&out)
+        .output()
+        .unwrap();
     exits(&output, 0);
     assert!(stdout(&output).contains("README.md") && out.join("rope.svg").exists());
-    let output = longreach().args(["catalogue", "nowhere.jsonl", "--out"]).arg(&out).output().unwrap();
+    let output = longreach()
+        .args(["catalogue", "nowhere.jsonl", "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
     exits(&output, 3);
     assert!(stderr(&output).contains("nowhere.jsonl"));
 }

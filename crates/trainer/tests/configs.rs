@@ -8,7 +8,10 @@ use trainer::config::experiment::plan;
 
 fn configs() -> Vec<std::path::PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
-    let mut paths: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     paths.sort();
     paths
 }
@@ -16,7 +19,10 @@ fn configs() -> Vec<std::path::PathBuf> {
 #[test]
 fn every_config_plans() {
     let paths = configs();
-    let names: Vec<String> = paths.iter().map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect();
+    let names: Vec<String> = paths
+        .iter()
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
     for wanted in [
         "quickstart",
         "copy",
@@ -29,19 +35,31 @@ fn every_config_plans() {
         "masked-staged",
         "smoke",
     ] {
-        assert!(names.iter().any(|name| name == wanted), "configs/{wanted}.toml is missing");
+        assert!(
+            names.iter().any(|name| name == wanted),
+            "configs/{wanted}.toml is missing"
+        );
     }
     for path in paths {
         let plan = plan(&path, &[]).unwrap_or_else(|error| panic!("{}\n{error}", path.display()));
         assert!(!plan.runs.is_empty(), "{} plans nothing", path.display());
-        assert_eq!(plan.name, path.file_stem().unwrap().to_string_lossy(), "a config is named after its file");
+        assert_eq!(
+            plan.name,
+            path.file_stem().unwrap().to_string_lossy(),
+            "a config is named after its file"
+        );
     }
 }
 
 #[test]
 fn check_prints_runs_parameters_tokens_memory_and_time() {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/copy.toml");
-    let output = longreach().arg("check").arg(&config).args(["seeds=[7]", "--json"]).output().unwrap();
+    let output = longreach()
+        .arg("check")
+        .arg(&config)
+        .args(["seeds=[7]", "--json"])
+        .output()
+        .unwrap();
     exits(&output, 0);
     let plan: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     let runs = plan["runs"].as_array().unwrap();
@@ -56,10 +74,17 @@ fn check_prints_runs_parameters_tokens_memory_and_time() {
         assert!(run["estimated_secs"].as_f64().unwrap() > 0.0);
     }
     let rope = runs.iter().find(|run| run["labels"][0] == "rope").unwrap();
-    assert_eq!(rope["variants"], serde_json::json!(["trained", "linear", "ntk", "yarn"]));
+    assert_eq!(
+        rope["variants"],
+        serde_json::json!(["trained", "linear", "ntk", "yarn"])
+    );
     let text = longreach().arg("check").arg(&config).output().unwrap();
     for part in ["parameters", "train tokens", "memory", "time", "18 runs"] {
-        assert!(stdout(&text).contains(part), "{part} is missing:\n{}", stdout(&text));
+        assert!(
+            stdout(&text).contains(part),
+            "{part} is missing:\n{}",
+            stdout(&text)
+        );
     }
 }
 
@@ -68,16 +93,30 @@ fn the_identity_of_a_run_is_its_numbers_not_its_names() {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/smoke.toml");
     let ids = |overrides: &[&str]| {
         let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-        plan(&config, &overrides).unwrap().runs.iter().map(|run| run.job.run_id.clone()).collect::<Vec<_>>()
+        plan(&config, &overrides)
+            .unwrap()
+            .runs
+            .iter()
+            .map(|run| run.job.run_id.clone())
+            .collect::<Vec<_>>()
     };
     let plain = ids(&[]);
     assert_eq!(plain, ids(&["name=other", "title=\"Other\""]));
     // A default written out is the same run; another value of anything is another.
     assert_eq!(plain, ids(&["train.grad_clip=1.0", "model.d_ff=64"]));
-    for change in ["train.steps=31", "train.lr=1e-4", "model.d_ff=32", "eval.test_lens=[6,12]", "task.alphabet=9", "train.adamw.beta2=0.98"]
-    {
+    for change in [
+        "train.steps=31",
+        "train.lr=1e-4",
+        "model.d_ff=32",
+        "eval.test_lens=[6,12]",
+        "task.alphabet=9",
+        "train.adamw.beta2=0.98",
+    ] {
         let changed = ids(&[change]);
-        assert!(changed.iter().all(|id| !plain.contains(id)), "{change} left an identity as it was");
+        assert!(
+            changed.iter().all(|id| !plain.contains(id)),
+            "{change} left an identity as it was"
+        );
     }
 }
 
@@ -85,17 +124,27 @@ fn the_identity_of_a_run_is_its_numbers_not_its_names() {
 fn every_kind_of_the_list_is_in_the_catalogue_config() {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/catalogue.toml");
     let plan = plan(&config, &["seeds=[0]".to_owned()]).unwrap();
-    let specs: Vec<String> = plan.runs.iter().map(|run| serde_json::to_string(&run.job.spec).unwrap()).collect();
+    let specs: Vec<String> = plan
+        .runs
+        .iter()
+        .map(|run| serde_json::to_string(&run.job.spec).unwrap())
+        .collect();
     for kind in posenc::EncodingConfig::KINDS {
         let named = format!("\"kind\":\"{kind}\"");
-        assert!(specs.iter().any(|spec| spec.contains(&named)), "{kind} is neither trained nor evaluated");
+        assert!(
+            specs.iter().any(|spec| spec.contains(&named)),
+            "{kind} is neither trained nor evaluated"
+        );
     }
 }
 
 /// The Markdown files that people read.
 fn documents() -> Vec<(String, String)> {
     fn collect(directory: &Path, found: &mut Vec<PathBuf>) {
-        let entries = std::fs::read_dir(directory).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let entries = std::fs::read_dir(directory)
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().path());
         for path in entries.filter(|path| !path.ends_with("target")) {
             if path.is_dir() {
                 collect(&path, found);
@@ -105,11 +154,21 @@ fn documents() -> Vec<(String, String)> {
         }
     }
     let root = repository();
-    let mut paths: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root.join(name)).to_vec();
+    let mut paths: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+        .map(|name| root.join(name))
+        .to_vec();
     for directory in ["docs", "experiments", "crates"] {
         collect(&root.join(directory), &mut paths);
     }
-    paths.into_iter().map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
+    paths
+        .into_iter()
+        .map(|path| {
+            (
+                path.display().to_string(),
+                std::fs::read_to_string(&path).unwrap(),
+            )
+        })
+        .collect()
 }
 
 fn repository() -> PathBuf {
@@ -119,18 +178,24 @@ fn repository() -> PathBuf {
 /// The text of every block between "```LANGUAGE" and "```".
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let start = format!("```{language}\n");
-    text.split(start.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+    text.split(start.as_str())
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect()
 }
 
 /// A whole config for a fragment: one that holds the keys the fragment sets in `[model]` or in a
 /// variant, or its tables in place of the base's.
 fn whole(fragment: &str) -> Vec<String> {
-    const BASE: &str = "name = \"x\"\n[task]\nkind = \"copy\"\n[train]\ntrain_len = 64\nsteps = 2\n[eval]\ntest_lens = [64]\n";
+    const BASE: &str = "name = \"x\"\n[task]\nkind = \"copy\"\n[train]\ntrain_len = 64\nsteps = \
+                        2\n[eval]\ntest_lens = [64]\n";
     const MODEL: &str = "[model]\nd_model = 64\nn_layers = 4\nn_heads = 4\n";
     if fragment.contains("[model]") {
         return vec![fragment.to_owned()];
     }
-    let lines = fragment.lines().filter(|line| !line.trim_start().starts_with('#') && !line.trim().is_empty());
+    let lines = fragment
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#') && !line.trim().is_empty());
     const ROPE: &str = "pe = { kind = \"rope\" }\n";
     const VARIANT: &str = "[[eval.variants]]\nname = \"v\"\n";
     let with = |line: &str| match line.split_once(' ').map_or("", |(key, _)| key) {
@@ -177,23 +242,29 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Every command of the documents and of the program's own help that names a config of the repository, with its overrides.
+/// Every command of the documents and of the program's own help that names a config of the
+/// repository, with its overrides.
 #[test]
 fn every_command_of_the_documents_plans() {
     let mut texts = documents();
     for command in [&["--help"][..], &["run", "--help"], &["check", "--help"]] {
-        texts.push((command.join(" "), stdout(&longreach().args(command).output().unwrap())));
+        texts.push((
+            command.join(" "),
+            stdout(&longreach().args(command).output().unwrap()),
+        ));
     }
     let (mut wrong, mut tried) = (Vec::new(), 0);
     for (name, text) in texts {
         for start in ["longreach run ", "longreach check ", "-- run ", "-- check "] {
             for rest in text.split(start).skip(1) {
-                // In Markdown a command ends with its backtick, in a help text at a wide gap or a comment.
+                // In Markdown a command ends with its backtick, in a help text at a wide gap or a
+                // comment.
                 let end = rest.find(['`', '\n']).unwrap_or(rest.len());
                 let line = rest[..end].split("  ").next().unwrap();
                 let words = words(line.split(" #").next().unwrap());
-                let Some(config) = words.first().filter(|config| config.starts_with("configs/") || config.starts_with("experiments/"))
-                else {
+                let Some(config) = words.first().filter(|config| {
+                    config.starts_with("configs/") || config.starts_with("experiments/")
+                }) else {
                     continue;
                 };
                 let mut overrides = Vec::new();
@@ -220,7 +291,9 @@ fn every_command_of_the_documents_plans() {
 fn record(run: &trainer::config::experiment::PlannedRun) -> results::RunRecord {
     use results::record::*;
     let spec = &run.job.spec;
-    let serde_json::Value::Object(map) = serde_json::to_value(spec).unwrap() else { panic!("a spec is a table") };
+    let serde_json::Value::Object(map) = serde_json::to_value(spec).unwrap() else {
+        panic!("a spec is a table")
+    };
     let metrics = [("loss_nats".to_owned(), Metric { value: 1.0, n: 8 })].into();
     RunRecord {
         schema: SCHEMA,
@@ -240,8 +313,17 @@ fn record(run: &trainer::config::experiment::PlannedRun) -> results::RunRecord {
             bytes_per_token: None,
             corpus: None,
         },
-        model: ModelFacts { parameters: 1, encoding_parameters: 0, weights_blake3: run.job.run_id.clone() },
-        train: TrainFacts { steps: 1, tokens: 1, final_loss_nats: Some(1.0), loss_curve: Vec::new() },
+        model: ModelFacts {
+            parameters: 1,
+            encoding_parameters: 0,
+            weights_blake3: run.job.run_id.clone(),
+        },
+        train: TrainFacts {
+            steps: 1,
+            tokens: 1,
+            final_loss_nats: Some(1.0),
+            loss_curve: Vec::new(),
+        },
         evals: vec![EvalRow {
             variant: "trained".to_owned(),
             test_len: spec.eval.test_lens[0],
@@ -250,43 +332,68 @@ fn record(run: &trainer::config::experiment::PlannedRun) -> results::RunRecord {
             metrics,
             loss_by_position: Vec::new(),
         }],
-        environment: Environment { version: "0".to_owned(), commit: "0".to_owned(), device: "cpu".to_owned(), burn: "0".to_owned() },
+        environment: Environment {
+            version: "0".to_owned(),
+            commit: "0".to_owned(),
+            device: "cpu".to_owned(),
+            burn: "0".to_owned(),
+        },
         spec: map,
         started_from: None,
         evaluation_of: None,
     }
 }
 
-/// The config that a report puts together from records plans the runs that were recorded, ids and all.
+/// The config that a report puts together from records plans the runs that were recorded, ids and
+/// all.
 #[test]
 fn the_config_in_a_report_plans_the_same_runs() {
     let mut paths = configs();
     let experiments = repository().join("experiments");
-    for directory in std::fs::read_dir(experiments).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
-        let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-        paths.extend(files.filter(|path| path.extension().is_some_and(|end| end == "toml") && !path.ends_with("claims.toml")));
+    for directory in std::fs::read_dir(experiments)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+    {
+        let files = std::fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        paths.extend(files.filter(|path| {
+            path.extension().is_some_and(|end| end == "toml") && !path.ends_with("claims.toml")
+        }));
     }
     paths.sort();
     let scratch = tempfile::tempdir().unwrap();
     let again = scratch.path().join("again.toml");
     let ids = |plan: &trainer::config::experiment::Plan| {
-        plan.runs.iter().map(|run| run.job.run_id.clone()).collect::<std::collections::BTreeSet<_>>()
+        plan.runs
+            .iter()
+            .map(|run| run.job.run_id.clone())
+            .collect::<std::collections::BTreeSet<_>>()
     };
     let mut tried = 0;
     for path in paths {
         // A warm start needs runs that only training makes.
-        if std::fs::read_to_string(&path).unwrap().contains("start_from") {
+        if std::fs::read_to_string(&path)
+            .unwrap()
+            .contains("start_from")
+        {
             continue;
         }
         let plan = plan(&path, &[]).unwrap_or_else(|error| panic!("{}\n{error}", path.display()));
         let records: Vec<results::RunRecord> = plan.runs.iter().map(record).collect();
-        let spec = results::ReportSpec { png: false, formats: [results::Format::Md].into(), ..Default::default() };
+        let spec = results::ReportSpec {
+            png: false,
+            formats: [results::Format::Md].into(),
+            ..Default::default()
+        };
         let report = results::report(&records, &[], &spec).unwrap();
         let markdown = String::from_utf8(report.file("report.md").unwrap().to_vec()).unwrap();
         let toml = blocks(&markdown, "toml")[0];
         std::fs::write(&again, toml).unwrap();
         let replanned = trainer::config::experiment::plan(&again, &[]);
-        let replanned = replanned.unwrap_or_else(|error| panic!("{}\n{toml}\n{error}", path.display()));
+        let replanned =
+            replanned.unwrap_or_else(|error| panic!("{}\n{toml}\n{error}", path.display()));
         assert_eq!(ids(&replanned), ids(&plan), "{}\n{toml}", path.display());
         assert!(!toml.starts_with('#'), "{}\n{toml}", path.display());
         tried += 1;

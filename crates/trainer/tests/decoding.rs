@@ -1,4 +1,5 @@
-//! Greedy decoding against teacher forcing: the same answers where they must be, others where the length is read.
+//! Greedy decoding against teacher forcing: the same answers where they must be, others where the
+//! length is read.
 
 mod common;
 
@@ -14,13 +15,26 @@ use trainer::spec::{Decode, changes_with_length};
 use trainer::train::upload;
 
 fn task(kind: &str) -> Box<dyn tasks::Task> {
-    let ctx = BuildContext { config_dir: "".into(), lock: "", cargo_home: None, train_len: 16, test_lens: vec![16, 32], eval_seed: 0 };
-    toml::from_str::<TaskConfig>(&format!("kind = \"{kind}\"")).unwrap().build(&ctx).unwrap()
+    let ctx = BuildContext {
+        config_dir: "".into(),
+        lock: "",
+        cargo_home: None,
+        train_len: 16,
+        test_lens: vec![16, 32],
+        eval_seed: 0,
+    };
+    toml::from_str::<TaskConfig>(&format!("kind = \"{kind}\""))
+        .unwrap()
+        .build(&ctx)
+        .unwrap()
 }
 
 fn encoding(value: Value) -> EncodingConfig {
     let mut encoding: EncodingConfig = serde_json::from_value(value).unwrap();
-    encoding.resolve(&Lengths { train_len: 8, test_len: 64 });
+    encoding.resolve(&Lengths {
+        train_len: 8,
+        test_len: 64,
+    });
     encoding
 }
 
@@ -33,18 +47,33 @@ fn model(encoding: &EncodingConfig, vocab_size: usize) -> Transformer {
     // Logits large enough for attention to look at something.
     let source = |path: &str, shape: &[usize], distribution| {
         let grown = if path.ends_with("qkv") { 6.0 } else { 1.0 };
-        trainer::weights::draw(7, path, shape, distribution).into_iter().map(|x| grown * x).collect()
+        trainer::weights::draw(7, path, shape, distribution)
+            .into_iter()
+            .map(|x| grown * x)
+            .collect()
     };
     Transformer::new(&config, encoding, &Init::new(&Device::flex(), &source))
 }
 
 fn forced(model: &Transformer, batch: &Batch) -> Vec<i64> {
     let (inputs, _) = upload(batch, &Device::flex());
-    likeliest(model.forward(inputs, &Positions::contiguous(batch.seq_len), &Pass::default()))
+    likeliest(model.forward(
+        inputs,
+        &Positions::contiguous(batch.seq_len),
+        &Pass::default(),
+    ))
 }
 
 fn decoded(model: &Transformer, batch: &Batch, reads_its_answers: bool, cached: bool) -> Vec<i64> {
-    greedy(model, batch, reads_its_answers, &mut Positions::contiguous, cached, &Device::flex()).unwrap()
+    greedy(
+        model,
+        batch,
+        reads_its_answers,
+        &mut Positions::contiguous,
+        cached,
+        &Device::flex(),
+    )
+    .unwrap()
 }
 
 /// The counted places of a row up to the first one that `guesses` gets wrong.
@@ -62,7 +91,14 @@ fn until_wrong(batch: &Batch, guesses: &[i64], row: usize) -> Vec<usize> {
 
 #[test]
 fn both_agree_up_to_the_first_mistake_where_no_length_is_read() {
-    for kind in ["copy", "addition", "dyck", "stack_manipulation", "mqar", "summation"] {
+    for kind in [
+        "copy",
+        "addition",
+        "dyck",
+        "stack_manipulation",
+        "mqar",
+        "summation",
+    ] {
         let task = task(kind);
         for pe in [
             serde_json::json!({"kind": "nope"}),
@@ -77,44 +113,88 @@ fn both_agree_up_to_the_first_mistake_where_no_length_is_read() {
         ] {
             let encoding = encoding(pe);
             let model = model(&encoding, task.vocab_size());
-            assert!(!changes_with_length(&encoding.facts(&model_shape()), &PositionsConfig::default()), "{}", encoding.kind());
+            assert!(
+                !changes_with_length(&encoding.facts(&model_shape()), &PositionsConfig::default()),
+                "{}",
+                encoding.kind()
+            );
             let batch = task.test_batch(16, 0, 12);
-            let (with, without) = [true, false].map(|cached| decoded(&model, &batch, task.reads_its_answers(), cached)).into();
-            assert_eq!(with, without, "{kind}, {}: a cache changes nothing", encoding.kind());
+            let (with, without) = [true, false]
+                .map(|cached| decoded(&model, &batch, task.reads_its_answers(), cached))
+                .into();
+            assert_eq!(
+                with,
+                without,
+                "{kind}, {}: a cache changes nothing",
+                encoding.kind()
+            );
             let forced = forced(&model, &batch);
             for row in 0..batch.rows {
                 for at in until_wrong(&batch, &forced, row) {
-                    assert_eq!(with[at], forced[at], "{kind}, {}: row {row}, place {}", encoding.kind(), at % batch.seq_len);
+                    assert_eq!(
+                        with[at],
+                        forced[at],
+                        "{kind}, {}: row {row}, place {}",
+                        encoding.kind(),
+                        at % batch.seq_len
+                    );
                 }
-                assert_eq!(until_wrong(&batch, &forced, row), until_wrong(&batch, &with, row), "whole answers are right or wrong alike");
+                assert_eq!(
+                    until_wrong(&batch, &forced, row),
+                    until_wrong(&batch, &with, row),
+                    "whole answers are right or wrong alike"
+                );
             }
             // After a mistake a decoder reads itself, unless nothing of an answer is read.
             let reads = task.reads_its_answers();
-            assert!(reads || (0..forced.len()).all(|at| !batch.counted[at] || with[at] == forced[at]), "{kind}");
+            assert!(
+                reads || (0..forced.len()).all(|at| !batch.counted[at] || with[at] == forced[at]),
+                "{kind}"
+            );
         }
     }
 }
 
 fn model_shape() -> posenc::ModelShape {
-    posenc::ModelShape { d_model: 16, n_layers: 2, n_heads: 2, head_dim: 8 }
+    posenc::ModelShape {
+        d_model: 16,
+        n_layers: 2,
+        n_heads: 2,
+        head_dim: 8,
+    }
 }
 
 #[test]
 fn they_may_differ_where_the_length_is_read() {
     let task = task("copy");
     let batch = task.test_batch(40, 0, 64);
-    // Answers that are not read again: every place has the same tokens before it, but, decoded, no others around it.
+    // Answers that are not read again: every place has the same tokens before it, but, decoded, no
+    // others around it.
     let differ = |pe| {
         let encoding = encoding(pe);
-        let reads = changes_with_length(&encoding.facts(&model_shape()), &PositionsConfig::default());
+        let reads =
+            changes_with_length(&encoding.facts(&model_shape()), &PositionsConfig::default());
         let model = model(&encoding, task.vocab_size());
-        let (forced, decoded) = (forced(&model, &batch), decoded(&model, &batch, false, false));
-        (reads, (0..forced.len()).filter(|at| batch.counted[*at] && forced[*at] != decoded[*at]).count())
+        let (forced, decoded) = (
+            forced(&model, &batch),
+            decoded(&model, &batch, false, false),
+        );
+        (
+            reads,
+            (0..forced.len())
+                .filter(|at| batch.counted[*at] && forced[*at] != decoded[*at])
+                .count(),
+        )
     };
     assert_eq!(differ(serde_json::json!({"kind": "rope"})), (false, 0));
     for scaling in ["dynamic_ntk", "dynamic_yarn"] {
-        let (reads, places) = differ(serde_json::json!({"kind": "rope", "scaling": {"kind": scaling}}));
-        assert!(reads && places > 0, "{scaling}: {places} of {} places differ", batch.counted.iter().filter(|c| **c).count());
+        let (reads, places) =
+            differ(serde_json::json!({"kind": "rope", "scaling": {"kind": scaling}}));
+        assert!(
+            reads && places > 0,
+            "{scaling}: {places} of {} places differ",
+            batch.counted.iter().filter(|c| **c).count()
+        );
     }
 }
 
@@ -122,13 +202,23 @@ fn they_may_differ_where_the_length_is_read() {
 fn auto_decodes_exactly_where_it_matters() {
     let facts = |pe| encoding(pe).facts(&model_shape());
     let positions = |value: Value| -> PositionsConfig { serde_json::from_value(value).unwrap() };
-    let (rope, dynamic) =
-        (facts(serde_json::json!({"kind": "rope"})), facts(serde_json::json!({"kind": "rope", "scaling": {"kind": "dynamic_yarn"}})));
+    let (rope, dynamic) = (
+        facts(serde_json::json!({"kind": "rope"})),
+        facts(serde_json::json!({"kind": "rope", "scaling": {"kind": "dynamic_yarn"}})),
+    );
     let contiguous = PositionsConfig::default();
-    for (kind, drawn) in [("contiguous", false), ("interpolated", false), ("random_offset", true), ("randomized", true)] {
+    for (kind, drawn) in [
+        ("contiguous", false),
+        ("interpolated", false),
+        ("random_offset", true),
+        ("randomized", true),
+    ] {
         let positions = positions(serde_json::json!({ "kind": kind }));
         assert_eq!(Decode::Auto.is_greedy(&rope, &positions), drawn, "{kind}");
-        assert!(Decode::Auto.is_greedy(&dynamic, &positions) && Decode::Greedy.is_greedy(&rope, &positions));
+        assert!(
+            Decode::Auto.is_greedy(&dynamic, &positions)
+                && Decode::Greedy.is_greedy(&rope, &positions)
+        );
         assert!(!Decode::TeacherForced.is_greedy(&dynamic, &positions));
     }
     assert!(!Decode::Auto.is_greedy(&rope, &contiguous));
@@ -142,7 +232,12 @@ fn evals(scratch: &Scratch) -> Vec<(String, Value)> {
         let label = record["labels"][0]["text"].as_str().unwrap().to_owned();
         let rows = record["evals"].as_array().unwrap().clone();
         rows.into_iter()
-            .map(move |row| (format!("{label} {} {}", row["variant"], row["test_len"]), row["metrics"].clone()))
+            .map(move |row| {
+                (
+                    format!("{label} {} {}", row["variant"], row["test_len"]),
+                    row["metrics"].clone(),
+                )
+            })
             .collect::<Vec<_>>()
     });
     let mut all: Vec<_> = all.collect();
@@ -155,7 +250,14 @@ fn runs_are_decoded_as_the_config_says_and_the_report_says_how() {
     let sweep = |decode: &str| {
         let scratch = Scratch::with(&TINY.replace("kind = \"yarn\"", "kind = \"dynamic_ntk\""));
         let decode = format!("eval.decode=\"{decode}\"");
-        let overrides = ["seeds=[0]", "task.test_rows=64", "train.steps=40", "train.lr=4e-3", "train.batch_size=16", &decode];
+        let overrides = [
+            "seeds=[0]",
+            "task.test_rows=64",
+            "train.steps=40",
+            "train.lr=4e-3",
+            "train.batch_size=16",
+            &decode,
+        ];
         exits(&scratch.longreach("run", &overrides), 0);
         let report = std::fs::read_to_string(scratch.runs().join("tiny/report/report.md")).unwrap();
         (evals(&scratch), report, scratch)
@@ -168,19 +270,34 @@ fn runs_are_decoded_as_the_config_says_and_the_report_says_how() {
     assert!(said.contains("teacher-forced, but decoded greedily"));
     let mut partly = false;
     for (((name, forced), (_, greedy)), (_, auto)) in forced.iter().zip(&greedy).zip(&auto) {
-        assert_eq!(forced["loss_nats"], greedy["loss_nats"], "{name}: the loss is teacher-forced always");
+        assert_eq!(
+            forced["loss_nats"], greedy["loss_nats"],
+            "{name}: the loss is teacher-forced always"
+        );
         if name.contains("trained") {
             assert_eq!(forced, auto, "{name}");
             assert_eq!(forced["exact_match"], greedy["exact_match"], "{name}");
-            partly |= forced["exact_match"]["value"].as_f64().is_some_and(|share| share > 0.0 && share < 1.0);
+            partly |= forced["exact_match"]["value"]
+                .as_f64()
+                .is_some_and(|share| share > 0.0 && share < 1.0);
         } else {
             assert_eq!(greedy, auto, "{name} reads the length");
         }
     }
     assert!(partly, "nothing was learned, or all of it: {forced:?}");
     // An evaluation of a recorded run decodes as the run did.
-    let run = scratch.runs().join(scratch.records()[0].0.parent().unwrap());
-    exits(&longreach().arg("eval").arg(&run).args(["--lengths", "4,6"]).output().unwrap(), 0);
+    let run = scratch
+        .runs()
+        .join(scratch.records()[0].0.parent().unwrap());
+    exits(
+        &longreach()
+            .arg("eval")
+            .arg(&run)
+            .args(["--lengths", "4,6"])
+            .output()
+            .unwrap(),
+        0,
+    );
 }
 
 #[test]
@@ -192,7 +309,14 @@ fn randomized_positions_are_drawn_anew_for_every_token() {
         exits(
             &scratch.longreach(
                 "run",
-                &["seeds=[0]", "train.steps=40", "train.lr=1e-2", "axes.\"model.pe\"=[{kind=\"rope\"}]", positions, &decode],
+                &[
+                    "seeds=[0]",
+                    "train.steps=40",
+                    "train.lr=1e-2",
+                    "axes.\"model.pe\"=[{kind=\"rope\"}]",
+                    positions,
+                    &decode,
+                ],
             ),
             0,
         );
@@ -200,66 +324,155 @@ fn randomized_positions_are_drawn_anew_for_every_token() {
     };
     let (auto, greedy, forced) = (sweep("auto"), sweep("greedy"), sweep("teacher_forced"));
     assert_eq!(auto, greedy);
-    assert!(auto.iter().zip(&forced).any(|((_, a), (_, b))| a["token_accuracy"] != b["token_accuracy"]));
-    assert!(auto.iter().zip(&forced).all(|((_, a), (_, b))| a["loss_nats"] == b["loss_nats"]));
+    assert!(
+        auto.iter()
+            .zip(&forced)
+            .any(|((_, a), (_, b))| a["token_accuracy"] != b["token_accuracy"])
+    );
+    assert!(
+        auto.iter()
+            .zip(&forced)
+            .all(|((_, a), (_, b))| a["loss_nats"] == b["loss_nats"])
+    );
 }
 
 #[test]
 fn the_last_tokens_of_text_and_the_depths_of_a_passkey_are_scored_on_their_own() {
     let scratch = Scratch::with(TINY);
-    std::fs::write(scratch.directory.path().join("text.txt"), "the cat sat on the mat. ".repeat(400)).unwrap();
+    std::fs::write(
+        scratch.directory.path().join("text.txt"),
+        "the cat sat on the mat. ".repeat(400),
+    )
+    .unwrap();
     let text = "task={kind=\"text\",files=[\"text.txt\"],eval_tokens=256}";
-    exits(&scratch.longreach("run", &["seeds=[0]", "eval.variants=[]", text, "eval.test_lens=[4,16]", "eval.last_tokens=2"]), 0);
+    exits(
+        &scratch.longreach(
+            "run",
+            &[
+                "seeds=[0]",
+                "eval.variants=[]",
+                text,
+                "eval.test_lens=[4,16]",
+                "eval.last_tokens=2",
+            ],
+        ),
+        0,
+    );
     for (name, metrics) in evals(&scratch) {
         let n = |metric: &str| metrics[metric]["n"].as_u64().unwrap();
         if !name.contains("learned") || name.ends_with(" 4") {
             let windows = n("loss_nats") / if name.ends_with(" 4") { 4 } else { 16 };
             assert_eq!(n("last_loss_nats"), 2 * windows, "{name}");
-            assert_ne!(metrics["last_loss_nats"]["value"], metrics["loss_nats"]["value"]);
+            assert_ne!(
+                metrics["last_loss_nats"]["value"],
+                metrics["loss_nats"]["value"]
+            );
         }
     }
     let report = std::fs::read_to_string(scratch.runs().join("tiny/report/report.md")).unwrap();
-    assert!(report.contains("last_loss_nats") && report.contains("over the last 2 predictions of every window"), "{report}");
+    assert!(
+        report.contains("last_loss_nats")
+            && report.contains("over the last 2 predictions of every window"),
+        "{report}"
+    );
     let scratch = Scratch::with(TINY);
     let task = "task={kind=\"passkey\",digits=1,filler=2,test_rows=64}";
     exits(
-        &scratch.longreach("run", &["seeds=[0]", "eval.variants=[]", task, "axes.\"model.pe\"=[{kind=\"rope\"}]", "eval.test_lens=[4,10]"]),
+        &scratch.longreach(
+            "run",
+            &[
+                "seeds=[0]",
+                "eval.variants=[]",
+                task,
+                "axes.\"model.pe\"=[{kind=\"rope\"}]",
+                "eval.test_lens=[4,10]",
+            ],
+        ),
         0,
     );
     for (name, metrics) in evals(&scratch) {
-        let groups: Vec<&Value> = (0..5).map(|i| &metrics[format!("exact_match_depth_{}_{}", 20 * i, 20 * (i + 1))]).collect();
-        let rows: u64 = groups.iter().map(|group| group["n"].as_u64().unwrap_or(0)).sum();
-        assert_eq!(rows, metrics["exact_match"]["n"].as_u64().unwrap(), "{name}");
-        let exact: f64 = groups.iter().filter_map(|group| Some(group["value"].as_f64()? * group["n"].as_f64()?)).sum();
-        let whole = metrics["exact_match"]["value"].as_f64().unwrap() * metrics["exact_match"]["n"].as_f64().unwrap();
+        let groups: Vec<&Value> = (0..5)
+            .map(|i| &metrics[format!("exact_match_depth_{}_{}", 20 * i, 20 * (i + 1))])
+            .collect();
+        let rows: u64 = groups
+            .iter()
+            .map(|group| group["n"].as_u64().unwrap_or(0))
+            .sum();
+        assert_eq!(
+            rows,
+            metrics["exact_match"]["n"].as_u64().unwrap(),
+            "{name}"
+        );
+        let exact: f64 = groups
+            .iter()
+            .filter_map(|group| Some(group["value"].as_f64()? * group["n"].as_f64()?))
+            .sum();
+        let whole = metrics["exact_match"]["value"].as_f64().unwrap()
+            * metrics["exact_match"]["n"].as_f64().unwrap();
         assert!((exact - whole).abs() < 1e-9, "{name}");
     }
     let report = std::fs::read_to_string(scratch.runs().join("tiny/report/report.md")).unwrap();
-    assert!(report.contains("exact_match_depth_80_100") && report.contains("at least 80 % and at most 100 %"), "{report}");
+    assert!(
+        report.contains("exact_match_depth_80_100")
+            && report.contains("at least 80 % and at most 100 %"),
+        "{report}"
+    );
 }
 
 #[test]
 fn attention_distances_of_every_head_are_recorded_and_drawn() {
     let scratch = Scratch::with(TINY);
-    let axis = "axes.\"model.pe\"=[{kind=\"nope\"},{kind=\"hard_alibi\",masked_heads=1},{kind=\"shaw\"}]";
-    let plain = ["seeds=[0]", "eval.variants=[]", axis, "eval.test_lens=[4,40]", "model.n_layers=2"];
-    exits(&scratch.longreach("run", &[&plain[..], &["eval.attention_distance=true"]].concat()), 0);
+    let axis =
+        "axes.\"model.pe\"=[{kind=\"nope\"},{kind=\"hard_alibi\",masked_heads=1},{kind=\"shaw\"}]";
+    let plain = [
+        "seeds=[0]",
+        "eval.variants=[]",
+        axis,
+        "eval.test_lens=[4,40]",
+        "model.n_layers=2",
+    ];
+    exits(
+        &scratch.longreach(
+            "run",
+            &[&plain[..], &["eval.attention_distance=true"]].concat(),
+        ),
+        0,
+    );
     let with = evals(&scratch);
     for (name, metrics) in &with {
-        let distance = |layer: usize, head: usize| metrics[format!("attention_distance_{layer}_{head}")]["value"].as_f64().unwrap();
-        let tokens = if name.ends_with(" 4") { 2 * 4 + 2 } else { 2 * 40 + 2 };
+        let distance = |layer: usize, head: usize| {
+            metrics[format!("attention_distance_{layer}_{head}")]["value"]
+                .as_f64()
+                .unwrap()
+        };
+        let tokens = if name.ends_with(" 4") {
+            2 * 4 + 2
+        } else {
+            2 * 40 + 2
+        };
         for (layer, head) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
             // The farthest a causal mean can be is half the sequence.
-            assert!((0.0..=f64::from(tokens) / 2.0).contains(&distance(layer, head)), "{name}");
+            assert!(
+                (0.0..=f64::from(tokens) / 2.0).contains(&distance(layer, head)),
+                "{name}"
+            );
         }
         assert!(metrics.get("attention_distance_3_1").is_none());
         if name.starts_with("hard_alibi") {
-            assert_eq!(distance(1, 1), 0.0, "the first head sees a token itself alone");
+            assert_eq!(
+                distance(1, 1),
+                0.0,
+                "the first head sees a token itself alone"
+            );
         }
         if name.starts_with("nope") {
             // Barely trained weights are near even: half of what there is before a token.
             let even = f64::from(tokens - 1) / 4.0;
-            assert!((distance(1, 1) - even).abs() < 0.25 * even, "{name}: {} for {even}", distance(1, 1));
+            assert!(
+                (distance(1, 1) - even).abs() < 0.25 * even,
+                "{name}: {} for {even}",
+                distance(1, 1)
+            );
         }
     }
     let report = std::fs::read_to_string(scratch.runs().join("tiny/report/report.md")).unwrap();
@@ -275,15 +488,26 @@ fn attention_distances_of_every_head_are_recorded_and_drawn() {
     exits(&scratch.longreach("run", &plain), 0);
     for ((name, with), (_, without)) in with.iter().zip(evals(&scratch)) {
         for metric in ["loss_nats", "exact_match", "token_accuracy"] {
-            assert_eq!(with[metric], without[metric], "{name}: watching changes nothing");
+            assert_eq!(
+                with[metric], without[metric],
+                "{name}: watching changes nothing"
+            );
         }
     }
     let output = scratch.longreach(
         "check",
-        &["axes.\"model.pe\"=[{kind=\"nope\"}]", "eval.variants=[]", "model.attention=\"linear\"", "eval.attention_distance=true"],
+        &[
+            "axes.\"model.pe\"=[{kind=\"nope\"}]",
+            "eval.variants=[]",
+            "model.attention=\"linear\"",
+            "eval.attention_distance=true",
+        ],
     );
     exits(&output, 2);
-    assert!(stderr(&output).contains("eval.attention_distance") && stderr(&output).contains("linear attention has none"));
+    assert!(
+        stderr(&output).contains("eval.attention_distance")
+            && stderr(&output).contains("linear attention has none")
+    );
 }
 
 #[test]
@@ -304,42 +528,98 @@ fn a_grid_tells_encodings_of_two_axes_where_its_tokens_stand() {
     };
     let ((line, _a), (placed, scratch)) = (sweep(&[]), sweep(&["model.coordinates=\"task\""]));
     for ((name, line), (_, placed)) in line.iter().zip(&placed) {
-        assert_eq!(line == placed, name.starts_with("rope"), "{name}: an encoding of one axis reads the position alone");
+        assert_eq!(
+            line == placed,
+            name.starts_with("rope"),
+            "{name}: an encoding of one axis reads the position alone"
+        );
     }
-    // Greedy decoding sees the same coordinates: whole answers are right or wrong alike, and the loss is the same.
+    // Greedy decoding sees the same coordinates: whole answers are right or wrong alike, and the
+    // loss is the same.
     let (greedy, _b) = sweep(&["model.coordinates=\"task\"", "eval.decode=\"greedy\""]);
     for ((name, forced), (_, greedy)) in placed.iter().zip(&greedy) {
-        assert_eq!((&forced["exact_match"], &forced["loss_nats"]), (&greedy["exact_match"], &greedy["loss_nats"]), "{name}");
+        assert_eq!(
+            (&forced["exact_match"], &forced["loss_nats"]),
+            (&greedy["exact_match"], &greedy["loss_nats"]),
+            "{name}"
+        );
     }
-    let run = scratch.runs().join(scratch.records()[0].0.parent().unwrap());
-    exits(&longreach().arg("verify").arg(&run).arg("--retrain").output().unwrap(), 0);
+    let run = scratch
+        .runs()
+        .join(scratch.records()[0].0.parent().unwrap());
+    exits(
+        &longreach()
+            .arg("verify")
+            .arg(&run)
+            .arg("--retrain")
+            .output()
+            .unwrap(),
+        0,
+    );
     for (more, said) in [
-        ("model.positions={kind=\"grid\",sizes=[3]}", "from model.positions too"),
-        ("axes.\"model.pe\"=[{kind=\"axial_rope\",axes=3}]", "the encoding reads 3"),
+        (
+            "model.positions={kind=\"grid\",sizes=[3]}",
+            "from model.positions too",
+        ),
+        (
+            "axes.\"model.pe\"=[{kind=\"axial_rope\",axes=3}]",
+            "the encoding reads 3",
+        ),
     ] {
-        let arguments: Vec<&str> = grid[..6].iter().copied().chain([more, "model.coordinates=\"task\""]).collect();
+        let arguments: Vec<&str> = grid[..6]
+            .iter()
+            .copied()
+            .chain([more, "model.coordinates=\"task\""])
+            .collect();
         let output = scratch.longreach("check", &arguments);
         exits(&output, 2);
-        assert!(stderr(&output).contains("model.coordinates") && stderr(&output).contains(said), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("model.coordinates") && stderr(&output).contains(said),
+            "{}",
+            stderr(&output)
+        );
     }
 }
 
 #[test]
 fn what_no_task_has_a_use_for_is_refused() {
     let scratch = Scratch::with(TINY);
-    std::fs::write(scratch.directory.path().join("text.txt"), "the cat sat on the mat. ".repeat(400)).unwrap();
+    std::fs::write(
+        scratch.directory.path().join("text.txt"),
+        "the cat sat on the mat. ".repeat(400),
+    )
+    .unwrap();
     let text = "task={kind=\"text\",files=[\"text.txt\"],eval_tokens=256}";
     for (arguments, parts) in [
-        (vec![text, "eval.decode=\"greedy\""], vec!["eval.decode", "nothing to decode", "teacher_forced"]),
-        (vec!["eval.decode=\"sampled\""], vec!["eval.decode", "sampled", "greedy", "auto"]),
-        (vec!["eval.last_tokens=2"], vec!["eval.last_tokens", "is for text"]),
-        (vec![text, "eval.last_tokens=0"], vec!["eval.last_tokens", "1 to 4"]),
-        (vec![text, "eval.last_tokens=5"], vec!["eval.last_tokens", "1 to 4", "value: 5"]),
+        (
+            vec![text, "eval.decode=\"greedy\""],
+            vec!["eval.decode", "nothing to decode", "teacher_forced"],
+        ),
+        (
+            vec!["eval.decode=\"sampled\""],
+            vec!["eval.decode", "sampled", "greedy", "auto"],
+        ),
+        (
+            vec!["eval.last_tokens=2"],
+            vec!["eval.last_tokens", "is for text"],
+        ),
+        (
+            vec![text, "eval.last_tokens=0"],
+            vec!["eval.last_tokens", "1 to 4"],
+        ),
+        (
+            vec![text, "eval.last_tokens=5"],
+            vec!["eval.last_tokens", "1 to 4", "value: 5"],
+        ),
     ] {
         let output = scratch.longreach("check", &arguments);
         exits(&output, 2);
         for part in parts {
-            assert!(stderr(&output).contains(part), "{arguments:?}: {part} is missing from {}", stderr(&output));
+            assert!(
+                stderr(&output).contains(part),
+                "{arguments:?}: {part} is missing from {}",
+                stderr(&output)
+            );
         }
     }
 }
@@ -348,50 +628,142 @@ fn what_no_task_has_a_use_for_is_refused() {
 fn an_evaluation_of_a_recorded_run_may_score_in_other_ways() {
     let scratch = Scratch::with(&TINY.replace("kind = \"yarn\"", "kind = \"dynamic_ntk\""));
     let rope = "axes.\"model.pe\"=[{kind=\"rope\"}]";
-    exits(&scratch.longreach("run", &["seeds=[0]", rope, "train.steps=40", "train.lr=1e-2", "task.test_rows=64"]), 0);
+    exits(
+        &scratch.longreach(
+            "run",
+            &[
+                "seeds=[0]",
+                rope,
+                "train.steps=40",
+                "train.lr=1e-2",
+                "task.test_rows=64",
+            ],
+        ),
+        0,
+    );
     let (path, recorded) = scratch.records()[0].clone();
     let recorded: Value = serde_json::from_slice(&recorded).unwrap();
     let run = scratch.runs().join(path.parent().unwrap());
-    let eval = |flags: &[&str]| longreach().arg("eval").arg(&run).arg("--json").args(flags).output().unwrap();
+    let eval = |flags: &[&str]| {
+        longreach()
+            .arg("eval")
+            .arg(&run)
+            .arg("--json")
+            .args(flags)
+            .output()
+            .unwrap()
+    };
     let record = |flags: &[&str]| -> Value {
         let output = eval(flags);
         exits(&output, 0);
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    let variant = ["--lengths", "8", "--variant", "scaling = { kind = \"dynamic_ntk\" }"];
-    let scores = |record: &Value| record["evals"].as_array().unwrap().iter().map(|row| row["metrics"].clone()).collect::<Vec<_>>();
-    let (forced, greedy) = (record(&variant), record(&[&variant[..], &["--decode", "greedy"]].concat()));
-    let definition = |record: &Value| record["task"]["definitions"]["exact_match"].as_str().unwrap().to_owned();
+    let variant = [
+        "--lengths",
+        "8",
+        "--variant",
+        "scaling = { kind = \"dynamic_ntk\" }",
+    ];
+    let scores = |record: &Value| {
+        record["evals"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["metrics"].clone())
+            .collect::<Vec<_>>()
+    };
+    let (forced, greedy) = (
+        record(&variant),
+        record(&[&variant[..], &["--decode", "greedy"]].concat()),
+    );
+    let definition = |record: &Value| {
+        record["task"]["definitions"]["exact_match"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
     assert_eq!(definition(&forced), definition(&recorded));
-    assert!(definition(&greedy).contains("decoded greedily"), "{}", definition(&greedy));
-    assert_eq!(scores(&forced)[0]["exact_match"], scores(&greedy)[0]["exact_match"]);
-    assert_ne!(scores(&forced)[1]["token_accuracy"], scores(&greedy)[1]["token_accuracy"], "it reads the length");
+    assert!(
+        definition(&greedy).contains("decoded greedily"),
+        "{}",
+        definition(&greedy)
+    );
+    assert_eq!(
+        scores(&forced)[0]["exact_match"],
+        scores(&greedy)[0]["exact_match"]
+    );
+    assert_ne!(
+        scores(&forced)[1]["token_accuracy"],
+        scores(&greedy)[1]["token_accuracy"],
+        "it reads the length"
+    );
     assert_eq!(forced["run_id"].as_str().map(str::len), Some(16));
     assert_ne!(forced["run_id"], greedy["run_id"]);
     let watched = record(&["--attention-distance"]);
-    assert!(watched["evals"][0]["metrics"].get("attention_distance_1_2").is_some(), "{watched}");
+    assert!(
+        watched["evals"][0]["metrics"]
+            .get("attention_distance_1_2")
+            .is_some(),
+        "{watched}"
+    );
     // What cannot work is told by its flag, with what can.
     for (flags, parts) in [
-        (&["--last-tokens", "2"][..], &["--last-tokens 2", "task `copy`", "allowed: absent"][..]),
-        (&["--decode", "gready"], &["--decode", "teacher_forced, greedy, auto"]),
+        (
+            &["--last-tokens", "2"][..],
+            &["--last-tokens 2", "task `copy`", "allowed: absent"][..],
+        ),
+        (
+            &["--decode", "gready"],
+            &["--decode", "teacher_forced, greedy, auto"],
+        ),
     ] {
         let output = eval(flags);
         exits(&output, 2);
-        parts.iter().for_each(|part| assert!(stderr(&output).contains(part), "{part}: {}", stderr(&output)));
+        parts.iter().for_each(|part| {
+            assert!(
+                stderr(&output).contains(part),
+                "{part}: {}",
+                stderr(&output)
+            )
+        });
     }
     let scratch = Scratch::with(TINY);
-    std::fs::write(scratch.directory.path().join("text.txt"), "the cat sat on the mat. ".repeat(400)).unwrap();
+    std::fs::write(
+        scratch.directory.path().join("text.txt"),
+        "the cat sat on the mat. ".repeat(400),
+    )
+    .unwrap();
     let text = "task={kind=\"text\",files=[\"text.txt\"],eval_tokens=256}";
-    exits(&scratch.longreach("run", &["seeds=[0]", "eval.variants=[]", text, rope]), 0);
-    let run = scratch.runs().join(scratch.records()[0].0.parent().unwrap());
-    let eval = |flags: &[&str]| longreach().arg("eval").arg(&run).arg("--json").args(flags).output().unwrap();
+    exits(
+        &scratch.longreach("run", &["seeds=[0]", "eval.variants=[]", text, rope]),
+        0,
+    );
+    let run = scratch
+        .runs()
+        .join(scratch.records()[0].0.parent().unwrap());
+    let eval = |flags: &[&str]| {
+        longreach()
+            .arg("eval")
+            .arg(&run)
+            .arg("--json")
+            .args(flags)
+            .output()
+            .unwrap()
+    };
     let output = eval(&["--last-tokens", "2"]);
     exits(&output, 0);
     let last: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(last["evals"][0]["metrics"]["last_loss_nats"]["n"], 128, "2 of every 4");
-    for (flags, part) in
-        [(["--last-tokens", "5"], "a whole number from 1 to 4"), (["--decode", "greedy"], "--decode greedy: has nothing to decode")]
-    {
+    assert_eq!(
+        last["evals"][0]["metrics"]["last_loss_nats"]["n"], 128,
+        "2 of every 4"
+    );
+    for (flags, part) in [
+        (["--last-tokens", "5"], "a whole number from 1 to 4"),
+        (
+            ["--decode", "greedy"],
+            "--decode greedy: has nothing to decode",
+        ),
+    ] {
         let output = eval(&flags);
         exits(&output, 2);
         assert!(stderr(&output).contains(part), "{}", stderr(&output));
@@ -402,7 +774,12 @@ fn an_evaluation_of_a_recorded_run_may_score_in_other_ways() {
 fn a_plan_counts_what_decoding_reads() {
     let scratch = Scratch::with(&TINY.replace("kind = \"yarn\"", "kind = \"dynamic_ntk\""));
     let tokens = |more: &[&str]| -> u64 {
-        let overrides = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]", "eval.test_lens=[4]", "--json"];
+        let overrides = [
+            "seeds=[0]",
+            "axes.\"model.pe\"=[{kind=\"rope\"}]",
+            "eval.test_lens=[4]",
+            "--json",
+        ];
         let output = scratch.longreach("check", &[&overrides[..], more].concat());
         exits(&output, 0);
         let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -412,6 +789,14 @@ fn a_plan_counts_what_decoding_reads() {
     let (once, prefixes) = (8 * 10, 8 * (6 + 7 + 8 + 9 + 10));
     assert_eq!(tokens(&[]), 2 * once);
     assert_eq!(tokens(&["eval.attention_distance=true"]), 4 * once);
-    assert_eq!(tokens(&["eval.decode=\"auto\""]), 2 * once + prefixes, "one of them reads the length");
-    assert_eq!(tokens(&["eval.decode=\"greedy\""]), 2 * once + once + prefixes, "the other has a cache");
+    assert_eq!(
+        tokens(&["eval.decode=\"auto\""]),
+        2 * once + prefixes,
+        "one of them reads the length"
+    );
+    assert_eq!(
+        tokens(&["eval.decode=\"greedy\""]),
+        2 * once + once + prefixes,
+        "the other has a cache"
+    );
 }

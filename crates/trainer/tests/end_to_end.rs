@@ -1,4 +1,5 @@
-//! The whole path: train, evaluate, record, skip, report, evaluate again; the same bytes for any number of threads.
+//! The whole path: train, evaluate, record, skip, report, evaluate again; the same bytes for any
+//! number of threads.
 
 mod common;
 
@@ -17,7 +18,11 @@ fn a_sweep_records_every_run_reports_and_skips_what_is_done() {
     let scratch = Scratch::with(TINY);
     let output = scratch.longreach("run", &[]);
     exits(&output, 0);
-    assert!(stdout(&output).contains("rope + yarn"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("rope + yarn"),
+        "{}",
+        stdout(&output)
+    );
     let records = scratch.records();
     assert_eq!(records.len(), 4);
     for (path, bytes) in &records {
@@ -30,13 +35,24 @@ fn a_sweep_records_every_run_reports_and_skips_what_is_done() {
         assert_eq!(evals.len(), if learned { 2 } else { 4 });
         for row in evals {
             let past_the_table = learned && row["test_len"] == 8;
-            assert_eq!(row["status"], if past_the_table { "unsupported" } else { "ok" }, "{row}");
-            assert_eq!(row["metrics"].as_object().unwrap().is_empty(), past_the_table);
+            assert_eq!(
+                row["status"],
+                if past_the_table { "unsupported" } else { "ok" },
+                "{row}"
+            );
+            assert_eq!(
+                row["metrics"].as_object().unwrap().is_empty(),
+                past_the_table
+            );
         }
-        // At its own training length every scaling with factor "auto" has factor 1 and changes nothing.
+        // At its own training length every scaling with factor "auto" has factor 1 and changes
+        // nothing.
         if !learned {
             assert_eq!(evals[0]["metrics"], evals[2]["metrics"]);
-            assert_ne!(evals[1]["metrics"]["loss_nats"], evals[3]["metrics"]["loss_nats"]);
+            assert_ne!(
+                evals[1]["metrics"]["loss_nats"],
+                evals[3]["metrics"]["loss_nats"]
+            );
         }
     }
     let report = scratch.runs().join("tiny/report");
@@ -46,24 +62,50 @@ fn a_sweep_records_every_run_reports_and_skips_what_is_done() {
     // A second run does nothing; a lost record is made again, with the same bytes.
     let again = scratch.longreach("run", &[]);
     exits(&again, 0);
-    assert!(stderr(&again).contains("0 to do") && stderr(&again).contains("4 recorded already"), "{}", stderr(&again));
+    assert!(
+        stderr(&again).contains("0 to do") && stderr(&again).contains("4 recorded already"),
+        "{}",
+        stderr(&again)
+    );
     std::fs::remove_file(scratch.runs().join(&records[2].0)).unwrap();
     let repaired = scratch.longreach("run", &[]);
     exits(&repaired, 0);
-    assert!(stderr(&repaired).contains("1 to do"), "{}", stderr(&repaired));
+    assert!(
+        stderr(&repaired).contains("1 to do"),
+        "{}",
+        stderr(&repaired)
+    );
     assert_eq!(scratch.records(), records);
 }
 
 #[test]
 fn records_are_the_same_bytes_for_any_number_of_threads() {
     // Wide enough that the backend splits its work: 32 rows of 34 tokens, 64 wide.
-    let overrides =
-        ["model.d_model=64", "train.train_len=16", "train.batch_size=32", "train.length=\"uniform\"", "model.dropout=0.1", "seeds=[3]"];
+    let overrides = [
+        "model.d_model=64",
+        "train.train_len=16",
+        "train.batch_size=32",
+        "train.length=\"uniform\"",
+        "model.dropout=0.1",
+        "seeds=[3]",
+    ];
     let runs = [1, 2, 4].map(|threads| {
         let scratch = Scratch::with(TINY);
         let mut command = longreach();
-        command.env("RAYON_NUM_THREADS", threads.to_string()).arg("run").arg(&scratch.config).args(overrides);
-        exits(&command.arg("--runs").arg(scratch.runs()).args(["--jobs", "1"]).output().unwrap(), 0);
+        command
+            .env("RAYON_NUM_THREADS", threads.to_string())
+            .arg("run")
+            .arg(&scratch.config)
+            .args(overrides);
+        exits(
+            &command
+                .arg("--runs")
+                .arg(scratch.runs())
+                .args(["--jobs", "1"])
+                .output()
+                .unwrap(),
+            0,
+        );
         scratch.records()
     });
     assert_eq!(runs[0].len(), 2);
@@ -73,17 +115,38 @@ fn records_are_the_same_bytes_for_any_number_of_threads() {
 
 #[test]
 fn products_of_parts_train_the_same_model_on_any_number_of_threads() {
-    let overrides =
-        ["model.d_model=64", "train.train_len=16", "train.batch_size=32", "train.steps=20", "seeds=[3]", "model.pe={kind=\"rope\"}"];
+    let overrides = [
+        "model.d_model=64",
+        "train.train_len=16",
+        "train.batch_size=32",
+        "train.steps=20",
+        "seeds=[3]",
+        "model.pe={kind=\"rope\"}",
+    ];
     let axis = "axes.\"model.matmul\"=[\"f32\",\"bf16_x6\",\"bf16_x3\"]";
     let runs = [1, 2, 4].map(|threads| {
         let scratch = Scratch::with(TINY);
         let mut command = longreach();
-        command.env("RAYON_NUM_THREADS", threads.to_string()).arg("run").arg(&scratch.config).args(overrides).arg(axis);
-        let output = command.arg("--runs").arg(scratch.runs()).args(["--jobs", "1"]).output().unwrap();
+        command
+            .env("RAYON_NUM_THREADS", threads.to_string())
+            .arg("run")
+            .arg(&scratch.config)
+            .args(overrides)
+            .arg(axis);
+        let output = command
+            .arg("--runs")
+            .arg(scratch.runs())
+            .args(["--jobs", "1"])
+            .output()
+            .unwrap();
         exits(&output, 0);
         // Told where it is not what it is for.
-        assert_eq!(stderr(&output).contains("no matrix unit"), !kernels::matrix_unit(), "{}", stderr(&output));
+        assert_eq!(
+            stderr(&output).contains("no matrix unit"),
+            !kernels::matrix_unit(),
+            "{}",
+            stderr(&output)
+        );
         scratch.records()
     });
     assert_eq!(runs[0], runs[1], "1 and 2 threads differ");
@@ -92,36 +155,71 @@ fn products_of_parts_train_the_same_model_on_any_number_of_threads() {
         .iter()
         .map(|(_, bytes)| {
             let record = parse(bytes);
-            let matmul = record["spec"]["model"]["matmul"].as_str().unwrap_or("f32").to_owned();
-            (matmul, record["evals"][0]["metrics"]["loss_nats"]["value"].as_f64().unwrap())
+            let matmul = record["spec"]["model"]["matmul"]
+                .as_str()
+                .unwrap_or("f32")
+                .to_owned();
+            (
+                matmul,
+                record["evals"][0]["metrics"]["loss_nats"]["value"]
+                    .as_f64()
+                    .unwrap(),
+            )
         })
         .collect();
     let apart = |matmul: &str| (losses[matmul] - losses["f32"]).abs();
     let (six, three) = (apart("bf16_x6"), apart("bf16_x3"));
-    assert!(0.0 < six && six < 1e-5 && 0.0 < three && three < 1e-3, "{losses:?}");
+    assert!(
+        0.0 < six && six < 1e-5 && 0.0 < three && three < 1e-3,
+        "{losses:?}"
+    );
 }
 
 #[test]
 fn encodings_of_a_seed_share_every_common_weight_and_seeds_do_not() {
     let scratch = Scratch::with(TINY);
-    let axis =
-        "axes.\"model.pe\"=[{kind=\"nope\"},{kind=\"learned\"},{kind=\"stack\",parts=[{kind=\"alibi\"},{kind=\"learned\"}]}]".to_owned();
+    let axis = "axes.\"model.pe\"=[{kind=\"nope\"},{kind=\"learned\"},{kind=\"stack\",\
+                parts=[{kind=\"alibi\"},{kind=\"learned\"}]}]"
+        .to_owned();
     let plan = trainer::config::experiment::plan(&scratch.config, &[axis]).unwrap();
     let weights = |index: usize| {
         let run: &trainer::config::experiment::PlannedRun = &plan.runs[index];
         let weights = weights::of(&initial_model(&run.job.spec, &Device::flex()));
-        assert_eq!(weights.count(""), run.parameters, "the plan promised another number of parameters");
+        assert_eq!(
+            weights.count(""),
+            run.parameters,
+            "the plan promised another number of parameters"
+        );
         weights
     };
     let common = |weights: &rundir::Weights| {
-        weights.0.iter().filter(|(path, _)| !path.starts_with("encoding.")).map(|(p, t)| (p.clone(), t.clone())).collect::<Vec<_>>()
+        weights
+            .0
+            .iter()
+            .filter(|(path, _)| !path.starts_with("encoding."))
+            .map(|(p, t)| (p.clone(), t.clone()))
+            .collect::<Vec<_>>()
     };
     let (nope, other_seed, learned, stack) = (weights(0), weights(1), weights(2), weights(4));
     assert_eq!(common(&nope), common(&learned));
     assert_eq!(common(&nope), common(&stack));
     assert_ne!(common(&nope), common(&other_seed));
-    assert_eq!(learned.0.keys().filter(|path| path.starts_with("encoding.")).collect::<Vec<_>>(), ["encoding.table"]);
-    assert_eq!(stack.0.keys().filter(|path| path.starts_with("encoding.")).collect::<Vec<_>>(), ["encoding.parts.1.table"]);
+    assert_eq!(
+        learned
+            .0
+            .keys()
+            .filter(|path| path.starts_with("encoding."))
+            .collect::<Vec<_>>(),
+        ["encoding.table"]
+    );
+    assert_eq!(
+        stack
+            .0
+            .keys()
+            .filter(|path| path.starts_with("encoding."))
+            .collect::<Vec<_>>(),
+        ["encoding.parts.1.table"]
+    );
 }
 
 #[test]
@@ -137,21 +235,27 @@ fn a_diverged_run_is_recorded_with_its_step_and_the_sweep_goes_on() {
     ];
     let output = scratch.longreach("run", &sweep);
     exits(&output, 0);
-    let records: Vec<Value> = scratch.records().iter().map(|(_, bytes)| parse(bytes)).collect();
+    let records: Vec<Value> = scratch
+        .records()
+        .iter()
+        .map(|(_, bytes)| parse(bytes))
+        .collect();
     assert_eq!(records.len(), 4);
-    let diverged: Vec<&Value> = records.iter().filter(|record| record["status"] == "diverged").collect();
+    let diverged: Vec<&Value> = records
+        .iter()
+        .filter(|record| record["status"] == "diverged")
+        .collect();
     assert_eq!(diverged.len(), 2, "a learning rate of 1e9 must diverge");
     for record in diverged {
         assert!(record["diverged"]["step"].as_u64().unwrap() < 30);
-        assert_eq!(record["train"]["steps"], record["diverged"]["step"], "the bad step is not applied");
-        assert!(!record["diverged"]["what"].as_str().unwrap().is_empty());
-        assert!(
-            record["evals"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .all(|row| row["status"] == "diverged" && row["metrics"].as_object().unwrap().is_empty())
+        assert_eq!(
+            record["train"]["steps"], record["diverged"]["step"],
+            "the bad step is not applied"
         );
+        assert!(!record["diverged"]["what"].as_str().unwrap().is_empty());
+        assert!(record["evals"].as_array().unwrap().iter().all(
+            |row| row["status"] == "diverged" && row["metrics"].as_object().unwrap().is_empty()
+        ));
     }
     assert!(stdout(&output).contains("diverged"), "{}", stdout(&output));
     // When nothing survives, the exit code says so.
@@ -159,7 +263,14 @@ fn a_diverged_run_is_recorded_with_its_step_and_the_sweep_goes_on() {
     exits(
         &alone.longreach(
             "run",
-            &["train.lr=1e9", "seeds=[0]", "train.warmup_steps=0", "train.grad_clip=0", "train.steps=30", "model.norm=\"rms_norm\""],
+            &[
+                "train.lr=1e9",
+                "seeds=[0]",
+                "train.warmup_steps=0",
+                "train.grad_clip=0",
+                "train.steps=30",
+                "model.norm=\"rms_norm\"",
+            ],
         ),
         5,
     );
@@ -169,19 +280,48 @@ fn a_diverged_run_is_recorded_with_its_step_and_the_sweep_goes_on() {
 fn eval_repeats_the_records_numbers_and_adds_lengths_and_variants() {
     let scratch = Scratch::with(TINY);
     exits(&scratch.longreach("run", &["seeds=[0]"]), 0);
-    let (path, bytes) = scratch.records().into_iter().find(|(_, bytes)| parse(bytes)["labels"][0]["text"] == "rope").unwrap();
+    let (path, bytes) = scratch
+        .records()
+        .into_iter()
+        .find(|(_, bytes)| parse(bytes)["labels"][0]["text"] == "rope")
+        .unwrap();
     let record = parse(&bytes);
     let run = scratch.runs().join(path.parent().unwrap());
-    let arguments = ["--lengths", "8,16", "--variant", "scaling={kind=\"yarn\"}", "--variant", "name=\"none\"\nkind=\"nope\"", "--json"];
-    let output = longreach().arg("eval").arg(&run).args(arguments).output().unwrap();
+    let arguments = [
+        "--lengths",
+        "8,16",
+        "--variant",
+        "scaling={kind=\"yarn\"}",
+        "--variant",
+        "name=\"none\"\nkind=\"nope\"",
+        "--json",
+    ];
+    let output = longreach()
+        .arg("eval")
+        .arg(&run)
+        .args(arguments)
+        .output()
+        .unwrap();
     exits(&output, 0);
     let again: Value = serde_json::from_str(&stdout(&output)).unwrap();
     let find = |record: &Value, variant: &str, test_len: u64| {
-        record["evals"].as_array().unwrap().iter().find(|row| row["variant"] == variant && row["test_len"] == test_len).cloned().unwrap()["metrics"].clone()
+        record["evals"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["variant"] == variant && row["test_len"] == test_len)
+            .cloned()
+            .unwrap()["metrics"]
+            .clone()
     };
     assert_eq!(find(&record, "trained", 8), find(&again, "trained", 8));
     assert_eq!(find(&record, "yarn", 8), find(&again, "yarn", 8));
-    assert!(find(&again, "none", 16)["loss_nats"]["value"].as_f64().unwrap().is_finite());
+    assert!(
+        find(&again, "none", 16)["loss_nats"]["value"]
+            .as_f64()
+            .unwrap()
+            .is_finite()
+    );
     // The record itself is untouched.
     assert_eq!(std::fs::read(scratch.runs().join(&path)).unwrap(), bytes);
     // Damaged weights are refused.
@@ -200,12 +340,21 @@ fn a_report_of_a_directory_is_the_report_of_the_run() {
     let scratch = Scratch::with(TINY);
     exits(&scratch.longreach("run", &[]), 0);
     let out = scratch.directory.path().join("out");
-    let output = longreach().arg("report").arg(scratch.runs()).args(["--format", "md,csv", "--out"]).arg(&out).output().unwrap();
+    let output = longreach()
+        .arg("report")
+        .arg(scratch.runs())
+        .args(["--format", "md,csv", "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
     exits(&output, 0);
     assert!(!out.join("report.html").exists());
     let csv = |directory: &std::path::Path| {
-        let mut lines: Vec<String> =
-            std::fs::read_to_string(directory.join("results.csv")).unwrap().lines().map(ToOwned::to_owned).collect();
+        let mut lines: Vec<String> = std::fs::read_to_string(directory.join("results.csv"))
+            .unwrap()
+            .lines()
+            .map(ToOwned::to_owned)
+            .collect();
         lines.sort();
         lines
     };
@@ -214,30 +363,62 @@ fn a_report_of_a_directory_is_the_report_of_the_run() {
 
 #[test]
 fn a_report_holds_the_records_against_claims_and_assertions() {
-    let scratch = Scratch::with(&format!("{TINY}\n[report]\nclaims = \"claims.toml\"\nassertions = true\n"));
+    let scratch = Scratch::with(&format!(
+        "{TINY}\n[report]\nclaims = \"claims.toml\"\nassertions = true\n"
+    ));
     let claims = scratch.directory.path().join("claims.toml");
-    let text = "[[claim]]\nsource = \"Somebody\"\ntext = \"Guessing gets nothing\"\nmetric = \"exact_match\"\nkind = \"above\"\n\
-                methods = [\"rope\"]\nlengths = [\"in\"]\nvalue = 2.0\n";
+    let text = "[[claim]]\nsource = \"Somebody\"\ntext = \"Guessing gets nothing\"\nmetric = \
+                \"exact_match\"\nkind = \"above\"\nmethods = [\"rope\"]\nlengths = \
+                [\"in\"]\nvalue = 2.0\n";
     std::fs::write(&claims, text).unwrap();
     exits(&scratch.longreach("run", &[]), 0);
     let read = |out: &std::path::Path| std::fs::read_to_string(out.join("report.md")).unwrap();
     let first = read(&scratch.runs().join("tiny/report"));
-    for part in ["## Against the source", "Guessing gets nothing", "disagrees", "## What a correct suite must show"] {
+    for part in [
+        "## Against the source",
+        "Guessing gets nothing",
+        "disagrees",
+        "## What a correct suite must show",
+    ] {
         assert!(first.contains(part), "`{part}` is missing");
     }
     // The same by hand, and neither without being asked for.
     // Beside the first, since links to runs are relative.
     let out = scratch.runs().join("tiny/again");
     let report = |more: &[&str]| {
-        let output = longreach().arg("report").arg(scratch.runs()).args(more).arg("--out").arg(&out).output().unwrap();
+        let output = longreach()
+            .arg("report")
+            .arg(scratch.runs())
+            .args(more)
+            .arg("--out")
+            .arg(&out)
+            .output()
+            .unwrap();
         exits(&output, 0);
         read(&out)
     };
-    // (Rows are in canonical order unless the config says theirs, so it is these chapters that are the same.)
-    let chapters = |report: &str| report[report.find("## Against the source").unwrap()..report.find("## Conditions").unwrap()].to_owned();
-    assert_eq!(chapters(&report(&["--claims", claims.to_str().unwrap(), "--assertions"])), chapters(&first));
+    // (Rows are in canonical order unless the config says theirs, so it is these chapters that are
+    // the same.)
+    let chapters = |report: &str| {
+        report[report.find("## Against the source").unwrap()..report.find("## Conditions").unwrap()]
+            .to_owned()
+    };
+    assert_eq!(
+        chapters(&report(&[
+            "--claims",
+            claims.to_str().unwrap(),
+            "--assertions"
+        ])),
+        chapters(&first)
+    );
     let config = &scratch.config;
-    let ordered = report(&["--claims", claims.to_str().unwrap(), "--assertions", "--order", config.to_str().unwrap()]);
+    let ordered = report(&[
+        "--claims",
+        claims.to_str().unwrap(),
+        "--assertions",
+        "--order",
+        config.to_str().unwrap(),
+    ]);
     assert_eq!(ordered, first);
     let plain = report(&[]);
     assert!(!plain.contains("Against the source") && !plain.contains("must show"));
@@ -247,18 +428,40 @@ fn a_report_holds_the_records_against_claims_and_assertions() {
 fn text_is_trained_on_and_its_loss_falls() {
     let config = TINY.replace(
         "kind = \"copy\"\nalphabet = 4\ntest_rows = 8",
-        "kind = \"text\"\nfiles = [\"*.txt\"]\neval_tokens = 512\nsplit = { by = \"range\", valid_fraction = 0.2 }",
+        "kind = \"text\"\nfiles = [\"*.txt\"]\neval_tokens = 512\nsplit = { by = \"range\", \
+         valid_fraction = 0.2 }",
     );
     let scratch = Scratch::with(&config);
-    let text: String = (0..400).map(|i| format!("line {} says that {} follows {}.\n", i % 7, i % 5 + 1, i % 5)).collect();
+    let text: String = (0..400)
+        .map(|i| {
+            format!(
+                "line {} says that {} follows {}.\n",
+                i % 7,
+                i % 5 + 1,
+                i % 5
+            )
+        })
+        .collect();
     std::fs::write(scratch.directory.path().join("a.txt"), text).unwrap();
-    let overrides = ["train.train_len=32", "train.steps=80", "train.lr=1e-2", "eval.test_lens=[32,64]", "seeds=[0]"];
+    let overrides = [
+        "train.train_len=32",
+        "train.steps=80",
+        "train.lr=1e-2",
+        "eval.test_lens=[32,64]",
+        "seeds=[0]",
+    ];
     exits(&scratch.longreach("run", &overrides), 0);
     for (_, bytes) in scratch.records() {
         let record = parse(&bytes);
         let curve = record["train"]["loss_curve"].as_array().unwrap();
-        let (first, last) = (curve[0]["loss_nats"].as_f64().unwrap(), curve.last().unwrap()["loss_nats"].as_f64().unwrap());
-        assert!((first - 256f64.ln()).abs() < 0.5, "an untrained byte model guesses among 256: {first}");
+        let (first, last) = (
+            curve[0]["loss_nats"].as_f64().unwrap(),
+            curve.last().unwrap()["loss_nats"].as_f64().unwrap(),
+        );
+        assert!(
+            (first - 256f64.ln()).abs() < 0.5,
+            "an untrained byte model guesses among 256: {first}"
+        );
         assert!(last < 2.5, "80 steps on a text of seven lines: {last}");
         assert_eq!(record["task"]["corpus"]["files"], 1);
         let row = &record["evals"][0];
@@ -266,7 +469,11 @@ fn text_is_trained_on_and_its_loss_falls() {
         assert_eq!(row["loss_by_position"].as_array().unwrap().len(), 32);
     }
     // Another text is another run, and a text that changes under a run is noticed.
-    std::fs::write(scratch.directory.path().join("b.txt"), "more of the same ".repeat(100)).unwrap();
+    std::fs::write(
+        scratch.directory.path().join("b.txt"),
+        "more of the same ".repeat(100),
+    )
+    .unwrap();
     let again = scratch.longreach("run", &overrides);
     exits(&again, 0);
     assert!(stderr(&again).contains("2 to do"), "{}", stderr(&again));

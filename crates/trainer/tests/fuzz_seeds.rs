@@ -1,7 +1,11 @@
-//! The seeds of the fuzz targets `config` and `overrides`, among them every input that ever crashed, without a fuzzer.
+//! The seeds of the fuzz targets `config` and `overrides`, among them every input that ever
+//! crashed, without a fuzzer.
 
 #[path = "../../../fuzz/src/plans.rs"]
-#[allow(dead_code, reason = "the made-up Cargo home is for speed, which seeds do not need")]
+#[allow(
+    dead_code,
+    reason = "the made-up Cargo home is for speed, which seeds do not need"
+)]
 mod plans;
 
 use plans::Ground;
@@ -10,7 +14,10 @@ use plans::Ground;
 fn replay(target: &str, check: fn(&[u8], &Ground) -> bool) -> usize {
     let ground = Ground::new(&format!("{target}-seeds"));
     let seeds = format!("{}/../../fuzz/seeds/{target}", env!("CARGO_MANIFEST_DIR"));
-    let mut paths = std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let mut paths = std::fs::read_dir(seeds)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect::<Vec<_>>();
     paths.sort();
     let replayed = paths.iter().map(|path| {
         println!("{}", path.display());

@@ -37,12 +37,20 @@ test_lens = [16, 32, 64]
 fn scratch() -> Scratch {
     let scratch = Scratch::with(MASKED);
     // Every byte is decided by the one before it and by the one after it.
-    std::fs::write(scratch.directory.path().join("text.txt"), "abcdefgh".repeat(1000)).unwrap();
+    std::fs::write(
+        scratch.directory.path().join("text.txt"),
+        "abcdefgh".repeat(1000),
+    )
+    .unwrap();
     scratch
 }
 
 fn records(scratch: &Scratch) -> Vec<Value> {
-    scratch.records().iter().map(|(_, bytes)| serde_json::from_slice(bytes).unwrap()).collect()
+    scratch
+        .records()
+        .iter()
+        .map(|(_, bytes)| serde_json::from_slice(bytes).unwrap())
+        .collect()
 }
 
 #[test]
@@ -57,35 +65,73 @@ fn a_staged_masked_run_learns_and_is_reported() {
     assert_eq!(records.len(), 2);
     for record in &records {
         assert_eq!(record["spec"]["model"]["mask"], "bidirectional");
-        assert_eq!((&record["task"]["kind"], &record["task"]["unit"]), (&"masked_text".into(), &"bytes".into()));
+        assert_eq!(
+            (&record["task"]["kind"], &record["task"]["unit"]),
+            (&"masked_text".into(), &"bytes".into())
+        );
         assert_eq!(record["train"]["tokens"], 160 * 16 * 16 + 80 * 8 * 32);
         for row in record["evals"].as_array().unwrap() {
             assert_eq!(row["status"], "ok", "{row}");
-            let metric = |name: &str| (row["metrics"][name]["value"].as_f64().unwrap(), row["metrics"][name]["n"].as_u64().unwrap());
-            let ((loss, chosen), (accuracy, counted)) = (metric("loss_nats"), metric("token_accuracy"));
+            let metric = |name: &str| {
+                (
+                    row["metrics"][name]["value"].as_f64().unwrap(),
+                    row["metrics"][name]["n"].as_u64().unwrap(),
+                )
+            };
+            let ((loss, chosen), (accuracy, counted)) =
+                (metric("loss_nats"), metric("token_accuracy"));
             assert_eq!(chosen, counted);
             assert!((40..120).contains(&chosen), "{chosen} of 512 bytes at 15 %");
             assert!(row["metrics"].get("exact_match").is_none());
             assert!(!row["loss_by_position"].as_array().unwrap().is_empty());
-            // A byte and where it stands say all others; guessing gets one in eight right. A symmetric bias does not tell before from after.
+            // A byte and where it stands say all others; guessing gets one in eight right. A
+            // symmetric bias does not tell before from after.
             if record["labels"][0]["text"] == "rope" {
                 assert!(loss < 1.0 && accuracy > 0.6, "{loss} nats, {accuracy}");
             }
         }
         // The same bytes are hidden at every length.
-        let chosen: Vec<&Value> = record["evals"].as_array().unwrap().iter().map(|row| &row["metrics"]["loss_nats"]["n"]).collect();
-        assert!(chosen.windows(2).all(|pair| pair[0] == pair[1]), "{chosen:?}");
+        let chosen: Vec<&Value> = record["evals"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| &row["metrics"]["loss_nats"]["n"])
+            .collect();
+        assert!(
+            chosen.windows(2).all(|pair| pair[0] == pair[1]),
+            "{chosen:?}"
+        );
     }
     let report = std::fs::read_to_string(scratch.runs().join("masked/report/report.md")).unwrap();
-    for part in ["masked_text", "token_accuracy", "perplexity", "bits_per_byte", "probability 0.15", "0.8 are read as a mask"] {
+    for part in [
+        "masked_text",
+        "token_accuracy",
+        "perplexity",
+        "bits_per_byte",
+        "probability 0.15",
+        "0.8 are read as a mask",
+    ] {
         assert!(report.contains(part), "{part} is missing from the report");
     }
     // What was trained can be evaluated again, at other lengths.
     let path = scratch.records()[0].0.clone();
     let run = scratch.runs().join(path.parent().unwrap());
-    let again = longreach().arg("eval").arg(&run).args(["--lengths", "8,128"]).output().unwrap();
+    let again = longreach()
+        .arg("eval")
+        .arg(&run)
+        .args(["--lengths", "8,128"])
+        .output()
+        .unwrap();
     exits(&again, 0);
-    exits(&longreach().arg("verify").arg(&run).arg("--retrain").output().unwrap(), 0);
+    exits(
+        &longreach()
+            .arg("verify")
+            .arg(&run)
+            .arg("--retrain")
+            .output()
+            .unwrap(),
+        0,
+    );
 }
 
 #[test]
@@ -94,13 +140,20 @@ fn a_causal_model_of_the_same_text_is_another_run() {
     exits(
         &scratch.longreach(
             "run",
-            &["axes.\"model.mask\"=[\"bidirectional\",\"causal\"]", "train.steps=40", "train.stages=[{steps=40,train_len=32}]"],
+            &[
+                "axes.\"model.mask\"=[\"bidirectional\",\"causal\"]",
+                "train.steps=40",
+                "train.stages=[{steps=40,train_len=32}]",
+            ],
         ),
         0,
     );
     let records = records(&scratch);
     assert_eq!(records.len(), 4);
-    let causal: Vec<&Value> = records.iter().filter(|record| record["spec"]["model"].get("mask").is_none()).collect();
+    let causal: Vec<&Value> = records
+        .iter()
+        .filter(|record| record["spec"]["model"].get("mask").is_none())
+        .collect();
     assert_eq!(causal.len(), 2, "the default is left out of a spec");
 }
 
@@ -121,18 +174,36 @@ fn encodings_of_causal_models_are_refused_by_name() {
     ] {
         let output = scratch.longreach("check", &[&format!("axes.\"model.pe\"=[{pe}]")]);
         exits(&output, 2);
-        for part in ["model.mask", "no meaning for keys after the query", "bidirectional form", "x.toml:9:8"] {
-            assert!(stderr(&output).contains(part), "{pe}: {part} is missing from {}", stderr(&output));
+        for part in [
+            "model.mask",
+            "no meaning for keys after the query",
+            "bidirectional form",
+            "x.toml:9:8",
+        ] {
+            assert!(
+                stderr(&output).contains(part),
+                "{pe}: {part} is missing from {}",
+                stderr(&output)
+            );
         }
     }
     let linear = scratch.longreach("check", &["model.attention=\"linear\""]);
     exits(&linear, 2);
-    assert!(stderr(&linear).contains("model.mask") && stderr(&linear).contains("linear attention is causal"), "{}", stderr(&linear));
+    assert!(
+        stderr(&linear).contains("model.mask")
+            && stderr(&linear).contains("linear attention is causal"),
+        "{}",
+        stderr(&linear)
+    );
     let variant = "eval.variants=[{name=\"leaky\",set={kind=\"rerope\"}}]";
     let output = scratch.longreach("check", &[variant]);
     exits(&output, 2);
-    assert!(stderr(&output).contains("model.mask"), "{}", stderr(&output));
-    let t5 =
-        "axes.\"model.pe\"=[{kind=\"t5\",bidirectional=true},{kind=\"shaw\"},{kind=\"transformer_xl\"},{kind=\"deberta\"},{kind=\"pope\"}]";
+    assert!(
+        stderr(&output).contains("model.mask"),
+        "{}",
+        stderr(&output)
+    );
+    let t5 = "axes.\"model.pe\"=[{kind=\"t5\",bidirectional=true},{kind=\"shaw\"},{kind=\"\
+              transformer_xl\"},{kind=\"deberta\"},{kind=\"pope\"}]";
     exits(&scratch.longreach("check", &[t5]), 0);
 }

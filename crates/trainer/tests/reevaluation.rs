@@ -1,4 +1,5 @@
-//! `eval` over experiments, and `report` of directories: which runs are meant, what is read, and where the report goes.
+//! `eval` over experiments, and `report` of directories: which runs are meant, what is read, and
+//! where the report goes.
 
 mod common;
 
@@ -11,7 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 fn run(arguments: &[&str], place: &Path) -> Output {
-    longreach().args(arguments).current_dir(place).output().unwrap()
+    longreach()
+        .args(arguments)
+        .current_dir(place)
+        .output()
+        .unwrap()
 }
 
 /// A scratch directory with the four tiny runs in `runs/tiny`.
@@ -29,16 +34,37 @@ fn json(path: &Path) -> Value {
 fn ids(scratch: &Scratch) -> Vec<(String, String, u64)> {
     let id = |(path, bytes): &(PathBuf, Vec<u8>)| {
         let record: Value = serde_json::from_slice(bytes).unwrap();
-        let kind = record["spec"]["encoding"]["kind"].as_str().unwrap().to_owned();
-        (path.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned(), kind, record["seed"].as_u64().unwrap())
+        let kind = record["spec"]["encoding"]["kind"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        (
+            path.parent()
+                .unwrap()
+                .file_name()
+                .unwrap()
+                .to_string_lossy()
+                .into_owned(),
+            kind,
+            record["seed"].as_u64().unwrap(),
+        )
     };
     scratch.records().iter().map(id).collect()
 }
 
 /// Every file of a directory by name.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    entries.map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(&path).unwrap())).collect()
+    let entries = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| {
+            (
+                path.file_name().unwrap().to_string_lossy().into_owned(),
+                std::fs::read(&path).unwrap(),
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -46,50 +72,110 @@ fn an_experiment_is_evaluated_with_filters_and_what_is_there_is_skipped() {
     let scratch = trained();
     let place = scratch.directory.path();
     let before = scratch.records();
-    let eval = |more: &[&str]| run(&[&["eval", "runs/tiny", "--lengths", "8,12"], more].concat(), place);
+    let eval = |more: &[&str]| {
+        run(
+            &[&["eval", "runs/tiny", "--lengths", "8,12"], more].concat(),
+            place,
+        )
+    };
     let rope = eval(&["--where", "pe=rope"]);
     exits(&rope, 0);
     for part in ["[run 1/2] rope seed 0: ", "[run 2/2] rope seed 1: "] {
         assert!(stderr(&rope).contains(part), "{}", stderr(&rope));
     }
-    assert!(stdout(&rope).contains("2 records: runs/tiny/RUN_ID/evals"), "{}", stdout(&rope));
+    assert!(
+        stdout(&rope).contains("2 records: runs/tiny/RUN_ID/evals"),
+        "{}",
+        stdout(&rope)
+    );
     // All four; the two that are there stay as they are.
     let all = eval(&["--json"]);
     exits(&all, 0);
-    assert_eq!(stderr(&all).matches("evaluated already").count(), 2, "{}", stderr(&all));
+    assert_eq!(
+        stderr(&all).matches("evaluated already").count(),
+        2,
+        "{}",
+        stderr(&all)
+    );
     let records: Vec<Value> = serde_json::from_str(&stdout(&all)).unwrap();
     assert_eq!(records.len(), 4);
     let ids = ids(&scratch);
     for record in &records {
         let of = record["evaluation_of"].as_str().unwrap();
         let (_, kind, seed) = ids.iter().find(|(id, ..)| id == of).unwrap();
-        assert_eq!((kind.as_str(), *seed), (record["spec"]["encoding"]["kind"].as_str().unwrap(), record["seed"].as_u64().unwrap()));
-        assert_eq!(json(&place.join(format!("runs/tiny/{of}/evals/{}.json", record["run_id"].as_str().unwrap()))), *record);
+        assert_eq!(
+            (kind.as_str(), *seed),
+            (
+                record["spec"]["encoding"]["kind"].as_str().unwrap(),
+                record["seed"].as_u64().unwrap()
+            )
+        );
+        assert_eq!(
+            json(&place.join(format!(
+                "runs/tiny/{of}/evals/{}.json",
+                record["run_id"].as_str().unwrap()
+            ))),
+            *record
+        );
     }
-    assert_eq!(scratch.records(), before, "evaluating must not touch the records of the runs");
+    assert_eq!(
+        scratch.records(),
+        before,
+        "evaluating must not touch the records of the runs"
+    );
     // Filters: by dotted key, by label, and all of them at once.
     for filters in [
         &["--where", "model.pe.kind=rope", "--where", "seed=1"][..],
         &["--where", "label=rope", "--where", "seed=1"],
-        &["--where", "model.pe.base=1e4", "--where", "model.d_model=16", "--where", "seed=1"],
+        &[
+            "--where",
+            "model.pe.base=1e4",
+            "--where",
+            "model.d_model=16",
+            "--where",
+            "seed=1",
+        ],
         &["--where", "model.pe={kind=\"rope\"}", "--where", "seed=1"],
     ] {
         let one = eval(&[filters, &["--json"]].concat());
         exits(&one, 0);
         let record: Value = serde_json::from_str(&stdout(&one)).unwrap();
-        assert_eq!((&record["spec"]["encoding"]["kind"], &record["seed"]), (&Value::from("rope"), &Value::from(1)), "{filters:?}");
+        assert_eq!(
+            (&record["spec"]["encoding"]["kind"], &record["seed"]),
+            (&Value::from("rope"), &Value::from(1)),
+            "{filters:?}"
+        );
     }
     for (filters, said) in [
-        (&["--where", "pe=alibi"][..], &["model.pe.kind = learned, rope"][..]),
-        (&["--where", "model.pe.bsae=1"], &["none of the runs has this key", "model.pe.base"]),
-        (&["--where", "pe=rope", "--where", "label=learned"], &["no run has all of them", "pe=rope (2 runs)"]),
+        (
+            &["--where", "pe=alibi"][..],
+            &["model.pe.kind = learned, rope"][..],
+        ),
+        (
+            &["--where", "model.pe.bsae=1"],
+            &["none of the runs has this key", "model.pe.base"],
+        ),
+        (
+            &["--where", "pe=rope", "--where", "label=learned"],
+            &["no run has all of them", "pe=rope (2 runs)"],
+        ),
         (&["--where", "rope"], &["KEY=VALUE"]),
         (&["--lengths", "0"], &["--lengths"]),
     ] {
-        let arguments: Vec<&str> = ["eval", "runs/tiny"].iter().chain(filters).copied().collect();
+        let arguments: Vec<&str> = ["eval", "runs/tiny"]
+            .iter()
+            .chain(filters)
+            .copied()
+            .collect();
         let refused = run(&arguments, place);
         exits(&refused, 2);
-        said.iter().for_each(|part| assert!(stderr(&refused).contains(part), "{filters:?}: {}", stderr(&refused)));
+        said.iter().for_each(|part| {
+            assert!(
+                stderr(&refused).contains(part),
+                "{filters:?}: {}",
+                stderr(&refused)
+            )
+        });
     }
 }
 
@@ -99,7 +185,12 @@ fn a_run_is_named_by_the_beginning_of_its_id() {
     let place = scratch.directory.path();
     let ids: Vec<String> = ids(&scratch).into_iter().map(|(id, ..)| id).collect();
     let mut length = 1;
-    while ids.iter().filter(|id| id[..length] == ids[0][..length]).count() > 1 {
+    while ids
+        .iter()
+        .filter(|id| id[..length] == ids[0][..length])
+        .count()
+        > 1
+    {
         length += 1;
     }
     let eval = |path: &str| run(&["eval", path, "--lengths", "12", "--json"], place);
@@ -107,48 +198,116 @@ fn a_run_is_named_by_the_beginning_of_its_id() {
     exits(&done, 0);
     let record: Value = serde_json::from_str(&stdout(&done)).unwrap();
     assert_eq!(record["evaluation_of"].as_str().unwrap(), ids[0]);
-    // A beginning that two runs share: a copy of the first under an id that differs in its last digit.
-    let other = format!("{}{}", &ids[0][..15], if ids[0].ends_with('0') { '1' } else { '0' });
+    // A beginning that two runs share: a copy of the first under an id that differs in its last
+    // digit.
+    let other = format!(
+        "{}{}",
+        &ids[0][..15],
+        if ids[0].ends_with('0') { '1' } else { '0' }
+    );
     std::fs::create_dir(place.join("runs/tiny").join(&other)).unwrap();
-    std::fs::copy(place.join("runs/tiny").join(&ids[0]).join("job.json"), place.join("runs/tiny").join(&other).join("job.json")).unwrap();
+    std::fs::copy(
+        place.join("runs/tiny").join(&ids[0]).join("job.json"),
+        place.join("runs/tiny").join(&other).join("job.json"),
+    )
+    .unwrap();
     let ambiguous = eval(&format!("runs/tiny/{}", &ids[0][..15]));
     exits(&ambiguous, 2);
-    assert!(stderr(&ambiguous).contains(&ids[0]) && stderr(&ambiguous).contains(&other), "{}", stderr(&ambiguous));
+    assert!(
+        stderr(&ambiguous).contains(&ids[0]) && stderr(&ambiguous).contains(&other),
+        "{}",
+        stderr(&ambiguous)
+    );
     let none = eval("runs/tiny/xyz");
     exits(&none, 3);
-    assert!(stderr(&none).contains("no run id begins with xyz") && stderr(&none).contains(&ids[1]), "{}", stderr(&none));
+    assert!(
+        stderr(&none).contains("no run id begins with xyz") && stderr(&none).contains(&ids[1]),
+        "{}",
+        stderr(&none)
+    );
     let above = eval("runs");
     exits(&above, 2);
-    assert!(stderr(&above).contains("holds experiments") && stderr(&above).contains("runs/tiny"), "{}", stderr(&above));
+    assert!(
+        stderr(&above).contains("holds experiments") && stderr(&above).contains("runs/tiny"),
+        "{}",
+        stderr(&above)
+    );
     exits(&eval("nowhere/at/all"), 3);
 }
 
 #[test]
 fn a_run_that_cannot_be_evaluated_does_not_stop_the_others() {
     let scratch = Scratch::with(TINY);
-    let sweep = ["axes.\"train.lr\"=[1e9,1e-3]", "train.warmup_steps=0", "train.grad_clip=0", "train.steps=30", "model.norm=\"rms_norm\""];
-    exits(&scratch.longreach("run", &[&sweep[..], &["model.pe={kind=\"rope\"}"]].concat()), 0);
+    let sweep = [
+        "axes.\"train.lr\"=[1e9,1e-3]",
+        "train.warmup_steps=0",
+        "train.grad_clip=0",
+        "train.steps=30",
+        "model.norm=\"rms_norm\"",
+    ];
+    exits(
+        &scratch.longreach("run", &[&sweep[..], &["model.pe={kind=\"rope\"}"]].concat()),
+        0,
+    );
     let place = scratch.directory.path();
     let ok = |(path, bytes): &(PathBuf, Vec<u8>)| {
         let record: Value = serde_json::from_slice(bytes).unwrap();
         (record["status"] == "ok").then(|| scratch.runs().join(path.parent().unwrap()))
     };
     let ok: Vec<PathBuf> = scratch.records().iter().filter_map(ok).collect();
-    assert_eq!(ok.len(), 2, "one learning rate diverges, the other does not");
+    assert_eq!(
+        ok.len(),
+        2,
+        "one learning rate diverges, the other does not"
+    );
     std::fs::remove_file(ok[0].join("weights.safetensors")).unwrap();
     let output = run(&["eval", "runs/tiny", "--lengths", "12"], place);
     exits(&output, 1);
     let said = stderr(&output);
-    assert_eq!(said.matches("diverged in training, skipped").count(), 2, "{said}");
-    assert!(said.contains("1 of 4 runs failed") && said.contains("weights.safetensors"), "{said}");
+    assert_eq!(
+        said.matches("diverged in training, skipped").count(),
+        2,
+        "{said}"
+    );
+    assert!(
+        said.contains("1 of 4 runs failed") && said.contains("weights.safetensors"),
+        "{said}"
+    );
     assert!(!ok[0].join("evals").exists());
     assert_eq!(files(&ok[1].join("evals")).len(), 1);
     // What holds for every run is refused before any of them.
-    let variant = run(&["eval", "runs/tiny", "--lengths", "16", "--variant", "base=-1"], place);
+    let variant = run(
+        &[
+            "eval",
+            "runs/tiny",
+            "--lengths",
+            "16",
+            "--variant",
+            "base=-1",
+        ],
+        place,
+    );
     exits(&variant, 2);
-    assert!(stderr(&variant).contains("--variant base=-1") && !stderr(&variant).contains("[run "), "{}", stderr(&variant));
+    assert!(
+        stderr(&variant).contains("--variant base=-1") && !stderr(&variant).contains("[run "),
+        "{}",
+        stderr(&variant)
+    );
     // Where there is nothing but diverged runs, the code says so.
-    exits(&run(&["eval", "runs/tiny", "--where", "train.lr=1e9", "--lengths", "16"], place), 5);
+    exits(
+        &run(
+            &[
+                "eval",
+                "runs/tiny",
+                "--where",
+                "train.lr=1e9",
+                "--lengths",
+                "16",
+            ],
+            place,
+        ),
+        5,
+    );
     assert_eq!(files(&ok[1].join("evals")).len(), 1);
 }
 
@@ -162,41 +321,90 @@ fn a_report_of_an_experiment_is_the_one_that_run_wrote() {
     std::fs::remove_dir_all(&report).unwrap();
     let again = run(&["report", "runs/tiny"], place);
     exits(&again, 0);
-    assert!(stderr(&again).contains("reading 1 experiment: tiny (4 runs)"), "{}", stderr(&again));
-    assert!(stderr(&again).contains("(x.toml): 4 of 4 runs recorded"), "{}", stderr(&again));
-    assert!(stderr(&again).contains("writing to runs/tiny/report"), "{}", stderr(&again));
-    assert!(stdout(&again).contains("4 records read, 0 left out"), "{}", stdout(&again));
-    assert_eq!(files(&report).keys().collect::<Vec<_>>(), written.keys().collect::<Vec<_>>());
+    assert!(
+        stderr(&again).contains("reading 1 experiment: tiny (4 runs)"),
+        "{}",
+        stderr(&again)
+    );
+    assert!(
+        stderr(&again).contains("(x.toml): 4 of 4 runs recorded"),
+        "{}",
+        stderr(&again)
+    );
+    assert!(
+        stderr(&again).contains("writing to runs/tiny/report"),
+        "{}",
+        stderr(&again)
+    );
+    assert!(
+        stdout(&again).contains("4 records read, 0 left out"),
+        "{}",
+        stdout(&again)
+    );
+    assert_eq!(
+        files(&report).keys().collect::<Vec<_>>(),
+        written.keys().collect::<Vec<_>>()
+    );
     for (name, bytes) in files(&report) {
         assert!(bytes == written[&name], "{name} differs");
     }
     // The config that is kept plans the same runs.
-    let kept: Vec<PathBuf> = std::fs::read_dir(place.join("runs/tiny/configs")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let kept: Vec<PathBuf> = std::fs::read_dir(place.join("runs/tiny/configs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert_eq!(kept.len(), 2, "{kept:?}");
-    let config = kept.iter().find(|path| path.extension().is_some_and(|extension| extension == "toml")).unwrap();
+    let config = kept
+        .iter()
+        .find(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
+        .unwrap();
     std::fs::copy(config, place.join("again.toml")).unwrap();
     let plan = run(&["check", "again.toml", "--json"], place);
     exits(&plan, 0);
     let plan: Value = serde_json::from_str(&stdout(&plan)).unwrap();
-    assert!(plan["runs"].as_array().unwrap().iter().all(|run| run["recorded"] == true), "{plan}");
+    assert!(
+        plan["runs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|run| run["recorded"] == true),
+        "{plan}"
+    );
     // Nothing else takes the directory for a run.
     let status = run(&["status", "runs", "--json"], place);
     exits(&status, 0);
-    assert_eq!(serde_json::from_str::<Vec<Value>>(&stdout(&status)).unwrap().len(), 4);
+    assert_eq!(
+        serde_json::from_str::<Vec<Value>>(&stdout(&status))
+            .unwrap()
+            .len(),
+        4
+    );
     exits(&run(&["verify", "runs"], place), 0);
-    // A part of it that was run under other overrides is named, and the config that has all the runs counts.
+    // A part of it that was run under other overrides is named, and the config that has all the
+    // runs counts.
     exits(&scratch.longreach("run", &["seeds=[1]"]), 0);
     assert!(files(&report) != written);
     let both = run(&["report", "runs/tiny"], place);
     exits(&both, 0);
-    assert!(stderr(&both).contains("2 of 2 runs recorded; differs from") && stderr(&both).contains("seeds = [1]"), "{}", stderr(&both));
+    assert!(
+        stderr(&both).contains("2 of 2 runs recorded; differs from")
+            && stderr(&both).contains("seeds = [1]"),
+        "{}",
+        stderr(&both)
+    );
     assert!(files(&report) == written);
     // A list that was lost is written again by the next run, and its absence is no error.
     let list = config.with_extension("json");
     let bytes = std::fs::read(&list).unwrap();
     std::fs::remove_file(&list).unwrap();
     exits(&run(&["report", "runs/tiny"], place), 0);
-    assert!(place.join("runs/tiny/report-all").exists(), "two of the runs are of no config");
+    assert!(
+        place.join("runs/tiny/report-all").exists(),
+        "two of the runs are of no config"
+    );
     exits(&scratch.longreach("run", &[]), 0);
     assert_eq!(std::fs::read(&list).unwrap(), bytes);
 }
@@ -206,32 +414,81 @@ fn reports_of_two_configs_do_not_replace_each_other() {
     let scratch = trained();
     let place = scratch.directory.path();
     let first = files(&place.join("runs/tiny/report"));
-    let sweep = ["train.steps=7", "title=\"Seven\"", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
+    let sweep = [
+        "train.steps=7",
+        "title=\"Seven\"",
+        "axes.\"model.pe\"=[{kind=\"rope\"}]",
+    ];
     exits(&scratch.longreach("run", &sweep), 0);
     let second = files(&place.join("runs/tiny/report"));
     assert_ne!(first["report.md"], second["report.md"]);
     let both = run(&["report", "runs/tiny"], place);
     exits(&both, 0);
     let said = stderr(&both);
-    for part in ["4 of 4 runs recorded", "2 of 2 runs recorded", "train.steps = 7 (there 6)", "writing to runs/tiny/report-all", "(x.toml)"]
-    {
+    for part in [
+        "4 of 4 runs recorded",
+        "2 of 2 runs recorded",
+        "train.steps = 7 (there 6)",
+        "writing to runs/tiny/report-all",
+        "(x.toml)",
+    ] {
         assert!(said.contains(part), "`{part}` is missing: {said}");
     }
-    assert_eq!(files(&place.join("runs/tiny/report")), second, "the report of `run` was replaced");
-    let all = String::from_utf8(files(&place.join("runs/tiny/report-all")).remove("report.md").unwrap()).unwrap();
-    assert!(all.contains("train.steps = 7") && all.contains("4 of 4 runs recorded"), "{all}");
+    assert_eq!(
+        files(&place.join("runs/tiny/report")),
+        second,
+        "the report of `run` was replaced"
+    );
+    let all = String::from_utf8(
+        files(&place.join("runs/tiny/report-all"))
+            .remove("report.md")
+            .unwrap(),
+    )
+    .unwrap();
+    assert!(
+        all.contains("train.steps = 7") && all.contains("4 of 4 runs recorded"),
+        "{all}"
+    );
     // One of them by its id, by the beginning of it, and by its file: the report that `run` wrote.
-    let configs: Vec<PathBuf> = std::fs::read_dir(place.join("runs/tiny/configs")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let configs: Vec<PathBuf> = std::fs::read_dir(place.join("runs/tiny/configs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     let id = |title: &str| {
-        let list = configs.iter().find(|path| path.extension().is_some_and(|e| e == "json") && json(path)["title"] == title).unwrap();
+        let list = configs
+            .iter()
+            .find(|path| {
+                path.extension().is_some_and(|e| e == "json") && json(path)["title"] == title
+            })
+            .unwrap();
         json(list)["id"].as_str().unwrap().to_owned()
     };
     let (six, seven) = (id("tiny"), id("Seven"));
     assert!(said.contains(&six) && said.contains(&seven), "{said}");
-    for (name, expected) in [(six.as_str(), &first), (seven.as_str(), &second), ("x.toml", &first)] {
+    for (name, expected) in [
+        (six.as_str(), &first),
+        (seven.as_str(), &second),
+        ("x.toml", &first),
+    ] {
         // Beside the first, since links to runs are relative.
-        exits(&run(&["report", "runs/tiny", "--config", name, "--out", "runs/tiny/one"], place), 0);
-        assert!(files(&place.join("runs/tiny/one")) == *expected, "--config {name}");
+        exits(
+            &run(
+                &[
+                    "report",
+                    "runs/tiny",
+                    "--config",
+                    name,
+                    "--out",
+                    "runs/tiny/one",
+                ],
+                place,
+            ),
+            0,
+        );
+        assert!(
+            files(&place.join("runs/tiny/one")) == *expected,
+            "--config {name}"
+        );
         std::fs::remove_dir_all(place.join("runs/tiny/one")).unwrap();
     }
     let unknown = run(&["report", "runs/tiny", "--config", "nonsense"], place);
@@ -250,69 +507,142 @@ fn reports_of_two_configs_do_not_replace_each_other() {
 fn later_evaluations_are_in_the_report_unless_they_are_not_wanted() {
     let scratch = trained();
     let place = scratch.directory.path();
-    exits(&run(&["eval", "runs/tiny", "--where", "pe=rope", "--lengths", "12,24"], place), 0);
+    exits(
+        &run(
+            &[
+                "eval",
+                "runs/tiny",
+                "--where",
+                "pe=rope",
+                "--lengths",
+                "12,24",
+            ],
+            place,
+        ),
+        0,
+    );
     let csv = |arguments: &[&str]| {
-        let output = run(&[&["report"], arguments, &["--format", "csv", "--out", "out"]].concat(), place);
+        let output = run(
+            &[&["report"], arguments, &["--format", "csv", "--out", "out"]].concat(),
+            place,
+        );
         exits(&output, 0);
-        (stderr(&output), std::fs::read_to_string(place.join("out/results.csv")).unwrap())
+        (
+            stderr(&output),
+            std::fs::read_to_string(place.join("out/results.csv")).unwrap(),
+        )
     };
     let (said, with) = csv(&["runs/tiny"]);
     assert!(said.contains("tiny (4 runs, 2 evaluations)"), "{said}");
     let (said, without) = csv(&["runs/tiny", "--no-evals"]);
     assert!(said.contains("tiny (4 runs)"), "{said}");
-    let at = |csv: &str, length: &str| csv.lines().filter(|line| line.split(',').any(|cell| cell == length)).count();
+    let at = |csv: &str, length: &str| {
+        csv.lines()
+            .filter(|line| line.split(',').any(|cell| cell == length))
+            .count()
+    };
     assert!(at(&with, "24") > 0 && at(&without, "24") == 0, "{with}");
     // A file of records keeps them, and a report of it has them too.
     let gathered = run(&["gather", "runs/tiny", "--out", "all.jsonl"], place);
     exits(&gathered, 0);
-    assert!(stdout(&gathered).contains("6 records read, 0 left out"), "{}", stdout(&gathered));
+    assert!(
+        stdout(&gathered).contains("6 records read, 0 left out"),
+        "{}",
+        stdout(&gathered)
+    );
     let (_, from_file) = csv(&["all.jsonl"]);
     assert_eq!(at(&from_file, "24"), at(&with, "24"));
     exits(&run(&["compare", "all.jsonl", "runs/tiny"], place), 0);
     // Those of versions that did not write whose weights they are belong to the run they lie in.
-    let id = ids(&scratch).into_iter().find(|(_, kind, _)| kind == "rope").unwrap().0;
+    let id = ids(&scratch)
+        .into_iter()
+        .find(|(_, kind, _)| kind == "rope")
+        .unwrap()
+        .0;
     let evals = place.join("runs/tiny").join(&id).join("evals");
     let (name, bytes) = files(&evals).pop_first().unwrap();
     let mut old: Value = serde_json::from_slice(&bytes).unwrap();
-    assert_eq!(old.as_object_mut().unwrap().remove("evaluation_of"), Some(Value::from(id.as_str())));
+    assert_eq!(
+        old.as_object_mut().unwrap().remove("evaluation_of"),
+        Some(Value::from(id.as_str()))
+    );
     std::fs::write(evals.join(&name), serde_json::to_vec(&old).unwrap()).unwrap();
-    exits(&run(&["gather", "runs/tiny", "--out", "old.jsonl"], place), 0);
-    assert_eq!(std::fs::read(place.join("old.jsonl")).unwrap(), std::fs::read(place.join("all.jsonl")).unwrap());
+    exits(
+        &run(&["gather", "runs/tiny", "--out", "old.jsonl"], place),
+        0,
+    );
+    assert_eq!(
+        std::fs::read(place.join("old.jsonl")).unwrap(),
+        std::fs::read(place.join("all.jsonl")).unwrap()
+    );
     // What cannot be read is told.
     std::fs::write(evals.join("broken.json"), "{").unwrap();
     let told = run(&["report", "runs/tiny", "--out", "out"], place);
     exits(&told, 0);
-    assert!(stdout(&told).contains("6 records read, 1 left out") && stdout(&told).contains("broken.json"), "{}", stdout(&told));
+    assert!(
+        stdout(&told).contains("6 records read, 1 left out")
+            && stdout(&told).contains("broken.json"),
+        "{}",
+        stdout(&told)
+    );
 }
 
 #[test]
 fn a_directory_far_above_is_read_only_on_request() {
     let scratch = Scratch::with(TINY);
-    exits(&scratch.longreach("run", &["seeds=[0]", "model.pe={kind=\"rope\"}"]), 0);
+    exits(
+        &scratch.longreach("run", &["seeds=[0]", "model.pe={kind=\"rope\"}"]),
+        0,
+    );
     let place = scratch.directory.path();
     let other = place.join("projects/old/runs");
     std::fs::create_dir_all(&other).unwrap();
     std::fs::rename(place.join("runs/tiny"), other.join("tiny")).unwrap();
-    exits(&scratch.longreach("run", &["seeds=[1]", "model.pe={kind=\"rope\"}"]), 0);
+    exits(
+        &scratch.longreach("run", &["seeds=[1]", "model.pe={kind=\"rope\"}"]),
+        0,
+    );
     for command in [&["report", "."][..], &["gather", ".", "--out", "all.jsonl"]] {
         let refused = run(command, place);
         exits(&refused, 2);
         let said = stderr(&refused);
-        for part in ["runs/tiny: 1 run", "projects/old/runs/tiny: 1 run", "--recursive"] {
+        for part in [
+            "runs/tiny: 1 run",
+            "projects/old/runs/tiny: 1 run",
+            "--recursive",
+        ] {
             assert!(said.contains(part), "`{part}` is missing: {said}");
         }
     }
-    assert!(!place.join("report").exists() && !place.join("all.jsonl").exists(), "nothing may be written");
+    assert!(
+        !place.join("report").exists() && !place.join("all.jsonl").exists(),
+        "nothing may be written"
+    );
     let asked = run(&["report", ".", "--recursive"], place);
     exits(&asked, 0);
-    assert!(stderr(&asked).contains("reading 1 experiment: tiny (2 runs)"), "{}", stderr(&asked));
+    assert!(
+        stderr(&asked).contains("reading 1 experiment: tiny (2 runs)"),
+        "{}",
+        stderr(&asked)
+    );
     assert!(place.join("report/report.md").exists());
-    exits(&run(&["gather", ".", "--recursive", "--out", "all.jsonl"], place), 0);
+    exits(
+        &run(&["gather", ".", "--recursive", "--out", "all.jsonl"], place),
+        0,
+    );
     // The plain cases need no flag: a directory of experiments, an experiment, a run, a file.
     let run_directory = scratch.records()[0].0.parent().unwrap().to_owned();
     let run_directory = Path::new("runs").join(run_directory);
-    for plain in ["runs", "runs/tiny", run_directory.to_str().unwrap(), "all.jsonl"] {
-        exits(&run(&["report", plain, "--format", "md", "--out", "out"], place), 0);
+    for plain in [
+        "runs",
+        "runs/tiny",
+        run_directory.to_str().unwrap(),
+        "all.jsonl",
+    ] {
+        exits(
+            &run(&["report", plain, "--format", "md", "--out", "out"], place),
+            0,
+        );
     }
 }
 
@@ -320,20 +650,46 @@ fn a_directory_far_above_is_read_only_on_request() {
 fn a_signal_ends_the_evaluation_of_many_runs_cleanly() {
     let scratch = trained();
     let mut program = longreach();
-    program.args(["eval", "runs/tiny", "--where", "pe=rope", "--lengths", "100,6000", "--memory-limit", "none"]);
-    program.env("RAYON_NUM_THREADS", "1").current_dir(scratch.directory.path());
-    let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    program.args([
+        "eval",
+        "runs/tiny",
+        "--where",
+        "pe=rope",
+        "--lengths",
+        "100,6000",
+        "--memory-limit",
+        "none",
+    ]);
+    program
+        .env("RAYON_NUM_THREADS", "1")
+        .current_dir(scratch.directory.path());
+    let mut child = program
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
-    assert!(first.starts_with("[run 1/2] rope seed 0: [1/2] trained at 100"), "{first}");
+    assert!(
+        first.starts_with("[run 1/2] rope seed 0: [1/2] trained at 100"),
+        "{first}"
+    );
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let said: Vec<String> = lines.map(Result::unwrap).collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
-    assert!(said.iter().any(|line| line.starts_with("stopped: ") && line.contains("of 2 runs evaluated")), "{said:?}");
+    assert!(
+        said.iter()
+            .any(|line| line.starts_with("stopped: ") && line.contains("of 2 runs evaluated")),
+        "{said:?}"
+    );
     // Nothing half written, and the same command goes on.
     for (id, kind, _) in ids(&scratch) {
         let evals = scratch.runs().join("tiny").join(id).join("evals");
         assert!(kind != "learned" || !evals.exists());
-        assert!(!evals.exists() || files(&evals).keys().all(|name| !name.starts_with('.')), "{}", evals.display());
+        assert!(
+            !evals.exists() || files(&evals).keys().all(|name| !name.starts_with('.')),
+            "{}",
+            evals.display()
+        );
     }
 }

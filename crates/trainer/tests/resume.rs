@@ -10,7 +10,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Long enough to be met in the middle.
-const LONG: [&str; 3] = ["train.steps=1500", "seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
+const LONG: [&str; 3] = [
+    "train.steps=1500",
+    "seeds=[0]",
+    "axes.\"model.pe\"=[{kind=\"rope\"}]",
+];
 
 /// A calm run: its directory, and what has to come out again.
 struct Calm {
@@ -21,7 +25,12 @@ struct Calm {
 fn calm() -> Calm {
     let scratch = Scratch::with(TINY);
     exits(&scratch.longreach("run", &LONG), 0);
-    let run = scratch.runs().join(scratch.records()[0].0.parent().expect("a record lies in its run"));
+    let run = scratch.runs().join(
+        scratch.records()[0]
+            .0
+            .parent()
+            .expect("a record lies in its run"),
+    );
     Calm { scratch, run }
 }
 
@@ -37,22 +46,46 @@ impl Calm {
     #[track_caller]
     fn same(&self, other: &Path) {
         for file in ["record.json", "weights.safetensors", "steps.jsonl"] {
-            assert!(std::fs::read(self.run.join(file)).unwrap() == std::fs::read(other.join(file)).unwrap(), "{file} differs");
+            assert!(
+                std::fs::read(self.run.join(file)).unwrap()
+                    == std::fs::read(other.join(file)).unwrap(),
+                "{file} differs"
+            );
         }
-        assert!(!other.join("checkpoints").exists(), "a recorded run keeps no checkpoint");
+        assert!(
+            !other.join("checkpoints").exists(),
+            "a recorded run keeps no checkpoint"
+        );
     }
 }
 
 fn worker(run: &Path, threads: usize) -> Command {
     let mut command = longreach();
-    command.arg("worker").arg(run).args(["--checkpoint-every", "20"]).env("RAYON_NUM_THREADS", threads.to_string());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .arg("worker")
+        .arg(run)
+        .args(["--checkpoint-every", "20"])
+        .env("RAYON_NUM_THREADS", threads.to_string());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
 fn checkpoints(run: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(run.join("checkpoints")).into_iter().flatten().map(|entry| entry.unwrap().path());
-    let mut found: Vec<PathBuf> = entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("step-")).collect();
+    let entries = std::fs::read_dir(run.join("checkpoints"))
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path());
+    let mut found: Vec<PathBuf> = entries
+        .filter(|path| {
+            path.file_name()
+                .unwrap()
+                .to_string_lossy()
+                .starts_with("step-")
+        })
+        .collect();
     found.sort();
     found
 }
@@ -61,7 +94,10 @@ fn checkpoints(run: &Path) -> Vec<PathBuf> {
 fn underway(run: &Path, child: &mut Child) {
     let started = Instant::now();
     while checkpoints(run).len() < 2 {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it could be met");
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "it ended before it could be met"
+        );
         assert!(started.elapsed() < Duration::from_secs(60), "no checkpoint");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -109,8 +145,18 @@ fn a_signal_saves_leaves_and_says_how() {
         let scratch = Scratch::with(TINY);
         let runs = scratch.runs();
         let mut program = longreach();
-        program.arg("run").arg(&scratch.config).args(LONG).arg("--runs").arg(&runs).args(["--checkpoint-every", "20"]);
-        let mut child = program.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        program
+            .arg("run")
+            .arg(&scratch.config)
+            .args(LONG)
+            .arg("--runs")
+            .arg(&runs)
+            .args(["--checkpoint-every", "20"]);
+        let mut child = program
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let run = runs.join("tiny").join(calm.run.file_name().unwrap());
         underway(&run, &mut child);
         let asked = Instant::now();
@@ -118,11 +164,19 @@ fn a_signal_saves_leaves_and_says_how() {
         let output = child.wait_with_output().unwrap();
         assert!(asked.elapsed() < Duration::from_secs(10));
         exits(&output, exit);
-        assert!(stderr(&output).contains("run the same command again to go on"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("run the same command again to go on"),
+            "{}",
+            stderr(&output)
+        );
         assert!(!checkpoints(&run).is_empty() && !run.join("record.json").exists());
         let again = scratch.longreach("run", &LONG);
         exits(&again, 0);
-        assert!(stderr(&again).contains("goes on from step"), "{}", stderr(&again));
+        assert!(
+            stderr(&again).contains("goes on from step"),
+            "{}",
+            stderr(&again)
+        );
         calm.same(&run);
     }
 }
@@ -132,8 +186,19 @@ fn sweep(calm: &Calm, arguments: &[&str]) -> (Scratch, PathBuf, Child) {
     let scratch = Scratch::with(TINY);
     let runs = scratch.runs();
     let mut program = longreach();
-    program.arg("run").arg(&scratch.config).args(LONG).args(arguments).arg("--runs").arg(&runs).args(["--checkpoint-every", "20"]);
-    let mut child = program.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    program
+        .arg("run")
+        .arg(&scratch.config)
+        .args(LONG)
+        .args(arguments)
+        .arg("--runs")
+        .arg(&runs)
+        .args(["--checkpoint-every", "20"]);
+    let mut child = program
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let run = runs.join("tiny").join(calm.run.file_name().unwrap());
     underway(&run, &mut child);
     (scratch, run, child)
@@ -144,7 +209,10 @@ fn sweep(calm: &Calm, arguments: &[&str]) -> (Scratch, PathBuf, Child) {
 fn released(run: &Path, secs: u64) {
     let started = Instant::now();
     while let Some(holder) = rundir::lock::holder(run) {
-        assert!(started.elapsed() < Duration::from_secs(secs), "still held by {holder}");
+        assert!(
+            started.elapsed() < Duration::from_secs(secs),
+            "still held by {holder}"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -171,12 +239,23 @@ fn signals_that_follow_each_other_at_once_are_one_request() {
         }
         let output = child.wait_with_output().unwrap();
         exits(&output, exit);
-        assert!(stderr(&output).contains("stopped after step") && !stderr(&output).contains("FAILED"), "{}", stderr(&output));
-        assert!(rundir::lock::holder(&run).is_none(), "a worker is left after {signals:?}");
+        assert!(
+            stderr(&output).contains("stopped after step") && !stderr(&output).contains("FAILED"),
+            "{}",
+            stderr(&output)
+        );
+        assert!(
+            rundir::lock::holder(&run).is_none(),
+            "a worker is left after {signals:?}"
+        );
         assert!(!run.join("record.json").exists() && !checkpoints(&run).is_empty());
         let again = scratch.longreach("run", &LONG);
         exits(&again, 0);
-        assert!(stderr(&again).contains("goes on from step"), "{}", stderr(&again));
+        assert!(
+            stderr(&again).contains("goes on from step"),
+            "{}",
+            stderr(&again)
+        );
         calm.same(&run);
     }
 }
@@ -193,7 +272,11 @@ fn a_second_request_ends_sweep_and_workers_at_once() {
     let asked = Instant::now();
     let output = child.wait_with_output().unwrap();
     exits(&output, 130);
-    assert!(asked.elapsed() < Duration::from_secs(2) && stderr(&output).contains("stopped at once"), "{}", stderr(&output));
+    assert!(
+        asked.elapsed() < Duration::from_secs(2) && stderr(&output).contains("stopped at once"),
+        "{}",
+        stderr(&output)
+    );
     released(&run, 2);
     let (_, said) = finish(&run);
     assert!(said.contains("resumed"), "{said}");
@@ -210,8 +293,15 @@ fn a_worker_that_cannot_leave_is_killed() {
     let output = child.wait_with_output().unwrap();
     exits(&output, 143);
     let said = stderr(&output);
-    assert!(asked.elapsed() < Duration::from_secs(15) && said.contains("did not leave in time and was killed"), "{said}");
-    assert!(!said.contains("FAILED") && !run.join("error.txt").exists(), "{said}");
+    assert!(
+        asked.elapsed() < Duration::from_secs(15)
+            && said.contains("did not leave in time and was killed"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("FAILED") && !run.join("error.txt").exists(),
+        "{said}"
+    );
 }
 
 #[test]
@@ -221,7 +311,10 @@ fn workers_leave_when_their_sweep_is_killed_unless_told_to_stay() {
     child.kill().unwrap();
     child.wait().unwrap();
     released(&run, 10);
-    assert!(!run.join("record.json").exists() && !checkpoints(&run).is_empty(), "it saved and left");
+    assert!(
+        !run.join("record.json").exists() && !checkpoints(&run).is_empty(),
+        "it saved and left"
+    );
     let (_, said) = finish(&run);
     assert!(said.contains("resumed"), "{said}");
     calm.same(&run);
@@ -243,7 +336,11 @@ fn a_worker_that_alone_was_asked_to_stop_is_told() {
     kill_process(holder(&run), Signal::TERM).unwrap();
     let output = child.wait_with_output().unwrap();
     exits(&output, 1);
-    assert!(stderr(&output).contains("1 of 1 run failed") && !run.join("error.txt").exists(), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("1 of 1 run failed") && !run.join("error.txt").exists(),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -254,16 +351,35 @@ fn who_holds_a_run_and_for_how_long_is_told_while_a_sweep_waits() {
     let stopped = holder(&run);
     kill_process(stopped, Signal::STOP).unwrap();
     let mut second = longreach();
-    second.arg("run").arg(&scratch.config).args(LONG).arg("--runs").arg(scratch.runs());
-    let second = second.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    second
+        .arg("run")
+        .arg(&scratch.config)
+        .args(LONG)
+        .arg("--runs")
+        .arg(scratch.runs());
+    let second = second
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     std::thread::sleep(Duration::from_secs(4));
     let (running, _, note) = state(&run);
     kill_process(stopped, Signal::CONT).unwrap();
-    let hint = format!("stopped (SIGSTOP); `kill -CONT {}` lets it go on", stopped.as_raw_nonzero());
-    assert!(running == "running" && note.contains(&hint) && note.contains(" s, stopped"), "{running}: {note}");
+    let hint = format!(
+        "stopped (SIGSTOP); `kill -CONT {}` lets it go on",
+        stopped.as_raw_nonzero()
+    );
+    assert!(
+        running == "running" && note.contains(&hint) && note.contains(" s, stopped"),
+        "{running}: {note}"
+    );
     let output = second.wait_with_output().unwrap();
     exits(&output, 0);
-    assert!(stderr(&output).contains(&hint) && stderr(&output).contains("; waiting for"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains(&hint) && stderr(&output).contains("; waiting for"),
+        "{}",
+        stderr(&output)
+    );
     exits(&first.wait_with_output().unwrap(), 0);
     calm.same(&run);
 }
@@ -272,14 +388,25 @@ fn who_holds_a_run_and_for_how_long_is_told_while_a_sweep_waits() {
 fn a_damaged_checkpoint_is_passed_over_for_an_older_one() {
     let calm = calm();
     for (name, damage) in [
-        ("cut", (|path: &Path| std::fs::write(path.join("model.safetensors"), b"short").unwrap()) as fn(&Path)),
-        ("gone", |path| std::fs::remove_file(path.join("optimizer.safetensors")).unwrap()),
-        ("empty", |path| std::fs::write(path.join("manifest.json"), b"{}").unwrap()),
+        (
+            "cut",
+            (|path: &Path| std::fs::write(path.join("model.safetensors"), b"short").unwrap())
+                as fn(&Path),
+        ),
+        ("gone", |path| {
+            std::fs::remove_file(path.join("optimizer.safetensors")).unwrap()
+        }),
+        ("empty", |path| {
+            std::fs::write(path.join("manifest.json"), b"{}").unwrap()
+        }),
     ] {
         let run = killed(&calm, name);
         damage(checkpoints(&run).last().unwrap());
         let (_, said) = finish(&run);
-        assert!(said.contains("passed over") && said.contains("\"resumed\""), "{said}");
+        assert!(
+            said.contains("passed over") && said.contains("\"resumed\""),
+            "{said}"
+        );
         calm.same(&run);
     }
 }
@@ -293,7 +420,10 @@ fn a_changed_step_log_means_from_the_start() {
     text[20] ^= 1;
     std::fs::write(&log, text).unwrap();
     let (_, said) = finish(&run);
-    assert!(said.contains("not the one that the checkpoint belongs to"), "{said}");
+    assert!(
+        said.contains("not the one that the checkpoint belongs to"),
+        "{said}"
+    );
     calm.same(&run);
 }
 
@@ -307,7 +437,9 @@ fn the_step_log_tells_every_step() {
         assert_eq!(line["step"], index + 1);
         assert_eq!(line["tokens"], (index + 1) * 4 * 10);
         assert!(
-            line["loss_nats"].as_f64().unwrap() > 0.0 && line["lr"].as_f64().unwrap() > 0.0 && line["grad_norm"].as_f64().unwrap() > 0.0
+            line["loss_nats"].as_f64().unwrap() > 0.0
+                && line["lr"].as_f64().unwrap() > 0.0
+                && line["grad_norm"].as_f64().unwrap() > 0.0
         );
     }
 }
@@ -320,19 +452,32 @@ fn one_run_is_never_trained_by_two() {
     underway(&run, &mut first);
     let second = worker(&run, 1).output().unwrap();
     exits(&second, 4);
-    assert!(stderr(&second).contains(&first.id().to_string()), "who holds it is named: {}", stderr(&second));
+    assert!(
+        stderr(&second).contains(&first.id().to_string()),
+        "who holds it is named: {}",
+        stderr(&second)
+    );
     assert!(first.wait().unwrap().success());
     calm.same(&run);
 }
 
 /// State, steps and note of one run.
 fn state(run: &Path) -> (String, u64, String) {
-    let output = longreach().arg("status").arg(run).arg("--json").output().unwrap();
+    let output = longreach()
+        .arg("status")
+        .arg(run)
+        .arg("--json")
+        .output()
+        .unwrap();
     exits(&output, 0);
     let lines: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let line = &lines[0];
     let note = line["note"].as_str().unwrap_or_default().to_owned();
-    (line["state"].as_str().unwrap().to_owned(), line["step"].as_u64().unwrap(), note)
+    (
+        line["state"].as_str().unwrap().to_owned(),
+        line["step"].as_u64().unwrap(),
+        note,
+    )
 }
 
 #[test]
@@ -345,28 +490,59 @@ fn the_state_of_a_run_is_told_by_its_directory_alone() {
     underway(&run, &mut child);
     let (running, step, holder) = state(&run);
     assert_eq!(running, "running");
-    assert!(step > 0 && holder.contains(&child.id().to_string()), "{step} {holder}");
+    assert!(
+        step > 0 && holder.contains(&child.id().to_string()),
+        "{step} {holder}"
+    );
     child.kill().unwrap();
     child.wait().unwrap();
     let (stopped, step, _) = state(&run);
-    assert!(stopped == "stopped" && step >= 40 && step % 20 == 0, "{stopped} at {step}");
+    assert!(
+        stopped == "stopped" && step >= 40 && step % 20 == 0,
+        "{stopped} at {step}"
+    );
     std::fs::write(run.join("error.txt"), "error: the disk is full").unwrap();
-    assert_eq!(state(&run), ("failed".to_owned(), step, "the disk is full".to_owned()));
+    assert_eq!(
+        state(&run),
+        ("failed".to_owned(), step, "the disk is full".to_owned())
+    );
     let job = std::fs::read_to_string(run.join("job.json")).unwrap();
-    std::fs::write(run.join("job.json"), job.replace("\"steps\": 1500", "\"steps\": 1501")).unwrap();
+    std::fs::write(
+        run.join("job.json"),
+        job.replace("\"steps\": 1500", "\"steps\": 1501"),
+    )
+    .unwrap();
     assert_eq!(state(&run).0, "stale");
-    let table = longreach().arg("status").arg(calm.scratch.runs()).output().unwrap();
+    let table = longreach()
+        .arg("status")
+        .arg(calm.scratch.runs())
+        .output()
+        .unwrap();
     exits(&table, 0);
-    assert!(String::from_utf8_lossy(&table.stdout).contains("1 run: 1 done"), "{table:?}");
-    let nothing = longreach().arg("status").arg(run.join("nowhere")).output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&table.stdout).contains("1 run: 1 done"),
+        "{table:?}"
+    );
+    let nothing = longreach()
+        .arg("status")
+        .arg(run.join("nowhere"))
+        .output()
+        .unwrap();
     exits(&nothing, 3);
 }
 
 #[test]
 fn intervals_that_are_none_are_refused() {
     for text in ["0", "0s", "soon", "-5", "1.5s"] {
-        let output = longreach().args(["run", "x.toml", &format!("--checkpoint-every={text}")]).output().unwrap();
+        let output = longreach()
+            .args(["run", "x.toml", &format!("--checkpoint-every={text}")])
+            .output()
+            .unwrap();
         exits(&output, 2);
-        assert!(stderr(&output).contains("neither a number of steps"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("neither a number of steps"),
+            "{}",
+            stderr(&output)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What is wrong is noticed, told, and mended by the same command: disks, memory, divergence, other processes, changed files.
+//! What is wrong is noticed, told, and mended by the same command: disks, memory, divergence, other
+//! processes, changed files.
 #![cfg(unix)]
 
 mod common;
@@ -16,7 +17,12 @@ const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
 fn one() -> (Scratch, PathBuf) {
     let scratch = Scratch::with(TINY);
     exits(&scratch.longreach("run", &ONE), 0);
-    let run = scratch.runs().join(scratch.records()[0].0.parent().expect("a record lies in its run"));
+    let run = scratch.runs().join(
+        scratch.records()[0]
+            .0
+            .parent()
+            .expect("a record lies in its run"),
+    );
     (scratch, run)
 }
 
@@ -34,15 +40,48 @@ fn verify_finds_what_was_changed_and_trains_again() {
     let runs = scratch.runs().display().to_string();
     let fine = verify(&[&runs, "--retrain"]);
     exits(&fine, 0);
-    assert!(stdout(&fine).contains("weights, step log, trained again") && stdout(&fine).contains("nothing wrong"), "{}", stdout(&fine));
+    assert!(
+        stdout(&fine).contains("weights, step log, trained again")
+            && stdout(&fine).contains("nothing wrong"),
+        "{}",
+        stdout(&fine)
+    );
     for (name, damage, said) in [
-        ("weights.safetensors", (|bytes: &mut Vec<u8>| *bytes.last_mut().unwrap() ^= 1) as fn(&mut Vec<u8>), "does not hold the weights"),
-        ("weights.safetensors", |bytes| bytes.truncate(100), "not a safetensors file"),
-        ("steps.jsonl", |bytes| bytes.truncate(bytes.len() - 5), "torn"),
-        ("steps.jsonl", |bytes| replace(bytes, "\"loss_nats\":1", "\"loss_nats\":2"), "loss curve"),
-        ("job.json", |bytes| replace(bytes, "\"steps\": 6", "\"steps\": 7"), "job.json was changed"),
-        ("record.json", |bytes| replace(bytes, "\"steps\": 6", "\"steps\": 5"), "the record 5"),
-        ("record.json", |bytes| replace(bytes, "\"batch_size\": 4", "\"batch_size\": 5"), "is not that of job.json: train.batch_size"),
+        (
+            "weights.safetensors",
+            (|bytes: &mut Vec<u8>| *bytes.last_mut().unwrap() ^= 1) as fn(&mut Vec<u8>),
+            "does not hold the weights",
+        ),
+        (
+            "weights.safetensors",
+            |bytes| bytes.truncate(100),
+            "not a safetensors file",
+        ),
+        (
+            "steps.jsonl",
+            |bytes| bytes.truncate(bytes.len() - 5),
+            "torn",
+        ),
+        (
+            "steps.jsonl",
+            |bytes| replace(bytes, "\"loss_nats\":1", "\"loss_nats\":2"),
+            "loss curve",
+        ),
+        (
+            "job.json",
+            |bytes| replace(bytes, "\"steps\": 6", "\"steps\": 7"),
+            "job.json was changed",
+        ),
+        (
+            "record.json",
+            |bytes| replace(bytes, "\"steps\": 6", "\"steps\": 5"),
+            "the record 5",
+        ),
+        (
+            "record.json",
+            |bytes| replace(bytes, "\"batch_size\": 4", "\"batch_size\": 5"),
+            "is not that of job.json: train.batch_size",
+        ),
         ("record.json", |bytes| bytes.truncate(1000), "record.json"),
     ] {
         let path = run.join(name);
@@ -64,20 +103,47 @@ fn verify_finds_what_was_changed_and_trains_again() {
     std::fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
     let found = verify(&[&runs]);
     exits(&found, 1);
-    assert!(stdout(&found).contains("record.json was changed after it was written"), "{}", stdout(&found));
+    assert!(
+        stdout(&found).contains("record.json was changed after it was written"),
+        "{}",
+        stdout(&found)
+    );
     // A run of an older version has no hash of its record.
     let mut timings = read(&run.join("timings.json"));
-    timings.as_object_mut().unwrap().remove("record_blake3").expect("the hash of the record");
-    std::fs::write(run.join("timings.json"), serde_json::to_vec(&timings).unwrap()).unwrap();
+    timings
+        .as_object_mut()
+        .unwrap()
+        .remove("record_blake3")
+        .expect("the hash of the record");
+    std::fs::write(
+        run.join("timings.json"),
+        serde_json::to_vec(&timings).unwrap(),
+    )
+    .unwrap();
     exits(&verify(&[&runs]), 0);
     let found = verify(&[&runs, "--retrain"]);
     exits(&found, 1);
-    assert!(stdout(&found).contains("the record differs in evals"), "{}", stdout(&found));
-    exits(&verify(&[&scratch.directory.path().join("nothing").display().to_string()]), 3);
+    assert!(
+        stdout(&found).contains("the record differs in evals"),
+        "{}",
+        stdout(&found)
+    );
+    exits(
+        &verify(&[&scratch
+            .directory
+            .path()
+            .join("nothing")
+            .display()
+            .to_string()]),
+        3,
+    );
 }
 
 fn replace(bytes: &mut Vec<u8>, from: &str, to: &str) {
-    *bytes = String::from_utf8(bytes.clone()).unwrap().replacen(from, to, 1).into_bytes();
+    *bytes = String::from_utf8(bytes.clone())
+        .unwrap()
+        .replacen(from, to, 1)
+        .into_bytes();
 }
 
 #[test]
@@ -94,8 +160,17 @@ fn failed_runs_can_be_tried_again_alone() {
     std::fs::write(run(1).join("error.txt"), "error: something").unwrap();
     let again = scratch.longreach("run", &["--retry", "failed"]);
     exits(&again, 0);
-    assert!(stderr(&again).contains("4 runs, 1 to do") && stderr(&again).contains("the other 3 were not asked for"), "{}", stderr(&again));
-    assert!(!run(0).join("record.json").exists() && run(1).join("record.json").exists() && !run(1).join("error.txt").exists());
+    assert!(
+        stderr(&again).contains("4 runs, 1 to do")
+            && stderr(&again).contains("the other 3 were not asked for"),
+        "{}",
+        stderr(&again)
+    );
+    assert!(
+        !run(0).join("record.json").exists()
+            && run(1).join("record.json").exists()
+            && !run(1).join("error.txt").exists()
+    );
     exits(&scratch.longreach("run", &[]), 0);
     assert_eq!(scratch.records(), all);
 }
@@ -103,7 +178,13 @@ fn failed_runs_can_be_tried_again_alone() {
 #[test]
 fn a_run_that_diverges_says_where_and_keeps_its_batch() {
     let scratch = Scratch::with(TINY);
-    let diverging = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]", "train.lr=1e9", "train.grad_clip=0.0", "train.warmup_steps=0"];
+    let diverging = [
+        "seeds=[0]",
+        "axes.\"model.pe\"=[{kind=\"rope\"}]",
+        "train.lr=1e9",
+        "train.grad_clip=0.0",
+        "train.warmup_steps=0",
+    ];
     let output = scratch.longreach("run", &diverging);
     exits(&output, 5);
     let records = scratch.records();
@@ -111,14 +192,25 @@ fn a_run_that_diverges_says_where_and_keeps_its_batch() {
     let record = read(&run.join("record.json"));
     let diverged = &record["diverged"];
     let what = diverged["what"].as_str().unwrap();
-    assert!(what.starts_with("output of ") || what.starts_with("gradient of ") || what == "loss", "{what}");
-    let (batch, step) = (read(&run.join("diverged.json")), diverged["step"].as_u64().unwrap());
-    assert_eq!((batch["step"].as_u64(), batch["rows"].as_u64()), (Some(step), Some(4)));
+    assert!(
+        what.starts_with("output of ") || what.starts_with("gradient of ") || what == "loss",
+        "{what}"
+    );
+    let (batch, step) = (
+        read(&run.join("diverged.json")),
+        diverged["step"].as_u64().unwrap(),
+    );
+    assert_eq!(
+        (batch["step"].as_u64(), batch["rows"].as_u64()),
+        (Some(step), Some(4))
+    );
     // The hash in the record is that of this batch.
     let mut hasher = blake3::Hasher::new();
-    [&batch["rows"], &batch["seq_len"]].into_iter().for_each(|n| {
-        hasher.update(&n.as_u64().unwrap().to_le_bytes());
-    });
+    [&batch["rows"], &batch["seq_len"]]
+        .into_iter()
+        .for_each(|n| {
+            hasher.update(&n.as_u64().unwrap().to_le_bytes());
+        });
     for ids in [&batch["inputs"], &batch["targets"]] {
         ids.as_array().unwrap().iter().for_each(|id| {
             hasher.update(&(id.as_i64().unwrap() as i32).to_le_bytes());
@@ -126,7 +218,13 @@ fn a_run_that_diverges_says_where_and_keeps_its_batch() {
     }
     assert_eq!(diverged["batch"], hasher.finalize().to_hex().as_str());
     // The steps before it are told, and the weights are those after them: finite.
-    assert_eq!(std::fs::read_to_string(run.join("steps.jsonl")).unwrap().lines().count() as u64, step);
+    assert_eq!(
+        std::fs::read_to_string(run.join("steps.jsonl"))
+            .unwrap()
+            .lines()
+            .count() as u64,
+        step
+    );
     exits(&verify(&[&run.display().to_string()]), 0);
     // Recorded: not tried again, unless asked for.
     assert!(stderr(&scratch.longreach("run", &diverging)).contains("0 to do"));
@@ -147,29 +245,63 @@ fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     let path = scratch.runs().join(&scratch.records()[0].0);
     let record = read(&path);
     let row = |record: &serde_json::Value, test_len: u64| {
-        record["evals"].as_array().unwrap().iter().find(|row| row["test_len"] == test_len).unwrap().clone()
+        record["evals"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["test_len"] == test_len)
+            .unwrap()
+            .clone()
     };
     assert_eq!(row(&record, 4)["status"], "ok");
     let left_out = row(&record, 16_000);
     assert_eq!(left_out["status"], "skipped");
-    assert!(left_out["reason"].as_str().unwrap().contains("more than the limit of 80 MiB"), "{left_out}");
-    // The same limit, the same record; a larger one, the rest of it, from the weights that are there.
-    assert!(stderr(&scratch.longreach("run", &[&lens[..], &["--memory-limit", "80MiB"]].concat())).contains("0 to do"));
-    let steps = std::fs::metadata(path.with_file_name("steps.jsonl")).unwrap().modified().unwrap();
+    assert!(
+        left_out["reason"]
+            .as_str()
+            .unwrap()
+            .contains("more than the limit of 80 MiB"),
+        "{left_out}"
+    );
+    // The same limit, the same record; a larger one, the rest of it, from the weights that are
+    // there.
+    assert!(
+        stderr(&scratch.longreach("run", &[&lens[..], &["--memory-limit", "80MiB"]].concat()))
+            .contains("0 to do")
+    );
+    let steps = std::fs::metadata(path.with_file_name("steps.jsonl"))
+        .unwrap()
+        .modified()
+        .unwrap();
     let more = scratch.longreach("run", &[&lens[..], &["--memory-limit", "none"]].concat());
     exits(&more, 0);
     assert_eq!(row(&read(&path), 16_000)["status"], "ok");
-    assert_eq!(std::fs::metadata(path.with_file_name("steps.jsonl")).unwrap().modified().unwrap(), steps, "it was not trained again");
+    assert_eq!(
+        std::fs::metadata(path.with_file_name("steps.jsonl"))
+            .unwrap()
+            .modified()
+            .unwrap(),
+        steps,
+        "it was not trained again"
+    );
     // A training that does not fit is refused before any work.
     let nothing = Scratch::with(TINY);
     let refused = nothing.longreach("run", &[&ONE[..], &["--memory-limit", "1MiB"]].concat());
     exits(&refused, 6);
-    assert!(stderr(&refused).contains("training needs about") && stderr(&refused).contains("--memory-limit"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("training needs about")
+            && stderr(&refused).contains("--memory-limit"),
+        "{}",
+        stderr(&refused)
+    );
     assert!(nothing.records().is_empty());
     // The record was replaced, and its hash with it.
     exits(&verify(&[&scratch.runs().display().to_string()]), 0);
     for text in ["lots", "-1", "0"] {
-        let output = longreach().args(["run", "x.toml", &format!("--memory-limit={text}")]).output().unwrap();
+        let output = longreach()
+            .args(["run", "x.toml", &format!("--memory-limit={text}")])
+            .output()
+            .unwrap();
         exits(&output, 2);
         assert!(stderr(&output).contains("512MiB"), "{}", stderr(&output));
     }
@@ -183,7 +315,11 @@ fn a_directory_that_cannot_be_written_is_found_before_any_work() {
     std::fs::write(scratch.runs(), "a file").unwrap();
     let output = scratch.longreach("run", &ONE);
     exits(&output, 6);
-    assert!(stderr(&output).contains("cannot create") && stderr(&output).contains("runs"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("cannot create") && stderr(&output).contains("runs"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -204,9 +340,16 @@ fn a_limit_on_the_size_of_files_is_told_and_nothing_is_lost() {
         .output()
         .unwrap();
     exits(&output, 6);
-    assert!(stderr(&output).contains("ulimit -f") && stderr(&output).contains("goes on from it"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("ulimit -f") && stderr(&output).contains("goes on from it"),
+        "{}",
+        stderr(&output)
+    );
     exits(&scratch.longreach("run", &ONE), 0);
-    assert_eq!(scratch.records()[0].1, std::fs::read(run.join("record.json")).unwrap());
+    assert_eq!(
+        scratch.records()[0].1,
+        std::fs::read(run.join("record.json")).unwrap()
+    );
     drop(calm);
 }
 
@@ -216,11 +359,23 @@ fn two_sweeps_over_one_directory_share_the_work() {
     let scratch = Scratch::with(TINY);
     let start = || {
         let mut program = longreach();
-        program.arg("run").arg(&scratch.config).args(["train.steps=300", "--jobs", "2"]).arg("--runs").arg(scratch.runs());
-        program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        program
+            .arg("run")
+            .arg(&scratch.config)
+            .args(["train.steps=300", "--jobs", "2"])
+            .arg("--runs")
+            .arg(scratch.runs());
+        program
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     };
     let sweeps = [start(), start(), start()];
-    let outputs: Vec<Output> = sweeps.into_iter().map(|sweep| sweep.wait_with_output().unwrap()).collect();
+    let outputs: Vec<Output> = sweeps
+        .into_iter()
+        .map(|sweep| sweep.wait_with_output().unwrap())
+        .collect();
     let said: String = outputs.iter().map(stderr).collect();
     outputs.iter().for_each(|output| exits(output, 0));
     assert_eq!(said.matches(": done").count(), 4, "{said}");
@@ -244,11 +399,16 @@ fn links_in_the_place_of_a_run_are_refused() {
 #[test]
 fn another_config_in_the_same_place_is_told_key_by_key() {
     let (scratch, _) = one();
-    let output = scratch.longreach("run", &[&ONE[..], &["train.steps=7", "train.lr=2e-3"]].concat());
+    let output = scratch.longreach(
+        "run",
+        &[&ONE[..], &["train.steps=7", "train.lr=2e-3"]].concat(),
+    );
     exits(&output, 0);
     let said = stderr(&output);
     assert!(
-        said.contains("holds 1 run of another config") && said.contains("train.steps = 6 (here 7)") && said.contains("train.lr"),
+        said.contains("holds 1 run of another config")
+            && said.contains("train.steps = 6 (here 7)")
+            && said.contains("train.lr"),
         "{said}"
     );
 }
@@ -264,7 +424,11 @@ fn a_changed_job_is_refused_and_a_broken_promise_is_a_bug_with_what_to_report() 
     let worker = || longreach().arg("worker").arg(&run).output().unwrap();
     let changed = worker();
     exits(&changed, 3);
-    assert!(stderr(&changed).contains("job.json was changed"), "{}", stderr(&changed));
+    assert!(
+        stderr(&changed).contains("job.json was changed"),
+        "{}",
+        stderr(&changed)
+    );
     // With a fitting hash it gets past that, and breaks what the program relies on.
     let spec: trainer::spec::RunSpec = serde_json::from_value(job["spec"].clone()).unwrap();
     job["run_id"] = spec.run_id().unwrap().into();
@@ -272,7 +436,12 @@ fn a_changed_job_is_refused_and_a_broken_promise_is_a_bug_with_what_to_report() 
     let broken = worker();
     exits(&broken, 70);
     let said = stderr(&broken);
-    assert!(said.contains("panicked at") && said.contains("please report") && said.contains("longreach 0."), "{said}");
+    assert!(
+        said.contains("panicked at")
+            && said.contains("please report")
+            && said.contains("longreach 0."),
+        "{said}"
+    );
     // The sweep writes the job anew and goes on.
     exits(&scratch.longreach("run", &ONE), 0);
 }
@@ -281,8 +450,17 @@ fn a_changed_job_is_refused_and_a_broken_promise_is_a_bug_with_what_to_report() 
 fn nobody_listening_ends_no_run() {
     let scratch = Scratch::with(TINY);
     let mut program = longreach();
-    program.arg("run").arg(&scratch.config).args(ONE).arg("--runs").arg(scratch.runs());
-    let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    program
+        .arg("run")
+        .arg(&scratch.config)
+        .args(ONE)
+        .arg("--runs")
+        .arg(scratch.runs());
+    let mut child = program
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     drop(child.stderr.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -293,17 +471,45 @@ fn nobody_listening_ends_no_run() {
 fn records_are_gathered_into_one_file_and_reported_from_it() {
     let (scratch, run) = one();
     let file = scratch.directory.path().join("results.jsonl");
-    let gather = |from: &Path| longreach().arg("gather").arg(from).arg("--out").arg(&file).output().unwrap();
+    let gather = |from: &Path| {
+        longreach()
+            .arg("gather")
+            .arg(from)
+            .arg("--out")
+            .arg(&file)
+            .output()
+            .unwrap()
+    };
     let output = gather(&scratch.runs());
     exits(&output, 0);
     assert!(stdout(&output).contains("1 record"), "{}", stdout(&output));
     let line = std::fs::read_to_string(&file).unwrap();
     assert_eq!(line.lines().count(), 1);
-    assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), read(&run.join("record.json")));
-    exits(&longreach().arg("report").arg(&file).args(["--baseline", "rope"]).output().unwrap(), 0);
-    let unknown = longreach().arg("report").arg(&file).args(["--baseline", "rpoe"]).output().unwrap();
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&line).unwrap(),
+        read(&run.join("record.json"))
+    );
+    exits(
+        &longreach()
+            .arg("report")
+            .arg(&file)
+            .args(["--baseline", "rope"])
+            .output()
+            .unwrap(),
+        0,
+    );
+    let unknown = longreach()
+        .arg("report")
+        .arg(&file)
+        .args(["--baseline", "rpoe"])
+        .output()
+        .unwrap();
     exits(&unknown, 2);
-    assert!(stderr(&unknown).contains("--baseline") && stderr(&unknown).contains("rope"), "{}", stderr(&unknown));
+    assert!(
+        stderr(&unknown).contains("--baseline") && stderr(&unknown).contains("rope"),
+        "{}",
+        stderr(&unknown)
+    );
     let nothing = gather(&scratch.directory.path().join("x.toml"));
     exits(&nothing, 3);
 }
@@ -312,15 +518,30 @@ fn records_are_gathered_into_one_file_and_reported_from_it() {
 fn a_batch_that_takes_long_does_not_hold_up_a_signal() {
     let (scratch, run) = one();
     let mut program = longreach();
-    program.arg("eval").arg(&run).args(["--lengths", "100000", "--memory-limit", "none"]).env("RAYON_NUM_THREADS", "1");
-    let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    program
+        .arg("eval")
+        .arg(&run)
+        .args(["--lengths", "100000", "--memory-limit", "none"])
+        .env("RAYON_NUM_THREADS", "1");
+    let mut child = program
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     std::thread::sleep(Duration::from_secs(2));
-    assert!(child.try_wait().unwrap().is_none(), "it takes longer than that");
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "it takes longer than that"
+    );
     let asked = Instant::now();
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let output = child.wait_with_output().unwrap();
     exits(&output, 143);
-    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    assert!(
+        asked.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        asked.elapsed()
+    );
     drop(scratch);
 }
 
@@ -330,7 +551,10 @@ fn labels_of_another_config_keep_the_hash_of_the_record_true() {
     let labels = |run: &Path| read(&run.join("record.json"))["labels"].clone();
     let before = labels(&run);
     // The same run under other axes.
-    exits(&scratch.longreach("run", &[&ONE[..], &["axes.\"train.lr\"=[1e-3]"]].concat()), 0);
+    exits(
+        &scratch.longreach("run", &[&ONE[..], &["axes.\"train.lr\"=[1e-3]"]].concat()),
+        0,
+    );
     assert_ne!(labels(&run), before);
     exits(&verify(&[&run.display().to_string()]), 0);
     // An edit by hand stays an edit, whatever is written after it.
@@ -342,12 +566,24 @@ fn labels_of_another_config_keep_the_hash_of_the_record_true() {
     assert_eq!(labels(&run), before);
     let found = verify(&[&run.display().to_string()]);
     exits(&found, 1);
-    assert!(stdout(&found).contains("was changed after it was written"), "{}", stdout(&found));
-    let report = longreach().arg("report").arg(scratch.runs()).output().unwrap();
+    assert!(
+        stdout(&found).contains("was changed after it was written"),
+        "{}",
+        stdout(&found)
+    );
+    let report = longreach()
+        .arg("report")
+        .arg(scratch.runs())
+        .output()
+        .unwrap();
     exits(&report, 0);
     let id = run.file_name().unwrap().to_string_lossy().into_owned();
     let said = stderr(&report);
-    assert!(said.contains("warning: records that were changed after they were written") && said.contains(&id), "{said}");
+    assert!(
+        said.contains("warning: records that were changed after they were written")
+            && said.contains(&id),
+        "{said}"
+    );
 }
 
 #[test]
@@ -361,24 +597,49 @@ fn records_that_do_not_fit_their_run_are_named() {
     };
     assert_eq!(notes(|_| ()), "");
     for (edit, said) in [
-        ((|record| record.seed = 7) as fn(&mut results::RunRecord), "it names seed 7, its spec seed 0"),
-        (|record| drop(record.spec.insert("seed".to_owned(), 7.into())), "its spec is that of run "),
-        (|record| drop(record.spec.insert("novelty".to_owned(), 1.into())), "unknown field `novelty`"),
-        (|record| record.run_id = "0123456789abcdef".to_owned(), "0123456789abcdef (its spec is that of run "),
+        (
+            (|record| record.seed = 7) as fn(&mut results::RunRecord),
+            "it names seed 7, its spec seed 0",
+        ),
+        (
+            |record| drop(record.spec.insert("seed".to_owned(), 7.into())),
+            "its spec is that of run ",
+        ),
+        (
+            |record| drop(record.spec.insert("novelty".to_owned(), 1.into())),
+            "unknown field `novelty`",
+        ),
+        (
+            |record| record.run_id = "0123456789abcdef".to_owned(),
+            "0123456789abcdef (its spec is that of run ",
+        ),
     ] {
         let found = notes(edit);
-        assert!(found.starts_with("records edited by hand or by another version: ") && found.contains(said), "{found}");
+        assert!(
+            found.starts_with("records edited by hand or by another version: ")
+                && found.contains(said),
+            "{found}"
+        );
     }
-    let many: Vec<_> = std::iter::repeat_n(record, 8).map(|record| results::RunRecord { seed: 9, ..record }).collect();
+    let many: Vec<_> = std::iter::repeat_n(record, 8)
+        .map(|record| results::RunRecord { seed: 9, ..record })
+        .collect();
     assert!(trainer::integrity::integrity_notes(&many)[0].ends_with(", and 3 more"));
     // What is committed fits.
     let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
-    let files = std::fs::read_dir(experiments).unwrap().map(|entry| entry.unwrap().path().join("results.jsonl"));
+    let files = std::fs::read_dir(experiments)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().join("results.jsonl"));
     let mut count = 0;
     for file in files.filter(|file| file.exists()) {
         let found = results::read_jsonl(&file).unwrap();
         count += found.records.len();
-        assert_eq!(trainer::integrity::integrity_notes(&found.records), [] as [String; 0], "{}", file.display());
+        assert_eq!(
+            trainer::integrity::integrity_notes(&found.records),
+            [] as [String; 0],
+            "{}",
+            file.display()
+        );
     }
     assert!(count > 100, "{count} records");
 }

@@ -8,32 +8,68 @@ use std::path::{Path, PathBuf};
 const ONE: &str = "axes.\"model.pe\"=[{kind=\"rope\"}]";
 
 fn only_run(scratch: &Scratch) -> PathBuf {
-    scratch.runs().join(scratch.records()[0].0.parent().expect("a record lies in its run"))
+    scratch.runs().join(
+        scratch.records()[0]
+            .0
+            .parent()
+            .expect("a record lies in its run"),
+    )
 }
 
 fn steps(run: &Path) -> Vec<serde_json::Value> {
-    std::fs::read_to_string(run.join("steps.jsonl")).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    std::fs::read_to_string(run.join("steps.jsonl"))
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[test]
 fn stages_have_their_own_lengths_and_batches() {
     let scratch = Scratch::with(TINY);
-    let stages = "train.stages=[{steps=2,train_len=2,batch_size=8},{steps=1,train_len=4},{steps=3,train_len=3,batch_size=1}]";
+    let stages = "train.stages=[{steps=2,train_len=2,batch_size=8},{steps=1,train_len=4},{steps=3,\
+                  train_len=3,batch_size=1}]";
     let staged = ["seeds=[0]", ONE, "train.length=\"staged\"", stages];
     exits(&scratch.longreach("run", &staged), 0);
     let run = only_run(&scratch);
     // How many tokens a row of a length has is the task's affair: a plain run of one row tells.
     let per_row = |length: u64| {
         let plain = Scratch::with(TINY);
-        exits(&plain.longreach("run", &["seeds=[0]", ONE, "train.steps=1", "train.batch_size=1", &format!("train.train_len={length}")]), 0);
+        exits(
+            &plain.longreach(
+                "run",
+                &[
+                    "seeds=[0]",
+                    ONE,
+                    "train.steps=1",
+                    "train.batch_size=1",
+                    &format!("train.train_len={length}"),
+                ],
+            ),
+            0,
+        );
         steps(&only_run(&plain))[0]["tokens"].as_u64().unwrap()
     };
     let [two, three, four] = [2, 3, 4].map(per_row);
-    let expected = [8 * two, 16 * two, 16 * two + 4 * four, 16 * two + 4 * four + three, 16 * two + 4 * four + 2 * three];
-    let tokens: Vec<u64> = steps(&run).iter().map(|step| step["tokens"].as_u64().unwrap()).collect();
+    let expected = [
+        8 * two,
+        16 * two,
+        16 * two + 4 * four,
+        16 * two + 4 * four + three,
+        16 * two + 4 * four + 2 * three,
+    ];
+    let tokens: Vec<u64> = steps(&run)
+        .iter()
+        .map(|step| step["tokens"].as_u64().unwrap())
+        .collect();
     assert_eq!(tokens[..5], expected);
     assert_eq!(tokens.len(), 6);
-    let verified = longreach().arg("verify").arg(&run).arg("--retrain").output().unwrap();
+    let verified = longreach()
+        .arg("verify")
+        .arg(&run)
+        .arg("--retrain")
+        .output()
+        .unwrap();
     exits(&verified, 0);
 }
 
@@ -41,53 +77,122 @@ fn stages_have_their_own_lengths_and_batches() {
 fn stages_that_do_not_fit_are_refused_by_name() {
     let scratch = Scratch::with(TINY);
     for (stages, key, said) in [
-        ("[{steps=2,train_len=2},{steps=3,train_len=4}]", "train.stages", "a hole of 1"),
-        ("[{steps=4,train_len=2},{steps=3,train_len=4}]", "train.stages", "an overlap of 1"),
-        ("[{steps=6,train_len=2}]", "train.train_len", "longer than every stage"),
-        ("[{steps=6,train_len=5}]", "train.stages.0.train_len", "a whole number from 1 to 4"),
-        ("[{steps=0,train_len=4}]", "train.stages.0.steps", "out of range"),
-        ("[{steps=6,train_len=4,batch_size=0}]", "train.stages.0.batch_size", "out of range"),
+        (
+            "[{steps=2,train_len=2},{steps=3,train_len=4}]",
+            "train.stages",
+            "a hole of 1",
+        ),
+        (
+            "[{steps=4,train_len=2},{steps=3,train_len=4}]",
+            "train.stages",
+            "an overlap of 1",
+        ),
+        (
+            "[{steps=6,train_len=2}]",
+            "train.train_len",
+            "longer than every stage",
+        ),
+        (
+            "[{steps=6,train_len=5}]",
+            "train.stages.0.train_len",
+            "a whole number from 1 to 4",
+        ),
+        (
+            "[{steps=0,train_len=4}]",
+            "train.stages.0.steps",
+            "out of range",
+        ),
+        (
+            "[{steps=6,train_len=4,batch_size=0}]",
+            "train.stages.0.batch_size",
+            "out of range",
+        ),
         ("[{steps=6,len=4}]", "train.stages", "len"),
         ("[]", "train.length", "needs the stages"),
     ] {
-        let output = scratch.longreach("check", &["train.length=\"staged\"", &format!("train.stages={stages}")]);
+        let output = scratch.longreach(
+            "check",
+            &["train.length=\"staged\"", &format!("train.stages={stages}")],
+        );
         exits(&output, 2);
         let said_all = stderr(&output);
-        assert!(said_all.contains(key) && said_all.contains(said), "{stages}: {said_all}");
+        assert!(
+            said_all.contains(key) && said_all.contains(said),
+            "{stages}: {said_all}"
+        );
     }
     let output = scratch.longreach("check", &["train.stages=[{steps=6,train_len=4}]"]);
     exits(&output, 2);
-    assert!(stderr(&output).contains("length = \"staged\""), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("length = \"staged\""),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn a_training_starts_from_another_runs_weights_under_another_encoding() {
     let base = Scratch::with(TINY);
-    exits(&base.longreach("run", &["seeds=[0,1]", "axes.\"model.pe\"=[{kind=\"sinusoidal\"}]"]), 0);
+    exits(
+        &base.longreach(
+            "run",
+            &["seeds=[0,1]", "axes.\"model.pe\"=[{kind=\"sinusoidal\"}]"],
+        ),
+        0,
+    );
     let from = format!("train.start_from={:?}", base.runs().display().to_string());
     let scratch = Scratch::with(TINY);
-    let warm = ["seeds=[0,1]", ONE, &from, "train.lr=1e-12", "train.warmup_steps=0", "train.adamw.weight_decay=0.0"];
+    let warm = [
+        "seeds=[0,1]",
+        ONE,
+        &from,
+        "train.lr=1e-12",
+        "train.warmup_steps=0",
+        "train.adamw.weight_decay=0.0",
+    ];
     let output = scratch.longreach("run", &warm);
     exits(&output, 0);
-    // With next to no learning rate the weights stay what they were: those of the run of the same seed.
+    // With next to no learning rate the weights stay what they were: those of the run of the same
+    // seed.
     for (path, _) in scratch.records() {
         let ours = scratch.runs().join(path.parent().unwrap());
-        let job: serde_json::Value = serde_json::from_slice(&std::fs::read(ours.join("job.json")).unwrap()).unwrap();
+        let job: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(ours.join("job.json")).unwrap()).unwrap();
         let theirs = PathBuf::from(job["start_dir"].as_str().unwrap());
-        let their_job: serde_json::Value = serde_json::from_slice(&std::fs::read(theirs.join("job.json")).unwrap()).unwrap();
+        let their_job: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(theirs.join("job.json")).unwrap()).unwrap();
         assert_eq!(job["spec"]["seed"], their_job["spec"]["seed"]);
         assert_eq!(job["spec"]["start"]["run_id"], their_job["run_id"]);
-        let [ours, theirs] =
-            [&ours, &theirs].map(|run| rundir::Weights::from_bytes(&std::fs::read(run.join("weights.safetensors")).unwrap()).unwrap());
-        assert_eq!(ours.0.keys().collect::<Vec<_>>(), theirs.0.keys().collect::<Vec<_>>());
+        let [ours, theirs] = [&ours, &theirs].map(|run| {
+            rundir::Weights::from_bytes(&std::fs::read(run.join("weights.safetensors")).unwrap())
+                .unwrap()
+        });
+        assert_eq!(
+            ours.0.keys().collect::<Vec<_>>(),
+            theirs.0.keys().collect::<Vec<_>>()
+        );
         for (path, tensor) in &ours.0 {
-            let far = tensor.values.iter().zip(&theirs.0[path].values).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            let far = tensor
+                .values
+                .iter()
+                .zip(&theirs.0[path].values)
+                .map(|(a, b)| (a - b).abs())
+                .fold(0.0, f32::max);
             assert!(far < 1e-6, "{path}: {far}");
         }
     }
-    let verified = longreach().arg("verify").arg(scratch.runs()).arg("--retrain").output().unwrap();
+    let verified = longreach()
+        .arg("verify")
+        .arg(scratch.runs())
+        .arg("--retrain")
+        .output()
+        .unwrap();
     exits(&verified, 0);
-    assert!(stdout(&verified).contains("2 runs verified: nothing wrong"), "{}", stdout(&verified));
+    assert!(
+        stdout(&verified).contains("2 runs verified: nothing wrong"),
+        "{}",
+        stdout(&verified)
+    );
     // Another start is another run.
     assert!(stderr(&scratch.longreach("run", &["seeds=[0,1]", ONE])).contains("2 to do"));
 }
@@ -98,27 +203,67 @@ fn starts_that_cannot_work_are_refused_by_name() {
     exits(&base.longreach("run", &["seeds=[0]"]), 0);
     let scratch = Scratch::with(TINY);
     let from = format!("train.start_from={:?}", base.runs().display().to_string());
-    let one_of_two = format!("train.start_from={:?}", base.runs().join(&base.records()[0].0).parent().unwrap().display().to_string());
+    let one_of_two = format!(
+        "train.start_from={:?}",
+        base.runs()
+            .join(&base.records()[0].0)
+            .parent()
+            .unwrap()
+            .display()
+            .to_string()
+    );
     for (arguments, said) in [
-        (vec!["seeds=[0]", from.as_str()], "holds 2 recorded runs of seed 0"),
-        (vec!["seeds=[1]", &one_of_two], "holds 0 recorded runs of seed 1"),
-        (vec!["seeds=[0]", &one_of_two, "model.d_model=32"], "d_model is 16 there and 32 here"),
-        (vec!["seeds=[0]", &one_of_two, "model.n_layers=2"], "n_layers is 1 there and 2 here"),
-        (vec!["seeds=[0]", &one_of_two, "task.alphabet=5"], "vocab_size"),
-        (vec!["seeds=[0]", &one_of_two, "model.norm=\"rms_norm\""], "norm is different there"),
-        (vec!["seeds=[0]", "train.start_from=\"nowhere\""], "cannot be read"),
+        (
+            vec!["seeds=[0]", from.as_str()],
+            "holds 2 recorded runs of seed 0",
+        ),
+        (
+            vec!["seeds=[1]", &one_of_two],
+            "holds 0 recorded runs of seed 1",
+        ),
+        (
+            vec!["seeds=[0]", &one_of_two, "model.d_model=32"],
+            "d_model is 16 there and 32 here",
+        ),
+        (
+            vec!["seeds=[0]", &one_of_two, "model.n_layers=2"],
+            "n_layers is 1 there and 2 here",
+        ),
+        (
+            vec!["seeds=[0]", &one_of_two, "task.alphabet=5"],
+            "vocab_size",
+        ),
+        (
+            vec!["seeds=[0]", &one_of_two, "model.norm=\"rms_norm\""],
+            "norm is different there",
+        ),
+        (
+            vec!["seeds=[0]", "train.start_from=\"nowhere\""],
+            "cannot be read",
+        ),
     ] {
         let output = scratch.longreach("check", &arguments);
         exits(&output, 2);
-        assert!(stderr(&output).contains("train.start_from") && stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains("train.start_from") && stderr(&output).contains(said),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
     }
     // Weights that were changed since are found before the first step.
     let arguments = ["seeds=[0]", ONE, one_of_two.as_str()];
-    let weights = base.runs().join(&base.records()[0].0).with_file_name("weights.safetensors");
+    let weights = base
+        .runs()
+        .join(&base.records()[0].0)
+        .with_file_name("weights.safetensors");
     let mut bytes = std::fs::read(&weights).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&weights, bytes).unwrap();
     let output = scratch.longreach("run", &arguments);
     exits(&output, 1);
-    assert!(stderr(&output).contains("does not hold the weights of its record"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("does not hold the weights of its record"),
+        "{}",
+        stderr(&output)
+    );
 }

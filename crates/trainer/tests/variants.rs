@@ -23,18 +23,25 @@ fn planned(variants: &str, encodings: &str) -> Plan {
 }
 
 fn ids(plan: &Plan) -> Vec<&str> {
-    plan.runs.iter().map(|run| run.job.run_id.as_str()).collect()
+    plan.runs
+        .iter()
+        .map(|run| run.job.run_id.as_str())
+        .collect()
 }
 
 /// The metrics of a record's variant at a length.
 fn metrics(record: &Value, variant: &str, test_len: u64) -> Value {
     let rows = record["evals"].as_array().unwrap();
-    let row = rows.iter().find(|row| row["variant"] == variant && row["test_len"] == test_len);
+    let row = rows
+        .iter()
+        .find(|row| row["variant"] == variant && row["test_len"] == test_len);
     row.unwrap_or_else(|| panic!("no {variant} at {test_len}"))["metrics"].clone()
 }
 
 fn loss(record: &Value, variant: &str, test_len: u64) -> f64 {
-    metrics(record, variant, test_len)["loss_nats"]["value"].as_f64().unwrap()
+    metrics(record, variant, test_len)["loss_nats"]["value"]
+        .as_f64()
+        .unwrap()
 }
 
 /// Records by label, with the directories of their runs.
@@ -49,9 +56,18 @@ fn records(scratch: &Scratch) -> Vec<(String, PathBuf, Value)> {
 
 /// Runs `longreach eval RUN ARGUMENTS --json`: the record, and what was said.
 fn eval(run: &Path, arguments: &[&str]) -> (Value, String) {
-    let output = longreach().arg("eval").arg(run).args(arguments).arg("--json").output().unwrap();
+    let output = longreach()
+        .arg("eval")
+        .arg(run)
+        .args(arguments)
+        .arg("--json")
+        .output()
+        .unwrap();
     exits(&output, 0);
-    (serde_json::from_str(&stdout(&output)).unwrap(), stderr(&output))
+    (
+        serde_json::from_str(&stdout(&output)).unwrap(),
+        stderr(&output),
+    )
 }
 
 #[test]
@@ -62,8 +78,16 @@ fn an_addition_is_the_same_run_as_the_stack_written_out() {
             "add = { kind = \"window\", size = 3, sinks = 1 }",
             "{ kind = \"rope\" }, { kind = \"window\", size = 3, sinks = 1 }",
         ),
-        ("{ kind = \"rope\" }", "add = { sinks = 1, kind = \"window\" }", "{ kind = \"rope\" }, { kind = \"window\", sinks = 1 }"),
-        ("{ kind = \"kerple\" }", "add = { kind = \"log_scaling\" }", "{ kind = \"kerple\" }, { kind = \"log_scaling\" }"),
+        (
+            "{ kind = \"rope\" }",
+            "add = { sinks = 1, kind = \"window\" }",
+            "{ kind = \"rope\" }, { kind = \"window\", sinks = 1 }",
+        ),
+        (
+            "{ kind = \"kerple\" }",
+            "add = { kind = \"log_scaling\" }",
+            "{ kind = \"kerple\" }, { kind = \"log_scaling\" }",
+        ),
         (
             "{ kind = \"t5\", num_buckets = 8 }",
             "add = [{ kind = \"alibi\" }, { kind = \"window\" }]",
@@ -77,11 +101,18 @@ fn an_addition_is_the_same_run_as_the_stack_written_out() {
         (
             "{ kind = \"rope\", base = 100.0 }",
             "set = { scaling = { kind = \"yarn\" } }\nadd = { kind = \"window\" }",
-            "{ kind = \"rope\", base = 100.0, scaling = { kind = \"yarn\" } }, { kind = \"window\" }",
+            "{ kind = \"rope\", base = 100.0, scaling = { kind = \"yarn\" } }, { kind = \
+             \"window\" }",
         ),
     ] {
         let short = planned(&variant("v", short), trained);
-        let long = planned(&variant("v", &format!("set = {{ kind = \"stack\", parts = [{long}] }}")), trained);
+        let long = planned(
+            &variant(
+                "v",
+                &format!("set = {{ kind = \"stack\", parts = [{long}] }}"),
+            ),
+            trained,
+        );
         assert_eq!(ids(&short), ids(&long), "{trained}");
         assert_eq!(short.notes, Vec::<String>::new(), "{trained}");
     }
@@ -98,10 +129,12 @@ fn an_addition_leaves_the_trained_encoding_as_it_is() {
     }
 }
 
-const TRAINED: &str = "{ kind = \"rope\" }, { kind = \"alibi\" }, { kind = \"kerple\" }, { kind = \"t5\", num_buckets = 8, init_std = 1.0 }, \
-    { kind = \"learned\", max_position = 64 }, { kind = \"sinusoidal\", learnable_scale = true }, { kind = \"shaw\" }, \
-    { kind = \"nope_layers\", every = 2, part = { kind = \"kerple\" } }, \
-    { kind = \"stack\", parts = [{ kind = \"rope\" }, { kind = \"kerple\" }] }";
+const TRAINED: &str = "{ kind = \"rope\" }, { kind = \"alibi\" }, { kind = \"kerple\" }, { kind = \
+                       \"t5\", num_buckets = 8, init_std = 1.0 }, { kind = \"learned\", \
+                       max_position = 64 }, { kind = \"sinusoidal\", learnable_scale = true }, { \
+                       kind = \"shaw\" }, { kind = \"nope_layers\", every = 2, part = { kind = \
+                       \"kerple\" } }, { kind = \"stack\", parts = [{ kind = \"rope\" }, { kind = \
+                       \"kerple\" }] }";
 
 #[test]
 fn an_addition_is_evaluated_with_the_trained_weights() {
@@ -109,85 +142,179 @@ fn an_addition_is_evaluated_with_the_trained_weights() {
         + &variant("narrow", "add = { kind = \"window\", size = 3, sinks = 1 }")
         + &variant("alone", "set = { kind = \"window\", size = 3, sinks = 1 }");
     let scratch = Scratch::with(&config(&variants, TRAINED));
-    exits(&scratch.longreach("run", &["seeds=[0]", "train.steps=30", "train.lr=3e-2", "model.n_layers=2"]), 0);
+    exits(
+        &scratch.longreach(
+            "run",
+            &[
+                "seeds=[0]",
+                "train.steps=30",
+                "train.lr=3e-2",
+                "model.n_layers=2",
+            ],
+        ),
+        0,
+    );
     let records = records(&scratch);
     assert_eq!(records.len(), 9);
     for (label, run, record) in &records {
-        let [trained, wide, narrow, alone] = ["trained", "wide", "narrow", "alone"].map(|name| loss(record, name, 8));
-        assert!((trained - wide).abs() < 1e-5, "{label}: {trained} under a window without effect is {wide}");
-        assert!((trained - narrow).abs() > 1e-4, "{label}: {trained} under a narrow window is {narrow}");
+        let [trained, wide, narrow, alone] =
+            ["trained", "wide", "narrow", "alone"].map(|name| loss(record, name, 8));
+        assert!(
+            (trained - wide).abs() < 1e-5,
+            "{label}: {trained} under a window without effect is {wide}"
+        );
+        assert!(
+            (trained - narrow).abs() > 1e-4,
+            "{label}: {trained} under a narrow window is {narrow}"
+        );
         // What `set` alone evaluates is another thing.
-        assert!((narrow - alone).abs() > 1e-4, "{label}: {narrow} and {alone}");
+        assert!(
+            (narrow - alone).abs() > 1e-4,
+            "{label}: {narrow} and {alone}"
+        );
         let trained: Value = record["spec"]["encoding"].clone();
-        let (again, said) = eval(run, &["--variant", "add = { kind = \"window\", size = 3, sinks = 1 }"]);
+        let (again, said) = eval(
+            run,
+            &[
+                "--variant",
+                "add = { kind = \"window\", size = 3, sinks = 1 }",
+            ],
+        );
         assert_eq!(again["spec"]["encoding"], trained);
         for length in [4, 8] {
-            assert_eq!(metrics(&again, "window", length), metrics(record, "narrow", length), "{label} at {length}");
+            assert_eq!(
+                metrics(&again, "window", length),
+                metrics(record, "narrow", length),
+                "{label} at {length}"
+            );
         }
         assert!(!said.contains("without the trained"), "{said}");
     }
     let (_, run, record) = records.iter().find(|(label, ..)| label == "rope").unwrap();
     // The stack written out has the very numbers, from a file too, which may be restricted.
     let file = scratch.directory.path().join("v.toml");
-    let text =
-        "name = \"filed\"\nwhen = { kind = \"rope\" }\nset = { base = 10000.0 }\nadd = [{ kind = \"window\", size = 3, sinks = 1 }]\n";
+    let text = "name = \"filed\"\nwhen = { kind = \"rope\" }\nset = { base = 10000.0 }\nadd = [{ \
+                kind = \"window\", size = 3, sinks = 1 }]\n";
     std::fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
-    let explicit = "name = \"explicit\"\nkind = \"stack\"\nparts = [{ kind = \"rope\" }, { kind = \"window\", size = 3, sinks = 1 }]";
+    let explicit = "name = \"explicit\"\nkind = \"stack\"\nparts = [{ kind = \"rope\" }, { kind = \
+                    \"window\", size = 3, sinks = 1 }]";
     let narrow = "add = { kind = \"window\", size = 3, sinks = 1 }";
-    let (again, _) =
-        eval(run, &["--variant", explicit, "--variant", file, "--variant", narrow, "--variant", "add={kind=\"window\",size=2}"]);
+    let (again, _) = eval(
+        run,
+        &[
+            "--variant",
+            explicit,
+            "--variant",
+            file,
+            "--variant",
+            narrow,
+            "--variant",
+            "add={kind=\"window\",size=2}",
+        ],
+    );
     for name in ["explicit", "filed", "window"] {
-        assert_eq!(metrics(&again, name, 8), metrics(record, "narrow", 8), "{name}");
+        assert_eq!(
+            metrics(&again, name, 8),
+            metrics(record, "narrow", 8),
+            "{name}"
+        );
     }
     // A second variant of the same kind is named by what it says.
     assert!(loss(&again, "add={kind=\"window\",size=2}", 8).is_finite());
     let (_, alibi, _) = records.iter().find(|(label, ..)| label == "alibi").unwrap();
     let (again, said) = eval(alibi, &["--variant", file, "--variant", "kind=\"window\""]);
-    assert_eq!(again["evals"].as_array().unwrap().len(), 4, "`filed` is not for alibi");
-    assert!(said.contains("`filed` is left out") && said.contains("alibi"), "{said}");
-    let dropped =
-        "variant `window` evaluates without the trained `alibi`: `set` with `kind` replaces it; write add = { kind = \"window\" }";
+    assert_eq!(
+        again["evals"].as_array().unwrap().len(),
+        4,
+        "`filed` is not for alibi"
+    );
+    assert!(
+        said.contains("`filed` is left out") && said.contains("alibi"),
+        "{said}"
+    );
+    let dropped = "variant `window` evaluates without the trained `alibi`: `set` with `kind` \
+                   replaces it; write add = { kind = \"window\" }";
     assert!(said.contains(dropped), "{said}");
 }
 
 #[test]
 fn check_and_run_note_a_variant_that_drops_the_trained_encoding() {
     let window = variant("window", "set = { kind = \"window\", size = 3 }");
-    let note = "variant `window` evaluates without the trained `rope`, `alibi`: `set` with `kind` replaces it; \
-                write add = { kind = \"window\", size = 3 } to keep it";
-    let scratch = Scratch::with(&config(&window, "{ kind = \"rope\" }, { kind = \"alibi\" }, { kind = \"nope\" }"));
+    let note = "variant `window` evaluates without the trained `rope`, `alibi`: `set` with `kind` \
+                replaces it; write add = { kind = \"window\", size = 3 } to keep it";
+    let scratch = Scratch::with(&config(
+        &window,
+        "{ kind = \"rope\" }, { kind = \"alibi\" }, { kind = \"nope\" }",
+    ));
     let text = scratch.longreach("check", &[]);
     exits(&text, 0);
-    assert!(stderr(&text).contains(&format!("note: {note}\n")), "{}", stderr(&text));
+    assert!(
+        stderr(&text).contains(&format!("note: {note}\n")),
+        "{}",
+        stderr(&text)
+    );
     let json = scratch.longreach("check", &["--json"]);
     let json: Value = serde_json::from_str(&stdout(&json)).unwrap();
     assert_eq!(json["notes"], serde_json::json!([note]));
     let run = scratch.longreach("run", &["seeds=[0]"]);
     exits(&run, 0);
-    assert!(stderr(&run).contains(&format!("note: {note}\n")), "{}", stderr(&run));
+    assert!(
+        stderr(&run).contains(&format!("note: {note}\n")),
+        "{}",
+        stderr(&run)
+    );
     // The parts of a stack are looked at one by one; what keeps them is not always one addition.
     let of = |keys: &str, trained: &str| planned(&variant("v", keys), trained).notes;
     let stack = "{ kind = \"stack\", parts = [{ kind = \"rope\" }, { kind = \"alibi\" }] }";
     let notes = of("set = { kind = \"rope\" }", stack);
-    assert_eq!(notes, ["variant `v` evaluates without the trained `alibi`: `set` with `kind` replaces it"]);
+    assert_eq!(
+        notes,
+        ["variant `v` evaluates without the trained `alibi`: `set` with `kind` replaces it"]
+    );
     assert_eq!(
         of("set = { kind = \"nope\" }", "{ kind = \"rope\" }"),
         ["variant `v` evaluates without the trained `rope`: `set` with `kind` replaces it"]
     );
-    assert_eq!(of("set = { kind = \"window\" }\nadd = { kind = \"alibi\" }", "{ kind = \"rope\" }").len(), 1);
+    assert_eq!(
+        of(
+            "set = { kind = \"window\" }\nadd = { kind = \"alibi\" }",
+            "{ kind = \"rope\" }"
+        )
+        .len(),
+        1
+    );
     for (keys, trained) in [
         ("set = { kind = \"rerope\" }", "{ kind = \"rope\" }"),
         ("set = { kind = \"self_extend\" }", "{ kind = \"rope\" }"),
-        ("set = { kind = \"rope\", base = 5.0 }", "{ kind = \"rope\" }"),
-        ("set = { kind = \"stack\", parts = [{ kind = \"rope\" }, { kind = \"window\" }] }", "{ kind = \"rope\" }"),
-        ("set = { kind = \"nope_layers\", every = 2, part = { kind = \"rope\" } }", "{ kind = \"rope\" }"),
+        (
+            "set = { kind = \"rope\", base = 5.0 }",
+            "{ kind = \"rope\" }",
+        ),
+        (
+            "set = { kind = \"stack\", parts = [{ kind = \"rope\" }, { kind = \"window\" }] }",
+            "{ kind = \"rope\" }",
+        ),
+        (
+            "set = { kind = \"nope_layers\", every = 2, part = { kind = \"rope\" } }",
+            "{ kind = \"rope\" }",
+        ),
         ("set = { kind = \"log_scaling\" }", "{ kind = \"nope\" }"),
         ("set = { base = 5.0 }", "{ kind = \"rope\" }"),
-        ("positions = { kind = \"interpolated\" }", "{ kind = \"rope\" }"),
-        ("set = { kind = \"rope\" }\nadd = { kind = \"alibi\" }", stack),
+        (
+            "positions = { kind = \"interpolated\" }",
+            "{ kind = \"rope\" }",
+        ),
+        (
+            "set = { kind = \"rope\" }\nadd = { kind = \"alibi\" }",
+            stack,
+        ),
     ] {
-        assert_eq!(of(keys, trained), Vec::<String>::new(), "{keys} on {trained}");
+        assert_eq!(
+            of(keys, trained),
+            Vec::<String>::new(),
+            "{keys} on {trained}"
+        );
     }
 }
 
@@ -195,14 +322,29 @@ fn check_and_run_note_a_variant_that_drops_the_trained_encoding() {
 fn the_configs_of_the_repository_drop_no_trained_encoding() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut seen = 0;
-    let directories = std::fs::read_dir(root.join("experiments")).unwrap().map(|entry| entry.unwrap().path());
-    for directory in directories.chain([root.join("configs")]).filter(|path| path.is_dir()) {
-        for file in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
-            let is_config = file.extension().is_some_and(|end| end == "toml") && !file.ends_with("claims.toml");
+    let directories = std::fs::read_dir(root.join("experiments"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    for directory in directories
+        .chain([root.join("configs")])
+        .filter(|path| path.is_dir())
+    {
+        for file in std::fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+        {
+            let is_config =
+                file.extension().is_some_and(|end| end == "toml") && !file.ends_with("claims.toml");
             // One config starts from runs that are not kept here.
-            let Some(plan) = is_config.then(|| plan(&file, &[]).ok()).flatten() else { continue };
+            let Some(plan) = is_config.then(|| plan(&file, &[]).ok()).flatten() else {
+                continue;
+            };
             seen += 1;
-            let dropped: Vec<_> = plan.notes.iter().filter(|note| note.contains("without the trained")).collect();
+            let dropped: Vec<_> = plan
+                .notes
+                .iter()
+                .filter(|note| note.contains("without the trained"))
+                .collect();
             assert!(dropped.is_empty(), "{}: {dropped:?}", file.display());
         }
     }
@@ -211,34 +353,135 @@ fn the_configs_of_the_repository_drop_no_trained_encoding() {
 
 /// The keys of a variant, the trained encoding, and what the message must name.
 const REFUSED: &[(&str, &str, &[&str])] = &[
-    ("add = {}", "{ kind = \"rope\" }", &["eval.variants.0.add", "missing key `kind`"]),
-    ("add = []", "{ kind = \"rope\" }", &["eval.variants.0.add", "adds nothing", "one encoding or more"]),
-    ("add = 3", "{ kind = \"rope\" }", &["eval.variants.0.add", "must be a table"]),
-    ("add = \"window\"", "{ kind = \"rope\" }", &["eval.variants.0.add", "write add = { kind = \"window\" }"]),
-    ("add = [{ kind = \"window\" }, \"alibi\"]", "{ kind = \"rope\" }", &["eval.variants.0.add.1", "{ kind = \"alibi\" }"]),
-    ("add = { kind = \"windw\" }", "{ kind = \"rope\" }", &["eval.variants.0.add.kind", "windw", "did you mean `window`?"]),
-    ("add = { kind = \"window\", sink = 4 }", "{ kind = \"rope\" }", &["eval.variants.0.add.sink", "size, sinks"]),
-    ("add = { kind = \"window\", size = 0 }", "{ kind = \"rope\" }", &["eval.variants.0.add.size", "= value: 0", "from 1 to"]),
-    ("add = [{ kind = \"alibi\" }, { kind = \"window\", size = 0 }]", "{ kind = \"rope\" }", &["eval.variants.0.add.1.size"]),
-    ("add = { kind = \"nope\" }", "{ kind = \"rope\" }", &["eval.variants.0.add.kind", "adds nothing", "alibi"]),
+    (
+        "add = {}",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.add", "missing key `kind`"],
+    ),
+    (
+        "add = []",
+        "{ kind = \"rope\" }",
+        &[
+            "eval.variants.0.add",
+            "adds nothing",
+            "one encoding or more",
+        ],
+    ),
+    (
+        "add = 3",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.add", "must be a table"],
+    ),
+    (
+        "add = \"window\"",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.add", "write add = { kind = \"window\" }"],
+    ),
+    (
+        "add = [{ kind = \"window\" }, \"alibi\"]",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.add.1", "{ kind = \"alibi\" }"],
+    ),
+    (
+        "add = { kind = \"windw\" }",
+        "{ kind = \"rope\" }",
+        &[
+            "eval.variants.0.add.kind",
+            "windw",
+            "did you mean `window`?",
+        ],
+    ),
+    (
+        "add = { kind = \"window\", sink = 4 }",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.add.sink", "size, sinks"],
+    ),
+    (
+        "add = { kind = \"window\", size = 0 }",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.add.size", "= value: 0", "from 1 to"],
+    ),
+    (
+        "add = [{ kind = \"alibi\" }, { kind = \"window\", size = 0 }]",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.add.1.size"],
+    ),
+    (
+        "add = { kind = \"nope\" }",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.add.kind", "adds nothing", "alibi"],
+    ),
     (
         "add = { kind = \"kerple\" }",
         "{ kind = \"rope\" }",
-        &["eval.variants.0.add.kind", "was not trained with: r1 [2]", "alibi", "window", "`stack` of both in model.pe"],
+        &[
+            "eval.variants.0.add.kind",
+            "was not trained with: r1 [2]",
+            "alibi",
+            "window",
+            "`stack` of both in model.pe",
+        ],
     ),
-    ("add = { kind = \"rerope\" }", "{ kind = \"rope\" }", &["eval.variants.0.add.kind", "trained `rope`", "set = { kind = \"rerope\" }"]),
+    (
+        "add = { kind = \"rerope\" }",
+        "{ kind = \"rope\" }",
+        &[
+            "eval.variants.0.add.kind",
+            "trained `rope`",
+            "set = { kind = \"rerope\" }",
+        ],
+    ),
     (
         "add = { kind = \"self_extend\", window = 2 }",
         "{ kind = \"stack\", parts = [{ kind = \"alibi\" }, { kind = \"rope\" }] }",
-        &["trained `rope`", "set = { kind = \"self_extend\", window = 2 }"],
+        &[
+            "trained `rope`",
+            "set = { kind = \"self_extend\", window = 2 }",
+        ],
     ),
-    ("add = { kind = \"xpos\" }", "{ kind = \"shaw\" }", &["eval.variants.0.add", "shaw and xpos", "fits nothing but itself"]),
-    ("set = { base = 1.0 }\nadd = { kind = \"window\" }", "{ kind = \"rope\" }", &["eval.variants.0.set.base", "from 1.0"]),
-    ("set = { kind = \"kerple\" }\nadd = { kind = \"window\" }", "{ kind = \"rope\" }", &["eval.variants.0.set", "parts.0.r1"]),
-    ("append = { kind = \"window\" }", "{ kind = \"rope\" }", &["eval.variants.0.append", "did you mean `add`?"]),
-    ("plus = { kind = \"window\" }", "{ kind = \"rope\" }", &["eval.variants.0.plus", "did you mean `add`?"]),
-    ("with = { kind = \"window\" }", "{ kind = \"rope\" }", &["eval.variants.0.with", "did you mean `add`?"]),
-    ("", "{ kind = \"rope\" }", &["eval.variants.0", "changes nothing", "add = { kind = \"window\" }"]),
+    (
+        "add = { kind = \"xpos\" }",
+        "{ kind = \"shaw\" }",
+        &[
+            "eval.variants.0.add",
+            "shaw and xpos",
+            "fits nothing but itself",
+        ],
+    ),
+    (
+        "set = { base = 1.0 }\nadd = { kind = \"window\" }",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.set.base", "from 1.0"],
+    ),
+    (
+        "set = { kind = \"kerple\" }\nadd = { kind = \"window\" }",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.set", "parts.0.r1"],
+    ),
+    (
+        "append = { kind = \"window\" }",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.append", "did you mean `add`?"],
+    ),
+    (
+        "plus = { kind = \"window\" }",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.plus", "did you mean `add`?"],
+    ),
+    (
+        "with = { kind = \"window\" }",
+        "{ kind = \"rope\" }",
+        &["eval.variants.0.with", "did you mean `add`?"],
+    ),
+    (
+        "",
+        "{ kind = \"rope\" }",
+        &[
+            "eval.variants.0",
+            "changes nothing",
+            "add = { kind = \"window\" }",
+        ],
+    ),
 ];
 
 #[test]
@@ -252,19 +495,46 @@ fn an_addition_that_cannot_work_is_refused_with_its_place() {
         }
     };
     for (keys, trained, parts) in REFUSED {
-        try_it(&Scratch::with(&config(&variant("v", keys), trained)), &[], parts);
+        try_it(
+            &Scratch::with(&config(&variant("v", keys), trained)),
+            &[],
+            parts,
+        );
     }
     let many = format!("add = [{}]", vec!["{ kind = \"alibi\" }"; 16].join(", "));
-    try_it(&Scratch::with(&config(&variant("v", &many), "{ kind = \"rope\" }")), &[], &["eval.variants.0.add", "17", "at most 16"]);
-    let window = Scratch::with(&config(&variant("v", "add = { kind = \"window\" }"), "{ kind = \"t5\" }"));
-    let linear = Scratch::with(&config(&variant("v", "add = { kind = \"window\" }"), "{ kind = \"rope\" }"));
-    let linear_attention = std::fs::read_to_string(&linear.config).unwrap().replace("[train]", "attention = \"linear\"\n[train]");
+    try_it(
+        &Scratch::with(&config(&variant("v", &many), "{ kind = \"rope\" }")),
+        &[],
+        &["eval.variants.0.add", "17", "at most 16"],
+    );
+    let window = Scratch::with(&config(
+        &variant("v", "add = { kind = \"window\" }"),
+        "{ kind = \"t5\" }",
+    ));
+    let linear = Scratch::with(&config(
+        &variant("v", "add = { kind = \"window\" }"),
+        "{ kind = \"rope\" }",
+    ));
+    let linear_attention = std::fs::read_to_string(&linear.config)
+        .unwrap()
+        .replace("[train]", "attention = \"linear\"\n[train]");
     std::fs::write(&linear.config, linear_attention).unwrap();
-    try_it(&linear, &[], &["model.attention", "cannot host", "in variant `v`"]);
+    try_it(
+        &linear,
+        &[],
+        &["model.attention", "cannot host", "in variant `v`"],
+    );
     let distances = std::fs::read_to_string(&window.config).unwrap();
-    let distances = distances.replace("[train]", "positions = { kind = \"randomized_distances\" }\n[train]");
+    let distances = distances.replace(
+        "[train]",
+        "positions = { kind = \"randomized_distances\" }\n[train]",
+    );
     std::fs::write(&window.config, distances).unwrap();
-    try_it(&window, &[], &["model.positions.kind", "distances alone", "in variant `v`"]);
+    try_it(
+        &window,
+        &[],
+        &["model.positions.kind", "distances alone", "in variant `v`"],
+    );
 }
 
 #[test]
@@ -275,41 +545,85 @@ fn an_addition_that_cannot_work_is_refused_on_the_command_line() {
     for (text, parts) in [
         ("add = []", &["`add`", "adds nothing", "help"][..]),
         ("add = 3", &["add: ", "a table with `kind`"]),
-        ("add = [{ kind = \"window\", sink = 1 }]", &["add.0.sink", "`size` or `sinks`"]),
-        ("add = { kind = \"window\", size = 0 }", &["`add.size`", "value: 0", "allowed: a number from 1"]),
-        ("add = { kind = \"rerope\" }", &["`add.kind`", "trained `rope`", "set = { kind = \"rerope\" }"]),
-        ("add = { kind = \"t5\" }", &["`add.kind`", "was not trained with", "alibi"]),
+        (
+            "add = [{ kind = \"window\", sink = 1 }]",
+            &["add.0.sink", "`size` or `sinks`"],
+        ),
+        (
+            "add = { kind = \"window\", size = 0 }",
+            &["`add.size`", "value: 0", "allowed: a number from 1"],
+        ),
+        (
+            "add = { kind = \"rerope\" }",
+            &[
+                "`add.kind`",
+                "trained `rope`",
+                "set = { kind = \"rerope\" }",
+            ],
+        ),
+        (
+            "add = { kind = \"t5\" }",
+            &["`add.kind`", "was not trained with", "alibi"],
+        ),
         ("set = 3", &["`set` must be a table, not a whole number"]),
         ("base = 5\nset = { base = 6 }", &["`base` beside `set`"]),
-        ("name = \"trained\"\nadd = { kind = \"window\" }", &["another variant is named `trained`", "name = "]),
+        (
+            "name = \"trained\"\nadd = { kind = \"window\" }",
+            &["another variant is named `trained`", "name = "],
+        ),
     ] {
-        let output = longreach().arg("eval").arg(run).args(["--variant", text]).output().unwrap();
+        let output = longreach()
+            .arg("eval")
+            .arg(run)
+            .args(["--variant", text])
+            .output()
+            .unwrap();
         exits(&output, 2);
         let said = stderr(&output);
         for part in parts.iter().chain(&["--variant", "= help"]) {
             assert!(said.contains(part), "{text}: {part:?} is missing:\n{said}");
         }
     }
-    assert!(!run.join("evals").exists(), "nothing is written before all variants are read");
+    assert!(
+        !run.join("evals").exists(),
+        "nothing is written before all variants are read"
+    );
 }
 
 #[test]
 fn check_notes_lengths_without_a_value_and_counts_nothing_as_zero() {
     let learned = "{ kind = \"learned\", max_position = 20 }, { kind = \"rope\" }";
-    let scratch = Scratch::with(&config(&variant("between", "when = { kind = \"learned\" }\nset = { interpolate = true }"), learned));
+    let scratch = Scratch::with(&config(
+        &variant(
+            "between",
+            "when = { kind = \"learned\" }\nset = { interpolate = true }",
+        ),
+        learned,
+    ));
     let lengths = "eval.test_lens=[4,8,16,32,64]";
     let said = stderr(&scratch.longreach("check", &[lengths]));
     // A length of the task is 2 n + 2 tokens.
     assert_eq!(said.matches("note: ").count(), 1, "{said}");
-    assert!(said.contains("note: `learned` has no value at 16, 32, 64: recorded as unsupported (max_position = 20)"), "{said}");
+    assert!(
+        said.contains(
+            "note: `learned` has no value at 16, 32, 64: recorded as unsupported (max_position = \
+             20)"
+        ),
+        "{said}"
+    );
     // What is told is what is recorded.
     exits(&scratch.longreach("run", &[lengths]), 0);
     for (label, _, record) in records(&scratch) {
         for row in record["evals"].as_array().unwrap() {
-            let expected = label == "learned" && row["variant"] == "trained" && row["test_len"].as_u64() > Some(8);
+            let expected = label == "learned"
+                && row["variant"] == "trained"
+                && row["test_len"].as_u64() > Some(8);
             assert_eq!(row["status"] == "unsupported", expected, "{label}: {row}");
         }
     }
     let done = stdout(&scratch.longreach("check", &[lengths]));
-    assert!(done.contains("to do: 0 runs, 0 tokens trained on, about 0 s of CPU time"), "{done}");
+    assert!(
+        done.contains("to do: 0 runs, 0 tokens trained on, about 0 s of CPU time"),
+        "{done}"
+    );
 }

@@ -1,15 +1,17 @@
-//! Formula: `-slope_h / factor |query - key|` added to the logits after the division by sqrt(head_dim).
-//! Source: Press et al. 2021 (arXiv 2108.12409), section 3; the authors' code for head counts that are no power of two. `factor`:
-//! slopes interpolated at test time, Al-Khateeb et al. 2023 (arXiv 2310.13017).
-//! Deviations: the symmetric form for keys after the query, which a causal mask hides; the authors add `slope_h key`, equal up to
-//! a constant per row, which the softmax does not see.
-//! Parameters: none.
+//! Formula: `-slope_h / factor |query - key|` added to the logits after the division by
+//! sqrt(head_dim). Source: Press et al. 2021 (arXiv 2108.12409), section 3; the authors' code for
+//! head counts that are no power of two. `factor`: slopes interpolated at test time, Al-Khateeb et
+//! al. 2023 (arXiv 2310.13017). Deviations: the symmetric form for keys after the query, which a
+//! causal mask hides; the authors add `slope_h key`, equal up to a constant per row, which the
+//! softmax does not see. Parameters: none.
 //! Limits: none; distances are exact below 2^24.
 
 use super::upload;
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::distances::Distances;
-use crate::{Bias, BiasBlocks, ConfigError, Factor, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::{
+    Bias, BiasBlocks, ConfigError, Factor, Init, Plain, PositionalEncoding, Positions, Prepared,
+};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -26,7 +28,9 @@ pub struct AlibiConfig {
 
 impl Default for AlibiConfig {
     fn default() -> Self {
-        Self { factor: Factor::Fixed(1.0) }
+        Self {
+            factor: Factor::Fixed(1.0),
+        }
     }
 }
 
@@ -47,17 +51,28 @@ struct PreparedAlibi {
     decays: bool,
 }
 
-/// Slopes of the heads: `2^(-8h/H)` for `h = 1..=H` where `H` is a power of two; otherwise those of the largest power of two
-/// `P < H`, followed by every other slope of `2P`, in that order and unsorted.
+/// Slopes of the heads: `2^(-8h/H)` for `h = 1..=H` where `H` is a power of two; otherwise those of
+/// the largest power of two `P < H`, followed by every other slope of `2P`, in that order and
+/// unsorted.
 pub fn slopes(n_heads: usize) -> Vec<f64> {
     let of_power = |p: usize| (1..=p).map(move |h| libm::exp2(-8.0 * h as f64 / p as f64));
-    let power = if n_heads == 0 { 0 } else { 1 << n_heads.ilog2() };
-    of_power(power).chain(of_power(2 * power).step_by(2)).take(n_heads).collect()
+    let power = if n_heads == 0 {
+        0
+    } else {
+        1 << n_heads.ilog2()
+    };
+    of_power(power)
+        .chain(of_power(2 * power).step_by(2))
+        .take(n_heads)
+        .collect()
 }
 
 impl PositionalEncoding for Alibi {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        let slopes = slopes(self.n_heads).iter().map(|slope| -slope / self.factor).collect();
+        let slopes = slopes(self.n_heads)
+            .iter()
+            .map(|slope| -slope / self.factor)
+            .collect();
         Box::new(PreparedAlibi {
             slopes: upload(slopes, [1, self.n_heads, 1, 1], device),
             distances: Distances::new(positions, device),
@@ -107,11 +122,23 @@ impl Spec for AlibiConfig {
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
-        let hooks = Hooks { logits_bias: true, ..Hooks::default() };
-        Facts { hooks, relative: true, by_distance: true, linear: true, ..Facts::default() }
+        let hooks = Hooks {
+            logits_bias: true,
+            ..Hooks::default()
+        };
+        Facts {
+            hooks,
+            relative: true,
+            by_distance: true,
+            linear: true,
+            ..Facts::default()
+        }
     }
 
     fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Alibi {
-        Alibi { n_heads: shape.n_heads, factor: self.factor.value() }
+        Alibi {
+            n_heads: shape.n_heads,
+            factor: self.factor.value(),
+        }
     }
 }

@@ -1,10 +1,11 @@
-//! Formula: `(q_m.k_n + q_m.k_r[delta(m, n)] + k_n.q_r[delta(n, m)]) / sqrt(t head_dim)`, t the number of terms (3);
-//! `delta(m, n) = clip(m - n + k, 0, 2k - 1)`; k_r and q_r are projections of one table of relative positions.
-//! Source: He et al. 2020, DeBERTa (arXiv 2006.03654), eq. 3 and 4; Hugging Face `deberta_v2` for `buckets`.
-//! Deviations: k_r and q_r have projections of their own per layer, as in v1; v2 can share those of the content. q_r is read at
-//! delta(n, m), as eq. 4 has it; the authors' code and Hugging Face read it at delta(m, n).
-//! Parameters: `table`, `[2k, D]`, shared by layers; `c2p.L` and `p2c.L`, `[D, H E]` per layer L.
-//! Limits: none: farther keys share the last rows. Linear attention cannot host it.
+//! Formula: `(q_m.k_n + q_m.k_r[delta(m, n)] + k_n.q_r[delta(n, m)]) / sqrt(t head_dim)`, t the
+//! number of terms (3); `delta(m, n) = clip(m - n + k, 0, 2k - 1)`; k_r and q_r are projections of
+//! one table of relative positions. Source: He et al. 2020, DeBERTa (arXiv 2006.03654), eq. 3 and
+//! 4; Hugging Face `deberta_v2` for `buckets`. Deviations: k_r and q_r have projections of their
+//! own per layer, as in v1; v2 can share those of the content. q_r is read at delta(n, m), as eq. 4
+//! has it; the authors' code and Hugging Face read it at delta(m, n). Parameters: `table`, `[2k,
+//! D]`, shared by layers; `c2p.L` and `p2c.L`, `[D, H E]` per layer L. Limits: none: farther keys
+//! share the last rows. Linear attention cannot host it.
 
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::distances::Distances;
@@ -35,7 +36,8 @@ pub struct DebertaConfig {
     pub terms: DebertaTerms,
     /// Distance from which on all are one; the training length unless given.
     pub max_distance: Option<usize>,
-    /// k; distances past half of it grow by their logarithm (v2). One row per distance, k = `max_distance`, unless given.
+    /// k; distances past half of it grow by their logarithm (v2). One row per distance, k =
+    /// `max_distance`, unless given.
     pub buckets: Option<usize>,
     /// Standard deviation of the initial table.
     pub init_std: f64,
@@ -43,7 +45,12 @@ pub struct DebertaConfig {
 
 impl Default for DebertaConfig {
     fn default() -> Self {
-        Self { terms: DebertaTerms::Both, max_distance: None, buckets: None, init_std: 0.02 }
+        Self {
+            terms: DebertaTerms::Both,
+            max_distance: None,
+            buckets: None,
+            init_std: 0.02,
+        }
     }
 }
 
@@ -55,19 +62,24 @@ impl DebertaConfig {
 
     /// The bucket of a signed distance, itself where there are none.
     pub fn bucket(&self, distance: f64) -> f64 {
-        let (Some(buckets), Some(max_distance)) = (self.buckets, self.max_distance) else { return distance };
+        let (Some(buckets), Some(max_distance)) = (self.buckets, self.max_distance) else {
+            return distance;
+        };
         let middle = (buckets / 2) as f64;
         if distance.abs() <= middle {
             return distance;
         }
-        let ratio = libm::log(distance.abs() / middle) / libm::log((max_distance as f64 - 1.0) / middle);
+        let ratio =
+            libm::log(distance.abs() / middle) / libm::log((max_distance as f64 - 1.0) / middle);
         ((ratio * (middle - 1.0)).ceil() + middle).copysign(distance)
     }
 
     /// Row of the table for a signed distance.
     fn row(&self, distance: f64) -> i32 {
         let k = self.span() as f64;
-        (self.bucket(distance) + k).round().clamp(0.0, 2.0 * k - 1.0) as i32
+        (self.bucket(distance) + k)
+            .round()
+            .clamp(0.0, 2.0 * k - 1.0) as i32
     }
 }
 
@@ -96,13 +108,18 @@ impl Deberta {
     fn projected(&self, projection: &Param<Tensor<2>>, heads: usize) -> Tensor<4> {
         let projected = self.table.val().matmul(projection.val());
         let [rows, width] = projected.dims();
-        projected.reshape([1, rows, heads, width / heads]).permute([0, 2, 3, 1])
+        projected
+            .reshape([1, rows, heads, width / heads])
+            .permute([0, 2, 3, 1])
     }
 }
 
 impl PositionalEncoding for Deberta {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedDeberta { encoding: self, distances: Distances::new(positions, device) })
+        Box::new(PreparedDeberta {
+            encoding: self,
+            distances: Distances::new(positions, device),
+        })
     }
 }
 
@@ -115,21 +132,38 @@ impl Prepared for PreparedDeberta<'_> {
         let [batch, heads, q_len, _] = content.q.dims();
         let k_len = content.keys.len();
         let encoding = self.encoding;
-        let distinct = self.distances.distinct(content.queries.clone(), content.keys.clone());
+        let distinct = self
+            .distances
+            .distinct(content.queries.clone(), content.keys.clone());
         let index = |sign: f64| {
-            let row: Vec<i32> = distinct.distances.iter().map(|distance| encoding.config.row(sign * distance)).collect();
-            let rows: Vec<i32> = distinct.cells.iter().map(|cell| row[*cell as usize]).collect();
-            let rows = Tensor::<4, Int>::from_data(TensorData::new(rows, [1, 1, q_len, k_len]), &content.q.device());
+            let row: Vec<i32> = distinct
+                .distances
+                .iter()
+                .map(|distance| encoding.config.row(sign * distance))
+                .collect();
+            let rows: Vec<i32> = distinct
+                .cells
+                .iter()
+                .map(|cell| row[*cell as usize])
+                .collect();
+            let rows = Tensor::<4, Int>::from_data(
+                TensorData::new(rows, [1, 1, q_len, k_len]),
+                &content.q.device(),
+            );
             rows.expand([batch, heads, q_len, k_len])
         };
         // Queries carry the number of terms since `transform_qk`; keys do not.
-        let c2p = encoding
-            .c2p
-            .get(layer)
-            .map(|projection| (content.q.clone() * content.scale).matmul(encoding.projected(projection, heads)).gather(3, index(1.0)));
+        let c2p = encoding.c2p.get(layer).map(|projection| {
+            (content.q.clone() * content.scale)
+                .matmul(encoding.projected(projection, heads))
+                .gather(3, index(1.0))
+        });
         let p2c = encoding.p2c.get(layer).map(|projection| {
-            let scores = (content.k.clone() * (content.scale / encoding.terms().sqrt())).matmul(encoding.projected(projection, heads));
-            scores.gather(3, index(-1.0).swap_dims(2, 3)).swap_dims(2, 3)
+            let scores = (content.k.clone() * (content.scale / encoding.terms().sqrt()))
+                .matmul(encoding.projected(projection, heads));
+            scores
+                .gather(3, index(-1.0).swap_dims(2, 3))
+                .swap_dims(2, 3)
         });
         match (c2p, p2c) {
             (Some(a), Some(b)) => Some(a + b),
@@ -141,20 +175,36 @@ impl Prepared for PreparedDeberta<'_> {
 impl Spec for DebertaConfig {
     type Module = Deberta;
     const ABOUT: About = About {
-        summary: "disentangled attention: queries meet trained relative positions as keys, keys meet them as queries",
+        summary: "disentangled attention: queries meet trained relative positions as keys, keys \
+                  meet them as queries",
         formula: "(q_m.k_n + q_m.k_r[delta(m, n)] + k_n.q_r[delta(n, m)]) / sqrt(3d)",
         source: "He et al. 2020, arXiv 2006.03654",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
         let farthest = self.max_distance.unwrap_or(1 << 20);
-        in_range("max_distance", self.max_distance.unwrap_or(2) as f64, 2.0, 1e6, "leave it out for the training length")?;
+        in_range(
+            "max_distance",
+            self.max_distance.unwrap_or(2) as f64,
+            2.0,
+            1e6,
+            "leave it out for the training length",
+        )?;
         if let Some(buckets) = self.buckets {
             in_range("buckets", buckets as f64, 4.0, 1e6, "DeBERTa v2 uses 256")?;
             if buckets / 2 + 1 >= farthest {
-                let problem = format!("half of them hold one distance each and already reach max_distance = {farthest}");
+                let problem = format!(
+                    "half of them hold one distance each and already reach max_distance = \
+                     {farthest}"
+                );
                 let hint = "raise max_distance or leave buckets out";
-                return Err(ConfigError::new("buckets", buckets, problem, format!("below {}", 2 * (farthest - 1)), hint));
+                return Err(ConfigError::new(
+                    "buckets",
+                    buckets,
+                    problem,
+                    format!("below {}", 2 * (farthest - 1)),
+                    hint,
+                ));
             }
         }
         in_range("init_std", self.init_std, 0.0, 10.0, "DeBERTa uses 0.02")
@@ -165,14 +215,25 @@ impl Spec for DebertaConfig {
     }
 
     fn facts(&self, shape: &ModelShape) -> Facts {
-        let ModelShape { d_model, n_layers, n_heads, head_dim } = *shape;
-        let projections =
-            |name: &'static str| (0..n_layers).map(move |layer| (format!("{name}.{layer}"), vec![d_model, n_heads * head_dim]));
+        let ModelShape {
+            d_model,
+            n_layers,
+            n_heads,
+            head_dim,
+        } = *shape;
+        let projections = |name: &'static str| {
+            (0..n_layers)
+                .map(move |layer| (format!("{name}.{layer}"), vec![d_model, n_heads * head_dim]))
+        };
         let c2p = projections("c2p").filter(|_| self.terms != DebertaTerms::P2c);
         let p2c = projections("p2c").filter(|_| self.terms != DebertaTerms::C2p);
         let table = ("table".to_owned(), vec![2 * self.span(), d_model]);
         Facts {
-            hooks: Hooks { transform_qk: true, content_bias: true, ..Hooks::default() },
+            hooks: Hooks {
+                transform_qk: true,
+                content_bias: true,
+                ..Hooks::default()
+            },
             parameters: std::iter::once(table).chain(c2p).chain(p2c).collect(),
             relative: true,
             by_distance: true,
@@ -182,16 +243,32 @@ impl Spec for DebertaConfig {
     }
 
     fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Deberta {
-        let ModelShape { d_model, n_layers, n_heads, head_dim } = *shape;
-        let table = init.param("table", [2 * self.span(), d_model], Distribution::Normal(self.init_std));
+        let ModelShape {
+            d_model,
+            n_layers,
+            n_heads,
+            head_dim,
+        } = *shape;
+        let table = init.param(
+            "table",
+            [2 * self.span(), d_model],
+            Distribution::Normal(self.init_std),
+        );
         let spread = Distribution::Normal(1.0 / (3.0 * d_model as f64).sqrt());
         let projections = |name: &str, there: bool| {
             let init = init.scope(name);
             let layers = if there { n_layers } else { 0 };
-            (0..layers).map(|layer| init.param(&layer.to_string(), [d_model, n_heads * head_dim], spread)).collect::<Vec<_>>()
+            (0..layers)
+                .map(|layer| init.param(&layer.to_string(), [d_model, n_heads * head_dim], spread))
+                .collect::<Vec<_>>()
         };
         let c2p = projections("c2p", self.terms != DebertaTerms::P2c);
         let p2c = projections("p2c", self.terms != DebertaTerms::C2p);
-        Deberta { table, c2p, p2c, config: self.clone() }
+        Deberta {
+            table,
+            c2p,
+            p2c,
+            config: self.clone(),
+        }
     }
 }

@@ -1,15 +1,20 @@
-//! Formula: `f(psi(m - n) / psi(max(threshold, m)))` added to the logits, `psi(x) = ln(|c x| + 1)`, f a network of one hidden layer of
-//! ReLU units, threshold = `|multiplier L|`, L = `threshold`. The distance is measured in units of how far the query could look.
-//! Source: Li et al. 2023 (arXiv 2310.04418), section 3 and appendix; mcleish7/arithmetic.
-//! Deviations: none; the quotient has 1e-6 added to its denominator as in the public code.
-//! Parameters: `c` and `multiplier`, `[1]`; `w1`, `b1`, `[hidden]`; `w2`, `[hidden, H]`; `b2`, `[H]`; one set for all layers (FIRE-S) or,
+//! Formula: `f(psi(m - n) / psi(max(threshold, m)))` added to the logits, `psi(x) = ln(|c x| + 1)`,
+//! f a network of one hidden layer of ReLU units, threshold = `|multiplier L|`, L = `threshold`.
+//! The distance is measured in units of how far the query could look. Source: Li et al. 2023 (arXiv
+//! 2310.04418), section 3 and appendix; mcleish7/arithmetic. Deviations: none; the quotient has
+//! 1e-6 added to its denominator as in the public code. Parameters: `c` and `multiplier`, `[1]`;
+//! `w1`, `b1`, `[hidden]`; `w2`, `[hidden, H]`; `b2`, `[H]`; one set for all layers (FIRE-S) or,
 //! with `shared = false`, one per layer.
-//! Limits: causal only. The bias of a key depends on the query's position, not on the distance alone.
+//! Limits: causal only. The bias of a key depends on the query's position, not on the distance
+//! alone.
 
 use super::upload;
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::error::in_range;
-use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::{
+    Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions,
+    Prepared,
+};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, activation};
 use serde::{Deserialize, Serialize};
@@ -34,7 +39,12 @@ pub struct FireConfig {
 
 impl Default for FireConfig {
     fn default() -> Self {
-        Self { hidden: 32, init_c: 0.1, threshold: 512.0, shared: true }
+        Self {
+            hidden: 32,
+            init_c: 0.1,
+            threshold: 512.0,
+            shared: true,
+        }
     }
 }
 
@@ -86,7 +96,10 @@ impl Prepared for PreparedFire<'_> {
 
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
         let function = self.functions.get(layer).unwrap_or(&self.functions[0]);
-        Some(Bias::new(Layer { function, prepared: self }))
+        Some(Bias::new(Layer {
+            function,
+            prepared: self,
+        }))
     }
 }
 
@@ -100,7 +113,8 @@ impl BiasBlocks for Layer<'_> {
         let threshold = (f.multiplier.val() * f.threshold).abs().unsqueeze::<2>();
         let reach = query.max_pair(threshold.expand([rows, 1]));
         let relative = psi(distance) / (psi(reach) + EPSILON);
-        let hidden = relative.reshape([rows * columns, 1]) * f.w1.val().unsqueeze() + f.b1.val().unsqueeze();
+        let hidden =
+            relative.reshape([rows * columns, 1]) * f.w1.val().unsqueeze() + f.b1.val().unsqueeze();
         let bias = activation::relu(hidden).matmul(f.w2.val()) + f.b2.val().unsqueeze();
         let heads = bias.dims()[1];
         bias.transpose().reshape([1, heads, rows, columns])
@@ -110,13 +124,20 @@ impl BiasBlocks for Layer<'_> {
 impl Spec for FireConfig {
     type Module = Fire;
     const ABOUT: About = About {
-        summary: "a trained function of distance, measured in units of how far the query could look, as a bias per head",
+        summary: "a trained function of distance, measured in units of how far the query could \
+                  look, as a bias per head",
         formula: "logits + f(psi(m - n)/psi(max(threshold, m))), psi(x) = ln(c x + 1)",
         source: "Li et al. 2023, arXiv 2310.04418",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("hidden", self.hidden as f64, 1.0, 4096.0, "the paper uses 32")?;
+        in_range(
+            "hidden",
+            self.hidden as f64,
+            1.0,
+            4096.0,
+            "the paper uses 32",
+        )?;
         in_range("init_c", self.init_c, 1e-6, 1e3, "the paper uses 0.1")?;
         in_range("threshold", self.threshold, 1e-3, 1e9, "the paper uses 512")
     }
@@ -136,7 +157,10 @@ impl Spec for FireConfig {
             sizes.map(|(name, shape)| (format!("functions.{i}.{name}"), shape))
         };
         Facts {
-            hooks: Hooks { logits_bias: true, ..Hooks::default() },
+            hooks: Hooks {
+                logits_bias: true,
+                ..Hooks::default()
+            },
             parameters: (0..functions).flat_map(of).collect(),
             causal: true,
             ..Facts::default()
@@ -155,11 +179,17 @@ impl Spec for FireConfig {
                 multiplier: init.param("multiplier", [1], Distribution::Constant(1.0)),
                 w1: init.param("w1", [self.hidden], Distribution::Uniform(-1.0, 1.0)),
                 b1: init.param("b1", [self.hidden], Distribution::Uniform(-1.0, 1.0)),
-                w2: init.param("w2", [self.hidden, shape.n_heads], Distribution::Uniform(-inner, inner)),
+                w2: init.param(
+                    "w2",
+                    [self.hidden, shape.n_heads],
+                    Distribution::Uniform(-inner, inner),
+                ),
                 b2: init.param("b2", [shape.n_heads], Distribution::Uniform(-inner, inner)),
                 threshold: self.threshold,
             }
         };
-        Fire { functions: (0..functions).map(function).collect() }
+        Fire {
+            functions: (0..functions).map(function).collect(),
+        }
     }
 }

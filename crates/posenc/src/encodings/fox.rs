@@ -1,8 +1,10 @@
-//! Formula: each head forgets: logits get `sum of ln f_l over l = n+1..m`, with gates `f_l = sigmoid(w.x_l + b)` from the layer's input.
-//! Source: Lin et al. 2025, Forgetting Transformer (arXiv 2503.02130), eq. 4 to 8; ALiBi whose slope depends on the data.
-//! Deviations: none of the attention; the paper's other changes to the block (output gates, norms) are not encodings.
-//! Parameters: per layer L: `layers.L.weight`, `[D, H]`; `layers.L.bias`, `[H]`, starting at `init_bias`.
-//! Limits: none by construction. Causal only: gates between a key and a later query. Linear attention cannot host it here.
+//! Formula: each head forgets: logits get `sum of ln f_l over l = n+1..m`, with gates `f_l =
+//! sigmoid(w.x_l + b)` from the layer's input. Source: Lin et al. 2025, Forgetting Transformer
+//! (arXiv 2503.02130), eq. 4 to 8; ALiBi whose slope depends on the data. Deviations: none of the
+//! attention; the paper's other changes to the block (output gates, norms) are not encodings.
+//! Parameters: per layer L: `layers.L.weight`, `[D, H]`; `layers.L.bias`, `[H]`, starting at
+//! `init_bias`. Limits: none by construction. Causal only: gates between a key and a later query.
+//! Linear attention cannot host it here.
 
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::error::in_range;
@@ -54,8 +56,14 @@ impl Prepared for PreparedFox<'_> {
         let hidden = content.hidden.clone().slice_dim(1, content.keys.clone());
         let [batch, k_len, width] = hidden.dims();
         let heads = gates.bias.val().dims()[0];
-        let opened = hidden.reshape([batch * k_len, width]).matmul(gates.weight.val()) + gates.bias.val().unsqueeze();
-        let remembered = activation::log_sigmoid(opened).reshape([batch, k_len, heads]).swap_dims(1, 2).cumsum(2);
+        let opened = hidden
+            .reshape([batch * k_len, width])
+            .matmul(gates.weight.val())
+            + gates.bias.val().unsqueeze();
+        let remembered = activation::log_sigmoid(opened)
+            .reshape([batch, k_len, heads])
+            .swap_dims(1, 2)
+            .cumsum(2);
         let rows = content.first_query..content.first_query + content.queries.len();
         let query = remembered.clone().slice_dim(2, rows).unsqueeze_dim::<4>(3);
         let bias = query - remembered.unsqueeze_dim::<4>(2);
@@ -74,15 +82,30 @@ impl Spec for FoxConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("init_bias", self.init_bias, -20.0, 20.0, "0 forgets half at every token, 5 next to nothing")
+        in_range(
+            "init_bias",
+            self.init_bias,
+            -20.0,
+            20.0,
+            "0 forgets half at every token, 5 next to nothing",
+        )
     }
 
     fn facts(&self, shape: &ModelShape) -> Facts {
         let of = |layer: usize| {
-            [(format!("layers.{layer}.weight"), vec![shape.d_model, shape.n_heads]), (format!("layers.{layer}.bias"), vec![shape.n_heads])]
+            [
+                (
+                    format!("layers.{layer}.weight"),
+                    vec![shape.d_model, shape.n_heads],
+                ),
+                (format!("layers.{layer}.bias"), vec![shape.n_heads]),
+            ]
         };
         Facts {
-            hooks: Hooks { content_bias: true, ..Hooks::default() },
+            hooks: Hooks {
+                content_bias: true,
+                ..Hooks::default()
+            },
             parameters: (0..shape.n_layers).flat_map(of).collect(),
             relative: true,
             by_distance: true,
@@ -98,9 +121,15 @@ impl Spec for FoxConfig {
             let spread = Distribution::Normal(1.0 / (3.0 * shape.d_model as f64).sqrt());
             FoxLayer {
                 weight: init.param("weight", [shape.d_model, shape.n_heads], spread),
-                bias: init.param("bias", [shape.n_heads], Distribution::Constant(self.init_bias)),
+                bias: init.param(
+                    "bias",
+                    [shape.n_heads],
+                    Distribution::Constant(self.init_bias),
+                ),
             }
         };
-        Fox { layers: (0..shape.n_layers).map(layer).collect() }
+        Fox {
+            layers: (0..shape.n_layers).map(layer).collect(),
+        }
     }
 }

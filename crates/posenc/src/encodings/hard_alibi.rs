@@ -1,6 +1,6 @@
-//! Formula: head h = 0, 1, ... of the first `masked_heads` sees the keys at distance 0..=h alone; the other heads see everything.
-//! Source: Jelassi et al. 2024, Repeat After Me (arXiv 2402.01032), appendix; the authors' `hard_alibi_model.py`.
-//! Deviations: none.
+//! Formula: head h = 0, 1, ... of the first `masked_heads` sees the keys at distance 0..=h alone;
+//! the other heads see everything. Source: Jelassi et al. 2024, Repeat After Me (arXiv 2402.01032),
+//! appendix; the authors' `hard_alibi_model.py`. Deviations: none.
 //! Parameters: none.
 //! Limits: none.
 
@@ -43,7 +43,11 @@ struct PreparedHardAlibi {
 impl PositionalEncoding for HardAlibi {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
         let distances = Distances::new(positions, device);
-        Box::new(PreparedHardAlibi { encoding: [self.n_heads, self.masked], distances, device: device.clone() })
+        Box::new(PreparedHardAlibi {
+            encoding: [self.n_heads, self.masked],
+            distances,
+            device: device.clone(),
+        })
     }
 }
 
@@ -62,8 +66,21 @@ impl BiasBlocks for &PreparedHardAlibi {
         let [heads, masked] = self.encoding;
         let distinct = self.distances.distinct(queries, keys);
         let count = distinct.distances.len();
-        let bias = |h: usize, distance: f64| if h < masked && distance.abs() > h as f64 { f64::NEG_INFINITY } else { 0.0 };
-        let values = (0..heads).flat_map(|h| distinct.distances.iter().map(move |distance| bias(h, *distance))).collect();
+        let bias = |h: usize, distance: f64| {
+            if h < masked && distance.abs() > h as f64 {
+                f64::NEG_INFINITY
+            } else {
+                0.0
+            }
+        };
+        let values = (0..heads)
+            .flat_map(|h| {
+                distinct
+                    .distances
+                    .iter()
+                    .map(move |distance| bias(h, *distance))
+            })
+            .collect();
         distinct.spread(upload(values, [heads, count], &self.device))
     }
 
@@ -75,7 +92,8 @@ impl BiasBlocks for &PreparedHardAlibi {
 impl Spec for HardAlibiConfig {
     type Module = HardAlibi;
     const ABOUT: About = About {
-        summary: "some heads see only the last few tokens, the others see everything and no position",
+        summary: "some heads see only the last few tokens, the others see everything and no \
+                  position",
         formula: "logits - infinity where |query - key| > h, for heads h = 0..masked_heads",
         source: "Jelassi et al. 2024, arXiv 2402.01032",
     };
@@ -84,16 +102,33 @@ impl Spec for HardAlibiConfig {
         let masked = self.masked(shape.n_heads);
         if masked == 0 || masked > shape.n_heads {
             let allowed = format!("1 to n_heads = {}", shape.n_heads);
-            return Err(ConfigError::new("masked_heads", masked, "out of range", allowed, "leave it out for half of the heads"));
+            return Err(ConfigError::new(
+                "masked_heads",
+                masked,
+                "out of range",
+                allowed,
+                "leave it out for half of the heads",
+            ));
         }
         Ok(())
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
-        Facts { hooks: Hooks { logits_bias: true, ..Hooks::default() }, relative: true, by_distance: true, ..Facts::default() }
+        Facts {
+            hooks: Hooks {
+                logits_bias: true,
+                ..Hooks::default()
+            },
+            relative: true,
+            by_distance: true,
+            ..Facts::default()
+        }
     }
 
     fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> HardAlibi {
-        HardAlibi { n_heads: shape.n_heads, masked: self.masked(shape.n_heads) }
+        HardAlibi {
+            n_heads: shape.n_heads,
+            masked: self.masked(shape.n_heads),
+        }
     }
 }

@@ -1,15 +1,18 @@
-//! Formula: with the distance d = |query - key| and per head r1, r2 > 0: `-r1 ln(1 + r2 d)` (log), `-r1 d^r2` (power), added to the
-//! logits. At least 0.01 for both, at most 2 for power's r2.
+//! Formula: with the distance d = |query - key| and per head r1, r2 > 0: `-r1 ln(1 + r2 d)` (log),
+//! `-r1 d^r2` (power), added to the logits. At least 0.01 for both, at most 2 for power's r2.
 //! Source: Chi et al. 2022 (arXiv 2205.09921), section 4; chijames/KERPLE.
-//! Deviations: as in the authors' code the bias comes after the division by sqrt(head_dim); the paper has it before. A parameter that
-//! leaves its range is read as the nearest allowed value and keeps its gradient; the authors move it back.
-//! Parameters: `r1` and `r2`, `[H]` each, shared by layers; drawn as the authors do.
-//! Limits: none.
+//! Deviations: as in the authors' code the bias comes after the division by sqrt(head_dim); the
+//! paper has it before. A parameter that leaves its range is read as the nearest allowed value and
+//! keeps its gradient; the authors move it back. Parameters: `r1` and `r2`, `[H]` each, shared by
+//! layers; drawn as the authors do. Limits: none.
 
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::distances::Distances;
 use crate::rotation::clamped;
-use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::{
+    Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions,
+    Prepared,
+};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -59,7 +62,11 @@ impl PositionalEncoding for Kerple {
             let heads = r.val().dims()[0];
             clamped(r.val(), LEAST, most).reshape([1, heads, 1, 1])
         };
-        let most = if self.form == KerpleForm::Power { 2.0 } else { f64::from(f32::MAX) };
+        let most = if self.form == KerpleForm::Power {
+            2.0
+        } else {
+            f64::from(f32::MAX)
+        };
         Box::new(PreparedKerple {
             r1: per_head(&self.r1, f64::from(f32::MAX)),
             r2: per_head(&self.r2, most),
@@ -101,7 +108,8 @@ impl BiasBlocks for &PreparedKerple {
 impl Spec for KerpleConfig {
     type Module = Kerple;
     const ABOUT: About = About {
-        summary: "a penalty on the logits that grows with the logarithm or a power of distance, shaped by two numbers per head",
+        summary: "a penalty on the logits that grows with the logarithm or a power of distance, \
+                  shaped by two numbers per head",
         formula: "logits - r1 ln(1 + r2 |query - key|), or logits - r1 |query - key|^r2",
         source: "Chi et al. 2022, arXiv 2205.09921",
     };
@@ -112,8 +120,13 @@ impl Spec for KerpleConfig {
 
     fn facts(&self, shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks { logits_bias: true, ..Hooks::default() },
-            parameters: ["r1", "r2"].map(|name| (name.to_owned(), vec![shape.n_heads])).to_vec(),
+            hooks: Hooks {
+                logits_bias: true,
+                ..Hooks::default()
+            },
+            parameters: ["r1", "r2"]
+                .map(|name| (name.to_owned(), vec![shape.n_heads]))
+                .to_vec(),
             relative: true,
             by_distance: true,
             ..Facts::default()
@@ -121,7 +134,11 @@ impl Spec for KerpleConfig {
     }
 
     fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Kerple {
-        let (r1, r2) = if self.form == KerpleForm::Log { (2.0, 1.0) } else { (1.0, 2.0) };
+        let (r1, r2) = if self.form == KerpleForm::Log {
+            (2.0, 1.0)
+        } else {
+            (1.0, 2.0)
+        };
         Kerple {
             r1: init.param("r1", [shape.n_heads], Distribution::Uniform(0.0, r1)),
             r2: init.param("r2", [shape.n_heads], Distribution::Uniform(0.0, r2)),

@@ -1,13 +1,17 @@
-//! Formula: a trained bias per head and distance, `table[min(|query - key|, max_distance), h]`, added to the logits.
-//! Source: T5's bias (Raffel et al. 2019, arXiv 1910.10683) without buckets; clipping as in Shaw et al. 2018 (arXiv 1803.02155).
-//! Deviations: distances count alike in both directions.
-//! Parameters: `table`, `[max_distance + 1, H]`, shared by layers.
-//! Limits: none: distances past the end share the last row. Rows that training never reached keep their initial values.
+//! Formula: a trained bias per head and distance, `table[min(|query - key|, max_distance), h]`,
+//! added to the logits. Source: T5's bias (Raffel et al. 2019, arXiv 1910.10683) without buckets;
+//! clipping as in Shaw et al. 2018 (arXiv 1803.02155). Deviations: distances count alike in both
+//! directions. Parameters: `table`, `[max_distance + 1, H]`, shared by layers.
+//! Limits: none: distances past the end share the last row. Rows that training never reached keep
+//! their initial values.
 
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::distances::Distances;
 use crate::error::in_range;
-use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::{
+    Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions,
+    Prepared,
+};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -25,7 +29,10 @@ pub struct LearnedBiasConfig {
 
 impl Default for LearnedBiasConfig {
     fn default() -> Self {
-        Self { max_distance: None, init_std: 0.02 }
+        Self {
+            max_distance: None,
+            init_std: 0.02,
+        }
     }
 }
 
@@ -42,7 +49,10 @@ struct PreparedLearnedBias {
 
 impl PositionalEncoding for LearnedBias {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedLearnedBias { table: self.table.val().transpose(), distances: Distances::new(positions, device) })
+        Box::new(PreparedLearnedBias {
+            table: self.table.val().transpose(),
+            distances: Distances::new(positions, device),
+        })
     }
 }
 
@@ -60,7 +70,9 @@ impl BiasBlocks for &PreparedLearnedBias {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
         let last = self.table.dims()[1] - 1;
         let distinct = self.distances.distinct(queries, keys);
-        let rows = distinct.rows(&self.table.device(), |distance| (distance.abs().round() as usize).min(last));
+        let rows = distinct.rows(&self.table.device(), |distance| {
+            (distance.abs().round() as usize).min(last)
+        });
         distinct.spread(self.table.clone().select(1, rows))
     }
 
@@ -78,18 +90,31 @@ impl Spec for LearnedBiasConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("max_distance", self.max_distance.unwrap_or(1) as f64, 1.0, 1e7, "leave it out for the training length")?;
+        in_range(
+            "max_distance",
+            self.max_distance.unwrap_or(1) as f64,
+            1.0,
+            1e7,
+            "leave it out for the training length",
+        )?;
         in_range("init_std", self.init_std, 0.0, 10.0, "0.02 by default")
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        self.max_distance.get_or_insert((lengths.train_len - 1).max(1));
+        self.max_distance
+            .get_or_insert((lengths.train_len - 1).max(1));
     }
 
     fn facts(&self, shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks { logits_bias: true, ..Hooks::default() },
-            parameters: vec![("table".to_owned(), vec![self.max_distance.unwrap_or(0) + 1, shape.n_heads])],
+            hooks: Hooks {
+                logits_bias: true,
+                ..Hooks::default()
+            },
+            parameters: vec![(
+                "table".to_owned(),
+                vec![self.max_distance.unwrap_or(0) + 1, shape.n_heads],
+            )],
             relative: true,
             by_distance: true,
             ..Facts::default()
@@ -98,6 +123,12 @@ impl Spec for LearnedBiasConfig {
 
     fn init(&self, shape: &ModelShape, init: &Init<'_>) -> LearnedBias {
         let rows = self.max_distance.unwrap_or(0) + 1;
-        LearnedBias { table: init.param("table", [rows, shape.n_heads], Distribution::Normal(self.init_std)) }
+        LearnedBias {
+            table: init.param(
+                "table",
+                [rows, shape.n_heads],
+                Distribution::Normal(self.init_std),
+            ),
+        }
     }
 }

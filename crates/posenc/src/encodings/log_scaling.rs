@@ -1,10 +1,11 @@
 //! Formula: queries are multiplied by `max(1, ln(p + 1) / ln L)`, or, in the form of Llama 4, by
 //! `1 + strength ln(floor((p + 1) / L) + 1)`.
-//! Source: entropy-invariant attention, Su 2021 (kexue.fm 8823) and bojone/rerope; Chiang and Cholak 2022 (arXiv 2202.12172).
-//! `llama4`: Hugging Face's Llama 4, layers without RoPE.
+//! Source: entropy-invariant attention, Su 2021 (kexue.fm 8823) and bojone/rerope; Chiang and
+//! Cholak 2022 (arXiv 2202.12172). `llama4`: Hugging Face's Llama 4, layers without RoPE.
 //! Deviations: none.
 //! Parameters: none.
-//! Limits: causal only: p + 1 is the number of keys a query sees. Meant for a `stack`, at training or at test time.
+//! Limits: causal only: p + 1 is the number of keys a query sees. Meant for a `stack`, at training
+//! or at test time.
 
 use super::upload;
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
@@ -31,7 +32,8 @@ pub enum LogScalingForm {
 pub struct LogScalingConfig {
     /// How the logits grow.
     pub form: LogScalingForm,
-    /// `L`, up to which nothing changes; the training length unless given. Llama 4's `floor_scale`.
+    /// `L`, up to which nothing changes; the training length unless given. Llama 4's
+    /// `floor_scale`.
     pub original_max_position_embeddings: Option<usize>,
     /// Llama 4's `attn_scale`.
     pub strength: f64,
@@ -39,7 +41,11 @@ pub struct LogScalingConfig {
 
 impl Default for LogScalingConfig {
     fn default() -> Self {
-        Self { form: LogScalingForm::LogN, original_max_position_embeddings: None, strength: 0.1 }
+        Self {
+            form: LogScalingForm::LogN,
+            original_max_position_embeddings: None,
+            strength: 0.1,
+        }
     }
 }
 
@@ -49,7 +55,9 @@ impl LogScalingConfig {
         let original = self.original_max_position_embeddings.unwrap_or(2) as f64;
         match self.form {
             LogScalingForm::LogN => (libm::log(position + 1.0) / libm::log(original)).max(1.0),
-            LogScalingForm::Llama4 => 1.0 + self.strength * libm::log(((position + 1.0) / original).floor() + 1.0),
+            LogScalingForm::Llama4 => {
+                1.0 + self.strength * libm::log(((position + 1.0) / original).floor() + 1.0)
+            }
         }
     }
 }
@@ -67,9 +75,15 @@ struct PreparedLogScaling {
 
 impl PositionalEncoding for LogScaling {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        let factors: Vec<f64> = positions.queries().iter().map(|p| self.config.factor(*p)).collect();
+        let factors: Vec<f64> = positions
+            .queries()
+            .iter()
+            .map(|p| self.config.factor(*p))
+            .collect();
         let shape = [1, 1, factors.len(), 1];
-        Box::new(PreparedLogScaling { factors: upload(factors, shape, device) })
+        Box::new(PreparedLogScaling {
+            factors: upload(factors, shape, device),
+        })
     }
 }
 
@@ -82,7 +96,8 @@ impl Prepared for PreparedLogScaling {
 impl Spec for LogScalingConfig {
     type Module = LogScaling;
     const ABOUT: About = About {
-        summary: "logits that grow with the logarithm of the query's position, against attention spreading thin",
+        summary: "logits that grow with the logarithm of the query's position, against attention \
+                  spreading thin",
         formula: "q_p max(1, ln(p + 1) / ln L)",
         source: "Su 2021, kexue.fm 8823; Chiang and Cholak 2022, arXiv 2202.12172",
     };
@@ -90,20 +105,37 @@ impl Spec for LogScalingConfig {
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
         if let Some(original) = self.original_max_position_embeddings {
             let hint = "leave it out for the training length";
-            in_range("original_max_position_embeddings", original as f64, 2.0, 1e9, hint)?;
+            in_range(
+                "original_max_position_embeddings",
+                original as f64,
+                2.0,
+                1e9,
+                hint,
+            )?;
         }
         in_range("strength", self.strength, 0.0, 100.0, "Llama 4 uses 0.1")
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        self.original_max_position_embeddings.get_or_insert(lengths.train_len.max(2));
+        self.original_max_position_embeddings
+            .get_or_insert(lengths.train_len.max(2));
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
-        Facts { hooks: Hooks { transform_qk: true, ..Hooks::default() }, linear: true, causal: true, ..Facts::default() }
+        Facts {
+            hooks: Hooks {
+                transform_qk: true,
+                ..Hooks::default()
+            },
+            linear: true,
+            causal: true,
+            ..Facts::default()
+        }
     }
 
     fn init(&self, _shape: &ModelShape, _init: &Init<'_>) -> LogScaling {
-        LogScaling { config: self.clone() }
+        LogScaling {
+            config: self.clone(),
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! One file per encoding. Each opens with the same five lines: formula, source, deviations, parameters, limits.
+//! One file per encoding. Each opens with the same five lines: formula, source, deviations,
+//! parameters, limits.
 
 pub mod alibi;
 pub mod axial_rope;
@@ -29,11 +30,16 @@ pub mod xpos;
 use burn::tensor::{Device, Tensor, TensorData};
 
 /// Uploads a host table, rounding each entry once to the device's float type.
-pub(crate) fn upload<const D: usize>(values: Vec<f64>, shape: [usize; D], device: &Device) -> Tensor<D> {
+pub(crate) fn upload<const D: usize>(
+    values: Vec<f64>,
+    shape: [usize; D],
+    device: &Device,
+) -> Tensor<D> {
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-/// Left out of a serialized configuration, so that an option added later changes no identity of older runs.
+/// Left out of a serialized configuration, so that an option added later changes no identity of
+/// older runs.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

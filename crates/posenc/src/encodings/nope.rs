@@ -46,7 +46,12 @@ impl Spec for NopeConfig {
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
-        Facts { relative: true, by_distance: true, linear: true, ..Facts::default() }
+        Facts {
+            relative: true,
+            by_distance: true,
+            linear: true,
+            ..Facts::default()
+        }
     }
 
     fn init(&self, _shape: &ModelShape, _init: &Init<'_>) -> Nope {

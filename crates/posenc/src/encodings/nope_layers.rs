@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NopeLayersConfig {
-    /// Layers `every`, `2 every`, ..., counted from 1, go without; every layer would be kind `nope`.
+    /// Layers `every`, `2 every`, ..., counted from 1, go without; every layer would be kind
+    /// `nope`.
     #[serde(default = "every_fourth")]
     pub every: usize,
     /// The encoding of the other layers.
@@ -47,7 +48,10 @@ impl PreparedNopeLayers<'_> {
 
 impl PositionalEncoding for NopeLayers {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedNopeLayers { part: self.part[0].prepare(positions, device), every: self.every })
+        Box::new(PreparedNopeLayers {
+            part: self.part[0].prepare(positions, device),
+            every: self.every,
+        })
     }
 
     fn max_position(&self) -> Option<usize> {
@@ -61,23 +65,42 @@ impl Prepared for PreparedNopeLayers<'_> {
     }
 
     fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        if self.acts(layer) { self.part.transform_qk(layer, q, k) } else { (q, k) }
+        if self.acts(layer) {
+            self.part.transform_qk(layer, q, k)
+        } else {
+            (q, k)
+        }
     }
 
     fn plain(&self, layer: usize) -> Option<Plain> {
-        if self.acts(layer) { self.part.plain(layer) } else { Some(Plain::default()) }
+        if self.acts(layer) {
+            self.part.plain(layer)
+        } else {
+            Some(Plain::default())
+        }
     }
 
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
-        self.acts(layer).then(|| self.part.logits_bias(layer)).flatten()
+        self.acts(layer)
+            .then(|| self.part.logits_bias(layer))
+            .flatten()
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        self.acts(layer).then(|| self.part.content_bias(layer, content)).flatten()
+        self.acts(layer)
+            .then(|| self.part.content_bias(layer, content))
+            .flatten()
     }
 
-    fn output_bias(&self, layer: usize, content: &Content<'_>, weights: &dyn Fn() -> Tensor<4>) -> Option<Tensor<4>> {
-        self.acts(layer).then(|| self.part.output_bias(layer, content, weights)).flatten()
+    fn output_bias(
+        &self,
+        layer: usize,
+        content: &Content<'_>,
+        weights: &dyn Fn() -> Tensor<4>,
+    ) -> Option<Tensor<4>> {
+        self.acts(layer)
+            .then(|| self.part.output_bias(layer, content, weights))
+            .flatten()
     }
 }
 
@@ -90,7 +113,13 @@ impl Spec for NopeLayersConfig {
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("every", self.every as f64, 2.0, 1024.0, "use kind = \"nope\" for no encoding in any layer")?;
+        in_range(
+            "every",
+            self.every as f64,
+            2.0,
+            1024.0,
+            "use kind = \"nope\" for no encoding in any layer",
+        )?;
         self.part.check(shape).map_err(|error| error.within("part"))
     }
 
@@ -100,11 +129,18 @@ impl Spec for NopeLayersConfig {
 
     fn facts(&self, shape: &ModelShape) -> Facts {
         let part = self.part.facts(shape);
-        let parameters = part.parameters.iter().map(|(path, shape)| (format!("part.0.{path}"), shape.clone())).collect();
+        let parameters = part
+            .parameters
+            .iter()
+            .map(|(path, shape)| (format!("part.0.{path}"), shape.clone()))
+            .collect();
         Facts { parameters, ..part }
     }
 
     fn init(&self, shape: &ModelShape, init: &Init<'_>) -> NopeLayers {
-        NopeLayers { part: vec![self.part.init(shape, &init.scope("part").scope(0))], every: self.every }
+        NopeLayers {
+            part: vec![self.part.init(shape, &init.scope("part").scope(0))],
+            every: self.every,
+        }
     }
 }

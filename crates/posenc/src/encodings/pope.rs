@@ -1,9 +1,10 @@
-//! Formula: dimension j of q and k becomes a vector of length `softplus(x_j)`, turned by `p theta_j`, for k by `p theta_j + delta_j`;
-//! `theta_j = base^(-j/d)`. The head doubles: `q.k = sum_j softplus(q_j) softplus(k_j) cos((m - n) theta_j - delta_j)`.
-//! Source: Gopalakrishnan et al. 2025, PoPE (arXiv 2509.10534); x-transformers' polar embedding.
-//! Deviations: none; the sign of delta is x-transformers'.
-//! Parameters: `delta`, `[H, d]`, shared by layers, clamped to -2 pi..0, 0 at start; none where `learnable` is off.
-//! Limits: none by construction; linear attention cannot host it, since it makes feature maps of its own.
+//! Formula: dimension j of q and k becomes a vector of length `softplus(x_j)`, turned by `p
+//! theta_j`, for k by `p theta_j + delta_j`; `theta_j = base^(-j/d)`. The head doubles: `q.k =
+//! sum_j softplus(q_j) softplus(k_j) cos((m - n) theta_j - delta_j)`. Source: Gopalakrishnan et al.
+//! 2025, PoPE (arXiv 2509.10534); x-transformers' polar embedding. Deviations: none; the sign of
+//! delta is x-transformers'. Parameters: `delta`, `[H, d]`, shared by layers, clamped to -2 pi..0,
+//! 0 at start; none where `learnable` is off. Limits: none by construction; linear attention cannot
+//! host it, since it makes feature maps of its own.
 
 use super::upload;
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
@@ -26,7 +27,10 @@ pub struct PopeConfig {
 
 impl Default for PopeConfig {
     fn default() -> Self {
-        Self { base: 10_000.0, learnable: true }
+        Self {
+            base: 10_000.0,
+            learnable: true,
+        }
     }
 }
 
@@ -49,19 +53,29 @@ impl PositionalEncoding for Pope {
         let dim = self.head_dim;
         let tables = |positions: &[f64]| {
             let theta = |j: usize| libm::pow(self.base, -(j as f64) / dim as f64);
-            let (sin, cos) = positions.iter().flat_map(|p| (0..dim).map(move |j| libm::sincos(p * theta(j)))).unzip();
+            let (sin, cos) = positions
+                .iter()
+                .flat_map(|p| (0..dim).map(move |j| libm::sincos(p * theta(j))))
+                .unzip();
             [cos, sin].map(|table| upload(table, [1, 1, positions.len(), dim], device))
         };
         let mut keys = tables(positions.keys());
         if let Some(delta) = &self.delta {
             let [heads, _] = delta.val().dims();
-            let delta = clamped(delta.val(), -2.0 * std::f64::consts::PI, 0.0).reshape([1, heads, 1, dim]);
+            let delta =
+                clamped(delta.val(), -2.0 * std::f64::consts::PI, 0.0).reshape([1, heads, 1, dim]);
             let (cos_delta, sin_delta) = (delta.clone().cos(), delta.sin());
             let [cos, sin] = keys;
             // The angle grows by delta.
-            keys = [cos.clone() * cos_delta.clone() - sin.clone() * sin_delta.clone(), sin * cos_delta + cos * sin_delta];
+            keys = [
+                cos.clone() * cos_delta.clone() - sin.clone() * sin_delta.clone(),
+                sin * cos_delta + cos * sin_delta,
+            ];
         }
-        Box::new(PreparedPope { queries: tables(positions.queries()), keys })
+        Box::new(PreparedPope {
+            queries: tables(positions.queries()),
+            keys,
+        })
     }
 }
 
@@ -78,7 +92,8 @@ impl Prepared for PreparedPope {
 impl Spec for PopeConfig {
     type Module = Pope;
     const ABOUT: About = About {
-        summary: "polar coordinates: each dimension of queries and keys is a length that content sets and an angle that position sets",
+        summary: "polar coordinates: each dimension of queries and keys is a length that content \
+                  sets and an angle that position sets",
         formula: "q.k = sum_j softplus(q_j) softplus(k_j) cos((m - n) base^(-j/d) - delta_j)",
         source: "Gopalakrishnan et al. 2025, arXiv 2509.10534",
     };
@@ -89,8 +104,15 @@ impl Spec for PopeConfig {
 
     fn facts(&self, shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks { transform_qk: true, ..Hooks::default() },
-            parameters: if self.learnable { vec![("delta".to_owned(), vec![shape.n_heads, shape.head_dim])] } else { vec![] },
+            hooks: Hooks {
+                transform_qk: true,
+                ..Hooks::default()
+            },
+            parameters: if self.learnable {
+                vec![("delta".to_owned(), vec![shape.n_heads, shape.head_dim])]
+            } else {
+                vec![]
+            },
             relative: true,
             turns: true,
             alone: true,
@@ -100,7 +122,13 @@ impl Spec for PopeConfig {
 
     fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Pope {
         let sizes = [shape.n_heads, shape.head_dim];
-        let delta = self.learnable.then(|| init.param("delta", sizes, Distribution::Constant(0.0)));
-        Pope { delta, head_dim: shape.head_dim, base: self.base }
+        let delta = self
+            .learnable
+            .then(|| init.param("delta", sizes, Distribution::Constant(0.0)));
+        Pope {
+            delta,
+            head_dim: shape.head_dim,
+            base: self.base,
+        }
     }
 }

@@ -1,8 +1,9 @@
-//! Formula: RoPE by the distance `d = m - n` up to `window` w; beyond it by w (ReRoPE), or by `w + (d - w)/leak` (leaky ReRoPE).
-//! Source: bojone/rerope; Su 2023 (kexue.fm 9708, 9728).
+//! Formula: RoPE by the distance `d = m - n` up to `window` w; beyond it by w (ReRoPE), or by `w +
+//! (d - w)/leak` (leaky ReRoPE). Source: bojone/rerope; Su 2023 (kexue.fm 9708, 9728).
 //! Deviations: keys after the query, which a causal mask hides, follow plain RoPE.
 //! Parameters: none.
-//! Limits: causal only; none of length by construction; two products of queries and keys instead of one.
+//! Limits: causal only; none of length by construction; two products of queries and keys instead of
+//! one.
 
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::error::in_range;
@@ -31,7 +32,13 @@ pub struct ReropeConfig {
 
 impl Default for ReropeConfig {
     fn default() -> Self {
-        Self { base: 10_000.0, layout: RotaryLayout::Half, rotary_dim: None, window: None, leak: None }
+        Self {
+            base: 10_000.0,
+            layout: RotaryLayout::Half,
+            rotary_dim: None,
+            window: None,
+            leak: None,
+        }
     }
 }
 
@@ -39,7 +46,11 @@ impl ReropeConfig {
     /// The distance that a pair at `distance >= 0` is turned by.
     pub fn distance(&self, distance: f64) -> f64 {
         let window = self.window.unwrap_or(1) as f64;
-        if distance <= window { distance } else { window + self.leak.map_or(0.0, |leak| (distance - window) / leak) }
+        if distance <= window {
+            distance
+        } else {
+            window + self.leak.map_or(0.0, |leak| (distance - window) / leak)
+        }
     }
 }
 
@@ -54,14 +65,23 @@ pub struct Rerope {
 impl PositionalEncoding for Rerope {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
         let config = &self.config;
-        let frequencies = RopeConfig { base: config.base, rotary_dim: config.rotary_dim, ..RopeConfig::default() };
+        let frequencies = RopeConfig {
+            base: config.base,
+            rotary_dim: config.rotary_dim,
+            ..RopeConfig::default()
+        };
         let window = config.window.unwrap_or(1) as f64;
-        // Distances from here: the difference of two positions slowed down, and what the window is ahead of it.
+        // Distances from here: the difference of two positions slowed down, and what the window is
+        // ahead of it.
         let slow = |p: f64| config.leak.map_or(0.0, |leak| p / leak);
         let zones = Zones {
             frequencies: frequencies.frequencies(self.head_dim, positions.length()),
             layout: config.layout,
-            outer_queries: positions.queries().iter().map(|p| slow(*p) + window - slow(window)).collect(),
+            outer_queries: positions
+                .queries()
+                .iter()
+                .map(|p| slow(*p) + window - slow(window))
+                .collect(),
             outer_keys: positions.keys().iter().map(|p| slow(*p)).collect(),
             from: window,
         };
@@ -78,12 +98,30 @@ impl Spec for ReropeConfig {
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("base", self.base, 1.0 + 1e-9, 1e15, "RoPE's paper uses 10000")?;
+        in_range(
+            "base",
+            self.base,
+            1.0 + 1e-9,
+            1e15,
+            "RoPE's paper uses 10000",
+        )?;
         if let Some(window) = self.window {
-            in_range("window", window as f64, 1.0, 1e9, "leave it out for half the training length")?;
+            in_range(
+                "window",
+                window as f64,
+                1.0,
+                1e9,
+                "leave it out for half the training length",
+            )?;
         }
         if let Some(leak) = self.leak {
-            in_range("leak", leak, 1.0, 1e9, "leave it out for ReRoPE, which never grows beyond the window")?;
+            in_range(
+                "leak",
+                leak,
+                1.0,
+                1e9,
+                "leave it out for ReRoPE, which never grows beyond the window",
+            )?;
         }
         crate::rotation::rotated(self.rotary_dim, shape).map(drop)
     }
@@ -93,11 +131,24 @@ impl Spec for ReropeConfig {
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
-        let hooks = Hooks { transform_qk: true, content_bias: true, ..Hooks::default() };
-        Facts { hooks, relative: true, causal: true, turns: true, ..Facts::default() }
+        let hooks = Hooks {
+            transform_qk: true,
+            content_bias: true,
+            ..Hooks::default()
+        };
+        Facts {
+            hooks,
+            relative: true,
+            causal: true,
+            turns: true,
+            ..Facts::default()
+        }
     }
 
     fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Rerope {
-        Rerope { head_dim: shape.head_dim, config: self.clone() }
+        Rerope {
+            head_dim: shape.head_dim,
+            config: self.clone(),
+        }
     }
 }

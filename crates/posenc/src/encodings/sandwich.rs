@@ -1,8 +1,8 @@
-//! Formula: `(sum over i = 1..D/2 of cos(d / 10000^(2i/D)) - D/2) / ratio_h` added to the logits; d the distance, D = `width`,
-//! `ratio_h = 8h/H` for h = 1..=H: the product of two sinusoidal encodings, 0 at distance 0.
-//! Source: Chi et al. 2022, Sandwich (arXiv 2212.10356), section 5; NVIDIA NeMo's `sandwich_relative_position_embedding`.
-//! Deviations: none from NeMo, whose D is the width of a head.
-//! Parameters: none.
+//! Formula: `(sum over i = 1..D/2 of cos(d / 10000^(2i/D)) - D/2) / ratio_h` added to the logits; d
+//! the distance, D = `width`, `ratio_h = 8h/H` for h = 1..=H: the product of two sinusoidal
+//! encodings, 0 at distance 0. Source: Chi et al. 2022, Sandwich (arXiv 2212.10356), section 5;
+//! NVIDIA NeMo's `sandwich_relative_position_embedding`. Deviations: none from NeMo, whose D is the
+//! width of a head. Parameters: none.
 //! Limits: none by construction; the sum oscillates past half of its longest wavelength.
 
 use super::upload;
@@ -33,7 +33,9 @@ impl SandwichConfig {
     /// The bias of a head with ratio 1 at a distance.
     pub fn value(&self, distance: f64) -> f64 {
         let half = self.width / 2;
-        let wave = |i: usize| libm::cos(distance / libm::pow(10_000.0, 2.0 * i as f64 / self.width as f64));
+        let wave = |i: usize| {
+            libm::cos(distance / libm::pow(10_000.0, 2.0 * i as f64 / self.width as f64))
+        };
         (1..=half).map(wave).sum::<f64>() - half as f64
     }
 }
@@ -54,7 +56,11 @@ struct PreparedSandwich<'a> {
 
 impl PositionalEncoding for Sandwich {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedSandwich { encoding: self, distances: Distances::new(positions, device), device: device.clone() })
+        Box::new(PreparedSandwich {
+            encoding: self,
+            distances: Distances::new(positions, device),
+            device: device.clone(),
+        })
     }
 }
 
@@ -71,9 +77,18 @@ impl Prepared for PreparedSandwich<'_> {
 impl BiasBlocks for &PreparedSandwich<'_> {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
         let distinct = self.distances.distinct(queries, keys);
-        let base: Vec<f64> = distinct.distances.iter().map(|distance| self.encoding.config.value(*distance)).collect();
+        let base: Vec<f64> = distinct
+            .distances
+            .iter()
+            .map(|distance| self.encoding.config.value(*distance))
+            .collect();
         let heads = self.encoding.n_heads;
-        let values = (1..=heads).flat_map(|h| base.iter().map(move |value| value / (8.0 * h as f64 / heads as f64))).collect();
+        let values = (1..=heads)
+            .flat_map(|h| {
+                base.iter()
+                    .map(move |value| value / (8.0 * h as f64 / heads as f64))
+            })
+            .collect();
         distinct.spread(upload(values, [heads, base.len()], &self.device))
     }
 
@@ -85,24 +100,48 @@ impl BiasBlocks for &PreparedSandwich<'_> {
 impl Spec for SandwichConfig {
     type Module = Sandwich;
     const ABOUT: About = About {
-        summary: "a fixed bias that falls off like the product of two sinusoidal encodings, flatter for later heads",
+        summary: "a fixed bias that falls off like the product of two sinusoidal encodings, \
+                  flatter for later heads",
         formula: "logits + (sum_i cos(d / 10000^(2i/D)) - D/2) H/(8h)",
         source: "Chi et al. 2022, arXiv 2212.10356",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("width", self.width as f64, 2.0, 65_536.0, "the paper uses 128")?;
+        in_range(
+            "width",
+            self.width as f64,
+            2.0,
+            65_536.0,
+            "the paper uses 128",
+        )?;
         if self.width % 2 == 1 {
-            return Err(ConfigError::new("width", self.width, "sines come with cosines", "an even number", "the paper uses 128"));
+            return Err(ConfigError::new(
+                "width",
+                self.width,
+                "sines come with cosines",
+                "an even number",
+                "the paper uses 128",
+            ));
         }
         Ok(())
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
-        Facts { hooks: Hooks { logits_bias: true, ..Hooks::default() }, relative: true, by_distance: true, ..Facts::default() }
+        Facts {
+            hooks: Hooks {
+                logits_bias: true,
+                ..Hooks::default()
+            },
+            relative: true,
+            by_distance: true,
+            ..Facts::default()
+        }
     }
 
     fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Sandwich {
-        Sandwich { n_heads: shape.n_heads, config: self.clone() }
+        Sandwich {
+            n_heads: shape.n_heads,
+            config: self.clone(),
+        }
     }
 }

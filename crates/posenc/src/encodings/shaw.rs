@@ -1,8 +1,8 @@
-//! Formula: logits get `q . a_K[r]/sqrt(head_dim)` and outputs `sum over keys of weight a_V[r]`, r = clip(key - query, -k, k) + k.
-//! Source: Shaw et al. 2018 (arXiv 1803.02155), eq. 3 to 5; k = `max_distance`.
-//! Deviations: none.
-//! Parameters: `keys.L` and, with `values`, `values.L`, `[2k + 1, head_dim]` per layer L, shared by heads.
-//! Limits: none: farther keys share the last row. Linear attention cannot host it.
+//! Formula: logits get `q . a_K[r]/sqrt(head_dim)` and outputs `sum over keys of weight a_V[r]`, r
+//! = clip(key - query, -k, k) + k. Source: Shaw et al. 2018 (arXiv 1803.02155), eq. 3 to 5; k =
+//! `max_distance`. Deviations: none.
+//! Parameters: `keys.L` and, with `values`, `values.L`, `[2k + 1, head_dim]` per layer L, shared by
+//! heads. Limits: none: farther keys share the last row. Linear attention cannot host it.
 
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
 use crate::distances::Distances;
@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShawConfig {
-    /// k, the largest distance with rows of its own; at most 16, and half the training length, unless given.
+    /// k, the largest distance with rows of its own; at most 16, and half the training length,
+    /// unless given.
     pub max_distance: Option<usize>,
     /// Whether outputs get a term too, as the paper has it.
     pub values: bool,
@@ -26,7 +27,11 @@ pub struct ShawConfig {
 
 impl Default for ShawConfig {
     fn default() -> Self {
-        Self { max_distance: None, values: true, init_std: 0.02 }
+        Self {
+            max_distance: None,
+            values: true,
+            init_std: 0.02,
+        }
     }
 }
 
@@ -47,33 +52,62 @@ impl PreparedShaw<'_> {
     /// Row of the tables for each cell of the block, `[B, H, q_len, k_len]`.
     fn rows(&self, content: &Content<'_>) -> Tensor<4, Int> {
         let k = self.encoding.max_distance as f64;
-        let distinct = self.distances.distinct(content.queries.clone(), content.keys.clone());
-        let row: Vec<i32> = distinct.distances.iter().map(|distance| (k - distance.clamp(-k, k)).round() as i32).collect();
-        let rows: Vec<i32> = distinct.cells.iter().map(|cell| row[*cell as usize]).collect();
+        let distinct = self
+            .distances
+            .distinct(content.queries.clone(), content.keys.clone());
+        let row: Vec<i32> = distinct
+            .distances
+            .iter()
+            .map(|distance| (k - distance.clamp(-k, k)).round() as i32)
+            .collect();
+        let rows: Vec<i32> = distinct
+            .cells
+            .iter()
+            .map(|cell| row[*cell as usize])
+            .collect();
         let [batch, heads, q_len, _] = content.q.dims();
         let k_len = content.keys.len();
-        let rows = Tensor::<4, Int>::from_data(TensorData::new(rows, [1, 1, q_len, k_len]), &content.q.device());
+        let rows = Tensor::<4, Int>::from_data(
+            TensorData::new(rows, [1, 1, q_len, k_len]),
+            &content.q.device(),
+        );
         rows.expand([batch, heads, q_len, k_len])
     }
 }
 
 impl PositionalEncoding for Shaw {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedShaw { encoding: self, distances: Distances::new(positions, device) })
+        Box::new(PreparedShaw {
+            encoding: self,
+            distances: Distances::new(positions, device),
+        })
     }
 }
 
 impl Prepared for PreparedShaw<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        // One product per row of the table, then each cell takes its own: no vector per pair of positions.
+        // One product per row of the table, then each cell takes its own: no vector per pair of
+        // positions.
         let table = self.encoding.keys[layer].val().transpose().unsqueeze::<4>();
-        Some((content.q.clone() * content.scale).matmul(table).gather(3, self.rows(content)))
+        Some(
+            (content.q.clone() * content.scale)
+                .matmul(table)
+                .gather(3, self.rows(content)),
+        )
     }
 
-    fn output_bias(&self, layer: usize, content: &Content<'_>, weights: &dyn Fn() -> Tensor<4>) -> Option<Tensor<4>> {
+    fn output_bias(
+        &self,
+        layer: usize,
+        content: &Content<'_>,
+        weights: &dyn Fn() -> Tensor<4>,
+    ) -> Option<Tensor<4>> {
         let table = self.encoding.values.get(layer)?.val();
         let [batch, heads, q_len, _] = content.q.dims();
-        let empty = Tensor::zeros([batch, heads, q_len, table.dims()[0]], (&table.device(), table.dtype()));
+        let empty = Tensor::zeros(
+            [batch, heads, q_len, table.dims()[0]],
+            (&table.device(), table.dtype()),
+        );
         // What each row of the table weighs in all.
         let weights = empty.scatter(3, self.rows(content), weights(), IndexingUpdateOp::Add);
         Some(weights.matmul(table.unsqueeze()))
@@ -84,25 +118,40 @@ impl Spec for ShawConfig {
     type Module = Shaw;
     const ABOUT: About = About {
         summary: "trained vectors per clipped distance, added to keys and to values",
-        formula: "q_m . (k_n + a_K[clip(n - m)])/sqrt(d), output + sum_n weight_mn a_V[clip(n - m)]",
+        formula: "q_m . (k_n + a_K[clip(n - m)])/sqrt(d), output + sum_n weight_mn a_V[clip(n - \
+                  m)]",
         source: "Shaw et al. 2018, arXiv 1803.02155",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("max_distance", self.max_distance.unwrap_or(1) as f64, 1.0, 1e6, "the paper uses 16")?;
+        in_range(
+            "max_distance",
+            self.max_distance.unwrap_or(1) as f64,
+            1.0,
+            1e6,
+            "the paper uses 16",
+        )?;
         in_range("init_std", self.init_std, 0.0, 10.0, "0.02 by default")
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
-        self.max_distance.get_or_insert((lengths.train_len / 2).clamp(1, 16));
+        self.max_distance
+            .get_or_insert((lengths.train_len / 2).clamp(1, 16));
     }
 
     fn facts(&self, shape: &ModelShape) -> Facts {
         let rows = 2 * self.max_distance.unwrap_or(1) + 1;
-        let tables = |name: &'static str| (0..shape.n_layers).map(move |layer| (format!("{name}.{layer}"), vec![rows, shape.head_dim]));
+        let tables = |name: &'static str| {
+            (0..shape.n_layers)
+                .map(move |layer| (format!("{name}.{layer}"), vec![rows, shape.head_dim]))
+        };
         let values = tables("values").filter(|_| self.values);
         Facts {
-            hooks: Hooks { content_bias: true, output_bias: self.values, ..Hooks::default() },
+            hooks: Hooks {
+                content_bias: true,
+                output_bias: self.values,
+                ..Hooks::default()
+            },
             parameters: tables("keys").chain(values).collect(),
             relative: true,
             by_distance: true,
@@ -115,11 +164,24 @@ impl Spec for ShawConfig {
         let max_distance = self.max_distance.unwrap_or(1);
         let tables = |name: &str| {
             let init = init.scope(name);
-            let table =
-                |layer: usize| init.param(&layer.to_string(), [2 * max_distance + 1, shape.head_dim], Distribution::Normal(self.init_std));
+            let table = |layer: usize| {
+                init.param(
+                    &layer.to_string(),
+                    [2 * max_distance + 1, shape.head_dim],
+                    Distribution::Normal(self.init_std),
+                )
+            };
             (0..shape.n_layers).map(table).collect::<Vec<_>>()
         };
         let keys = tables("keys");
-        Shaw { keys, values: if self.values { tables("values") } else { vec![] }, max_distance }
+        Shaw {
+            keys,
+            values: if self.values {
+                tables("values")
+            } else {
+                vec![]
+            },
+            max_distance,
+        }
     }
 }

@@ -1,8 +1,9 @@
-//! Formula: `PE(p, 2i) = scale sin(p base^(-2i/D))`, `PE(p, 2i+1) = scale cos(same)`, added to the input; D = d_model.
-//! Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.5; orders as in RoFormer's and tensor2tensor's code.
-//! Deviations: `scale` (1 is the paper's); the paper instead multiplies the embeddings by sqrt(D).
-//! Parameters: none; `scale`, one number shared by all, where `learnable_scale` (x-transformers' scaled sinusoid).
-//! Limits: none by construction; positions past the training length were never seen.
+//! Formula: `PE(p, 2i) = scale sin(p base^(-2i/D))`, `PE(p, 2i+1) = scale cos(same)`, added to the
+//! input; D = d_model. Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.5; orders as in
+//! RoFormer's and tensor2tensor's code. Deviations: `scale` (1 is the paper's); the paper instead
+//! multiplies the embeddings by sqrt(D). Parameters: none; `scale`, one number shared by all, where
+//! `learnable_scale` (x-transformers' scaled sinusoid). Limits: none by construction; positions
+//! past the training length were never seen.
 
 use super::{is_default, upload};
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
@@ -13,7 +14,8 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-/// Where sines and cosines stand in the vector. The three are in public use and not interchangeable for a trained model.
+/// Where sines and cosines stand in the vector. The three are in public use and not interchangeable
+/// for a trained model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SinusoidalOrder {
@@ -34,7 +36,8 @@ pub struct SinusoidalConfig {
     pub base: f64,
     /// Order of sines and cosines.
     pub order: SinusoidalOrder,
-    /// Factor on the table. Embeddings drawn with a small deviation drown in a table of unit amplitude.
+    /// Factor on the table. Embeddings drawn with a small deviation drown in a table of unit
+    /// amplitude.
     pub scale: f64,
     /// Whether the factor is trained, starting from `scale`.
     #[serde(skip_serializing_if = "is_default")]
@@ -43,7 +46,12 @@ pub struct SinusoidalConfig {
 
 impl Default for SinusoidalConfig {
     fn default() -> Self {
-        Self { base: 10_000.0, order: SinusoidalOrder::Interleaved, scale: 1.0, learnable_scale: false }
+        Self {
+            base: 10_000.0,
+            order: SinusoidalOrder::Interleaved,
+            scale: 1.0,
+            learnable_scale: false,
+        }
     }
 }
 
@@ -67,7 +75,9 @@ impl SinusoidalConfig {
         let frequencies = match self.order {
             SinusoidalOrder::Tensor2tensor => {
                 let steps = (half.max(2) - 1) as f64;
-                (0..half).map(|i| libm::pow(self.base, -(i as f64) / steps)).collect()
+                (0..half)
+                    .map(|i| libm::pow(self.base, -(i as f64) / steps))
+                    .collect()
             }
             _ => inv_freq(d_model, self.base),
         };
@@ -77,7 +87,8 @@ impl SinusoidalConfig {
             SinusoidalOrder::Interleaved => sin.zip(cos).flat_map(|(s, c)| [s, c]).collect(),
             _ => sin.chain(cos).collect(),
         };
-        // An odd width drops the last cosine (halves) or pads a zero (tensor2tensor), as their authors' code does.
+        // An odd width drops the last cosine (halves) or pads a zero (tensor2tensor), as their
+        // authors' code does.
         row.resize(d_model, 0.0);
         row
     }
@@ -86,8 +97,16 @@ impl SinusoidalConfig {
 impl PositionalEncoding for Sinusoidal {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
         let rows = positions.queries();
-        let fixed = if self.scale.is_some() { 1.0 } else { self.config.scale };
-        let values = rows.iter().flat_map(|p| self.config.row(*p, self.d_model)).map(|value| fixed * value).collect();
+        let fixed = if self.scale.is_some() {
+            1.0
+        } else {
+            self.config.scale
+        };
+        let values = rows
+            .iter()
+            .flat_map(|p| self.config.row(*p, self.d_model))
+            .map(|value| fixed * value)
+            .collect();
         let table = upload(values, [1, rows.len(), self.d_model], device);
         Box::new(PreparedSinusoidal {
             table: match &self.scale {
@@ -118,17 +137,41 @@ impl Spec for SinusoidalConfig {
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
         in_range("base", self.base, 1.0 + 1e-9, 1e15, "the paper uses 10000")?;
-        in_range("scale", self.scale, 1e-6, 1e6, "the paper's table has scale 1")
+        in_range(
+            "scale",
+            self.scale,
+            1e-6,
+            1e6,
+            "the paper's table has scale 1",
+        )
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
-        let hooks = Hooks { embed: true, ..Hooks::default() };
-        let parameters = if self.learnable_scale { vec![("scale".to_owned(), vec![1])] } else { vec![] };
-        Facts { hooks, parameters, linear: true, ..Facts::default() }
+        let hooks = Hooks {
+            embed: true,
+            ..Hooks::default()
+        };
+        let parameters = if self.learnable_scale {
+            vec![("scale".to_owned(), vec![1])]
+        } else {
+            vec![]
+        };
+        Facts {
+            hooks,
+            parameters,
+            linear: true,
+            ..Facts::default()
+        }
     }
 
     fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Sinusoidal {
-        let scale = self.learnable_scale.then(|| init.param("scale", [1], Distribution::Constant(self.scale)));
-        Sinusoidal { scale, d_model: shape.d_model, config: self.clone() }
+        let scale = self
+            .learnable_scale
+            .then(|| init.param("scale", [1], Distribution::Constant(self.scale)));
+        Sinusoidal {
+            scale,
+            d_model: shape.d_model,
+            config: self.clone(),
+        }
     }
 }

@@ -30,11 +30,20 @@ struct PreparedStack<'a> {
 
 impl PositionalEncoding for Stack {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedStack { parts: self.parts.iter().map(|part| part.prepare(positions, device)).collect() })
+        Box::new(PreparedStack {
+            parts: self
+                .parts
+                .iter()
+                .map(|part| part.prepare(positions, device))
+                .collect(),
+        })
     }
 
     fn max_position(&self) -> Option<usize> {
-        self.parts.iter().filter_map(PositionalEncoding::max_position).min()
+        self.parts
+            .iter()
+            .filter_map(PositionalEncoding::max_position)
+            .min()
     }
 }
 
@@ -44,7 +53,9 @@ impl Prepared for PreparedStack<'_> {
     }
 
     fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        self.parts.iter().fold((q, k), |(q, k), part| part.transform_qk(layer, q, k))
+        self.parts
+            .iter()
+            .fold((q, k), |(q, k), part| part.transform_qk(layer, q, k))
     }
 
     fn plain(&self, layer: usize) -> Option<Plain> {
@@ -55,31 +66,59 @@ impl Prepared for PreparedStack<'_> {
                 (Some(_), Some(_)) => return None,
                 (one, other) => one.or(other),
             };
-            Some(Plain { rotation, factor: all.factor * part.factor })
+            Some(Plain {
+                rotation,
+                factor: all.factor * part.factor,
+            })
         })
     }
 
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
-        self.parts.iter().filter_map(|part| part.logits_bias(layer)).reduce(Bias::plus)
+        self.parts
+            .iter()
+            .filter_map(|part| part.logits_bias(layer))
+            .reduce(Bias::plus)
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let biases = self.parts.iter().enumerate().filter_map(|(i, part)| {
             let raw = || self.without(i, layer, (content.raw)());
-            part.content_bias(layer, &Content { raw: &raw, queries: content.queries.clone(), keys: content.keys.clone(), ..*content })
+            part.content_bias(
+                layer,
+                &Content {
+                    raw: &raw,
+                    queries: content.queries.clone(),
+                    keys: content.keys.clone(),
+                    ..*content
+                },
+            )
         });
         biases.reduce(|sum, bias| sum + bias)
     }
 
-    fn output_bias(&self, layer: usize, content: &Content<'_>, weights: &dyn Fn() -> Tensor<4>) -> Option<Tensor<4>> {
-        let terms = self.parts.iter().filter_map(|part| part.output_bias(layer, content, weights));
+    fn output_bias(
+        &self,
+        layer: usize,
+        content: &Content<'_>,
+        weights: &dyn Fn() -> Tensor<4>,
+    ) -> Option<Tensor<4>> {
+        let terms = self
+            .parts
+            .iter()
+            .filter_map(|part| part.output_bias(layer, content, weights));
         terms.reduce(|sum, term| sum + term)
     }
 }
 
 impl PreparedStack<'_> {
-    /// Queries and keys as all parts but one leave them: a part that replaces its own rotation must not undo the rest with it.
-    fn without(&self, skipped: usize, layer: usize, (q, k): (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
+    /// Queries and keys as all parts but one leave them: a part that replaces its own rotation must
+    /// not undo the rest with it.
+    fn without(
+        &self,
+        skipped: usize,
+        layer: usize,
+        (q, k): (Tensor<4>, Tensor<4>),
+    ) -> (Tensor<4>, Tensor<4>) {
         let others = self.parts.iter().enumerate().filter(|(i, _)| *i != skipped);
         others.fold((q, k), |(q, k), (_, other)| other.transform_qk(layer, q, k))
     }
@@ -92,8 +131,11 @@ impl StackConfig {
 
 impl Spec for StackConfig {
     type Module = Stack;
-    const ABOUT: About =
-        About { summary: "several encodings at once", formula: "hooks applied in order, biases added", source: "composition of the parts" };
+    const ABOUT: About = About {
+        summary: "several encodings at once",
+        formula: "hooks applied in order, biases added",
+        source: "composition of the parts",
+    };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         if self.parts.is_empty() || self.parts.len() > Self::MAX_PARTS {
@@ -105,15 +147,31 @@ impl Spec for StackConfig {
                 "use kind = \"nope\" for no encoding",
             ));
         }
-        let check = |(i, part): (usize, &EncodingConfig)| part.check(shape).map_err(|error| error.within(&format!("parts.{i}")));
+        let check = |(i, part): (usize, &EncodingConfig)| {
+            part.check(shape)
+                .map_err(|error| error.within(&format!("parts.{i}")))
+        };
         self.parts.iter().enumerate().try_for_each(check)?;
         let facts: Vec<Facts> = self.parts.iter().map(|part| part.facts(shape)).collect();
-        let Some(alone) = facts.iter().position(|facts| facts.alone) else { return Ok(()) };
-        match facts.iter().enumerate().position(|(i, facts)| i != alone && (facts.meets || facts.turns)) {
+        let Some(alone) = facts.iter().position(|facts| facts.alone) else {
+            return Ok(());
+        };
+        match facts
+            .iter()
+            .enumerate()
+            .position(|(i, facts)| i != alone && (facts.meets || facts.turns))
+        {
             Some(other) => Err(ConfigError::new(
                 "parts",
-                format!("{} and {}", self.parts[other].kind(), self.parts[alone].kind()),
-                format!("what {} makes of queries and keys fits nothing but itself", self.parts[alone].kind()),
+                format!(
+                    "{} and {}",
+                    self.parts[other].kind(),
+                    self.parts[alone].kind()
+                ),
+                format!(
+                    "what {} makes of queries and keys fits nothing but itself",
+                    self.parts[alone].kind()
+                ),
                 "one of the two",
                 "remove either; biases on positions alone and `fox` go with both",
             )),
@@ -127,14 +185,24 @@ impl Spec for StackConfig {
 
     fn facts(&self, shape: &ModelShape) -> Facts {
         let parts: Vec<Facts> = self.parts.iter().map(|part| part.facts(shape)).collect();
-        let under = |i: usize, (path, shape): &(String, Vec<usize>)| (format!("parts.{i}.{path}"), shape.clone());
+        let under = |i: usize, (path, shape): &(String, Vec<usize>)| {
+            (format!("parts.{i}.{path}"), shape.clone())
+        };
         Facts {
-            hooks: parts.iter().fold(Hooks::default(), |hooks, part| hooks.or(part.hooks)),
-            parameters: parts.iter().enumerate().flat_map(|(i, part)| part.parameters.iter().map(move |p| under(i, p))).collect(),
+            hooks: parts
+                .iter()
+                .fold(Hooks::default(), |hooks, part| hooks.or(part.hooks)),
+            parameters: parts
+                .iter()
+                .enumerate()
+                .flat_map(|(i, part)| part.parameters.iter().map(move |p| under(i, p)))
+                .collect(),
             max_position: parts.iter().filter_map(|part| part.max_position).min(),
             reads_length: parts.iter().any(|part| part.reads_length),
-            // Two rotations need not commute, and what meets a query that another part has turned sees by how much.
-            relative: parts.iter().all(|part| part.relative) && parts.iter().filter(|part| part.turns || part.meets).count() < 2,
+            // Two rotations need not commute, and what meets a query that another part has turned
+            // sees by how much.
+            relative: parts.iter().all(|part| part.relative)
+                && parts.iter().filter(|part| part.turns || part.meets).count() < 2,
             by_distance: parts.iter().all(|part| part.by_distance),
             linear: parts.iter().all(|part| part.linear),
             causal: parts.iter().any(|part| part.causal),
@@ -147,6 +215,13 @@ impl Spec for StackConfig {
 
     fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Stack {
         let parts = init.scope("parts");
-        Stack { parts: self.parts.iter().enumerate().map(|(i, part)| part.init(shape, &parts.scope(i))).collect() }
+        Stack {
+            parts: self
+                .parts
+                .iter()
+                .enumerate()
+                .map(|(i, part)| part.init(shape, &parts.scope(i)))
+                .collect(),
+        }
     }
 }

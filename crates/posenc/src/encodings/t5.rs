@@ -1,14 +1,19 @@
-//! Formula: a trained bias per head and bucket of distance d = query - key. Of `num_buckets` N buckets the first half hold one
-//! distance each; the rest grow with the logarithm up to `max_distance` M: `N/2 + floor(ln(d/(N/2)) / ln(M/(N/2)) N/2)`, capped.
-//! Source: Raffel et al. 2019 (arXiv 1910.10683), section 2.1; mesh-tensorflow; Hugging Face `T5Attention`.
-//! Deviations: T5 does not divide logits by sqrt(head_dim); with `scaled = false` queries are multiplied by it, else not.
-//! Parameters: `table`, `[num_buckets, H]`, shared by layers.
-//! Limits: causal only unless `bidirectional`; none of length: the last bucket has no end. Buckets that training never reached keep their initial values.
+//! Formula: a trained bias per head and bucket of distance d = query - key. Of `num_buckets` N
+//! buckets the first half hold one distance each; the rest grow with the logarithm up to
+//! `max_distance` M: `N/2 + floor(ln(d/(N/2)) / ln(M/(N/2)) N/2)`, capped. Source: Raffel et al.
+//! 2019 (arXiv 1910.10683), section 2.1; mesh-tensorflow; Hugging Face `T5Attention`. Deviations:
+//! T5 does not divide logits by sqrt(head_dim); with `scaled = false` queries are multiplied by it,
+//! else not. Parameters: `table`, `[num_buckets, H]`, shared by layers.
+//! Limits: causal only unless `bidirectional`; none of length: the last bucket has no end. Buckets
+//! that training never reached keep their initial values.
 
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
 use crate::distances::Distances;
 use crate::error::in_range;
-use crate::{Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::{
+    Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions,
+    Prepared,
+};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -20,7 +25,8 @@ use std::ops::Range;
 pub struct T5Config {
     /// Buckets of distances.
     pub num_buckets: usize,
-    /// Distance from which on all share the last bucket. Buckets beyond the training length are never trained.
+    /// Distance from which on all share the last bucket. Buckets beyond the training length are
+    /// never trained.
     pub max_distance: usize,
     /// Whether keys after the query have buckets of their own, half of all.
     pub bidirectional: bool,
@@ -32,14 +38,24 @@ pub struct T5Config {
 
 impl Default for T5Config {
     fn default() -> Self {
-        Self { num_buckets: 32, max_distance: 128, bidirectional: false, scaled: true, init_std: 0.02 }
+        Self {
+            num_buckets: 32,
+            max_distance: 128,
+            bidirectional: false,
+            scaled: true,
+            init_std: 0.02,
+        }
     }
 }
 
 impl T5Config {
     /// Bucket of `relative = key - query`.
     pub fn bucket(&self, relative: f64) -> usize {
-        let buckets = if self.bidirectional { self.num_buckets / 2 } else { self.num_buckets };
+        let buckets = if self.bidirectional {
+            self.num_buckets / 2
+        } else {
+            self.num_buckets
+        };
         let (first, distance) = match self.bidirectional {
             true => (if relative > 0.0 { buckets } else { 0 }, relative.abs()),
             false => (0, (-relative).max(0.0)),
@@ -48,7 +64,8 @@ impl T5Config {
         if distance < exact as f64 {
             return first + distance as usize;
         }
-        let ratio = libm::log(distance / exact as f64) / libm::log(self.max_distance as f64 / exact as f64);
+        let ratio =
+            libm::log(distance / exact as f64) / libm::log(self.max_distance as f64 / exact as f64);
         let beyond = (ratio * (buckets - exact) as f64).floor() as usize;
         first + (exact + beyond).min(buckets - 1)
     }
@@ -72,19 +89,37 @@ struct PreparedT5<'a> {
 impl PositionalEncoding for T5 {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
         // Head by bucket, so that a block gathers along buckets.
-        Box::new(PreparedT5 { table: self.table.val().transpose(), distances: Distances::new(positions, device), encoding: self })
+        Box::new(PreparedT5 {
+            table: self.table.val().transpose(),
+            distances: Distances::new(positions, device),
+            encoding: self,
+        })
     }
 }
 
 impl Prepared for PreparedT5<'_> {
     fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         // The model's head_dim: beside PoPE, heads are wider than what their product is divided by.
-        (if self.encoding.config.scaled { q } else { q * (self.encoding.head_dim as f64).sqrt() }, k)
+        (
+            if self.encoding.config.scaled {
+                q
+            } else {
+                q * (self.encoding.head_dim as f64).sqrt()
+            },
+            k,
+        )
     }
 
     fn plain(&self, _layer: usize) -> Option<Plain> {
-        let factor = if self.encoding.config.scaled { 1.0 } else { (self.encoding.head_dim as f64).sqrt() };
-        Some(Plain { factor, ..Plain::default() })
+        let factor = if self.encoding.config.scaled {
+            1.0
+        } else {
+            (self.encoding.head_dim as f64).sqrt()
+        };
+        Some(Plain {
+            factor,
+            ..Plain::default()
+        })
     }
 
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
@@ -95,7 +130,9 @@ impl Prepared for PreparedT5<'_> {
 impl BiasBlocks for &PreparedT5<'_> {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
         let distinct = self.distances.distinct(queries, keys);
-        let buckets = distinct.rows(&self.table.device(), |distance| self.encoding.config.bucket(-distance));
+        let buckets = distinct.rows(&self.table.device(), |distance| {
+            self.encoding.config.bucket(-distance)
+        });
         distinct.spread(self.table.clone().select(1, buckets))
     }
 
@@ -107,32 +144,64 @@ impl BiasBlocks for &PreparedT5<'_> {
 impl Spec for T5Config {
     type Module = T5;
     const ABOUT: About = About {
-        summary: "a trained bias per head and bucket of distance, buckets growing with the logarithm",
+        summary: "a trained bias per head and bucket of distance, buckets growing with the \
+                  logarithm",
         formula: "logits + table[bucket(query - key), h]",
         source: "Raffel et al. 2019, arXiv 1910.10683",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
         let (step, least) = if self.bidirectional { (4, 4) } else { (2, 2) };
-        in_range("num_buckets", self.num_buckets as f64, f64::from(least), 1e6, "T5 uses 32")?;
+        in_range(
+            "num_buckets",
+            self.num_buckets as f64,
+            f64::from(least),
+            1e6,
+            "T5 uses 32",
+        )?;
         if !self.num_buckets.is_multiple_of(step) {
-            let problem =
-                if self.bidirectional { "a quarter of them hold one distance each" } else { "half of them hold one distance each" };
-            return Err(ConfigError::new("num_buckets", self.num_buckets, problem, format!("a multiple of {step}"), "T5 uses 32"));
+            let problem = if self.bidirectional {
+                "a quarter of them hold one distance each"
+            } else {
+                "half of them hold one distance each"
+            };
+            return Err(ConfigError::new(
+                "num_buckets",
+                self.num_buckets,
+                problem,
+                format!("a multiple of {step}"),
+                "T5 uses 32",
+            ));
         }
         let exact = self.num_buckets / step;
-        in_range("max_distance", self.max_distance as f64, 1.0, 1e9, "T5 uses 128")?;
+        in_range(
+            "max_distance",
+            self.max_distance as f64,
+            1.0,
+            1e9,
+            "T5 uses 128",
+        )?;
         if self.max_distance <= exact {
             let problem = format!("the {exact} buckets of one distance each already reach it");
             let hint = "raise max_distance or lower num_buckets";
-            return Err(ConfigError::new("max_distance", self.max_distance, problem, format!("above {exact}"), hint));
+            return Err(ConfigError::new(
+                "max_distance",
+                self.max_distance,
+                problem,
+                format!("above {exact}"),
+                hint,
+            ));
         }
         in_range("init_std", self.init_std, 0.0, 10.0, "0.02 by default")
     }
 
     fn facts(&self, shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks { logits_bias: true, transform_qk: !self.scaled, ..Hooks::default() },
+            hooks: Hooks {
+                logits_bias: true,
+                transform_qk: !self.scaled,
+                ..Hooks::default()
+            },
             parameters: vec![("table".to_owned(), vec![self.num_buckets, shape.n_heads])],
             relative: true,
             by_distance: true,
@@ -143,7 +212,15 @@ impl Spec for T5Config {
     }
 
     fn init(&self, shape: &ModelShape, init: &Init<'_>) -> T5 {
-        let table = init.param("table", [self.num_buckets, shape.n_heads], Distribution::Normal(self.init_std));
-        T5 { table, head_dim: shape.head_dim, config: self.clone() }
+        let table = init.param(
+            "table",
+            [self.num_buckets, shape.n_heads],
+            Distribution::Normal(self.init_std),
+        );
+        T5 {
+            table,
+            head_dim: shape.head_dim,
+            config: self.clone(),
+        }
     }
 }

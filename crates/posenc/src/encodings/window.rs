@@ -1,7 +1,7 @@
-//! Formula: a query sees the last `size` keys, itself among them, and the first `sinks` of the sequence; logits of others are -infinity.
-//! Source: sliding windows, Beltagy et al. 2020 (arXiv 2004.05150); attention sinks, Xiao et al. 2023, StreamingLLM (arXiv 2309.17453).
-//! Deviations: sinks keep their own positions; StreamingLLM renumbers what the cache holds.
-//! Parameters: none.
+//! Formula: a query sees the last `size` keys, itself among them, and the first `sinks` of the
+//! sequence; logits of others are -infinity. Source: sliding windows, Beltagy et al. 2020 (arXiv
+//! 2004.05150); attention sinks, Xiao et al. 2023, StreamingLLM (arXiv 2309.17453). Deviations:
+//! sinks keep their own positions; StreamingLLM renumbers what the cache holds. Parameters: none.
 //! Limits: none. Meant for a `stack`, at training or at test time.
 
 use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
@@ -36,7 +36,9 @@ struct PreparedWindow {
 impl PositionalEncoding for Window {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
         let (size, sinks) = (self.size as f64, self.sinks as f64);
-        let mask = Mask::new(positions, device, move |query, key| (query - key).abs() < size || key < sinks);
+        let mask = Mask::new(positions, device, move |query, key| {
+            (query - key).abs() < size || key < sinks
+        });
         Box::new(PreparedWindow { mask })
     }
 }
@@ -54,13 +56,20 @@ impl Prepared for PreparedWindow {
 impl Spec for WindowConfig {
     type Module = Window;
     const ABOUT: About = About {
-        summary: "a sliding window: each query sees the keys just before it, and the first few of the sequence (attention sinks)",
+        summary: "a sliding window: each query sees the keys just before it, and the first few of \
+                  the sequence (attention sinks)",
         formula: "logits - infinity where query - key >= size and key >= sinks",
         source: "Beltagy et al. 2020, arXiv 2004.05150; Xiao et al. 2023, arXiv 2309.17453",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("size", self.size.unwrap_or(1) as f64, 1.0, 1e9, "leave it out for the training length")?;
+        in_range(
+            "size",
+            self.size.unwrap_or(1) as f64,
+            1.0,
+            1e9,
+            "leave it out for the training length",
+        )?;
         in_range("sinks", self.sinks as f64, 0.0, 1e9, "StreamingLLM uses 4")
     }
 
@@ -69,10 +78,20 @@ impl Spec for WindowConfig {
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
-        Facts { hooks: Hooks { logits_bias: true, ..Hooks::default() }, relative: self.sinks == 0, ..Facts::default() }
+        Facts {
+            hooks: Hooks {
+                logits_bias: true,
+                ..Hooks::default()
+            },
+            relative: self.sinks == 0,
+            ..Facts::default()
+        }
     }
 
     fn init(&self, _shape: &ModelShape, _init: &Init<'_>) -> Window {
-        Window { size: self.size.unwrap_or(1), sinks: self.sinks }
+        Window {
+            size: self.size.unwrap_or(1),
+            sinks: self.sinks,
+        }
     }
 }

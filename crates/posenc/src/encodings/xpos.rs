@@ -1,9 +1,11 @@
-//! Formula: RoPE with pair i of q at position m scaled by `zeta_i^((m - c)/scale_base)` and of k at n by the inverse, so that their
-//! product carries `zeta_i^((m - n)/scale_base)`; `zeta_i = (2i/r + gamma)/(1 + gamma)`.
-//! Source: Sun et al. 2022 (arXiv 2212.10554), section 3; torchscale. `block_size`: the paper's blockwise causal attention, section 4.
-//! Deviations: c is the middle of the positions, torchscale's and x-transformers' differ; products do not depend on it.
+//! Formula: RoPE with pair i of q at position m scaled by `zeta_i^((m - c)/scale_base)` and of k at
+//! n by the inverse, so that their product carries `zeta_i^((m - n)/scale_base)`; `zeta_i = (2i/r +
+//! gamma)/(1 + gamma)`. Source: Sun et al. 2022 (arXiv 2212.10554), section 3; torchscale.
+//! `block_size`: the paper's blockwise causal attention, section 4. Deviations: c is the middle of
+//! the positions, torchscale's and x-transformers' differ; products do not depend on it.
 //! Parameters: none.
-//! Limits: causal only, since the factor grows for keys after the query; `max_position` keeps the powers inside f32.
+//! Limits: causal only, since the factor grows for keys after the query; `max_position` keeps the
+//! powers inside f32.
 
 use super::upload;
 use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
@@ -33,20 +35,30 @@ pub struct XposConfig {
     pub gamma: f64,
     /// Tokens after which pair i has decayed by `zeta_i`.
     pub scale_base: f64,
-    /// A query sees its own block of this many tokens and the one before it; everything unless given.
+    /// A query sees its own block of this many tokens and the one before it; everything unless
+    /// given.
     pub block_size: Option<usize>,
 }
 
 impl Default for XposConfig {
     fn default() -> Self {
-        Self { base: 10_000.0, layout: RotaryLayout::Half, rotary_dim: None, gamma: 0.4, scale_base: 512.0, block_size: None }
+        Self {
+            base: 10_000.0,
+            layout: RotaryLayout::Half,
+            rotary_dim: None,
+            gamma: 0.4,
+            scale_base: 512.0,
+            block_size: None,
+        }
     }
 }
 
 impl XposConfig {
     /// `zeta_i` of each pair of `dim` dimensions.
     pub fn zeta(&self, dim: usize) -> Vec<f64> {
-        (0..dim / 2).map(|i| (2.0 * i as f64 / dim as f64 + self.gamma) / (1.0 + self.gamma)).collect()
+        (0..dim / 2)
+            .map(|i| (2.0 * i as f64 / dim as f64 + self.gamma) / (1.0 + self.gamma))
+            .collect()
     }
 
     /// Positions whose factors stay inside f32 on both sides of the middle.
@@ -73,15 +85,32 @@ struct PreparedXpos {
 
 impl PositionalEncoding for Xpos {
     fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        assert!(positions.rows() <= self.config.max_position(), "position {} is past what xpos can scale", positions.rows() - 1);
+        assert!(
+            positions.rows() <= self.config.max_position(),
+            "position {} is past what xpos can scale",
+            positions.rows() - 1
+        );
         let dim = self.config.rotary_dim.unwrap_or(self.head_dim);
-        let frequencies = Frequencies { inv_freq: inv_freq(dim, self.config.base), attention_factor: 1.0 };
+        let frequencies = Frequencies {
+            inv_freq: inv_freq(dim, self.config.base),
+            attention_factor: 1.0,
+        };
         let zeta = self.config.zeta(dim);
-        let smallest = positions.queries().iter().chain(positions.keys()).copied().fold(f64::INFINITY, f64::min);
+        let smallest = positions
+            .queries()
+            .iter()
+            .chain(positions.keys())
+            .copied()
+            .fold(f64::INFINITY, f64::min);
         let middle = f64::midpoint(smallest, positions.length() - 1.0);
         let turn = |positions: &[f64], sign: f64| {
-            let power = |p: &f64, zeta: &f64| libm::pow(*zeta, sign * (p - middle) / self.config.scale_base);
-            let factors = positions.iter().flat_map(|p| zeta.iter().map(move |zeta| power(p, zeta))).collect();
+            let power = |p: &f64, zeta: &f64| {
+                libm::pow(*zeta, sign * (p - middle) / self.config.scale_base)
+            };
+            let factors = positions
+                .iter()
+                .flat_map(|p| zeta.iter().map(move |zeta| power(p, zeta)))
+                .collect();
             let factors = upload(factors, [1, 1, positions.len(), zeta.len()], device);
             Turn::new(positions, &frequencies, device).scaled(factors)
         };
@@ -91,7 +120,9 @@ impl PositionalEncoding for Xpos {
             keys: turn(positions.keys(), -1.0),
             blocks: self.config.block_size.map(|size| {
                 let block = move |p: f64| (p / size as f64).floor();
-                Window::new(positions, device, move |query, key| block(query) - block(key) <= 1.0)
+                Window::new(positions, device, move |query, key| {
+                    block(query) - block(key) <= 1.0
+                })
             }),
         })
     }
@@ -103,7 +134,10 @@ impl PositionalEncoding for Xpos {
 
 impl Prepared for PreparedXpos {
     fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        (self.queries.apply(q, self.layout), self.keys.apply(k, self.layout))
+        (
+            self.queries.apply(q, self.layout),
+            self.keys.apply(k, self.layout),
+        )
     }
 
     fn plain(&self, _layer: usize) -> Option<Plain> {
@@ -118,24 +152,42 @@ impl Prepared for PreparedXpos {
 impl Spec for XposConfig {
     type Module = Xpos;
     const ABOUT: About = About {
-        summary: "rotation of queries and keys whose product also decays with distance, slower pairs less",
-        formula: "RoPE, and pair i of q_m . k_n times zeta_i^((m - n)/scale_base), zeta_i = (2i/r + gamma)/(1 + gamma)",
+        summary: "rotation of queries and keys whose product also decays with distance, slower \
+                  pairs less",
+        formula: "RoPE, and pair i of q_m . k_n times zeta_i^((m - n)/scale_base), zeta_i = (2i/r \
+                  + gamma)/(1 + gamma)",
         source: "Sun et al. 2022, arXiv 2212.10554",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         in_range("base", self.base, 1.0 + 1e-9, 1e15, "the paper uses 10000")?;
         in_range("gamma", self.gamma, 1e-3, 1e3, "the paper uses 0.4")?;
-        in_range("scale_base", self.scale_base, 1.0, 1e9, "torchscale uses 512")?;
+        in_range(
+            "scale_base",
+            self.scale_base,
+            1.0,
+            1e9,
+            "torchscale uses 512",
+        )?;
         if let Some(size) = self.block_size {
-            in_range("block_size", size as f64, 1.0, 1e9, "the paper uses half the training length")?;
+            in_range(
+                "block_size",
+                size as f64,
+                1.0,
+                1e9,
+                "the paper uses half the training length",
+            )?;
         }
         rotated(self.rotary_dim, shape).map(drop)
     }
 
     fn facts(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks { transform_qk: true, logits_bias: self.block_size.is_some(), ..Hooks::default() },
+            hooks: Hooks {
+                transform_qk: true,
+                logits_bias: self.block_size.is_some(),
+                ..Hooks::default()
+            },
             max_position: Some(self.max_position()),
             // Blocks begin at fixed positions.
             relative: self.block_size.is_none(),
@@ -148,6 +200,9 @@ impl Spec for XposConfig {
     }
 
     fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Xpos {
-        Xpos { head_dim: shape.head_dim, config: self.clone() }
+        Xpos {
+            head_dim: shape.head_dim,
+            config: self.clone(),
+        }
     }
 }

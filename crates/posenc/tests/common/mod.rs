@@ -1,20 +1,35 @@
-//! What the tests of this crate share: host numbers, modules by parameter path, the list of configurations.
+//! What the tests of this crate share: host numbers, modules by parameter path, the list of
+//! configurations.
 #![allow(dead_code)]
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData, activation};
-use posenc::{Content, Distribution, Encoding, EncodingConfig, Init, Lengths, ModelShape, PositionalEncoding, Positions, Prepared};
+use posenc::{
+    Content, Distribution, Encoding, EncodingConfig, Init, Lengths, ModelShape, PositionalEncoding,
+    Positions, Prepared,
+};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 
-pub const SHAPE: ModelShape = ModelShape { d_model: 32, n_layers: 2, n_heads: 4, head_dim: 8 };
-pub const LENGTHS: Lengths = Lengths { train_len: 64, test_len: 256 };
+pub const SHAPE: ModelShape = ModelShape {
+    d_model: 32,
+    n_layers: 2,
+    n_heads: 4,
+    head_dim: 8,
+};
+pub const LENGTHS: Lengths = Lengths {
+    train_len: 64,
+    test_len: 256,
+};
 
 /// Reads a tensor back as f64, which loses nothing.
 pub fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
-    tensor.into_data_dtype(DType::F64).try_to_vec().expect("just converted to f64")
+    tensor
+        .into_data_dtype(DType::F64)
+        .try_to_vec()
+        .expect("just converted to f64")
 }
 
 pub fn tensor<const D: usize>(values: Vec<f64>, shape: [usize; D]) -> Tensor<D> {
@@ -31,7 +46,9 @@ pub fn noise(seed: u64, count: usize) -> Vec<f64> {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) >> 11
     };
-    (0..count).map(|_| next() as f64 / (1u64 << 52) as f64 - 1.0).collect()
+    (0..count)
+        .map(|_| next() as f64 / (1u64 << 52) as f64 - 1.0)
+        .collect()
 }
 
 /// Whole numbers under n, as samplers of positions ask for them.
@@ -53,25 +70,41 @@ pub fn draw(path: &str, shape: &[usize], distribution: Distribution) -> Vec<f64>
     let count = shape.iter().product();
     match distribution {
         Distribution::Constant(value) => vec![value; count],
-        Distribution::Normal(std) => noise(seed_of(path), count).iter().map(|v| v * std * 3f64.sqrt()).collect(),
-        Distribution::Uniform(low, high) => noise(seed_of(path), count).iter().map(|v| low + (high - low) * (v + 1.0) / 2.0).collect(),
+        Distribution::Normal(std) => noise(seed_of(path), count)
+            .iter()
+            .map(|v| v * std * 3f64.sqrt())
+            .collect(),
+        Distribution::Uniform(low, high) => noise(seed_of(path), count)
+            .iter()
+            .map(|v| low + (high - low) * (v + 1.0) / 2.0)
+            .collect(),
     }
 }
 
 fn seed_of(path: &str) -> u64 {
-    path.bytes().fold(7u64, |hash, byte| hash.wrapping_mul(1_099_511_628_211) ^ u64::from(byte))
+    path.bytes().fold(7u64, |hash, byte| {
+        hash.wrapping_mul(1_099_511_628_211) ^ u64::from(byte)
+    })
 }
 
 /// As `draw`, but what starts from a constant has moved away from it, as after training.
 pub fn stirred(path: &str, shape: &[usize], distribution: Distribution) -> Vec<f64> {
     let values = draw(path, shape, distribution);
-    let Distribution::Constant(_) = distribution else { return values };
+    let Distribution::Constant(_) = distribution else {
+        return values;
+    };
     let moves = noise(!seed_of(path), values.len());
-    values.iter().zip(moves).map(|(value, moved)| value + 0.3 * moved).collect()
+    values
+        .iter()
+        .zip(moves)
+        .map(|(value, moved)| value + 0.3 * moved)
+        .collect()
 }
 
 pub fn build(config: &EncodingConfig, shape: &ModelShape) -> Encoding {
-    config.check(shape).unwrap_or_else(|error| panic!("{config:?}: {error}"));
+    config
+        .check(shape)
+        .unwrap_or_else(|error| panic!("{config:?}: {error}"));
     config.init(shape, &Init::new(&Device::flex(), &draw))
 }
 
@@ -79,12 +112,21 @@ pub fn build_stirred(config: &EncodingConfig, shape: &ModelShape) -> Encoding {
     build_recorded(config, shape).0
 }
 
-/// The stirred encoding, and every parameter's values by path, rounded to f32 as the device holds them.
-pub fn build_recorded(config: &EncodingConfig, shape: &ModelShape) -> (Encoding, HashMap<String, Vec<f64>>) {
-    config.check(shape).unwrap_or_else(|error| panic!("{config:?}: {error}"));
+/// The stirred encoding, and every parameter's values by path, rounded to f32 as the device holds
+/// them.
+pub fn build_recorded(
+    config: &EncodingConfig,
+    shape: &ModelShape,
+) -> (Encoding, HashMap<String, Vec<f64>>) {
+    config
+        .check(shape)
+        .unwrap_or_else(|error| panic!("{config:?}: {error}"));
     let drawn = RefCell::new(HashMap::new());
     let source = |path: &str, shape: &[usize], distribution| {
-        let values: Vec<f64> = stirred(path, shape, distribution).iter().map(|v| f64::from(*v as f32)).collect();
+        let values: Vec<f64> = stirred(path, shape, distribution)
+            .iter()
+            .map(|v| f64::from(*v as f32))
+            .collect();
         drawn.borrow_mut().insert(path.to_owned(), values.clone());
         values
     };
@@ -105,14 +147,24 @@ pub fn parameters(module: &impl Module) -> Vec<(String, Vec<usize>)> {
     }
     impl ModuleVisitor for Walk {
         fn enter_module(&mut self, name: &str, container: &str) {
-            self.path.push(if container.starts_with("Enum") { String::new() } else { name.to_owned() });
+            self.path.push(if container.starts_with("Enum") {
+                String::new()
+            } else {
+                name.to_owned()
+            });
         }
         fn exit_module(&mut self, _name: &str, _container: &str) {
             self.path.pop();
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let path: Vec<&str> = self.path.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
-            self.found.push((path.join("."), param.val().dims().to_vec()));
+            let path: Vec<&str> = self
+                .path
+                .iter()
+                .map(String::as_str)
+                .filter(|part| !part.is_empty())
+                .collect();
+            self.found
+                .push((path.join("."), param.val().dims().to_vec()));
         }
     }
     let mut walk = Walk::default();
@@ -129,24 +181,41 @@ pub fn gradients(module: &impl Module, loss: &Tensor<1>) -> HashMap<String, Vec<
     }
     impl ModuleVisitor for Walk {
         fn enter_module(&mut self, name: &str, container: &str) {
-            self.path.push(if container.starts_with("Enum") { String::new() } else { name.to_owned() });
+            self.path.push(if container.starts_with("Enum") {
+                String::new()
+            } else {
+                name.to_owned()
+            });
         }
         fn exit_module(&mut self, _name: &str, _container: &str) {
             self.path.pop();
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let path: Vec<&str> = self.path.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+            let path: Vec<&str> = self
+                .path
+                .iter()
+                .map(String::as_str)
+                .filter(|part| !part.is_empty())
+                .collect();
             let path = path.join(".");
-            let gradient = param.val().grad(&self.gradients).unwrap_or_else(|| panic!("{path} has no gradient"));
+            let gradient = param
+                .val()
+                .grad(&self.gradients)
+                .unwrap_or_else(|| panic!("{path} has no gradient"));
             self.found.insert(path, host(gradient));
         }
     }
-    let mut walk = Walk { path: vec![], gradients: loss.backward(), found: HashMap::new() };
+    let mut walk = Walk {
+        path: vec![],
+        gradients: loss.backward(),
+        found: HashMap::new(),
+    };
     module.visit(&mut walk);
     walk.found
 }
 
-/// The list of example configurations, which tests of other crates share: every kind, every scaling, every option.
+/// The list of example configurations, which tests of other crates share: every kind, every
+/// scaling, every option.
 pub fn all_values() -> Vec<Value> {
     serde_json::from_str(include_str!("../encodings.json")).expect("a list of configurations")
 }
@@ -175,20 +244,51 @@ pub struct Attention<'a> {
 }
 
 impl<'a> Attention<'a> {
-    /// Queries from one random input and keys from another, so that every pair differs; `first_query` is its index among the keys.
-    pub fn new(encoding: &'a Encoding, positions: &Positions, layer: usize, first_query: usize) -> Self {
-        let ModelShape { d_model, n_heads, head_dim, .. } = SHAPE;
+    /// Queries from one random input and keys from another, so that every pair differs;
+    /// `first_query` is its index among the keys.
+    pub fn new(
+        encoding: &'a Encoding,
+        positions: &Positions,
+        layer: usize,
+        first_query: usize,
+    ) -> Self {
+        let ModelShape {
+            d_model,
+            n_heads,
+            head_dim,
+            ..
+        } = SHAPE;
         assert_eq!(d_model, n_heads * head_dim);
         let heads = |x: Tensor<3>| {
             let length = x.dims()[1];
             x.reshape([1, length, n_heads, head_dim]).swap_dims(1, 2)
         };
         let embedded = |seed: u64, at: &[f64]| {
-            let at = Positions::new(at.to_vec(), positions.queries().iter().chain(positions.keys()).copied().collect());
-            encoding.prepare(&at, &Device::flex()).embed(random(seed, [1, at.queries().len(), d_model]))
+            let at = Positions::new(
+                at.to_vec(),
+                positions
+                    .queries()
+                    .iter()
+                    .chain(positions.keys())
+                    .copied()
+                    .collect(),
+            );
+            encoding
+                .prepare(&at, &Device::flex())
+                .embed(random(seed, [1, at.queries().len(), d_model]))
         };
-        let (queries, keys) = (embedded(1, positions.queries()), embedded(2, positions.keys()));
-        Self::of(encoding, positions, layer, first_query, (heads(queries), heads(keys.clone())), keys)
+        let (queries, keys) = (
+            embedded(1, positions.queries()),
+            embedded(2, positions.keys()),
+        );
+        Self::of(
+            encoding,
+            positions,
+            layer,
+            first_query,
+            (heads(queries), heads(keys.clone())),
+            keys,
+        )
     }
 
     /// Given queries, keys and hidden states.
@@ -203,7 +303,15 @@ impl<'a> Attention<'a> {
         let prepared = encoding.prepare(positions, &Device::flex());
         let turned = prepared.transform_qk(layer, raw.0.clone(), raw.1.clone());
         let scale = 1.0 / (SHAPE.head_dim as f64).sqrt();
-        Self { prepared, layer, raw, turned, hidden, first_query, scale }
+        Self {
+            prepared,
+            layer,
+            raw,
+            turned,
+            hidden,
+            first_query,
+            scale,
+        }
     }
 
     pub fn q_len(&self) -> usize {
@@ -215,30 +323,55 @@ impl<'a> Attention<'a> {
     }
 
     /// What the encoding is shown of a block.
-    pub fn content<R>(&self, queries: Range<usize>, keys: Range<usize>, look: impl FnOnce(&Content<'_>) -> R) -> R {
+    pub fn content<R>(
+        &self,
+        queries: Range<usize>,
+        keys: Range<usize>,
+        look: impl FnOnce(&Content<'_>) -> R,
+    ) -> R {
         let q = self.turned.0.clone().slice_dim(2, queries.clone());
         let k = self.turned.1.clone().slice_dim(2, keys.clone());
         let raw = || self.raw.clone();
-        let (hidden, scale, first_query) = (&self.hidden, self.scale, self.first_query + queries.start);
-        look(&Content { q: &q, k: &k, raw: &raw, hidden, queries, keys, first_query, scale })
+        let (hidden, scale, first_query) =
+            (&self.hidden, self.scale, self.first_query + queries.start);
+        look(&Content {
+            q: &q,
+            k: &k,
+            raw: &raw,
+            hidden,
+            queries,
+            keys,
+            first_query,
+            scale,
+        })
     }
 
     pub fn content_bias(&self, queries: Range<usize>, keys: Range<usize>) -> Option<Tensor<4>> {
-        self.content(queries, keys, |content| self.prepared.content_bias(self.layer, content))
+        self.content(queries, keys, |content| {
+            self.prepared.content_bias(self.layer, content)
+        })
     }
 
     pub fn output_bias(&self, queries: Range<usize>, keys: Range<usize>) -> Option<Tensor<4>> {
         let weights = || self.weights(queries.clone(), keys.clone());
-        self.content(queries.clone(), keys.clone(), |content| self.prepared.output_bias(self.layer, content, &weights))
+        self.content(queries.clone(), keys.clone(), |content| {
+            self.prepared.output_bias(self.layer, content, &weights)
+        })
     }
 
     /// Product and biases of a block, `[1, H, q_len, k_len]`, computed by the device.
     pub fn scores(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
         let product = self.content(queries.clone(), keys.clone(), |content| content.logits());
         let shape = product.dims();
-        let position = self.prepared.logits_bias(self.layer).map(|bias| bias.block(queries.clone(), keys.clone()));
+        let position = self
+            .prepared
+            .logits_bias(self.layer)
+            .map(|bias| bias.block(queries.clone(), keys.clone()));
         let biases = [position, self.content_bias(queries, keys)];
-        biases.into_iter().flatten().fold(product, |sum, bias| sum + bias.expand(shape))
+        biases
+            .into_iter()
+            .flatten()
+            .fold(product, |sum, bias| sum + bias.expand(shape))
     }
 
     /// The causal softmax of a block.
@@ -249,7 +382,8 @@ impl<'a> Attention<'a> {
         activation::softmax(scores.mask_fill(mask.expand(shape), f64::NEG_INFINITY), 3)
     }
 
-    /// Logits of all pairs, `[1, H, Q, K]`: the product in f64, so that no error of a long sum hides one of the encoding.
+    /// Logits of all pairs, `[1, H, Q, K]`: the product in f64, so that no error of a long sum
+    /// hides one of the encoding.
     pub fn logits(&self) -> Vec<f64> {
         let (q_len, k_len, heads) = (self.q_len(), self.k_len(), SHAPE.n_heads);
         let width = self.turned.0.dims()[3];
@@ -258,20 +392,32 @@ impl<'a> Attention<'a> {
         for head in 0..heads {
             for i in 0..q_len {
                 let q = &q[(head * q_len + i) * width..][..width];
-                logits.extend((0..k_len).map(|j| dot(q, &k[(head * k_len + j) * width..][..width]) * self.scale));
+                logits.extend(
+                    (0..k_len)
+                        .map(|j| dot(q, &k[(head * k_len + j) * width..][..width]) * self.scale),
+                );
             }
         }
-        let position = self.prepared.logits_bias(self.layer).map(|bias| bias.block(0..q_len, 0..k_len));
-        for bias in [position, self.content_bias(0..q_len, 0..k_len)].into_iter().flatten() {
+        let position = self
+            .prepared
+            .logits_bias(self.layer)
+            .map(|bias| bias.block(0..q_len, 0..k_len));
+        for bias in [position, self.content_bias(0..q_len, 0..k_len)]
+            .into_iter()
+            .flatten()
+        {
             let bias = host(bias.expand([1, heads, q_len, k_len]));
-            logits.iter_mut().zip(bias).for_each(|(logit, bias)| *logit += bias);
+            logits
+                .iter_mut()
+                .zip(bias)
+                .for_each(|(logit, bias)| *logit += bias);
         }
         logits
     }
 }
 
-/// Attention logits `[1, H, Q, K]` of a stirred encoding used on its own, in layer 0, through all hooks; row i of the queries sees the
-/// keys up to i.
+/// Attention logits `[1, H, Q, K]` of a stirred encoding used on its own, in layer 0, through all
+/// hooks; row i of the queries sees the keys up to i.
 pub fn logits(config: &EncodingConfig, positions: &Positions) -> Vec<f64> {
     Attention::new(&build_stirred(config, &SHAPE), positions, 0, 0).logits()
 }
@@ -286,5 +432,7 @@ pub fn largest_difference(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
     let difference = |a: f64, b: f64| if a == b { 0.0 } else { (a - b).abs() };
     let differences = a.iter().zip(b).map(|(a, b)| difference(*a, *b));
-    differences.map(|d| if d.is_nan() { f64::INFINITY } else { d }).fold(0.0, f64::max)
+    differences
+        .map(|d| if d.is_nan() { f64::INFINITY } else { d })
+        .fold(0.0, f64::max)
 }

@@ -1,26 +1,45 @@
 //! Rotation by several coordinates.
 
 use super::{prepare, rope};
-use crate::common::{SHAPE, all_configs, build, build_recorded, build_stirred, config, gradients, host, largest_difference, noise, random};
+use crate::common::{
+    SHAPE, all_configs, build, build_recorded, build_stirred, config, gradients, host,
+    largest_difference, noise, random,
+};
 use burn::tensor::{Device, Tensor, TensorData};
 use posenc::{Axis, EncodingConfig, Init, ModelShape, PositionalEncoding, Positions};
 use serde_json::{Value, json};
 use std::f64::consts::PI;
 
 fn axis(coordinates: &[f64]) -> Axis {
-    Axis { queries: coordinates.to_vec(), keys: coordinates.to_vec() }
+    Axis {
+        queries: coordinates.to_vec(),
+        keys: coordinates.to_vec(),
+    }
 }
 
 /// Ten positions with unrelated coordinates on three axes.
 fn places(axes: usize) -> Positions {
-    let coordinates = |seed: u64| noise(seed, 10).iter().map(|v| (100.0 * v).round()).collect::<Vec<f64>>();
-    Positions::contiguous(10).with_axes((0..axes).map(|index| axis(&coordinates(index as u64))).collect())
+    let coordinates = |seed: u64| {
+        noise(seed, 10)
+            .iter()
+            .map(|v| (100.0 * v).round())
+            .collect::<Vec<f64>>()
+    };
+    Positions::contiguous(10).with_axes(
+        (0..axes)
+            .map(|index| axis(&coordinates(index as u64)))
+            .collect(),
+    )
 }
 
 /// Queries `[1, H, 10, width]` as an encoding turns them.
 fn turned(value: &Value, shape: &ModelShape, positions: &Positions, q: &Tensor<4>) -> Vec<f64> {
     let encoding = build(&config(value.clone()), shape);
-    host(prepare(&encoding, positions).transform_qk(0, q.clone(), q.clone()).0)
+    host(
+        prepare(&encoding, positions)
+            .transform_qk(0, q.clone(), q.clone())
+            .0,
+    )
 }
 
 #[test]
@@ -33,17 +52,38 @@ fn split_heads_are_one_rope_per_axis() {
             let whole = turned(&value, &SHAPE, &positions, &q);
             let mut from = 0;
             for (index, width) in sections.iter().enumerate() {
-                let shape = ModelShape { d_model: 4 * width, head_dim: *width, ..SHAPE };
+                let shape = ModelShape {
+                    d_model: 4 * width,
+                    head_dim: *width,
+                    ..SHAPE
+                };
                 let block = q.clone().slice_dim(3, from..from + width);
                 let (at, _) = positions.axis(index);
-                // Coordinates may be negative, positions not: a rope of those 100 back is turned by 100 more.
+                // Coordinates may be negative, positions not: a rope of those 100 back is turned by
+                // 100 more.
                 let ahead = Positions::same(at.iter().map(|p| p + 100.0).collect());
-                let alone = turned(&json!({"kind": "rope", "layout": layout, "base": 100.0}), &shape, &ahead, &block);
+                let alone = turned(
+                    &json!({"kind": "rope", "layout": layout, "base": 100.0}),
+                    &shape,
+                    &ahead,
+                    &block,
+                );
                 let back = Positions::same(vec![100.0; 10]);
-                let of_block: Vec<f64> = whole.chunks(8).flat_map(|row| row[from..from + width].to_vec()).collect();
+                let of_block: Vec<f64> = whole
+                    .chunks(8)
+                    .flat_map(|row| row[from..from + width].to_vec())
+                    .collect();
                 let of_block = crate::common::tensor(of_block, [1, 4, 10, *width]);
-                let expected = turned(&json!({"kind": "rope", "layout": layout, "base": 100.0}), &shape, &back, &of_block);
-                assert!(largest_difference(&alone, &expected) < 1e-6, "{value}: axis {index}");
+                let expected = turned(
+                    &json!({"kind": "rope", "layout": layout, "base": 100.0}),
+                    &shape,
+                    &back,
+                    &of_block,
+                );
+                assert!(
+                    largest_difference(&alone, &expected) < 1e-6,
+                    "{value}: axis {index}"
+                );
                 from += width;
             }
         }
@@ -54,21 +94,42 @@ fn split_heads_are_one_rope_per_axis() {
 fn pairs_of_the_whole_head_belong_to_axes_by_sections_or_by_turns() {
     let theta = rope(json!({"kind": "rope"})).frequencies(8, 1.0).inv_freq;
     for (value, owners) in [
-        (json!({"kind": "axial_rope", "mode": "sectioned"}), [0, 0, 1, 1]),
-        (json!({"kind": "axial_rope", "mode": "sectioned", "sections": [1, 3]}), [0, 1, 1, 1]),
-        (json!({"kind": "axial_rope", "mode": "sectioned", "axes": 3}), [0, 0, 1, 2]),
-        (json!({"kind": "axial_rope", "mode": "interleaved"}), [0, 1, 0, 1]),
-        (json!({"kind": "axial_rope", "mode": "interleaved", "axes": 3}), [0, 1, 2, 0]),
+        (
+            json!({"kind": "axial_rope", "mode": "sectioned"}),
+            [0, 0, 1, 1],
+        ),
+        (
+            json!({"kind": "axial_rope", "mode": "sectioned", "sections": [1, 3]}),
+            [0, 1, 1, 1],
+        ),
+        (
+            json!({"kind": "axial_rope", "mode": "sectioned", "axes": 3}),
+            [0, 0, 1, 2],
+        ),
+        (
+            json!({"kind": "axial_rope", "mode": "interleaved"}),
+            [0, 1, 0, 1],
+        ),
+        (
+            json!({"kind": "axial_rope", "mode": "interleaved", "axes": 3}),
+            [0, 1, 2, 0],
+        ),
     ] {
         let axes = value["axes"].as_u64().unwrap_or(2) as usize;
         let positions = places(axes);
-        let unit = crate::common::tensor(vec![[1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]; 40].concat(), [1, 4, 10, 8]);
+        let unit = crate::common::tensor(
+            vec![[1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]; 40].concat(),
+            [1, 4, 10, 8],
+        );
         let found = turned(&value, &SHAPE, &positions, &unit);
         for (row, found) in found.chunks(8).enumerate() {
             for pair in 0..4 {
                 let angle = positions.axis(owners[pair]).0[row % 10] * theta[pair];
                 let expected = [angle.cos(), angle.sin()];
-                assert!(largest_difference(&[found[pair], found[pair + 4]], &expected) < 1e-6, "{value}: pair {pair}");
+                assert!(
+                    largest_difference(&[found[pair], found[pair + 4]], &expected) < 1e-6,
+                    "{value}: pair {pair}"
+                );
             }
         }
     }
@@ -79,12 +140,31 @@ fn a_sequence_without_axes_is_turned_by_its_positions_alone() {
     let positions = Positions::from_offset(1000, 10);
     let q = random(1, [1, 4, 10, 8]);
     for layout in ["half", "interleaved"] {
-        let rope = turned(&json!({"kind": "rope", "layout": layout}), &SHAPE, &positions, &q);
-        for (mode, axes) in [("sectioned", 2), ("sectioned", 3), ("interleaved", 2), ("interleaved", 3)] {
+        let rope = turned(
+            &json!({"kind": "rope", "layout": layout}),
+            &SHAPE,
+            &positions,
+            &q,
+        );
+        for (mode, axes) in [
+            ("sectioned", 2),
+            ("sectioned", 3),
+            ("interleaved", 2),
+            ("interleaved", 3),
+        ] {
             let value = json!({"kind": "axial_rope", "mode": mode, "axes": axes, "layout": layout});
             assert_eq!(turned(&value, &SHAPE, &positions, &q), rope, "{value}");
             let same = vec![axis(positions.queries()); axes];
-            assert_eq!(turned(&value, &SHAPE, &Positions::contiguous(10).with_axes(same), &q), rope, "{value}");
+            assert_eq!(
+                turned(
+                    &value,
+                    &SHAPE,
+                    &Positions::contiguous(10).with_axes(same),
+                    &q
+                ),
+                rope,
+                "{value}"
+            );
         }
     }
 }
@@ -97,17 +177,35 @@ fn mixed_frequencies_start_in_directions_spread_over_the_heads() {
     let zeros = vec![0.0; 32];
     let start = build(&config(mixed), &SHAPE);
     let positions = places(2);
-    let unit = crate::common::tensor(vec![[1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]; 40].concat(), [1, 4, 10, 8]);
+    let unit = crate::common::tensor(
+        vec![[1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]; 40].concat(),
+        [1, 4, 10, 8],
+    );
     for (encoding, offset) in [(&start, &zeros), (&trained, &values["frequency_offset"])] {
-        let found = host(prepare(encoding, &positions).transform_qk(0, unit.clone(), unit.clone()).0);
+        let found = host(
+            prepare(encoding, &positions)
+                .transform_qk(0, unit.clone(), unit.clone())
+                .0,
+        );
         for (row, found) in found.chunks(8).enumerate() {
             let head = row / 10;
-            let direction = [(PI * head as f64 / 4.0).cos(), (PI * head as f64 / 4.0).sin()];
+            let direction = [
+                (PI * head as f64 / 4.0).cos(),
+                (PI * head as f64 / 4.0).sin(),
+            ];
             for pair in 0..4 {
-                let frequency = |axis: usize| theta[pair] * direction[axis] + offset.get((axis * 4 + head) * 4 + pair).unwrap_or(&0.0);
-                let angle: f64 = (0..2).map(|axis| positions.axis(axis).0[row % 10] * frequency(axis)).sum();
+                let frequency = |axis: usize| {
+                    theta[pair] * direction[axis]
+                        + offset.get((axis * 4 + head) * 4 + pair).unwrap_or(&0.0)
+                };
+                let angle: f64 = (0..2)
+                    .map(|axis| positions.axis(axis).0[row % 10] * frequency(axis))
+                    .sum();
                 let expected = [angle.cos(), angle.sin()];
-                assert!(largest_difference(&[found[pair], found[pair + 4]], &expected) < 1e-6, "head {head}, pair {pair}");
+                assert!(
+                    largest_difference(&[found[pair], found[pair + 4]], &expected) < 1e-6,
+                    "head {head}, pair {pair}"
+                );
             }
         }
     }
@@ -120,36 +218,71 @@ fn the_gradient_of_a_mixed_frequency_is_that_of_its_angle() {
     let offset = noise(3, 32);
     let source = |_: &str, _: &[usize], _: posenc::Distribution| offset.clone();
     let encoding = mixed.init(&SHAPE, &Init::new(&device, &source));
-    let tracked = |values: Vec<f64>| Tensor::<4>::from_data(TensorData::new(values, [1, 4, 1, 8]), &device);
+    let tracked =
+        |values: Vec<f64>| Tensor::<4>::from_data(TensorData::new(values, [1, 4, 1, 8]), &device);
     let positions = Positions::contiguous(1).with_axes(vec![axis(&[3.0]), axis(&[-5.0])]);
     let (x, weight) = (noise(1, 32), noise(2, 32));
-    let (q, _) = encoding.prepare(&positions, &device).transform_qk(0, tracked(x.clone()), tracked(x.clone()));
-    let found = gradients(&encoding, &(q * tracked(weight.clone())).sum()).remove("frequency_offset").expect("the one parameter");
+    let (q, _) = encoding.prepare(&positions, &device).transform_qk(
+        0,
+        tracked(x.clone()),
+        tracked(x.clone()),
+    );
+    let found = gradients(&encoding, &(q * tracked(weight.clone())).sum())
+        .remove("frequency_offset")
+        .expect("the one parameter");
     let theta = posenc::inv_freq(8, 10_000.0);
     for (at, found) in found.iter().enumerate() {
         let (axis, head, pair) = (at / 16, at / 4 % 4, at % 4);
-        let direction = [(PI * head as f64 / 4.0).cos(), (PI * head as f64 / 4.0).sin()];
-        let angle: f64 = (0..2).map(|a| [3.0, -5.0][a] * (theta[pair] * direction[a] + offset[(a * 4 + head) * 4 + pair])).sum();
+        let direction = [
+            (PI * head as f64 / 4.0).cos(),
+            (PI * head as f64 / 4.0).sin(),
+        ];
+        let angle: f64 = (0..2)
+            .map(|a| {
+                [3.0, -5.0][a] * (theta[pair] * direction[a] + offset[(a * 4 + head) * 4 + pair])
+            })
+            .sum();
         let (sin, cos) = angle.sin_cos();
         let (first, second) = (head * 8 + pair, head * 8 + pair + 4);
-        let by_angle = weight[first] * (-x[first] * sin - x[second] * cos) + weight[second] * (x[first] * cos - x[second] * sin);
+        let by_angle = weight[first] * (-x[first] * sin - x[second] * cos)
+            + weight[second] * (x[first] * cos - x[second] * sin);
         let expected = [3.0, -5.0][axis] * by_angle;
-        assert!((found - expected).abs() < 1e-5, "axis {axis}, head {head}, pair {pair}: {found} is not {expected}");
+        assert!(
+            (found - expected).abs() < 1e-5,
+            "axis {axis}, head {head}, pair {pair}: {found} is not {expected}"
+        );
     }
 }
 
 #[test]
 fn logits_on_a_grid_see_differences_of_coordinates_alone() {
     for (name, config) in all_configs() {
-        let EncodingConfig::AxialRope(axial) = &config else { continue };
+        let EncodingConfig::AxialRope(axial) = &config else {
+            continue;
+        };
         let encoding = build_stirred(&config, &SHAPE);
         let shifted = |shift: [f64; 3]| {
-            let moved = |index: usize| places(3).axis(index).0.iter().map(|p| p + shift[index]).collect::<Vec<f64>>();
-            let positions = Positions::contiguous(10).with_axes((0..axial.axes).map(|index| axis(&moved(index))).collect());
-            let (q, k) = prepare(&encoding, &positions).transform_qk(0, random(1, [1, 4, 10, 8]), random(2, [1, 4, 10, 8]));
+            let moved = |index: usize| {
+                places(3)
+                    .axis(index)
+                    .0
+                    .iter()
+                    .map(|p| p + shift[index])
+                    .collect::<Vec<f64>>()
+            };
+            let positions = Positions::contiguous(10)
+                .with_axes((0..axial.axes).map(|index| axis(&moved(index))).collect());
+            let (q, k) = prepare(&encoding, &positions).transform_qk(
+                0,
+                random(1, [1, 4, 10, 8]),
+                random(2, [1, 4, 10, 8]),
+            );
             host(q.matmul(k.swap_dims(2, 3)))
         };
         let here = shifted([0.0; 3]);
-        assert!(largest_difference(&here, &shifted([500.0, -20.0, 7.0])) < 1e-5, "{name}");
+        assert!(
+            largest_difference(&here, &shifted([500.0, -20.0, 7.0])) < 1e-5,
+            "{name}"
+        );
     }
 }

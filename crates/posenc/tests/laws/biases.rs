@@ -1,11 +1,15 @@
 //! Biases that depend on positions alone.
 
 use super::{bias_block, bias_of, prepare};
-use crate::common::{SHAPE, all_configs, build, build_recorded, build_stirred, config, dot, gradients, host, largest_difference, random};
+use crate::common::{
+    SHAPE, all_configs, build, build_recorded, build_stirred, config, dot, gradients, host,
+    largest_difference, random,
+};
 use burn::nn::PositionalEncodingConfig;
 use burn::tensor::Device;
 use posenc::{
-    DebertaConfig, EncodingConfig, ModelShape, PositionalEncoding, Positions, SandwichConfig, SinusoidalConfig, T5Config, slopes,
+    DebertaConfig, EncodingConfig, ModelShape, PositionalEncoding, Positions, SandwichConfig,
+    SinusoidalConfig, T5Config, slopes,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -15,7 +19,10 @@ use std::collections::BTreeSet;
 fn slopes_of_a_power_of_two_fall_and_interleave_with_those_of_the_next() {
     for heads in [1, 2, 4, 8, 16, 32, 64] {
         let (these, next) = (slopes(heads), slopes(2 * heads));
-        assert!(these.windows(2).all(|pair| pair[0] > pair[1]), "{heads} heads");
+        assert!(
+            these.windows(2).all(|pair| pair[0] > pair[1]),
+            "{heads} heads"
+        );
         assert!((these[heads - 1] - 1.0 / 256.0).abs() < 1e-15);
         let every_other: Vec<f64> = next.iter().skip(1).step_by(2).copied().collect();
         assert!(largest_difference(&these, &every_other) < 1e-15);
@@ -25,7 +32,10 @@ fn slopes_of_a_power_of_two_fall_and_interleave_with_those_of_the_next() {
         assert_eq!(these.len(), heads);
         assert!(these.iter().all(|slope| *slope > 0.0 && *slope < 1.0));
         these.sort_by(f64::total_cmp);
-        assert!(these.windows(2).all(|pair| pair[1] / pair[0] > 1.0 + 1e-9), "{heads} heads: two share a slope");
+        assert!(
+            these.windows(2).all(|pair| pair[1] / pair[0] > 1.0 + 1e-9),
+            "{heads} heads: two share a slope"
+        );
     }
     assert!(slopes(0).is_empty());
 }
@@ -68,13 +78,28 @@ proptest! {
 #[test]
 fn alibi_is_a_product_of_slope_and_distance_whose_factor_divides() {
     let positions = Positions::new(vec![3.0, 70_000.0], vec![0.0, 3.0, 69_990.0]);
-    let of = |factor: f64| bias_of(&build(&config(json!({"kind": "alibi", "factor": factor})), &SHAPE), &positions);
-    let expected: Vec<f64> =
-        slopes(4).iter().flat_map(|slope| [3.0, 0.0, 69_987.0, 70_000.0, 69_997.0, 10.0].map(|distance| -slope * distance)).collect();
+    let of = |factor: f64| {
+        bias_of(
+            &build(&config(json!({"kind": "alibi", "factor": factor})), &SHAPE),
+            &positions,
+        )
+    };
+    let expected: Vec<f64> = slopes(4)
+        .iter()
+        .flat_map(|slope| {
+            [3.0, 0.0, 69_987.0, 70_000.0, 69_997.0, 10.0].map(|distance| -slope * distance)
+        })
+        .collect();
     assert_eq!(of(1.0), expected);
-    assert_eq!(of(8.0), expected.iter().map(|bias| bias / 8.0).collect::<Vec<f64>>());
+    assert_eq!(
+        of(8.0),
+        expected.iter().map(|bias| bias / 8.0).collect::<Vec<f64>>()
+    );
     let mut auto = config(json!({"kind": "alibi", "factor": "auto"}));
-    auto.resolve(&posenc::Lengths { train_len: 64, test_len: 512 });
+    auto.resolve(&posenc::Lengths {
+        train_len: 64,
+        test_len: 512,
+    });
     assert_eq!(bias_of(&build(&auto, &SHAPE), &positions), of(8.0));
 }
 
@@ -83,19 +108,56 @@ fn alibi_is_a_product_of_slope_and_distance_whose_factor_divides() {
 #[test]
 fn buckets_rise_with_distance_and_every_one_is_reached() {
     for (num_buckets, max_distance) in [(32, 128), (8, 20), (2, 2), (16, 16), (64, 4096)] {
-        let t5 = T5Config { num_buckets, max_distance, ..T5Config::default() };
-        let buckets: Vec<usize> = (0..=2 * max_distance).map(|distance| t5.bucket(-(distance as f64))).collect();
-        assert!(buckets.windows(2).all(|pair| pair[1] >= pair[0]), "{num_buckets} to {max_distance}");
-        assert_eq!(buckets[..num_buckets / 2], (0..num_buckets / 2).collect::<Vec<usize>>(), "one distance each at first");
+        let t5 = T5Config {
+            num_buckets,
+            max_distance,
+            ..T5Config::default()
+        };
+        let buckets: Vec<usize> = (0..=2 * max_distance)
+            .map(|distance| t5.bucket(-(distance as f64)))
+            .collect();
+        assert!(
+            buckets.windows(2).all(|pair| pair[1] >= pair[0]),
+            "{num_buckets} to {max_distance}"
+        );
+        assert_eq!(
+            buckets[..num_buckets / 2],
+            (0..num_buckets / 2).collect::<Vec<usize>>(),
+            "one distance each at first"
+        );
         let reached: BTreeSet<usize> = buckets.iter().copied().collect();
-        assert_eq!(reached, (0..num_buckets).collect(), "{num_buckets} to {max_distance}");
-        assert!(buckets[max_distance..].iter().all(|bucket| *bucket == num_buckets - 1), "from max_distance on all share the last");
-        assert!((1..100).all(|ahead| t5.bucket(f64::from(ahead)) == 0), "keys after the query are in bucket 0");
+        assert_eq!(
+            reached,
+            (0..num_buckets).collect(),
+            "{num_buckets} to {max_distance}"
+        );
+        assert!(
+            buckets[max_distance..]
+                .iter()
+                .all(|bucket| *bucket == num_buckets - 1),
+            "from max_distance on all share the last"
+        );
+        assert!(
+            (1..100).all(|ahead| t5.bucket(f64::from(ahead)) == 0),
+            "keys after the query are in bucket 0"
+        );
 
-        let both = T5Config { num_buckets: 2 * num_buckets, bidirectional: true, ..t5.clone() };
+        let both = T5Config {
+            num_buckets: 2 * num_buckets,
+            bidirectional: true,
+            ..t5.clone()
+        };
         for (distance, bucket) in buckets.iter().enumerate().skip(1) {
-            assert_eq!(both.bucket(-(distance as f64)), *bucket, "half of the buckets for keys before the query");
-            assert_eq!(both.bucket(distance as f64), num_buckets + bucket, "and half for those after");
+            assert_eq!(
+                both.bucket(-(distance as f64)),
+                *bucket,
+                "half of the buckets for keys before the query"
+            );
+            assert_eq!(
+                both.bucket(distance as f64),
+                num_buckets + bucket,
+                "and half for those after"
+            );
         }
         assert_eq!(both.bucket(0.0), 0);
     }
@@ -108,7 +170,9 @@ fn tables_are_read_at_the_bucket_or_distance_and_head() {
         let (encoding, values) = build_recorded(&config, &SHAPE);
         let row = |m: usize, n: usize| match &config {
             EncodingConfig::T5(t5) => Some(t5.bucket(n as f64 - m as f64)),
-            EncodingConfig::LearnedBias(bias) => Some(m.abs_diff(n).min(bias.max_distance.expect("resolved"))),
+            EncodingConfig::LearnedBias(bias) => {
+                Some(m.abs_diff(n).min(bias.max_distance.expect("resolved")))
+            }
             _ => None,
         };
         if row(0, 0).is_none() {
@@ -117,7 +181,11 @@ fn tables_are_read_at_the_bucket_or_distance_and_head() {
         let bias = bias_of(&encoding, &positions);
         for (at, bias) in bias.iter().enumerate() {
             let (head, m, n) = (at / 900, at / 30 % 30, at % 30);
-            assert_eq!(*bias, values["table"][row(m, n).expect("as before") * SHAPE.n_heads + head], "{name}: {m} and {n}");
+            assert_eq!(
+                *bias,
+                values["table"][row(m, n).expect("as before") * SHAPE.n_heads + head],
+                "{name}: {m} and {n}"
+            );
         }
     }
 }
@@ -126,7 +194,8 @@ fn tables_are_read_at_the_bucket_or_distance_and_head() {
 fn t5_without_scaling_takes_back_the_division_by_the_root_of_the_head() {
     let encoding = build(&config(json!({"kind": "t5", "scaled": false})), &SHAPE);
     let (q, k) = (random(1, [1, 4, 3, 8]), random(2, [1, 4, 3, 8]));
-    let (turned, same) = prepare(&encoding, &Positions::contiguous(3)).transform_qk(0, q.clone(), k.clone());
+    let (turned, same) =
+        prepare(&encoding, &Positions::contiguous(3)).transform_qk(0, q.clone(), k.clone());
     let expected: Vec<f64> = host(q).iter().map(|q| q * 8f64.sqrt()).collect();
     assert!(largest_difference(&host(turned), &expected) < 1e-6);
     assert_eq!(host(same), host(k));
@@ -135,21 +204,41 @@ fn t5_without_scaling_takes_back_the_division_by_the_root_of_the_head() {
 #[test]
 fn logarithmic_buckets_of_deberta_are_distances_at_first_and_end_in_the_last_row() {
     for (buckets, max_distance) in [(8, 40), (256, 512), (32, 64)] {
-        let deberta = DebertaConfig { buckets: Some(buckets), max_distance: Some(max_distance), ..DebertaConfig::default() };
+        let deberta = DebertaConfig {
+            buckets: Some(buckets),
+            max_distance: Some(max_distance),
+            ..DebertaConfig::default()
+        };
         let half = buckets / 2;
-        let rows: Vec<f64> = (0..max_distance).map(|distance| deberta.bucket(distance as f64)).collect();
+        let rows: Vec<f64> = (0..max_distance)
+            .map(|distance| deberta.bucket(distance as f64))
+            .collect();
         assert!(rows.windows(2).all(|pair| pair[1] >= pair[0]));
         assert!((0..=half).all(|distance| rows[distance] == distance as f64));
         assert_eq!(rows[max_distance - 1], (buckets - 1) as f64);
-        assert!((1..max_distance).all(|distance| deberta.bucket(-(distance as f64)) == -rows[distance]), "odd");
+        assert!(
+            (1..max_distance).all(|distance| deberta.bucket(-(distance as f64)) == -rows[distance]),
+            "odd"
+        );
         // The authors' code, in its own words.
         for (distance, row) in rows.iter().enumerate().skip(half + 1) {
             let mid = half as f64;
-            let log_pos = ((distance as f64 / mid).ln() / ((max_distance as f64 - 1.0) / mid).ln() * (mid - 1.0)).ceil() + mid;
+            let log_pos = ((distance as f64 / mid).ln() / ((max_distance as f64 - 1.0) / mid).ln()
+                * (mid - 1.0))
+                .ceil()
+                + mid;
             assert_eq!(*row, log_pos);
         }
     }
-    assert_eq!(DebertaConfig { max_distance: Some(5), ..DebertaConfig::default() }.bucket(-70.0), -70.0, "clipped later");
+    assert_eq!(
+        DebertaConfig {
+            max_distance: Some(5),
+            ..DebertaConfig::default()
+        }
+        .bucket(-70.0),
+        -70.0,
+        "clipped later"
+    );
 }
 
 // KERPLE, Sandwich, FIRE
@@ -157,25 +246,46 @@ fn logarithmic_buckets_of_deberta_are_distances_at_first_and_end_in_the_last_row
 #[test]
 fn kernels_are_those_of_kerple() {
     let positions = Positions::new(vec![0.0, 7.0, 65_000.0], vec![0.0, 6.0, 7.0, 64_000.0]);
-    let distances = [0.0, 6.0, 7.0, 64_000.0, 7.0, 1.0, 0.0, 63_993.0, 65_000.0, 64_994.0, 64_993.0, 1000.0];
+    let distances = [
+        0.0, 6.0, 7.0, 64_000.0, 7.0, 1.0, 0.0, 63_993.0, 65_000.0, 64_994.0, 64_993.0, 1000.0,
+    ];
     let device = Device::flex();
     for form in ["log", "power"] {
         // The first two heads start out of range and are read as its ends.
         let (r1, r2) = ([-1.0, 1.0, 0.5, 2.0], [0.0, 5.0, 1.0, 0.5]);
-        let source = |path: &str, _: &[usize], _: posenc::Distribution| if path == "r1" { r1.to_vec() } else { r2.to_vec() };
+        let source = |path: &str, _: &[usize], _: posenc::Distribution| {
+            if path == "r1" {
+                r1.to_vec()
+            } else {
+                r2.to_vec()
+            }
+        };
         let kerple = config(json!({"kind": "kerple", "form": form}));
-        let bias = bias_of(&kerple.init(&SHAPE, &posenc::Init::new(&device, &source)), &positions);
+        let bias = bias_of(
+            &kerple.init(&SHAPE, &posenc::Init::new(&device, &source)),
+            &positions,
+        );
         let most = if form == "log" { f64::INFINITY } else { 2.0 };
         for (at, bias) in bias.iter().enumerate() {
             let (head, distance) = (at / 12, distances[at % 12]);
             let (r1, r2) = (r1[head].max(0.01), r2[head].clamp(0.01, most));
-            let expected = if form == "log" { -r1 * (r2 * distance).ln_1p() } else { -r1 * distance.powf(r2) };
-            assert!((bias - expected).abs() <= 1e-5 * (1.0 + expected.abs()), "{form}: head {head} at {distance}: {bias} for {expected}");
+            let expected = if form == "log" {
+                -r1 * (r2 * distance).ln_1p()
+            } else {
+                -r1 * distance.powf(r2)
+            };
+            assert!(
+                (bias - expected).abs() <= 1e-5 * (1.0 + expected.abs()),
+                "{form}: head {head} at {distance}: {bias} for {expected}"
+            );
         }
         if form == "power" {
             let alibi_like: Vec<f64> = distances.iter().map(|distance| -0.5 * distance).collect();
             let error = largest_difference(&bias[24..36], &alibi_like);
-            assert!(error < 0.1, "the third head is linear in distance, off by {error}");
+            assert!(
+                error < 0.1,
+                "the third head is linear in distance, off by {error}"
+            );
         }
     }
 }
@@ -184,13 +294,22 @@ fn kernels_are_those_of_kerple() {
 fn a_parameter_out_of_range_keeps_its_gradient() {
     let device = Device::flex().autodiff();
     for form in ["log", "power"] {
-        let source = |path: &str, _: &[usize], _: posenc::Distribution| if path == "r1" { vec![-1.0; 4] } else { vec![-2.0; 4] };
+        let source = |path: &str, _: &[usize], _: posenc::Distribution| {
+            if path == "r1" {
+                vec![-1.0; 4]
+            } else {
+                vec![-2.0; 4]
+            }
+        };
         let kerple = config(json!({"kind": "kerple", "form": form}));
         let encoding = kerple.init(&SHAPE, &posenc::Init::new(&device, &source));
         let prepared = encoding.prepare(&Positions::contiguous(5), &device);
         let bias = prepared.logits_bias(0).expect("a bias").block(0..5, 0..5);
         for (path, gradient) in gradients(&encoding, &bias.sum()) {
-            assert!(gradient.iter().all(|g| g.is_finite() && *g < 0.0), "{form}: {path} could not come back: {gradient:?}");
+            assert!(
+                gradient.iter().all(|g| g.is_finite() && *g < 0.0),
+                "{form}: {path} could not come back: {gradient:?}"
+            );
         }
     }
 }
@@ -202,18 +321,30 @@ fn sandwich_is_the_product_of_two_sinusoidal_encodings() {
         assert_eq!(sandwich.value(0.0), 0.0);
         let row = |position: f64| -> Vec<f64> {
             let theta = |i: usize| 10_000f64.powf(-2.0 * i as f64 / width as f64);
-            (1..=width / 2).flat_map(|i| [(position * theta(i)).sin(), (position * theta(i)).cos()]).collect()
+            (1..=width / 2)
+                .flat_map(|i| [(position * theta(i)).sin(), (position * theta(i)).cos()])
+                .collect()
         };
         for (m, n) in [(3.0, 3.0), (9.0, 2.0), (500.0, 17.0), (4096.0, 1.0)] {
             let expected = dot(&row(m), &row(n)) - (width / 2) as f64;
-            assert!((sandwich.value(m - n) - expected).abs() < 1e-9, "{width}: {m} and {n}");
+            assert!(
+                (sandwich.value(m - n) - expected).abs() < 1e-9,
+                "{width}: {m} and {n}"
+            );
         }
         let encoding = build(&config(json!({"kind": "sandwich", "width": width})), &SHAPE);
-        let bias = bias_of(&encoding, &Positions::new(vec![100.0], vec![0.0, 99.0, 100.0]));
+        let bias = bias_of(
+            &encoding,
+            &Positions::new(vec![100.0], vec![0.0, 99.0, 100.0]),
+        );
         for (at, bias) in bias.iter().enumerate() {
             // Divided by the compression ratio 8h/H of the head.
-            let expected = sandwich.value([100.0, 1.0, 0.0][at % 3]) / (8.0 * (at / 3 + 1) as f64 / 4.0);
-            assert!((bias - expected).abs() < 1e-6 * (1.0 + expected.abs()), "{width}");
+            let expected =
+                sandwich.value([100.0, 1.0, 0.0][at % 3]) / (8.0 * (at / 3 + 1) as f64 / 4.0);
+            assert!(
+                (bias - expected).abs() < 1e-6 * (1.0 + expected.abs()),
+                "{width}"
+            );
         }
     }
 }
@@ -221,10 +352,14 @@ fn sandwich_is_the_product_of_two_sinusoidal_encodings() {
 #[test]
 fn fire_is_a_network_of_the_distance_in_units_of_the_query() {
     for (name, config) in all_configs() {
-        let EncodingConfig::Fire(fire) = &config else { continue };
+        let EncodingConfig::Fire(fire) = &config else {
+            continue;
+        };
         let (encoding, values) = build_recorded(&config, &SHAPE);
         for layer in 0..2 {
-            let of = |key: &str| &values[&format!("functions.{}.{key}", if fire.shared { 0 } else { layer })];
+            let of = |key: &str| {
+                &values[&format!("functions.{}.{key}", if fire.shared { 0 } else { layer })]
+            };
             let psi = |x: f64| (of("c")[0] * x).abs().ln_1p();
             let threshold = (of("multiplier")[0] * fire.threshold).abs();
             for offset in [0, 3, 2000] {
@@ -235,9 +370,15 @@ fn fire_is_a_network_of_the_distance_in_units_of_the_query() {
                     let (head, i, j) = (at / 81, at / 9 % 9, at % 9);
                     let m = (offset + i) as f64;
                     let x = psi(i as f64 - j as f64) / (psi(m.max(threshold)) + 1e-6);
-                    let unit = |u: usize| (of("w1")[u] * x + of("b1")[u]).max(0.0) * of("w2")[u * SHAPE.n_heads + head];
+                    let unit = |u: usize| {
+                        (of("w1")[u] * x + of("b1")[u]).max(0.0)
+                            * of("w2")[u * SHAPE.n_heads + head]
+                    };
                     let expected: f64 = (0..fire.hidden).map(unit).sum::<f64>() + of("b2")[head];
-                    assert!((bias - expected).abs() < 1e-5, "{name}: layer {layer}, {i} and {j} from {offset}: {bias} for {expected}");
+                    assert!(
+                        (bias - expected).abs() < 1e-5,
+                        "{name}: layer {layer}, {i} and {j} from {offset}: {bias} for {expected}"
+                    );
                 }
             }
         }
@@ -248,7 +389,12 @@ fn fire_is_a_network_of_the_distance_in_units_of_the_query() {
 
 #[test]
 fn masks_hide_what_they_say_and_add_nothing_elsewhere() {
-    let of = |value: serde_json::Value| bias_of(&build(&config(value), &SHAPE), &Positions::from_offset(1, 20));
+    let of = |value: serde_json::Value| {
+        bias_of(
+            &build(&config(value), &SHAPE),
+            &Positions::from_offset(1, 20),
+        )
+    };
     let seen = |visible: bool| if visible { 0.0 } else { f64::NEG_INFINITY };
     let window = of(json!({"kind": "window", "size": 3, "sinks": 3}));
     for (at, bias) in window.iter().enumerate() {
@@ -256,10 +402,17 @@ fn masks_hide_what_they_say_and_add_nothing_elsewhere() {
         // Position 1 comes first here, so that two of three sinks are left.
         assert_eq!(*bias, seen(i.abs_diff(j) < 3 || j < 2), "{i} and {j}");
     }
-    for (masked, value) in [(2, json!({"kind": "hard_alibi"})), (3, json!({"kind": "hard_alibi", "masked_heads": 3}))] {
+    for (masked, value) in [
+        (2, json!({"kind": "hard_alibi"})),
+        (3, json!({"kind": "hard_alibi", "masked_heads": 3})),
+    ] {
         for (at, bias) in of(value).iter().enumerate() {
             let (head, i, j) = (at / 400, at / 20 % 20, at % 20);
-            assert_eq!(*bias, seen(head >= masked || i.abs_diff(j) <= head), "{masked}: head {head}, {i} and {j}");
+            assert_eq!(
+                *bias,
+                seen(head >= masked || i.abs_diff(j) <= head),
+                "{masked}: head {head}, {i} and {j}"
+            );
         }
     }
     let everything = of(json!({"kind": "window", "size": 20}));
@@ -280,8 +433,15 @@ fn interleaved_sinusoidal_agrees_with_burn_at_small_positions() {
 #[test]
 fn a_learned_scale_starts_as_the_fixed_one() {
     let of = |learnable_scale: bool| {
-        let config = EncodingConfig::Sinusoidal(SinusoidalConfig { scale: 0.3, learnable_scale, ..SinusoidalConfig::default() });
-        host(prepare(&build(&config, &SHAPE), &Positions::contiguous(9)).embed(random(1, [1, 9, 32])))
+        let config = EncodingConfig::Sinusoidal(SinusoidalConfig {
+            scale: 0.3,
+            learnable_scale,
+            ..SinusoidalConfig::default()
+        });
+        host(
+            prepare(&build(&config, &SHAPE), &Positions::contiguous(9))
+                .embed(random(1, [1, 9, 32])),
+        )
     };
     assert!(largest_difference(&of(true), &of(false)) < 2e-7);
 }
@@ -292,15 +452,28 @@ fn a_table_that_interpolates_is_itself_up_to_its_end_and_squeezed_beyond() {
     let (encoding, values) = build_recorded(&config(value(true)), &SHAPE);
     let fixed = build_stirred(&config(value(false)), &SHAPE);
     let zeros = |length: usize| burn::tensor::Tensor::zeros([1, length, 32], &Device::flex());
-    let rows = |positions: &Positions| host(prepare(&encoding, positions).embed(zeros(positions.queries().len())));
+    let rows = |positions: &Positions| {
+        host(prepare(&encoding, positions).embed(zeros(positions.queries().len())))
+    };
     for length in [1, 5, 9] {
         let positions = Positions::contiguous(length);
-        assert_eq!(rows(&positions), host(prepare(&fixed, &positions).embed(zeros(length))), "{length} fit");
+        assert_eq!(
+            rows(&positions),
+            host(prepare(&fixed, &positions).embed(zeros(length))),
+            "{length} fit"
+        );
     }
     for length in [10, 17, 100] {
         let found = rows(&Positions::contiguous(length));
-        assert_eq!(found[..32], values["table"][..32], "the first row stays the first");
-        assert!(largest_difference(&found[32 * (length - 1)..], &values["table"][32 * 8..]) < 1e-6, "the last stays the last");
+        assert_eq!(
+            found[..32],
+            values["table"][..32],
+            "the first row stays the first"
+        );
+        assert!(
+            largest_difference(&found[32 * (length - 1)..], &values["table"][32 * 8..]) < 1e-6,
+            "the last stays the last"
+        );
         for (at, found) in found.iter().enumerate() {
             let place = (at / 32) as f64 * 8.0 / (length - 1) as f64;
             let (below, share) = (place.floor().min(7.0), place - place.floor().min(7.0));
@@ -313,5 +486,9 @@ fn a_table_that_interpolates_is_itself_up_to_its_end_and_squeezed_beyond() {
     let found = rows(&Positions::contiguous(17));
     let every_other: Vec<f64> = found.chunks(32).step_by(2).flatten().copied().collect();
     assert!(largest_difference(&every_other, &values["table"]) < 1e-6);
-    assert_eq!(rows(&Positions::contiguous(17).last(1)), found[32 * 16..], "a row is the same when it is asked for alone");
+    assert_eq!(
+        rows(&Positions::contiguous(17).last(1)),
+        found[32 * 16..],
+        "a row is the same when it is asked for alone"
+    );
 }

@@ -9,8 +9,12 @@ use serde_json::{Value, json};
 fn every_configuration_survives_json() {
     for (name, config) in all_configs() {
         let text = serde_json::to_string(&config).expect("plain data");
-        assert!(text.starts_with(&format!("{{\"kind\":\"{}\"", config.kind())), "{text}");
-        let back: EncodingConfig = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(
+            text.starts_with(&format!("{{\"kind\":\"{}\"", config.kind())),
+            "{text}"
+        );
+        let back: EncodingConfig =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(back, config, "{name}");
     }
     for kind in RopeScaling::KINDS {
@@ -29,43 +33,96 @@ fn options_added_later_leave_the_text_of_older_configurations_alone() {
     // A run is known by this text: what it had no word for must not be written.
     for (kind, text) in [
         ("nope", json!({"kind": "nope"})),
-        ("sinusoidal", json!({"kind": "sinusoidal", "base": 10000.0, "order": "interleaved", "scale": 1.0})),
-        ("learned", json!({"kind": "learned", "max_position": 64, "init_std": 0.02})),
-        ("rope", json!({"kind": "rope", "base": 10000.0, "layout": "half", "rotary_dim": null})),
+        (
+            "sinusoidal",
+            json!({"kind": "sinusoidal", "base": 10000.0, "order": "interleaved", "scale": 1.0}),
+        ),
+        (
+            "learned",
+            json!({"kind": "learned", "max_position": 64, "init_std": 0.02}),
+        ),
+        (
+            "rope",
+            json!({"kind": "rope", "base": 10000.0, "layout": "half", "rotary_dim": null}),
+        ),
         ("alibi", json!({"kind": "alibi"})),
     ] {
         let mut config = EncodingConfig::default_of(kind).expect("has defaults");
         config.resolve(&LENGTHS);
-        assert_eq!(serde_json::to_string(&config).expect("plain data"), text.to_string());
+        assert_eq!(
+            serde_json::to_string(&config).expect("plain data"),
+            text.to_string()
+        );
     }
 }
 
 #[test]
 fn what_is_not_understood_is_refused() {
-    let kinds: Vec<String> = EncodingConfig::KINDS.iter().map(|kind| format!("`{kind}`")).collect();
-    let scalings: Vec<String> = RopeScaling::KINDS.iter().map(|kind| format!("`{kind}`")).collect();
-    let no_kind = format!("unknown variant `rpoe`, expected one of {}", kinds.join(", "));
-    let no_scaling = format!("unknown variant `pi`, expected one of {}", scalings.join(", "));
+    let kinds: Vec<String> = EncodingConfig::KINDS
+        .iter()
+        .map(|kind| format!("`{kind}`"))
+        .collect();
+    let scalings: Vec<String> = RopeScaling::KINDS
+        .iter()
+        .map(|kind| format!("`{kind}`"))
+        .collect();
+    let no_kind = format!(
+        "unknown variant `rpoe`, expected one of {}",
+        kinds.join(", ")
+    );
+    let no_scaling = format!(
+        "unknown variant `pi`, expected one of {}",
+        scalings.join(", ")
+    );
     for (text, says) in [
         (r#"{"kind": "rpoe"}"#, no_kind.as_str()),
         (r#"{"base": 10.0, "kind": "rope"}"#, "missing field `kind`"),
         (r#"{}"#, "missing field `kind`"),
         (r#"{"kind": "rope", "base": "big"}"#, "invalid type"),
         (r#"{"kind": "rope", "rotary_dim": -2}"#, "invalid value"),
-        (r#"{"kind": "alibi", "factor": "automatic"}"#, "a number of at least 1 or \"auto\""),
+        (
+            r#"{"kind": "alibi", "factor": "automatic"}"#,
+            "a number of at least 1 or \"auto\"",
+        ),
         (r#"{"kind": "stack"}"#, "missing field `parts`"),
-        (r#"{"kind": "stack", "parts": [{"kind": "rope", "x": 1}]}"#, "unknown field `x`"),
+        (
+            r#"{"kind": "stack", "parts": [{"kind": "rope", "x": 1}]}"#,
+            "unknown field `x`",
+        ),
         (r#"{"kind": "nope_layers"}"#, "missing field `part`"),
-        (r#"{"kind": "nope_layers", "part": {"kind": "rope", "x": 1}}"#, "unknown field `x`"),
-        (r#"{"kind": "rope", "scaling": {"kind": "ntk", "betas": 1}}"#, "unknown field `betas`"),
-        (r#"{"kind": "rope", "scaling": {"factor": 2.0, "kind": "ntk"}}"#, "missing field `kind`"),
-        (r#"{"kind": "rope", "scaling": {"kind": "pi"}}"#, no_scaling.as_str()),
-        (r#"{"kind": "rope", "scaling": {"kind": "linear", "factor": "automatic"}}"#, "a number of at least 1 or \"auto\""),
-        (r#"{"kind": "rope", "scaling": {"kind": "dynamic_ntk", "factor": "auto"}}"#, "invalid type"),
-        (r#"{"kind": "rope", "scaling": {"kind": "longrope", "short_factor": [1.0]}}"#, "missing field `long_factor`"),
+        (
+            r#"{"kind": "nope_layers", "part": {"kind": "rope", "x": 1}}"#,
+            "unknown field `x`",
+        ),
+        (
+            r#"{"kind": "rope", "scaling": {"kind": "ntk", "betas": 1}}"#,
+            "unknown field `betas`",
+        ),
+        (
+            r#"{"kind": "rope", "scaling": {"factor": 2.0, "kind": "ntk"}}"#,
+            "missing field `kind`",
+        ),
+        (
+            r#"{"kind": "rope", "scaling": {"kind": "pi"}}"#,
+            no_scaling.as_str(),
+        ),
+        (
+            r#"{"kind": "rope", "scaling": {"kind": "linear", "factor": "automatic"}}"#,
+            "a number of at least 1 or \"auto\"",
+        ),
+        (
+            r#"{"kind": "rope", "scaling": {"kind": "dynamic_ntk", "factor": "auto"}}"#,
+            "invalid type",
+        ),
+        (
+            r#"{"kind": "rope", "scaling": {"kind": "longrope", "short_factor": [1.0]}}"#,
+            "missing field `long_factor`",
+        ),
         (r#""rope""#, "a table with `kind`"),
     ] {
-        let error = serde_json::from_str::<EncodingConfig>(text).expect_err(text).to_string();
+        let error = serde_json::from_str::<EncodingConfig>(text)
+            .expect_err(text)
+            .to_string();
         assert!(error.contains(says), "{text}: {error}");
     }
 }
@@ -74,41 +131,66 @@ fn what_is_not_understood_is_refused() {
 fn no_table_takes_a_key_it_does_not_know() {
     for mut value in all_values() {
         value["bsae"] = json!(1);
-        let error = serde_json::from_value::<EncodingConfig>(value.clone()).expect_err("a typo").to_string();
+        let error = serde_json::from_value::<EncodingConfig>(value.clone())
+            .expect_err("a typo")
+            .to_string();
         assert!(error.contains("unknown field `bsae`"), "{value}: {error}");
     }
 }
 
 #[test]
 fn factors_are_numbers_or_auto() {
-    for (text, expected) in [("4", Factor::Fixed(4.0)), ("4.5", Factor::Fixed(4.5)), ("\"auto\"", Factor::Auto)] {
+    for (text, expected) in [
+        ("4", Factor::Fixed(4.0)),
+        ("4.5", Factor::Fixed(4.5)),
+        ("\"auto\"", Factor::Auto),
+    ] {
         let factor: Factor = serde_json::from_str(text).expect(text);
         assert_eq!(factor, expected);
-        let again: Factor = serde_json::from_str(&serde_json::to_string(&factor).expect("plain data")).expect("what was written");
+        let again: Factor =
+            serde_json::from_str(&serde_json::to_string(&factor).expect("plain data"))
+                .expect("what was written");
         assert_eq!(again, expected);
     }
 }
 
 /// `value` with other options.
 fn with(mut value: Value, options: Value) -> Value {
-    value.as_object_mut().expect("a table").extend(options.as_object().expect("a table").clone());
+    value
+        .as_object_mut()
+        .expect("a table")
+        .extend(options.as_object().expect("a table").clone());
     value
 }
 
 #[test]
 fn every_refusal_names_its_key() {
-    let shape = |head_dim: usize| ModelShape { d_model: 4 * head_dim, n_layers: 2, n_heads: 4, head_dim };
+    let shape = |head_dim: usize| ModelShape {
+        d_model: 4 * head_dim,
+        n_layers: 2,
+        n_heads: 4,
+        head_dim,
+    };
     let of = |kind: &str, options: Value| with(json!({"kind": kind}), options);
     let scaled = |kind: &str, options: Value| json!({"kind": "rope", "scaling": with(json!({"kind": kind}), options)});
     let original = "original_max_position_embeddings";
     let ones = json!([1.0, 1.0, 1.0, 1.0]);
-    let longrope = |options: Value| scaled("longrope", with(json!({"short_factor": ones, "long_factor": ones}), options));
+    let longrope = |options: Value| {
+        scaled(
+            "longrope",
+            with(json!({"short_factor": ones, "long_factor": ones}), options),
+        )
+    };
     let mut refused: Vec<(Value, usize, &str)> = vec![
         (of("rope", json!({"rotary_dim": 8})), 7, "rotary_dim"),
         (of("sinusoidal", json!({"scale": 0.0})), 8, "scale"),
         (of("sinusoidal", json!({"scale": -1.0})), 8, "scale"),
         (of("learned", json!({"max_position": 0})), 8, "max_position"),
-        (of("learned", json!({"max_position": 100_000_000})), 8, "max_position"),
+        (
+            of("learned", json!({"max_position": 100_000_000})),
+            8,
+            "max_position",
+        ),
         (of("xpos", json!({"gamma": 0.0})), 8, "gamma"),
         (of("xpos", json!({"gamma": 1e4})), 8, "gamma"),
         (of("xpos", json!({"scale_base": 0.0})), 8, "scale_base"),
@@ -118,15 +200,48 @@ fn every_refusal_names_its_key() {
         (of("axial_rope", json!({})), 7, "axes"),
         (of("axial_rope", json!({})), 2, "axes"),
         (of("axial_rope", json!({"axes": 3})), 4, "axes"),
-        (of("axial_rope", json!({"axes": 3, "mode": "mixed"})), 8, "axes"),
+        (
+            of("axial_rope", json!({"axes": 3, "mode": "mixed"})),
+            8,
+            "axes",
+        ),
         (of("axial_rope", json!({"sections": [3, 5]})), 8, "sections"),
         (of("axial_rope", json!({"sections": [0, 8]})), 8, "sections"),
         (of("axial_rope", json!({"sections": [2, 4]})), 8, "sections"),
-        (of("axial_rope", json!({"sections": [2, 2, 4]})), 8, "sections"),
-        (of("axial_rope", json!({"mode": "sectioned", "sections": [4, 4]})), 8, "sections"),
-        (of("axial_rope", json!({"mode": "sectioned", "sections": [0, 4]})), 8, "sections"),
-        (of("axial_rope", json!({"mode": "interleaved", "sections": [2, 2]})), 8, "sections"),
-        (of("axial_rope", json!({"mode": "mixed", "sections": [2, 2]})), 8, "sections"),
+        (
+            of("axial_rope", json!({"sections": [2, 2, 4]})),
+            8,
+            "sections",
+        ),
+        (
+            of(
+                "axial_rope",
+                json!({"mode": "sectioned", "sections": [4, 4]}),
+            ),
+            8,
+            "sections",
+        ),
+        (
+            of(
+                "axial_rope",
+                json!({"mode": "sectioned", "sections": [0, 4]}),
+            ),
+            8,
+            "sections",
+        ),
+        (
+            of(
+                "axial_rope",
+                json!({"mode": "interleaved", "sections": [2, 2]}),
+            ),
+            8,
+            "sections",
+        ),
+        (
+            of("axial_rope", json!({"mode": "mixed", "sections": [2, 2]})),
+            8,
+            "sections",
+        ),
         (of("rerope", json!({"window": 0})), 8, "window"),
         (of("rerope", json!({"leak": 0.5})), 8, "leak"),
         (of("self_extend", json!({"window": 0})), 8, "window"),
@@ -136,93 +251,270 @@ fn every_refusal_names_its_key() {
         (of("alibi", json!({"factor": 0.5})), 8, "factor"),
         (of("t5", json!({"num_buckets": 0})), 8, "num_buckets"),
         (of("t5", json!({"num_buckets": 31})), 8, "num_buckets"),
-        (of("t5", json!({"num_buckets": 2, "bidirectional": true})), 8, "num_buckets"),
-        (of("t5", json!({"num_buckets": 30, "bidirectional": true})), 8, "num_buckets"),
+        (
+            of("t5", json!({"num_buckets": 2, "bidirectional": true})),
+            8,
+            "num_buckets",
+        ),
+        (
+            of("t5", json!({"num_buckets": 30, "bidirectional": true})),
+            8,
+            "num_buckets",
+        ),
         (of("t5", json!({"max_distance": 0})), 8, "max_distance"),
         (of("t5", json!({"max_distance": 16})), 8, "max_distance"),
-        (of("t5", json!({"max_distance": 8, "bidirectional": true})), 8, "max_distance"),
+        (
+            of("t5", json!({"max_distance": 8, "bidirectional": true})),
+            8,
+            "max_distance",
+        ),
         (of("fire", json!({"hidden": 0})), 8, "hidden"),
         (of("fire", json!({"hidden": 5000})), 8, "hidden"),
         (of("fire", json!({"init_c": 0.0})), 8, "init_c"),
         (of("fire", json!({"threshold": 0.0})), 8, "threshold"),
         (of("sandwich", json!({"width": 0})), 8, "width"),
         (of("sandwich", json!({"width": 7})), 8, "width"),
-        (of("learned_bias", json!({"max_distance": 0})), 8, "max_distance"),
-        (of("hard_alibi", json!({"masked_heads": 0})), 8, "masked_heads"),
-        (of("hard_alibi", json!({"masked_heads": 5})), 8, "masked_heads"),
+        (
+            of("learned_bias", json!({"max_distance": 0})),
+            8,
+            "max_distance",
+        ),
+        (
+            of("hard_alibi", json!({"masked_heads": 0})),
+            8,
+            "masked_heads",
+        ),
+        (
+            of("hard_alibi", json!({"masked_heads": 5})),
+            8,
+            "masked_heads",
+        ),
         (of("window", json!({"size": 0})), 8, "size"),
-        (of("window", json!({"sinks": 10_000_000_000u64})), 8, "sinks"),
+        (
+            of("window", json!({"sinks": 10_000_000_000u64})),
+            8,
+            "sinks",
+        ),
         (of("shaw", json!({"max_distance": 0})), 8, "max_distance"),
         (of("deberta", json!({"max_distance": 1})), 8, "max_distance"),
         (of("deberta", json!({"buckets": 3})), 8, "buckets"),
-        (of("deberta", json!({"buckets": 8, "max_distance": 5})), 8, "buckets"),
+        (
+            of("deberta", json!({"buckets": 8, "max_distance": 5})),
+            8,
+            "buckets",
+        ),
         (of("cope", json!({"max_position": 1})), 8, "max_position"),
         (of("fox", json!({"init_bias": 30.0})), 8, "init_bias"),
-        (of("nope_layers", json!({"every": 1, "part": {"kind": "rope"}})), 8, "every"),
-        (of("nope_layers", json!({"every": 2000, "part": {"kind": "rope"}})), 8, "every"),
-        (of("nope_layers", json!({"part": {"kind": "rope", "base": 0.0}})), 8, "part.base"),
-        (of("stack", json!({"parts": []})), 8, "parts"),
-        (of("stack", json!({"parts": vec![json!({"kind": "nope"}); 17]})), 8, "parts"),
-        (of("stack", json!({"parts": [{"kind": "nope"}, {"kind": "rope", "base": 0.0}]})), 8, "parts.1.base"),
         (
-            of("stack", json!({"parts": [of("stack", json!({"parts": [scaled("linear", json!({"factor": 0.5}))]}))]})),
+            of("nope_layers", json!({"every": 1, "part": {"kind": "rope"}})),
+            8,
+            "every",
+        ),
+        (
+            of(
+                "nope_layers",
+                json!({"every": 2000, "part": {"kind": "rope"}}),
+            ),
+            8,
+            "every",
+        ),
+        (
+            of(
+                "nope_layers",
+                json!({"part": {"kind": "rope", "base": 0.0}}),
+            ),
+            8,
+            "part.base",
+        ),
+        (of("stack", json!({"parts": []})), 8, "parts"),
+        (
+            of("stack", json!({"parts": vec![json!({"kind": "nope"}); 17]})),
+            8,
+            "parts",
+        ),
+        (
+            of(
+                "stack",
+                json!({"parts": [{"kind": "nope"}, {"kind": "rope", "base": 0.0}]}),
+            ),
+            8,
+            "parts.1.base",
+        ),
+        (
+            of(
+                "stack",
+                json!({"parts": [of("stack", json!({"parts": [scaled("linear", json!({"factor": 0.5}))]}))]}),
+            ),
             8,
             "parts.0.parts.0.scaling.factor",
         ),
         (scaled("ntk", json!({})), 2, "scaling.kind"),
         (scaled("dynamic_ntk", json!({})), 2, "scaling.kind"),
-        (json!({"kind": "rope", "rotary_dim": 2, "scaling": {"kind": "ntk"}}), 8, "scaling.kind"),
-        (scaled("dynamic_ntk", json!({"factor": 0.5})), 8, "scaling.factor"),
+        (
+            json!({"kind": "rope", "rotary_dim": 2, "scaling": {"kind": "ntk"}}),
+            8,
+            "scaling.kind",
+        ),
+        (
+            scaled("dynamic_ntk", json!({"factor": 0.5})),
+            8,
+            "scaling.factor",
+        ),
         (scaled("yarn", json!({"mscale": 1.0})), 8, "scaling.mscale"),
-        (scaled("yarn", json!({"mscale_all_dim": 1.0})), 8, "scaling.mscale_all_dim"),
-        (scaled("yarn", json!({"mscale": -1.0, "mscale_all_dim": 1.0})), 8, "scaling.mscale"),
-        (scaled("yarn", json!({"mscale": 1.0, "mscale_all_dim": -1.0})), 8, "scaling.mscale_all_dim"),
+        (
+            scaled("yarn", json!({"mscale_all_dim": 1.0})),
+            8,
+            "scaling.mscale_all_dim",
+        ),
+        (
+            scaled("yarn", json!({"mscale": -1.0, "mscale_all_dim": 1.0})),
+            8,
+            "scaling.mscale",
+        ),
+        (
+            scaled("yarn", json!({"mscale": 1.0, "mscale_all_dim": -1.0})),
+            8,
+            "scaling.mscale_all_dim",
+        ),
         (longrope(json!({"factor": 0.5})), 8, "scaling.factor"),
-        (longrope(json!({original: 0})), 8, "scaling.original_max_position_embeddings"),
-        (longrope(json!({"attention_factor": 0.0})), 8, "scaling.attention_factor"),
-        (longrope(json!({"short_factor": [1.0, 1.0, 1.0]})), 8, "scaling.short_factor"),
-        (longrope(json!({"long_factor": [1.0, 1.0, 1.0, 1.0, 1.0]})), 8, "scaling.long_factor"),
-        (longrope(json!({"long_factor": [1.0, 1.0, 0.0, 1.0]})), 8, "scaling.long_factor.2"),
-        (scaled("proportional", json!({"fraction": -0.1})), 8, "scaling.fraction"),
-        (scaled("proportional", json!({"fraction": 1.1})), 8, "scaling.fraction"),
+        (
+            longrope(json!({original: 0})),
+            8,
+            "scaling.original_max_position_embeddings",
+        ),
+        (
+            longrope(json!({"attention_factor": 0.0})),
+            8,
+            "scaling.attention_factor",
+        ),
+        (
+            longrope(json!({"short_factor": [1.0, 1.0, 1.0]})),
+            8,
+            "scaling.short_factor",
+        ),
+        (
+            longrope(json!({"long_factor": [1.0, 1.0, 1.0, 1.0, 1.0]})),
+            8,
+            "scaling.long_factor",
+        ),
+        (
+            longrope(json!({"long_factor": [1.0, 1.0, 0.0, 1.0]})),
+            8,
+            "scaling.long_factor.2",
+        ),
+        (
+            scaled("proportional", json!({"fraction": -0.1})),
+            8,
+            "scaling.fraction",
+        ),
+        (
+            scaled("proportional", json!({"fraction": 1.1})),
+            8,
+            "scaling.fraction",
+        ),
     ];
     for kind in ["rope", "xpos", "rerope", "self_extend"] {
         refused.push((of(kind, json!({})), 7, "rotary_dim"));
-        refused.extend([3, 0, 10].map(|dim| (of(kind, json!({"rotary_dim": dim})), 8, "rotary_dim")));
+        refused
+            .extend([3, 0, 10].map(|dim| (of(kind, json!({"rotary_dim": dim})), 8, "rotary_dim")));
     }
-    for kind in ["rope", "sinusoidal", "xpos", "axial_rope", "pope", "rerope", "self_extend", "transformer_xl"] {
+    for kind in [
+        "rope",
+        "sinusoidal",
+        "xpos",
+        "axial_rope",
+        "pope",
+        "rerope",
+        "self_extend",
+        "transformer_xl",
+    ] {
         refused.extend([1.0, -10.0, 1e16].map(|base| (of(kind, json!({"base": base})), 8, "base")));
     }
-    for kind in ["learned", "t5", "learned_bias", "shaw", "transformer_xl", "deberta", "cope"] {
+    for kind in [
+        "learned",
+        "t5",
+        "learned_bias",
+        "shaw",
+        "transformer_xl",
+        "deberta",
+        "cope",
+    ] {
         refused.extend([-0.1, 11.0].map(|std| (of(kind, json!({"init_std": std})), 8, "init_std")));
     }
     for kind in ["linear", "ntk", "ntk_by_parts", "yarn", "llama3"] {
-        refused.extend([0.0, 0.99, 1e7].map(|factor| (scaled(kind, json!({"factor": factor})), 8, "scaling.factor")));
+        refused.extend(
+            [0.0, 0.99, 1e7]
+                .map(|factor| (scaled(kind, json!({"factor": factor})), 8, "scaling.factor")),
+        );
     }
-    for kind in ["linear", "ntk", "ntk_by_parts", "dynamic_ntk", "yarn", "dynamic_yarn", "llama3"] {
-        refused.push((scaled(kind, json!({original: 0})), 8, "scaling.original_max_position_embeddings"));
+    for kind in [
+        "linear",
+        "ntk",
+        "ntk_by_parts",
+        "dynamic_ntk",
+        "yarn",
+        "dynamic_yarn",
+        "llama3",
+    ] {
+        refused.push((
+            scaled(kind, json!({original: 0})),
+            8,
+            "scaling.original_max_position_embeddings",
+        ));
     }
     for (kind, low, high) in [
         ("yarn", "scaling.beta_slow", "scaling.beta_fast"),
         ("dynamic_yarn", "scaling.beta_slow", "scaling.beta_fast"),
         ("ntk_by_parts", "scaling.alpha", "scaling.beta"),
-        ("llama3", "scaling.low_freq_factor", "scaling.high_freq_factor"),
+        (
+            "llama3",
+            "scaling.low_freq_factor",
+            "scaling.high_freq_factor",
+        ),
     ] {
-        let of = |(a, b): (f64, f64)| scaled(kind, json!({low["scaling.".len()..]: a, high["scaling.".len()..]: b}));
-        refused.extend([((32.0, 1.0), high), ((2.0, 2.0), high), ((0.0, 8.0), low), ((1.0, 1e9), high)].map(|(x, key)| (of(x), 8, key)));
+        let of = |(a, b): (f64, f64)| {
+            scaled(
+                kind,
+                json!({low["scaling.".len()..]: a, high["scaling.".len()..]: b}),
+            )
+        };
+        refused.extend(
+            [
+                ((32.0, 1.0), high),
+                ((2.0, 2.0), high),
+                ((0.0, 8.0), low),
+                ((1.0, 1e9), high),
+            ]
+            .map(|(x, key)| (of(x), 8, key)),
+        );
     }
     for kind in ["yarn", "dynamic_yarn"] {
-        refused.push((scaled(kind, json!({"attention_factor": 0.0})), 8, "scaling.attention_factor"));
+        refused.push((
+            scaled(kind, json!({"attention_factor": 0.0})),
+            8,
+            "scaling.attention_factor",
+        ));
     }
     for kind in ["ntk", "dynamic_ntk", "yarn", "dynamic_yarn"] {
-        refused.push((json!({"kind": "rope", "spacing": "linear", "scaling": {"kind": kind}}), 8, "spacing"));
+        refused.push((
+            json!({"kind": "rope", "spacing": "linear", "scaling": {"kind": kind}}),
+            8,
+            "spacing",
+        ));
     }
     for (value, head_dim, key) in refused {
         let config = config(value.clone());
-        let error = config.check(&shape(head_dim)).expect_err(&value.to_string());
+        let error = config
+            .check(&shape(head_dim))
+            .expect_err(&value.to_string());
         assert_eq!(error.key, key, "{value}: {error}");
         let parts = [&error.value, &error.problem, &error.allowed, &error.hint];
-        assert!(parts.iter().all(|part| !part.is_empty() && error.to_string().contains(part.as_str())), "{error}");
+        assert!(
+            parts
+                .iter()
+                .all(|part| !part.is_empty() && error.to_string().contains(part.as_str())),
+            "{error}"
+        );
     }
 }
 
@@ -243,17 +535,24 @@ fn the_ends_of_ranges_are_inside() {
         json!({"kind": "shaw", "max_distance": 1, "init_std": 0.0}),
     ] {
         let config = config(value.clone());
-        config.check(&SHAPE).unwrap_or_else(|error| panic!("{value}: {error}"));
+        config
+            .check(&SHAPE)
+            .unwrap_or_else(|error| panic!("{value}: {error}"));
         let encoding = crate::common::build_stirred(&config, &SHAPE);
-        let logits = crate::common::Attention::new(&encoding, &posenc::Positions::contiguous(7), 0, 0).logits();
+        let logits =
+            crate::common::Attention::new(&encoding, &posenc::Positions::contiguous(7), 0, 0)
+                .logits();
         assert!(logits.iter().all(|logit| !logit.is_nan()), "{value}");
     }
 }
 
-/// `config` with another number at `path`, by way of TOML, which unlike JSON has a word for numbers that are none.
+/// `config` with another number at `path`, by way of TOML, which unlike JSON has a word for numbers
+/// that are none.
 fn with_number(config: &EncodingConfig, path: &str, number: f64) -> EncodingConfig {
     let mut table = toml::Value::try_from(config).expect("plain data");
-    let (last, parents) = path.rsplit_once('.').map_or((path, ""), |(parents, last)| (last, parents));
+    let (last, parents) = path
+        .rsplit_once('.')
+        .map_or((path, ""), |(parents, last)| (last, parents));
     let mut inner = &mut table;
     for key in parents.split('.').filter(|key| !key.is_empty()) {
         inner = match key.parse::<usize>() {
@@ -262,19 +561,39 @@ fn with_number(config: &EncodingConfig, path: &str, number: f64) -> EncodingConf
         };
     }
     match inner {
-        toml::Value::Array(items) => items[last.parse::<usize>().expect("an index")] = number.into(),
-        table => drop(table.as_table_mut().expect("a table").insert(last.to_owned(), number.into())),
+        toml::Value::Array(items) => {
+            items[last.parse::<usize>().expect("an index")] = number.into()
+        }
+        table => drop(
+            table
+                .as_table_mut()
+                .expect("a table")
+                .insert(last.to_owned(), number.into()),
+        ),
     }
-    table.try_into().unwrap_or_else(|error| panic!("{path}: {error}"))
+    table
+        .try_into()
+        .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// Paths of all numbers that need not be whole.
 fn fractions(value: &Value, path: &str, found: &mut Vec<String>) {
-    let under = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    let under = |key: &str| {
+        if path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{path}.{key}")
+        }
+    };
     match value {
         Value::Number(number) if number.is_f64() => found.push(path.to_owned()),
-        Value::Object(table) => table.iter().for_each(|(key, value)| fractions(value, &under(key), found)),
-        Value::Array(items) => items.iter().enumerate().for_each(|(i, value)| fractions(value, &under(&i.to_string()), found)),
+        Value::Object(table) => table
+            .iter()
+            .for_each(|(key, value)| fractions(value, &under(key), found)),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .for_each(|(i, value)| fractions(value, &under(&i.to_string()), found)),
         _ => {}
     }
 }
@@ -284,7 +603,9 @@ fn numbers_that_are_not_numbers_are_refused() {
     let mut tried = 0;
     let mut refused = |config: &EncodingConfig, path: &str| {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            let error = with_number(config, path, bad).check(&SHAPE).expect_err(path);
+            let error = with_number(config, path, bad)
+                .check(&SHAPE)
+                .expect_err(path);
             assert_eq!(error.key, path, "{config:?}: {error}");
             tried += 1;
         }
@@ -294,15 +615,28 @@ fn numbers_that_are_not_numbers_are_refused() {
         let mut paths = Vec::new();
         fractions(&value, "", &mut paths);
         for path in paths {
-            let same = value.pointer(&format!("/{}", path.replace('.', "/"))).and_then(Value::as_f64).expect("a number");
-            assert_eq!(with_number(&config, &path, same), config, "{name}: nothing else changes");
+            let same = value
+                .pointer(&format!("/{}", path.replace('.', "/")))
+                .and_then(Value::as_f64)
+                .expect("a number");
+            assert_eq!(
+                with_number(&config, &path, same),
+                config,
+                "{name}: nothing else changes"
+            );
             refused(&config, &path);
         }
     }
     // Numbers without a default.
     for (value, path) in [
-        (json!({"kind": "rope", "scaling": {"kind": "yarn"}}), "scaling.attention_factor"),
-        (json!({"kind": "rope", "scaling": {"kind": "dynamic_yarn"}}), "scaling.attention_factor"),
+        (
+            json!({"kind": "rope", "scaling": {"kind": "yarn"}}),
+            "scaling.attention_factor",
+        ),
+        (
+            json!({"kind": "rope", "scaling": {"kind": "dynamic_yarn"}}),
+            "scaling.attention_factor",
+        ),
         (
             json!({"kind": "rope", "scaling": {"kind": "longrope", "short_factor": [1, 1, 1, 1], "long_factor": [1, 1, 1, 1]}}),
             "scaling.attention_factor",
@@ -325,17 +659,28 @@ fn the_refusal_of_two_dimensions_names_the_scaling_that_was_asked_for() {
 #[test]
 fn defaults_pass_their_own_check_before_and_after_resolving() {
     for kind in EncodingConfig::KINDS {
-        let Some(mut config) = EncodingConfig::default_of(kind) else { continue };
+        let Some(mut config) = EncodingConfig::default_of(kind) else {
+            continue;
+        };
         for _ in 0..2 {
-            config.check(&SHAPE).unwrap_or_else(|error| panic!("{kind}: {error}"));
+            config
+                .check(&SHAPE)
+                .unwrap_or_else(|error| panic!("{kind}: {error}"));
             config.resolve(&LENGTHS);
         }
     }
     // Only what turns pairs of dimensions needs an even head.
-    let odd = ModelShape { d_model: 35, n_layers: 1, n_heads: 5, head_dim: 7 };
+    let odd = ModelShape {
+        d_model: 35,
+        n_layers: 1,
+        n_heads: 5,
+        head_dim: 7,
+    };
     let pairs = ["rope", "xpos", "axial_rope", "rerope", "self_extend"];
     for kind in EncodingConfig::KINDS {
-        let Some(config) = EncodingConfig::default_of(kind) else { continue };
+        let Some(config) = EncodingConfig::default_of(kind) else {
+            continue;
+        };
         assert_eq!(config.check(&odd).is_err(), pairs.contains(kind), "{kind}");
     }
 }
@@ -345,8 +690,13 @@ fn what_is_resolved_passes_its_check_at_every_length() {
     for value in all_values() {
         for (train_len, test_len) in [(1, 1), (2, 2), (3, 4096), (40, 40), (512, 131_072)] {
             let mut config = config(value.clone());
-            config.resolve(&Lengths { train_len, test_len });
-            config.check(&SHAPE).unwrap_or_else(|error| panic!("{value} at {train_len} and {test_len}: {error}"));
+            config.resolve(&Lengths {
+                train_len,
+                test_len,
+            });
+            config
+                .check(&SHAPE)
+                .unwrap_or_else(|error| panic!("{value} at {train_len} and {test_len}: {error}"));
         }
     }
 }
@@ -355,48 +705,159 @@ fn what_is_resolved_passes_its_check_at_every_length() {
 fn resolving_replaces_what_depends_on_lengths_and_nothing_else() {
     let resolved = |value: Value, train_len: usize, test_len: usize| {
         let mut config = config(value);
-        config.resolve(&Lengths { train_len, test_len });
+        config.resolve(&Lengths {
+            train_len,
+            test_len,
+        });
         let once = config.clone();
-        config.resolve(&Lengths { train_len: 7, test_len: 7777 });
+        config.resolve(&Lengths {
+            train_len: 7,
+            test_len: 7777,
+        });
         assert_eq!(config, once, "resolving twice changes nothing");
         serde_json::to_value(&config).expect("plain data")
     };
     for kind in ["linear", "ntk", "ntk_by_parts", "yarn", "llama3"] {
         let factor_of = |scaling: Value, train_len: usize, test_len: usize| {
-            let scaling = resolved(json!({"kind": "rope", "scaling": scaling}), train_len, test_len)["scaling"].clone();
-            (scaling["factor"].as_f64().expect("a number"), scaling["original_max_position_embeddings"].as_u64().expect("a length"))
+            let scaling = resolved(
+                json!({"kind": "rope", "scaling": scaling}),
+                train_len,
+                test_len,
+            )["scaling"]
+                .clone();
+            (
+                scaling["factor"].as_f64().expect("a number"),
+                scaling["original_max_position_embeddings"]
+                    .as_u64()
+                    .expect("a length"),
+            )
         };
-        assert_eq!(factor_of(json!({"kind": kind}), 64, 256), (4.0, 64), "{kind}");
-        assert_eq!(factor_of(json!({"kind": kind}), 64, 96), (1.5, 64), "{kind}: not rounded");
-        assert_eq!(factor_of(json!({"kind": kind}), 64, 32), (1.0, 64), "{kind}: never below 1");
-        assert_eq!(factor_of(json!({"kind": kind, "factor": 3.0}), 64, 256), (3.0, 64), "{kind}: a given factor stays");
+        assert_eq!(
+            factor_of(json!({"kind": kind}), 64, 256),
+            (4.0, 64),
+            "{kind}"
+        );
+        assert_eq!(
+            factor_of(json!({"kind": kind}), 64, 96),
+            (1.5, 64),
+            "{kind}: not rounded"
+        );
+        assert_eq!(
+            factor_of(json!({"kind": kind}), 64, 32),
+            (1.0, 64),
+            "{kind}: never below 1"
+        );
+        assert_eq!(
+            factor_of(json!({"kind": kind, "factor": 3.0}), 64, 256),
+            (3.0, 64),
+            "{kind}: a given factor stays"
+        );
         let original = json!({"kind": kind, "original_max_position_embeddings": 128});
-        assert_eq!(factor_of(original, 64, 256), (2.0, 128), "{kind}: a given length counts");
+        assert_eq!(
+            factor_of(original, 64, 256),
+            (2.0, 128),
+            "{kind}: a given length counts"
+        );
     }
-    let dynamic = resolved(json!({"kind": "rope", "scaling": {"kind": "dynamic_ntk"}}), 64, 256);
-    assert_eq!(dynamic["scaling"], json!({"kind": "dynamic_ntk", "factor": 1.0, "original_max_position_embeddings": 64}));
-    assert_eq!(resolved(json!({"kind": "learned"}), 64, 256)["max_position"], 64);
-    assert_eq!(resolved(json!({"kind": "learned", "max_position": 9}), 64, 256)["max_position"], 9);
-    let stack = resolved(json!({"kind": "stack", "parts": [{"kind": "learned"}, {"kind": "rope", "scaling": {"kind": "yarn"}}]}), 64, 256);
-    assert_eq!((stack["parts"][0]["max_position"].clone(), stack["parts"][1]["scaling"]["factor"].clone()), (json!(64), json!(4.0)));
-    let layers = resolved(json!({"kind": "nope_layers", "part": {"kind": "learned"}}), 64, 256);
-    assert_eq!((layers["every"].clone(), layers["part"]["max_position"].clone()), (json!(4), json!(64)));
+    let dynamic = resolved(
+        json!({"kind": "rope", "scaling": {"kind": "dynamic_ntk"}}),
+        64,
+        256,
+    );
+    assert_eq!(
+        dynamic["scaling"],
+        json!({"kind": "dynamic_ntk", "factor": 1.0, "original_max_position_embeddings": 64})
+    );
+    assert_eq!(
+        resolved(json!({"kind": "learned"}), 64, 256)["max_position"],
+        64
+    );
+    assert_eq!(
+        resolved(json!({"kind": "learned", "max_position": 9}), 64, 256)["max_position"],
+        9
+    );
+    let stack = resolved(
+        json!({"kind": "stack", "parts": [{"kind": "learned"}, {"kind": "rope", "scaling": {"kind": "yarn"}}]}),
+        64,
+        256,
+    );
+    assert_eq!(
+        (
+            stack["parts"][0]["max_position"].clone(),
+            stack["parts"][1]["scaling"]["factor"].clone()
+        ),
+        (json!(64), json!(4.0))
+    );
+    let layers = resolved(
+        json!({"kind": "nope_layers", "part": {"kind": "learned"}}),
+        64,
+        256,
+    );
+    assert_eq!(
+        (
+            layers["every"].clone(),
+            layers["part"]["max_position"].clone()
+        ),
+        (json!(4), json!(64))
+    );
     for (value, key, at_64, at_2) in [
         (json!({"kind": "rerope"}), "window", json!(32), json!(1)),
-        (json!({"kind": "self_extend"}), "window", json!(32), json!(1)),
-        (json!({"kind": "self_extend"}), "group", json!(8), json!(256)),
-        (json!({"kind": "log_scaling"}), "original_max_position_embeddings", json!(64), json!(2)),
-        (json!({"kind": "alibi", "factor": "auto"}), "factor", json!(4.0), json!(128.0)),
-        (json!({"kind": "learned_bias"}), "max_distance", json!(63), json!(1)),
+        (
+            json!({"kind": "self_extend"}),
+            "window",
+            json!(32),
+            json!(1),
+        ),
+        (
+            json!({"kind": "self_extend"}),
+            "group",
+            json!(8),
+            json!(256),
+        ),
+        (
+            json!({"kind": "log_scaling"}),
+            "original_max_position_embeddings",
+            json!(64),
+            json!(2),
+        ),
+        (
+            json!({"kind": "alibi", "factor": "auto"}),
+            "factor",
+            json!(4.0),
+            json!(128.0),
+        ),
+        (
+            json!({"kind": "learned_bias"}),
+            "max_distance",
+            json!(63),
+            json!(1),
+        ),
         (json!({"kind": "window"}), "size", json!(64), json!(2)),
         (json!({"kind": "shaw"}), "max_distance", json!(16), json!(1)),
-        (json!({"kind": "deberta"}), "max_distance", json!(64), json!(2)),
+        (
+            json!({"kind": "deberta"}),
+            "max_distance",
+            json!(64),
+            json!(2),
+        ),
         (json!({"kind": "cope"}), "max_position", json!(64), json!(2)),
     ] {
-        assert_eq!(resolved(value.clone(), 64, 256)[key], at_64, "{value}: {key}");
+        assert_eq!(
+            resolved(value.clone(), 64, 256)[key],
+            at_64,
+            "{value}: {key}"
+        );
         assert_eq!(resolved(value.clone(), 2, 256)[key], at_2, "{value}: {key}");
     }
-    for plain in [json!({"kind": "nope"}), json!({"kind": "alibi"}), json!({"kind": "rope"}), json!({"kind": "sinusoidal"})] {
-        assert_eq!(resolved(plain.clone(), 64, 256), serde_json::to_value(config(plain)).expect("plain data"));
+    for plain in [
+        json!({"kind": "nope"}),
+        json!({"kind": "alibi"}),
+        json!({"kind": "rope"}),
+        json!({"kind": "sinusoidal"}),
+    ] {
+        assert_eq!(
+            resolved(plain.clone(), 64, 256),
+            serde_json::to_value(config(plain)).expect("plain data")
+        );
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{bias_of, prepare, rope, turn};
 use crate::common::{
-    Attention, SHAPE, all_configs, build, build_recorded, build_stirred, config, dot, gradients, host, largest_difference, logits, noise,
-    random,
+    Attention, SHAPE, all_configs, build, build_recorded, build_stirred, config, dot, gradients,
+    host, largest_difference, logits, noise, random,
 };
 use burn::nn::RotaryEncodingConfig;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -12,7 +12,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn heads_of(dim: usize) -> ModelShape {
-    ModelShape { d_model: dim, n_layers: 1, n_heads: 1, head_dim: dim }
+    ModelShape {
+        d_model: dim,
+        n_layers: 1,
+        n_heads: 1,
+        head_dim: dim,
+    }
 }
 
 /// Turns pair i of the first `2 theta.len()` dimensions by `position theta[i]`, in f64.
@@ -29,15 +34,23 @@ fn rotated(x: &[f64], position: f64, theta: &[f64], layout: RotaryLayout) -> Vec
     turned
 }
 
-/// The logits of layer 0 for all pairs, `[H, Q, K]`, where a pair's logit is `score(q, k, m, n)` of its vectors and positions.
-fn pairwise(attention: &Attention<'_>, positions: &Positions, score: impl Fn(usize, &[f64], &[f64], f64, f64) -> f64) -> Vec<f64> {
+/// The logits of layer 0 for all pairs, `[H, Q, K]`, where a pair's logit is `score(q, k, m, n)` of
+/// its vectors and positions.
+fn pairwise(
+    attention: &Attention<'_>,
+    positions: &Positions,
+    score: impl Fn(usize, &[f64], &[f64], f64, f64) -> f64,
+) -> Vec<f64> {
     let (q, k) = (host(attention.raw.0.clone()), host(attention.raw.1.clone()));
     let (rows, columns, width) = (attention.q_len(), attention.k_len(), SHAPE.head_dim);
     let mut logits = Vec::new();
     for head in 0..SHAPE.n_heads {
         for (i, m) in positions.queries().iter().enumerate() {
             for (j, n) in positions.keys().iter().enumerate() {
-                let (q, k) = (&q[(head * rows + i) * width..][..width], &k[(head * columns + j) * width..][..width]);
+                let (q, k) = (
+                    &q[(head * rows + i) * width..][..width],
+                    &k[(head * columns + j) * width..][..width],
+                );
                 logits.push(score(head, q, k, *m, *n) * attention.scale);
             }
         }
@@ -104,36 +117,65 @@ proptest! {
 #[test]
 fn position_0_does_not_turn() {
     for (name, config) in all_configs() {
-        let EncodingConfig::Rope(rope) = &config else { continue };
+        let EncodingConfig::Rope(rope) = &config else {
+            continue;
+        };
         let factor = rope.frequencies(SHAPE.head_dim, 1.0).attention_factor;
         let x = host(random(9, [SHAPE.head_dim]));
         let rounded = f64::from(factor as f32);
         let rotary = rope.rotary_dim.unwrap_or(SHAPE.head_dim);
-        let scaled = |(i, v): (usize, &f64)| if i < rotary { f64::from((v * rounded) as f32) } else { *v };
+        let scaled = |(i, v): (usize, &f64)| {
+            if i < rotary {
+                f64::from((v * rounded) as f32)
+            } else {
+                *v
+            }
+        };
         let expected: Vec<f64> = x.iter().enumerate().map(scaled).collect();
-        assert_eq!(turn(&build_stirred(&config, &SHAPE), &x, 0.0), expected, "{name}");
+        assert_eq!(
+            turn(&build_stirred(&config, &SHAPE), &x, 0.0),
+            expected,
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn a_rotation_turns_counterclockwise() {
     for layout in ["half", "interleaved"] {
-        let rope = build(&config(json!({"kind": "rope", "layout": layout})), &heads_of(2));
+        let rope = build(
+            &config(json!({"kind": "rope", "layout": layout})),
+            &heads_of(2),
+        );
         let turned = turn(&rope, &[1.0, 0.0], 1.0);
-        assert!(largest_difference(&turned, &[1f64.cos(), 1f64.sin()]) < 1e-7, "{turned:?}");
+        assert!(
+            largest_difference(&turned, &[1f64.cos(), 1f64.sin()]) < 1e-7,
+            "{turned:?}"
+        );
         let fractional = turn(&rope, &[1.0, 0.0], 0.5);
-        assert!(largest_difference(&fractional, &[0.5f64.cos(), 0.5f64.sin()]) < 1e-7, "positions need not be whole");
+        assert!(
+            largest_difference(&fractional, &[0.5f64.cos(), 0.5f64.sin()]) < 1e-7,
+            "positions need not be whole"
+        );
     }
 }
 
 #[test]
 fn the_layouts_are_one_rotation_of_permuted_dimensions() {
     let (x, position) = (noise(5, 8), 12_345.0);
-    let of = |layout: &str| build(&config(json!({"kind": "rope", "layout": layout})), &heads_of(8));
+    let of = |layout: &str| {
+        build(
+            &config(json!({"kind": "rope", "layout": layout})),
+            &heads_of(8),
+        )
+    };
     // Dimension i of the half layout is this one of the interleaved.
     let from = |i: usize| if i < 4 { 2 * i } else { 2 * (i - 4) + 1 };
     let permuted = |x: &[f64]| (0..8).map(|i| x[from(i)]).collect::<Vec<f64>>();
-    assert_eq!(turn(&of("half"), &permuted(&x), position), permuted(&turn(&of("interleaved"), &x, position)));
+    assert_eq!(
+        turn(&of("half"), &permuted(&x), position),
+        permuted(&turn(&of("interleaved"), &x, position))
+    );
 }
 
 #[test]
@@ -141,13 +183,24 @@ fn yarn_and_longrope_multiply_the_logits_by_the_square_of_their_factor() {
     let ones = vec![1.0; 4];
     let longrope = json!({"kind": "longrope", "short_factor": ones, "long_factor": ones});
     let yarn_factor = 0.1 * 4f64.ln() + 1.0;
-    for (mut scaling, factor) in [(json!({"kind": "yarn"}), yarn_factor), (longrope, (1.0 + 4f64.ln() / 64f64.ln()).sqrt())] {
-        let logits = |scaling: &Value| logits(&config(json!({"kind": "rope", "scaling": scaling})), &Positions::from_offset(70, 6));
+    for (mut scaling, factor) in [
+        (json!({"kind": "yarn"}), yarn_factor),
+        (longrope, (1.0 + 4f64.ln() / 64f64.ln()).sqrt()),
+    ] {
+        let logits = |scaling: &Value| {
+            logits(
+                &config(json!({"kind": "rope", "scaling": scaling})),
+                &Positions::from_offset(70, 6),
+            )
+        };
         scaling["factor"] = json!(4.0);
         scaling["original_max_position_embeddings"] = json!(64);
         let with = logits(&scaling);
         scaling["attention_factor"] = json!(1.0);
-        let expected: Vec<f64> = logits(&scaling).iter().map(|logit| logit * factor * factor).collect();
+        let expected: Vec<f64> = logits(&scaling)
+            .iter()
+            .map(|logit| logit * factor * factor)
+            .collect();
         assert!(largest_difference(&with, &expected) < 1e-5, "{scaling}");
     }
 }
@@ -167,47 +220,88 @@ fn scalings_that_read_the_length_keep_nothing_between_passes() {
         let x = || random(1, [1, 1, 1024, SHAPE.head_dim]);
         let run = |encoding: &Encoding, length: usize| {
             let prepared = prepare(encoding, &Positions::contiguous(length));
-            let cut = || if length < 1024 { x().slice_dim(2, 0..length) } else { x().repeat_dim(2, length / 1024) };
+            let cut = || {
+                if length < 1024 {
+                    x().slice_dim(2, 0..length)
+                } else {
+                    x().repeat_dim(2, length / 1024)
+                }
+            };
             host(prepared.transform_qk(0, cut(), cut()).0)
         };
         let first = run(&fresh, 1024);
         run(&used, 4096);
-        assert_eq!(first, run(&used, 1024), "{scaling}: 1024 after 4096 is 1024");
+        assert_eq!(
+            first,
+            run(&used, 1024),
+            "{scaling}: 1024 after 4096 is 1024"
+        );
         let plain = build(&config(json!({"kind": "rope"})), &SHAPE);
-        assert_eq!(run(&used, 512), run(&plain, 512), "{scaling}: plain up to the training length");
+        assert_eq!(
+            run(&used, 512),
+            run(&plain, 512),
+            "{scaling}: plain up to the training length"
+        );
         assert_ne!(first, run(&plain, 1024), "{scaling}: scaled past it");
-        let EncodingConfig::Rope(dynamic) = &dynamic else { unreachable!() };
+        let EncodingConfig::Rope(dynamic) = &dynamic else {
+            unreachable!()
+        };
         let plain = rope(json!({"kind": "rope"})).frequencies(8, 1.0);
         for length in [1.0, 2.0, 511.0, 512.0] {
             assert_eq!(dynamic.frequencies(8, length), plain);
         }
-        let slowest: Vec<f64> = [512.0, 513.0, 1024.0, 4096.0, 65_536.0].map(|length| dynamic.frequencies(8, length).inv_freq[3]).to_vec();
-        assert!(slowest.windows(2).all(|pair| pair[0] >= pair[1]) && slowest[0] > slowest[4], "longer is slower: {slowest:?}");
+        let slowest: Vec<f64> = [512.0, 513.0, 1024.0, 4096.0, 65_536.0]
+            .map(|length| dynamic.frequencies(8, length).inv_freq[3])
+            .to_vec();
+        assert!(
+            slowest.windows(2).all(|pair| pair[0] >= pair[1]) && slowest[0] > slowest[4],
+            "longer is slower: {slowest:?}"
+        );
     }
 }
 
 #[test]
 fn proportional_rotation_of_nothing_is_no_encoding() {
-    let nothing = build(&config(json!({"kind": "rope", "scaling": {"kind": "proportional", "fraction": 0.0}})), &SHAPE);
+    let nothing = build(
+        &config(json!({"kind": "rope", "scaling": {"kind": "proportional", "fraction": 0.0}})),
+        &SHAPE,
+    );
     let x = host(random(1, [8]));
     assert_eq!(turn(&nothing, &x, 4711.0), x);
     // Half of the pairs, in the pairing of the whole head: 0 with 4 and 1 with 5.
-    let half = build(&config(json!({"kind": "rope", "scaling": {"kind": "proportional", "fraction": 0.5}})), &SHAPE);
+    let half = build(
+        &config(json!({"kind": "rope", "scaling": {"kind": "proportional", "fraction": 0.5}})),
+        &SHAPE,
+    );
     let whole = build(&config(json!({"kind": "rope"})), &SHAPE);
     let (turned, turned_whole) = (turn(&half, &x, 4711.0), turn(&whole, &x, 4711.0));
     for i in 0..8 {
-        assert_eq!(turned[i], if i % 4 < 2 { turned_whole[i] } else { x[i] }, "dimension {i}");
+        assert_eq!(
+            turned[i],
+            if i % 4 < 2 { turned_whole[i] } else { x[i] },
+            "dimension {i}"
+        );
     }
 }
 
 #[test]
 fn a_resonant_pair_repeats_after_its_wavelength() {
     let resonant = config(json!({"kind": "rope", "scaling": {"kind": "resonance"}}));
-    let EncodingConfig::Rope(frequencies) = &resonant else { unreachable!() };
+    let EncodingConfig::Rope(frequencies) = &resonant else {
+        unreachable!()
+    };
     let encoding = build(&resonant, &heads_of(8));
-    for (pair, wavelength) in frequencies.frequencies(8, 1.0).wavelengths().into_iter().enumerate() {
+    for (pair, wavelength) in frequencies
+        .frequencies(8, 1.0)
+        .wavelengths()
+        .into_iter()
+        .enumerate()
+    {
         let unit: Vec<f64> = (0..8).map(|i| f64::from(u8::from(i == pair))).collect();
-        let difference = largest_difference(&turn(&encoding, &unit, 3.0), &turn(&encoding, &unit, 3.0 + 50.0 * wavelength.round()));
+        let difference = largest_difference(
+            &turn(&encoding, &unit, 3.0),
+            &turn(&encoding, &unit, 3.0 + 50.0 * wavelength.round()),
+        );
         assert!(difference < 1e-6, "pair {pair}: {difference}");
     }
 }
@@ -215,22 +309,38 @@ fn a_resonant_pair_repeats_after_its_wavelength() {
 #[test]
 fn learnable_frequencies_start_as_the_fixed_ones_bit_for_bit() {
     for (name, learnable) in all_configs() {
-        let EncodingConfig::Rope(rope) = &learnable else { continue };
+        let EncodingConfig::Rope(rope) = &learnable else {
+            continue;
+        };
         if !rope.learnable {
             continue;
         }
-        let fixed = EncodingConfig::Rope(posenc::RopeConfig { learnable: false, ..rope.clone() });
+        let fixed = EncodingConfig::Rope(posenc::RopeConfig {
+            learnable: false,
+            ..rope.clone()
+        });
         for position in [0.0, 1.0, 77.0, 65_537.0] {
             let x = host(random(1, [8]));
-            assert_eq!(turn(&build(&learnable, &SHAPE), &x, position), turn(&build(&fixed, &SHAPE), &x, position), "{name}");
+            assert_eq!(
+                turn(&build(&learnable, &SHAPE), &x, position),
+                turn(&build(&fixed, &SHAPE), &x, position),
+                "{name}"
+            );
         }
         // Trained, they are the frequencies times e^alpha.
         let (trained, values) = build_recorded(&learnable, &SHAPE);
         let alpha = &values["log_frequency"];
         let theta = rope.frequencies(SHAPE.head_dim, 1.0).inv_freq;
-        let theta: Vec<f64> = theta.iter().zip(alpha).map(|(theta, alpha)| theta * alpha.exp()).collect();
+        let theta: Vec<f64> = theta
+            .iter()
+            .zip(alpha)
+            .map(|(theta, alpha)| theta * alpha.exp())
+            .collect();
         let x = host(random(1, [8]));
-        let difference = largest_difference(&turn(&trained, &x, 40_000.0), &rotated(&x, 40_000.0, &theta, rope.layout));
+        let difference = largest_difference(
+            &turn(&trained, &x, 40_000.0),
+            &rotated(&x, 40_000.0, &theta, rope.layout),
+        );
         assert!(difference < 1e-6, "{name}: {difference}");
     }
 }
@@ -243,18 +353,33 @@ fn the_gradient_of_a_frequency_is_that_of_its_angle() {
     let source = |_: &str, _: &[usize], _: posenc::Distribution| alpha.to_vec();
     let encoding = learnable.init(&SHAPE, &Init::new(&device, &source));
     let (x, weight, position) = (noise(1, 8), noise(2, 8), 9.0);
-    let tracked = |values: &[f64]| Tensor::<4>::from_data(TensorData::new(values.to_vec(), [1, 1, 1, 8]), &device);
-    let prepared = posenc::PositionalEncoding::prepare(&encoding, &Positions::new(vec![position], vec![position]), &device);
+    let tracked = |values: &[f64]| {
+        Tensor::<4>::from_data(TensorData::new(values.to_vec(), [1, 1, 1, 8]), &device)
+    };
+    let prepared = posenc::PositionalEncoding::prepare(
+        &encoding,
+        &Positions::new(vec![position], vec![position]),
+        &device,
+    );
     let (q, _) = prepared.transform_qk(0, tracked(&x), tracked(&x));
-    let found = gradients(&encoding, &(q * tracked(&weight)).sum()).remove("log_frequency").expect("the one parameter");
-    let theta = super::rope(json!({"kind": "rope"})).frequencies(8, 1.0).inv_freq;
+    let found = gradients(&encoding, &(q * tracked(&weight)).sum())
+        .remove("log_frequency")
+        .expect("the one parameter");
+    let theta = super::rope(json!({"kind": "rope"}))
+        .frequencies(8, 1.0)
+        .inv_freq;
     for i in 0..4 {
         let angle = position * theta[i] * alpha[i].exp();
         let (sin, cos) = angle.sin_cos();
         // d/d alpha of what the pair contributes; the angle's own derivative by alpha is the angle.
         let (a, b) = (x[i], x[i + 4]);
-        let expected = angle * (weight[i] * (-a * sin - b * cos) + weight[i + 4] * (a * cos - b * sin));
-        assert!((found[i] - expected).abs() < 1e-4, "pair {i}: {} is not {expected}", found[i]);
+        let expected =
+            angle * (weight[i] * (-a * sin - b * cos) + weight[i + 4] * (a * cos - b * sin));
+        assert!(
+            (found[i] - expected).abs() < 1e-4,
+            "pair {i}: {} is not {expected}",
+            found[i]
+        );
     }
 }
 
@@ -263,12 +388,22 @@ fn the_gradient_of_a_frequency_is_that_of_its_angle() {
 #[test]
 fn xpos_is_rope_times_a_power_of_zeta() {
     for (name, config) in all_configs() {
-        let EncodingConfig::Xpos(xpos) = &config else { continue };
-        let encoding = build(&EncodingConfig::Xpos(XposConfig { block_size: None, ..xpos.clone() }), &SHAPE);
+        let EncodingConfig::Xpos(xpos) = &config else {
+            continue;
+        };
+        let encoding = build(
+            &EncodingConfig::Xpos(XposConfig {
+                block_size: None,
+                ..xpos.clone()
+            }),
+            &SHAPE,
+        );
         let dim = xpos.rotary_dim.unwrap_or(SHAPE.head_dim);
         let theta = posenc::inv_freq(dim, xpos.base);
         let gamma = xpos.gamma;
-        let zeta: Vec<f64> = (0..dim / 2).map(|i| (2.0 * i as f64 / dim as f64 + gamma) / (1.0 + gamma)).collect();
+        let zeta: Vec<f64> = (0..dim / 2)
+            .map(|i| (2.0 * i as f64 / dim as f64 + gamma) / (1.0 + gamma))
+            .collect();
         for offset in [0, 1000, 9000] {
             let positions = Positions::from_offset(offset, 9);
             let attention = Attention::new(&encoding, &positions, 0, 0);
@@ -279,7 +414,12 @@ fn xpos_is_rope_times_a_power_of_zeta() {
                     RotaryLayout::Half => zeta[i % (dim / 2)].powf((m - n) / xpos.scale_base),
                     RotaryLayout::Interleaved => zeta[i / 2].powf((m - n) / xpos.scale_base),
                 };
-                turned.iter().zip(k).enumerate().map(|(i, (q, k))| q * k * power(i)).sum()
+                turned
+                    .iter()
+                    .zip(k)
+                    .enumerate()
+                    .map(|(i, (q, k))| q * k * power(i))
+                    .sum()
             });
             let difference = largest_difference(&attention.logits(), &expected);
             assert!(difference < 1e-5, "{name}: {difference}");
@@ -294,7 +434,11 @@ fn blocks_of_xpos_hide_all_but_their_own_and_the_one_before() {
     for m in 0..20 {
         for n in 0..=m {
             let seen = m / 4 == n / 4 || m / 4 == n / 4 + 1;
-            assert_eq!(bias[m * 20 + n], if seen { 0.0 } else { f64::NEG_INFINITY }, "{m} and {n}");
+            assert_eq!(
+                bias[m * 20 + n],
+                if seen { 0.0 } else { f64::NEG_INFINITY },
+                "{m} and {n}"
+            );
         }
     }
 }
@@ -311,7 +455,11 @@ fn rerope_and_self_extend_turn_every_pair_by_the_distance_they_name() {
         };
         let theta = posenc::inv_freq(rotary_dim.unwrap_or(SHAPE.head_dim), base);
         let encoding = build(&config, &SHAPE);
-        for positions in [Positions::contiguous(90), Positions::from_offset(1003, 20), Positions::same(vec![0.0, 2.0, 3.0, 40.0, 900.0])] {
+        for positions in [
+            Positions::contiguous(90),
+            Positions::from_offset(1003, 20),
+            Positions::same(vec![0.0, 2.0, 3.0, 40.0, 900.0]),
+        ] {
             let attention = Attention::new(&encoding, &positions, 0, 0);
             let expected = pairwise(&attention, &positions, |_, q, k, m, n| {
                 let distance = match &config {
@@ -333,15 +481,33 @@ fn distances_are_those_of_the_papers() {
         EncodingConfig::Rerope(rerope) => rerope,
         other => panic!("{other:?}"),
     };
-    let (hard, leaky) = (rerope(json!({"kind": "rerope", "window": 8})), rerope(json!({"kind": "rerope", "window": 8, "leak": 4.0})));
+    let (hard, leaky) = (
+        rerope(json!({"kind": "rerope", "window": 8})),
+        rerope(json!({"kind": "rerope", "window": 8, "leak": 4.0})),
+    );
     let at = [0.0, 7.0, 8.0, 9.0, 16.0, 1000.0];
     assert_eq!(at.map(|d| hard.distance(d)), [0.0, 7.0, 8.0, 8.0, 8.0, 8.0]);
-    assert_eq!(at.map(|d| leaky.distance(d)), [0.0, 7.0, 8.0, 8.25, 10.0, 256.0]);
-    let EncodingConfig::SelfExtend(extend) = config(json!({"kind": "self_extend", "window": 5, "group": 3})) else { unreachable!() };
+    assert_eq!(
+        at.map(|d| leaky.distance(d)),
+        [0.0, 7.0, 8.0, 8.25, 10.0, 256.0]
+    );
+    let EncodingConfig::SelfExtend(extend) =
+        config(json!({"kind": "self_extend", "window": 5, "group": 3}))
+    else {
+        unreachable!()
+    };
     for m in 0u32..40 {
         for n in 0..=m {
-            let expected = if m - n < 5 { m - n } else { m / 3 - n / 3 + 5 - 5 / 3 };
-            assert_eq!(extend.distance(f64::from(m), f64::from(n)), f64::from(expected), "{m} and {n}");
+            let expected = if m - n < 5 {
+                m - n
+            } else {
+                m / 3 - n / 3 + 5 - 5 / 3
+            };
+            assert_eq!(
+                extend.distance(f64::from(m), f64::from(n)),
+                f64::from(expected),
+                "{m} and {n}"
+            );
         }
     }
 }
@@ -349,9 +515,15 @@ fn distances_are_those_of_the_papers() {
 #[test]
 fn replaced_distances_that_replace_nothing_are_rope() {
     let positions = Positions::contiguous(24);
-    for options in [json!({}), json!({"layout": "interleaved", "rotary_dim": 4, "base": 50.0})] {
+    for options in [
+        json!({}),
+        json!({"layout": "interleaved", "rotary_dim": 4, "base": 50.0}),
+    ] {
         let of = |mut value: Value| {
-            value.as_object_mut().expect("a table").extend(options.as_object().expect("a table").clone());
+            value
+                .as_object_mut()
+                .expect("a table")
+                .extend(options.as_object().expect("a table").clone());
             logits(&config(value), &positions)
         };
         let rope = of(json!({"kind": "rope"}));
@@ -364,27 +536,57 @@ fn replaced_distances_that_replace_nothing_are_rope() {
             let difference = largest_difference(&of(same.clone()), &rope);
             assert!(difference < 2e-6, "{same}: {difference}");
         }
-        for other in [json!({"kind": "rerope", "window": 5}), json!({"kind": "self_extend", "window": 5, "group": 4})] {
-            assert!(largest_difference(&of(other.clone()), &rope) > 1e-2, "{other}");
+        for other in [
+            json!({"kind": "rerope", "window": 5}),
+            json!({"kind": "self_extend", "window": 5, "group": 4}),
+        ] {
+            assert!(
+                largest_difference(&of(other.clone()), &rope) > 1e-2,
+                "{other}"
+            );
         }
     }
 }
 
 #[test]
 fn the_default_group_is_the_smallest_whose_distances_training_saw() {
-    for (train_len, test_len) in [(64, 64), (64, 65), (64, 96), (64, 256), (64, 1000), (128, 4096), (2, 100)] {
+    for (train_len, test_len) in [
+        (64, 64),
+        (64, 65),
+        (64, 96),
+        (64, 256),
+        (64, 1000),
+        (128, 4096),
+        (2, 100),
+    ] {
         let mut config = config(json!({"kind": "self_extend"}));
-        config.resolve(&posenc::Lengths { train_len, test_len });
-        let EncodingConfig::SelfExtend(resolved) = config else { unreachable!() };
-        let (window, group) = (resolved.window.expect("resolved"), resolved.group.expect("resolved"));
+        config.resolve(&posenc::Lengths {
+            train_len,
+            test_len,
+        });
+        let EncodingConfig::SelfExtend(resolved) = config else {
+            unreachable!()
+        };
+        let (window, group) = (
+            resolved.window.expect("resolved"),
+            resolved.group.expect("resolved"),
+        );
         assert_eq!(window, (train_len / 2).max(1));
         let largest = |group: usize| {
-            let config = posenc::SelfExtendConfig { group: Some(group), ..resolved.clone() };
-            (0..test_len).map(|n| config.distance(test_len as f64 - 1.0, n as f64)).fold(0.0, f64::max)
+            let config = posenc::SelfExtendConfig {
+                group: Some(group),
+                ..resolved.clone()
+            };
+            (0..test_len)
+                .map(|n| config.distance(test_len as f64 - 1.0, n as f64))
+                .fold(0.0, f64::max)
         };
         let seen = train_len as f64 - 1.0;
         assert!(largest(group) <= seen, "{train_len} to {test_len}: {group}");
-        assert!(group == 1 || largest(group - 1) > seen, "{train_len} to {test_len}: {group}");
+        assert!(
+            group == 1 || largest(group - 1) > seen,
+            "{train_len} to {test_len}: {group}"
+        );
     }
 }
 
@@ -394,12 +596,21 @@ fn the_default_group_is_the_smallest_whose_distances_training_saw() {
 fn log_scaling_starts_where_training_ended_and_grows() {
     for form in ["log_n", "llama4"] {
         let value = json!({"kind": "log_scaling", "form": form, "original_max_position_embeddings": 32, "strength": 0.3});
-        let EncodingConfig::LogScaling(scaling) = config(value) else { unreachable!() };
+        let EncodingConfig::LogScaling(scaling) = config(value) else {
+            unreachable!()
+        };
         let factors: Vec<f64> = (0..2000).map(|p| scaling.factor(f64::from(p))).collect();
-        assert!(factors[..31].iter().all(|factor| *factor == 1.0), "{form}: position 30 is the 31st");
+        assert!(
+            factors[..31].iter().all(|factor| *factor == 1.0),
+            "{form}: position 30 is the 31st"
+        );
         assert!(factors[32..].iter().all(|factor| *factor > 1.0), "{form}");
         assert!(factors.windows(2).all(|pair| pair[1] >= pair[0]), "{form}");
-        let expected = if form == "log_n" { 1024f64.ln() / 32f64.ln() } else { 1.0 + 0.3 * 33f64.ln() };
+        let expected = if form == "log_n" {
+            1024f64.ln() / 32f64.ln()
+        } else {
+            1.0 + 0.3 * 33f64.ln()
+        };
         assert!((factors[1023] - expected).abs() < 1e-15, "{form}");
     }
 }
@@ -409,7 +620,9 @@ fn log_scaling_starts_where_training_ended_and_grows() {
 #[test]
 fn polar_logits_are_cosines_of_the_distance() {
     for (name, config) in all_configs() {
-        let EncodingConfig::Pope(pope) = &config else { continue };
+        let EncodingConfig::Pope(pope) = &config else {
+            continue;
+        };
         let (encoding, values) = build_recorded(&config, &SHAPE);
         let dim = SHAPE.head_dim;
         let softplus = |x: f64| x.exp().ln_1p();
@@ -419,7 +632,9 @@ fn polar_logits_are_cosines_of_the_distance() {
             assert_eq!(attention.turned.0.dims()[3], 2 * dim);
             let expected = pairwise(&attention, &positions, |head, q, k, m, n| {
                 let term = |j: usize| {
-                    let delta = values.get("delta").map_or(0.0, |delta| delta[head * dim + j].clamp(-std::f64::consts::TAU, 0.0));
+                    let delta = values.get("delta").map_or(0.0, |delta| {
+                        delta[head * dim + j].clamp(-std::f64::consts::TAU, 0.0)
+                    });
                     let theta = pope.base.powf(-(j as f64) / dim as f64);
                     softplus(q[j]) * softplus(k[j]) * ((m - n) * theta - delta).cos()
                 };
@@ -438,9 +653,18 @@ fn interleaved_rope_agrees_with_burn_at_small_positions() {
     let device = Device::flex();
     let theirs = RotaryEncodingConfig::new(64, 16).init(&device);
     let x = random(1, [1, 2, 64, 16]);
-    let shape = ModelShape { d_model: 32, n_layers: 1, n_heads: 2, head_dim: 16 };
-    let ours = build(&config(json!({"kind": "rope", "layout": "interleaved"})), &shape);
-    let (turned, _) = prepare(&ours, &Positions::contiguous(64)).transform_qk(0, x.clone(), x.clone());
+    let shape = ModelShape {
+        d_model: 32,
+        n_layers: 1,
+        n_heads: 2,
+        head_dim: 16,
+    };
+    let ours = build(
+        &config(json!({"kind": "rope", "layout": "interleaved"})),
+        &shape,
+    );
+    let (turned, _) =
+        prepare(&ours, &Positions::contiguous(64)).transform_qk(0, x.clone(), x.clone());
     assert!(largest_difference(&host(turned), &host(theirs.forward(x))) < 2e-5);
 }
 

@@ -19,8 +19,8 @@ pub struct Crossed {
     pub seeds: usize,
     /// Number of test rows.
     pub rows: u64,
-    /// Correlation, on the probit scale, of two answers of one seed to different rows. 1: each seed
-    /// answers all rows right, or all wrong.
+    /// Correlation, on the probit scale, of two answers of one seed to different rows. 1: each
+    /// seed answers all rows right, or all wrong.
     pub correlation: f64,
     /// Whether rows differ in difficulty, with a standard deviation of 1 on the probit scale.
     pub hard_rows: bool,
@@ -77,16 +77,37 @@ impl Model {
     fn new(crossed: &Crossed, share: f64) -> Self {
         let of_rows = if crossed.hard_rows { 1.0 } else { 0.0 };
         let all_or_nothing = (crossed.correlation >= 1.0).then_some(share);
-        let of_seeds = if all_or_nothing.is_some() { 0.0 } else { crossed.correlation / (1.0 - crossed.correlation) * (1.0 + of_rows) };
-        let difficulty = std::array::from_fn(|level| of_rows * normal().inverse_cdf((level as f64 + 0.5) / LEVELS as f64));
+        let of_seeds = if all_or_nothing.is_some() {
+            0.0
+        } else {
+            crossed.correlation / (1.0 - crossed.correlation) * (1.0 + of_rows)
+        };
+        let difficulty = std::array::from_fn(|level| {
+            of_rows * normal().inverse_cdf((level as f64 + 0.5) / LEVELS as f64)
+        });
         // The mean of Phi(x + b) over a normal b of variance v is Phi(x / sqrt(1 + v)).
-        let mean = |a: f64| difficulty.iter().map(|c| normal().cdf((a + c) / (1.0 + of_seeds).sqrt())).sum::<f64>() / LEVELS as f64;
+        let mean = |a: f64| {
+            difficulty
+                .iter()
+                .map(|c| normal().cdf((a + c) / (1.0 + of_seeds).sqrt()))
+                .sum::<f64>()
+                / LEVELS as f64
+        };
         let (mut low, mut high) = (-60.0, 60.0);
         for _ in 0..100 {
             let middle = (low + high) / 2.0;
-            if mean(middle) < share { low = middle } else { high = middle }
+            if mean(middle) < share {
+                low = middle
+            } else {
+                high = middle
+            }
         }
-        Self { all_or_nothing, intercept: low, over_seeds: of_seeds.sqrt(), difficulty }
+        Self {
+            all_or_nothing,
+            intercept: low,
+            over_seeds: of_seeds.sqrt(),
+            difficulty,
+        }
     }
 
     /// The share of the rows that a seed answers right; `seed`: its normal deviate.
@@ -95,17 +116,28 @@ impl Model {
             return if normal().cdf(seed) < share { 1.0 } else { 0.0 };
         }
         let probability = |c: f64| normal().cdf(self.intercept + self.over_seeds * seed + c);
-        let below: [u64; LEVELS] = std::array::from_fn(|level| (probability(self.difficulty[level]) * 2f64.powi(32)) as u64);
-        let right = rows.iter().filter(|level| u64::from(draws.0.next_u32()) < below[**level]).count();
+        let below: [u64; LEVELS] = std::array::from_fn(|level| {
+            (probability(self.difficulty[level]) * 2f64.powi(32)) as u64
+        });
+        let right = rows
+            .iter()
+            .filter(|level| u64::from(draws.0.next_u32()) < below[**level])
+            .count();
         right as f64 / rows.len() as f64
     }
 }
 
 fn rows(crossed: &Crossed, draws: &mut Draws) -> Vec<usize> {
-    (0..crossed.rows).map(|_| (draws.0.next_u32() >> 26) as usize).collect()
+    (0..crossed.rows)
+        .map(|_| (draws.0.next_u32() >> 26) as usize)
+        .collect()
 }
 
-fn coverage(replicates: usize, truth: f64, mut interval: impl FnMut() -> Option<(f64, f64)>) -> Coverage {
+fn coverage(
+    replicates: usize,
+    truth: f64,
+    mut interval: impl FnMut() -> Option<(f64, f64)>,
+) -> Coverage {
     let (mut held, mut width) = (0, 0.0);
     for _ in 0..replicates {
         if let Some((low, high)) = interval() {
@@ -114,16 +146,28 @@ fn coverage(replicates: usize, truth: f64, mut interval: impl FnMut() -> Option<
             width += high - low;
         }
     }
-    Coverage { covered: held as f64 / replicates as f64, width: width / replicates as f64 }
+    Coverage {
+        covered: held as f64 / replicates as f64,
+        width: width / replicates as f64,
+    }
 }
 
 /// Coverage of an interval of a share. Equal `stream`s give equal numbers.
-pub fn share(crossed: &Crossed, share: f64, replicates: usize, stream: u64, interval: ShareInterval) -> Coverage {
+pub fn share(
+    crossed: &Crossed,
+    share: f64,
+    replicates: usize,
+    stream: u64,
+    interval: ShareInterval,
+) -> Coverage {
     let (model, mut draws) = (Model::new(crossed, share), Draws::new(stream));
     coverage(replicates, share, || {
         let rows = rows(crossed, &mut draws);
         let seeds: Vec<f64> = (0..crossed.seeds).map(|_| draws.normal()).collect();
-        let values: Vec<f64> = seeds.into_iter().map(|seed| model.test(seed, &rows, &mut draws)).collect();
+        let values: Vec<f64> = seeds
+            .into_iter()
+            .map(|seed| model.test(seed, &rows, &mut draws))
+            .collect();
         interval(&values, crossed.rows)
     })
 }
@@ -145,7 +189,10 @@ pub fn difference(
         let mut pair = || {
             let own = draws.normal();
             let other = pairing * own + (1.0 - pairing * pairing).sqrt() * draws.normal();
-            (first.test(own, &rows, &mut draws), second.test(other, &rows, &mut draws))
+            (
+                first.test(own, &rows, &mut draws),
+                second.test(other, &rows, &mut draws),
+            )
         };
         let pairs: Vec<(f64, f64)> = (0..crossed.seeds).map(|_| pair()).collect();
         interval(&pairs, crossed.rows)
@@ -154,7 +201,13 @@ pub fn difference(
 
 /// Coverage of an interval of a mean of `seeds` values: normal ones, or those whose logarithm is
 /// normal with the standard deviation `log_sd`.
-pub fn mean(seeds: usize, log_sd: Option<f64>, replicates: usize, stream: u64, interval: fn(&[f64]) -> Option<(f64, f64)>) -> Coverage {
+pub fn mean(
+    seeds: usize,
+    log_sd: Option<f64>,
+    replicates: usize,
+    stream: u64,
+    interval: fn(&[f64]) -> Option<(f64, f64)>,
+) -> Coverage {
     let mut draws = Draws::new(stream);
     let truth = log_sd.map_or(0.0, |sd| (sd * sd / 2.0).exp());
     coverage(replicates, truth, || {

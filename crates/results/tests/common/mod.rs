@@ -11,7 +11,9 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
         .iter()
         .map(|(key, value)| Label {
             key: (*key).into(),
-            text: value.as_str().map_or_else(|| value.to_string(), String::from),
+            text: value
+                .as_str()
+                .map_or_else(|| value.to_string(), String::from),
             value: value.clone(),
         })
         .collect();
@@ -37,7 +39,12 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
         "seed": seed,
     });
     let name: Vec<&str> = labels.iter().map(|l| l.text.as_str()).collect();
-    let id = format!("{experiment}/{}/{seed}/{}{}", name.join("/"), task.kind, task.train_len);
+    let id = format!(
+        "{experiment}/{}/{seed}/{}{}",
+        name.join("/"),
+        task.kind,
+        task.train_len
+    );
     RunRecord {
         schema: SCHEMA,
         run_id: hex(&id),
@@ -47,10 +54,24 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
         status: RunStatus::Ok,
         diverged: None,
         task,
-        model: ModelFacts { parameters: 214_528, encoding_parameters: 0, weights_blake3: hex(&format!("w{id}")) },
-        train: TrainFacts { steps: 2000, tokens: 4_096_000, final_loss_nats: Some(1.5 + seed as f64 * 0.01), loss_curve: vec![] },
+        model: ModelFacts {
+            parameters: 214_528,
+            encoding_parameters: 0,
+            weights_blake3: hex(&format!("w{id}")),
+        },
+        train: TrainFacts {
+            steps: 2000,
+            tokens: 4_096_000,
+            final_loss_nats: Some(1.5 + seed as f64 * 0.01),
+            loss_curve: vec![],
+        },
         evals: vec![],
-        environment: Environment { version: "0.1.0".into(), commit: "0123abc".into(), device: "cpu".into(), burn: "0.22.1".into() },
+        environment: Environment {
+            version: "0.1.0".into(),
+            commit: "0123abc".into(),
+            device: "cpu".into(),
+            burn: "0.22.1".into(),
+        },
         spec: spec.as_object().unwrap().clone(),
         started_from: None,
         evaluation_of: None,
@@ -59,12 +80,24 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
 
 /// Writes into the spec what the record's rows were evaluated under.
 pub fn describe(run: &mut RunRecord) {
-    let lens: Vec<usize> = run.evals.iter().map(|row| row.test_len).collect::<BTreeSet<_>>().into_iter().collect();
-    let names: BTreeSet<&str> = run.evals.iter().map(|row| row.variant.as_str()).chain(["trained"]).collect();
+    let lens: Vec<usize> = run
+        .evals
+        .iter()
+        .map(|row| row.test_len)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    let names: BTreeSet<&str> = run
+        .evals
+        .iter()
+        .map(|row| row.variant.as_str())
+        .chain(["trained"])
+        .collect();
     let encoding = |name: &str, len: usize| {
         let mut encoding = run.spec["encoding"].clone();
         if name != "trained" {
-            encoding["scaling"] = json!({ "kind": name, "factor": len as f64 / run.task.train_len as f64 });
+            encoding["scaling"] =
+                json!({ "kind": name, "factor": len as f64 / run.task.train_len as f64 });
         }
         encoding
     };
@@ -79,7 +112,12 @@ pub fn describe(run: &mut RunRecord) {
 
 /// FNV-1a, spelled out: a stand-in for the run's hash.
 pub fn hex(text: &str) -> String {
-    let hash = |salt: u64| text.bytes().fold(0xcbf2_9ce4_8422_2325 ^ salt, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    let hash = |salt: u64| {
+        text.bytes()
+            .fold(0xcbf2_9ce4_8422_2325 ^ salt, |h: u64, b| {
+                (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
+            })
+    };
     format!("{:016x}{:016x}", hash(0), hash(1))
 }
 
@@ -112,8 +150,14 @@ pub fn copy_task(train_len: usize) -> TaskFacts {
         unit: "symbols".into(),
         primary_metric: "exact_match".into(),
         definitions: BTreeMap::from([
-            ("exact_match".into(), "share of sequences with every answer token right".into()),
-            ("token_accuracy".into(), "share of answer tokens that are right".into()),
+            (
+                "exact_match".into(),
+                "share of sequences with every answer token right".into(),
+            ),
+            (
+                "token_accuracy".into(),
+                "share of answer tokens that are right".into(),
+            ),
         ]),
         chance: BTreeMap::from([("token_accuracy".into(), 0.125)]),
         bytes_per_token: None,
@@ -127,13 +171,31 @@ pub fn ok_row(variant: &str, test_len: usize, metrics: &[(&str, f64)]) -> EvalRo
         test_len,
         status: EvalStatus::Ok,
         reason: None,
-        metrics: metrics.iter().map(|(name, value)| ((*name).into(), Metric { value: *value, n: 4096 })).collect(),
+        metrics: metrics
+            .iter()
+            .map(|(name, value)| {
+                (
+                    (*name).into(),
+                    Metric {
+                        value: *value,
+                        n: 4096,
+                    },
+                )
+            })
+            .collect(),
         loss_by_position: vec![],
     }
 }
 
 pub fn absent_row(variant: &str, test_len: usize, status: EvalStatus, reason: &str) -> EvalRow {
-    EvalRow { variant: variant.into(), test_len, status, reason: Some(reason.into()), metrics: BTreeMap::new(), loss_by_position: vec![] }
+    EvalRow {
+        variant: variant.into(),
+        test_len,
+        status,
+        reason: Some(reason.into()),
+        metrics: BTreeMap::new(),
+        loss_by_position: vec![],
+    }
 }
 
 pub const LENGTHS: [usize; 6] = [64, 96, 128, 256, 512, 1024];
@@ -148,7 +210,10 @@ pub fn curve(seed: u64, end: f64) -> Vec<CurvePoint> {
     (1..=120)
         .map(|i| {
             let noise = ((i * 37 + seed * 11) % 17) as f64 / 17.0 - 0.5;
-            CurvePoint { step: i * 2000 / 120, loss_nats: end + 4.0 * (-(i as f64) / 12.0).exp() + 0.05 * noise }
+            CurvePoint {
+                step: i * 2000 / 120,
+                loss_nats: end + 4.0 * (-(i as f64) / 12.0).exp() + 0.05 * noise,
+            }
         })
         .collect()
 }
@@ -160,7 +225,11 @@ pub fn bins(len: usize, base: f64, slope: f64, seed: u64) -> Vec<PositionBin> {
             let from = i * width;
             let past = ((from as f64 + 1.0) / 64.0).log2().max(0.0);
             let early = 0.8 * (-(from as f64) / 24.0).exp();
-            PositionBin { from, to: from + width, loss_nats: base + early + slope * past + 0.01 * seed as f64 }
+            PositionBin {
+                from,
+                to: from + width,
+                loss_nats: base + early + slope * past + 0.01 * seed as f64,
+            }
         })
         .collect()
 }
@@ -168,36 +237,66 @@ pub fn bins(len: usize, base: f64, slope: f64, seed: u64) -> Vec<PositionBin> {
 /// Five methods on text over three seeds, with everything that can happen to a cell.
 pub fn text_experiment() -> Vec<RunRecord> {
     let mut out = Vec::new();
-    for (pe, base, slope) in
-        [("nope", 1.62, 0.09), ("rope", 1.50, 0.62), ("alibi", 1.53, -0.01), ("learned", 1.58, 0.0), ("fire", 1.52, 0.05)]
-    {
+    for (pe, base, slope) in [
+        ("nope", 1.62, 0.09),
+        ("rope", 1.50, 0.62),
+        ("alibi", 1.53, -0.01),
+        ("learned", 1.58, 0.0),
+        ("fire", 1.52, 0.05),
+    ] {
         for seed in 1..=3 {
-            let mut run = record("length-text", &[("model.pe", json!(pe))], seed, text_task(64));
+            let mut run = record(
+                "length-text",
+                &[("model.pe", json!(pe))],
+                seed,
+                text_task(64),
+            );
             run.train.loss_curve = curve(seed, base);
             if pe == "fire" {
                 run.model.encoding_parameters = 132;
             }
             if pe == "fire" && seed == 2 {
                 run.status = RunStatus::Diverged;
-                run.diverged = Some(Divergence { step: 412, what: "loss".into(), batch: None });
+                run.diverged = Some(Divergence {
+                    step: 412,
+                    what: "loss".into(),
+                    batch: None,
+                });
                 run.train.final_loss_nats = None;
                 run.train.loss_curve.truncate(24);
                 out.push(run);
                 continue;
             }
-            let variants: &[(&str, f64)] =
-                if pe == "rope" { &[("trained", 1.0), ("yarn", 0.15), ("linear", 0.4)] } else { &[("trained", 1.0)] };
+            let variants: &[(&str, f64)] = if pe == "rope" {
+                &[("trained", 1.0), ("yarn", 0.15), ("linear", 0.4)]
+            } else {
+                &[("trained", 1.0)]
+            };
             for (variant, factor) in variants {
                 for len in LENGTHS {
                     if pe == "learned" && len > 64 {
-                        run.evals.push(absent_row(variant, len, EvalStatus::Unsupported, "table of 64 positions"));
+                        run.evals.push(absent_row(
+                            variant,
+                            len,
+                            EvalStatus::Unsupported,
+                            "table of 64 positions",
+                        ));
                         continue;
                     }
                     if pe == "nope" && len == 1024 {
-                        run.evals.push(absent_row(variant, len, EvalStatus::Skipped, "eval.max_tokens"));
+                        run.evals.push(absent_row(
+                            variant,
+                            len,
+                            EvalStatus::Skipped,
+                            "eval.max_tokens",
+                        ));
                         continue;
                     }
-                    let mut row = ok_row(variant, len, &[("loss_nats", loss(base, slope * factor, len, seed))]);
+                    let mut row = ok_row(
+                        variant,
+                        len,
+                        &[("loss_nats", loss(base, slope * factor, len, seed))],
+                    );
                     row.loss_by_position = bins(len, base, slope * factor, seed);
                     run.evals.push(row);
                 }
@@ -207,9 +306,12 @@ pub fn text_experiment() -> Vec<RunRecord> {
         }
     }
     // A diverged run was asked for the same evaluations as the other seeds.
-    let fire: Vec<usize> = (0..out.len()).filter(|&i| out[i].labels[0].text == "fire").collect();
+    let fire: Vec<usize> = (0..out.len())
+        .filter(|&i| out[i].labels[0].text == "fire")
+        .collect();
     let eval = out[fire[0]].spec["eval"].clone();
-    fire.into_iter().for_each(|i| out[i].spec["eval"] = eval.clone());
+    fire.into_iter()
+        .for_each(|i| out[i].spec["eval"] = eval.clone());
     out
 }
 
@@ -226,7 +328,11 @@ pub fn copy_experiment(seeds: u64) -> Vec<RunRecord> {
                 run.evals.push(ok_row(
                     "trained",
                     len,
-                    &[("exact_match", score), ("token_accuracy", 0.5 + score / 2.0), ("loss_nats", 0.1)],
+                    &[
+                        ("exact_match", score),
+                        ("token_accuracy", 0.5 + score / 2.0),
+                        ("loss_nats", 0.1),
+                    ],
                 ));
             }
             out.push(run);
@@ -240,11 +346,18 @@ pub fn base_experiment() -> Vec<RunRecord> {
     let mut out = Vec::new();
     for base in [100.0f64, 1000.0, 10_000.0, 100_000.0, 1_000_000.0] {
         for seed in 1..=3 {
-            let labels = [("model.pe", json!("rope")), ("model.pe.base", json!(base as u64))];
+            let labels = [
+                ("model.pe", json!("rope")),
+                ("model.pe.base", json!(base as u64)),
+            ];
             let mut run = record("theta", &labels, seed, text_task(64));
             for len in [64, 128, 256, 512] {
                 let slope = 0.9 - 0.12 * base.log10();
-                run.evals.push(ok_row("trained", len, &[("loss_nats", loss(1.5, slope, len, seed))]));
+                run.evals.push(ok_row(
+                    "trained",
+                    len,
+                    &[("loss_nats", loss(1.5, slope, len, seed))],
+                ));
             }
             out.push(run);
         }
@@ -257,9 +370,15 @@ pub fn scores(methods: &[(&str, &[[f64; 4]])]) -> Vec<RunRecord> {
     let mut out = Vec::new();
     for (pe, seeds) in methods {
         for (seed, values) in seeds.iter().enumerate() {
-            let mut run = record("copy", &[("model.pe", json!(pe))], seed as u64, copy_task(16));
+            let mut run = record(
+                "copy",
+                &[("model.pe", json!(pe))],
+                seed as u64,
+                copy_task(16),
+            );
             for (len, value) in [8, 16, 32, 64].into_iter().zip(values) {
-                run.evals.push(ok_row("trained", len, &[("exact_match", *value)]));
+                run.evals
+                    .push(ok_row("trained", len, &[("exact_match", *value)]));
             }
             out.push(run);
         }

@@ -1,7 +1,8 @@
 //! Checkpoints that were damaged or made by strangers: each a function of its number.
 //!
-//! Half of them keep the hashes of the manifest as they were (bit rot, torn files); the other half are sealed anew, as somebody with bad
-//! intentions would, so that only the checks behind the hashes stand.
+//! Half of them keep the hashes of the manifest as they were (bit rot, torn files); the other half
+//! are sealed anew, as somebody with bad intentions would, so that only the checks behind the
+//! hashes stand.
 #![allow(dead_code)]
 
 use super::{EVERY, Quick, resume, save, step, weights};
@@ -53,14 +54,26 @@ impl Target {
         let mut log = StepLog::create(&Quick, directory.path()).expect("a log");
         (1..=EVERY).for_each(|done| log.append(&step(done)).expect("appended"));
         let state = save(&Quick, directory.path(), &mut log, EVERY).expect("saved");
-        let place = directory.path().join(CHECKPOINTS_DIR).join(format!("step-{EVERY:09}"));
-        let good = [MODEL, OPTIMIZER, MANIFEST].map(|name| (name, std::fs::read(place.join(name)).expect("written")));
+        let place = directory
+            .path()
+            .join(CHECKPOINTS_DIR)
+            .join(format!("step-{EVERY:09}"));
+        let good = [MODEL, OPTIMIZER, MANIFEST]
+            .map(|name| (name, std::fs::read(place.join(name)).expect("written")));
         let log = std::fs::read(directory.path().join(LOG_FILE)).expect("written");
-        Self { directory, good: good.into(), log, state }
+        Self {
+            directory,
+            good: good.into(),
+            log,
+            state,
+        }
     }
 
     fn place(&self) -> PathBuf {
-        self.directory.path().join(CHECKPOINTS_DIR).join(format!("step-{EVERY:09}"))
+        self.directory
+            .path()
+            .join(CHECKPOINTS_DIR)
+            .join(format!("step-{EVERY:09}"))
     }
 
     /// Tries the mutant with this number; its name and what became of it.
@@ -88,7 +101,10 @@ impl Target {
 
 fn load(directory: &Path) -> Option<State> {
     let found = resume(&Quick, directory);
-    assert!(found.state.is_some() || !found.notes.is_empty(), "what is passed over is told");
+    assert!(
+        found.state.is_some() || !found.notes.is_empty(),
+        "what is passed over is told"
+    );
     found.state.map(|(state, _)| state)
 }
 
@@ -97,17 +113,34 @@ type Files = Vec<(&'static str, Vec<u8>)>;
 fn mutate(files: &mut Files, dice: &mut Dice) -> &'static str {
     let which = dice.roll(3);
     match dice.roll(14) {
-        0 => damage(&mut files[which].1, dice, "bit flipped", |bytes, at, dice| bytes[at] ^= 1 << dice.roll(8)),
-        1 => damage(&mut files[which].1, dice, "cut short", |bytes, at, _| bytes.truncate(at)),
-        2 => damage(&mut files[which].1, dice, "bytes overwritten", |bytes, at, dice| {
-            for byte in bytes.iter_mut().skip(at).take(8) {
-                *byte = dice.roll(256) as u8;
-            }
+        0 => damage(
+            &mut files[which].1,
+            dice,
+            "bit flipped",
+            |bytes, at, dice| bytes[at] ^= 1 << dice.roll(8),
+        ),
+        1 => damage(&mut files[which].1, dice, "cut short", |bytes, at, _| {
+            bytes.truncate(at)
         }),
-        3 => damage(&mut files[which].1, dice, "bytes inserted", |bytes, at, dice| {
-            let more = vec![dice.roll(256) as u8; 1 + dice.roll(64)];
-            bytes.splice(at..at, more);
-        }),
+        2 => damage(
+            &mut files[which].1,
+            dice,
+            "bytes overwritten",
+            |bytes, at, dice| {
+                for byte in bytes.iter_mut().skip(at).take(8) {
+                    *byte = dice.roll(256) as u8;
+                }
+            },
+        ),
+        3 => damage(
+            &mut files[which].1,
+            dice,
+            "bytes inserted",
+            |bytes, at, dice| {
+                let more = vec![dice.roll(256) as u8; 1 + dice.roll(64)];
+                bytes.splice(at..at, more);
+            },
+        ),
         4 => {
             let (_, bytes) = files.remove(which);
             drop(bytes);
@@ -123,13 +156,28 @@ fn mutate(files: &mut Files, dice: &mut Dice) -> &'static str {
         6 => {
             // As of another step, whole in itself.
             let part = dice.roll(2);
-            files[part].1 = if part == 0 { weights(EVERY + 1).to_bytes() } else { weights(EVERY).to_bytes() }.expect("bytes");
+            files[part].1 = if part == 0 {
+                weights(EVERY + 1).to_bytes()
+            } else {
+                weights(EVERY).to_bytes()
+            }
+            .expect("bytes");
             "file of another step"
         }
         7 => {
             let mut manifest: Value = serde_json::from_slice(&files[2].1).expect("a manifest");
             let hostile = hostile_value(dice);
-            let key = dice.pick(&["schema", "run_id", "step", "tokens", "log_bytes", "log_blake3", "files", "origin", "seal"]);
+            let key = dice.pick(&[
+                "schema",
+                "run_id",
+                "step",
+                "tokens",
+                "log_bytes",
+                "log_blake3",
+                "files",
+                "origin",
+                "seal",
+            ]);
             manifest[key] = hostile;
             if dice.roll(2) == 0 {
                 manifest["unknown"] = json!(1);
@@ -152,7 +200,12 @@ fn mutate(files: &mut Files, dice: &mut Dice) -> &'static str {
     }
 }
 
-fn damage(bytes: &mut Vec<u8>, dice: &mut Dice, name: &'static str, how: impl FnOnce(&mut Vec<u8>, usize, &mut Dice)) -> &'static str {
+fn damage(
+    bytes: &mut Vec<u8>,
+    dice: &mut Dice,
+    name: &'static str,
+    how: impl FnOnce(&mut Vec<u8>, usize, &mut Dice),
+) -> &'static str {
     let at = dice.roll(bytes.len());
     how(bytes, at, dice);
     name
@@ -179,7 +232,8 @@ fn hostile_value(dice: &mut Dice) -> Value {
     ])
 }
 
-/// A safetensors file that a stranger wrote: header and data that do not belong together, or a model that is not ours.
+/// A safetensors file that a stranger wrote: header and data that do not belong together, or a
+/// model that is not ours.
 fn hostile_tensors(good: &[u8], dice: &mut Dice) -> Vec<u8> {
     let length = u64::from_le_bytes(good[..8].try_into().expect("eight")) as usize;
     let header: Value = serde_json::from_slice(&good[8..8 + length]).expect("a header");
@@ -189,8 +243,22 @@ fn hostile_tensors(good: &[u8], dice: &mut Dice) -> Vec<u8> {
     let name = dice.pick(&names);
     let mut declared = None;
     match dice.roll(16) {
-        0 => declared = Some(dice.pick(&[u64::MAX, u64::MAX / 2, 1 << 40, 1 << 27, 0, 1, data.len() as u64])),
-        1 => tensors[&name]["dtype"] = json!(dice.pick(&["F64", "F16", "BF16", "I32", "U8", "BOOL", "F8_E4M3", "", "f32", "\u{0}"])),
+        0 => {
+            declared = Some(dice.pick(&[
+                u64::MAX,
+                u64::MAX / 2,
+                1 << 40,
+                1 << 27,
+                0,
+                1,
+                data.len() as u64,
+            ]))
+        }
+        1 => {
+            tensors[&name]["dtype"] = json!(dice.pick(&[
+                "F64", "F16", "BF16", "I32", "U8", "BOOL", "F8_E4M3", "", "f32", "\u{0}"
+            ]))
+        }
         2 => {
             tensors[&name]["shape"] = dice.pick(&[
                 json!([]),
@@ -203,8 +271,14 @@ fn hostile_tensors(good: &[u8], dice: &mut Dice) -> Vec<u8> {
             ])
         }
         3 => {
-            tensors[&name]["data_offsets"] =
-                dice.pick(&[json!([0, 0]), json!([8, 0]), json!([0, u64::MAX]), json!([1, 5]), json!([0]), json!(null)])
+            tensors[&name]["data_offsets"] = dice.pick(&[
+                json!([0, 0]),
+                json!([8, 0]),
+                json!([0, u64::MAX]),
+                json!([1, 5]),
+                json!([0]),
+                json!(null),
+            ])
         }
         4 => {
             let other = dice.pick(&names);
@@ -216,11 +290,18 @@ fn hostile_tensors(good: &[u8], dice: &mut Dice) -> Vec<u8> {
         }
         6 => {
             let tensor = tensors[&name].clone();
-            tensors.insert(dice.pick(&["d", "../x", "first.zzz", "", "\u{0}", "a.b.c.d.e"]).to_owned(), tensor);
+            tensors.insert(
+                dice.pick(&["d", "../x", "first.zzz", "", "\u{0}", "a.b.c.d.e"])
+                    .to_owned(),
+                tensor,
+            );
         }
         7 => {
             let tensor = tensors.remove(&name).expect("there");
-            tensors.insert(format!("{name}{}", dice.pick(&["x", " ", "\u{200b}", ".0"])), tensor);
+            tensors.insert(
+                format!("{name}{}", dice.pick(&["x", " ", "\u{200b}", ".0"])),
+                tensor,
+            );
         }
         8 => {
             // A number that is not finite, at a place that is one.
@@ -233,22 +314,48 @@ fn hostile_tensors(good: &[u8], dice: &mut Dice) -> Vec<u8> {
         11 => {
             tensors.insert(
                 "__metadata__".to_owned(),
-                dice.pick(&[json!({ "format": "pt" }), json!({ "a": 1 }), json!([]), json!("x".repeat(1 << 12))]),
+                dice.pick(&[
+                    json!({ "format": "pt" }),
+                    json!({ "a": 1 }),
+                    json!([]),
+                    json!("x".repeat(1 << 12)),
+                ]),
             );
         }
         12 => {
             let count = 1 + dice.roll(3000);
-            tensors = (0..count).map(|i| (format!("t{i}"), json!({ "dtype": "F32", "shape": [0], "data_offsets": [0, 0] }))).collect();
+            tensors = (0..count)
+                .map(|i| {
+                    (
+                        format!("t{i}"),
+                        json!({ "dtype": "F32", "shape": [0], "data_offsets": [0, 0] }),
+                    )
+                })
+                .collect();
         }
         13 => {
-            let text = format!("{}{}", "[".repeat(1 + dice.roll(100_000)), "]".repeat(dice.roll(10)));
-            return [&(text.len() as u64).to_le_bytes()[..], text.as_bytes(), &data].concat();
+            let text = format!(
+                "{}{}",
+                "[".repeat(1 + dice.roll(100_000)),
+                "]".repeat(dice.roll(10))
+            );
+            return [
+                &(text.len() as u64).to_le_bytes()[..],
+                text.as_bytes(),
+                &data,
+            ]
+            .concat();
         }
         14 => {
             // One name, twice.
             let text = serde_json::to_string(&tensors).expect("JSON");
             let again = format!("{},{}", &text[..text.len() - 1], &text[1..]);
-            return [&(again.len() as u64).to_le_bytes()[..], again.as_bytes(), &data].concat();
+            return [
+                &(again.len() as u64).to_le_bytes()[..],
+                again.as_bytes(),
+                &data,
+            ]
+            .concat();
         }
         _ => return (0..dice.roll(4096)).map(|_| dice.roll(256) as u8).collect(),
     }
@@ -261,7 +368,8 @@ fn hostile_tensors(good: &[u8], dice: &mut Dice) -> Vec<u8> {
 fn reseal(files: &mut Files) {
     let mut manifest: Value = serde_json::from_slice(&files[2].1).expect("a manifest");
     for (name, bytes) in &files[..2] {
-        manifest["files"][name] = json!({ "bytes": bytes.len(), "blake3": blake3::hash(bytes).to_hex().to_string() });
+        manifest["files"][name] =
+            json!({ "bytes": bytes.len(), "blake3": blake3::hash(bytes).to_hex().to_string() });
     }
     seal(&mut manifest);
     files[2].1 = serde_json::to_vec_pretty(&manifest).expect("JSON");
@@ -270,5 +378,9 @@ fn reseal(files: &mut Files) {
 /// Gives a manifest whose keys are in their order a seal that fits.
 pub fn seal(manifest: &mut Value) {
     manifest["seal"] = json!("");
-    manifest["seal"] = json!(blake3::hash(&serde_json::to_vec(manifest).expect("JSON")).to_hex().to_string());
+    manifest["seal"] = json!(
+        blake3::hash(&serde_json::to_vec(manifest).expect("JSON"))
+            .to_hex()
+            .to_string()
+    );
 }

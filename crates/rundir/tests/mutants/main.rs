@@ -12,7 +12,10 @@ fn no_mutant_of_a_checkpoint_panics_or_is_loaded_in_silence() {
     let mut outcomes = BTreeMap::new();
     for number in 0..2000 {
         let (name, outcome) = target.attempt(number);
-        assert!(matches!(outcome, Outcome::Refused | Outcome::Same), "mutant {number} ({name}): {outcome:?}");
+        assert!(
+            matches!(outcome, Outcome::Refused | Outcome::Same),
+            "mutant {number} ({name}): {outcome:?}"
+        );
         *outcomes.entry(outcome).or_insert(0) += 1;
     }
     assert!(outcomes[&Outcome::Refused] > 1900, "{outcomes:?}");

@@ -1,4 +1,5 @@
-//! Text as characters: the vocabulary is what the training split holds, sorted by code point, and one token for everything else.
+//! Text as characters: the vocabulary is what the training split holds, sorted by code point, and
+//! one token for everything else.
 
 use super::corpus::Part;
 use crate::TaskError;
@@ -15,31 +16,60 @@ pub(super) struct Characters {
     pub valid_bytes: Vec<u8>,
 }
 
-/// Decodes both splits. A cut between them may lie inside a character, which then belongs to neither.
-pub(super) fn decode(train: &Part, valid: &Part, first: &Path, cut: bool) -> Result<Characters, TaskError> {
-    let of = |bytes, ends: [bool; 2], split| text(bytes, ends).map_err(|at| refused(first, split, at));
-    let (train, valid) = (of(&train.bytes, [false, cut], "training")?, of(&valid.bytes, [cut, false], "validation")?);
+/// Decodes both splits. A cut between them may lie inside a character, which then belongs to
+/// neither.
+pub(super) fn decode(
+    train: &Part,
+    valid: &Part,
+    first: &Path,
+    cut: bool,
+) -> Result<Characters, TaskError> {
+    let of =
+        |bytes, ends: [bool; 2], split| text(bytes, ends).map_err(|at| refused(first, split, at));
+    let (train, valid) = (
+        of(&train.bytes, [false, cut], "training")?,
+        of(&valid.bytes, [cut, false], "validation")?,
+    );
     let known: BTreeSet<char> = train.chars().collect();
     let ids: HashMap<char, i32> = known.iter().copied().zip(1..).collect();
-    let encode = |text: &str| text.chars().map(|c| ids.get(&c).copied().unwrap_or(0)).collect();
+    let encode = |text: &str| {
+        text.chars()
+            .map(|c| ids.get(&c).copied().unwrap_or(0))
+            .collect()
+    };
     let valid_bytes = valid.chars().map(|c| c.len_utf8() as u8).collect();
-    Ok(Characters { train: encode(train), valid: encode(valid), vocab_size: known.len() + 1, valid_bytes })
+    Ok(Characters {
+        train: encode(train),
+        valid: encode(valid),
+        vocab_size: known.len() + 1,
+        valid_bytes,
+    })
 }
 
-/// Bytes as text, or the place of the first byte that is none. At an end that was cut, up to three bytes of a character are left out.
+/// Bytes as text, or the place of the first byte that is none. At an end that was cut, up to three
+/// bytes of a character are left out.
 fn text(bytes: &[u8], [cut_before, cut_after]: [bool; 2]) -> Result<&str, usize> {
     let continues = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
-    let skipped = if cut_before { bytes.iter().take(3).take_while(continues).count() } else { 0 };
+    let skipped = if cut_before {
+        bytes.iter().take(3).take_while(continues).count()
+    } else {
+        0
+    };
     match std::str::from_utf8(&bytes[skipped..]) {
         Ok(text) => Ok(text),
-        Err(error) if cut_after && error.error_len().is_none() => {
-            Ok(std::str::from_utf8(&bytes[skipped..skipped + error.valid_up_to()]).unwrap_or_default())
-        }
+        Err(error) if cut_after && error.error_len().is_none() => Ok(std::str::from_utf8(
+            &bytes[skipped..skipped + error.valid_up_to()],
+        )
+        .unwrap_or_default()),
         Err(error) => Err(skipped + error.valid_up_to()),
     }
 }
 
 fn refused(first: &Path, split: &str, at: usize) -> TaskError {
     let problem = format!("the {split} split is no UTF-8 text: byte {at} begins no character");
-    TaskError::input(first, problem, "name text files, or use level = \"bytes\", which reads any bytes")
+    TaskError::input(
+        first,
+        problem,
+        "name text files, or use level = \"bytes\", which reads any bytes",
+    )
 }

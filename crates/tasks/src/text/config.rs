@@ -5,8 +5,9 @@ use crate::tagged::tagged;
 use crate::{BuildContext, TaskError};
 use serde::{Deserialize, Serialize};
 
-/// The crates of the `cargo` corpus: direct dependencies of Longreach, and the parts of Burn, that every default build compiles on
-/// every platform. About 9 MB of Rust with much prose in its comments.
+/// The crates of the `cargo` corpus: direct dependencies of Longreach, and the parts of Burn, that
+/// every default build compiles on every platform. About 9 MB of Rust with much prose in its
+/// comments.
 pub const DEFAULT_CRATES: [&str; 12] = [
     "burn-autodiff",
     "burn-backend",
@@ -55,15 +56,20 @@ pub struct TextConfig {
     /// What a token is, and what lengths, windows and `eval_tokens` count.
     #[serde(skip_serializing_if = "is_default")]
     pub level: Level,
-    /// `"cargo"`, or `"files"`; when absent, `"files"` if `files` is given and `"cargo"` otherwise.
+    /// `"cargo"`, or `"files"`; when absent, `"files"` if `files` is given and `"cargo"`
+    /// otherwise.
     pub corpus: CorpusKind,
-    /// Paths and globs (`*`, `?`, `[...]`, `**` for any directories), relative ones against the configuration's directory.
+    /// Paths and globs (`*`, `?`, `[...]`, `**` for any directories), relative ones against the
+    /// configuration's directory.
     pub files: Vec<String>,
-    /// For `corpus = "cargo"`: names of registry packages, `name` or `name@version`; [`DEFAULT_CRATES`] when absent.
+    /// For `corpus = "cargo"`: names of registry packages, `name` or `name@version`;
+    /// [`DEFAULT_CRATES`] when absent.
     pub crates: Vec<String>,
-    /// What is held out for testing: when absent, every 10th file of `"cargo"`, the last tenth of the bytes of `"files"`.
+    /// What is held out for testing: when absent, every 10th file of `"cargo"`, the last tenth of
+    /// the bytes of `"files"`.
     pub split: Split,
-    /// Tokens scored at each test length, at most: cut to what the validation split has and to a common multiple of the lengths.
+    /// Tokens scored at each test length, at most: cut to what the validation split has and to a
+    /// common multiple of the lengths.
     pub eval_tokens: usize,
     /// How test windows are laid out.
     pub windows: Windows,
@@ -99,9 +105,22 @@ pub(super) fn default_max_bytes() -> u64 {
 
 impl From<Table> for TextConfig {
     fn from(table: Table) -> Self {
-        let Table { level, corpus, files, crates, split, eval_tokens, windows, max_bytes } = table;
+        let Table {
+            level,
+            corpus,
+            files,
+            crates,
+            split,
+            eval_tokens,
+            windows,
+            max_bytes,
+        } = table;
         // An empty list is a list of files all the same, and refused as one.
-        let corpus = corpus.unwrap_or(if files.is_none() { CorpusKind::Cargo } else { CorpusKind::Files });
+        let corpus = corpus.unwrap_or(if files.is_none() {
+            CorpusKind::Cargo
+        } else {
+            CorpusKind::Files
+        });
         let files = files.unwrap_or_default();
         let crates = crates.unwrap_or_else(|| match corpus {
             CorpusKind::Cargo => DEFAULT_CRATES.map(String::from).to_vec(),
@@ -112,7 +131,16 @@ impl From<Table> for TextConfig {
             CorpusKind::Cargo => Split::default(),
             CorpusKind::Files => Split::Range(HeldOutRange::default()),
         });
-        Self { level, corpus, files, crates, split, eval_tokens, windows, max_bytes }
+        Self {
+            level,
+            corpus,
+            files,
+            crates,
+            split,
+            eval_tokens,
+            windows,
+            max_bytes,
+        }
     }
 }
 
@@ -178,7 +206,9 @@ pub struct HeldOutRange {
 
 impl Default for HeldOutRange {
     fn default() -> Self {
-        Self { valid_fraction: 0.1 }
+        Self {
+            valid_fraction: 0.1,
+        }
     }
 }
 
@@ -186,8 +216,9 @@ impl Default for HeldOutRange {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeldOutFiles {
-    /// Paths and globs of the files held out. With `files` they are found like those and need not be among them; with the cargo
-    /// corpus they are matched against names such as `burn-nn-0.22.1/src/lib.rs`.
+    /// Paths and globs of the files held out. With `files` they are found like those and need not
+    /// be among them; with the cargo corpus they are matched against names such as
+    /// `burn-nn-0.22.1/src/lib.rs`.
     pub valid: Vec<String>,
 }
 
@@ -195,10 +226,12 @@ pub struct HeldOutFiles {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind")]
 pub enum Windows {
-    /// `{ kind = "non_overlapping" }`: one after the other; bytes early in a window are predicted from little context.
+    /// `{ kind = "non_overlapping" }`: one after the other; bytes early in a window are predicted
+    /// from little context.
     #[serde(rename = "non_overlapping")]
     NonOverlapping(NonOverlapping),
-    /// `{ kind = "sliding", stride = 64 }`: each window scores its last `stride` bytes, the first one all.
+    /// `{ kind = "sliding", stride = 64 }`: each window scores its last `stride` bytes, the first
+    /// one all.
     #[serde(rename = "sliding")]
     Sliding(Sliding),
 }
@@ -233,8 +266,9 @@ impl Default for Sliding {
 impl TextConfig {
     /// Everything that can be checked without reading a file.
     pub(super) fn check(&self, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
-        let wrong =
-            |key: &str, value: String, problem: &str, allowed: &str, hint: &str| Err(TaskError::config(key, value, problem, allowed, hint));
+        let wrong = |key: &str, value: String, problem: &str, allowed: &str, hint: &str| {
+            Err(TaskError::config(key, value, problem, allowed, hint))
+        };
         match self.corpus {
             CorpusKind::Cargo if !self.files.is_empty() => {
                 return wrong(
@@ -275,7 +309,13 @@ impl TextConfig {
             _ => {}
         }
         match &self.split {
-            Split::File(by) => check_range("split.every", by.every as u64, 2, 1_000_000, "one file in this many is held out")?,
+            Split::File(by) => check_range(
+                "split.every",
+                by.every as u64,
+                2,
+                1_000_000,
+                "one file in this many is held out",
+            )?,
             Split::Range(by) if !(by.valid_fraction > 0.0 && by.valid_fraction < 1.0) => {
                 let value = by.valid_fraction.to_string();
                 return wrong(
@@ -287,18 +327,42 @@ impl TextConfig {
                 );
             }
             Split::Files(by) if by.valid.is_empty() => {
-                return wrong("split.valid", "[]".into(), "no file is held out", "at least one path or glob", "name the validation files");
+                return wrong(
+                    "split.valid",
+                    "[]".into(),
+                    "no file is held out",
+                    "at least one path or glob",
+                    "name the validation files",
+                );
             }
             _ => {}
         }
-        check_range("max_bytes", self.max_bytes, 1, 1 << 32, "the corpus is held in memory")?;
+        check_range(
+            "max_bytes",
+            self.max_bytes,
+            1,
+            1 << 32,
+            "the corpus is held in memory",
+        )?;
         let longest = ctx.test_lens.iter().copied().max().unwrap_or(1) as u64;
         let hint = "at least one window of the longest test length must be scored";
-        check_range("eval_tokens", self.eval_tokens as u64, longest.max(1), (1 << 31) - 1, hint)?;
+        check_range(
+            "eval_tokens",
+            self.eval_tokens as u64,
+            longest.max(1),
+            (1 << 31) - 1,
+            hint,
+        )?;
         if let Windows::Sliding(sliding) = self.windows {
             let shortest = ctx.test_lens.iter().copied().min().unwrap_or(1) as u64;
             let hint = "a stride above the shortest test length would leave bytes unscored";
-            check_range("windows.stride", sliding.stride as u64, 1, shortest.max(1), hint)?;
+            check_range(
+                "windows.stride",
+                sliding.stride as u64,
+                1,
+                shortest.max(1),
+                hint,
+            )?;
         }
         Ok(())
     }

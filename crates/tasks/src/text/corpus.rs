@@ -1,7 +1,8 @@
 //! Reading a corpus, splitting it, and its identity.
 //!
-//! Identity: BLAKE3 over `longreach corpus v1`, then for each split its name and number of pieces, then for each piece its length of
-//! name, name, number of bytes, bytes (numbers as 8 bytes, little-endian). A piece is a file, or the part of a file in that split.
+//! Identity: BLAKE3 over `longreach corpus v1`, then for each split its name and number of pieces,
+//! then for each piece its length of name, name, number of bytes, bytes (numbers as 8 bytes,
+//! little-endian). A piece is a file, or the part of a file in that split.
 
 use super::config::{CorpusKind, Split, TextConfig};
 use super::sources::{self, Found};
@@ -35,10 +36,16 @@ impl Part {
 
     fn hash(&self, name: &str, hasher: &mut blake3::Hasher) {
         let number = |n: usize| (n as u64).to_le_bytes();
-        hasher.update(name.as_bytes()).update(&number(self.pieces.len()));
+        hasher
+            .update(name.as_bytes())
+            .update(&number(self.pieces.len()));
         let mut at = 0;
         for (name, len) in &self.pieces {
-            hasher.update(&number(name.len())).update(name.as_bytes()).update(&number(*len)).update(&self.bytes[at..at + len]);
+            hasher
+                .update(&number(name.len()))
+                .update(name.as_bytes())
+                .update(&number(*len))
+                .update(&self.bytes[at..at + len]);
             at += len;
         }
     }
@@ -51,7 +58,10 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
             let (files, packages) = sources::find_crates(&config.crates, ctx)?;
             (files, format!("cargo: {}", packages.join(", ")))
         }
-        CorpusKind::Files => (sources::find(&config.files, "files", &ctx.config_dir)?, format!("files: {}", config.files.join(", "))),
+        CorpusKind::Files => (
+            sources::find(&config.files, "files", &ctx.config_dir)?,
+            format!("files: {}", config.files.join(", ")),
+        ),
     };
     let held_out: BTreeSet<PathBuf> = match (&config.split, config.corpus) {
         (Split::Files(by), CorpusKind::Files) => {
@@ -60,16 +70,32 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
         }
         (Split::Files(by), CorpusKind::Cargo) => {
             let matchers = sources::matchers(&by.valid, "split.valid")?;
-            files.iter().filter(|f| sources::matches_any(&matchers, &f.name)).map(|f| f.path.clone()).collect()
+            files
+                .iter()
+                .filter(|f| sources::matches_any(&matchers, &f.name))
+                .map(|f| f.path.clone())
+                .collect()
         }
-        (Split::File(by), _) => files.iter().skip(by.every - 1).step_by(by.every).map(|f| f.path.clone()).collect(),
+        (Split::File(by), _) => files
+            .iter()
+            .skip(by.every - 1)
+            .step_by(by.every)
+            .map(|f| f.path.clone())
+            .collect(),
         (Split::Range(_), _) => BTreeSet::new(),
     };
     let contents = read_all(&files, config.max_bytes)?;
     let total: usize = contents.iter().map(Vec::len).sum();
     if total == 0 {
-        let problem = format!("the corpus is empty: {} files with 0 bytes together", files.len());
-        return Err(TaskError::Input { path: files.first().map(|f| f.path.clone()), problem, hint: "name files with text in them".into() });
+        let problem = format!(
+            "the corpus is empty: {} files with 0 bytes together",
+            files.len()
+        );
+        return Err(TaskError::Input {
+            path: files.first().map(|f| f.path.clone()),
+            problem,
+            hint: "name files with text in them".into(),
+        });
     }
     check_held_out(config, &held_out, &files)?;
     let (mut train, mut valid) = (Part::default(), Part::default());
@@ -91,7 +117,11 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
         }
         _ => {
             for (file, bytes) in files.iter().zip(contents) {
-                let part = if held_out.contains(&file.path) { &mut valid } else { &mut train };
+                let part = if held_out.contains(&file.path) {
+                    &mut valid
+                } else {
+                    &mut train
+                };
                 part.push(file, &bytes);
             }
         }
@@ -107,13 +137,25 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
         valid_bytes: valid.bytes.len() as u64,
         blake3: hasher.finalize().to_hex().to_string(),
     };
-    Ok(Corpus { first: files.swap_remove(0).path, train, valid, facts })
+    Ok(Corpus {
+        first: files.swap_remove(0).path,
+        train,
+        valid,
+        facts,
+    })
 }
 
 /// Adds the validation files that the corpus did not name itself; returns the paths of all of them.
 fn add_missing(files: &mut Vec<Found>, valid: Vec<Found>) -> Result<BTreeSet<PathBuf>, TaskError> {
-    let place = |file: &Found| file.path.canonicalize().map_err(|e| sources::unreadable(&file.path, &e, "name an existing file"));
-    let known = files.iter().map(|f| Ok((place(f)?, f.path.clone()))).collect::<Result<std::collections::BTreeMap<_, _>, TaskError>>()?;
+    let place = |file: &Found| {
+        file.path
+            .canonicalize()
+            .map_err(|e| sources::unreadable(&file.path, &e, "name an existing file"))
+    };
+    let known = files
+        .iter()
+        .map(|f| Ok((place(f)?, f.path.clone())))
+        .collect::<Result<std::collections::BTreeMap<_, _>, TaskError>>()?;
     let mut held_out = BTreeSet::new();
     for file in valid {
         match known.get(&place(&file)?) {
@@ -130,7 +172,11 @@ fn add_missing(files: &mut Vec<Found>, valid: Vec<Found>) -> Result<BTreeSet<Pat
 }
 
 /// Both splits by files must have one.
-fn check_held_out(config: &TextConfig, held_out: &BTreeSet<PathBuf>, files: &[Found]) -> Result<(), TaskError> {
+fn check_held_out(
+    config: &TextConfig,
+    held_out: &BTreeSet<PathBuf>,
+    files: &[Found],
+) -> Result<(), TaskError> {
     let (key, value) = match &config.split {
         Split::Range(_) => return Ok(()),
         Split::File(by) => ("split.every", by.every.to_string()),
@@ -147,17 +193,20 @@ fn check_held_out(config: &TextConfig, held_out: &BTreeSet<PathBuf>, files: &[Fo
         (Split::File(_), _) => "none with a single file".into(),
         _ => "patterns that match some files and not all".into(),
     };
-    let hint = "hold out part of the bytes instead: split = { by = \"range\", valid_fraction = 0.1 }";
+    let hint =
+        "hold out part of the bytes instead: split = { by = \"range\", valid_fraction = 0.1 }";
     Err(TaskError::config(key, value, problem, allowed, hint))
 }
 
-/// Reads every file, together at most `max_bytes`. Sizes are asked first, so that what is too large is refused before it is read;
-/// what is read has the same bound, since a file may grow meanwhile. One that shrinks is what was read of it: so says its hash.
+/// Reads every file, together at most `max_bytes`. Sizes are asked first, so that what is too large
+/// is refused before it is read; what is read has the same bound, since a file may grow meanwhile.
+/// One that shrinks is what was read of it: so says its hash.
 fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> {
     let hint = "name a regular file that can be read";
     let (mut total, mut largest) = (0u64, (0, Path::new("")));
     for file in files {
-        let meta = std::fs::metadata(&file.path).map_err(|e| sources::unreadable(&file.path, &e, hint))?;
+        let meta =
+            std::fs::metadata(&file.path).map_err(|e| sources::unreadable(&file.path, &e, hint))?;
         // Before it is opened: opening a pipe waits for its writer, and a device has no end.
         if !meta.is_file() {
             return Err(TaskError::input(&file.path, "is not a regular file", hint));
@@ -167,20 +216,38 @@ fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> 
     }
     let too_large = |what: String, least: u64| {
         let allowed = format!("{least}..={}", 1u64 << 32);
-        TaskError::config("max_bytes", max_bytes, what, allowed, "raise `max_bytes` or name fewer files")
+        TaskError::config(
+            "max_bytes",
+            max_bytes,
+            what,
+            allowed,
+            "raise `max_bytes` or name fewer files",
+        )
     };
     if total > max_bytes {
         let (bytes, path) = largest;
-        let what = format!("the corpus has {total} bytes in {} files, the largest {path:?} with {bytes}", files.len());
+        let what = format!(
+            "the corpus has {total} bytes in {} files, the largest {path:?} with {bytes}",
+            files.len()
+        );
         return Err(too_large(what, total));
     }
     let mut left = max_bytes;
     let mut contents = Vec::with_capacity(files.len());
     for file in files {
         let mut bytes = vec![];
-        let read = std::fs::File::open(&file.path).and_then(|open| open.take(left + 1).read_to_end(&mut bytes));
+        let read = std::fs::File::open(&file.path)
+            .and_then(|open| open.take(left + 1).read_to_end(&mut bytes));
         read.map_err(|e| sources::unreadable(&file.path, &e, hint))?;
-        let grown = || too_large(format!("{:?} is larger than its size says, or grew while it was read", file.path), max_bytes + 1);
+        let grown = || {
+            too_large(
+                format!(
+                    "{:?} is larger than its size says, or grew while it was read",
+                    file.path
+                ),
+                max_bytes + 1,
+            )
+        };
         left = left.checked_sub(bytes.len() as u64).ok_or_else(grown)?;
         contents.push(bytes);
     }
@@ -188,19 +255,30 @@ fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> 
 }
 
 /// Each split must hold one of its windows and the byte after it.
-pub(crate) fn check_long_enough(corpus: &Corpus, train_len: usize, longest_test: usize) -> Result<(), TaskError> {
-    let halves = [("training", &corpus.train, "training", train_len), ("validation", &corpus.valid, "test", longest_test)];
+pub(crate) fn check_long_enough(
+    corpus: &Corpus,
+    train_len: usize,
+    longest_test: usize,
+) -> Result<(), TaskError> {
+    let halves = [
+        ("training", &corpus.train, "training", train_len),
+        ("validation", &corpus.valid, "test", longest_test),
+    ];
     for (split, part, window, length) in halves {
         let (have, files) = (part.bytes.len(), part.pieces.len());
         if have <= length {
             let total = corpus.facts.train_bytes + corpus.facts.valid_bytes;
             let needed = length.saturating_add(1);
             let problem = format!(
-                "the {split} split is too short: it has {have} bytes in {files} files (the corpus has {total} in {}), and one {window} \
-                 window of length {length} needs {needed}",
+                "the {split} split is too short: it has {have} bytes in {files} files (the corpus \
+                 has {total} in {}), and one {window} window of length {length} needs {needed}",
                 corpus.facts.files
             );
-            return Err(TaskError::input(&corpus.first, problem, "add files, hold out another share with `split`, or use shorter lengths"));
+            return Err(TaskError::input(
+                &corpus.first,
+                problem,
+                "add files, hold out another share with `split`, or use shorter lengths",
+            ));
         }
     }
     Ok(())

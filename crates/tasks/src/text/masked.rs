@@ -1,16 +1,22 @@
-//! Masked text: some bytes of real files are hidden, and a model that sees both sides says what they were.
+//! Masked text: some bytes of real files are hidden, and a model that sees both sides says what
+//! they were.
 //!
-//! Example: read `f ? _ m a i ? (` and answer `n` in the place of each `?`. Of every 100 bytes 15 are chosen; of the chosen, 80 in 100 are
-//! read as token 256, 10 as a byte drawn uniformly from all, 10 as they are. Only chosen bytes count. Files, splits and windows are those
-//! of `text`; windows do not overlap.
+//! Example: read `f ? _ m a i ? (` and answer `n` in the place of each `?`. Of every 100 bytes 15
+//! are chosen; of the chosen, 80 in 100 are read as token 256, 10 as a byte drawn uniformly from
+//! all, 10 as they are. Only chosen bytes count. Files, splits and windows are those of `text`;
+//! windows do not overlap.
 //!
-//! A training window of n bytes has round(`rate` n) chosen ones, at least one, every set as likely as any other. In the test each byte of
-//! the validation split is chosen by a draw of its own, named by its place, so that at every length, and for every method and seed, the
-//! same bytes are hidden in the same way: only what is visible around them grows.
+//! A training window of n bytes has round(`rate` n) chosen ones, at least one, every set as likely
+//! as any other. In the test each byte of the validation split is chosen by a draw of its own,
+//! named by its place, so that at every length, and for every method and seed, the same bytes are
+//! hidden in the same way: only what is visible around them grows.
 //!
-//! Source: Devlin et al. 2018, BERT (arXiv 1810.04805), section 3.1; RoFormer (arXiv 2104.09864) is trained so. Words there, bytes here.
+//! Source: Devlin et al. 2018, BERT (arXiv 1810.04805), section 3.1; RoFormer (arXiv 2104.09864) is
+//! trained so. Words there, bytes here.
 
-use super::config::{CorpusKind, Level, Split, Table, TextConfig, Windows, default_eval_tokens, default_max_bytes};
+use super::config::{
+    CorpusKind, Level, Split, Table, TextConfig, Windows, default_eval_tokens, default_max_bytes,
+};
 use super::corpus;
 use super::windows::Plan;
 use crate::{Batch, BuildContext, CorpusFacts, Scoring, Stream, Task, TaskError, TaskSpec};
@@ -34,7 +40,8 @@ pub struct MaskedTextConfig {
     pub crates: Vec<String>,
     /// As in `text`.
     pub split: Split,
-    /// Bytes read at each test length, at most: cut to what the validation split has and to a common multiple of the lengths.
+    /// Bytes read at each test length, at most: cut to what the validation split has and to a
+    /// common multiple of the lengths.
     pub eval_tokens: usize,
     /// Largest corpus accepted, in bytes.
     pub max_bytes: u64,
@@ -80,7 +87,17 @@ fn default_random() -> f64 {
 
 impl From<MaskedTable> for MaskedTextConfig {
     fn from(table: MaskedTable) -> Self {
-        let MaskedTable { corpus, files, crates, split, eval_tokens, max_bytes, rate, mask, random } = table;
+        let MaskedTable {
+            corpus,
+            files,
+            crates,
+            split,
+            eval_tokens,
+            max_bytes,
+            rate,
+            mask,
+            random,
+        } = table;
         let text = TextConfig::from(Table {
             level: Level::Bytes,
             corpus,
@@ -91,45 +108,118 @@ impl From<MaskedTable> for MaskedTextConfig {
             windows: Windows::default(),
             max_bytes,
         });
-        let TextConfig { corpus, files, crates, split, eval_tokens, max_bytes, .. } = text;
-        Self { corpus, files, crates, split, eval_tokens, max_bytes, rate, mask, random }
+        let TextConfig {
+            corpus,
+            files,
+            crates,
+            split,
+            eval_tokens,
+            max_bytes,
+            ..
+        } = text;
+        Self {
+            corpus,
+            files,
+            crates,
+            split,
+            eval_tokens,
+            max_bytes,
+            rate,
+            mask,
+            random,
+        }
     }
 }
 
 impl Default for MaskedTextConfig {
     fn default() -> Self {
-        let TextConfig { corpus, files, crates, split, eval_tokens, max_bytes, .. } = TextConfig::default();
-        Self { corpus, files, crates, split, eval_tokens, max_bytes, rate: default_rate(), mask: default_mask(), random: default_random() }
+        let TextConfig {
+            corpus,
+            files,
+            crates,
+            split,
+            eval_tokens,
+            max_bytes,
+            ..
+        } = TextConfig::default();
+        Self {
+            corpus,
+            files,
+            crates,
+            split,
+            eval_tokens,
+            max_bytes,
+            rate: default_rate(),
+            mask: default_mask(),
+            random: default_random(),
+        }
     }
 }
 
 impl MaskedTextConfig {
     /// The text that is masked.
     fn text(&self) -> TextConfig {
-        let Self { corpus, files, crates, split, eval_tokens, max_bytes, .. } = self.clone();
-        TextConfig { level: Level::Bytes, corpus, files, crates, split, eval_tokens, windows: Windows::default(), max_bytes }
+        let Self {
+            corpus,
+            files,
+            crates,
+            split,
+            eval_tokens,
+            max_bytes,
+            ..
+        } = self.clone();
+        TextConfig {
+            level: Level::Bytes,
+            corpus,
+            files,
+            crates,
+            split,
+            eval_tokens,
+            windows: Windows::default(),
+            max_bytes,
+        }
     }
 
     fn check(&self) -> Result<(), TaskError> {
         let share = |x: f64| x.is_finite() && (0.0..=1.0).contains(&x);
-        let wrong =
-            |key: &str, value: f64, problem: &str, allowed: String, hint: &str| Err(TaskError::config(key, value, problem, allowed, hint));
+        let wrong = |key: &str, value: f64, problem: &str, allowed: String, hint: &str| {
+            Err(TaskError::config(key, value, problem, allowed, hint))
+        };
         if !share(self.rate) || self.rate == 0.0 {
-            return wrong("rate", self.rate, "no share of the bytes that can be chosen", "above 0 and at most 1".into(), "BERT has 0.15");
+            return wrong(
+                "rate",
+                self.rate,
+                "no share of the bytes that can be chosen",
+                "above 0 and at most 1".into(),
+                "BERT has 0.15",
+            );
         }
         if !share(self.mask) {
-            return wrong("mask", self.mask, "no share of the chosen bytes", "0 to 1".into(), "BERT has 0.8");
+            return wrong(
+                "mask",
+                self.mask,
+                "no share of the chosen bytes",
+                "0 to 1".into(),
+                "BERT has 0.8",
+            );
         }
         if !share(self.random) || self.mask + self.random > 1.0 + 1e-12 {
             let allowed = format!("0 to {}, what `mask` leaves", 1.0 - self.mask);
-            return wrong("random", self.random, "no share of the chosen bytes", allowed, "BERT has 0.1, and keeps the rest as they are");
+            return wrong(
+                "random",
+                self.random,
+                "no share of the chosen bytes",
+                allowed,
+                "BERT has 0.1, and keeps the rest as they are",
+            );
         }
         Ok(())
     }
 }
 
 impl TaskSpec for MaskedTextConfig {
-    const SUMMARY: &'static str = "say what the hidden bytes of real files were; for mask = \"bidirectional\"";
+    const SUMMARY: &'static str =
+        "say what the hidden bytes of real files were; for mask = \"bidirectional\"";
     fn examples() -> Vec<String> {
         vec!["f ? _ m a i ? ( | n n".into()]
     }
@@ -138,15 +228,47 @@ impl TaskSpec for MaskedTextConfig {
         let text = self.text();
         text.check(ctx)?;
         let corpus = corpus::load(&text, ctx)?;
-        corpus::check_long_enough(&corpus, ctx.train_len, ctx.test_lens.iter().copied().max().unwrap_or(1))?;
-        let corpus::Corpus { train, valid, facts, .. } = corpus;
-        let plan = Plan::new(text.windows, self.eval_tokens.min(valid.bytes.len() - 1), &ctx.test_lens);
-        let task = MaskedText { config: self.clone(), train: train.bytes, valid: valid.bytes, plan, facts, eval_seed: ctx.eval_seed };
-        let read = ctx.test_lens.iter().map(|&length| task.plan.rows(length) * length).min().unwrap_or(0);
+        corpus::check_long_enough(
+            &corpus,
+            ctx.train_len,
+            ctx.test_lens.iter().copied().max().unwrap_or(1),
+        )?;
+        let corpus::Corpus {
+            train,
+            valid,
+            facts,
+            ..
+        } = corpus;
+        let plan = Plan::new(
+            text.windows,
+            self.eval_tokens.min(valid.bytes.len() - 1),
+            &ctx.test_lens,
+        );
+        let task = MaskedText {
+            config: self.clone(),
+            train: train.bytes,
+            valid: valid.bytes,
+            plan,
+            facts,
+            eval_seed: ctx.eval_seed,
+        };
+        let read = ctx
+            .test_lens
+            .iter()
+            .map(|&length| task.plan.rows(length) * length)
+            .min()
+            .unwrap_or(0);
         if !(0..read).any(|place| task.tested(place).is_some()) {
-            let problem = format!("chooses none of the {read} bytes that are read at a test length");
+            let problem =
+                format!("chooses none of the {read} bytes that are read at a test length");
             let hint = "raise `rate` or `eval_tokens`, or hold out more text";
-            return Err(TaskError::config("rate", self.rate, problem, "enough for one byte to be chosen", hint));
+            return Err(TaskError::config(
+                "rate",
+                self.rate,
+                problem,
+                "enough for one byte to be chosen",
+                hint,
+            ));
         }
         Ok(Box::new(task))
     }
@@ -177,11 +299,14 @@ impl MaskedText {
     /// What byte `place` of the validation split is read as in the test, if it is chosen.
     fn tested(&self, place: usize) -> Option<i32> {
         let mut stream = Stream::new(self.eval_seed, "test-mask", place as u64);
-        stream.bernoulli(self.config.rate).then(|| self.read(self.valid[place], &mut stream))
+        stream
+            .bernoulli(self.config.rate)
+            .then(|| self.read(self.valid[place], &mut stream))
     }
 }
 
-/// Appends a row: what `read` gives for a place of the window is read there and counts, other bytes are read as they are.
+/// Appends a row: what `read` gives for a place of the window is read there and counts, other bytes
+/// are read as they are.
 fn push_row(batch: &mut Batch, window: &[u8], mut read: impl FnMut(usize) -> Option<i32>) {
     for (place, &byte) in window.iter().enumerate() {
         let read = read(place);
@@ -205,10 +330,14 @@ impl Task for MaskedText {
         length
     }
     /// # Panics
-    /// If the training split has no window of `length` bytes; building the task checked `train_len`.
+    /// If the training split has no window of `length` bytes; building the task checked
+    /// `train_len`.
     fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
         let starts = (self.train.len() - length + 1) as u64;
-        let (mut windows, mut masks) = (Stream::new(seed, "train-data", step), Stream::new(seed, "train-mask", step));
+        let (mut windows, mut masks) = (
+            Stream::new(seed, "train-data", step),
+            Stream::new(seed, "train-mask", step),
+        );
         let chosen = ((self.config.rate * length as f64).round() as usize).clamp(1, length);
         let mut batch = Batch::with_capacity(rows, length);
         for _ in 0..rows {
@@ -231,11 +360,17 @@ impl Task for MaskedText {
     }
     fn test_batch(&self, length: usize, first_row: usize, rows: usize) -> Batch {
         let end = first_row + rows;
-        assert!(end <= self.test_rows(length), "test rows {first_row}..{end} of {}", self.test_rows(length));
+        assert!(
+            end <= self.test_rows(length),
+            "test rows {first_row}..{end} of {}",
+            self.test_rows(length)
+        );
         let mut batch = Batch::with_capacity(rows, length);
         for row in first_row..end {
             let (start, _) = self.plan.row(length, row);
-            push_row(&mut batch, &self.valid[start..start + length], |place| self.tested(start + place));
+            push_row(&mut batch, &self.valid[start..start + length], |place| {
+                self.tested(start + place)
+            });
         }
         batch
     }
@@ -249,17 +384,30 @@ impl Task for MaskedText {
         "loss_nats"
     }
     fn definitions(&self) -> BTreeMap<String, String> {
-        let Self { config: MaskedTextConfig { rate, mask, random, .. }, plan, .. } = self;
+        let Self {
+            config: MaskedTextConfig {
+                rate, mask, random, ..
+            },
+            plan,
+            ..
+        } = self;
         [
-            ("loss_nats", "mean negative log-likelihood in nats per chosen byte"),
+            (
+                "loss_nats",
+                "mean negative log-likelihood in nats per chosen byte",
+            ),
             ("perplexity", "exp of loss_nats, per chosen byte"),
             ("bits_per_byte", "loss_nats / ln 2"),
-            ("token_accuracy", "share of the chosen bytes that are the most likely token of 257"),
+            (
+                "token_accuracy",
+                "share of the chosen bytes that are the most likely token of 257",
+            ),
         ]
         .map(|(metric, meaning)| {
             let how = format!(
-                "{meaning}; every byte is chosen with probability {rate}, and of the chosen {mask} are read as a mask, {random} as a random \
-                 byte, the rest as they are; chosen and read alike for every method and length; {}.",
+                "{meaning}; every byte is chosen with probability {rate}, and of the chosen \
+                 {mask} are read as a mask, {random} as a random byte, the rest as they are; \
+                 chosen and read alike for every method and length; {}.",
                 plan.read_in_words()
             );
             (metric.to_string(), how)
@@ -268,9 +416,14 @@ impl Task for MaskedText {
     }
     /// A uniform guess over 256 bytes.
     fn chance(&self) -> BTreeMap<String, f64> {
-        [("loss_nats", 8.0 * LN_2), ("perplexity", 256.0), ("bits_per_byte", 8.0), ("token_accuracy", 1.0 / 256.0)]
-            .map(|(metric, v)| (metric.to_string(), v))
-            .into()
+        [
+            ("loss_nats", 8.0 * LN_2),
+            ("perplexity", 256.0),
+            ("bits_per_byte", 8.0),
+            ("token_accuracy", 1.0 / 256.0),
+        ]
+        .map(|(metric, v)| (metric.to_string(), v))
+        .into()
     }
     fn corpus(&self) -> Option<&CorpusFacts> {
         Some(&self.facts)

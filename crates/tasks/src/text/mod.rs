@@ -1,13 +1,16 @@
 //! Text: language modelling over real files, by bytes or by characters.
 //!
-//! Example: read `fn main` and predict ` n main(` shifted by one, token id = byte value. The files are concatenated in order without
-//! a separator, so windows cross file boundaries; nothing is decoded, so invalid UTF-8 and NUL are bytes like any other. With
-//! `level = "chars"` a token is a character (`chars.rs`), and so is what lengths count. Training
-//! windows start anywhere in the training split with equal probability; test windows are laid over the first `eval_tokens` + 1
-//! bytes of the validation split (`windows.rs`), the same for every method, seed and evaluation seed.
+//! Example: read `fn main` and predict ` n main(` shifted by one, token id = byte value. The files
+//! are concatenated in order without a separator, so windows cross file boundaries; nothing is
+//! decoded, so invalid UTF-8 and NUL are bytes like any other. With `level = "chars"` a token is a
+//! character (`chars.rs`), and so is what lengths count. Training windows start anywhere in the
+//! training split with equal probability; test windows are laid over the first `eval_tokens` + 1
+//! bytes of the validation split (`windows.rs`), the same for every method, seed and evaluation
+//! seed.
 //!
-//! Published settings this stands in for: enwik8 and WikiText bytes (ALiBi, arXiv 2108.12409; KERPLE, arXiv 2205.09921). The default
-//! corpus is the source code of crates that building Longreach has already brought onto the machine.
+//! Published settings this stands in for: enwik8 and WikiText bytes (ALiBi, arXiv 2108.12409;
+//! KERPLE, arXiv 2205.09921). The default corpus is the source code of crates that building
+//! Longreach has already brought onto the machine.
 
 mod chars;
 mod config;
@@ -17,7 +20,8 @@ mod sources;
 mod windows;
 
 pub use config::{
-    CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, Level, NonOverlapping, Sliding, Split, TextConfig, Windows,
+    CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, Level, NonOverlapping,
+    Sliding, Split, TextConfig, Windows,
 };
 pub use masked::MaskedTextConfig;
 
@@ -26,7 +30,8 @@ use std::{collections::BTreeMap, f64::consts::LN_2};
 use windows::Plan;
 
 impl TaskSpec for TextConfig {
-    const SUMMARY: &'static str = "predict the next byte of real files; without `files`, of the Rust sources Cargo has fetched";
+    const SUMMARY: &'static str = "predict the next byte of real files; without `files`, of the \
+                                   Rust sources Cargo has fetched";
     fn examples() -> Vec<String> {
         vec!["f n _ m a i n | n _ m a i n (".into()]
     }
@@ -35,33 +40,85 @@ impl TaskSpec for TextConfig {
         let corpus = corpus::load(self, ctx)?;
         let longest = ctx.test_lens.iter().copied().max().unwrap_or(1);
         corpus::check_long_enough(&corpus, ctx.train_len, longest)?;
-        let corpus::Corpus { first, train, valid, facts } = corpus;
-        let plan = |tokens: usize| Plan::new(self.windows, self.eval_tokens.min(tokens - 1), &ctx.test_lens);
+        let corpus::Corpus {
+            first,
+            train,
+            valid,
+            facts,
+        } = corpus;
+        let plan = |tokens: usize| {
+            Plan::new(
+                self.windows,
+                self.eval_tokens.min(tokens - 1),
+                &ctx.test_lens,
+            )
+        };
         if self.level == Level::Bytes {
             let (plan, tokens) = (plan(valid.bytes.len()), BYTES);
-            return Ok(Box::new(Text { train: train.bytes, valid: valid.bytes, plan, facts, tokens }));
+            return Ok(Box::new(Text {
+                train: train.bytes,
+                valid: valid.bytes,
+                plan,
+                facts,
+                tokens,
+            }));
         }
-        let chars::Characters { train, valid, vocab_size, valid_bytes } =
-            chars::decode(&train, &valid, &first, matches!(self.split, Split::Range(_)))?;
-        for (split, have, length) in [("training", train.len(), ctx.train_len), ("validation", valid.len(), longest)] {
+        let chars::Characters {
+            train,
+            valid,
+            vocab_size,
+            valid_bytes,
+        } = chars::decode(
+            &train,
+            &valid,
+            &first,
+            matches!(self.split, Split::Range(_)),
+        )?;
+        for (split, have, length) in [
+            ("training", train.len(), ctx.train_len),
+            ("validation", valid.len(), longest),
+        ] {
             if have <= length {
-                let problem = format!("the {split} split has {have} characters, and one window of length {length} needs {}", length + 1);
-                return Err(TaskError::input(first, problem, "add files, or use shorter lengths"));
+                let problem = format!(
+                    "the {split} split has {have} characters, and one window of length {length} \
+                     needs {}",
+                    length + 1
+                );
+                return Err(TaskError::input(
+                    first,
+                    problem,
+                    "add files, or use shorter lengths",
+                ));
             }
         }
         let plan = plan(valid.len());
         let scored = 1..=plan.span();
-        let bytes: usize = valid_bytes[scored.clone()].iter().map(|bytes| usize::from(*bytes)).sum();
+        let bytes: usize = valid_bytes[scored.clone()]
+            .iter()
+            .map(|bytes| usize::from(*bytes))
+            .sum();
         let unknown = valid[scored.clone()].iter().filter(|id| **id == 0).count();
         let note = format!(
-            "the vocabulary is the {} characters of the training split; {unknown} of the {} scored characters are none of them and \
-             count as one token",
+            "the vocabulary is the {} characters of the training split; {unknown} of the {} \
+             scored characters are none of them and count as one token",
             vocab_size - 1,
             scored.end()
         );
         let bytes_per_token = bytes as f64 / *scored.end() as f64;
-        let tokens = Tokens { unit: "characters", one: "character", vocab_size, bytes_per_token, note: Some(note) };
-        Ok(Box::new(Text { train, valid, plan, facts, tokens }))
+        let tokens = Tokens {
+            unit: "characters",
+            one: "character",
+            vocab_size,
+            bytes_per_token,
+            note: Some(note),
+        };
+        Ok(Box::new(Text {
+            train,
+            valid,
+            plan,
+            facts,
+            tokens,
+        }))
     }
 }
 
@@ -75,7 +132,13 @@ struct Tokens {
     note: Option<String>,
 }
 
-const BYTES: Tokens = Tokens { unit: "bytes", one: "byte", vocab_size: 256, bytes_per_token: 1.0, note: None };
+const BYTES: Tokens = Tokens {
+    unit: "bytes",
+    one: "byte",
+    vocab_size: 256,
+    bytes_per_token: 1.0,
+    note: None,
+};
 
 struct Text<T> {
     train: Vec<T>,
@@ -85,12 +148,19 @@ struct Text<T> {
     tokens: Tokens,
 }
 
-/// Appends the row whose inputs are `window` but its last token, and whose counted targets start at `first_counted`.
+/// Appends the row whose inputs are `window` but its last token, and whose counted targets start at
+/// `first_counted`.
 fn push_window<T: Copy + Into<i32>>(batch: &mut Batch, window: &[T], first_counted: usize) {
     let seq_len = window.len() - 1;
-    batch.inputs.extend(window[..seq_len].iter().map(|&token| token.into()));
-    batch.targets.extend(window[1..].iter().map(|&token| token.into()));
-    batch.counted.extend((0..seq_len).map(|i| i >= first_counted));
+    batch
+        .inputs
+        .extend(window[..seq_len].iter().map(|&token| token.into()));
+    batch
+        .targets
+        .extend(window[1..].iter().map(|&token| token.into()));
+    batch
+        .counted
+        .extend((0..seq_len).map(|i| i >= first_counted));
 }
 
 impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
@@ -107,7 +177,8 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
         length
     }
     /// # Panics
-    /// If the training split has no window of `length` + 1 tokens; building the task checked `train_len`.
+    /// If the training split has no window of `length` + 1 tokens; building the task checked
+    /// `train_len`.
     fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
         let starts = self.train.len().saturating_sub(length) as u64;
         let mut stream = Stream::new(seed, "train-data", step);
@@ -123,11 +194,19 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
     }
     fn test_batch(&self, length: usize, first_row: usize, rows: usize) -> Batch {
         let end = first_row + rows;
-        assert!(end <= self.test_rows(length), "test rows {first_row}..{end} of {}", self.test_rows(length));
+        assert!(
+            end <= self.test_rows(length),
+            "test rows {first_row}..{end} of {}",
+            self.test_rows(length)
+        );
         let mut batch = Batch::with_capacity(rows, length);
         for row in first_row..end {
             let (start, first_counted) = self.plan.row(length, row);
-            push_window(&mut batch, &self.valid[start..=start + length], first_counted);
+            push_window(
+                &mut batch,
+                &self.valid[start..=start + length],
+                first_counted,
+            );
         }
         batch
     }
@@ -138,28 +217,52 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
         "loss_nats"
     }
     fn definitions(&self) -> BTreeMap<String, String> {
-        let Tokens { one, bytes_per_token, ref note, .. } = self.tokens;
-        let bits = if one == "byte" { "loss_nats / ln 2".to_owned() } else { format!("loss_nats / ln 2 / {bytes_per_token:.4} bytes") };
-        let note = note.as_ref().map_or_else(String::new, |note| format!("; {note}"));
+        let Tokens {
+            one,
+            bytes_per_token,
+            ref note,
+            ..
+        } = self.tokens;
+        let bits = if one == "byte" {
+            "loss_nats / ln 2".to_owned()
+        } else {
+            format!("loss_nats / ln 2 / {bytes_per_token:.4} bytes")
+        };
+        let note = note
+            .as_ref()
+            .map_or_else(String::new, |note| format!("; {note}"));
         [
-            ("loss_nats", format!("mean negative log-likelihood in nats per {one}")),
+            (
+                "loss_nats",
+                format!("mean negative log-likelihood in nats per {one}"),
+            ),
             ("perplexity", format!("exp of loss_nats, per {one}")),
             ("bits_per_byte", bits),
         ]
         .map(|(metric, meaning)| {
             let windows = self.plan.describe().replace("byte", one);
-            let how = format!("{meaning}; every scored {one} weighs the same; teacher-forced; {windows}{note}.");
+            let how = format!(
+                "{meaning}; every scored {one} weighs the same; teacher-forced; {windows}{note}."
+            );
             (metric.to_string(), how)
         })
         .into()
     }
     /// A uniform guess over all tokens.
     fn chance(&self) -> BTreeMap<String, f64> {
-        let nats = if self.tokens.vocab_size == 256 { 8.0 * LN_2 } else { libm::log(self.tokens.vocab_size as f64) };
+        let nats = if self.tokens.vocab_size == 256 {
+            8.0 * LN_2
+        } else {
+            libm::log(self.tokens.vocab_size as f64)
+        };
         let bits = nats / LN_2 / self.tokens.bytes_per_token;
-        [("loss_nats", nats), ("perplexity", self.tokens.vocab_size as f64), ("bits_per_byte", bits)]
-            .map(|(metric, v)| (metric.to_string(), v))
-            .into()
+        [
+            ("loss_nats", nats),
+            ("perplexity", self.tokens.vocab_size as f64),
+            ("bits_per_byte", bits),
+        ]
+        .map(|(metric, v)| (metric.to_string(), v))
+        .into()
     }
     fn bytes_per_token(&self) -> Option<f64> {
         Some(self.tokens.bytes_per_token)

@@ -1,8 +1,9 @@
 //! Which bytes of the validation split each test window reads and scores: arithmetic only.
 //!
-//! Byte 0 is never scored, it has no context. The scored span is bytes `1..=span`, and at every length each of them is scored once:
-//! non-overlapping windows score all they predict, sliding ones score their last `stride` bytes and the first window all of its
-//! own. Where the stride does not divide the rest of the span, the last sliding window is moved back to end with the span and
+//! Byte 0 is never scored, it has no context. The scored span is bytes `1..=span`, and at every
+//! length each of them is scored once: non-overlapping windows score all they predict, sliding ones
+//! score their last `stride` bytes and the first window all of its own. Where the stride does not
+//! divide the rest of the span, the last sliding window is moved back to end with the span and
 //! scores what is left.
 
 use super::config::Windows;
@@ -17,12 +18,19 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Cuts `limit` scorable bytes to a multiple of the lcm of all `lengths`. Where that lcm exceeds `limit` there is no common
-    /// multiple: sliding windows need none, and non-overlapping ones then score the largest multiple of each length.
+    /// Cuts `limit` scorable bytes to a multiple of the lcm of all `lengths`. Where that lcm
+    /// exceeds `limit` there is no common multiple: sliding windows need none, and
+    /// non-overlapping ones then score the largest multiple of each length.
     pub(crate) fn new(windows: Windows, limit: usize, lengths: &[usize]) -> Self {
-        let multiple = lengths.iter().try_fold(1usize, |all, &length| lcm(all, length).filter(|&m| m <= limit));
+        let multiple = lengths.iter().try_fold(1usize, |all, &length| {
+            lcm(all, length).filter(|&m| m <= limit)
+        });
         let span = multiple.map_or(limit, |m| limit / m * m);
-        Self { windows, span, common: multiple.is_some() || matches!(windows, Windows::Sliding(_)) }
+        Self {
+            windows,
+            span,
+            common: multiple.is_some() || matches!(windows, Windows::Sliding(_)),
+        }
     }
 
     /// Bytes `1..=span` are scored, at lengths that divide it.
@@ -34,7 +42,9 @@ impl Plan {
         match self.windows {
             _ if length > self.span => 0,
             Windows::NonOverlapping(_) => self.span / length,
-            Windows::Sliding(sliding) => 1 + (self.span - length).div_ceil(sliding.stride.min(length)),
+            Windows::Sliding(sliding) => {
+                1 + (self.span - length).div_ceil(sliding.stride.min(length))
+            }
         }
     }
 
@@ -53,10 +63,18 @@ impl Plan {
         }
     }
 
-    /// The same for tasks that answer in the places they read: byte 0 counts like any other, and the byte after the span is never read.
+    /// The same for tasks that answer in the places they read: byte 0 counts like any other, and
+    /// the byte after the span is never read.
     pub(crate) fn read_in_words(&self) -> String {
-        let bytes = if self.common { "the same" } else { "the largest multiple of the length within" };
-        format!("non-overlapping windows over {bytes} {} bytes from the start of the validation split", self.span)
+        let bytes = if self.common {
+            "the same"
+        } else {
+            "the largest multiple of the length within"
+        };
+        format!(
+            "non-overlapping windows over {bytes} {} bytes from the start of the validation split",
+            self.span
+        )
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -64,17 +82,19 @@ impl Plan {
         let windows = match self.windows {
             Windows::NonOverlapping(_) if self.common => {
                 format!(
-                    "non-overlapping windows, stride = window, over the same {span} bytes at every test length; each scores all its \
-                     predictions"
+                    "non-overlapping windows, stride = window, over the same {span} bytes at \
+                     every test length; each scores all its predictions"
                 )
             }
             Windows::NonOverlapping(_) => format!(
-                "non-overlapping windows, stride = window, over the largest multiple of the length within {span} bytes (the test \
-                 lengths have no common multiple there); each scores all its predictions"
+                "non-overlapping windows, stride = window, over the largest multiple of the \
+                 length within {span} bytes (the test lengths have no common multiple there); \
+                 each scores all its predictions"
             ),
             Windows::Sliding(sliding) => format!(
-                "sliding windows of stride {0} over the same {span} bytes at every test length; the first scores all its predictions, \
-                 every later one its last {0}, so each byte is scored once",
+                "sliding windows of stride {0} over the same {span} bytes at every test length; \
+                 the first scores all its predictions, every later one its last {0}, so each byte \
+                 is scored once",
                 sliding.stride
             ),
         };
@@ -134,16 +154,31 @@ mod tests {
 
     #[test]
     fn worked_examples() {
-        let whole = Plan::new(Windows::NonOverlapping(NonOverlapping {}), 65_536, &[64, 128, 4096]);
-        assert_eq!((whole.span, whole.common, whole.rows(128), whole.row(128, 3)), (65_536, true, 512, (384, 0)));
+        let whole = Plan::new(
+            Windows::NonOverlapping(NonOverlapping {}),
+            65_536,
+            &[64, 128, 4096],
+        );
+        assert_eq!(
+            (whole.span, whole.common, whole.rows(128), whole.row(128, 3)),
+            (65_536, true, 512, (384, 0))
+        );
         assert_eq!((whole.rows(65_536), whole.rows(65_537)), (1, 0));
         let cut = Plan::new(Windows::NonOverlapping(NonOverlapping {}), 100, &[8, 12]);
         assert_eq!((cut.span, cut.rows(8), cut.rows(12)), (96, 12, 8));
         let apart = Plan::new(Windows::NonOverlapping(NonOverlapping {}), 100, &[13, 17]);
-        assert_eq!((apart.common, apart.rows(13), apart.rows(17)), (false, 7, 5));
+        assert_eq!(
+            (apart.common, apart.rows(13), apart.rows(17)),
+            (false, 7, 5)
+        );
         let sliding = Plan::new(Windows::Sliding(Sliding { stride: 4 }), 21, &[10, 21]);
         // Spans 1..=10, then 11..=14, 15..=18, and the last three from a window moved back by one.
-        assert_eq!((0..sliding.rows(10)).map(|row| sliding.row(10, row)).collect::<Vec<_>>(), [(0, 0), (4, 6), (8, 6), (11, 7)]);
+        assert_eq!(
+            (0..sliding.rows(10))
+                .map(|row| sliding.row(10, row))
+                .collect::<Vec<_>>(),
+            [(0, 0), (4, 6), (8, 6), (11, 7)]
+        );
         assert_eq!((sliding.rows(21), sliding.row(21, 0)), (1, (0, 0)));
         assert_eq!(lcm(usize::MAX, 2), None);
     }

@@ -3,7 +3,9 @@
 use super::{AllHooks, Weights};
 use posenc::{inv_freq, slopes};
 use std::f64::consts::PI;
-use tiny_transformer::{Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig};
+use tiny_transformer::{
+    Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig,
+};
 
 /// Encodings written out again for the reference; several stand for a stack, nothing for `nope`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,14 +54,25 @@ fn ln_sigmoid(x: f64) -> f64 {
 
 impl Host<'_> {
     fn weight(&self, path: &str) -> &[f64] {
-        &self.weights.get(path).unwrap_or_else(|| panic!("no parameter {path}")).1
+        &self
+            .weights
+            .get(path)
+            .unwrap_or_else(|| panic!("no parameter {path}"))
+            .1
     }
 
     /// `x W` for one row.
     fn product(&self, x: &[f64], path: &str) -> Vec<f64> {
         let w = self.weight(path);
         let width = w.len() / x.len();
-        (0..width).map(|j| x.iter().enumerate().map(|(i, x)| x * w[i * width + j]).sum()).collect()
+        (0..width)
+            .map(|j| {
+                x.iter()
+                    .enumerate()
+                    .map(|(i, x)| x * w[i * width + j])
+                    .sum()
+            })
+            .collect()
     }
 
     fn norm(&self, x: &[f64], path: &str) -> Vec<f64> {
@@ -67,17 +80,27 @@ impl Host<'_> {
         let count = x.len() as f64;
         let mean = x.iter().sum::<f64>() / count;
         // A shift is there for a LayerNorm alone.
-        let kind = if self.weights.contains_key(&format!("{path}.shift")) { NormKind::LayerNorm } else { NormKind::RmsNorm };
+        let kind = if self.weights.contains_key(&format!("{path}.shift")) {
+            NormKind::LayerNorm
+        } else {
+            NormKind::RmsNorm
+        };
         match kind {
             NormKind::LayerNorm => {
                 let shift = self.weight(&format!("{path}.shift"));
                 let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
                 let each = x.iter().zip(scale).zip(shift);
-                each.map(|((v, scale), shift)| (v - mean) / (variance + 1e-5).sqrt() * scale + shift).collect()
+                each.map(|((v, scale), shift)| {
+                    (v - mean) / (variance + 1e-5).sqrt() * scale + shift
+                })
+                .collect()
             }
             NormKind::RmsNorm => {
                 let mean_square = x.iter().map(|v| v * v).sum::<f64>() / count;
-                x.iter().zip(scale).map(|(v, scale)| v / (mean_square + 1e-5).sqrt() * scale).collect()
+                x.iter()
+                    .zip(scale)
+                    .map(|(v, scale)| v / (mean_square + 1e-5).sqrt() * scale)
+                    .collect()
             }
         }
     }
@@ -85,10 +108,16 @@ impl Host<'_> {
     fn mlp(&self, x: &[f64], path: &str) -> Vec<f64> {
         let up = self.product(x, &format!("{path}.up"));
         let inner: Vec<f64> = match self.config.activation {
-            Activation::Gelu => up.iter().map(|v| 0.5 * v * (1.0 + libm::erf(v / 2f64.sqrt()))).collect(),
+            Activation::Gelu => up
+                .iter()
+                .map(|v| 0.5 * v * (1.0 + libm::erf(v / 2f64.sqrt())))
+                .collect(),
             Activation::Swiglu => {
                 let gate = self.product(x, &format!("{path}.gate"));
-                gate.iter().zip(&up).map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up).collect()
+                gate.iter()
+                    .zip(&up)
+                    .map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up)
+                    .collect()
             }
         };
         self.product(&inner, &format!("{path}.down"))
@@ -105,7 +134,9 @@ impl Host<'_> {
                     }
                 }
                 Part::Learned => {
-                    x.iter_mut().zip(&self.weight("encoding.table")[position * width..]).for_each(|(x, row)| *x += row);
+                    x.iter_mut()
+                        .zip(&self.weight("encoding.table")[position * width..])
+                        .for_each(|(x, row)| *x += row);
                 }
                 Part::AllHooks => x.iter_mut().for_each(|x| *x += AllHooks::added(p)),
                 _ => {}
@@ -124,7 +155,11 @@ impl Host<'_> {
                     let (s, c) = (p * theta).sin_cos();
                     let zeta = (i as f64 / half as f64 + 0.4) / 1.4;
                     let grown = if query { p } else { -p } / 512.0;
-                    let factor = if *part == Part::Xpos { zeta.powf(grown) } else { 1.0 };
+                    let factor = if *part == Part::Xpos {
+                        zeta.powf(grown)
+                    } else {
+                        1.0
+                    };
                     out[i] = (x[i] * c - x[i + half] * s) * factor;
                     out[i + half] = (x[i + half] * c + x[i] * s) * factor;
                 }
@@ -134,15 +169,20 @@ impl Host<'_> {
                 let width = x.len();
                 let mut out = vec![0.0; 2 * width];
                 for (j, x) in x.iter().enumerate() {
-                    let delta = self.weight("encoding.delta")[head * width + j].clamp(-2.0 * PI, 0.0);
-                    let angle = p * 10_000f64.powf(-(j as f64) / width as f64) + if query { 0.0 } else { delta };
+                    let delta =
+                        self.weight("encoding.delta")[head * width + j].clamp(-2.0 * PI, 0.0);
+                    let angle = p * 10_000f64.powf(-(j as f64) / width as f64)
+                        + if query { 0.0 } else { delta };
                     let length = x.exp().ln_1p();
                     out[j] = length * angle.cos();
                     out[j + width] = length * angle.sin();
                 }
                 out
             }
-            Part::AllHooks => x.iter().map(|v| v * AllHooks::turn(layer, p, query)).collect(),
+            Part::AllHooks => x
+                .iter()
+                .map(|v| v * AllHooks::turn(layer, p, query))
+                .collect(),
             _ => x,
         })
     }
@@ -158,20 +198,30 @@ impl Host<'_> {
     }
 
     fn shaw_row(&self, table: &str, cell: &Cell<'_>) -> &[f64] {
-        let (table, width) = (self.weight(&format!("encoding.{table}.{}", cell.layer)), self.config.head_dim);
+        let (table, width) = (
+            self.weight(&format!("encoding.{table}.{}", cell.layer)),
+            self.config.head_dim,
+        );
         let farthest = (table.len() / width - 1) / 2;
-        let row = if cell.j > cell.i { farthest + (cell.j - cell.i).min(farthest) } else { farthest - (cell.i - cell.j).min(farthest) };
+        let row = if cell.j > cell.i {
+            farthest + (cell.j - cell.i).min(farthest)
+        } else {
+            farthest - (cell.i - cell.j).min(farthest)
+        };
         &table[row * width..][..width]
     }
 
     fn content_bias(&self, cell: &Cell<'_>, logit: f64) -> f64 {
         let heads = self.config.n_heads;
         let of = |part: &Part| match part {
-            Part::Shaw => dot(cell.q, self.shaw_row("keys", cell)) / (self.config.head_dim as f64).sqrt(),
+            Part::Shaw => {
+                dot(cell.q, self.shaw_row("keys", cell)) / (self.config.head_dim as f64).sqrt()
+            }
             Part::Fox => {
                 let path = format!("encoding.layers.{}", cell.layer);
                 let gate = |l: usize| {
-                    let opened = self.product(&cell.hidden[l], &format!("{path}.weight"))[cell.head];
+                    let opened =
+                        self.product(&cell.hidden[l], &format!("{path}.weight"))[cell.head];
                     ln_sigmoid(opened + self.weight(&format!("{path}.bias"))[cell.head])
                 };
                 (cell.j + 1..=cell.i).map(gate).sum()
@@ -180,9 +230,11 @@ impl Host<'_> {
                 assert!(cell.head < heads);
                 let sum = |x: &[f64]| x.iter().sum::<f64>();
                 let turned = 0.1 * sum(cell.q) + 0.2 * sum(cell.k);
-                let before = 0.05 * sum(cell.raw_q) - 0.03 * sum(cell.raw_k) + 0.02 * sum(&cell.hidden[cell.j]);
+                let before = 0.05 * sum(cell.raw_q) - 0.03 * sum(cell.raw_k)
+                    + 0.02 * sum(&cell.hidden[cell.j]);
                 let of_index = 0.01 * cell.i as f64 - 0.03 * cell.j as f64;
-                (logit.tanh() * 0.5 * (cell.layer + 1) as f64 + turned + before + of_index) * self.weight("encoding.gain")[0]
+                (logit.tanh() * 0.5 * (cell.layer + 1) as f64 + turned + before + of_index)
+                    * self.weight("encoding.gain")[0]
             }
             _ => 0.0,
         };
@@ -194,12 +246,17 @@ impl Host<'_> {
         let mut out = vec![0.0; self.config.head_dim];
         for part in self.encoding {
             match part {
-                Part::Shaw => out.iter_mut().zip(self.shaw_row("values", cell)).for_each(|(out, v)| *out += v),
+                Part::Shaw => out
+                    .iter_mut()
+                    .zip(self.shaw_row("values", cell))
+                    .for_each(|(out, v)| *out += v),
                 Part::AllHooks => {
                     let gain = self.weight("encoding.gain")[0];
                     let distance = 0.1 * (cell.layer + 1) as f64 * (cell.i as f64 - cell.j as f64);
                     // Weights add up to 1.
-                    out.iter_mut().zip(cell.q).for_each(|(out, q)| *out += gain * (distance + 0.05 * q));
+                    out.iter_mut()
+                        .zip(cell.q)
+                        .for_each(|(out, q)| *out += gain * (distance + 0.05 * q));
                 }
                 _ => {}
             }
@@ -209,10 +266,19 @@ impl Host<'_> {
 
     /// Features of linear attention.
     fn features(&self, x: &[f64]) -> Vec<f64> {
-        match (self.config.attention, self.config.normalizer, self.config.feature_map) {
+        match (
+            self.config.attention,
+            self.config.normalizer,
+            self.config.feature_map,
+        ) {
             (AttentionKind::Softmax, ..) => x.to_vec(),
-            (_, Normalizer::Cosine, _) => x.iter().map(|v| v / (dot(x, x) + 1e-12).sqrt()).collect(),
-            (_, _, FeatureMap::Elu) => x.iter().map(|v| if *v > 0.0 { v + 1.0 } else { v.exp() }).collect(),
+            (_, Normalizer::Cosine, _) => {
+                x.iter().map(|v| v / (dot(x, x) + 1e-12).sqrt()).collect()
+            }
+            (_, _, FeatureMap::Elu) => x
+                .iter()
+                .map(|v| if *v > 0.0 { v + 1.0 } else { v.exp() })
+                .collect(),
             (_, _, FeatureMap::Relu) => x.iter().map(|v| v.max(0.0)).collect(),
         }
     }
@@ -228,15 +294,28 @@ impl Host<'_> {
             let logits: Vec<f64> = logits.collect();
             let top = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = logits.iter().map(|logit| (logit - top).exp()).sum();
-            return logits.iter().map(|logit| (logit - top).exp() / sum).collect();
+            return logits
+                .iter()
+                .map(|logit| (logit - top).exp() / sum)
+                .collect();
         }
         let one = f64::from(u8::from(self.config.normalizer == Normalizer::Cosine));
-        let turned: Vec<f64> = cells.iter().map(|cell| decay(cell).exp() * (one + dot(cell.q, cell.k))).collect();
+        let turned: Vec<f64> = cells
+            .iter()
+            .map(|cell| decay(cell).exp() * (one + dot(cell.q, cell.k)))
+            .collect();
         let sum: f64 = match self.config.normalizer {
-            Normalizer::Unrotated => cells.iter().map(|cell| decay(cell).exp() * dot(cell.raw_q, cell.raw_k)).sum(),
+            Normalizer::Unrotated => cells
+                .iter()
+                .map(|cell| decay(cell).exp() * dot(cell.raw_q, cell.raw_k))
+                .sum(),
             Normalizer::Rotated | Normalizer::Cosine => turned.iter().sum(),
         };
-        let sum = if sum < 0.0 { sum.min(-1e-6) } else { sum.max(1e-6) };
+        let sum = if sum < 0.0 {
+            sum.min(-1e-6)
+        } else {
+            sum.max(1e-6)
+        };
         turned.iter().map(|weight| weight / sum).collect()
     }
 
@@ -244,32 +323,62 @@ impl Host<'_> {
     fn attention(&self, rows: &[Vec<f64>], layer: usize) -> Vec<Vec<f64>> {
         let path = format!("blocks.{layer}.attention");
         let (heads, width) = (self.config.n_heads, self.config.head_dim);
-        let projected: Vec<Vec<f64>> = rows.iter().map(|row| self.product(row, &format!("{path}.qkv"))).collect();
-        let part = |i: usize, which: usize, head: usize| &projected[i][(which * heads + head) * width..][..width];
+        let projected: Vec<Vec<f64>> = rows
+            .iter()
+            .map(|row| self.product(row, &format!("{path}.qkv")))
+            .collect();
+        let part = |i: usize, which: usize, head: usize| {
+            &projected[i][(which * heads + head) * width..][..width]
+        };
         let mut out = vec![vec![0.0; heads * width]; rows.len()];
         for head in 0..heads {
             let normed = |x: &[f64], side: usize| match self.config.qk_norm {
                 QkNorm::None => x.to_vec(),
                 _ => self.norm(x, &format!("{path}.{}", ["q_norm", "k_norm"][side])),
             };
-            let [raw_q, raw_k] =
-                [0, 1].map(|side| (0..rows.len()).map(|i| self.features(&normed(part(i, side, head), side))).collect::<Vec<_>>());
+            let [raw_q, raw_k] = [0, 1].map(|side| {
+                (0..rows.len())
+                    .map(|i| self.features(&normed(part(i, side, head), side)))
+                    .collect::<Vec<_>>()
+            });
             let turned = |raw: &[Vec<f64>], query: bool| -> Vec<Vec<f64>> {
-                raw.iter().enumerate().map(|(i, x)| self.turn(x, layer, head, i, query)).collect()
+                raw.iter()
+                    .enumerate()
+                    .map(|(i, x)| self.turn(x, layer, head, i, query))
+                    .collect()
             };
             let (q, k) = (turned(&raw_q, true), turned(&raw_k, false));
             for (i, out) in out.iter_mut().enumerate() {
-                let cell = |j| Cell { layer, head, i, j, raw_q: &raw_q[i], raw_k: &raw_k[j], q: &q[i], k: &k[j], hidden: rows };
-                let seen = if self.config.mask == Mask::Causal { i + 1 } else { rows.len() };
+                let cell = |j| Cell {
+                    layer,
+                    head,
+                    i,
+                    j,
+                    raw_q: &raw_q[i],
+                    raw_k: &raw_k[j],
+                    q: &q[i],
+                    k: &k[j],
+                    hidden: rows,
+                };
+                let seen = if self.config.mask == Mask::Causal {
+                    i + 1
+                } else {
+                    rows.len()
+                };
                 let cells: Vec<Cell<'_>> = (0..seen).map(cell).collect();
                 for (cell, weight) in cells.iter().zip(self.weights_of(&cells)) {
                     let sums = out[head * width..][..width].iter_mut();
-                    let added = part(cell.j, 2, head).iter().zip(self.output_bias(cell)).map(|(v, term)| v + term);
+                    let added = part(cell.j, 2, head)
+                        .iter()
+                        .zip(self.output_bias(cell))
+                        .map(|(v, term)| v + term);
                     sums.zip(added).for_each(|(out, v)| *out += weight * v);
                 }
             }
         }
-        out.iter().map(|row| self.product(row, &format!("{path}.output"))).collect()
+        out.iter()
+            .map(|row| self.product(row, &format!("{path}.output")))
+            .collect()
     }
 
     /// Logits of every row of every sequence, flattened.
@@ -289,25 +398,43 @@ impl Host<'_> {
             })
             .collect();
         self.drop(0, &mut streams);
-        let add = |streams: &mut Vec<Vec<Vec<f64>>>, mut update: Vec<Vec<Vec<f64>>>, site: usize| {
-            self.drop(site, &mut update);
-            streams.iter_mut().flatten().flatten().zip(update.iter().flatten().flatten()).for_each(|(x, u)| *x += u);
-        };
+        let add =
+            |streams: &mut Vec<Vec<Vec<f64>>>, mut update: Vec<Vec<Vec<f64>>>, site: usize| {
+                self.drop(site, &mut update);
+                streams
+                    .iter_mut()
+                    .flatten()
+                    .flatten()
+                    .zip(update.iter().flatten().flatten())
+                    .for_each(|(x, u)| *x += u);
+            };
         for layer in 0..self.config.n_layers {
             let normed = |rows: &Vec<Vec<f64>>, half: &str| -> Vec<Vec<f64>> {
-                rows.iter().map(|row| self.norm(row, &format!("blocks.{layer}.{half}_norm"))).collect()
+                rows.iter()
+                    .map(|row| self.norm(row, &format!("blocks.{layer}.{half}_norm")))
+                    .collect()
             };
-            let attended = streams.iter().map(|rows| self.attention(&normed(rows, "attention"), layer)).collect();
+            let attended = streams
+                .iter()
+                .map(|rows| self.attention(&normed(rows, "attention"), layer))
+                .collect();
             add(&mut streams, attended, 2 * layer + 1);
-            let fed =
-                streams.iter().map(|rows| normed(rows, "mlp").iter().map(|row| self.mlp(row, &format!("blocks.{layer}.mlp"))).collect());
+            let fed = streams.iter().map(|rows| {
+                normed(rows, "mlp")
+                    .iter()
+                    .map(|row| self.mlp(row, &format!("blocks.{layer}.mlp")))
+                    .collect()
+            });
             let fed = fed.collect();
             add(&mut streams, fed, 2 * layer + 2);
         }
         let last = streams.iter().flatten().flat_map(|row| {
             let row = self.norm(row, "final_norm");
             if self.config.tied_head {
-                self.weight("embedding").chunks(d).map(|token| token.iter().zip(&row).map(|(a, b)| a * b).sum()).collect()
+                self.weight("embedding")
+                    .chunks(d)
+                    .map(|token| token.iter().zip(&row).map(|(a, b)| a * b).sum())
+                    .collect()
             } else {
                 self.product(&row, "head")
             }
@@ -318,16 +445,23 @@ impl Host<'_> {
     fn drop(&self, site: usize, x: &mut [Vec<Vec<f64>>]) {
         if let Some(factors) = self.factors {
             let count = x.iter().flatten().map(Vec::len).sum();
-            x.iter_mut().flatten().flatten().zip(factors(site, count)).for_each(|(x, factor)| *x *= f64::from(factor));
+            x.iter_mut()
+                .flatten()
+                .flatten()
+                .zip(factors(site, count))
+                .for_each(|(x, factor)| *x *= f64::from(factor));
         }
     }
 }
 
 /// Negative log-likelihood of each target in nats.
 pub fn nll_of(logits: &[f64], targets: &[i64]) -> Vec<f64> {
-    let each = logits.chunks(logits.len() / targets.len()).zip(targets).map(|(row, target)| {
-        let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        top + row.iter().map(|v| (v - top).exp()).sum::<f64>().ln() - row[*target as usize]
-    });
+    let each = logits
+        .chunks(logits.len() / targets.len())
+        .zip(targets)
+        .map(|(row, target)| {
+            let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            top + row.iter().map(|v| (v - top).exp()).sum::<f64>().ln() - row[*target as usize]
+        });
     each.collect()
 }

@@ -1,4 +1,5 @@
-//! `scripts/mutate-configs [N]`: N mutated configs, and a table of what became of them. Ends with 1 if any answer is wrong.
+//! `scripts/mutate-configs [N]`: N mutated configs, and a table of what became of them. Ends with 1
+//! if any answer is wrong.
 
 mod harness;
 
@@ -12,7 +13,9 @@ const DAMAGED: usize = 5;
 const SHOWN: usize = 40;
 
 fn main() -> ExitCode {
-    let count = std::env::args().nth(1).map_or(Ok(20_000), |text| text.parse::<usize>());
+    let count = std::env::args()
+        .nth(1)
+        .map_or(Ok(20_000), |text| text.parse::<usize>());
     let Ok(count) = count else {
         eprintln!("usage: mutate-configs [NUMBER]");
         return ExitCode::from(2);
@@ -24,20 +27,41 @@ fn main() -> ExitCode {
     let (known, held) = harness::bases::known_and_held(&harness.bases, scratch.path());
     let mut report = Report::default();
     for key in known.difference(&held) {
-        report.violations.push(format!("no base holds `{key}`, so nothing mutates it"));
+        report
+            .violations
+            .push(format!("no base holds `{key}`, so nothing mutates it"));
     }
     harness.keys(count - count / DAMAGED, &mut report);
     harness.texts(count / DAMAGED, &mut report);
 
-    println!("{} valid configs with {} different keys; answers of `longreach check`:\n", harness.bases.len(), held.len());
-    println!("| mutation | tried | refused, key named | valid and accepted | wrong |\n|---|---|---|---|---|");
+    println!(
+        "{} valid configs with {} different keys; answers of `longreach check`:\n",
+        harness.bases.len(),
+        held.len()
+    );
+    println!(
+        "| mutation | tried | refused, key named | valid and accepted | wrong \
+         |\n|---|---|---|---|---|"
+    );
     let sum = report.sum();
-    for (name, tally) in report.tallies.iter().map(|(name, tally)| (*name, tally)).chain([("all", &sum)]) {
-        println!("| {name} | {} | {} | {} | {} |", tally.tried, tally.refused, tally.accepted, tally.wrong);
+    for (name, tally) in report
+        .tallies
+        .iter()
+        .map(|(name, tally)| (*name, tally))
+        .chain([("all", &sum)])
+    {
+        println!(
+            "| {name} | {} | {} | {} | {} |",
+            tally.tried, tally.refused, tally.accepted, tally.wrong
+        );
     }
     println!("\nslowest answer: {:.2} s", report.slowest);
     for violation in report.violations.iter().take(SHOWN) {
         println!("\nwrong: {violation}");
     }
-    if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if report.violations.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

@@ -5,10 +5,12 @@
 //! "model.pe" = [{ kind = "rope" }, { kind = "alibi" }]
 //! "train.lr" = [1e-3, 3e-4]
 //! ```
-//! The first axis varies slowest. A value that is a table replaces the table at its key. How overrides meet axes is told in
-//! [`super::source`].
+//! The first axis varies slowest. A value that is a table replaces the table at its key. How
+//! overrides meet axes is told in [`super::source`].
 
-use super::diagnose::{Diagnostic, Place, describe_value, deserialize, float_text, normalise, quoted, type_name};
+use super::diagnose::{
+    Diagnostic, Place, describe_value, deserialize, float_text, normalise, quoted, type_name,
+};
 use super::source::{AXES, Blocked, KeyPath, Origins, Patch, Source, count_values, set, set_below};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -61,10 +63,15 @@ impl Cell {
         deserialize(&self.table, &self.origins)
     }
 
-    /// A mistake in the value of `key`; `problem` continues the key's name: "must divide 64". Empty texts are left out.
+    /// A mistake in the value of `key`; `problem` continues the key's name: "must divide 64". Empty
+    /// texts are left out.
     pub fn error(&self, key: &str, problem: &str, allowed: &str, help: &str) -> Diagnostic {
         let diagnostic = Diagnostic::at(&self.table, &self.origins, key, problem, allowed, help);
-        let labels = self.labels.iter().map(|label| format!("{} = {}", label.key, label.text)).collect::<Vec<_>>();
+        let labels = self
+            .labels
+            .iter()
+            .map(|label| format!("{} = {}", label.key, label.text))
+            .collect::<Vec<_>>();
         if labels.len() <= diagnostic.notes.len() {
             diagnostic
         } else {
@@ -74,7 +81,8 @@ impl Cell {
 
     /// Origin of a key in one line, such as `x.toml:14` or `command line: train.lr=1e-3`.
     pub fn origin(&self, key: &str) -> String {
-        self.origins.describe(&self.table, &KeyPath::parse(key).unwrap_or_default())
+        self.origins
+            .describe(&self.table, &KeyPath::parse(key).unwrap_or_default())
     }
 }
 
@@ -105,15 +113,28 @@ pub fn expand(source: &Source, seeds: usize) -> Result<Vec<Cell>, Diagnostic> {
         for axis in &axes {
             block /= axis.values.len().max(1);
             let index = cell / block.max(1) % axis.values.len().max(1);
-            let (Some(value), Some(text), Some(patch)) = (axis.values.get(index), axis.labels.get(index), axis.patches.get(index)) else {
+            let (Some(value), Some(text), Some(patch)) = (
+                axis.values.get(index),
+                axis.labels.get(index),
+                axis.patches.get(index),
+            ) else {
                 continue;
             };
-            set(&mut table, axis.path.parts(), value.clone()).map_err(|blocked| axis_blocked(source, axis, &blocked))?;
-            labels.push(Label { key: axis.key.clone(), text: text.clone(), value: value.clone() });
+            set(&mut table, axis.path.parts(), value.clone())
+                .map_err(|blocked| axis_blocked(source, axis, &blocked))?;
+            labels.push(Label {
+                key: axis.key.clone(),
+                text: text.clone(),
+                value: value.clone(),
+            });
             patches.push(patch.clone());
         }
         normalise(&mut table);
-        out.push(Cell { table, labels, origins: source.origins().with_patches(patches) });
+        out.push(Cell {
+            table,
+            labels,
+            origins: source.origins().with_patches(patches),
+        });
     }
     Ok(out)
 }
@@ -136,12 +157,24 @@ fn axis_path(parts: &[&str]) -> KeyPath {
 
 fn key_error(source: &Source, key: &str, problem: String) -> Diagnostic {
     let path = axis_path(&[key]);
-    Diagnostic::new(source.origins().key_place(&source.origins().find(&path)), problem).with_key(path.to_string())
+    Diagnostic::new(
+        source.origins().key_place(&source.origins().find(&path)),
+        problem,
+    )
+    .with_key(path.to_string())
 }
 
 fn value_error(source: &Source, path: &KeyPath, problem: String) -> Diagnostic {
-    let value = path.find(source.table()).map(describe_value).unwrap_or_default();
-    Diagnostic::new(source.origins().value_place(&source.origins().find(path)), problem).with_key(path.to_string()).with_value(value)
+    let value = path
+        .find(source.table())
+        .map(describe_value)
+        .unwrap_or_default();
+    Diagnostic::new(
+        source.origins().value_place(&source.origins().find(path)),
+        problem,
+    )
+    .with_key(path.to_string())
+    .with_value(value)
 }
 
 fn read_axes(source: &Source, seeds: usize, max_runs: u64) -> Result<Vec<Axis>, Diagnostic> {
@@ -150,7 +183,8 @@ fn read_axes(source: &Source, seeds: usize, max_runs: u64) -> Result<Vec<Axis>, 
         Some(Value::Table(table)) => table,
         Some(_) => {
             let problem = format!("`{AXES}` must be a table of lists");
-            return Err(value_error(source, &axis_path(&[]), problem).with_help("write [axes] and below it \"train.lr\" = [1e-3, 3e-4]"));
+            return Err(value_error(source, &axis_path(&[]), problem)
+                .with_help("write [axes] and below it \"train.lr\" = [1e-3, 3e-4]"));
         }
     };
     let mut paths: Vec<(&String, KeyPath, &Vec<Value>)> = Vec::new();
@@ -159,21 +193,33 @@ fn read_axes(source: &Source, seeds: usize, max_runs: u64) -> Result<Vec<Axis>, 
         let array = check_list(source, key, value)?;
         for (earlier, other, _) in &paths {
             if *other == path {
-                return Err(
-                    key_error(source, key, format!("axis `{key}` is the same as axis `{earlier}`")).with_help("keep one of the two")
-                );
+                return Err(key_error(
+                    source,
+                    key,
+                    format!("axis `{key}` is the same as axis `{earlier}`"),
+                )
+                .with_help("keep one of the two"));
             }
             if other.below(&path).is_some() {
-                let problem = format!("axis `{key}` would overwrite the values of axis `{earlier}`");
-                return Err(key_error(source, key, problem).with_help(format!("put `{key}` before `{earlier}`, or keep one of the two")));
+                let problem =
+                    format!("axis `{key}` would overwrite the values of axis `{earlier}`");
+                return Err(key_error(source, key, problem).with_help(format!(
+                    "put `{key}` before `{earlier}`, or keep one of the two"
+                )));
             }
         }
         paths.push((key, path, array));
     }
     check_product(source, &paths, seeds, max_runs)?;
-    let only_paths = paths.iter().map(|(_, path, _)| path.clone()).collect::<Vec<_>>();
+    let only_paths = paths
+        .iter()
+        .map(|(_, path, _)| path.clone())
+        .collect::<Vec<_>>();
     source.check_deferred(&only_paths)?;
-    paths.into_iter().map(|(key, path, array)| finish(source, key, path, array)).collect()
+    paths
+        .into_iter()
+        .map(|(key, path, array)| finish(source, key, path, array))
+        .collect()
 }
 
 fn check_key(source: &Source, key: &str) -> Result<KeyPath, Diagnostic> {
@@ -193,80 +239,156 @@ fn check_key(source: &Source, key: &str) -> Result<KeyPath, Diagnostic> {
     }
 }
 
-fn check_list<'a>(source: &Source, key: &str, value: &'a Value) -> Result<&'a Vec<Value>, Diagnostic> {
+fn check_list<'a>(
+    source: &Source,
+    key: &str,
+    value: &'a Value,
+) -> Result<&'a Vec<Value>, Diagnostic> {
     let path = axis_path(&[key]);
     match value {
         Value::Array(array) if array.is_empty() => {
             let error = value_error(source, &path, format!("axis `{key}` has no values"));
-            Err(error.with_allowed("a list of one value or more").with_help("remove the axis or give it values"))
+            Err(error
+                .with_allowed("a list of one value or more")
+                .with_help("remove the axis or give it values"))
         }
         Value::Array(array) => Ok(array),
         other => {
             let help = match other {
                 Value::Table(table) => {
                     let inner = table.keys().next().map_or("...", String::as_str);
-                    format!("quote the whole key: {} = [...]", quoted(&format!("{key}.{inner}")))
+                    format!(
+                        "quote the whole key: {} = [...]",
+                        quoted(&format!("{key}.{inner}"))
+                    )
                 }
                 other => format!("write {} = [{}]", quoted(key), describe_value(other)),
             };
-            let error = value_error(source, &path, format!("axis `{key}` must be a list, not {}", type_name(other)));
-            Err(error.with_allowed("a list of one value or more").with_help(help))
+            let error = value_error(
+                source,
+                &path,
+                format!("axis `{key}` must be a list, not {}", type_name(other)),
+            );
+            Err(error
+                .with_allowed("a list of one value or more")
+                .with_help(help))
         }
     }
 }
 
-fn check_product(source: &Source, axes: &[(&String, KeyPath, &Vec<Value>)], seeds: usize, max_runs: u64) -> Result<(), Diagnostic> {
+fn check_product(
+    source: &Source,
+    axes: &[(&String, KeyPath, &Vec<Value>)],
+    seeds: usize,
+    max_runs: u64,
+) -> Result<(), Diagnostic> {
     let lens = axes.iter().map(|(.., array)| array.len()).chain([seeds]);
-    let runs = lens.clone().try_fold(1_u128, |product, len| product.checked_mul(len as u128));
+    let runs = lens
+        .clone()
+        .try_fold(1_u128, |product, len| product.checked_mul(len as u128));
     if runs.is_some_and(|runs| runs <= u128::from(max_runs)) {
         return Ok(());
     }
     const SHOWN: usize = 6;
     let count = runs.map_or("over 10^38".to_owned(), |runs| runs.to_string());
     // The longest factor, if it came from an argument; the table otherwise.
-    let factors = axes.iter().map(|(key, _, array)| (array.len(), axis_path(&[key.as_str()])));
-    let longest = factors.chain([(seeds, KeyPath::new(["seeds"]))]).max_by_key(|(len, _)| *len);
-    let given = longest.map(|(_, path)| source.origins().find(&path)).filter(|found| found.exact && found.argument.is_some());
+    let factors = axes
+        .iter()
+        .map(|(key, _, array)| (array.len(), axis_path(&[key.as_str()])));
+    let longest = factors
+        .chain([(seeds, KeyPath::new(["seeds"]))])
+        .max_by_key(|(len, _)| *len);
+    let given = longest
+        .map(|(_, path)| source.origins().find(&path))
+        .filter(|found| found.exact && found.argument.is_some());
     let place = match given {
         Some(found) => source.origins().value_place(&found),
         None if axes.is_empty() => source.document().whole(),
-        None => source.origins().table_place(&source.origins().find(&axis_path(&[]))),
+        None => source
+            .origins()
+            .table_place(&source.origins().find(&axis_path(&[]))),
     };
-    let mut factors = axes.iter().take(SHOWN).map(|(key, _, array)| format!("{} ({key})", array.len())).collect::<Vec<_>>();
+    let mut factors = axes
+        .iter()
+        .take(SHOWN)
+        .map(|(key, _, array)| format!("{} ({key})", array.len()))
+        .collect::<Vec<_>>();
     factors.extend((axes.len() > SHOWN).then(|| format!("... ({} more axes)", axes.len() - SHOWN)));
     factors.push(format!("{seeds} (seeds)"));
-    let error = Diagnostic::new(place, format!("{count} runs are more than `{MAX_RUNS}` = {max_runs}"));
-    let error = error.with_key(AXES).with_note(factors.join(" x ")).with_allowed(format!("at most {max_runs} runs"));
-    Err(error.with_help(format!("shorten an axis, or set `{MAX_RUNS}` above the first table or by an override")))
+    let error = Diagnostic::new(
+        place,
+        format!("{count} runs are more than `{MAX_RUNS}` = {max_runs}"),
+    );
+    let error = error
+        .with_key(AXES)
+        .with_note(factors.join(" x "))
+        .with_allowed(format!("at most {max_runs} runs"));
+    Err(error.with_help(format!(
+        "shorten an axis, or set `{MAX_RUNS}` above the first table or by an override"
+    )))
 }
 
-fn check_size(source: &Source, base: &Table, axes: &[Axis], cells: usize) -> Result<(), Diagnostic> {
+fn check_size(
+    source: &Source,
+    base: &Table,
+    axes: &[Axis],
+    cells: usize,
+) -> Result<(), Diagnostic> {
     let own = base.values().map(count_values).sum::<usize>();
-    let largest = axes.iter().map(|axis| axis.values.iter().map(count_values).max().unwrap_or(0)).sum::<usize>();
+    let largest = axes
+        .iter()
+        .map(|axis| axis.values.iter().map(count_values).max().unwrap_or(0))
+        .sum::<usize>();
     if (own + largest + CELL).saturating_mul(cells) <= MAX_VALUES {
         return Ok(());
     }
-    let problem = format!("{cells} cells of {} values each are too many to hold", own + largest);
-    Err(Diagnostic::new(source.document().whole(), problem).with_key(AXES).with_help("shorten an axis or the file"))
+    let problem = format!(
+        "{cells} cells of {} values each are too many to hold",
+        own + largest
+    );
+    Err(Diagnostic::new(source.document().whole(), problem)
+        .with_key(AXES)
+        .with_help("shorten an axis or the file"))
 }
 
-/// Applies the overrides inside the axis's key to its values, refuses repeated values and labels the rest.
+/// Applies the overrides inside the axis's key to its values, refuses repeated values and labels
+/// the rest.
 fn finish(source: &Source, key: &str, path: KeyPath, array: &[Value]) -> Result<Axis, Diagnostic> {
     let origins = source.origins();
     let (mut values, mut patches) = (Vec::new(), Vec::new());
     for (i, value) in array.iter().enumerate() {
         let mut value = value.clone();
-        let mut spot = origins.base().element(axis_path(&[key, &i.to_string()]).parts());
+        let mut spot = origins
+            .base()
+            .element(axis_path(&[key, &i.to_string()]).parts());
         for given in source.parsed_overrides() {
-            let Some(below) = given.path.below(&path).filter(|below| !below.is_empty()) else { continue };
-            set_below(&mut value, given.path.parts(), path.parts().len(), given.value.clone()).map_err(|blocked| {
+            let Some(below) = given.path.below(&path).filter(|below| !below.is_empty()) else {
+                continue;
+            };
+            set_below(
+                &mut value,
+                given.path.parts(),
+                path.parts().len(),
+                given.value.clone(),
+            )
+            .map_err(|blocked| {
                 let error = blocked.diagnose(&given.text, &given.path);
-                error.with_note(format!("in value {} of {} of axis `{key}`", i + 1, array.len()))
+                error.with_note(format!(
+                    "in value {} of {} of axis `{key}`",
+                    i + 1,
+                    array.len()
+                ))
             })?;
             spot.plant(below, &given.text);
         }
         values.push(value);
-        patches.push(Arc::new(Patch { path: path.clone(), axis: key.to_owned(), number: i + 1, count: array.len(), spot }));
+        patches.push(Arc::new(Patch {
+            path: path.clone(),
+            axis: key.to_owned(),
+            number: i + 1,
+            count: array.len(),
+            spot,
+        }));
     }
     let mut seen = HashMap::new();
     for (i, value) in values.iter().enumerate() {
@@ -274,10 +396,24 @@ fn finish(source: &Source, key: &str, path: KeyPath, array: &[Value]) -> Result<
         canonical(value, &mut text);
         if let Some(first) = seen.insert(text, i) {
             let at = axis_path(&[key, &i.to_string()]);
-            let error =
-                value_error(source, &at, format!("axis `{key}` holds {} twice", describe_value(value))).with_value(describe_value(value));
-            let inside = source.parsed_overrides().iter().find(|o| o.path.below(&path).is_some_and(|below| !below.is_empty()));
-            let note = inside.map(|o| format!("after the override {} is applied to every value of the axis", o.text)).unwrap_or_default();
+            let error = value_error(
+                source,
+                &at,
+                format!("axis `{key}` holds {} twice", describe_value(value)),
+            )
+            .with_value(describe_value(value));
+            let inside = source
+                .parsed_overrides()
+                .iter()
+                .find(|o| o.path.below(&path).is_some_and(|below| !below.is_empty()));
+            let note = inside
+                .map(|o| {
+                    format!(
+                        "after the override {} is applied to every value of the axis",
+                        o.text
+                    )
+                })
+                .unwrap_or_default();
             return Err(error
                 .with_note(format!("values {} and {} are equal", first + 1, i + 1))
                 .with_note(note)
@@ -285,12 +421,19 @@ fn finish(source: &Source, key: &str, path: KeyPath, array: &[Value]) -> Result<
         }
     }
     let labels = label(&values);
-    Ok(Axis { key: key.to_owned(), path, values, labels, patches })
+    Ok(Axis {
+        key: key.to_owned(),
+        path,
+        values,
+        labels,
+        patches,
+    })
 }
 
 fn axis_blocked(source: &Source, axis: &Axis, blocked: &Blocked) -> Diagnostic {
     let told = blocked.diagnose("", &axis.path);
-    let error = key_error(source, &axis.key, told.problem.clone()).with_help(told.help.clone().unwrap_or_default());
+    let error = key_error(source, &axis.key, told.problem.clone())
+        .with_help(told.help.clone().unwrap_or_default());
     match error.place {
         Place::CommandLine { .. } => error,
         _ => error.with_note("an axis sets its key in the tables of the file"),
@@ -311,7 +454,9 @@ pub fn same(a: &Value, b: &Value) -> bool {
 fn canonical(value: &Value, out: &mut String) {
     const EXACT: u64 = 1 << 53;
     match value {
-        Value::Integer(n) if n.unsigned_abs() < EXACT => out.push_str(&(*n as f64 + 0.0).to_string()),
+        Value::Integer(n) if n.unsigned_abs() < EXACT => {
+            out.push_str(&(*n as f64 + 0.0).to_string())
+        }
         Value::Integer(n) => out.push_str(&n.to_string()),
         Value::Float(x) => out.push_str(&(x + 0.0).to_string()),
         Value::Boolean(truth) => out.push_str(&truth.to_string()),
@@ -344,11 +489,16 @@ fn label(values: &[Value]) -> Vec<String> {
     for table in values.iter().filter_map(Value::as_table) {
         groups.entry(kind_of(table)).or_default().push(table);
     }
-    let common = groups.iter().map(|(kind, tables)| (*kind, common_keys(tables))).collect::<HashMap<_, _>>();
+    let common = groups
+        .iter()
+        .map(|(kind, tables)| (*kind, common_keys(tables)))
+        .collect::<HashMap<_, _>>();
     let text = |value: &Value| match value {
         Value::Table(table) => {
             let shared = common.get(&kind_of(table));
-            tagged(table, |key| shared.is_none_or(|shared| !shared.contains(key)))
+            tagged(table, |key| {
+                shared.is_none_or(|shared| !shared.contains(key))
+            })
         }
         other => plain(other),
     };
@@ -364,11 +514,21 @@ fn label(values: &[Value]) -> Vec<String> {
     };
     let mut taken = HashSet::new();
     let distinct = |(i, text): (usize, String)| {
-        let text = if taken.contains(&text) { format!("{text} (value {})", i + 1) } else { text };
+        let text = if taken.contains(&text) {
+            format!("{text} (value {})", i + 1)
+        } else {
+            text
+        };
         taken.insert(text.clone());
         text
     };
-    texts.iter().zip(values).map(unique).enumerate().map(distinct).collect()
+    texts
+        .iter()
+        .zip(values)
+        .map(unique)
+        .enumerate()
+        .map(distinct)
+        .collect()
 }
 
 fn kind_of(table: &Table) -> Option<&str> {
@@ -388,14 +548,23 @@ fn common_keys(tables: &[&Table]) -> BTreeSet<String> {
             }
         }
     }
-    seen.into_iter().filter(|(_, (count, _))| *count == tables.len()).map(|(key, _)| key.to_owned()).collect()
+    seen.into_iter()
+        .filter(|(_, (count, _))| *count == tables.len())
+        .map(|(key, _)| key.to_owned())
+        .collect()
 }
 
 /// `kind(key=value, ...)` with the keys that are `shown`; `{key=value}` for a table without kind.
 fn tagged(table: &Table, shown: impl Fn(&str) -> bool) -> String {
     let kind = kind_of(table);
-    let rest = table.iter().filter(|(key, _)| !(kind.is_some() && key.as_str() == "kind"));
-    let list = rest.filter(|(key, _)| shown(key)).map(|(key, value)| format!("{key}={}", plain(value))).collect::<Vec<_>>().join(", ");
+    let rest = table
+        .iter()
+        .filter(|(key, _)| !(kind.is_some() && key.as_str() == "kind"));
+    let list = rest
+        .filter(|(key, _)| shown(key))
+        .map(|(key, value)| format!("{key}={}", plain(value)))
+        .collect::<Vec<_>>()
+        .join(", ");
     match kind {
         Some(kind) if list.is_empty() => kind.to_owned(),
         Some(kind) => format!("{kind}({list})"),
@@ -417,7 +586,10 @@ fn inline(value: &Value) -> String {
         Value::Float(x) => float_text(*x),
         Value::Boolean(truth) => truth.to_string(),
         Value::Datetime(date) => date.to_string(),
-        Value::Array(array) => format!("[{}]", array.iter().map(plain).collect::<Vec<_>>().join(", ")),
+        Value::Array(array) => format!(
+            "[{}]",
+            array.iter().map(plain).collect::<Vec<_>>().join(", ")
+        ),
         Value::Table(table) => tagged(table, |_| true),
     }
 }

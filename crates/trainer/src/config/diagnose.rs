@@ -1,7 +1,9 @@
-//! Mistakes in a configuration, told so that they can be mended: file, line, key, value, what is allowed, the likely fix.
+//! Mistakes in a configuration, told so that they can be mended: file, line, key, value, what is
+//! allowed, the likely fix.
 //!
-//! [`deserialize`] runs the strict serde types of an experiment over a raw table and turns serde's message into a [`Diagnostic`]
-//! that points at the line, the axis or the argument the offending value came from.
+//! [`deserialize`] runs the strict serde types of an experiment over a raw table and turns serde's
+//! message into a [`Diagnostic`] that points at the line, the axis or the argument the offending
+//! value came from.
 
 use super::source::{AXES, Found, KeyPath, Origins};
 use serde::de::DeserializeOwned;
@@ -86,20 +88,41 @@ impl Diagnostic {
     /// A mistake in the configuration.
     pub fn new(place: Place, problem: impl Into<String>) -> Self {
         let problem = problem.into();
-        Self(Box::new(Parts { exit: EXIT_CONFIG, problem, place, key: None, value: None, allowed: None, notes: vec![], help: None }))
+        Self(Box::new(Parts {
+            exit: EXIT_CONFIG,
+            problem,
+            place,
+            key: None,
+            value: None,
+            allowed: None,
+            notes: vec![],
+            help: None,
+        }))
     }
 
-    /// A mistake in the value of `key`, which is looked up in `table`. `problem` continues the key's name: "must divide 64".
-    /// Empty texts are left out.
-    pub fn at(table: &Table, origins: &Origins, key: &str, problem: &str, allowed: &str, help: &str) -> Self {
+    /// A mistake in the value of `key`, which is looked up in `table`. `problem` continues the
+    /// key's name: "must divide 64". Empty texts are left out.
+    pub fn at(
+        table: &Table,
+        origins: &Origins,
+        key: &str,
+        problem: &str,
+        allowed: &str,
+        help: &str,
+    ) -> Self {
         let path = KeyPath::parse(key).unwrap_or_else(|_| KeyPath::new([key]));
         let found = origins.find(&path);
         let (place, value) = match path.find(table) {
             Some(value) => (origins.value_place(&found), describe_value(value)),
             None => (origins.table_place(&found), "(default value)".to_owned()),
         };
-        let diagnostic = Self::new(place, format!("`{path}` {problem}")).with_key(path.to_string()).with_value(value);
-        diagnostic.with_axis(&found).with_allowed(allowed).with_help(help)
+        let diagnostic = Self::new(place, format!("`{path}` {problem}"))
+            .with_key(path.to_string())
+            .with_value(value);
+        diagnostic
+            .with_axis(&found)
+            .with_allowed(allowed)
+            .with_help(help)
     }
 
     /// Sets the exit code.
@@ -116,8 +139,15 @@ impl Diagnostic {
 
     /// Tells the value; one that stood for a default keeps saying so.
     pub fn with_value(mut self, value: impl fmt::Display) -> Self {
-        let default = self.value.as_deref().is_some_and(|v| v.ends_with("(default value)"));
-        self.value = filled(if default { format!("{value} (default value)") } else { value.to_string() });
+        let default = self
+            .value
+            .as_deref()
+            .is_some_and(|v| v.ends_with("(default value)"));
+        self.value = filled(if default {
+            format!("{value} (default value)")
+        } else {
+            value.to_string()
+        });
         self
     }
 
@@ -141,7 +171,9 @@ impl Diagnostic {
 
     fn with_axis(self, found: &Found) -> Self {
         match &found.axis {
-            Some((axis, number, count)) => self.with_note(format!("from axis `{axis}`, value {number} of {count}")),
+            Some((axis, number, count)) => {
+                self.with_note(format!("from axis `{axis}`, value {number} of {count}"))
+            }
             None => self,
         }
     }
@@ -158,16 +190,33 @@ impl fmt::Display for Diagnostic {
         match &self.place {
             Place::Nowhere => {}
             Place::File { file } => write!(f, "\n{pad}--> {}", visible(file, 400))?,
-            Place::CommandLine { argument } => write!(f, "\n{pad}--> command line: {}", visible(argument, 200))?,
-            Place::Line { file, line, column, text, width } => {
+            Place::CommandLine { argument } => {
+                write!(f, "\n{pad}--> command line: {}", visible(argument, 200))?
+            }
+            Place::Line {
+                file,
+                line,
+                column,
+                text,
+                width,
+            } => {
                 pad = " ".repeat(line.to_string().len());
                 let (text, before, width) = window(text, *column, *width);
                 write!(f, "\n{pad}--> {}:{line}:{column}", visible(file, 400))?;
-                write!(f, "\n{pad} |\n{line} | {text}\n{pad} | {}{}", " ".repeat(before), "^".repeat(width))?;
+                write!(
+                    f,
+                    "\n{pad} |\n{line} | {text}\n{pad} | {}{}",
+                    " ".repeat(before),
+                    "^".repeat(width)
+                )?;
             }
         }
         let allowed = self.allowed.as_deref().map(|text| ("allowed", text, 1000));
-        let lines = [self.key.as_deref().map(|text| ("key", text, 200)), self.value.as_deref().map(|text| ("value", text, 200)), allowed];
+        let lines = [
+            self.key.as_deref().map(|text| ("key", text, 200)),
+            self.value.as_deref().map(|text| ("value", text, 200)),
+            allowed,
+        ];
         let notes = self.notes.iter().map(|text| ("note", text.as_str(), 400));
         let help = self.help.as_deref().map(|text| ("help", text, 400));
         for (name, text, longest) in lines.into_iter().flatten().chain(notes).chain(help) {
@@ -177,9 +226,14 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Text that can neither break the layout nor deceive: no control or direction characters, at most `longest` characters.
+/// Text that can neither break the layout nor deceive: no control or direction characters, at most
+/// `longest` characters.
 fn visible(text: &str, longest: usize) -> String {
-    let mut out = text.chars().take(longest).map(visible_char).collect::<String>();
+    let mut out = text
+        .chars()
+        .take(longest)
+        .map(visible_char)
+        .collect::<String>();
     if text.chars().nth(longest).is_some() {
         out.push_str("...");
     }
@@ -189,18 +243,26 @@ fn visible(text: &str, longest: usize) -> String {
 fn visible_char(c: char) -> char {
     match c {
         '\t' | '\n' | '\r' => ' ',
-        '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}' => '\u{FFFD}',
+        '\u{200B}'..='\u{200F}'
+        | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}'
+        | '\u{FEFF}' => '\u{FFFD}',
         c if c.is_control() => '\u{FFFD}',
         c => c,
     }
 }
 
-/// The part of a line around a column, the characters before the column in it, and how many to underline.
+/// The part of a line around a column, the characters before the column in it, and how many to
+/// underline.
 fn window(text: &str, column: usize, width: usize) -> (String, usize, usize) {
     const SHOWN: usize = 120;
     const LEAD: usize = 40;
     let column = column.saturating_sub(1);
-    let skipped = if column >= SHOWN - LEAD { column - LEAD } else { 0 };
+    let skipped = if column >= SHOWN - LEAD {
+        column - LEAD
+    } else {
+        0
+    };
     let mut out = String::from(if skipped > 0 { "..." } else { "" });
     let before = column - skipped + out.len();
     out.extend(text.chars().skip(skipped).take(SHOWN).map(visible_char));
@@ -279,13 +341,21 @@ pub fn float_text(number: f64) -> String {
     if size == 0.0 {
         return "0".to_owned();
     }
-    if (1e-4..1e16).contains(&size) || !number.is_finite() { number.to_string() } else { format!("{number:e}") }
+    if (1e-4..1e16).contains(&size) || !number.is_finite() {
+        number.to_string()
+    } else {
+        format!("{number:e}")
+    }
 }
 
 /// Like [`float_text`], but never taken for a whole number.
 fn float_as_toml(number: f64) -> String {
     let text = float_text(number).to_lowercase();
-    if text.chars().all(|c| c.is_ascii_digit() || c == '-') { format!("{text}.0") } else { text }
+    if text.chars().all(|c| c.is_ascii_digit() || c == '-') {
+        format!("{text}.0")
+    } else {
+        text
+    }
 }
 
 /// What a value is, with its article.
@@ -301,7 +371,8 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Names used elsewhere for what is called otherwise here: suggested only where the second is allowed.
+/// Names used elsewhere for what is called otherwise here: suggested only where the second is
+/// allowed.
 const ALSO_KNOWN_AS: &[(&str, &str)] = &[
     ("theta", "base"),
     ("rope_theta", "base"),
@@ -345,12 +416,34 @@ pub fn closest<'a>(word: &str, allowed: &'a [String]) -> Option<&'a str> {
     };
     let spelled = allowed.iter().find(|name| plain(name) == plain(&word));
     let alias = |exact: bool| {
-        let mut known = ALSO_KNOWN_AS.iter().filter(|(other, _)| if exact { *other == word } else { near(other).is_some() });
+        let mut known = ALSO_KNOWN_AS.iter().filter(|(other, _)| {
+            if exact {
+                *other == word
+            } else {
+                near(other).is_some()
+            }
+        });
         known.find_map(|(_, name)| allowed.iter().find(|a| a == name))
     };
-    let misspelt = || allowed.iter().filter_map(|name| Some((near(name)?, name))).min_by_key(|(edits, _)| *edits).map(|(_, name)| name);
-    let part = || allowed.iter().find(|name| word.len() >= 4 && (name.contains(&word) || word.contains(name.as_str()) && name.len() >= 4));
-    spelled.or_else(|| alias(true)).or_else(misspelt).or_else(|| alias(false)).or_else(part).map(String::as_str)
+    let misspelt = || {
+        allowed
+            .iter()
+            .filter_map(|name| Some((near(name)?, name)))
+            .min_by_key(|(edits, _)| *edits)
+            .map(|(_, name)| name)
+    };
+    let part = || {
+        allowed.iter().find(|name| {
+            word.len() >= 4
+                && (name.contains(&word) || word.contains(name.as_str()) && name.len() >= 4)
+        })
+    };
+    spelled
+        .or_else(|| alias(true))
+        .or_else(misspelt)
+        .or_else(|| alias(false))
+        .or_else(part)
+        .map(String::as_str)
 }
 
 /// Sorts names by their likeness to `word`, the most alike first; ties stay as they were.
@@ -363,12 +456,15 @@ pub(crate) fn closest_first(word: &str, names: &mut [String]) {
 /// Keys that say which type a table has.
 const TAGS: [&str; 2] = ["kind", "by"];
 
-/// Moves `kind`, or else `by`, to the front of every table, in place and at any depth: types tagged by it are read as a stream.
+/// Moves `kind`, or else `by`, to the front of every table, in place and at any depth: types tagged
+/// by it are read as a stream.
 pub fn normalise(table: &mut Table) {
     for (_, value) in table.iter_mut() {
         normalise_value(value);
     }
-    let Some(tag) = TAGS.into_iter().find(|tag| table.contains_key(*tag)) else { return };
+    let Some(tag) = TAGS.into_iter().find(|tag| table.contains_key(*tag)) else {
+        return;
+    };
     if table.keys().next().is_some_and(|first| first == tag) {
         return;
     }
@@ -393,12 +489,28 @@ pub fn deserialize<T: DeserializeOwned>(table: &Table, origins: &Origins) -> Res
 }
 
 /// Like [`deserialize`] for the value at a path of the table, which must be there.
-pub fn deserialize_at<T: DeserializeOwned>(table: &Table, at: &KeyPath, origins: &Origins) -> Result<T, Diagnostic> {
+pub fn deserialize_at<T: DeserializeOwned>(
+    table: &Table,
+    at: &KeyPath,
+    origins: &Origins,
+) -> Result<T, Diagnostic> {
     let mut table = table.clone();
     normalise(&mut table);
-    let value = if at.is_root() { Some(Value::Table(table.clone())) } else { at.find(&table).cloned() };
-    let read = serde_path_to_error::deserialize(value.unwrap_or_else(|| Value::Table(Table::new())));
-    read.map_err(|error| Refusal { path: resolve(&table, at, error.path()), table: &table, origins }.explain(error.inner().message()))
+    let value = if at.is_root() {
+        Some(Value::Table(table.clone()))
+    } else {
+        at.find(&table).cloned()
+    };
+    let read =
+        serde_path_to_error::deserialize(value.unwrap_or_else(|| Value::Table(Table::new())));
+    read.map_err(|error| {
+        Refusal {
+            path: resolve(&table, at, error.path()),
+            table: &table,
+            origins,
+        }
+        .explain(error.inner().message())
+    })
 }
 
 /// The part of serde's path below `at` that exists in the table.
@@ -437,14 +549,24 @@ impl Refusal<'_> {
         if let Some(name) = after("missing field `").and_then(|rest| rest.strip_suffix('`')) {
             return self.missing_key(name);
         }
-        if let Some(expected) = after("invalid type: ").and_then(|rest| Some(rest.rsplit_once(", expected ")?.1)) {
+        if let Some(expected) =
+            after("invalid type: ").and_then(|rest| Some(rest.rsplit_once(", expected ")?.1))
+        {
             return self.wrong_type(expected);
         }
-        if let Some(expected) = after("invalid value: ").and_then(|rest| Some(rest.rsplit_once(", expected ")?.1)) {
-            return self.value_error(|key, value| format!("{key} cannot be {value}")).with_allowed(friendly(expected));
+        if let Some(expected) =
+            after("invalid value: ").and_then(|rest| Some(rest.rsplit_once(", expected ")?.1))
+        {
+            return self
+                .value_error(|key, value| format!("{key} cannot be {value}"))
+                .with_allowed(friendly(expected));
         }
-        if let Some((len, expected)) = after("invalid length ").and_then(|rest| rest.rsplit_once(", expected ")) {
-            return self.value_error(|key, _| format!("{key} has the wrong length {len}")).with_allowed(friendly(expected));
+        if let Some((len, expected)) =
+            after("invalid length ").and_then(|rest| rest.rsplit_once(", expected "))
+        {
+            return self
+                .value_error(|key, _| format!("{key} has the wrong length {len}"))
+                .with_allowed(friendly(expected));
         }
         if message.starts_with("wanted exactly 1 element") {
             return self.wrong_type("a string");
@@ -453,30 +575,71 @@ impl Refusal<'_> {
     }
 
     fn name_of(&self, path: &KeyPath) -> String {
-        if path.is_root() { "the configuration".to_owned() } else { format!("`{path}`") }
+        if path.is_root() {
+            "the configuration".to_owned()
+        } else {
+            format!("`{path}`")
+        }
     }
 
     fn value_error(&self, problem: impl FnOnce(&str, &str) -> String) -> Diagnostic {
         let found = self.origins.find(&self.path);
-        let value = self.path.find(self.table).map(describe_value).unwrap_or_default();
-        let diagnostic = Diagnostic::new(self.origins.value_place(&found), problem(&self.name_of(&self.path), &value));
-        diagnostic.with_key(self.path.to_string()).with_value(value).with_axis(&found)
+        let value = self
+            .path
+            .find(self.table)
+            .map(describe_value)
+            .unwrap_or_default();
+        let diagnostic = Diagnostic::new(
+            self.origins.value_place(&found),
+            problem(&self.name_of(&self.path), &value),
+        );
+        diagnostic
+            .with_key(self.path.to_string())
+            .with_value(value)
+            .with_axis(&found)
     }
 
     fn unknown_key(&self, name: &str, allowed: &[String]) -> Diagnostic {
-        let own = self.path.last() == name && self.path.parent().find_table(self.table).is_some_and(|t| t.contains_key(name));
-        let path = if own { self.path.clone() } else { self.path.child(name) };
+        let own = self.path.last() == name
+            && self
+                .path
+                .parent()
+                .find_table(self.table)
+                .is_some_and(|t| t.contains_key(name));
+        let path = if own {
+            self.path.clone()
+        } else {
+            self.path.child(name)
+        };
         let above = path.parent();
-        let place = if above.is_root() { "at the top level".to_owned() } else { format!("in `{above}`") };
+        let place = if above.is_root() {
+            "at the top level".to_owned()
+        } else {
+            format!("in `{above}`")
+        };
         let found = self.origins.find(&path);
-        let diagnostic = Diagnostic::new(self.origins.key_place(&found), format!("unknown key `{name}` {place}"));
-        let list = if allowed.is_empty() { "no keys".to_owned() } else { allowed.join(", ") };
-        let help = self.stale_kind(&above, &path).or_else(|| Some(format!("did you mean `{}`?", closest(name, allowed)?)));
+        let diagnostic = Diagnostic::new(
+            self.origins.key_place(&found),
+            format!("unknown key `{name}` {place}"),
+        );
+        let list = if allowed.is_empty() {
+            "no keys".to_owned()
+        } else {
+            allowed.join(", ")
+        };
+        let help = self
+            .stale_kind(&above, &path)
+            .or_else(|| Some(format!("did you mean `{}`?", closest(name, allowed)?)));
         let help = help.or_else(|| self.uneven_axis(&above, &found));
-        diagnostic.with_key(path.to_string()).with_allowed(list).with_axis(&found).with_help(help.unwrap_or_default())
+        diagnostic
+            .with_key(path.to_string())
+            .with_allowed(list)
+            .with_axis(&found)
+            .with_help(help.unwrap_or_default())
     }
 
-    /// A hint for a table whose `kind` alone was set by an override or an axis, so that other keys of it belong to another kind.
+    /// A hint for a table whose `kind` alone was set by an override or an axis, so that other keys
+    /// of it belong to another kind.
     fn stale_kind(&self, table: &KeyPath, key: &KeyPath) -> Option<String> {
         let kind = self.origins.find(&table.child("kind"));
         let whole = self.origins.find(table);
@@ -487,48 +650,81 @@ impl Refusal<'_> {
         }
         if kind.axis.is_some() && kind.axis != whole.axis {
             return Some(format!(
-                "`kind` is set by an axis; use whole tables: {AXES}.{} = [{{ kind = {value} }}, ...]",
+                "`kind` is set by an axis; use whole tables: {AXES}.{} = [{{ kind = {value} }}, \
+                 ...]",
                 quoted(&table.to_string())
             ));
         }
-        let argument =
-            kind.argument.filter(|argument| whole.argument.as_ref() != Some(argument) && key.argument.as_ref() != Some(argument))?;
-        Some(format!("`{argument}` sets `kind` only; replace the whole table: {table}={{kind={value}}}"))
+        let argument = kind.argument.filter(|argument| {
+            whole.argument.as_ref() != Some(argument) && key.argument.as_ref() != Some(argument)
+        })?;
+        Some(format!(
+            "`{argument}` sets `kind` only; replace the whole table: {table}={{kind={value}}}"
+        ))
     }
 
     /// A hint for an axis inside the tables of another one, some of which have no such key.
     fn uneven_axis(&self, table: &KeyPath, key: &Found) -> Option<String> {
         let (outer, ..) = self.origins.find(table).axis?;
         let (inner, ..) = key.axis.as_ref().filter(|(inner, ..)| *inner != outer)?;
-        Some(format!("axis `{inner}` does not fit every value of axis `{outer}`: write its values inside those that have the key"))
+        Some(format!(
+            "axis `{inner}` does not fit every value of axis `{outer}`: write its values inside \
+             those that have the key"
+        ))
     }
 
     fn missing_key(&self, name: &str) -> Diagnostic {
         let found = self.origins.find(&self.path);
-        let place = if self.path.is_root() { self.origins.document().whole() } else { self.origins.table_place(&found) };
-        let diagnostic = Diagnostic::new(place, format!("missing key `{name}` in {}", self.name_of(&self.path)));
-        let siblings = self.path.find_table(self.table).map(|table| table.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+        let place = if self.path.is_root() {
+            self.origins.document().whole()
+        } else {
+            self.origins.table_place(&found)
+        };
+        let diagnostic = Diagnostic::new(
+            place,
+            format!("missing key `{name}` in {}", self.name_of(&self.path)),
+        );
+        let siblings = self
+            .path
+            .find_table(self.table)
+            .map(|table| table.keys().cloned().collect::<Vec<_>>())
+            .unwrap_or_default();
         let help = match (closest(name, &siblings), self.path.is_root()) {
             (Some(sibling), _) => format!("is `{sibling}` meant to be `{name}`?"),
-            (None, true) => format!("add `{name} = ...` above the first table, or a table [{name}]"),
+            (None, true) => {
+                format!("add `{name} = ...` above the first table, or a table [{name}]")
+            }
             (None, false) => format!("add `{name} = ...` to `{}`", self.path),
         };
-        let help = self.stale_kind(&self.path, &self.path.child(name)).unwrap_or(help);
-        diagnostic.with_key(self.path.child(name).to_string()).with_axis(&found).with_help(help)
+        let help = self
+            .stale_kind(&self.path, &self.path.child(name))
+            .unwrap_or(help);
+        diagnostic
+            .with_key(self.path.child(name).to_string())
+            .with_axis(&found)
+            .with_help(help)
     }
 
     fn unknown_variant(&self, name: &str, allowed: &[String]) -> Diagnostic {
         let kind = self.path.child("kind");
         let tagged = kind.find(self.table).and_then(Value::as_str) == Some(name);
-        let refusal = Refusal { path: if tagged { kind } else { self.path.clone() }, ..*self };
+        let refusal = Refusal {
+            path: if tagged { kind } else { self.path.clone() },
+            ..*self
+        };
         let above = refusal.path.parent();
         let is_kind = refusal.path.last() == "kind" && !above.is_root();
         let problem = |key: &str, _: &str| match is_kind {
             true => format!("unknown kind `{name}` in `{above}`"),
             false => format!("{key} cannot be `{name}`"),
         };
-        let help = closest(name, allowed).map(|meant| format!("did you mean `{meant}`?")).unwrap_or_default();
-        refusal.value_error(problem).with_allowed(allowed.join(", ")).with_help(help)
+        let help = closest(name, allowed)
+            .map(|meant| format!("did you mean `{meant}`?"))
+            .unwrap_or_default();
+        refusal
+            .value_error(problem)
+            .with_allowed(allowed.join(", "))
+            .with_help(help)
     }
 
     fn wrong_type(&self, expected: &str) -> Diagnostic {
@@ -537,20 +733,33 @@ impl Refusal<'_> {
             return self.value_error(|key, _| format!("{key} must be {wanted}"));
         };
         let help = mend(value, expected, self.path.last()).unwrap_or_default();
-        let problem =
-            |key: &str, _: &str| format!("{key} must be {}, not {}", wanted.split(',').next().unwrap_or(&wanted), type_name(value));
-        self.value_error(problem).with_allowed(wanted.as_str()).with_help(help)
+        let problem = |key: &str, _: &str| {
+            format!(
+                "{key} must be {}, not {}",
+                wanted.split(',').next().unwrap_or(&wanted),
+                type_name(value)
+            )
+        };
+        self.value_error(problem)
+            .with_allowed(wanted.as_str())
+            .with_help(help)
     }
 }
 
-/// `x`, expected one of `a`, `b`  ->  x and the rest. The name comes first and may hold anything, so the last match counts.
+/// `x`, expected one of `a`, `b`  ->  x and the rest. The name comes first and may hold anything,
+/// so the last match counts.
 fn name_and_expected(rest: &str) -> Option<(&str, &str)> {
-    rest.rsplit_once("`, expected ").or_else(|| rest.rsplit_once("`, there are no "))
+    rest.rsplit_once("`, expected ")
+        .or_else(|| rest.rsplit_once("`, there are no "))
 }
 
 /// The names in backticks.
 fn ticked(text: &str) -> Vec<String> {
-    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Rust's name of a type in words.
@@ -575,7 +784,9 @@ fn friendly(expected: &str) -> String {
         _ if expected.starts_with("a nonzero ") => "a whole number, 1 or more",
         _ => "",
     };
-    let counted = expected.strip_prefix("an array of length ").or_else(|| expected.strip_prefix("a tuple of size "));
+    let counted = expected
+        .strip_prefix("an array of length ")
+        .or_else(|| expected.strip_prefix("a tuple of size "));
     match counted {
         Some(count) => format!("a list of {count}"),
         None if words.is_empty() => expected.to_owned(),
@@ -587,22 +798,39 @@ fn friendly(expected: &str) -> String {
 fn mend(value: &Value, expected: &str, key: &str) -> Option<String> {
     let wanted = friendly(expected);
     let whole = wanted.starts_with("a whole number");
-    let set = if key.parse::<usize>().is_ok() { String::new() } else { format!("{key} = ") };
+    let set = if key.parse::<usize>().is_ok() {
+        String::new()
+    } else {
+        format!("{key} = ")
+    };
     match value {
         Value::String(text) if whole || wanted == "a number" => {
             let number = text.trim().replace('_', "");
-            let fits = if whole { number.parse::<i64>().is_ok() } else { number.parse::<f64>().is_ok_and(f64::is_finite) };
+            let fits = if whole {
+                number.parse::<i64>().is_ok()
+            } else {
+                number.parse::<f64>().is_ok_and(f64::is_finite)
+            };
             fits.then(|| format!("remove the quotes: {set}{number}"))
         }
         Value::String(text) if wanted == "true or false" => {
             let truth = text.trim().to_lowercase();
             matches!(truth.as_str(), "true" | "false").then(|| format!("write {set}{truth}"))
         }
-        Value::String(text) if expected.contains("kind") => Some(format!("write {set}{{ kind = {} }}", quoted(&visible(text, 60)))),
-        Value::Float(number) if whole && number.fract() == 0.0 && number.abs() < 1e15 => Some(format!("write {set}{}", *number as i64)),
+        Value::String(text) if expected.contains("kind") => Some(format!(
+            "write {set}{{ kind = {} }}",
+            quoted(&visible(text, 60))
+        )),
+        Value::Float(number) if whole && number.fract() == 0.0 && number.abs() < 1e15 => {
+            Some(format!("write {set}{}", *number as i64))
+        }
         Value::Table(_) | Value::Array(_) => None,
-        other if wanted.starts_with("a list") => Some(format!("write a list: {set}[{}]", describe_value(other))),
-        other if wanted == "a text" && key != "kind" => Some(format!("write {set}{}", quoted(&describe_value(other)))),
+        other if wanted.starts_with("a list") => {
+            Some(format!("write a list: {set}[{}]", describe_value(other)))
+        }
+        other if wanted == "a text" && key != "kind" => {
+            Some(format!("write {set}{}", quoted(&describe_value(other))))
+        }
         _ => None,
     }
 }

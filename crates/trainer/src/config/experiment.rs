@@ -4,13 +4,15 @@ use super::axes::{Cell, expand, same};
 use super::claims;
 use super::diagnose::{Diagnostic, deserialize_at};
 use super::source::{KeyPath, Source, set};
-use super::variants::{additions, check_additions, dropped, dropped_note, keeping, leaves, stacked};
+use super::variants::{
+    additions, check_additions, dropped, dropped_note, keeping, leaves, stacked,
+};
 use crate::evaluate::unsupported;
 use crate::exit::Exit;
 use crate::optimizer::AdamWConfig;
 use crate::spec::{
-    Coordinates, Decode, EvalSpec, Job, LengthCurriculum, RunSpec, Stage, TRAINED, TrainSpec, VariantSpec, WarmStart, changes_with_length,
-    untrained,
+    Coordinates, Decode, EvalSpec, Job, LengthCurriculum, RunSpec, Stage, TRAINED, TrainSpec,
+    VariantSpec, WarmStart, changes_with_length, untrained,
 };
 use crate::status::jobs;
 use crate::worker::{self, read_job};
@@ -22,7 +24,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tasks::{BuildContext, Scoring, Task, TaskConfig, TaskError};
-use tiny_transformer::{Activation, AttentionKind, FeatureMap, Mask, Matmul, NormKind, Normalizer, QkNorm, TransformerConfig};
+use tiny_transformer::{
+    Activation, AttentionKind, FeatureMap, Mask, Matmul, NormKind, Normalizer, QkNorm,
+    TransformerConfig,
+};
 use toml::{Table, Value};
 
 /// The lock file this binary was built with: it names the default text corpus.
@@ -204,7 +209,8 @@ fn default_batch_tokens() -> usize {
 pub struct VariantSection {
     /// Name in tables and plots.
     pub name: String,
-    /// Keys and values the trained encoding must have for the variant to apply; all encodings unless given.
+    /// Keys and values the trained encoding must have for the variant to apply; all encodings
+    /// unless given.
     #[serde(default)]
     pub when: Table,
     /// Keys to change in the trained encoding's table; with `kind`, a whole new encoding.
@@ -226,7 +232,8 @@ pub struct PlannedRun {
     pub parameters: u64,
     /// Tokens trained on.
     pub train_tokens: u64,
-    /// Tokens read in evaluation, over all variants and lengths: scored, read again to decode answers, and to watch the weights.
+    /// Tokens read in evaluation, over all variants and lengths: scored, read again to decode
+    /// answers, and to watch the weights.
     pub eval_tokens: u64,
     /// The test lengths in tokens.
     pub test_seq_lens: Vec<usize>,
@@ -269,8 +276,13 @@ impl Surroundings {
     /// Paths in a config are relative to the config's directory.
     pub fn of(config_dir: &Path) -> Self {
         let home = || std::env::var_os("HOME").or_else(|| std::env::var_os("USERPROFILE"));
-        let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(home()?).join(".cargo")));
-        Self { config_dir: config_dir.to_owned(), cargo_home }
+        let cargo_home = std::env::var_os("CARGO_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(PathBuf::from(home()?).join(".cargo")));
+        Self {
+            config_dir: config_dir.to_owned(),
+            cargo_home,
+        }
     }
 
     /// Builds a task for these lengths.
@@ -278,7 +290,13 @@ impl Surroundings {
     /// # Errors
     ///
     /// If a key cannot work or a corpus cannot be used.
-    pub fn build(&self, task: &TaskConfig, train_len: usize, test_lens: &[usize], eval_seed: u64) -> Result<Box<dyn Task>, TaskError> {
+    pub fn build(
+        &self,
+        task: &TaskConfig,
+        train_len: usize,
+        test_lens: &[usize],
+        eval_seed: u64,
+    ) -> Result<Box<dyn Task>, TaskError> {
         task.build(&BuildContext {
             config_dir: self.config_dir.clone(),
             lock: LOCK,
@@ -300,15 +318,34 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Diagnostic> {
     for text in overrides {
         source.apply_override(text)?;
     }
-    let seeds = source.get("seeds").and_then(Value::as_array).map_or(1, Vec::len);
+    let seeds = source
+        .get("seeds")
+        .and_then(Value::as_array)
+        .map_or(1, Vec::len);
     let cells = expand(&source, seeds)?;
-    let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     let surroundings = Surroundings::of(&directory);
     let (tasks, ids, order) = (HashMap::new(), HashMap::new(), HashSet::new());
     let dropped = BTreeMap::new();
-    let mut plan = Plan { path: path.to_owned(), directory: directory.clone(), table: source.table().clone(), ..Plan::default() };
-    let mut planner = Planner { surroundings, directory, tasks, ids, order, evaluations: 0, dropped };
+    let mut plan = Plan {
+        path: path.to_owned(),
+        directory: directory.clone(),
+        table: source.table().clone(),
+        ..Plan::default()
+    };
+    let mut planner = Planner {
+        surroundings,
+        directory,
+        tasks,
+        ids,
+        order,
+        evaluations: 0,
+        dropped,
+    };
     for cell in &cells {
         planner.cell(cell, &mut plan)?;
     }
@@ -316,7 +353,8 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Diagnostic> {
     Ok(plan)
 }
 
-/// The order of lines and rows that a config asks for: texts of labels and names of variants as in its [`Plan`]. Nothing but the file is read.
+/// The order of lines and rows that a config asks for: texts of labels and names of variants as in
+/// its [`Plan`]. Nothing but the file is read.
 ///
 /// # Errors
 ///
@@ -324,11 +362,22 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Diagnostic> {
 pub fn order(path: &Path) -> Result<Vec<String>, Diagnostic> {
     let source = Source::read(path)?;
     let cells = expand(&source, 1)?;
-    let labels = cells.iter().flat_map(|cell| &cell.labels).map(|label| label.text.as_str());
-    let variants = source.get("eval.variants").and_then(Value::as_array).into_iter().flatten();
+    let labels = cells
+        .iter()
+        .flat_map(|cell| &cell.labels)
+        .map(|label| label.text.as_str());
+    let variants = source
+        .get("eval.variants")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let names = variants.filter_map(|variant| variant.get("name")?.as_str());
     let mut seen = HashSet::new();
-    Ok(labels.chain(names).filter(|text| seen.insert(*text)).map(str::to_owned).collect())
+    Ok(labels
+        .chain(names)
+        .filter(|text| seen.insert(*text))
+        .map(str::to_owned)
+        .collect())
 }
 
 struct Planner {
@@ -359,123 +408,261 @@ impl Planner {
         check_sees_no_answer(cell, &model, task.as_ref())?;
         check_scores(cell, &written.eval, &model, task.as_ref())?;
         let train = train(cell, &written, task.as_ref())?;
-        let lengths = |test_len| Lengths { train_len: train.seq_len, test_len: task.seq_len(test_len) };
+        let lengths = |test_len| Lengths {
+            train_len: train.seq_len,
+            test_len: task.seq_len(test_len),
+        };
         let mut encoding = written.model.pe.clone();
         encoding.resolve(&lengths(train.train_len));
         let shape = model.shape();
-        encoding.check(&shape).map_err(|error| refused(cell, "model.pe", &error))?;
+        encoding
+            .check(&shape)
+            .map_err(|error| refused(cell, "model.pe", &error))?;
         let facts = encoding.facts(&shape);
-        model.check_encoding(&facts).map_err(|error| refused(cell, "model", &error))?;
+        model
+            .check_encoding(&facts)
+            .map_err(|error| refused(cell, "model", &error))?;
         let test_lens = written.eval.test_lens.clone();
-        let longest = test_lens.iter().map(|length| task.seq_len(*length)).max().unwrap_or(0);
+        let longest = test_lens
+            .iter()
+            .map(|length| task.seq_len(*length))
+            .max()
+            .unwrap_or(0);
         let mut positions = written.model.positions.clone();
         positions.resolve(&lengths(train.train_len), longest);
-        check_positions(cell, "model.positions", &positions, &facts, &model, train.seq_len)?;
+        check_positions(
+            cell,
+            "model.positions",
+            &positions,
+            &facts,
+            &model,
+            train.seq_len,
+        )?;
         check_coordinates(cell, &written.model, &positions, &facts, task.as_ref())?;
         let rows = positions.rows(train.seq_len);
         if let Some(limit) = facts.max_position.filter(|limit| *limit < rows) {
-            let reach = if rows == train.seq_len { String::new() } else { format!(" at positions up to {}", rows - 1) };
-            let problem = format!("is shorter than the training sequences of {} tokens{reach}", train.seq_len);
+            let reach = if rows == train.seq_len {
+                String::new()
+            } else {
+                format!(" at positions up to {}", rows - 1)
+            };
+            let problem = format!(
+                "is shorter than the training sequences of {} tokens{reach}",
+                train.seq_len
+            );
             let help = format!("set model.pe.max_position to at least {rows}");
-            return Err(cell.error("model.pe.max_position", &problem, &format!("{rows} or more"), &help).with_value(limit));
+            return Err(cell
+                .error(
+                    "model.pe.max_position",
+                    &problem,
+                    &format!("{rows} or more"),
+                    &help,
+                )
+                .with_value(limit));
         }
-        let trained = VariantSpec { name: TRAINED.to_owned(), encodings: vec![encoding.clone(); test_lens.len()], positions: Vec::new() };
+        let trained = VariantSpec {
+            name: TRAINED.to_owned(),
+            encodings: vec![encoding.clone(); test_lens.len()],
+            positions: Vec::new(),
+        };
         let mut variants = vec![trained];
         let count = written.eval.variants.len();
         if count > MAX_VARIANTS {
             let allowed = format!("at most {MAX_VARIANTS} variants");
-            return Err(cell.error("eval.variants", &format!("has {count} of them"), &allowed, "put encodings to train on an axis"));
+            return Err(cell.error(
+                "eval.variants",
+                &format!("has {count} of them"),
+                &allowed,
+                "put encodings to train on an axis",
+            ));
         }
         for (index, variant) in written.eval.variants.iter().enumerate() {
             let key = format!("eval.variants.{index}");
             check_name(cell, &format!("{key}.name"), &variant.name)?;
             check_when(cell, &format!("{key}.when"), &variant.when)?;
             if variants.iter().any(|other| other.name == variant.name)
-                || written.eval.variants[..index].iter().any(|other| other.name == variant.name)
+                || written.eval.variants[..index]
+                    .iter()
+                    .any(|other| other.name == variant.name)
             {
-                let help = format!("`{TRAINED}` is the encoding as trained; every other variant needs a name of its own");
-                return Err(cell.error(&format!("{key}.name"), "is used twice", "a name of its own", &help));
+                let help = format!(
+                    "`{TRAINED}` is the encoding as trained; every other variant needs a name of \
+                     its own"
+                );
+                return Err(cell.error(
+                    &format!("{key}.name"),
+                    "is used twice",
+                    "a name of its own",
+                    &help,
+                ));
             }
             if !plan.variants.contains(&variant.name) {
                 plan.variants.push(variant.name.clone());
             }
-            let pe = cell.table.get("model").and_then(|model| model.get("pe")).and_then(Value::as_table);
+            let pe = cell
+                .table
+                .get("model")
+                .and_then(|model| model.get("pe"))
+                .and_then(Value::as_table);
             let pe = pe.cloned().unwrap_or_default();
             if !applies(&variant.when, &pe) {
                 continue;
             }
             if variant.set.is_empty() && variant.add.is_none() && variant.positions.is_none() {
-                let help =
-                    "write set = { scaling = { kind = \"yarn\" } }, add = { kind = \"window\" } or positions = { kind = \"interpolated\" }";
-                let problem = format!("changes nothing: it has neither `{key}.set` nor `{key}.add` nor `{key}.positions`");
-                return Err(cell.error(&key, &problem, "`set`, `add`, `positions` or several of them", help));
+                let help = "write set = { scaling = { kind = \"yarn\" } }, add = { kind = \
+                            \"window\" } or positions = { kind = \"interpolated\" }";
+                let problem = format!(
+                    "changes nothing: it has neither `{key}.set` nor `{key}.add` nor \
+                     `{key}.positions`"
+                );
+                return Err(cell.error(
+                    &key,
+                    &problem,
+                    "`set`, `add`, `positions` or several of them",
+                    help,
+                ));
             }
             let (trained, trained_encoding) = (written.model.pe.kind(), &encoding);
             let base = if variant.add.is_some() && variant.set.is_empty() {
                 // Defaults that depend on lengths keep the values of training.
                 encoding.clone()
             } else {
-                changed(&pe, &variant.set).map_err(|problem| set_refused(cell, &format!("{key}.set"), variant, &pe, trained, &problem))?
+                changed(&pe, &variant.set).map_err(|problem| {
+                    set_refused(cell, &format!("{key}.set"), variant, &pe, trained, &problem)
+                })?
             };
             let added = additions_of(cell, &key, variant)?;
-            let in_variant =
-                |error: Diagnostic| error.with_note(format!("in variant `{}` of the trained encoding `{trained}`", variant.name));
+            let in_variant = |error: Diagnostic| {
+                error.with_note(format!(
+                    "in variant `{}` of the trained encoding `{trained}`",
+                    variant.name
+                ))
+            };
             let encodings = test_lens.iter().map(|test_len| {
                 let (mut base, mut added) = (base.clone(), added.clone());
                 base.resolve(&lengths(*test_len));
-                base.check(&shape).map_err(|error| refused(cell, &format!("{key}.set"), &error))?;
+                base.check(&shape)
+                    .map_err(|error| refused(cell, &format!("{key}.set"), &error))?;
                 if let Some(add) = &variant.add {
-                    added.iter_mut().for_each(|one| one.resolve(&lengths(*test_len)));
-                    check_additions(add, &base, &added, &shape).map_err(|error| in_variant(refused(cell, &key, &error)))?;
+                    added
+                        .iter_mut()
+                        .for_each(|one| one.resolve(&lengths(*test_len)));
+                    check_additions(add, &base, &added, &shape)
+                        .map_err(|error| in_variant(refused(cell, &key, &error)))?;
                 }
                 let encoding = stacked(base, &added);
-                model.check_encoding(&encoding.facts(&shape)).map_err(|error| in_variant(refused(cell, "model", &error)))?;
+                model
+                    .check_encoding(&encoding.facts(&shape))
+                    .map_err(|error| in_variant(refused(cell, "model", &error)))?;
                 if variant.add.is_some() && variant.positions.is_none() {
-                    check_positions(cell, "model.positions", &positions, &encoding.facts(&shape), &model, 1).map_err(in_variant)?;
+                    check_positions(
+                        cell,
+                        "model.positions",
+                        &positions,
+                        &encoding.facts(&shape),
+                        &model,
+                        1,
+                    )
+                    .map_err(in_variant)?;
                 }
-                check_coordinates(cell, &written.model, &positions, &encoding.facts(&shape), task.as_ref())?;
+                check_coordinates(
+                    cell,
+                    &written.model,
+                    &positions,
+                    &encoding.facts(&shape),
+                    task.as_ref(),
+                )?;
                 let missing = untrained(trained_encoding, &encoding, &shape);
                 if !missing.is_empty() {
-                    let missing = missing.iter().map(|(path, shape)| format!("{path} {shape:?}")).collect::<Vec<_>>().join(", ");
-                    let problem = format!("needs parameters that `{}` was not trained with: {missing}", encoding.kind());
-                    let help =
-                        "evaluate a trained model only under encodings without parameters of their own, or add it to [axes] and train it";
-                    return Err(cell.error(&format!("{key}.set"), &problem, "an encoding with the trained parameters, or with none", help));
+                    let missing = missing
+                        .iter()
+                        .map(|(path, shape)| format!("{path} {shape:?}"))
+                        .collect::<Vec<_>>()
+                        .join(", ");
+                    let problem = format!(
+                        "needs parameters that `{}` was not trained with: {missing}",
+                        encoding.kind()
+                    );
+                    let help = "evaluate a trained model only under encodings without parameters \
+                                of their own, or add it to [axes] and train it";
+                    return Err(cell.error(
+                        &format!("{key}.set"),
+                        &problem,
+                        "an encoding with the trained parameters, or with none",
+                        help,
+                    ));
                 }
                 Ok(encoding)
             });
             let encodings = encodings.collect::<Result<Vec<EncodingConfig>, Diagnostic>>()?;
             self.note_dropped(variant, &encoding, &encodings[0], &shape);
-            let positions = test_lens.iter().zip(&encodings).filter_map(|(test_len, encoding)| {
-                let mut positions = variant.positions.clone()?;
-                positions.resolve(&lengths(*test_len), longest);
-                let checked = check_positions(cell, &format!("{key}.positions"), &positions, &encoding.facts(&shape), &model, 1);
-                Some(checked.map(|()| positions))
-            });
+            let positions = test_lens
+                .iter()
+                .zip(&encodings)
+                .filter_map(|(test_len, encoding)| {
+                    let mut positions = variant.positions.clone()?;
+                    positions.resolve(&lengths(*test_len), longest);
+                    let checked = check_positions(
+                        cell,
+                        &format!("{key}.positions"),
+                        &positions,
+                        &encoding.facts(&shape),
+                        &model,
+                        1,
+                    );
+                    Some(checked.map(|()| positions))
+                });
             let positions = positions.collect::<Result<_, Diagnostic>>()?;
-            variants.push(VariantSpec { name: variant.name.clone(), encodings, positions });
+            variants.push(VariantSpec {
+                name: variant.name.clone(),
+                encodings,
+                positions,
+            });
         }
         let parameters = model.num_params(&facts);
         if parameters > MAX_PARAMETERS {
             let allowed = format!("at most {MAX_PARAMETERS} of them");
             let help = "lower d_model, d_ff, n_layers, head_dim or the size of a table of model.pe";
-            return Err(cell.error("model", "has too many parameters", &allowed, help).with_value(format!("{parameters} parameters")));
+            return Err(cell
+                .error("model", "has too many parameters", &allowed, help)
+                .with_value(format!("{parameters} parameters")));
         }
-        let EvalSection { seed, batch_tokens, decode, last_tokens, attention_distance, .. } = written.eval;
-        let eval = EvalSpec { test_lens, seed, batch_tokens, decode, last_tokens, attention_distance, variants };
-        let eval_tokens = eval_tokens(&eval, task.as_ref(), &positions, |encoding| encoding.facts(&shape));
+        let EvalSection {
+            seed,
+            batch_tokens,
+            decode,
+            last_tokens,
+            attention_distance,
+            ..
+        } = written.eval;
+        let eval = EvalSpec {
+            test_lens,
+            seed,
+            batch_tokens,
+            decode,
+            last_tokens,
+            attention_distance,
+            variants,
+        };
+        let eval_tokens = eval_tokens(&eval, task.as_ref(), &positions, |encoding| {
+            encoding.facts(&shape)
+        });
         for label in &cell.labels {
             if self.order.insert(label.text.clone()) {
                 plan.order.push(label.text.clone());
             }
         }
         self.report(cell, &written.report, plan)?;
-        plan.title = written.title.clone().unwrap_or_else(|| written.name.clone());
+        plan.title = written
+            .title
+            .clone()
+            .unwrap_or_else(|| written.name.clone());
         plan.name.clone_from(&written.name);
         for seed in &written.seeds {
             let found = warm_start(cell, &written, &self.directory, &model, &encoding, *seed)?;
             let start = found.as_ref().map(|found| found.start.clone());
-            let (start_dir, started_from) = found.map(|found| (found.directory, found.method)).unzip();
+            let (start_dir, started_from) =
+                found.map(|found| (found.directory, found.method)).unzip();
             let spec = RunSpec {
                 task: written.task.clone(),
                 corpus_blake3: task.corpus().map(|corpus| corpus.blake3.clone()),
@@ -489,12 +676,22 @@ impl Planner {
                 seed: *seed,
             };
             let labels = labels(cell, &encoding);
-            let shown = labels.iter().map(|label| format!("{} = {}", label.key, label.text)).collect::<Vec<_>>().join(", ");
-            let run_id = spec.run_id().map_err(|error| cell.error("", &format!("cannot be written as JSON: {error}"), "", ""))?;
+            let shown = labels
+                .iter()
+                .map(|label| format!("{} = {}", label.key, label.text))
+                .collect::<Vec<_>>()
+                .join(", ");
+            let run_id = spec.run_id().map_err(|error| {
+                cell.error("", &format!("cannot be written as JSON: {error}"), "", "")
+            })?;
             if let Some(other) = self.ids.insert(run_id.clone(), shown.clone()) {
-                let problem = format!("two runs are the same once defaults are filled in: {other} and {shown}");
+                let problem = format!(
+                    "two runs are the same once defaults are filled in: {other} and {shown}"
+                );
                 return Err(cell.error(
-                    cell.labels.first().map_or("seeds", |label| label.key.as_str()),
+                    cell.labels
+                        .first()
+                        .map_or("seeds", |label| label.key.as_str()),
                     &problem,
                     "values that differ",
                     "remove one of the two",
@@ -502,21 +699,52 @@ impl Planner {
             }
             // No overflow: at most 10^8 steps of 2^24 tokens.
             let train_tokens = spec.train.tokens();
-            let job =
-                Job { run_id, experiment: written.name.clone(), labels, config_dir: self.directory.clone(), start_dir, started_from, spec };
-            let test_seq_lens = job.spec.eval.test_lens.iter().map(|length| task.seq_len(*length)).collect();
-            plan.runs.push(PlannedRun { job, parameters, train_tokens, eval_tokens, test_seq_lens });
+            let job = Job {
+                run_id,
+                experiment: written.name.clone(),
+                labels,
+                config_dir: self.directory.clone(),
+                start_dir,
+                started_from,
+                spec,
+            };
+            let test_seq_lens = job
+                .spec
+                .eval
+                .test_lens
+                .iter()
+                .map(|length| task.seq_len(*length))
+                .collect();
+            plan.runs.push(PlannedRun {
+                job,
+                parameters,
+                train_tokens,
+                eval_tokens,
+                test_seq_lens,
+            });
         }
         Ok(())
     }
 
-    fn note_dropped(&mut self, variant: &VariantSection, trained: &EncodingConfig, encoding: &EncodingConfig, shape: &ModelShape) {
+    fn note_dropped(
+        &mut self,
+        variant: &VariantSection,
+        trained: &EncodingConfig,
+        encoding: &EncodingConfig,
+        shape: &ModelShape,
+    ) {
         let kinds = dropped(&variant.set, trained, encoding, shape);
         if kinds.is_empty() {
             return;
         }
-        let own = variant.add.is_none().then(|| keeping(&variant.set, trained, encoding, shape));
-        let noted = self.dropped.entry((variant.name.clone(), own.flatten())).or_default();
+        let own = variant
+            .add
+            .is_none()
+            .then(|| keeping(&variant.set, trained, encoding, shape));
+        let noted = self
+            .dropped
+            .entry((variant.name.clone(), own.flatten()))
+            .or_default();
         noted.extend(kinds);
         let mut seen = HashSet::new();
         noted.retain(|kind| seen.insert(*kind));
@@ -525,7 +753,9 @@ impl Planner {
     /// Variants that drop trained encodings, then lengths that have no value.
     fn notes(&self, plan: &Plan) -> Vec<String> {
         let dropped = self.dropped.iter();
-        let mut notes: Vec<String> = dropped.map(|((name, keeping), kinds)| dropped_note(name, kinds, keeping.as_deref())).collect();
+        let mut notes: Vec<String> = dropped
+            .map(|((name, keeping), kinds)| dropped_note(name, kinds, keeping.as_deref()))
+            .collect();
         for run in &plan.runs {
             for note in unsupported_notes(run) {
                 if !notes.contains(&note) {
@@ -536,11 +766,26 @@ impl Planner {
         notes
     }
 
-    /// The report is the whole experiment's, so no axis may vary what is in it; one reading of the file of claims serves all cells.
-    fn report(&self, cell: &Cell, written: &ReportSection, plan: &mut Plan) -> Result<(), Diagnostic> {
-        if let Some(label) = cell.labels.iter().find(|label| label.key == "report" || label.key.starts_with("report.")) {
+    /// The report is the whole experiment's, so no axis may vary what is in it; one reading of the
+    /// file of claims serves all cells.
+    fn report(
+        &self,
+        cell: &Cell,
+        written: &ReportSection,
+        plan: &mut Plan,
+    ) -> Result<(), Diagnostic> {
+        if let Some(label) = cell
+            .labels
+            .iter()
+            .find(|label| label.key == "report" || label.key.starts_with("report."))
+        {
             let key = &label.key;
-            return Err(cell.error(key, "cannot be an axis: there is one report", "a single value", "take it out of [axes]"));
+            return Err(cell.error(
+                key,
+                "cannot be an axis: there is one report",
+                "a single value",
+                "take it out of [axes]",
+            ));
         }
         plan.assertions = written.assertions;
         if let (Some(path), true) = (&written.claims, plan.runs.is_empty()) {
@@ -554,31 +799,53 @@ impl Planner {
                     "correct the path or remove the key",
                 ));
             }
-            plan.claims = claims::read(&path).map_err(|error| error.with_note("named by report.claims"))?;
+            plan.claims =
+                claims::read(&path).map_err(|error| error.with_note("named by report.claims"))?;
         }
         Ok(())
     }
 
-    /// Every run holds an encoding for each of its evaluations, so a short file could ask for more than there is memory.
+    /// Every run holds an encoding for each of its evaluations, so a short file could ask for more
+    /// than there is memory.
     fn count_evaluations(&mut self, cell: &Cell, written: &Experiment) -> Result<(), Diagnostic> {
-        let (variants, lengths) = (written.eval.variants.len() + 1, written.eval.test_lens.len());
-        let asked = variants.saturating_mul(lengths).saturating_mul(written.seeds.len());
+        let (variants, lengths) = (
+            written.eval.variants.len() + 1,
+            written.eval.test_lens.len(),
+        );
+        let asked = variants
+            .saturating_mul(lengths)
+            .saturating_mul(written.seeds.len());
         self.evaluations = self.evaluations.saturating_add(asked);
         if self.evaluations <= MAX_EVALUATIONS {
             return Ok(());
         }
-        let problem = format!("asks for more than {MAX_EVALUATIONS} evaluations, counting runs, variants and lengths");
-        let help = format!("each run has {variants} variants at {lengths} lengths: shorten a list, or split the experiment");
-        Err(cell.error("eval.test_lens", &problem, &format!("at most {MAX_EVALUATIONS} in all runs"), &help))
+        let problem = format!(
+            "asks for more than {MAX_EVALUATIONS} evaluations, counting runs, variants and lengths"
+        );
+        let help = format!(
+            "each run has {variants} variants at {lengths} lengths: shorten a list, or split the \
+             experiment"
+        );
+        Err(cell.error(
+            "eval.test_lens",
+            &problem,
+            &format!("at most {MAX_EVALUATIONS} in all runs"),
+            &help,
+        ))
     }
 
     fn task(&mut self, cell: &Cell, written: &Experiment) -> Result<Rc<dyn Task>, Diagnostic> {
         let (train, eval) = (&written.train, &written.eval);
-        let key = format!("{:?} {} {:?} {}", written.task, train.train_len, eval.test_lens, eval.seed);
+        let key = format!(
+            "{:?} {} {:?} {}",
+            written.task, train.train_len, eval.test_lens, eval.seed
+        );
         if let Some(task) = self.tasks.get(&key) {
             return Ok(task.clone());
         }
-        let built = self.surroundings.build(&written.task, train.train_len, &eval.test_lens, eval.seed);
+        let built =
+            self.surroundings
+                .build(&written.task, train.train_len, &eval.test_lens, eval.seed);
         let task: Rc<dyn Task> = built.map_err(|error| task_refused(cell, &error))?.into();
         self.tasks.insert(key, task.clone());
         Ok(task)
@@ -589,18 +856,27 @@ impl Planner {
 fn labels(cell: &Cell, encoding: &EncodingConfig) -> Vec<results::record::Label> {
     if cell.labels.is_empty() {
         let kind = encoding.kind();
-        return vec![results::record::Label { key: "model.pe".to_owned(), text: kind.to_owned(), value: kind.into() }];
+        return vec![results::record::Label {
+            key: "model.pe".to_owned(),
+            text: kind.to_owned(),
+            value: kind.into(),
+        }];
     }
     let label = |label: &super::axes::Label| {
         let value = serde_json::to_value(&label.value).unwrap_or_default();
-        results::record::Label { key: label.key.clone(), text: label.text.clone(), value }
+        results::record::Label {
+            key: label.key.clone(),
+            text: label.text.clone(),
+            value,
+        }
     };
     cell.labels.iter().map(label).collect()
 }
 
 /// Whether the trained encoding's table has every key and value of a filter.
 pub fn applies(when: &Table, pe: &Table) -> bool {
-    when.iter().all(|(key, value)| pe.get(key).is_some_and(|own| same(own, value)))
+    when.iter()
+        .all(|(key, value)| pe.get(key).is_some_and(|own| same(own, value)))
 }
 
 /// The trained encoding's table with `set` in it; a `set` with `kind` stands alone.
@@ -609,27 +885,50 @@ pub fn applies(when: &Table, pe: &Table) -> bool {
 ///
 /// Serde's message, with the path of the key.
 pub fn changed(pe: &Table, set: &Table) -> Result<EncodingConfig, String> {
-    let mut table = if set.contains_key("kind") { Table::new() } else { pe.clone() };
+    let mut table = if set.contains_key("kind") {
+        Table::new()
+    } else {
+        pe.clone()
+    };
     table.extend(set.clone());
     super::diagnose::normalise(&mut table);
     serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
         let (path, message) = (error.path().to_string(), error.inner().message().to_owned());
-        if path == "." { message } else { format!("{path}: {message}") }
+        if path == "." {
+            message
+        } else {
+            format!("{path}: {message}")
+        }
     })
 }
 
 /// Reads what a variant adds.
-fn additions_of(cell: &Cell, key: &str, variant: &VariantSection) -> Result<Vec<EncodingConfig>, Diagnostic> {
-    let keys = variant.add.iter().flat_map(additions).map(|(below, _)| format!("{key}.{below}"));
+fn additions_of(
+    cell: &Cell,
+    key: &str,
+    variant: &VariantSection,
+) -> Result<Vec<EncodingConfig>, Diagnostic> {
+    let keys = variant
+        .add
+        .iter()
+        .flat_map(additions)
+        .map(|(below, _)| format!("{key}.{below}"));
     let read = |key: String| {
         let path = KeyPath::parse(&key).unwrap_or_default();
         deserialize_at::<EncodingConfig>(&cell.table, &path, &cell.origins)
     };
-    let note = || format!("in variant `{}`, which adds to the trained encoding", variant.name);
-    keys.map(|key| read(key).map_err(|error| error.with_note(note()))).collect()
+    let note = || {
+        format!(
+            "in variant `{}`, which adds to the trained encoding",
+            variant.name
+        )
+    };
+    keys.map(|key| read(key).map_err(|error| error.with_note(note())))
+        .collect()
 }
 
-/// Tells at which lengths a run has no value, for the trained encoding and for variants that differ.
+/// Tells at which lengths a run has no value, for the trained encoding and for variants that
+/// differ.
 fn unsupported_notes(run: &PlannedRun) -> Vec<String> {
     const SHOWN: usize = 8;
     let spec = &run.job.spec;
@@ -643,10 +942,19 @@ fn unsupported_notes(run: &PlannedRun) -> Vec<String> {
             unsupported(spec, encoding, positions, seq_len)?;
             let drawn_out_of = positions.max_seq_len().filter(|longest| seq_len > *longest);
             let ends = |part: &&EncodingConfig| part.facts(&shape).max_position;
-            let part = leaves(encoding).into_iter().filter(|part| ends(part).is_some()).min_by_key(ends);
+            let part = leaves(encoding)
+                .into_iter()
+                .filter(|part| ends(part).is_some())
+                .min_by_key(ends);
             Some(match (drawn_out_of, part) {
-                (Some(longest), _) => (positions.kind(), format!("positions are drawn out of {longest}")),
-                (None, Some(part)) => (part.kind(), format!("max_position = {}", ends(&part).unwrap_or(0))),
+                (Some(longest), _) => (
+                    positions.kind(),
+                    format!("positions are drawn out of {longest}"),
+                ),
+                (None, Some(part)) => (
+                    part.kind(),
+                    format!("max_position = {}", ends(&part).unwrap_or(0)),
+                ),
                 (None, None) => (encoding.kind(), "it has no value there".to_owned()),
             })
         };
@@ -658,13 +966,24 @@ fn unsupported_notes(run: &PlannedRun) -> Vec<String> {
         }
         for ((kind, reason), mut lengths) in by_reason {
             lengths.sort_unstable();
-            let mut shown: Vec<String> = lengths.iter().take(SHOWN).map(ToString::to_string).collect();
+            let mut shown: Vec<String> = lengths
+                .iter()
+                .take(SHOWN)
+                .map(ToString::to_string)
+                .collect();
             if lengths.len() > SHOWN {
                 shown.push(format!("{} more", lengths.len() - SHOWN));
             }
-            let text = format!("`{kind}` has no value at {}: recorded as unsupported ({reason})", shown.join(", "));
+            let text = format!(
+                "`{kind}` has no value at {}: recorded as unsupported ({reason})",
+                shown.join(", ")
+            );
             if !told.contains(&text) {
-                let whose = if variant.name == TRAINED { String::new() } else { format!("variant `{}`: ", variant.name) };
+                let whose = if variant.name == TRAINED {
+                    String::new()
+                } else {
+                    format!("variant `{}`: ", variant.name)
+                };
                 notes.push(format!("{whose}{text}"));
                 told.push(text);
             }
@@ -674,19 +993,41 @@ fn unsupported_notes(run: &PlannedRun) -> Vec<String> {
 }
 
 /// Tells what is wrong with `set`, whose change of the trained encoding's table could not be read.
-fn set_refused(cell: &Cell, key: &str, variant: &VariantSection, pe: &Table, trained: &str, problem: &str) -> Diagnostic {
-    let mut table = if variant.set.contains_key("kind") { Table::new() } else { pe.clone() };
+fn set_refused(
+    cell: &Cell,
+    key: &str,
+    variant: &VariantSection,
+    pe: &Table,
+    trained: &str,
+    problem: &str,
+) -> Diagnostic {
+    let mut table = if variant.set.contains_key("kind") {
+        Table::new()
+    } else {
+        pe.clone()
+    };
     table.extend(variant.set.clone());
     let path = KeyPath::parse(key).unwrap_or_default();
     let mut whole = cell.table.clone();
     let placed = set(&mut whole, path.parts(), Value::Table(table)).is_ok();
-    let told = deserialize_at::<EncodingConfig>(&whole, &path, &cell.origins).err().filter(|_| placed);
-    let error = told.unwrap_or_else(|| cell.error(key, &format!("cannot be read: {problem}"), "", ""));
-    let help = error.help.clone().unwrap_or_else(|| "restrict the variant with `when = { kind = \"...\" }`, or correct `set`".to_owned());
-    error.with_note(format!("in variant `{}`, which changes the trained encoding `{trained}`", variant.name)).with_help(help)
+    let told = deserialize_at::<EncodingConfig>(&whole, &path, &cell.origins)
+        .err()
+        .filter(|_| placed);
+    let error =
+        told.unwrap_or_else(|| cell.error(key, &format!("cannot be read: {problem}"), "", ""));
+    let help = error.help.clone().unwrap_or_else(|| {
+        "restrict the variant with `when = { kind = \"...\" }`, or correct `set`".to_owned()
+    });
+    error
+        .with_note(format!(
+            "in variant `{}`, which changes the trained encoding `{trained}`",
+            variant.name
+        ))
+        .with_help(help)
 }
 
-/// Refuses a filter that no encoding could pass: an unknown kind, or a key or a type that its kind does not have.
+/// Refuses a filter that no encoding could pass: an unknown kind, or a key or a type that its kind
+/// does not have.
 fn check_when(cell: &Cell, key: &str, when: &Table) -> Result<(), Diagnostic> {
     if when.is_empty() {
         return Ok(());
@@ -694,7 +1035,10 @@ fn check_when(cell: &Cell, key: &str, when: &Table) -> Result<(), Diagnostic> {
     let path = KeyPath::parse(key).unwrap_or_default();
     // Keys that a kind cannot do without may be left out of a filter.
     let left_out = |error: &Diagnostic| {
-        let key = error.key.as_deref().and_then(|key| KeyPath::parse(key).ok());
+        let key = error
+            .key
+            .as_deref()
+            .and_then(|key| KeyPath::parse(key).ok());
         error.problem.starts_with("missing key") && key.is_some_and(|key| key.parent() == path)
     };
     let read = |table: &Table| match deserialize_at::<EncodingConfig>(table, &path, &cell.origins) {
@@ -714,23 +1058,47 @@ fn check_when(cell: &Cell, key: &str, when: &Table) -> Result<(), Diagnostic> {
     }
     let first = when.keys().next().map_or("", String::as_str);
     let problem = "asks for what no encoding has";
-    Err(cell.error(&path.child(first).to_string(), problem, "keys of one encoding, with values of their types", "add `kind` to see which"))
+    Err(cell.error(
+        &path.child(first).to_string(),
+        problem,
+        "keys of one encoding, with values of their types",
+        "add `kind` to see which",
+    ))
 }
 
 /// Refuses a list where a table belongs: it would be read as the table's values in their order.
 fn check_tables(cell: &Cell) -> Result<(), Diagnostic> {
     let variants = KeyPath::new(["eval", "variants"]);
-    let count = variants.find(&cell.table).and_then(Value::as_array).map_or(0, Vec::len);
+    let count = variants
+        .find(&cell.table)
+        .and_then(Value::as_array)
+        .map_or(0, Vec::len);
     let elements = (0..count).map(|index| variants.child(index.to_string()));
-    let tables = TABLES.iter().map(|key| KeyPath::parse(key).unwrap_or_default());
-    match tables.chain(elements).find(|path| path.find(&cell.table).is_some_and(Value::is_array)) {
-        Some(path) => Err(cell.error(&path.to_string(), "must be a table, not a list", "a table", "write { key = value, ... }")),
+    let tables = TABLES
+        .iter()
+        .map(|key| KeyPath::parse(key).unwrap_or_default());
+    match tables
+        .chain(elements)
+        .find(|path| path.find(&cell.table).is_some_and(Value::is_array))
+    {
+        Some(path) => Err(cell.error(
+            &path.to_string(),
+            "must be a table, not a list",
+            "a table",
+            "write { key = value, ... }",
+        )),
         None => Ok(()),
     }
 }
 
 fn refused(cell: &Cell, table: &str, error: &ConfigError) -> Diagnostic {
-    cell.error(&format!("{table}.{}", error.key), &error.problem, &error.allowed, &error.hint).with_value(&error.value)
+    cell.error(
+        &format!("{table}.{}", error.key),
+        &error.problem,
+        &error.allowed,
+        &error.hint,
+    )
+    .with_value(&error.value)
 }
 
 /// Refuses positions that the encoding cannot see, or that training cannot be given.
@@ -742,25 +1110,41 @@ fn check_positions(
     model: &TransformerConfig,
     seq_len: usize,
 ) -> Result<(), Diagnostic> {
-    positions.check(facts).map_err(|error| refused(cell, table, &error))?;
+    positions
+        .check(facts)
+        .map_err(|error| refused(cell, table, &error))?;
     let replaced = matches!(positions, PositionsConfig::RandomizedDistances(_));
     if replaced && facts.hooks.logits_bias && model.attention == AttentionKind::Linear {
         let problem = "makes the bias no decay any more, and linear attention carries decays alone";
         let help = "use kind = \"randomized\", or attention = \"softmax\"";
-        return Err(cell.error(&format!("{table}.kind"), problem, "other positions", help).with_value(positions.kind()));
+        return Err(cell
+            .error(&format!("{table}.kind"), problem, "other positions", help)
+            .with_value(positions.kind()));
     }
     match positions.max_seq_len().filter(|longest| *longest < seq_len) {
         None => Ok(()),
         Some(longest) => {
-            let key = if replaced { "max_distance" } else { "max_position" };
+            let key = if replaced {
+                "max_distance"
+            } else {
+                "max_position"
+            };
             let problem = format!("leaves no room for the training sequences of {seq_len} tokens");
             let help = "leave it out for four times the training length";
-            Err(cell.error(&format!("{table}.{key}"), &problem, &format!("{seq_len} or more"), help).with_value(longest))
+            Err(cell
+                .error(
+                    &format!("{table}.{key}"),
+                    &problem,
+                    &format!("{seq_len} or more"),
+                    help,
+                )
+                .with_value(longest))
         }
     }
 }
 
-/// Refuses the task's coordinates where it has none, where nothing reads them, or where positions bring their own.
+/// Refuses the task's coordinates where it has none, where nothing reads them, or where positions
+/// bring their own.
 fn check_coordinates(
     cell: &Cell,
     model: &ModelSection,
@@ -773,56 +1157,117 @@ fn check_coordinates(
     }
     let axes = task.axes(1).len();
     let (problem, allowed, help) = if axes == 0 {
-        (format!("come from the task, and `{}` has none", task.kind()), "positions", "remove it, or use task.kind = \"grid\"")
+        (
+            format!("come from the task, and `{}` has none", task.kind()),
+            "positions",
+            "remove it, or use task.kind = \"grid\"",
+        )
     } else if matches!(positions, PositionsConfig::Grid(_)) {
-        ("come from the task, and from model.positions too".to_owned(), "one of the two", "remove model.positions")
+        (
+            "come from the task, and from model.positions too".to_owned(),
+            "one of the two",
+            "remove model.positions",
+        )
     } else if facts.axes > axes {
-        (format!("have {axes} axes in task `{}`, and the encoding reads {}", task.kind(), facts.axes), "positions", "set model.pe.axes = 2")
+        (
+            format!(
+                "have {axes} axes in task `{}`, and the encoding reads {}",
+                task.kind(),
+                facts.axes
+            ),
+            "positions",
+            "set model.pe.axes = 2",
+        )
     } else {
         return Ok(());
     };
-    Err(cell.error("model.coordinates", &problem, allowed, help).with_value("task"))
+    Err(cell
+        .error("model.coordinates", &problem, allowed, help)
+        .with_value("task"))
 }
 
 fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
     match error {
-        TaskError::Config { key, value, problem, allowed, hint } => {
+        TaskError::Config {
+            key,
+            value,
+            problem,
+            allowed,
+            hint,
+        } => {
             // Elements of lists are `files[0]` to a task and `files.0` here.
             let key = key.replace('[', ".").replace(']', "");
-            cell.error(&format!("task.{key}"), problem, allowed, hint).with_value(value)
+            cell.error(&format!("task.{key}"), problem, allowed, hint)
+                .with_value(value)
         }
-        TaskError::Input { path, problem, hint } => {
+        TaskError::Input {
+            path,
+            problem,
+            hint,
+        } => {
             // The key that names files, where one does; the corpus of the task itself otherwise.
-            let written = |key: &&&str| KeyPath::parse(key).is_ok_and(|path| path.find(&cell.table).is_some());
-            let mut keys = ["task.files", "task.split.valid", "task.crates", "task"].iter().filter(written);
-            let named = path.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
-            let names_it = |key: &&&str| named.as_ref().is_some_and(|name| list_names(cell, key, name));
-            let key = keys.clone().find(names_it).or_else(|| keys.next()).unwrap_or(&"task");
-            let path = path.as_ref().map_or_else(String::new, |path| format!("{}: ", path.display()));
-            cell.error(key, &format!("{path}{problem}"), "", hint).with_exit(Exit::Input as u8)
+            let written = |key: &&&str| {
+                KeyPath::parse(key).is_ok_and(|path| path.find(&cell.table).is_some())
+            };
+            let mut keys = ["task.files", "task.split.valid", "task.crates", "task"]
+                .iter()
+                .filter(written);
+            let named = path
+                .as_ref()
+                .and_then(|path| path.file_name())
+                .map(|name| name.to_string_lossy().into_owned());
+            let names_it = |key: &&&str| {
+                named
+                    .as_ref()
+                    .is_some_and(|name| list_names(cell, key, name))
+            };
+            let key = keys
+                .clone()
+                .find(names_it)
+                .or_else(|| keys.next())
+                .unwrap_or(&"task");
+            let path = path
+                .as_ref()
+                .map_or_else(String::new, |path| format!("{}: ", path.display()));
+            cell.error(key, &format!("{path}{problem}"), "", hint)
+                .with_exit(Exit::Input as u8)
         }
     }
 }
 
 /// Whether a text of the list at `key` ends in `name`.
 fn list_names(cell: &Cell, key: &str, name: &str) -> bool {
-    let list = KeyPath::parse(key).ok().and_then(|path| path.find(&cell.table)?.as_array().cloned()).unwrap_or_default();
-    list.iter().filter_map(Value::as_str).any(|text| text.ends_with(name))
+    let list = KeyPath::parse(key)
+        .ok()
+        .and_then(|path| path.find(&cell.table)?.as_array().cloned())
+        .unwrap_or_default();
+    list.iter()
+        .filter_map(Value::as_str)
+        .any(|text| text.ends_with(name))
 }
 
 /// Names become directories and file names on every system.
 fn check_name(cell: &Cell, key: &str, name: &str) -> Result<(), Diagnostic> {
-    let first = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let rest = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b));
+    let first = name
+        .bytes()
+        .next()
+        .is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let rest = name
+        .bytes()
+        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b));
     // Windows has devices under these names, with any ending, and drops a dot at the end.
     let stem = name.split('.').next().unwrap_or("");
-    let numbered = stem.strip_prefix("com").or_else(|| stem.strip_prefix("lpt"));
-    let device =
-        matches!(stem, "con" | "prn" | "aux" | "nul") || numbered.is_some_and(|n| n.len() == 1 && n.bytes().all(|b| b.is_ascii_digit()));
-    if first && rest && name.len() <= 100 && !name.contains("..") && !name.ends_with('.') && !device {
+    let numbered = stem
+        .strip_prefix("com")
+        .or_else(|| stem.strip_prefix("lpt"));
+    let device = matches!(stem, "con" | "prn" | "aux" | "nul")
+        || numbered.is_some_and(|n| n.len() == 1 && n.bytes().all(|b| b.is_ascii_digit()));
+    if first && rest && name.len() <= 100 && !name.contains("..") && !name.ends_with('.') && !device
+    {
         return Ok(());
     }
-    let allowed = "1 to 100 of a-z, 0-9, `.`, `_` and `-`, beginning with a letter or a digit, not ending in a dot, no name of a device";
+    let allowed = "1 to 100 of a-z, 0-9, `.`, `_` and `-`, beginning with a letter or a digit, \
+                   not ending in a dot, no name of a device";
     Err(cell.error(
         key,
         "is used for directories and files and cannot be",
@@ -836,7 +1281,12 @@ fn check_title(cell: &Cell, title: Option<&str>) -> Result<(), Diagnostic> {
     match title {
         Some(title) if title.trim().is_empty() || title.chars().count() > LONGEST => {
             let allowed = format!("a text of 1 to {LONGEST} characters");
-            Err(cell.error("title", "heads the report and cannot be", &allowed, "leave it out for the name"))
+            Err(cell.error(
+                "title",
+                "heads the report and cannot be",
+                &allowed,
+                "leave it out for the name",
+            ))
         }
         _ => Ok(()),
     }
@@ -844,48 +1294,112 @@ fn check_title(cell: &Cell, title: Option<&str>) -> Result<(), Diagnostic> {
 
 fn check_seeds(cell: &Cell, seeds: &[u64]) -> Result<(), Diagnostic> {
     if seeds.is_empty() {
-        return Err(cell.error("seeds", "is empty, so there is nothing to run", "one whole number or more", "write seeds = [0, 1, 2]"));
+        return Err(cell.error(
+            "seeds",
+            "is empty, so there is nothing to run",
+            "one whole number or more",
+            "write seeds = [0, 1, 2]",
+        ));
     }
     let mut seen = BTreeSet::new();
     match seeds.iter().position(|seed| !seen.insert(*seed)) {
-        Some(index) => Err(cell.error(&format!("seeds.{index}"), "is there twice", "different seeds", "remove one of the two")),
+        Some(index) => Err(cell.error(
+            &format!("seeds.{index}"),
+            "is there twice",
+            "different seeds",
+            "remove one of the two",
+        )),
         None => Ok(()),
     }
 }
 
 /// Refuses a whole number outside `low..=high`.
-fn whole(cell: &Cell, key: &str, value: u64, low: u64, high: u64, help: &str) -> Result<(), Diagnostic> {
+fn whole(
+    cell: &Cell,
+    key: &str,
+    value: u64,
+    low: u64,
+    high: u64,
+    help: &str,
+) -> Result<(), Diagnostic> {
     if (low..=high).contains(&value) {
         return Ok(());
     }
     let allowed = format!("a whole number from {low} to {high}");
-    Err(cell.error(key, "is out of range", &allowed, help).with_value(value))
+    Err(cell
+        .error(key, "is out of range", &allowed, help)
+        .with_value(value))
 }
 
-fn number(cell: &Cell, key: &str, value: f64, low: f64, high: f64, help: &str) -> Result<(), Diagnostic> {
+fn number(
+    cell: &Cell,
+    key: &str,
+    value: f64,
+    low: f64,
+    high: f64,
+    help: &str,
+) -> Result<(), Diagnostic> {
     if value.is_finite() && (low..=high).contains(&value) {
         return Ok(());
     }
-    Err(cell.error(key, "is out of range", &format!("a number from {low} to {high}"), help).with_value(value))
+    Err(cell
+        .error(
+            key,
+            "is out of range",
+            &format!("a number from {low} to {high}"),
+            help,
+        )
+        .with_value(value))
 }
 
 fn check_lengths(cell: &Cell, written: &Experiment) -> Result<(), Diagnostic> {
     let high = (MAX_LENGTH / 4) as u64;
-    whole(cell, "train.train_len", written.train.train_len as u64, 1, high, "the longest length to train on, in the task's unit")?;
+    whole(
+        cell,
+        "train.train_len",
+        written.train.train_len as u64,
+        1,
+        high,
+        "the longest length to train on, in the task's unit",
+    )?;
     let test_lens = &written.eval.test_lens;
     if test_lens.is_empty() || test_lens.len() > 1000 {
         let help = "write eval.test_lens = [64, 128, 256]";
-        return Err(cell.error("eval.test_lens", "must name the lengths to test at", "1 to 1000 lengths", help));
+        return Err(cell.error(
+            "eval.test_lens",
+            "must name the lengths to test at",
+            "1 to 1000 lengths",
+            help,
+        ));
     }
     let mut seen = BTreeSet::new();
     for (index, test_len) in test_lens.iter().enumerate() {
         let key = format!("eval.test_lens.{index}");
-        whole(cell, &key, *test_len as u64, 1, high, "a length to test at, in the task's unit")?;
+        whole(
+            cell,
+            &key,
+            *test_len as u64,
+            1,
+            high,
+            "a length to test at, in the task's unit",
+        )?;
         if !seen.insert(*test_len) {
-            return Err(cell.error(&key, "is there twice", "different lengths", "remove one of the two"));
+            return Err(cell.error(
+                &key,
+                "is there twice",
+                "different lengths",
+                "remove one of the two",
+            ));
         }
     }
-    whole(cell, "eval.batch_tokens", written.eval.batch_tokens as u64, 1, MAX_BATCH_TOKENS as u64, "the default is 4096")?;
+    whole(
+        cell,
+        "eval.batch_tokens",
+        written.eval.batch_tokens as u64,
+        1,
+        MAX_BATCH_TOKENS as u64,
+        "the default is 4096",
+    )?;
     whole(
         cell,
         "train.min_len",
@@ -896,19 +1410,51 @@ fn check_lengths(cell: &Cell, written: &Experiment) -> Result<(), Diagnostic> {
     )
 }
 
-fn model(cell: &Cell, written: &ModelSection, vocab_size: usize) -> Result<TransformerConfig, Diagnostic> {
-    whole(cell, "model.n_heads", written.n_heads as u64, 1, 1024, "set it to at least 1")?;
-    whole(cell, "model.d_model", written.d_model as u64, 1, 1 << 16, "this suite is for small models")?;
+fn model(
+    cell: &Cell,
+    written: &ModelSection,
+    vocab_size: usize,
+) -> Result<TransformerConfig, Diagnostic> {
+    whole(
+        cell,
+        "model.n_heads",
+        written.n_heads as u64,
+        1,
+        1024,
+        "set it to at least 1",
+    )?;
+    whole(
+        cell,
+        "model.d_model",
+        written.d_model as u64,
+        1,
+        1 << 16,
+        "this suite is for small models",
+    )?;
     let head_dim = match written.head_dim {
         Some(head_dim) => head_dim,
-        None if written.d_model.is_multiple_of(written.n_heads) => written.d_model / written.n_heads,
+        None if written.d_model.is_multiple_of(written.n_heads) => {
+            written.d_model / written.n_heads
+        }
         None => {
-            let divisors: Vec<usize> = (1..=written.d_model.min(1024)).filter(|n| written.d_model.is_multiple_of(*n)).collect();
-            let nearest = divisors.iter().min_by_key(|n| n.abs_diff(written.n_heads)).copied().unwrap_or(1);
-            let allowed = divisors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let divisors: Vec<usize> = (1..=written.d_model.min(1024))
+                .filter(|n| written.d_model.is_multiple_of(*n))
+                .collect();
+            let nearest = divisors
+                .iter()
+                .min_by_key(|n| n.abs_diff(written.n_heads))
+                .copied()
+                .unwrap_or(1);
+            let allowed = divisors
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ");
             let problem = format!("must divide d_model = {}", written.d_model);
             let help = format!("set model.n_heads to {nearest}, or give model.head_dim");
-            return Err(cell.error("model.n_heads", &problem, &allowed, &help).with_value(written.n_heads));
+            return Err(cell
+                .error("model.n_heads", &problem, &allowed, &help)
+                .with_value(written.n_heads));
         }
     };
     let config = TransformerConfig {
@@ -930,95 +1476,252 @@ fn model(cell: &Cell, written: &ModelSection, vocab_size: usize) -> Result<Trans
         qk_norm: written.qk_norm,
         matmul: written.matmul,
     };
-    config.check().map_err(|error| refused(cell, "model", &error))?;
+    config
+        .check()
+        .map_err(|error| refused(cell, "model", &error))?;
     Ok(config)
 }
 
 /// Refuses a model that sees what comes after a token with a task whose answers stand there.
-fn check_sees_no_answer(cell: &Cell, model: &TransformerConfig, task: &dyn Task) -> Result<(), Diagnostic> {
+fn check_sees_no_answer(
+    cell: &Cell,
+    model: &TransformerConfig,
+    task: &dyn Task,
+) -> Result<(), Diagnostic> {
     if model.mask == Mask::Causal || task.scoring() == Scoring::Masked {
         return Ok(());
     }
-    let problem = format!("lets the model read the answers of task `{}`, each of which is the next token", task.kind());
+    let problem = format!(
+        "lets the model read the answers of task `{}`, each of which is the next token",
+        task.kind()
+    );
     let help = "remove it, or use task.kind = \"masked_text\", whose answers are hidden";
-    Err(cell.error("model.mask", &problem, "causal", help).with_value("bidirectional"))
+    Err(cell
+        .error("model.mask", &problem, "causal", help)
+        .with_value("bidirectional"))
 }
 
 /// Refuses ways of scoring that the task has no use for.
-fn check_scores(cell: &Cell, eval: &EvalSection, model: &TransformerConfig, task: &dyn Task) -> Result<(), Diagnostic> {
+fn check_scores(
+    cell: &Cell,
+    eval: &EvalSection,
+    model: &TransformerConfig,
+    task: &dyn Task,
+) -> Result<(), Diagnostic> {
     if eval.attention_distance && model.attention == AttentionKind::Linear {
         let help = "remove it, or use model.attention = \"softmax\"";
-        return Err(cell.error("eval.attention_distance", "needs weights, and linear attention has none", "false", help).with_value(true));
+        return Err(cell
+            .error(
+                "eval.attention_distance",
+                "needs weights, and linear attention has none",
+                "false",
+                help,
+            )
+            .with_value(true));
     }
     if eval.decode != Decode::TeacherForced && task.scoring() != Scoring::Answer {
-        let problem = format!("has nothing to decode: task `{}` asks for no answers", task.kind());
-        return Err(cell.error("eval.decode", &problem, "teacher_forced", "remove it, or use a task with answers, such as copy"));
+        let problem = format!(
+            "has nothing to decode: task `{}` asks for no answers",
+            task.kind()
+        );
+        return Err(cell.error(
+            "eval.decode",
+            &problem,
+            "teacher_forced",
+            "remove it, or use a task with answers, such as copy",
+        ));
     }
-    let Some(last) = eval.last_tokens else { return Ok(()) };
+    let Some(last) = eval.last_tokens else {
+        return Ok(());
+    };
     if task.scoring() != Scoring::LanguageModel {
-        let problem = format!("is for text: task `{}` is scored where its answers are", task.kind());
-        return Err(cell.error("eval.last_tokens", &problem, "absent", "remove it").with_value(last));
+        let problem = format!(
+            "is for text: task `{}` is scored where its answers are",
+            task.kind()
+        );
+        return Err(cell
+            .error("eval.last_tokens", &problem, "absent", "remove it")
+            .with_value(last));
     }
     let shortest = eval.test_lens.iter().copied().min().unwrap_or(1) as u64;
-    whole(cell, "eval.last_tokens", last as u64, 1, shortest, "every test window has so many predictions at its end")
+    whole(
+        cell,
+        "eval.last_tokens",
+        last as u64,
+        1,
+        shortest,
+        "every test window has so many predictions at its end",
+    )
 }
 
-/// Tokens that an evaluation reads: every one once for its score, once more to watch the weights, and to decode answers once from a cache
-/// or, for each counted place, all those before it.
-fn eval_tokens(eval: &EvalSpec, task: &dyn Task, trained: &PositionsConfig, facts: impl Fn(&EncodingConfig) -> Facts) -> u64 {
+/// Tokens that an evaluation reads: every one once for its score, once more to watch the weights,
+/// and to decode answers once from a cache or, for each counted place, all those before it.
+fn eval_tokens(
+    eval: &EvalSpec,
+    task: &dyn Task,
+    trained: &PositionsConfig,
+    facts: impl Fn(&EncodingConfig) -> Facts,
+) -> u64 {
     let lengths = eval.test_lens.iter().map(|length| {
         let read = task.seq_len(*length) as u64;
         let is_decoded = eval.decode != Decode::TeacherForced;
-        let row = if is_decoded { task.test_batch(*length, 0, 1).counted } else { Vec::new() };
-        let prefixes: u64 = row.iter().zip(1..).filter(|(counted, _)| **counted).map(|(_, prefix): (_, u64)| prefix).sum();
+        let row = if is_decoded {
+            task.test_batch(*length, 0, 1).counted
+        } else {
+            Vec::new()
+        };
+        let prefixes: u64 = row
+            .iter()
+            .zip(1..)
+            .filter(|(counted, _)| **counted)
+            .map(|(_, prefix): (_, u64)| prefix)
+            .sum();
         (task.test_rows(*length) as u64, read, prefixes)
     });
     let lengths: Vec<(u64, u64, u64)> = lengths.collect();
     let of_variant = |variant: &VariantSpec| -> u64 {
-        let tokens = lengths.iter().zip(&variant.encodings).enumerate().map(|(index, (&(rows, read, prefixes), encoding))| {
-            let (facts, positions) = (facts(encoding), variant.positions.get(index).unwrap_or(trained));
-            let again = if eval.attention_distance { read } else { 0 };
-            let decoded = match eval.decode.is_greedy(&facts, positions) {
-                false => 0,
-                true if changes_with_length(&facts, positions) => prefixes,
-                true => read,
-            };
-            rows.saturating_mul(read + again + decoded)
-        });
+        let tokens = lengths.iter().zip(&variant.encodings).enumerate().map(
+            |(index, (&(rows, read, prefixes), encoding))| {
+                let (facts, positions) = (
+                    facts(encoding),
+                    variant.positions.get(index).unwrap_or(trained),
+                );
+                let again = if eval.attention_distance { read } else { 0 };
+                let decoded = match eval.decode.is_greedy(&facts, positions) {
+                    false => 0,
+                    true if changes_with_length(&facts, positions) => prefixes,
+                    true => read,
+                };
+                rows.saturating_mul(read + again + decoded)
+            },
+        );
         tokens.fold(0, u64::saturating_add)
     };
-    eval.variants.iter().map(of_variant).fold(0, u64::saturating_add)
+    eval.variants
+        .iter()
+        .map(of_variant)
+        .fold(0, u64::saturating_add)
 }
 
 fn train(cell: &Cell, written: &Experiment, task: &dyn Task) -> Result<TrainSpec, Diagnostic> {
     let train = &written.train;
-    whole(cell, "train.steps", train.steps, 1, 100_000_000, "at least one step is needed to train")?;
-    whole(cell, "train.batch_size", train.batch_size as u64, 1, 1 << 16, "the default is 32")?;
-    number(cell, "train.lr", train.lr, 1e-12, 1e9, "the default is 0.001")?;
-    number(cell, "train.final_lr", train.final_lr, 0.0, 1.0, "it is a fraction of train.lr; the default is 0.1")?;
-    number(cell, "train.grad_clip", train.grad_clip, 0.0, 1e9, "the default is 1; 0 turns clipping off")?;
-    let AdamWConfig { beta1, beta2, eps, weight_decay } = train.adamw;
-    number(cell, "train.adamw.beta1", beta1, 0.0, 0.999_999, "PyTorch's default is 0.9")?;
-    number(cell, "train.adamw.beta2", beta2, 0.0, 0.999_999_9, "PyTorch's default is 0.999")?;
-    number(cell, "train.adamw.eps", eps, 1e-16, 1.0, "PyTorch's default is 1e-8")?;
-    number(cell, "train.adamw.weight_decay", weight_decay, 0.0, 1e3, "PyTorch's default is 0.01")?;
+    whole(
+        cell,
+        "train.steps",
+        train.steps,
+        1,
+        100_000_000,
+        "at least one step is needed to train",
+    )?;
+    whole(
+        cell,
+        "train.batch_size",
+        train.batch_size as u64,
+        1,
+        1 << 16,
+        "the default is 32",
+    )?;
+    number(
+        cell,
+        "train.lr",
+        train.lr,
+        1e-12,
+        1e9,
+        "the default is 0.001",
+    )?;
+    number(
+        cell,
+        "train.final_lr",
+        train.final_lr,
+        0.0,
+        1.0,
+        "it is a fraction of train.lr; the default is 0.1",
+    )?;
+    number(
+        cell,
+        "train.grad_clip",
+        train.grad_clip,
+        0.0,
+        1e9,
+        "the default is 1; 0 turns clipping off",
+    )?;
+    let AdamWConfig {
+        beta1,
+        beta2,
+        eps,
+        weight_decay,
+    } = train.adamw;
+    number(
+        cell,
+        "train.adamw.beta1",
+        beta1,
+        0.0,
+        0.999_999,
+        "PyTorch's default is 0.9",
+    )?;
+    number(
+        cell,
+        "train.adamw.beta2",
+        beta2,
+        0.0,
+        0.999_999_9,
+        "PyTorch's default is 0.999",
+    )?;
+    number(
+        cell,
+        "train.adamw.eps",
+        eps,
+        1e-16,
+        1.0,
+        "PyTorch's default is 1e-8",
+    )?;
+    number(
+        cell,
+        "train.adamw.weight_decay",
+        weight_decay,
+        0.0,
+        1e3,
+        "PyTorch's default is 0.01",
+    )?;
     // A twentieth of the steps, as most recipes for small models have it.
     let warmup_steps = train.warmup_steps.unwrap_or(train.steps / 20);
-    whole(cell, "train.warmup_steps", warmup_steps, 0, train.steps, "warm-up ends before the training does")?;
-    let tests = written.eval.test_lens.iter().enumerate().map(|(index, length)| (format!("eval.test_lens.{index}"), *length));
+    whole(
+        cell,
+        "train.warmup_steps",
+        warmup_steps,
+        0,
+        train.steps,
+        "warm-up ends before the training does",
+    )?;
+    let tests = written
+        .eval
+        .test_lens
+        .iter()
+        .enumerate()
+        .map(|(index, length)| (format!("eval.test_lens.{index}"), *length));
     for (key, length) in tests.chain([("train.train_len".to_owned(), train.train_len)]) {
         let tokens = task.seq_len(length);
         if tokens > MAX_LENGTH {
             let allowed = format!("lengths of at most {MAX_LENGTH} tokens");
             let problem = format!("asks for a sequence of {tokens} tokens");
-            return Err(cell.error(&key, &problem, &allowed, "positions beyond are not exact in f32"));
+            return Err(cell.error(
+                &key,
+                &problem,
+                &allowed,
+                "positions beyond are not exact in f32",
+            ));
         }
     }
     let seq_len = task.seq_len(train.train_len);
     if train.batch_size.saturating_mul(seq_len) > MAX_BATCH_TOKENS {
         let problem = format!("rows of {seq_len} tokens are more than {MAX_BATCH_TOKENS} tokens");
         let high = MAX_BATCH_TOKENS / seq_len.max(1);
-        let error = cell.error("train.batch_size", &problem, &format!("a whole number from 1 to {high}"), "or lower train.train_len");
+        let error = cell.error(
+            "train.batch_size",
+            &problem,
+            &format!("a whole number from 1 to {high}"),
+            "or lower train.train_len",
+        );
         return Err(error.with_value(train.batch_size));
     }
     Ok(TrainSpec {
@@ -1041,10 +1744,13 @@ fn train(cell: &Cell, written: &Experiment, task: &dyn Task) -> Result<TrainSpec
 fn stages(cell: &Cell, train: &TrainSection, task: &dyn Task) -> Result<Vec<Stage>, Diagnostic> {
     let staged = train.length == LengthCurriculum::Staged;
     if staged == train.stages.is_empty() {
-        let (key, problem) =
-            if staged { ("train.length", "needs the stages") } else { ("train.stages", "are for another kind of lengths") };
-        let help =
-            "write length = \"staged\" and stages = [{ steps = 900, train_len = 32 }, { steps = 100, train_len = 64, batch_size = 8 }]";
+        let (key, problem) = if staged {
+            ("train.length", "needs the stages")
+        } else {
+            ("train.stages", "are for another kind of lengths")
+        };
+        let help = "write length = \"staged\" and stages = [{ steps = 900, train_len = 32 }, { \
+                    steps = 100, train_len = 64, batch_size = 8 }]";
         return Err(cell.error(key, problem, "both, or neither", help));
     }
     let mut total = 0_u64;
@@ -1052,25 +1758,76 @@ fn stages(cell: &Cell, train: &TrainSection, task: &dyn Task) -> Result<Vec<Stag
     for (index, written) in train.stages.iter().enumerate() {
         let key = |name: &str| format!("train.stages.{index}.{name}");
         let batch_size = written.batch_size.unwrap_or(train.batch_size);
-        whole(cell, &key("steps"), written.steps, 1, train.steps, "a stage has at least one step, and no more than the training")?;
-        whole(cell, &key("train_len"), written.train_len as u64, 1, train.train_len as u64, "train.train_len is the longest length")?;
+        whole(
+            cell,
+            &key("steps"),
+            written.steps,
+            1,
+            train.steps,
+            "a stage has at least one step, and no more than the training",
+        )?;
+        whole(
+            cell,
+            &key("train_len"),
+            written.train_len as u64,
+            1,
+            train.train_len as u64,
+            "train.train_len is the longest length",
+        )?;
         let seq_len = task.seq_len(written.train_len);
         let most = (MAX_BATCH_TOKENS / seq_len.max(1)).min(1 << 16) as u64;
-        whole(cell, &key("batch_size"), batch_size as u64, 1, most, "train.batch_size unless given")?;
+        whole(
+            cell,
+            &key("batch_size"),
+            batch_size as u64,
+            1,
+            most,
+            "train.batch_size unless given",
+        )?;
         total = total.saturating_add(written.steps);
-        stages.push(Stage { steps: written.steps, train_len: written.train_len, seq_len, batch_size });
+        stages.push(Stage {
+            steps: written.steps,
+            train_len: written.train_len,
+            seq_len,
+            batch_size,
+        });
     }
     if staged && total != train.steps {
-        let (what, by) = if total < train.steps { ("a hole", train.steps - total) } else { ("an overlap", total - train.steps) };
-        let problem = format!("have {total} steps together, and the training {}: {what} of {by}", train.steps);
+        let (what, by) = if total < train.steps {
+            ("a hole", train.steps - total)
+        } else {
+            ("an overlap", total - train.steps)
+        };
+        let problem = format!(
+            "have {total} steps together, and the training {}: {what} of {by}",
+            train.steps
+        );
         let help = format!("set train.steps to {total}, or change the steps of a stage");
-        return Err(cell.error("train.stages", &problem, &format!("stages of {} steps together", train.steps), &help));
+        return Err(cell.error(
+            "train.stages",
+            &problem,
+            &format!("stages of {} steps together", train.steps),
+            &help,
+        ));
     }
-    if staged && !stages.iter().any(|stage| stage.train_len == train.train_len) {
-        let longest = stages.iter().map(|stage| stage.train_len).max().unwrap_or(0);
+    if staged
+        && !stages
+            .iter()
+            .any(|stage| stage.train_len == train.train_len)
+    {
+        let longest = stages
+            .iter()
+            .map(|stage| stage.train_len)
+            .max()
+            .unwrap_or(0);
         let problem = format!("is longer than every stage: the longest has {longest}");
         return Err(cell
-            .error("train.train_len", &problem, &longest.to_string(), "results are compared with this length")
+            .error(
+                "train.train_len",
+                &problem,
+                &longest.to_string(),
+                "results are compared with this length",
+            )
             .with_value(train.train_len));
     }
     Ok(stages)
@@ -1084,7 +1841,8 @@ struct FoundStart {
     method: serde_json::Map<String, serde_json::Value>,
 }
 
-/// The run to start from: the one below a directory that was trained with this seed and a model of the same shape.
+/// The run to start from: the one below a directory that was trained with this seed and a model of
+/// the same shape.
 fn warm_start(
     cell: &Cell,
     written: &Experiment,
@@ -1094,35 +1852,63 @@ fn warm_start(
     seed: u64,
 ) -> Result<Option<FoundStart>, Diagnostic> {
     let key = "train.start_from";
-    let Some(place) = &written.train.start_from else { return Ok(None) };
+    let Some(place) = &written.train.start_from else {
+        return Ok(None);
+    };
     let place = directory.join(place);
-    let refuse = |problem: &str, allowed: &str, help: &str| Err(cell.error(key, problem, allowed, help));
+    let refuse =
+        |problem: &str, allowed: &str, help: &str| Err(cell.error(key, problem, allowed, help));
     let runs = match jobs(&place) {
         Ok(runs) => runs,
         Err(failure) => {
-            return refuse(&format!("cannot be read: {}", failure.message), "a directory of runs", "it is relative to the config");
+            return refuse(
+                &format!("cannot be read: {}", failure.message),
+                "a directory of runs",
+                "it is relative to the config",
+            );
         }
     };
     let recorded: Vec<(PathBuf, Job, RunRecord)> = runs
         .into_iter()
         .filter_map(|run| {
             let job = read_job(&run).ok()?;
-            let record = worker::recorded(&run, &job).filter(|record| record.status == RunStatus::Ok)?;
+            let record =
+                worker::recorded(&run, &job).filter(|record| record.status == RunStatus::Ok)?;
             (job.spec.seed == seed).then_some((run, job, record))
         })
         .collect();
     let [(run, job, record)] = recorded.as_slice() else {
-        let names: Vec<String> = recorded.iter().take(5).map(|(run, ..)| run.display().to_string()).collect();
+        let names: Vec<String> = recorded
+            .iter()
+            .take(5)
+            .map(|(run, ..)| run.display().to_string())
+            .collect();
         let problem = format!(
             "holds {} recorded runs of seed {seed}: {}",
             recorded.len(),
-            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+            if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            }
         );
-        return refuse(&problem, "one run of each seed", "name a directory with one, such as runs/EXPERIMENT/RUN_ID");
+        return refuse(
+            &problem,
+            "one run of each seed",
+            "name a directory with one, such as runs/EXPERIMENT/RUN_ID",
+        );
     };
     let theirs = &job.spec.model;
     let shape = |model: &TransformerConfig| {
-        let TransformerConfig { d_model, n_layers, n_heads, head_dim, d_ff, vocab_size, .. } = *model;
+        let TransformerConfig {
+            d_model,
+            n_layers,
+            n_heads,
+            head_dim,
+            d_ff,
+            vocab_size,
+            ..
+        } = *model;
         [
             ("d_model", d_model),
             ("n_layers", n_layers),
@@ -1134,8 +1920,14 @@ fn warm_start(
     };
     for ((name, theirs), (_, ours)) in shape(theirs).into_iter().zip(shape(model)) {
         if theirs != ours {
-            let problem = format!("leads to weights of another model: {name} is {theirs} there and {ours} here");
-            return refuse(&problem, &format!("a run with {name} = {ours}"), &format!("set model.{name}, or name another run"));
+            let problem = format!(
+                "leads to weights of another model: {name} is {theirs} there and {ours} here"
+            );
+            return refuse(
+                &problem,
+                &format!("a run with {name} = {ours}"),
+                &format!("set model.{name}, or name another run"),
+            );
         }
     }
     for (name, same) in [
@@ -1146,16 +1938,25 @@ fn warm_start(
     ] {
         if !same {
             let problem = format!("leads to weights of another model: {name} is different there");
-            return refuse(&problem, &format!("a run with the same model.{name}"), &format!("set model.{name}, or name another run"));
+            return refuse(
+                &problem,
+                &format!("a run with the same model.{name}"),
+                &format!("set model.{name}, or name another run"),
+            );
         }
     }
     let same_shapes = job.spec.encoding.kind() == encoding.kind()
-        && job.spec.encoding.facts(&theirs.shape()).parameters == encoding.facts(&model.shape()).parameters;
+        && job.spec.encoding.facts(&theirs.shape()).parameters
+            == encoding.facts(&model.shape()).parameters;
     let start = WarmStart {
         run_id: record.run_id.clone(),
         weights_blake3: record.model.weights_blake3.clone(),
         parameters: record.model.parameters,
         encoding: same_shapes,
     };
-    Ok(Some(FoundStart { start, directory: run.clone(), method: record.method_spec() }))
+    Ok(Some(FoundStart {
+        start,
+        directory: run.clone(),
+        method: record.method_spec(),
+    }))
 }

@@ -1,4 +1,5 @@
-//! Every mistake is told with its place, key, value, what is allowed and the fix; and no input brings the reader down.
+//! Every mistake is told with its place, key, value, what is allowed and the fix; and no input
+//! brings the reader down.
 
 #![allow(dead_code, reason = "the toy types are read into, not read")]
 
@@ -153,7 +154,10 @@ fn cells(text: &[u8], overrides: &[&str]) -> Result<Vec<Cell>, Diagnostic> {
     for given in overrides {
         source.apply_override(given)?;
     }
-    let seeds = source.get("seeds").and_then(toml::Value::as_array).map_or(1, Vec::len);
+    let seeds = source
+        .get("seeds")
+        .and_then(toml::Value::as_array)
+        .map_or(1, Vec::len);
     expand(&source, seeds)
 }
 
@@ -163,7 +167,14 @@ fn read(text: &[u8], overrides: &[&str]) -> Result<Vec<(Cell, Toy)>, Diagnostic>
         let toy: Toy = cell.deserialize()?;
         if toy.model.n_heads == 0 || !toy.model.d_model.is_multiple_of(toy.model.n_heads) {
             let problem = format!("must divide d_model = {}", toy.model.d_model);
-            return Err(cell.error("model.n_heads", &problem, "1, 2, 4, ...", "set model.n_heads to 4").with_value(toy.model.n_heads));
+            return Err(cell
+                .error(
+                    "model.n_heads",
+                    &problem,
+                    "1, 2, 4, ...",
+                    "set model.n_heads to 4",
+                )
+                .with_value(toy.model.n_heads));
         }
         out.push((cell, toy));
     }
@@ -174,7 +185,12 @@ fn read(text: &[u8], overrides: &[&str]) -> Result<Vec<(Cell, Toy)>, Diagnostic>
 fn told(text: impl AsRef<[u8]>, overrides: &[&str], expected: &str) {
     let error = read(text.as_ref(), overrides).expect_err("a mistake must be refused");
     assert_eq!(error.exit, 2);
-    let shown = error.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    let shown = error
+        .to_string()
+        .lines()
+        .map(str::trim_end)
+        .collect::<Vec<_>>()
+        .join("\n");
     assert_eq!(shown, expected.trim_matches('\n'));
 }
 
@@ -232,7 +248,8 @@ error: unknown key `p` in `model`
   = allowed: d_model, n_heads, pe
 "#,
     );
-    let parts = "kind = \"stack\"\n[[model.pe.parts]]\nkind = \"alibi\"\n[[model.pe.parts]]\nkind = \"rope\"\nbsae = 1";
+    let parts = "kind = \"stack\"\n[[model.pe.parts]]\nkind = \"alibi\"\n[[model.pe.parts]]\nkind \
+                 = \"rope\"\nbsae = 1";
     told(
         with("base = 1e4\nkind = \"rope\"", parts),
         &[],
@@ -324,7 +341,8 @@ error: `model.pe.base` must be a number, not a text
   = help: remove the quotes: base = 10000
 "#,
     );
-    let parts = "kind = \"stack\"\nparts = [\n  { kind = \"alibi\" },\n  { base = \"big\", kind = \"rope\" },\n]";
+    let parts = "kind = \"stack\"\nparts = [\n  { kind = \"alibi\" },\n  { base = \"big\", kind = \
+                 \"rope\" },\n]";
     told(
         with("base = 1e4\nkind = \"rope\"", parts),
         &[],
@@ -944,8 +962,17 @@ error: `max_runs` must be a whole number from 1 to 100000
   = allowed: a whole number from 1 to 100000
 "#,
     );
-    let list = (0..100).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
-    let many = |n: usize| axes(&(0..n).map(|i| format!("\"train.x{i}\" = [{list}]\n")).collect::<String>());
+    let list = (0..100)
+        .map(|i| i.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let many = |n: usize| {
+        axes(
+            &(0..n)
+                .map(|i| format!("\"train.x{i}\" = [{list}]\n"))
+                .collect::<String>(),
+        )
+    };
     told(
         many(12),
         &[],
@@ -991,7 +1018,11 @@ error: `max_runs` must be a whole number from 1 to 100000
 "#,
     );
     told(
-        format!("max_runs = 100000\npad = [{}0]\n{}", "0, ".repeat(499), many(2)),
+        format!(
+            "max_runs = 100000\npad = [{}0]\n{}",
+            "0, ".repeat(499),
+            many(2)
+        ),
         &[],
         r#"
 error: 10000 cells of 521 values each are too many to hold
@@ -1020,7 +1051,10 @@ error: unknown key `tehta` in `model.pe`
 "#,
     );
     told(
-        axes("\"model.pe\" = [{ kind = \"rope\" }, { kind = \"alibi\" }]\n\"model.pe.base\" = [1, 2]"),
+        axes(
+            "\"model.pe\" = [{ kind = \"rope\" }, { kind = \"alibi\" }]\n\"model.pe.base\" = [1, \
+             2]",
+        ),
         &[],
         r#"
 error: unknown key `base` in `model.pe`
@@ -1364,7 +1398,10 @@ error: the file is larger than 1048576 bytes
 fn marks_and_line_ends_are_accepted() {
     assert!(read(GOOD.replace('\n', "\r\n").as_bytes(), &[]).is_ok());
     assert!(read(format!("\u{FEFF}{GOOD}").as_bytes(), &[]).is_ok());
-    let both = format!("\u{FEFF}{}", with("steps = 100", "\tsteps = -1").replace('\n', "\r\n"));
+    let both = format!(
+        "\u{FEFF}{}",
+        with("steps = 100", "\tsteps = -1").replace('\n', "\r\n")
+    );
     told(
         both,
         &[],
@@ -1390,46 +1427,95 @@ fn files_that_cannot_be_read() {
     let told = |path: &std::path::Path| {
         let error = Source::read(path).expect_err("a mistake must be refused");
         assert_eq!(error.exit, 2);
-        error.to_string().replace(&folder.path().display().to_string(), "DIR")
+        error
+            .to_string()
+            .replace(&folder.path().display().to_string(), "DIR")
     };
     assert!(Source::read(&folder.path().join("rope.toml")).is_ok());
-    let missing = "error: no such file\n  --> DIR/rop.toml\n   = help: configurations in DIR: rope.toml, alibi.toml";
+    let missing = "error: no such file\n  --> DIR/rop.toml\n   = help: configurations in DIR: \
+                   rope.toml, alibi.toml";
     assert_eq!(told(&folder.path().join("rop.toml")), missing);
     let nowhere = "error: no such file\n  --> DIR/no/x.toml\n   = help: there is no folder DIR/no";
     assert_eq!(told(&folder.path().join("no/x.toml")), nowhere);
-    let given = "error: this is a folder, not a configuration file\n  --> DIR\n   = help: configurations in DIR: alibi.toml, rope.toml";
+    let given = "error: this is a folder, not a configuration file\n  --> DIR\n   = help: \
+                 configurations in DIR: alibi.toml, rope.toml";
     assert_eq!(told(folder.path()), given);
 }
 
 fn labels(text: &str, overrides: &[&str]) -> Vec<String> {
     let cells = cells(text.as_bytes(), overrides).expect("valid axes");
-    cells.iter().map(|cell| cell.labels.iter().map(|l| l.text.clone()).collect::<Vec<_>>().join(" | ")).collect()
+    cells
+        .iter()
+        .map(|cell| {
+            cell.labels
+                .iter()
+                .map(|l| l.text.clone())
+                .collect::<Vec<_>>()
+                .join(" | ")
+        })
+        .collect()
 }
 
 #[test]
 fn labels_are_as_short_as_tells_values_apart() {
-    let kinds = "\"model.pe\" = [{ kind = \"nope\" }, { kind = \"rope\", base = 1e4, layout = \"half\" }, \
-                 { kind = \"rope\", base = 5e5, layout = \"half\" }, { kind = \"alibi\", slopes = [1] }, { kind = \"rope\" }]";
-    let expected = ["nope", "rope(base=10000, layout=half)", "rope(base=500000, layout=half)", "alibi", "rope"];
+    let kinds = "\"model.pe\" = [{ kind = \"nope\" }, { kind = \"rope\", base = 1e4, layout = \
+                 \"half\" }, { kind = \"rope\", base = 5e5, layout = \"half\" }, { kind = \
+                 \"alibi\", slopes = [1] }, { kind = \"rope\" }]";
+    let expected = [
+        "nope",
+        "rope(base=10000, layout=half)",
+        "rope(base=500000, layout=half)",
+        "alibi",
+        "rope",
+    ];
     assert_eq!(labels(&axes(kinds), &[]), expected);
-    let bases = "\"model.pe\" = [{ base = 1e4, kind = \"rope\", scaling = 2 }, { base = 5e5, kind = \"rope\", scaling = 2 }]";
-    assert_eq!(labels(&axes(bases), &[]), ["rope(base=10000)", "rope(base=500000)"]);
+    let bases = "\"model.pe\" = [{ base = 1e4, kind = \"rope\", scaling = 2 }, { base = 5e5, kind \
+                 = \"rope\", scaling = 2 }]";
+    assert_eq!(
+        labels(&axes(bases), &[]),
+        ["rope(base=10000)", "rope(base=500000)"]
+    );
     let numbers = "\"train.lr\" = [1e-3, 3e-5, 1.0, 20000.0, 2.5e20, 7, \"7\", true]";
-    assert_eq!(labels(&axes(numbers), &[]), ["0.001", "3e-5", "1", "20000", "2.5e20", "7", "\"7\"", "true"]);
-    let stack = "\"model.pe\" = [{ kind = \"stack\", parts = [{ kind = \"rope\", base = 7 }, { kind = \"alibi\" }] }, { kind = \"stack\", parts = [] }]";
-    assert_eq!(labels(&axes(stack), &[]), ["stack(parts=[rope(base=7), alibi])", "stack(parts=[])"]);
+    assert_eq!(
+        labels(&axes(numbers), &[]),
+        [
+            "0.001", "3e-5", "1", "20000", "2.5e20", "7", "\"7\"", "true"
+        ]
+    );
+    let stack = "\"model.pe\" = [{ kind = \"stack\", parts = [{ kind = \"rope\", base = 7 }, { \
+                 kind = \"alibi\" }] }, { kind = \"stack\", parts = [] }]";
+    assert_eq!(
+        labels(&axes(stack), &[]),
+        ["stack(parts=[rope(base=7), alibi])", "stack(parts=[])"]
+    );
 }
 
 #[test]
 fn first_axis_varies_slowest_and_cells_hold_their_values() {
-    let text =
-        axes("\"model.pe\" = [{ kind = \"rope\", base = 3 }, { kind = \"nope\" }]\n\"train.lr\" = [1, 2]\n\"model.n_heads\" = [4, 8]");
+    let text = axes(
+        "\"model.pe\" = [{ kind = \"rope\", base = 3 }, { kind = \"nope\" }]\n\"train.lr\" = [1, \
+         2]\n\"model.n_heads\" = [4, 8]",
+    );
     let cells = read(text.as_bytes(), &[]).expect("valid");
     let shown = cells.iter().map(|(cell, toy)| {
-        let texts = cell.labels.iter().map(|label| label.text.as_str()).collect::<Vec<_>>();
-        format!("{} lr={} heads={}", texts.join(" "), toy.train.lr, toy.model.n_heads)
+        let texts = cell
+            .labels
+            .iter()
+            .map(|label| label.text.as_str())
+            .collect::<Vec<_>>();
+        format!(
+            "{} lr={} heads={}",
+            texts.join(" "),
+            toy.train.lr,
+            toy.model.n_heads
+        )
     });
-    let expected = ["rope 1 4 lr=1 heads=4", "rope 1 8 lr=1 heads=8", "rope 2 4 lr=2 heads=4", "rope 2 8 lr=2 heads=8"];
+    let expected = [
+        "rope 1 4 lr=1 heads=4",
+        "rope 1 8 lr=1 heads=8",
+        "rope 2 4 lr=2 heads=4",
+        "rope 2 8 lr=2 heads=8",
+    ];
     assert_eq!(shown.take(4).collect::<Vec<_>>(), expected);
     let (first, _) = &cells[0];
     assert!(!first.table.contains_key("axes"));
@@ -1441,23 +1527,61 @@ fn first_axis_varies_slowest_and_cells_hold_their_values() {
 #[test]
 fn overrides_win_over_the_file_and_the_axes() {
     let text = axes(
-        "\"model.pe\" = [{ kind = \"rope\" }, { kind = \"rope\", base = 2 }]\n\"model.pe.layout\" = [\"a\", \"b\"]\n\"train.lr\" = [1, 2]",
+        "\"model.pe\" = [{ kind = \"rope\" }, { kind = \"rope\", base = 2 }]\n\"model.pe.layout\" \
+         = [\"a\", \"b\"]\n\"train.lr\" = [1, 2]",
     );
     assert_eq!(labels(&text, &[]).len(), 8);
     assert_eq!(
         labels(&text, &["train.lr=3"]),
-        ["rope | a", "rope | b", "rope(base=2) | a", "rope(base=2) | b"],
+        [
+            "rope | a",
+            "rope | b",
+            "rope(base=2) | a",
+            "rope(base=2) | b"
+        ],
         "an equal key removes the axis"
     );
-    assert_eq!(labels(&text, &["model.pe={kind=\"nope\"}"]), ["1", "2"], "a table above removes the axes inside it");
+    assert_eq!(
+        labels(&text, &["model.pe={kind=\"nope\"}"]),
+        ["1", "2"],
+        "a table above removes the axes inside it"
+    );
     assert_eq!(labels(&text, &["train={steps=1, lr=1}"]).len(), 4);
     let scaled = cells(text.as_bytes(), &["model.pe.scaling=2", "train.lr=1"]).expect("valid");
-    assert!(scaled.iter().all(|cell| cell.table["model"]["pe"]["scaling"].as_integer() == Some(2)), "a key inside is set in every value");
-    assert_eq!(scaled[0].origin("model.pe.scaling"), "command line: model.pe.scaling=2 (axis model.pe)");
-    assert_eq!(labels(&text, &["axes.train.lr=[5]", "axes.model.pe.layout=[\"c\"]"]), ["rope | c | 5", "rope(base=2) | c | 5"]);
-    assert_eq!(labels(&text, &["axes.\"model.pe\".0.base=9", "train.lr=1", "model.pe.layout=c"]), ["rope(base=9)", "rope(base=2)"]);
+    assert!(
+        scaled
+            .iter()
+            .all(|cell| cell.table["model"]["pe"]["scaling"].as_integer() == Some(2)),
+        "a key inside is set in every value"
+    );
+    assert_eq!(
+        scaled[0].origin("model.pe.scaling"),
+        "command line: model.pe.scaling=2 (axis model.pe)"
+    );
+    assert_eq!(
+        labels(
+            &text,
+            &["axes.train.lr=[5]", "axes.model.pe.layout=[\"c\"]"]
+        ),
+        ["rope | c | 5", "rope(base=2) | c | 5"]
+    );
+    assert_eq!(
+        labels(
+            &text,
+            &[
+                "axes.\"model.pe\".0.base=9",
+                "train.lr=1",
+                "model.pe.layout=c"
+            ]
+        ),
+        ["rope(base=9)", "rope(base=2)"]
+    );
     assert_eq!(labels(&text, &["axes={}"]), [""]);
-    assert_eq!(labels(GOOD, &["train.lr=3", "axes.train.lr=[1, 2]"]), ["1", "2"], "later overrides win");
+    assert_eq!(
+        labels(GOOD, &["train.lr=3", "axes.train.lr=[1, 2]"]),
+        ["1", "2"],
+        "later overrides win"
+    );
     assert_eq!(labels(GOOD, &["axes.train.lr=[1, 2]", "train.lr=3"]), [""]);
 }
 
@@ -1468,7 +1592,12 @@ fn override_values_are_toml_or_plain_words() {
         source.apply_override(text).expect("valid override");
         source.get("k").expect("set").to_string()
     };
-    let cases = [("k=1", "1"), ("k = [0, 1, 2]", "[0, 1, 2]"), ("k=rope", "\"rope\""), ("k=data/*.txt", "\"data/*.txt\"")];
+    let cases = [
+        ("k=1", "1"),
+        ("k = [0, 1, 2]", "[0, 1, 2]"),
+        ("k=rope", "\"rope\""),
+        ("k=data/*.txt", "\"data/*.txt\""),
+    ];
     let more = [
         ("k=\"a=b\"", "\"a=b\""),
         ("\"k\"=true", "true"),
@@ -1479,33 +1608,63 @@ fn override_values_are_toml_or_plain_words() {
         assert_eq!(given(text), value, "{text}");
     }
     let mut source = Source::parse("x.toml", GOOD.as_bytes()).expect("valid");
-    source.apply_override("eval.0.\"test_len\".1=256").expect("valid override");
-    assert_eq!(source.get("eval.0.test_len").map(ToString::to_string).as_deref(), Some("[64, 256]"));
-    assert_eq!(source.overrides().collect::<Vec<_>>(), ["eval.0.\"test_len\".1=256"]);
+    source
+        .apply_override("eval.0.\"test_len\".1=256")
+        .expect("valid override");
+    assert_eq!(
+        source
+            .get("eval.0.test_len")
+            .map(ToString::to_string)
+            .as_deref(),
+        Some("[64, 256]")
+    );
+    assert_eq!(
+        source.overrides().collect::<Vec<_>>(),
+        ["eval.0.\"test_len\".1=256"]
+    );
 }
 
 #[test]
 fn kind_comes_first_at_every_depth() {
-    let mut table: toml::Table = toml::from_str("b = 1\nkind = 2\nx = [{ a = 1, kind = 2, c = 3 }]\n[y]\nz = 1\nkind = 0").expect("valid");
+    let mut table: toml::Table =
+        toml::from_str("b = 1\nkind = 2\nx = [{ a = 1, kind = 2, c = 3 }]\n[y]\nz = 1\nkind = 0")
+            .expect("valid");
     normalise(&mut table);
     let keys = |table: &toml::Table| table.keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(keys(&table), "kind b x y");
-    assert_eq!(table["x"][0].as_table().map(keys).as_deref(), Some("kind a c"));
+    assert_eq!(
+        table["x"][0].as_table().map(keys).as_deref(),
+        Some("kind a c")
+    );
     assert_eq!(table["y"].as_table().map(keys).as_deref(), Some("kind z"));
 }
 
 #[test]
 fn suggestions_only_when_close() {
     let allowed = ["base", "layout", "n_heads", "warmup_steps", "lr"].map(String::from);
-    let cases = [("bsae", Some("base")), ("N-Heads", Some("n_heads")), ("warmup", Some("warmup_steps")), ("rope_theta", Some("base"))];
-    for (word, meant) in cases.into_iter().chain([("xyz", None), ("br", None), ("", None), ("learning_rate", Some("lr"))]) {
+    let cases = [
+        ("bsae", Some("base")),
+        ("N-Heads", Some("n_heads")),
+        ("warmup", Some("warmup_steps")),
+        ("rope_theta", Some("base")),
+    ];
+    for (word, meant) in cases.into_iter().chain([
+        ("xyz", None),
+        ("br", None),
+        ("", None),
+        ("learning_rate", Some("lr")),
+    ]) {
         assert_eq!(closest(word, &allowed), meant, "{word}");
     }
 }
 
 #[test]
 fn paths_round_trip() {
-    for text in ["model.pe.parts.1.base", "axes.\"model.pe\".0", "\"\".\"a\\\"b\\\\\\n\""] {
+    for text in [
+        "model.pe.parts.1.base",
+        "axes.\"model.pe\".0",
+        "\"\".\"a\\\"b\\\\\\n\"",
+    ] {
         let path = KeyPath::parse(text).expect("a path");
         assert_eq!(KeyPath::parse(&path.to_string()), Ok(path));
     }
@@ -1516,7 +1675,10 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % n.max(1)
     }
 }
@@ -1578,11 +1740,20 @@ fn mutate(random: &mut Random, text: &mut Vec<u8>) {
     }
 }
 
-/// Mutates the file and the overrides; whatever comes of it is an answer or a diagnostic with the right exit code.
+/// Mutates the file and the overrides; whatever comes of it is an answer or a diagnostic with the
+/// right exit code.
 fn storm(seed: u64, rounds: usize) -> usize {
-    let full =
-        axes("\"model.pe\" = [{ kind = \"rope\", base = 1 }, { kind = \"alibi\" }]\n\"train.lr\" = [1e-3, 3e-4]\n\"train.steps\" = [1, 2]");
-    let given = ["model.pe.base=5", "axes.train.lr=[1,2]", "model.pe={kind=\"nope\"}", "eval.0.test_len=[3]", "train.steps=7"];
+    let full = axes(
+        "\"model.pe\" = [{ kind = \"rope\", base = 1 }, { kind = \"alibi\" }]\n\"train.lr\" = \
+         [1e-3, 3e-4]\n\"train.steps\" = [1, 2]",
+    );
+    let given = [
+        "model.pe.base=5",
+        "axes.train.lr=[1,2]",
+        "model.pe={kind=\"nope\"}",
+        "eval.0.test_len=[3]",
+        "train.steps=7",
+    ];
     let mut random = Random(seed);
     let mut refused = 0;
     for _ in 0..rounds {
@@ -1599,7 +1770,10 @@ fn storm(seed: u64, rounds: usize) -> usize {
             refused += 1;
             let shown = error.to_string();
             assert!(shown.starts_with("error: ") && error.exit == 2, "{shown}");
-            assert!(!shown.contains('\r') && !shown.contains('\u{202E}') && !shown.contains('\0'), "{shown:?}");
+            assert!(
+                !shown.contains('\r') && !shown.contains('\u{202E}') && !shown.contains('\0'),
+                "{shown:?}"
+            );
         }
     }
     refused
@@ -1629,8 +1803,15 @@ fn bombs_are_refused_quickly() {
         format!("a = [{}]", "1,".repeat(500_000)),
         lines(630, |i| format!("t{i}.{}=1\n", vec!["a"; 78].join("."))),
         format!("[{key}]\n{key} = {}1{}", "{k=".repeat(70), "}".repeat(70)),
-        format!("max_runs = 100000\na = [{}]\n[axes]\nx = [{}]", "1,".repeat(100_000), lines(60_000, |i| format!("{i},"))),
-        format!("max_runs = 100000\n[axes]\n{}", lines(500, |i| format!("\"{}k{i}\" = [0]\n", "k.".repeat(60)))),
+        format!(
+            "max_runs = 100000\na = [{}]\n[axes]\nx = [{}]",
+            "1,".repeat(100_000),
+            lines(60_000, |i| format!("{i},"))
+        ),
+        format!(
+            "max_runs = 100000\n[axes]\n{}",
+            lines(500, |i| format!("\"{}k{i}\" = [0]\n", "k.".repeat(60)))
+        ),
         format!("name = \"{}\"", "x".repeat(1_000_000)),
         format!("{} = 1", "x".repeat(1_000_000)),
     ];
@@ -1647,9 +1828,18 @@ fn bombs_are_refused_quickly() {
 fn batches_of_absurd_sizes_are_refused() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join("x.toml");
-    std::fs::write(&path, include_str!("../../../../fuzz/seeds/config/huge-products.toml")).expect("a scratch file");
-    let error = super::experiment::plan(&path, &[]).err().expect("a refusal");
-    assert_eq!((error.exit, error.key.as_deref()), (2, Some("train.batch_size")));
+    std::fs::write(
+        &path,
+        include_str!("../../../../fuzz/seeds/config/huge-products.toml"),
+    )
+    .expect("a scratch file");
+    let error = super::experiment::plan(&path, &[])
+        .err()
+        .expect("a refusal");
+    assert_eq!(
+        (error.exit, error.key.as_deref()),
+        (2, Some("train.batch_size"))
+    );
 }
 
 /// Found beside fuzzing: the line was lost, and the value called a default.
@@ -1657,10 +1847,22 @@ fn batches_of_absurd_sizes_are_refused() {
 fn an_element_of_a_task_s_list_keeps_its_line() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join("x.toml");
-    std::fs::write(&path, include_str!("../../../../fuzz/seeds/config/text-bad-glob.toml")).expect("a scratch file");
-    let error = super::experiment::plan(&path, &[]).err().expect("a refusal");
-    assert_eq!((error.key.as_deref(), error.value.as_deref()), (Some("task.files.0"), Some("\"[\"")));
-    assert!(matches!(error.place, super::diagnose::Place::Line { line: 4, .. }), "{error}");
+    std::fs::write(
+        &path,
+        include_str!("../../../../fuzz/seeds/config/text-bad-glob.toml"),
+    )
+    .expect("a scratch file");
+    let error = super::experiment::plan(&path, &[])
+        .err()
+        .expect("a refusal");
+    assert_eq!(
+        (error.key.as_deref(), error.value.as_deref()),
+        (Some("task.files.0"), Some("\"[\""))
+    );
+    assert!(
+        matches!(error.place, super::diagnose::Place::Line { line: 4, .. }),
+        "{error}"
+    );
 }
 
 /// Found beside fuzzing: five kilobytes of text asked for 26 million encodings, which took 4.6 GB.
@@ -1668,14 +1870,26 @@ fn an_element_of_a_task_s_list_keeps_its_line() {
 fn more_evaluations_than_memory_are_refused() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join("x.toml");
-    let list = |numbers: std::ops::Range<u32>| numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
-    let mut text = include_str!("../../../../fuzz/seeds/config/least.toml").replace("[6, 12]", &format!("[{}]", list(1..1001)));
+    let list = |numbers: std::ops::Range<u32>| {
+        numbers
+            .map(|n| n.to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let mut text = include_str!("../../../../fuzz/seeds/config/least.toml")
+        .replace("[6, 12]", &format!("[{}]", list(1..1001)));
     for base in 2..27 {
         text += &format!("[[eval.variants]]\nname = \"v{base}\"\nset = {{ base = {base}.0 }}\n");
     }
     text += &format!("[axes]\n\"train.steps\" = [{}]\n", list(1..1001));
     std::fs::write(&path, text).expect("a scratch file");
-    let error = super::experiment::plan(&path, &[]).err().expect("a refusal");
-    assert_eq!((error.key.as_deref(), error.exit), (Some("eval.test_lens"), 2), "{error}");
+    let error = super::experiment::plan(&path, &[])
+        .err()
+        .expect("a refusal");
+    assert_eq!(
+        (error.key.as_deref(), error.exit),
+        (Some("eval.test_lens"), 2),
+        "{error}"
+    );
     assert!(error.problem.contains("1000000 evaluations"), "{error}");
 }

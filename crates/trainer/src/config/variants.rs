@@ -8,7 +8,11 @@ use toml::{Table, Value};
 /// The encodings in `add`, a table or a list of tables, each with its key.
 pub fn additions(add: &Value) -> Vec<(String, &Value)> {
     match add {
-        Value::Array(list) => list.iter().enumerate().map(|(i, one)| (format!("add.{i}"), one)).collect(),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .map(|(i, one)| (format!("add.{i}"), one))
+            .collect(),
         one => vec![("add".to_owned(), one)],
     }
 }
@@ -51,18 +55,39 @@ pub fn stacked(base: EncodingConfig, added: &[EncodingConfig]) -> EncodingConfig
 /// # Errors
 ///
 /// The first addition that cannot work.
-pub fn check_additions(add: &Value, base: &EncodingConfig, added: &[EncodingConfig], shape: &ModelShape) -> Result<(), ConfigError> {
+pub fn check_additions(
+    add: &Value,
+    base: &EncodingConfig,
+    added: &[EncodingConfig],
+    shape: &ModelShape,
+) -> Result<(), ConfigError> {
     if added.is_empty() {
         let help = "write add = { kind = \"window\" }, or remove it";
-        return Err(ConfigError::new("add", "[]", "adds nothing", "one encoding or more", help));
+        return Err(ConfigError::new(
+            "add",
+            "[]",
+            "adds nothing",
+            "one encoding or more",
+            help,
+        ));
     }
-    let parts = if let EncodingConfig::Stack(stack) = base { stack.parts.len() } else { 1 };
+    let parts = if let EncodingConfig::Stack(stack) = base {
+        stack.parts.len()
+    } else {
+        1
+    };
     let count = parts + added.len();
     if count > StackConfig::MAX_PARTS {
         let problem = format!("makes a stack of {count} encodings, those of training included");
         let allowed = format!("a stack of at most {}", StackConfig::MAX_PARTS);
         let shown = format!("a list of {}", added.len());
-        return Err(ConfigError::new("add", shown, problem, allowed, "add fewer"));
+        return Err(ConfigError::new(
+            "add",
+            shown,
+            problem,
+            allowed,
+            "add fewer",
+        ));
     }
     let base_facts = base.facts(shape);
     for ((key, written), one) in additions(add).into_iter().zip(added) {
@@ -70,17 +95,36 @@ pub fn check_additions(add: &Value, base: &EncodingConfig, added: &[EncodingConf
         let facts = one.facts(shape);
         if !has_hooks(&facts) {
             let (allowed, key) = (additive(&base_facts), format!("{key}.kind"));
-            return Err(ConfigError::new(key, one.kind(), "adds nothing", allowed, "remove it"));
+            return Err(ConfigError::new(
+                key,
+                one.kind(),
+                "adds nothing",
+                allowed,
+                "remove it",
+            ));
         }
         if base_facts.turns && facts.turns {
-            let problem = format!("turns queries and keys, which the trained `{}` does already", turning(base, shape));
-            let help = format!("to replace the rotation write set = {}", describe_value(written));
+            let problem = format!(
+                "turns queries and keys, which the trained `{}` does already",
+                turning(base, shape)
+            );
+            let help = format!(
+                "to replace the rotation write set = {}",
+                describe_value(written)
+            );
             let (allowed, key) = (additive(&base_facts), format!("{key}.kind"));
             return Err(ConfigError::new(key, one.kind(), problem, allowed, help));
         }
         if !facts.parameters.is_empty() {
-            let missing: Vec<String> = facts.parameters.iter().map(|(path, shape)| format!("{path} {shape:?}")).collect();
-            let problem = format!("needs parameters that the run was not trained with: {}", missing.join(", "));
+            let missing: Vec<String> = facts
+                .parameters
+                .iter()
+                .map(|(path, shape)| format!("{path} {shape:?}"))
+                .collect();
+            let problem = format!(
+                "needs parameters that the run was not trained with: {}",
+                missing.join(", ")
+            );
             let help = "train it: write a `stack` of both in model.pe";
             let (allowed, key) = (additive(&base_facts), format!("{key}.kind"));
             return Err(ConfigError::new(key, one.kind(), problem, allowed, help));
@@ -99,15 +143,27 @@ pub fn check_additions(add: &Value, base: &EncodingConfig, added: &[EncodingConf
 /// The kinds that can be added without a key: they have no parameters, and do not rotate twice.
 fn additive(base: &posenc::Facts) -> String {
     // Whether a kind has parameters does not depend on the model's sizes.
-    let shape = ModelShape { d_model: 64, n_layers: 1, n_heads: 4, head_dim: 16 };
-    let fits = |kind: &&str| {
-        EncodingConfig::default_of(kind).map(|one| one.facts(&shape)).is_some_and(|facts| {
-            let turns_twice = base.turns && facts.turns;
-            let apart = facts.alone && (base.turns || base.meets);
-            facts.parameters.is_empty() && has_hooks(&facts) && !turns_twice && !apart
-        })
+    let shape = ModelShape {
+        d_model: 64,
+        n_layers: 1,
+        n_heads: 4,
+        head_dim: 16,
     };
-    EncodingConfig::KINDS.iter().copied().filter(|kind| fits(kind)).collect::<Vec<_>>().join(", ")
+    let fits = |kind: &&str| {
+        EncodingConfig::default_of(kind)
+            .map(|one| one.facts(&shape))
+            .is_some_and(|facts| {
+                let turns_twice = base.turns && facts.turns;
+                let apart = facts.alone && (base.turns || base.meets);
+                facts.parameters.is_empty() && has_hooks(&facts) && !turns_twice && !apart
+            })
+    };
+    EncodingConfig::KINDS
+        .iter()
+        .copied()
+        .filter(|kind| fits(kind))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn has_hooks(facts: &posenc::Facts) -> bool {
@@ -117,7 +173,10 @@ fn has_hooks(facts: &posenc::Facts) -> bool {
 /// The kind of the part that rotates.
 fn turning(encoding: &EncodingConfig, shape: &ModelShape) -> &'static str {
     let turns = |part: &&EncodingConfig| part.facts(shape).turns;
-    leaves(encoding).into_iter().find(turns).map_or(encoding.kind(), EncodingConfig::kind)
+    leaves(encoding)
+        .into_iter()
+        .find(turns)
+        .map_or(encoding.kind(), EncodingConfig::kind)
 }
 
 /// The encodings inside stacks and schedules of layers.
@@ -131,13 +190,19 @@ pub fn leaves(encoding: &EncodingConfig) -> Vec<&EncodingConfig> {
 
 /// The kinds of the trained encodings that a variant evaluates without. A rotation that replaces a
 /// rotation drops nothing, and neither does a `set` without `kind`.
-pub fn dropped(set: &Table, trained: &EncodingConfig, variant: &EncodingConfig, shape: &ModelShape) -> Vec<&'static str> {
+pub fn dropped(
+    set: &Table,
+    trained: &EncodingConfig,
+    variant: &EncodingConfig,
+    shape: &ModelShape,
+) -> Vec<&'static str> {
     if !set.contains_key("kind") {
         return Vec::new();
     }
     let left = leaves(variant);
-    let replaces =
-        |part: &EncodingConfig, other: &EncodingConfig| part.kind() == other.kind() || part.facts(shape).turns && other.facts(shape).turns;
+    let replaces = |part: &EncodingConfig, other: &EncodingConfig| {
+        part.kind() == other.kind() || part.facts(shape).turns && other.facts(shape).turns
+    };
     let mut kinds: Vec<&str> = leaves(trained)
         .into_iter()
         .filter(|part| has_hooks(&part.facts(shape)))
@@ -149,19 +214,40 @@ pub fn dropped(set: &Table, trained: &EncodingConfig, variant: &EncodingConfig, 
 }
 
 /// How to keep what a `set` with `kind` drops, if the two can be stacked.
-pub fn keeping(set: &Table, trained: &EncodingConfig, variant: &EncodingConfig, shape: &ModelShape) -> Option<String> {
+pub fn keeping(
+    set: &Table,
+    trained: &EncodingConfig,
+    variant: &EncodingConfig,
+    shape: &ModelShape,
+) -> Option<String> {
     let add = Value::Table(set.clone());
     let fits = check_additions(&add, trained, std::slice::from_ref(variant), shape).is_ok()
-        && untrained(trained, &stacked(trained.clone(), std::slice::from_ref(variant)), shape).is_empty();
+        && untrained(
+            trained,
+            &stacked(trained.clone(), std::slice::from_ref(variant)),
+            shape,
+        )
+        .is_empty();
     let written = describe_value(&add);
     // A long table is shortened in messages.
-    let whole = if written.contains("...") { "`add` for `set`".to_owned() } else { format!("add = {written}") };
+    let whole = if written.contains("...") {
+        "`add` for `set`".to_owned()
+    } else {
+        format!("add = {written}")
+    };
     fits.then_some(whole)
 }
 
 /// The note printed for a variant that drops trained encodings.
 pub fn dropped_note(name: &str, kinds: &[&str], keeping: Option<&str>) -> String {
-    let kinds = kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ");
+    let kinds = kinds
+        .iter()
+        .map(|kind| format!("`{kind}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
     let help = keeping.map_or(String::new(), |add| format!("; write {add} to keep it"));
-    format!("variant `{name}` evaluates without the trained {kinds}: `set` with `kind` replaces it{help}")
+    format!(
+        "variant `{name}` evaluates without the trained {kinds}: `set` with `kind` replaces \
+         it{help}"
+    )
 }

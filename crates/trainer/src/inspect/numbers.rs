@@ -3,7 +3,10 @@
 use crate::exit::{Exit, Failure};
 use crate::weights::draw;
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use posenc::{Content, Encoding, EncodingConfig, Facts, Init, Lengths, ModelShape, PositionalEncoding, Positions, RopeConfig};
+use posenc::{
+    Content, Encoding, EncodingConfig, Facts, Init, Lengths, ModelShape, PositionalEncoding,
+    Positions, RopeConfig,
+};
 use serde::Serialize;
 use std::f64::consts::PI;
 use tasks::Stream;
@@ -20,11 +23,13 @@ pub struct Subject {
     pub config: EncodingConfig,
     pub shape: ModelShape,
     pub lengths: Lengths,
-    /// Steps from the model down to the encoding: initial values are drawn by path, so these are the ones that training starts from.
+    /// Steps from the model down to the encoding: initial values are drawn by path, so these are
+    /// the ones that training starts from.
     pub path: Vec<String>,
 }
 
-/// What an encoding is made of. Tables named as in the literature; rows are the positions asked for.
+/// What an encoding is made of. Tables named as in the literature; rows are the positions asked
+/// for.
 #[derive(Debug, Serialize)]
 pub struct Numbers {
     pub kind: &'static str,
@@ -42,7 +47,8 @@ pub struct Numbers {
     /// `[position][d_model]`: what the hook adds to the input, in f32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<Vec<Vec<f32>>>,
-    /// `[head][query][key]` of layer 0, in f32, null for -infinity; keys after the query as the encoding has them, before any mask.
+    /// `[head][query][key]` of layer 0, in f32, null for -infinity; keys after the query as the
+    /// encoding has them, before any mask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logits_bias: Option<Vec<Vec<Vec<f32>>>>,
     /// What attention makes of it, whichever hooks it uses.
@@ -51,8 +57,9 @@ pub struct Numbers {
     pub parts: Vec<Numbers>,
 }
 
-/// Logits before the softmax of a sequence in which every token is the same, so that only position tells them apart: all hooks on
-/// random inputs, queries and keys, mean over the draws. Parameters as drawn by seed 0.
+/// Logits before the softmax of a sequence in which every token is the same, so that only position
+/// tells them apart: all hooks on random inputs, queries and keys, mean over the draws. Parameters
+/// as drawn by seed 0.
 #[derive(Debug, Serialize)]
 pub struct Response {
     /// Distances between the last query and its keys.
@@ -94,13 +101,16 @@ pub struct Bounds {
     pub pairs_beyond_train_len: usize,
     /// The same under the scaling.
     pub scaled_pairs_beyond_train_len: usize,
-    /// Dimensions whose pairs complete a turn in training: `2 ceil(d/2 log_base(L / 2 pi))`. Liu et al. 2023 (arXiv 2310.05209).
+    /// Dimensions whose pairs complete a turn in training: `2 ceil(d/2 log_base(L / 2 pi))`. Liu
+    /// et al. 2023 (arXiv 2310.05209).
     pub critical_dimension: usize,
-    /// Smallest base whose longest wavelength covers the training length; none for a single pair, whose base does not matter.
+    /// Smallest base whose longest wavelength covers the training length; none for a single pair,
+    /// whose base does not matter.
     pub smallest_base: Option<f64>,
 }
 
-/// Mean over `j = 1..=d/2` of `|S_j|`, `S_j = sum over i < j of exp(i distance theta_i)`: the bound of RoFormer, section 3.4.3.
+/// Mean over `j = 1..=d/2` of `|S_j|`, `S_j = sum over i < j of exp(i distance theta_i)`: the bound
+/// of RoFormer, section 3.4.3.
 #[derive(Debug, Serialize)]
 pub struct Decay {
     pub distance: Vec<usize>,
@@ -128,18 +138,37 @@ impl Subject {
         let times = |on: bool, n: usize| if on { positions.saturating_mul(n) } else { 0 };
         let own = times(hooks.embed, self.shape.d_model)
             .saturating_add(times(hooks.transform_qk, self.shape.head_dim))
-            .saturating_add(times(hooks.logits_bias, positions.saturating_mul(self.shape.n_heads)));
-        self.parts().iter().fold(own, |sum, part| sum.saturating_add(part.count(positions)))
+            .saturating_add(times(
+                hooks.logits_bias,
+                positions.saturating_mul(self.shape.n_heads),
+            ));
+        self.parts()
+            .iter()
+            .fold(own, |sum, part| sum.saturating_add(part.count(positions)))
     }
 
     /// The parts of an encoding made of others; nothing otherwise.
     pub fn parts(&self) -> Vec<Subject> {
         let part = |name: &str, (i, config): (usize, &EncodingConfig)| {
-            let path = self.path.iter().cloned().chain([name.to_owned(), i.to_string()]).collect();
-            Subject { config: config.clone(), path, ..*self }
+            let path = self
+                .path
+                .iter()
+                .cloned()
+                .chain([name.to_owned(), i.to_string()])
+                .collect();
+            Subject {
+                config: config.clone(),
+                path,
+                ..*self
+            }
         };
         match &self.config {
-            EncodingConfig::Stack(stack) => stack.parts.iter().enumerate().map(|it| part("parts", it)).collect(),
+            EncodingConfig::Stack(stack) => stack
+                .parts
+                .iter()
+                .enumerate()
+                .map(|it| part("parts", it))
+                .collect(),
             EncodingConfig::NopeLayers(layers) => vec![part("part", (0, &layers.part))],
             _ => Vec::new(),
         }
@@ -147,12 +176,17 @@ impl Subject {
 
     /// The module that training with seed 0 starts from.
     pub fn encoding(&self, device: &Device) -> Encoding {
-        let source = |path: &str, shape: &[usize], distribution| draw(SEED, path, shape, distribution);
-        let init = self.path.iter().fold(Init::new(device, &source), |init, step| init.scope(step));
+        let source =
+            |path: &str, shape: &[usize], distribution| draw(SEED, path, shape, distribution);
+        let init = self
+            .path
+            .iter()
+            .fold(Init::new(device, &source), |init, step| init.scope(step));
         self.config.init(&self.shape, &init)
     }
 
-    /// Positions that also tell the length of the sequence, by a last key of its own, to encodings that read it.
+    /// Positions that also tell the length of the sequence, by a last key of its own, to encodings
+    /// that read it.
     fn positions(&self, queries: &[f64], keys: &[f64]) -> Positions {
         let mut keys = keys.to_vec();
         if self.facts().reads_length {
@@ -162,39 +196,78 @@ impl Subject {
     }
 
     /// What the first hook adds to an input of zeros.
-    pub fn embedding(&self, encoding: &Encoding, positions: &[f64], device: &Device) -> Result<Option<Vec<Vec<f32>>>, Failure> {
+    pub fn embedding(
+        &self,
+        encoding: &Encoding,
+        positions: &[f64],
+        device: &Device,
+    ) -> Result<Option<Vec<Vec<f32>>>, Failure> {
         if !self.facts().hooks.embed {
             return Ok(None);
         }
         let zeros = Tensor::<3>::zeros([1, positions.len(), self.shape.d_model], device);
-        let added = host(encoding.prepare(&self.positions(positions, positions), device).embed(zeros))?;
-        Ok(Some(added.chunks(self.shape.d_model).map(<[f32]>::to_vec).collect()))
+        let added = host(
+            encoding
+                .prepare(&self.positions(positions, positions), device)
+                .embed(zeros),
+        )?;
+        Ok(Some(
+            added
+                .chunks(self.shape.d_model)
+                .map(<[f32]>::to_vec)
+                .collect(),
+        ))
     }
 
     /// The bias of layer 0, `[head][query][key]`.
-    pub fn bias(&self, encoding: &Encoding, queries: &[f64], keys: &[f64], device: &Device) -> Result<Option<Vec<Vec<Vec<f32>>>>, Failure> {
+    pub fn bias(
+        &self,
+        encoding: &Encoding,
+        queries: &[f64],
+        keys: &[f64],
+        device: &Device,
+    ) -> Result<Option<Vec<Vec<Vec<f32>>>>, Failure> {
         let prepared = encoding.prepare(&self.positions(queries, keys), device);
-        let Some(bias) = prepared.logits_bias(0) else { return Ok(None) };
+        let Some(bias) = prepared.logits_bias(0) else {
+            return Ok(None);
+        };
         let values = host(bias.block(0..queries.len(), 0..keys.len()))?;
         let head = |head: &[f32]| head.chunks(keys.len()).map(<[f32]>::to_vec).collect();
-        let mut heads: Vec<Vec<Vec<f32>>> = values.chunks(queries.len() * keys.len()).map(head).collect();
+        let mut heads: Vec<Vec<Vec<f32>>> = values
+            .chunks(queries.len() * keys.len())
+            .map(head)
+            .collect();
         if let [shared] = heads.as_slice() {
             heads = vec![shared.clone(); self.shape.n_heads];
         }
         Ok(Some(heads))
     }
 
-    /// Mean logits of layer 0, `[head][query][key]`, of sequences of `length` equal tokens; -infinity where a key is hidden.
-    pub fn logits(&self, encoding: &Encoding, length: usize, device: &Device) -> Result<Vec<Vec<Vec<f64>>>, Failure> {
-        let ModelShape { d_model, n_heads, head_dim, .. } = self.shape;
+    /// Mean logits of layer 0, `[head][query][key]`, of sequences of `length` equal tokens;
+    /// -infinity where a key is hidden.
+    pub fn logits(
+        &self,
+        encoding: &Encoding,
+        length: usize,
+        device: &Device,
+    ) -> Result<Vec<Vec<Vec<f64>>>, Failure> {
+        let ModelShape {
+            d_model,
+            n_heads,
+            head_dim,
+            ..
+        } = self.shape;
         let prepared = encoding.prepare(&Positions::contiguous(length), device);
         let mut stream = Stream::new(SEED, "inspect response", 0);
         let mut draw = |width: usize| {
-            let values: Vec<f32> = (0..RESPONSE_DRAWS * width).map(|_| stream.normal() as f32).collect();
+            let values: Vec<f32> = (0..RESPONSE_DRAWS * width)
+                .map(|_| stream.normal() as f32)
+                .collect();
             Tensor::<2>::from_data(TensorData::new(values, [RESPONSE_DRAWS, width]), device)
         };
         let (token, content) = (draw(d_model), draw(n_heads * head_dim));
-        // A table meets itself where the encoding adds to the input; everywhere else queries and keys are one vector.
+        // A table meets itself where the encoding adds to the input; everywhere else queries and
+        // keys are one vector.
         let token = token.unsqueeze_dim::<3>(1).repeat_dim(1, length);
         let hidden = prepared.embed(token.clone());
         let added = hidden.clone() - token;
@@ -206,11 +279,22 @@ impl Subject {
             added.slice_dim(2, 0..inner)
         };
         let x = content.unsqueeze_dim::<3>(1).repeat_dim(1, length) + added;
-        let x = x.reshape([RESPONSE_DRAWS, length, n_heads, head_dim]).swap_dims(1, 2);
+        let x = x
+            .reshape([RESPONSE_DRAWS, length, n_heads, head_dim])
+            .swap_dims(1, 2);
         let raw = || (x.clone(), x.clone());
         let (q, k) = prepared.transform_qk(0, x.clone(), x.clone());
         let scale = 1.0 / (head_dim as f64).sqrt();
-        let content = Content { q: &q, k: &k, raw: &raw, hidden: &hidden, queries: 0..length, keys: 0..length, first_query: 0, scale };
+        let content = Content {
+            q: &q,
+            k: &k,
+            raw: &raw,
+            hidden: &hidden,
+            queries: 0..length,
+            keys: 0..length,
+            first_query: 0,
+            scale,
+        };
         let mut logits = content.logits();
         if let Some(bias) = prepared.content_bias(0, &content) {
             logits = logits + bias;
@@ -221,7 +305,10 @@ impl Subject {
         }
         let values = host(mean)?;
         let row = |row: &[f32]| row.iter().map(|v| f64::from(*v)).collect();
-        Ok(values.chunks(length * length).map(|head| head.chunks(length).map(row).collect()).collect())
+        Ok(values
+            .chunks(length * length)
+            .map(|head| head.chunks(length).map(row).collect())
+            .collect())
     }
 
     /// The longest sequence up to `most` that the encoding reaches.
@@ -229,8 +316,9 @@ impl Subject {
         self.facts().max_position.unwrap_or(most).clamp(1, most)
     }
 
-    /// Turns `x`, row-major `[vectors, positions, head_dim]`, by the hook for queries or the one for keys. The other side is one
-    /// vector at `top`, which sets the length that length-reading scalings see.
+    /// Turns `x`, row-major `[vectors, positions, head_dim]`, by the hook for queries or the one
+    /// for keys. The other side is one vector at `top`, which sets the length that
+    /// length-reading scalings see.
     pub fn turn(
         &self,
         encoding: &Encoding,
@@ -242,12 +330,25 @@ impl Subject {
     ) -> Result<Vec<f32>, Failure> {
         let head_dim = self.shape.head_dim;
         let vectors = x.len() / (positions.len() * head_dim);
-        let x = Tensor::<4>::from_data(TensorData::new(x.to_vec(), [vectors, 1, positions.len(), head_dim]), device);
+        let x = Tensor::<4>::from_data(
+            TensorData::new(x.to_vec(), [vectors, 1, positions.len(), head_dim]),
+            device,
+        );
         let other = Tensor::<4>::zeros([vectors, 1, 1, head_dim], device);
         let (mine, other_positions) = (positions.to_vec(), vec![top]);
         match side {
-            Side::Query => host(encoding.prepare(&Positions::new(mine, other_positions), device).transform_qk(0, x, other).0),
-            Side::Key => host(encoding.prepare(&Positions::new(other_positions, mine), device).transform_qk(0, other, x).1),
+            Side::Query => host(
+                encoding
+                    .prepare(&Positions::new(mine, other_positions), device)
+                    .transform_qk(0, x, other)
+                    .0,
+            ),
+            Side::Key => host(
+                encoding
+                    .prepare(&Positions::new(other_positions, mine), device)
+                    .transform_qk(0, other, x)
+                    .1,
+            ),
         }
     }
 }
@@ -271,16 +372,22 @@ pub fn gather(subject: &Subject, positions: &[f64], device: &Device) -> Result<N
         Some(config) => Some(rotary(subject, &config, &encoding, positions, device)?),
         None => None,
     };
-    let parts = subject.parts().iter().map(|part| gather(part, positions, device)).collect::<Result<_, _>>()?;
+    let parts = subject
+        .parts()
+        .iter()
+        .map(|part| gather(part, positions, device))
+        .collect::<Result<_, _>>()?;
     Ok(Numbers {
         kind: subject.config.kind(),
         summary: about.summary,
         formula: about.formula,
         source: about.source,
-        config: serde_json::to_value(&subject.config).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?,
+        config: serde_json::to_value(&subject.config)
+            .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?,
         facts: subject.facts(),
         rotary,
-        slopes: matches!(subject.config, EncodingConfig::Alibi(_)).then(|| posenc::slopes(subject.shape.n_heads)),
+        slopes: matches!(subject.config, EncodingConfig::Alibi(_))
+            .then(|| posenc::slopes(subject.shape.n_heads)),
         embedding: subject.embedding(&encoding, positions, device)?,
         logits_bias: subject.bias(&encoding, positions, positions, device)?,
         response: response(subject, &encoding, device)?,
@@ -291,34 +398,77 @@ pub fn gather(subject: &Subject, positions: &[f64], device: &Device) -> Result<N
 fn response(subject: &Subject, encoding: &Encoding, device: &Device) -> Result<Response, Failure> {
     let length = subject.reach(RESPONSE_LENGTH);
     let logits = subject.logits(encoding, length, device)?;
-    let of_head = |head: &Vec<Vec<f64>>| head[length - 1].iter().rev().map(|logit| logit.is_finite().then_some(*logit)).collect();
-    Ok(Response { distance: (0..length).collect(), logits: logits.iter().map(of_head).collect() })
+    let of_head = |head: &Vec<Vec<f64>>| {
+        head[length - 1]
+            .iter()
+            .rev()
+            .map(|logit| logit.is_finite().then_some(*logit))
+            .collect()
+    };
+    Ok(Response {
+        distance: (0..length).collect(),
+        logits: logits.iter().map(of_head).collect(),
+    })
 }
 
 /// The frequencies an encoding turns by, as the configuration of a plain rotation with them.
 fn turned_by(config: &EncodingConfig) -> Option<RopeConfig> {
-    let plain = |base, layout, rotary_dim| RopeConfig { base, layout, rotary_dim, ..RopeConfig::default() };
+    let plain = |base, layout, rotary_dim| RopeConfig {
+        base,
+        layout,
+        rotary_dim,
+        ..RopeConfig::default()
+    };
     match config {
         EncodingConfig::Rope(config) => Some(config.clone()),
         EncodingConfig::Xpos(config) => Some(plain(config.base, config.layout, config.rotary_dim)),
-        EncodingConfig::Rerope(config) => Some(plain(config.base, config.layout, config.rotary_dim)),
-        EncodingConfig::SelfExtend(config) => Some(plain(config.base, config.layout, config.rotary_dim)),
+        EncodingConfig::Rerope(config) => {
+            Some(plain(config.base, config.layout, config.rotary_dim))
+        }
+        EncodingConfig::SelfExtend(config) => {
+            Some(plain(config.base, config.layout, config.rotary_dim))
+        }
         _ => None,
     }
 }
 
-fn rotary(subject: &Subject, config: &RopeConfig, encoding: &Encoding, positions: &[f64], device: &Device) -> Result<Rotary, Failure> {
+fn rotary(
+    subject: &Subject,
+    config: &RopeConfig,
+    encoding: &Encoding,
+    positions: &[f64],
+    device: &Device,
+) -> Result<Rotary, Failure> {
     let frequencies = config.frequencies(subject.shape.head_dim, subject.lengths.test_len as f64);
     let factor = frequencies.attention_factor;
     let table = |of: fn(f64) -> f64| -> Vec<Vec<f64>> {
-        positions.iter().map(|p| frequencies.inv_freq.iter().map(|theta| of(p * theta) * factor).collect()).collect()
+        positions
+            .iter()
+            .map(|p| {
+                frequencies
+                    .inv_freq
+                    .iter()
+                    .map(|theta| of(p * theta) * factor)
+                    .collect()
+            })
+            .collect()
     };
-    let plain = RopeConfig { scaling: None, ..config.clone() }.frequencies(subject.shape.head_dim, 1.0).inv_freq;
+    let plain = RopeConfig {
+        scaling: None,
+        ..config.clone()
+    }
+    .frequencies(subject.shape.head_dim, 1.0)
+    .inv_freq;
     Ok(Rotary {
         cos: table(libm::cos),
         sin: table(libm::sin),
         wavelengths: frequencies.wavelengths(),
-        bounds: bounds(config.base, &plain, &frequencies.inv_freq, subject.lengths.train_len as f64),
+        bounds: bounds(
+            config.base,
+            &plain,
+            &frequencies.inv_freq,
+            subject.lengths.train_len as f64,
+        ),
         decay: decay(&frequencies.inv_freq, subject.lengths.test_len),
         // The laws of rotations hold for what does nothing else with queries and keys.
         checks: match subject.config {
@@ -332,7 +482,12 @@ fn rotary(subject: &Subject, config: &RopeConfig, encoding: &Encoding, positions
 }
 
 fn bounds(base: f64, plain: &[f64], scaled: &[f64], train_len: f64) -> Bounds {
-    let beyond = |inv_freq: &[f64]| inv_freq.iter().filter(|theta| 2.0 * PI / **theta > train_len).count();
+    let beyond = |inv_freq: &[f64]| {
+        inv_freq
+            .iter()
+            .filter(|theta| 2.0 * PI / **theta > train_len)
+            .count()
+    };
     let (dim, turns) = (2.0 * plain.len() as f64, train_len / (2.0 * PI));
     let critical = 2.0 * (dim / 2.0 * libm::log(turns) / libm::log(base)).ceil();
     Bounds {
@@ -361,41 +516,83 @@ pub fn decay(inv_freq: &[f64], seq_len: usize) -> Decay {
     Decay { distance, value }
 }
 
-/// Rotations preserve norms, compose by adding positions, and leave dot products to the difference of positions.
-fn checks(subject: &Subject, encoding: &Encoding, turned: usize, factor: f64, device: &Device) -> Result<Vec<Check>, Failure> {
+/// Rotations preserve norms, compose by adding positions, and leave dot products to the difference
+/// of positions.
+fn checks(
+    subject: &Subject,
+    encoding: &Encoding,
+    turned: usize,
+    factor: f64,
+    device: &Device,
+) -> Result<Vec<Check>, Failure> {
     const VECTORS: usize = 4;
     const FIRST: [f64; 5] = [0.0, 1.0, 7.0, 100.0, 511.0];
     const SHIFTS: [f64; 6] = [0.0, 1.0, 37.0, 1000.0, 65_025.0, 65_536.0];
     const OUTER: [f64; 5] = [1.0, 7.0, 511.0, 4096.0, 65_536.0];
     const INNER: [f64; 5] = [2.0, 100.0, 1023.0, 65_000.0, 511.0];
     let head_dim = subject.shape.head_dim;
-    let places: Vec<f64> = SHIFTS.iter().flat_map(|shift| FIRST.iter().map(move |first| first + shift)).collect();
+    let places: Vec<f64> = SHIFTS
+        .iter()
+        .flat_map(|shift| FIRST.iter().map(move |first| first + shift))
+        .collect();
     let sums: Vec<f64> = OUTER.iter().zip(INNER).map(|(m, n)| m + n).collect();
-    // One length for all of it, so that scalings that read the length turn by the same frequencies everywhere.
-    let top = places.iter().chain(&sums).copied().fold(subject.lengths.test_len as f64 - 1.0, f64::max);
-    let turn = |side, x: &[f32], positions: &[f64]| subject.turn(encoding, side, x, positions, top, device);
+    // One length for all of it, so that scalings that read the length turn by the same frequencies
+    // everywhere.
+    let top = places
+        .iter()
+        .chain(&sums)
+        .copied()
+        .fold(subject.lengths.test_len as f64 - 1.0, f64::max);
+    let turn = |side, x: &[f32], positions: &[f64]| {
+        subject.turn(encoding, side, x, positions, top, device)
+    };
     let mut stream = Stream::new(SEED, "inspect", 0);
-    let mut draw = || -> Vec<f32> { (0..VECTORS * head_dim).map(|_| stream.normal() as f32).collect() };
-    let everywhere = |vectors: &[f32], count: usize| -> Vec<f32> { vectors.chunks(head_dim).flat_map(|v| v.repeat(count)).collect() };
+    let mut draw = || -> Vec<f32> {
+        (0..VECTORS * head_dim)
+            .map(|_| stream.normal() as f32)
+            .collect()
+    };
+    let everywhere = |vectors: &[f32], count: usize| -> Vec<f32> {
+        vectors
+            .chunks(head_dim)
+            .flat_map(|v| v.repeat(count))
+            .collect()
+    };
     let (q, k) = (draw(), draw());
 
     let (many_q, many_k) = (everywhere(&q, places.len()), everywhere(&k, places.len()));
-    let (turned_q, turned_k) = (turn(Side::Query, &many_q, &places)?, turn(Side::Key, &many_k, &places)?);
+    let (turned_q, turned_k) = (
+        turn(Side::Query, &many_q, &places)?,
+        turn(Side::Key, &many_k, &places)?,
+    );
     let (mut relative, mut norm) = (0f64, 0f64);
     let rows = |all: &[f32], vector: usize| -> Vec<Vec<f32>> {
-        all[vector * places.len() * head_dim..][..places.len() * head_dim].chunks(head_dim).map(<[f32]>::to_vec).collect()
+        all[vector * places.len() * head_dim..][..places.len() * head_dim]
+            .chunks(head_dim)
+            .map(<[f32]>::to_vec)
+            .collect()
     };
     for vector in 0..VECTORS {
         let (q_rows, k_rows) = (rows(&turned_q, vector), rows(&turned_k, vector));
         let scale = dot(&q_rows[0], &q_rows[0]).sqrt() * dot(&k_rows[0], &k_rows[0]).sqrt();
         for (i, j) in (0..FIRST.len()).flat_map(|i| (0..FIRST.len()).map(move |j| (i, j))) {
-            let at = |shift: usize| dot(&q_rows[shift * FIRST.len() + i], &k_rows[shift * FIRST.len() + j]);
-            relative = (1..SHIFTS.len()).map(|shift| (at(shift) - at(0)).abs() / scale).fold(relative, f64::max);
+            let at = |shift: usize| {
+                dot(
+                    &q_rows[shift * FIRST.len() + i],
+                    &k_rows[shift * FIRST.len() + j],
+                )
+            };
+            relative = (1..SHIFTS.len())
+                .map(|shift| (at(shift) - at(0)).abs() / scale)
+                .fold(relative, f64::max);
         }
         for (rows, vectors) in [(&q_rows, &q), (&k_rows, &k)] {
             let before = &vectors[vector * head_dim..][..turned];
             let length = dot(before, before).sqrt() * factor;
-            norm = rows.iter().map(|row| (dot(&row[..turned], &row[..turned]).sqrt() / length - 1.0).abs()).fold(norm, f64::max);
+            norm = rows
+                .iter()
+                .map(|row| (dot(&row[..turned], &row[..turned]).sqrt() / length - 1.0).abs())
+                .fold(norm, f64::max);
         }
     }
 
@@ -403,12 +600,24 @@ fn checks(subject: &Subject, encoding: &Encoding, turned: usize, factor: f64, de
     let twice = turn(Side::Query, &turn(Side::Query, &start, &INNER)?, &OUTER)?;
     let once = turn(Side::Query, &start, &sums)?;
     let mut group = 0f64;
-    for ((twice, once), start) in twice.chunks(head_dim).zip(once.chunks(head_dim)).zip(start.chunks(head_dim)) {
-        let apart = twice[..turned].iter().zip(&once[..turned]).map(|(a, b)| f64::from(*a) / (factor * factor) - f64::from(*b) / factor);
+    for ((twice, once), start) in twice
+        .chunks(head_dim)
+        .zip(once.chunks(head_dim))
+        .zip(start.chunks(head_dim))
+    {
+        let apart = twice[..turned]
+            .iter()
+            .zip(&once[..turned])
+            .map(|(a, b)| f64::from(*a) / (factor * factor) - f64::from(*b) / factor);
         let apart = apart.map(|d| d * d).sum::<f64>().sqrt();
         group = group.max(apart / dot(&start[..turned], &start[..turned]).sqrt());
     }
-    let check = |name, worst: f64| Check { name, worst_relative_error: worst, allowed: ALLOWED, ok: worst <= ALLOWED };
+    let check = |name, worst: f64| Check {
+        name,
+        worst_relative_error: worst,
+        allowed: ALLOWED,
+        ok: worst <= ALLOWED,
+    };
     Ok(vec![
         check("relative-position identity", relative),
         check("norm preservation", norm),
@@ -418,10 +627,18 @@ fn checks(subject: &Subject, encoding: &Encoding, turned: usize, factor: f64, de
 
 /// The product of two vectors, summed in f64.
 pub fn dot(a: &[f32], b: &[f32]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| f64::from(*a) * f64::from(*b))
+        .sum()
 }
 
 fn host<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, Failure> {
     let data = tensor.into_data_dtype(DType::F32).try_to_vec::<f32>();
-    data.map_err(|error| Failure::new(Exit::Bug, format!("a tensor cannot be read back: {error:?}")))
+    data.map_err(|error| {
+        Failure::new(
+            Exit::Bug,
+            format!("a tensor cannot be read back: {error:?}"),
+        )
+    })
 }

@@ -50,13 +50,21 @@ impl Scratch {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("x.toml");
         std::fs::write(&path, config).unwrap();
-        Self { directory, config: path }
+        Self {
+            directory,
+            config: path,
+        }
     }
 
     /// Runs `longreach COMMAND CONFIG ARGUMENTS` with its runs in the scratch directory.
     pub fn longreach(&self, command: &str, arguments: &[&str]) -> Output {
         let mut program = longreach();
-        program.arg(command).arg(&self.config).args(arguments).arg("--runs").arg(self.runs());
+        program
+            .arg(command)
+            .arg(&self.config)
+            .args(arguments)
+            .arg("--runs")
+            .arg(self.runs());
         program.output().unwrap()
     }
 
@@ -69,7 +77,15 @@ impl Scratch {
         let mut found = Vec::new();
         collect(&self.runs(), &mut found);
         found.sort();
-        found.into_iter().map(|path| (path.strip_prefix(self.runs()).unwrap().to_owned(), std::fs::read(&path).unwrap())).collect()
+        found
+            .into_iter()
+            .map(|path| {
+                (
+                    path.strip_prefix(self.runs()).unwrap().to_owned(),
+                    std::fs::read(&path).unwrap(),
+                )
+            })
+            .collect()
     }
 }
 
@@ -102,5 +118,11 @@ pub fn stdout(output: &Output) -> String {
 /// Asserts an exit code, showing what was said otherwise.
 #[track_caller]
 pub fn exits(output: &Output, code: i32) {
-    assert_eq!(output.status.code(), Some(code), "stdout: {}\nstderr: {}", stdout(output), stderr(output));
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "stdout: {}\nstderr: {}",
+        stdout(output),
+        stderr(output)
+    );
 }

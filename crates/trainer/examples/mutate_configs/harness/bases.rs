@@ -1,4 +1,5 @@
-//! Valid configs to mutate: the files of `configs/`, and small ones that together hold every key there is.
+//! Valid configs to mutate: the files of `configs/`, and small ones that together hold every key
+//! there is.
 
 use super::schema;
 use std::collections::BTreeSet;
@@ -93,16 +94,34 @@ assertions = true
 /// A table with a kind, with every key that the kind has.
 const TABLES: &[(&str, &str)] = &[
     ("model.pe", r#"{ kind = "nope" }"#),
-    ("model.pe", r#"{ kind = "sinusoidal", base = 100.0, order = "half", scale = 0.5, learnable_scale = true }"#),
-    ("model.pe", r#"{ kind = "learned", max_position = 64, init_std = 0.02, interpolate = false }"#),
-    ("model.pe", r#"{ kind = "rope", base = 100.0, layout = "half", rotary_dim = 4, spacing = "linear", learnable = true }"#),
-    ("model.pe", r#"{ kind = "rope", scaling = { kind = "linear", factor = 2.0, original_max_position_embeddings = 8 } }"#),
-    ("model.pe", r#"{ kind = "rope", scaling = { kind = "ntk", factor = "auto", original_max_position_embeddings = 8 } }"#),
+    (
+        "model.pe",
+        r#"{ kind = "sinusoidal", base = 100.0, order = "half", scale = 0.5, learnable_scale = true }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "learned", max_position = 64, init_std = 0.02, interpolate = false }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "rope", base = 100.0, layout = "half", rotary_dim = 4, spacing = "linear", learnable = true }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "rope", scaling = { kind = "linear", factor = 2.0, original_max_position_embeddings = 8 } }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "rope", scaling = { kind = "ntk", factor = "auto", original_max_position_embeddings = 8 } }"#,
+    ),
     (
         "model.pe",
         r#"{ kind = "rope", scaling = { kind = "ntk_by_parts", factor = 2.0, original_max_position_embeddings = 8, alpha = 1.0, beta = 32.0 } }"#,
     ),
-    ("model.pe", r#"{ kind = "rope", scaling = { kind = "dynamic_ntk", factor = 2.0, original_max_position_embeddings = 8 } }"#),
+    (
+        "model.pe",
+        r#"{ kind = "rope", scaling = { kind = "dynamic_ntk", factor = 2.0, original_max_position_embeddings = 8 } }"#,
+    ),
     (
         "model.pe",
         r#"{ kind = "rope", scaling = { kind = "yarn", factor = 2.0, original_max_position_embeddings = 8, beta_fast = 32.0, beta_slow = 1.0,
@@ -123,59 +142,158 @@ const TABLES: &[(&str, &str)] = &[
         r#"{ kind = "rope", scaling = { kind = "llama3", factor = 2.0, original_max_position_embeddings = 8, low_freq_factor = 1.0,
             high_freq_factor = 4.0 } }"#,
     ),
-    ("model.pe", r#"{ kind = "rope", scaling = { kind = "proportional", fraction = 0.5 } }"#),
-    ("model.pe", r#"{ kind = "rope", scaling = { kind = "resonance" } }"#),
+    (
+        "model.pe",
+        r#"{ kind = "rope", scaling = { kind = "proportional", fraction = 0.5 } }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "rope", scaling = { kind = "resonance" } }"#,
+    ),
     (
         "model.pe",
         r#"{ kind = "xpos", base = 100.0, layout = "interleaved", rotary_dim = 4, gamma = 0.4, scale_base = 512.0, block_size = 4 }"#,
     ),
-    ("model.pe", r#"{ kind = "axial_rope", axes = 2, base = 100.0, layout = "half", mode = "split", sections = [4, 4] }"#),
-    ("model.pe", r#"{ kind = "pope", base = 100.0, learnable = true }"#),
-    ("model.pe", r#"{ kind = "rerope", base = 100.0, layout = "half", rotary_dim = 4, window = 3, leak = 4.0 }"#),
-    ("model.pe", r#"{ kind = "self_extend", base = 100.0, layout = "half", rotary_dim = 4, window = 3, group = 2 }"#),
-    ("model.pe", r#"{ kind = "log_scaling", form = "llama4", original_max_position_embeddings = 8, strength = 0.2 }"#),
+    (
+        "model.pe",
+        r#"{ kind = "axial_rope", axes = 2, base = 100.0, layout = "half", mode = "split", sections = [4, 4] }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "pope", base = 100.0, learnable = true }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "rerope", base = 100.0, layout = "half", rotary_dim = 4, window = 3, leak = 4.0 }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "self_extend", base = 100.0, layout = "half", rotary_dim = 4, window = 3, group = 2 }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "log_scaling", form = "llama4", original_max_position_embeddings = 8, strength = 0.2 }"#,
+    ),
     ("model.pe", r#"{ kind = "alibi", factor = 2.0 }"#),
-    ("model.pe", r#"{ kind = "t5", num_buckets = 8, max_distance = 32, bidirectional = false, scaled = true, init_std = 0.02 }"#),
+    (
+        "model.pe",
+        r#"{ kind = "t5", num_buckets = 8, max_distance = 32, bidirectional = false, scaled = true, init_std = 0.02 }"#,
+    ),
     ("model.pe", r#"{ kind = "kerple", form = "power" }"#),
-    ("model.pe", r#"{ kind = "fire", hidden = 8, init_c = 0.1, threshold = 64.0, shared = false }"#),
+    (
+        "model.pe",
+        r#"{ kind = "fire", hidden = 8, init_c = 0.1, threshold = 64.0, shared = false }"#,
+    ),
     ("model.pe", r#"{ kind = "sandwich", width = 16 }"#),
-    ("model.pe", r#"{ kind = "learned_bias", max_distance = 8, init_std = 0.02 }"#),
+    (
+        "model.pe",
+        r#"{ kind = "learned_bias", max_distance = 8, init_std = 0.02 }"#,
+    ),
     ("model.pe", r#"{ kind = "hard_alibi", masked_heads = 1 }"#),
     ("model.pe", r#"{ kind = "window", size = 8, sinks = 2 }"#),
-    ("model.pe", r#"{ kind = "shaw", max_distance = 8, values = false, init_std = 0.02 }"#),
-    ("model.pe", r#"{ kind = "transformer_xl", base = 100.0, init_std = 0.02 }"#),
-    ("model.pe", r#"{ kind = "deberta", terms = "c2p", max_distance = 16, buckets = 8, init_std = 0.02 }"#),
-    ("model.pe", r#"{ kind = "cope", max_position = 8, scaled_gates = true, init_std = 0.02 }"#),
+    (
+        "model.pe",
+        r#"{ kind = "shaw", max_distance = 8, values = false, init_std = 0.02 }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "transformer_xl", base = 100.0, init_std = 0.02 }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "deberta", terms = "c2p", max_distance = 16, buckets = 8, init_std = 0.02 }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "cope", max_position = 8, scaled_gates = true, init_std = 0.02 }"#,
+    ),
     ("model.pe", r#"{ kind = "fox", init_bias = 3.0 }"#),
-    ("model.pe", r#"{ kind = "nope_layers", every = 2, part = { kind = "rope", base = 100.0 } }"#),
-    ("model.pe", r#"{ kind = "stack", parts = [{ kind = "rope", base = 100.0 }, { kind = "alibi", factor = "auto" }] }"#),
+    (
+        "model.pe",
+        r#"{ kind = "nope_layers", every = 2, part = { kind = "rope", base = 100.0 } }"#,
+    ),
+    (
+        "model.pe",
+        r#"{ kind = "stack", parts = [{ kind = "rope", base = 100.0 }, { kind = "alibi", factor = "auto" }] }"#,
+    ),
     ("model.positions", r#"{ kind = "contiguous" }"#),
-    ("model.positions", r#"{ kind = "random_offset", max_position = 64 }"#),
-    ("model.positions", r#"{ kind = "randomized", max_position = 64 }"#),
-    ("model.positions", r#"{ kind = "interpolated", factor = 2.0 }"#),
+    (
+        "model.positions",
+        r#"{ kind = "random_offset", max_position = 64 }"#,
+    ),
+    (
+        "model.positions",
+        r#"{ kind = "randomized", max_position = 64 }"#,
+    ),
+    (
+        "model.positions",
+        r#"{ kind = "interpolated", factor = 2.0 }"#,
+    ),
     ("model.positions", r#"{ kind = "grid", sizes = [4] }"#),
     ("task", r#"{ kind = "copy", alphabet = 4, test_rows = 8 }"#),
-    ("task", r#"{ kind = "duplicate", alphabet = 4, test_rows = 8 }"#),
-    ("task", r#"{ kind = "reverse", alphabet = 4, test_rows = 8 }"#),
+    (
+        "task",
+        r#"{ kind = "duplicate", alphabet = 4, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "reverse", alphabet = 4, test_rows = 8 }"#,
+    ),
     ("task", r#"{ kind = "sort", alphabet = 4, test_rows = 8 }"#),
-    ("task", r#"{ kind = "bucket_sort", alphabet = 4, test_rows = 8 }"#),
-    ("task", r#"{ kind = "odds_first", alphabet = 4, test_rows = 8 }"#),
+    (
+        "task",
+        r#"{ kind = "bucket_sort", alphabet = 4, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "odds_first", alphabet = 4, test_rows = 8 }"#,
+    ),
     ("task", r#"{ kind = "missing_duplicate", test_rows = 8 }"#),
     ("task", r#"{ kind = "parity", test_rows = 8 }"#),
     ("task", r#"{ kind = "even_pairs", test_rows = 8 }"#),
     ("task", r#"{ kind = "majority", test_rows = 8 }"#),
     ("task", r#"{ kind = "count", alphabet = 4, test_rows = 8 }"#),
-    ("task", r#"{ kind = "cycle_navigation", cycle = 5, test_rows = 8 }"#),
-    ("task", r#"{ kind = "summation", modulus = 10, answer = "running", test_rows = 8 }"#),
-    ("task", r#"{ kind = "modular_arithmetic", modulus = 5, brackets = false, test_rows = 8 }"#),
-    ("task", r#"{ kind = "addition", base = 10, digits = "lsd_first", test_rows = 8 }"#),
+    (
+        "task",
+        r#"{ kind = "cycle_navigation", cycle = 5, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "summation", modulus = 10, answer = "running", test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "modular_arithmetic", modulus = 5, brackets = false, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "addition", base = 10, digits = "lsd_first", test_rows = 8 }"#,
+    ),
     ("task", r#"{ kind = "stack_manipulation", test_rows = 8 }"#),
-    ("task", r#"{ kind = "dyck", kinds = 2, answer = "depth", test_rows = 8 }"#),
-    ("task", r#"{ kind = "induction", alphabet = 4, test_rows = 8 }"#),
-    ("task", r#"{ kind = "mqar", vocab = 64, pairs = 2, power = 0.5, random_filler = false, test_rows = 8 }"#),
-    ("task", r#"{ kind = "selective_copy", alphabet = 4, data = 4, test_rows = 8 }"#),
-    ("task", r#"{ kind = "passkey", digits = 2, filler = 5, random_filler = false, test_rows = 8 }"#),
-    ("task", r#"{ kind = "grid", alphabet = 4, answer = "cell", test_rows = 8 }"#),
+    (
+        "task",
+        r#"{ kind = "dyck", kinds = 2, answer = "depth", test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "induction", alphabet = 4, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "mqar", vocab = 64, pairs = 2, power = 0.5, random_filler = false, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "selective_copy", alphabet = 4, data = 4, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "passkey", digits = 2, filler = 5, random_filler = false, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "grid", alphabet = 4, answer = "cell", test_rows = 8 }"#,
+    ),
     (
         "task",
         r#"{ kind = "text", corpus = "cargo", crates = ["clap_builder"], split = { by = "file", every = 4 }, eval_tokens = 64,
@@ -185,14 +303,23 @@ const TABLES: &[(&str, &str)] = &[
         "task",
         r#"{ kind = "text", files = ["a.txt"], split = { by = "range", valid_fraction = 0.5 }, windows = { kind = "non_overlapping" } }"#,
     ),
-    ("task", r#"{ kind = "text", level = "chars", files = ["a.txt"], split = { by = "range", valid_fraction = 0.5 } }"#),
+    (
+        "task",
+        r#"{ kind = "text", level = "chars", files = ["a.txt"], split = { by = "range", valid_fraction = 0.5 } }"#,
+    ),
     (
         "task",
         r#"{ kind = "masked_text", corpus = "cargo", crates = ["clap_builder"], split = { by = "file", every = 4 }, eval_tokens = 256,
             max_bytes = 20000000, rate = 0.2, mask = 0.7, random = 0.1 }"#,
     ),
-    ("task", r#"{ kind = "masked_text", files = ["a.txt"], split = { by = "range", valid_fraction = 0.5 } }"#),
-    ("task", r#"{ kind = "text", files = ["*.txt"], split = { by = "files", valid = ["b.txt"] } }"#),
+    (
+        "task",
+        r#"{ kind = "masked_text", files = ["a.txt"], split = { by = "range", valid_fraction = 0.5 } }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "text", files = ["*.txt"], split = { by = "files", valid = ["b.txt"] } }"#,
+    ),
 ];
 
 /// A valid config.
@@ -210,7 +337,11 @@ pub struct Base {
 /// Every base. `directory` gets the files that the small ones read.
 pub fn all(directory: &Path) -> Vec<Base> {
     for name in ["a.txt", "b.txt"] {
-        std::fs::write(directory.join(name), "the quick brown fox jumps over the lazy dog; ".repeat(9)).expect("a scratch directory");
+        std::fs::write(
+            directory.join(name),
+            "the quick brown fox jumps over the lazy dog; ".repeat(9),
+        )
+        .expect("a scratch directory");
     }
     std::fs::write(directory.join("claims.toml"), CLAIMS).expect("a scratch directory");
     let mut bases = Vec::new();
@@ -218,11 +349,19 @@ pub fn all(directory: &Path) -> Vec<Base> {
     bases.push(base("most", most, &[]));
     let mut staged: Table = LEAST.parse().expect("TOML");
     put(&mut staged, "train.length", r#""staged""#);
-    put(&mut staged, "train.stages", "[{ steps = 4, train_len = 4, batch_size = 2 }, { steps = 2, train_len = 8 }]");
+    put(
+        &mut staged,
+        "train.stages",
+        "[{ steps = 4, train_len = 4, batch_size = 2 }, { steps = 2, train_len = 8 }]",
+    );
     bases.push(base("stages", staged, &["train", "stages"]));
     let mut distances: Table = LEAST.parse().expect("TOML");
     put(&mut distances, "model.pe", r#"{ kind = "t5" }"#);
-    put(&mut distances, "model.positions", r#"{ kind = "randomized_distances", max_distance = 64 }"#);
+    put(
+        &mut distances,
+        "model.positions",
+        r#"{ kind = "randomized_distances", max_distance = 64 }"#,
+    );
     bases.push(base("positions of t5", distances, &["model", "positions"]));
     let mut additions: Table = LEAST.parse().expect("TOML");
     let variants = r#"[{ name = "one", add = { kind = "window", size = 8, sinks = 2 } },
@@ -241,17 +380,31 @@ pub fn all(directory: &Path) -> Vec<Base> {
     put(&mut placed, "task", r#"{ kind = "grid", test_rows = 8 }"#);
     put(&mut placed, "model.pe", r#"{ kind = "axial_rope" }"#);
     put(&mut placed, "model.coordinates", r#""task""#);
-    bases.push(base("coordinates of a grid", placed, &["model", "coordinates"]));
+    bases.push(base(
+        "coordinates of a grid",
+        placed,
+        &["model", "coordinates"],
+    ));
     for (key, value) in TABLES {
         let mut table: Table = LEAST.parse().expect("TOML");
         put(&mut table, key, value);
         let kind = value.split('"').nth(1).unwrap_or("");
-        bases.push(base(&format!("{key} {kind}"), table, &key.split('.').collect::<Vec<_>>()));
+        bases.push(base(
+            &format!("{key} {kind}"),
+            table,
+            &key.split('.').collect::<Vec<_>>(),
+        ));
     }
     for path in files() {
         let text = std::fs::read_to_string(&path).expect("a config");
-        let name = format!("configs/{}", path.file_name().unwrap_or_default().to_string_lossy());
-        bases.push(Base { text: text.clone(), ..base(&name, text.parse().expect("TOML"), &[]) });
+        let name = format!(
+            "configs/{}",
+            path.file_name().unwrap_or_default().to_string_lossy()
+        );
+        bases.push(Base {
+            text: text.clone(),
+            ..base(&name, text.parse().expect("TOML"), &[])
+        });
     }
     bases
 }
@@ -259,7 +412,10 @@ pub fn all(directory: &Path) -> Vec<Base> {
 /// The files of `configs/`.
 pub fn files() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
-    let mut paths: Vec<_> = std::fs::read_dir(directory).expect("configs/").map(|entry| entry.expect("an entry").path()).collect();
+    let mut paths: Vec<_> = std::fs::read_dir(directory)
+        .expect("configs/")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     paths.sort();
     paths
 }
@@ -267,11 +423,18 @@ pub fn files() -> Vec<PathBuf> {
 fn put(table: &mut Table, key: &str, value: &str) {
     let mut slot = table;
     let parts = key.split('.').collect::<Vec<_>>();
-    let Some((last, above)) = parts.split_last() else { return };
+    let Some((last, above)) = parts.split_last() else {
+        return;
+    };
     for part in above {
-        slot = slot.get_mut(*part).and_then(Value::as_table_mut).expect("a table of the least config");
+        slot = slot
+            .get_mut(*part)
+            .and_then(Value::as_table_mut)
+            .expect("a table of the least config");
     }
-    let read: Table = format!("x = {}", value.replace('\n', " ")).parse().expect("TOML");
+    let read: Table = format!("x = {}", value.replace('\n', " "))
+        .parse()
+        .expect("TOML");
     slot.insert((*last).to_owned(), read["x"].clone());
 }
 
@@ -280,19 +443,43 @@ fn base(name: &str, table: Table, focus: &[&str]) -> Base {
     let root = Value::Table(table.clone());
     walk(&root, &mut Vec::new(), &mut keys);
     // What stands below the key of an axis is replaced before it is read.
-    let axes: Vec<Vec<String>> =
-        table.get("axes").and_then(Value::as_table).into_iter().flat_map(Table::keys).map(|key| schema::split(key)).collect();
-    keys.retain(|key| key.iter().map(String::as_str).zip(focus.iter().copied()).all(|(a, b)| a == b) && key.len() >= focus.len());
+    let axes: Vec<Vec<String>> = table
+        .get("axes")
+        .and_then(Value::as_table)
+        .into_iter()
+        .flat_map(Table::keys)
+        .map(|key| schema::split(key))
+        .collect();
+    keys.retain(|key| {
+        key.iter()
+            .map(String::as_str)
+            .zip(focus.iter().copied())
+            .all(|(a, b)| a == b)
+            && key.len() >= focus.len()
+    });
     keys.retain(|key| !axes.iter().any(|axis| key.starts_with(axis)));
     let text = toml::to_string(&table).expect("a table can be written");
-    Base { name: name.to_owned(), table, text, keys }
+    Base {
+        name: name.to_owned(),
+        table,
+        text,
+        keys,
+    }
 }
 
 fn walk(value: &Value, path: &mut Vec<String>, out: &mut Vec<Vec<String>>) {
     let children: Vec<(String, &Value)> = match value {
-        Value::Table(table) => table.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        Value::Table(table) => table
+            .iter()
+            .map(|(key, value)| (key.clone(), value))
+            .collect(),
         // The first two elements stand for the others.
-        Value::Array(array) => array.iter().take(2).enumerate().map(|(i, value)| (i.to_string(), value)).collect(),
+        Value::Array(array) => array
+            .iter()
+            .take(2)
+            .enumerate()
+            .map(|(i, value)| (i.to_string(), value))
+            .collect(),
         _ => return,
     };
     for (key, value) in children {
@@ -303,22 +490,38 @@ fn walk(value: &Value, path: &mut Vec<String>, out: &mut Vec<Vec<String>>) {
     }
 }
 
-/// Every key that the strict types know, as they list them when they meet an unknown one, and every key that some base holds.
+/// Every key that the strict types know, as they list them when they meet an unknown one, and every
+/// key that some base holds.
 pub fn known_and_held(bases: &[Base], scratch: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     const PROBE: &str = "zz_probe";
     let (mut known, mut held) = (BTreeSet::new(), BTreeSet::new());
     for base in bases {
         held.extend(base.keys.iter().map(|key| schema::id(&base.table, key)));
-        let tables = base.keys.iter().filter(|key| schema::find(&base.table, key).is_some_and(Value::is_table));
+        let tables = base
+            .keys
+            .iter()
+            .filter(|key| schema::find(&base.table, key).is_some_and(Value::is_table));
         for key in tables.chain([&Vec::new()]) {
             let mut table = base.table.clone();
             let probe: Vec<String> = key.iter().cloned().chain([PROBE.to_owned()]).collect();
             schema::set(&mut table, &probe, Value::Integer(1));
             let path = scratch.join("probe.toml");
-            std::fs::write(&path, toml::to_string(&table).expect("a table can be written")).expect("a scratch directory");
-            let Err(error) = plan(&path, &[]) else { continue };
+            std::fs::write(
+                &path,
+                toml::to_string(&table).expect("a table can be written"),
+            )
+            .expect("a scratch directory");
+            let Err(error) = plan(&path, &[]) else {
+                continue;
+            };
             let unknown = error.problem.starts_with("unknown key") && error.problem.contains(PROBE);
-            let Some(allowed) = error.allowed.as_deref().filter(|allowed| unknown && *allowed != "no keys") else { continue };
+            let Some(allowed) = error
+                .allowed
+                .as_deref()
+                .filter(|allowed| unknown && *allowed != "no keys")
+            else {
+                continue;
+            };
             let place = schema::id(&base.table, &probe);
             // The keys of a filter are those of the encodings.
             if !place.starts_with("when.") {

@@ -36,10 +36,16 @@ pub fn answer(file: &Path, bytes: &[u8], overrides: &[String]) -> Outcome {
     let timed = || {
         let start = Instant::now();
         let said = catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| {
-            let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            let text = panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
             text.unwrap_or_default()
         });
-        Outcome { said, secs: start.elapsed().as_secs_f64() }
+        Outcome {
+            said,
+            secs: start.elapsed().as_secs_f64(),
+        }
     };
     // Another process may have had the processor: what is slow three times is slow.
     let mut outcome = timed();
@@ -51,7 +57,8 @@ pub fn answer(file: &Path, bytes: &[u8], overrides: &[String]) -> Outcome {
     outcome
 }
 
-/// What every refusal must be: code 2, or 3 for a file that was named; a problem; no control characters but line ends.
+/// What every refusal must be: code 2, or 3 for a file that was named; a problem; no control
+/// characters but line ends.
 pub fn well_formed(failure: &Failure) -> Result<(), String> {
     let text = failure.to_string();
     let wrong = |why: &str| Err(format!("{why}\n{text}"));
@@ -61,7 +68,10 @@ pub fn well_formed(failure: &Failure) -> Result<(), String> {
     if !text.starts_with("error: ") || text.len() > 6000 {
         return wrong("not a message of the usual form");
     }
-    if text.chars().any(|c| c.is_control() && c != '\n' || ('\u{202A}'..='\u{202E}').contains(&c)) {
+    if text
+        .chars()
+        .any(|c| c.is_control() && c != '\n' || ('\u{202A}'..='\u{202E}').contains(&c))
+    {
         return wrong("a control character in the message");
     }
     Ok(())
@@ -75,8 +85,13 @@ pub fn judge(outcome: &Outcome, reason: Option<&str>, mutant: &Mutant, form: For
     match (&outcome.said, reason) {
         (Err(panic), _) => Verdict::Wrong(format!("panicked: {panic}")),
         (Ok(Ok(_)), Some(_)) => Verdict::Accepted,
-        (Ok(Ok(runs)), None) => Verdict::Wrong(format!("accepted, {runs} runs; given {:?}", shortened(mutant, form))),
-        (Ok(Err(failure)), Some(reason)) => Verdict::Wrong(format!("refused, although {reason}\n{failure}")),
+        (Ok(Ok(runs)), None) => Verdict::Wrong(format!(
+            "accepted, {runs} runs; given {:?}",
+            shortened(mutant, form)
+        )),
+        (Ok(Err(failure)), Some(reason)) => {
+            Verdict::Wrong(format!("refused, although {reason}\n{failure}"))
+        }
         (Ok(Err(failure)), None) => match refusal(failure, mutant, form) {
             Ok(()) => Verdict::Refused,
             Err(why) => Verdict::Wrong(why),

@@ -1,6 +1,8 @@
-//! Mutated configs: what is mutated, how, and whether the answer is right. Shared by `scripts/mutate-configs` and a test.
+//! Mutated configs: what is mutated, how, and whether the answer is right. Shared by
+//! `scripts/mutate-configs` and a test.
 //!
-//! A mutant is a pure function of its number: the numbers below a total are spread over every base, key, mutator and form.
+//! A mutant is a pure function of its number: the numbers below a total are spread over every base,
+//! key, mutator and form.
 
 #![allow(dead_code)]
 
@@ -63,11 +65,21 @@ impl Harness {
         for (base, found) in bases.iter().enumerate() {
             for key in 0..found.keys.len() {
                 for mutator in 0..MUTATORS.len() {
-                    cases.extend([Form::File, Form::Argument].map(|form| Case { base, key, mutator, form }));
+                    cases.extend([Form::File, Form::Argument].map(|form| Case {
+                        base,
+                        key,
+                        mutator,
+                        form,
+                    }));
                 }
             }
         }
-        Self { bases, types, cases, file: directory.join("mutant.toml") }
+        Self {
+            bases,
+            types,
+            cases,
+            file: directory.join("mutant.toml"),
+        }
     }
 
     /// How many different mutants of keys there are, those included that do not fit.
@@ -77,11 +89,16 @@ impl Harness {
 
     /// Judges `count` mutants of keys: mutant i of them is a function of i alone.
     pub fn keys(&self, count: usize, report: &mut Report) {
-        // A prime above any total visits every case once before any twice, and keeps neighbours far apart.
+        // A prime above any total visits every case once before any twice, and keeps neighbours far
+        // apart.
         const STEP: usize = 7_368_787;
         let (mut tried, mut number) = (0, 0);
         while tried < count && number < self.cases.len() {
-            if self.one(number.wrapping_mul(STEP) % self.cases.len(), number as u64, report) {
+            if self.one(
+                number.wrapping_mul(STEP) % self.cases.len(),
+                number as u64,
+                report,
+            ) {
                 tried += 1;
             }
             number += 1;
@@ -89,19 +106,45 @@ impl Harness {
     }
 
     fn one(&self, case: usize, seed: u64, report: &mut Report) -> bool {
-        let Case { base, key, mutator, form } = &self.cases[case];
+        let Case {
+            base,
+            key,
+            mutator,
+            form,
+        } = &self.cases[case];
         let base = &self.bases[*base];
         let path = &base.keys[*key];
         let (name, make) = MUTATORS[*mutator];
         let id = schema::id(&base.table, path);
-        let Some(value) = schema::find(&base.table, path) else { return false };
-        let kind = self.types.get(&id).copied().unwrap_or_else(|| Type::of(&id, value));
-        let target = Target { table: &base.table, path, value, id: &id, kind, seed };
-        let Some(mutant) = mutators::mutate(&base.text, &target, make, *form) else { return false };
+        let Some(value) = schema::find(&base.table, path) else {
+            return false;
+        };
+        let kind = self
+            .types
+            .get(&id)
+            .copied()
+            .unwrap_or_else(|| Type::of(&id, value));
+        let target = Target {
+            table: &base.table,
+            path,
+            value,
+            id: &id,
+            kind,
+            seed,
+        };
+        let Some(mutant) = mutators::mutate(&base.text, &target, make, *form) else {
+            return false;
+        };
         let outcome = judge::answer(&self.file, mutant.text.as_bytes(), &mutant.overrides);
         let reason = valid::reason(&target, name, *form);
         let verdict = judge::judge(&outcome, reason, &mutant, *form);
-        let told = || format!("{} in {}, {name}, {form:?} ({id})", schema::dotted(path), base.name);
+        let told = || {
+            format!(
+                "{} in {}, {name}, {form:?} ({id})",
+                schema::dotted(path),
+                base.name
+            )
+        };
         report.take(name, &outcome, verdict, told);
         true
     }
@@ -109,7 +152,13 @@ impl Harness {
 
 impl Report {
     /// Adds one answer.
-    pub fn take(&mut self, name: &'static str, outcome: &Outcome, verdict: Verdict, told: impl Fn() -> String) {
+    pub fn take(
+        &mut self,
+        name: &'static str,
+        outcome: &Outcome,
+        verdict: Verdict,
+        told: impl Fn() -> String,
+    ) {
         let tally = self.tallies.entry(name).or_default();
         tally.tried += 1;
         self.slowest = self.slowest.max(outcome.secs);
@@ -125,11 +174,13 @@ impl Report {
 
     /// Sum over all mutators.
     pub fn sum(&self) -> Tally {
-        self.tallies.values().fold(Tally::default(), |sum, tally| Tally {
-            tried: sum.tried + tally.tried,
-            refused: sum.refused + tally.refused,
-            accepted: sum.accepted + tally.accepted,
-            wrong: sum.wrong + tally.wrong,
-        })
+        self.tallies
+            .values()
+            .fold(Tally::default(), |sum, tally| Tally {
+                tried: sum.tried + tally.tried,
+                refused: sum.refused + tally.refused,
+                accepted: sum.accepted + tally.accepted,
+                wrong: sum.wrong + tally.wrong,
+            })
     }
 }

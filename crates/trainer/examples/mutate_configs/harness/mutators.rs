@@ -75,7 +75,8 @@ pub struct Mutant {
     pub overrides: Vec<String>,
     /// Dotted paths of which a refusal has to name one.
     pub named: Vec<String>,
-    /// Whether the refusal may point at the file although an argument was mutated: at what no longer fits it.
+    /// Whether the refusal may point at the file although an argument was mutated: at what no
+    /// longer fits it.
     pub elsewhere: bool,
 }
 
@@ -97,29 +98,54 @@ type Make = fn(&Target<'_>) -> Option<Change>;
 
 /// The mutators by name.
 pub const MUTATORS: &[(&str, Make)] = &[
-    ("misspelt", |t| Some(Change::Rename(misspell(t.path.last()?, t.seed)?))),
-    ("in capitals", |t| Some(Change::Rename(key(t)?.to_uppercase()))),
-    ("with a control character in the key", |t| Some(Change::Rename(format!("{}\u{1}", key(t)?)))),
-    ("unknown key beside it", |t| Some(Change::Sibling(key(t).map(|_| "zz_unknown".to_owned())?))),
-    ("unknown key below it", |t| (t.kind != Type::Table && key(t).is_some()).then(|| Change::Below("zz_unknown".to_owned()))),
+    ("misspelt", |t| {
+        Some(Change::Rename(misspell(t.path.last()?, t.seed)?))
+    }),
+    ("in capitals", |t| {
+        Some(Change::Rename(key(t)?.to_uppercase()))
+    }),
+    ("with a control character in the key", |t| {
+        Some(Change::Rename(format!("{}\u{1}", key(t)?)))
+    }),
+    ("unknown key beside it", |t| {
+        Some(Change::Sibling(key(t).map(|_| "zz_unknown".to_owned())?))
+    }),
+    ("unknown key below it", |t| {
+        (t.kind != Type::Table && key(t).is_some()).then(|| Change::Below("zz_unknown".to_owned()))
+    }),
     ("given twice", |t| key(t).map(|_| Change::Duplicate)),
     ("deleted", |_| Some(Change::Delete)),
     ("a text", |_| raw("\"many\"")),
     ("a word without quotes", |_| raw("many")),
-    ("a number in quotes", |t| t.kind.is_number().then(|| Change::Raw(format!("\"{}\"", inline(t.value))))),
+    ("a number in quotes", |t| {
+        t.kind
+            .is_number()
+            .then(|| Change::Raw(format!("\"{}\"", inline(t.value))))
+    }),
     ("true", |_| raw("true")),
     ("True", |_| raw("True")),
     ("a list", |_| raw("[true]")),
     ("a list of lists", |_| raw("[[1, 2], [3]]")),
     ("an empty list", |_| raw("[]")),
-    ("the value in a list", |t| (t.kind != Type::List).then(|| Change::Raw(format!("[{}]", inline(t.value))))),
+    ("the value in a list", |t| {
+        (t.kind != Type::List).then(|| Change::Raw(format!("[{}]", inline(t.value))))
+    }),
     ("a table", |_| raw("{ zz_unknown = 1 }")),
     ("an empty table", |_| raw("{}")),
-    ("the value in a table", |t| Some(Change::Raw(format!("{{ zz_unknown = {} }}", inline(t.value))))),
+    ("the value in a table", |t| {
+        Some(Change::Raw(format!(
+            "{{ zz_unknown = {} }}",
+            inline(t.value)
+        )))
+    }),
     ("a date", |_| raw("2026-01-01")),
     ("a time", |_| raw("07:32:00")),
-    ("a decimal", |t| (t.kind == Type::Whole).then(|| Change::Raw(format!("{}.0", inline(t.value))))),
-    ("a fraction", |t| (t.kind != Type::Number && t.kind != Type::Factor).then(|| Change::Raw("1.5".to_owned()))),
+    ("a decimal", |t| {
+        (t.kind == Type::Whole).then(|| Change::Raw(format!("{}.0", inline(t.value))))
+    }),
+    ("a fraction", |t| {
+        (t.kind != Type::Number && t.kind != Type::Factor).then(|| Change::Raw("1.5".to_owned()))
+    }),
     ("negated", |t| match t.value {
         Value::Integer(n) if *n != 0 => Some(Change::Raw(n.saturating_neg().to_string())),
         Value::Float(x) if *x != 0.0 => Some(Change::Raw(format!("{:?}", -x))),
@@ -142,20 +168,53 @@ pub const MUTATORS: &[(&str, Make)] = &[
     ("a text with NUL", |_| raw("\"a\\u0000b\"")),
     ("a text with escapes", |_| raw("\"a\\u001b[31mb\\n\"")),
     ("a text that turns around", |_| raw("\"a\\u202Eb\"")),
-    ("a text of 100 kB", |_| Some(Change::Raw(format!("\"{}\"", "x".repeat(100_000))))),
+    ("a text of 100 kB", |_| {
+        Some(Change::Raw(format!("\"{}\"", "x".repeat(100_000))))
+    }),
     ("../..", |_| raw("\"../../x\"")),
     ("an absolute path", |_| raw("\"/etc/longreach\"")),
     ("a name of a device", |_| raw("\"con\"")),
     ("a name that ends in a dot", |_| raw("\"a.\"")),
     ("a value in capitals", |t| {
-        t.value.as_str().map(|text| Change::Raw(format!("{:?}", text.to_uppercase()))).filter(|_| t.kind == Type::Text)
+        t.value
+            .as_str()
+            .map(|text| Change::Raw(format!("{:?}", text.to_uppercase())))
+            .filter(|_| t.kind == Type::Text)
     }),
-    ("lists 100 deep", |_| Some(Change::Raw(format!("{}1{}", "[".repeat(100), "]".repeat(100))))),
-    ("tables 100 deep", |_| Some(Change::Raw(format!("{}1{}", "{ a = ".repeat(100), " }".repeat(100))))),
-    ("tables 60 deep", |_| Some(Change::Raw(format!("{}1{}", "{ part = ".repeat(60), " }".repeat(60))))),
-    ("1001 values", |_| Some(Change::Raw(format!("[{}]", (1..=1001).map(|i| i.to_string()).collect::<Vec<_>>().join(", "))))),
+    ("lists 100 deep", |_| {
+        Some(Change::Raw(format!(
+            "{}1{}",
+            "[".repeat(100),
+            "]".repeat(100)
+        )))
+    }),
+    ("tables 100 deep", |_| {
+        Some(Change::Raw(format!(
+            "{}1{}",
+            "{ a = ".repeat(100),
+            " }".repeat(100)
+        )))
+    }),
+    ("tables 60 deep", |_| {
+        Some(Change::Raw(format!(
+            "{}1{}",
+            "{ part = ".repeat(60),
+            " }".repeat(60)
+        )))
+    }),
+    ("1001 values", |_| {
+        Some(Change::Raw(format!(
+            "[{}]",
+            (1..=1001)
+                .map(|i| i.to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
+        )))
+    }),
     ("a value twice", |t| match t.value {
-        Value::Array(array) => array.first().map(|first| Change::Raw(format!("[{0}, {0}]", inline(first)))),
+        Value::Array(array) => array
+            .first()
+            .map(|first| Change::Raw(format!("[{0}, {0}]", inline(first)))),
         _ => None,
     }),
     ("an open quote", |_| raw("\"abc")),
@@ -168,7 +227,11 @@ fn raw(text: &str) -> Option<Change> {
 
 /// The key, unless it is the number of an element.
 fn key<'a>(target: &Target<'a>) -> Option<&'a str> {
-    target.path.last().map(String::as_str).filter(|key| key.parse::<usize>().is_err())
+    target
+        .path
+        .last()
+        .map(String::as_str)
+        .filter(|key| key.parse::<usize>().is_err())
 }
 
 /// One letter dropped, doubled, swapped with the next, or replaced.
@@ -180,7 +243,9 @@ fn misspell(word: &str, seed: u64) -> Option<String> {
     let at = (seed / 4) as usize % letters.len().max(1);
     match seed % 4 {
         0 if letters.len() > 2 => drop(letters.remove(at)),
-        1 if at + 1 < letters.len() && letters.get(at) != letters.get(at + 1) => letters.swap(at, at + 1),
+        1 if at + 1 < letters.len() && letters.get(at) != letters.get(at + 1) => {
+            letters.swap(at, at + 1)
+        }
         2 => letters.insert(at, 'q'),
         _ => letters.insert(at, *letters.get(at)?),
     }
@@ -190,10 +255,19 @@ fn misspell(word: &str, seed: u64) -> Option<String> {
 /// A value as TOML on one line.
 pub fn inline(value: &Value) -> String {
     match value {
-        Value::Array(array) => format!("[{}]", array.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Array(array) => format!(
+            "[{}]",
+            array.iter().map(inline).collect::<Vec<_>>().join(", ")
+        ),
         Value::Table(table) if table.is_empty() => "{}".to_owned(),
         Value::Table(table) => {
-            let entries = table.iter().map(|(key, value)| format!("{} = {}", schema::dotted(std::slice::from_ref(key)), inline(value)));
+            let entries = table.iter().map(|(key, value)| {
+                format!(
+                    "{} = {}",
+                    schema::dotted(std::slice::from_ref(key)),
+                    inline(value)
+                )
+            });
             format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
         }
         Value::String(text) => trainer::config::diagnose::quoted(text),
@@ -206,23 +280,41 @@ pub fn inline(value: &Value) -> String {
 pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option<Mutant> {
     let change = make(target)?;
     let path = target.path;
-    let beside = |name: &String| path.split_last().map(|(_, above)| above.iter().cloned().chain([name.clone()]).collect::<Vec<_>>());
+    let beside = |name: &String| {
+        path.split_last().map(|(_, above)| {
+            above
+                .iter()
+                .cloned()
+                .chain([name.clone()])
+                .collect::<Vec<_>>()
+        })
+    };
     let moved = match &change {
         Change::Rename(name) | Change::Sibling(name) => beside(name)?,
         Change::Below(name) => path.iter().cloned().chain([name.clone()]).collect(),
         _ => path.to_vec(),
     };
-    let mut named: Vec<String> = vec![schema::dotted(&moved), schema::dotted(&schema::live(&moved))];
+    let mut named: Vec<String> = vec![
+        schema::dotted(&moved),
+        schema::dotted(&schema::live(&moved)),
+    ];
     // A renamed key is also a missing one.
     if matches!(change, Change::Rename(_)) {
         named.extend([schema::dotted(path), schema::dotted(&schema::live(path))]);
     }
     // An element may be named by its list: the place has its column.
-    if path.last().is_some_and(|part| part.parse::<usize>().is_ok()) {
-        named.extend(path.split_last().map(|(_, list)| schema::dotted(&schema::live(list))));
+    if path
+        .last()
+        .is_some_and(|part| part.parse::<usize>().is_ok())
+    {
+        named.extend(
+            path.split_last()
+                .map(|(_, list)| schema::dotted(&schema::live(list))),
+        );
         named.extend(path.split_last().map(|(_, list)| schema::dotted(list)));
     }
-    let gone = matches!(&change, Change::Delete) || matches!(&change, Change::Raw(value) if value == "{}");
+    let gone =
+        matches!(&change, Change::Delete) || matches!(&change, Change::Raw(value) if value == "{}");
     // What a variant cannot do without is told of the variant.
     if let [eval, variants, number, ..] = path
         && gone
@@ -247,7 +339,9 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         let argument = |path: &[String], value: &str| format!("{}={value}", schema::dotted(path));
         let given = match &change {
             Change::Raw(value) => argument(path, value),
-            Change::Rename(_) | Change::Sibling(_) | Change::Below(_) => argument(&moved, &inline(target.value)),
+            Change::Rename(_) | Change::Sibling(_) | Change::Below(_) => {
+                argument(&moved, &inline(target.value))
+            }
             Change::Duplicate | Change::Delete => return None,
         };
         // One argument of a command line is at most 128 KiB.
@@ -269,7 +363,9 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         Change::Rename(name) => {
             if let Parent::Table(parent) = schema::parent(&mut table, path)? {
                 let last = path.last()?;
-                let entries = std::mem::take(parent).into_iter().map(|(key, value)| (if key == *last { name.clone() } else { key }, value));
+                let entries = std::mem::take(parent)
+                    .into_iter()
+                    .map(|(key, value)| (if key == *last { name.clone() } else { key }, value));
                 *parent = entries.collect();
             }
             before(&table)?
@@ -289,14 +385,33 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
             schema::set(&mut table, path, Value::String(MARK.to_owned()));
             let text = before(&table)?;
             let (head, tail) = text.split_once(&format!("\"{MARK}\""))?;
-            let start = head.trim_end_matches(" = ").rfind(['\n', ' ', '{', ',']).map_or(0, |at| at + 1);
-            let (key, value) = (head.get(start..)?.trim_end_matches(" = "), inline(target.value));
-            let separator = if head.lines().last()?.contains('{') { ", " } else { "\n" };
-            let again = if matches!(change, Change::Duplicate) { key.to_owned() } else { format!("{key}.zz_unknown") };
+            let start = head
+                .trim_end_matches(" = ")
+                .rfind(['\n', ' ', '{', ','])
+                .map_or(0, |at| at + 1);
+            let (key, value) = (
+                head.get(start..)?.trim_end_matches(" = "),
+                inline(target.value),
+            );
+            let separator = if head.lines().last()?.contains('{') {
+                ", "
+            } else {
+                "\n"
+            };
+            let again = if matches!(change, Change::Duplicate) {
+                key.to_owned()
+            } else {
+                format!("{key}.zz_unknown")
+            };
             format!("{head}{value}{separator}{again} = {value}{tail}")
         }
     };
-    Some(Mutant { text, overrides: Vec::new(), named, elsewhere: false })
+    Some(Mutant {
+        text,
+        overrides: Vec::new(),
+        named,
+        elsewhere: false,
+    })
 }
 
 /// Types of keys by their place in the schema, from the bases that write decimals as decimals.

@@ -1,4 +1,5 @@
-//! Which key of the schema a path of a config means: `axes."model.pe".3.base` is the `base` of an encoding.
+//! Which key of the schema a path of a config means: `axes."model.pe".3.base` is the `base` of an
+//! encoding.
 
 use toml::{Table, Value};
 use trainer::config::diagnose::quoted;
@@ -10,14 +11,29 @@ pub fn split(key: &str) -> Vec<String> {
 
 /// A path as people write it, with quotes around parts that hold dots.
 pub fn dotted(path: &[String]) -> String {
-    let bare = |part: &String| part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') && !part.is_empty();
-    path.iter().map(|part| if bare(part) { part.clone() } else { quoted(part) }).collect::<Vec<_>>().join(".")
+    let bare = |part: &String| {
+        part.chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+            && !part.is_empty()
+    };
+    path.iter()
+        .map(|part| {
+            if bare(part) {
+                part.clone()
+            } else {
+                quoted(part)
+            }
+        })
+        .collect::<Vec<_>>()
+        .join(".")
 }
 
 /// The path without its axis: where the value stands when it is read.
 pub fn live(path: &[String]) -> Vec<String> {
     match path {
-        [axes, key, _, rest @ ..] if axes == "axes" => split(key).into_iter().chain(rest.iter().cloned()).collect(),
+        [axes, key, _, rest @ ..] if axes == "axes" => {
+            split(key).into_iter().chain(rest.iter().cloned()).collect()
+        }
         [axes, key] if axes == "axes" => split(key),
         _ => path.to_vec(),
     }
@@ -26,11 +42,12 @@ pub fn live(path: &[String]) -> Vec<String> {
 /// The value at a path.
 pub fn find<'a>(table: &'a Table, path: &[String]) -> Option<&'a Value> {
     let (first, rest) = path.split_first()?;
-    rest.iter().try_fold(table.get(first)?, |value, part| match value {
-        Value::Table(table) => table.get(part),
-        Value::Array(array) => array.get(part.parse::<usize>().ok()?),
-        _ => None,
-    })
+    rest.iter()
+        .try_fold(table.get(first)?, |value, part| match value {
+            Value::Table(table) => table.get(part),
+            Value::Array(array) => array.get(part.parse::<usize>().ok()?),
+            _ => None,
+        })
 }
 
 /// Replaces or adds a value.
@@ -39,7 +56,11 @@ pub fn set(table: &mut Table, path: &[String], value: Value) {
         match slot {
             (Parent::Table(table), last) => drop(table.insert(last.clone(), value)),
             (Parent::Array(array), last) => {
-                if let Some(element) = last.parse::<usize>().ok().and_then(|index| array.get_mut(index)) {
+                if let Some(element) = last
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|index| array.get_mut(index))
+                {
                     *element = value;
                 }
             }
@@ -72,7 +93,8 @@ pub fn parent<'a>(table: &'a mut Table, path: &[String]) -> Option<Parent<'a>> {
     Some(slot)
 }
 
-/// The key of the schema: `train.lr`, `pe:rope.base`, `scaling:yarn.factor`, `task:text.files[]`, `variant.name`, `axis`.
+/// The key of the schema: `train.lr`, `pe:rope.base`, `scaling:yarn.factor`, `task:text.files[]`,
+/// `variant.name`, `axis`.
 pub fn id(table: &Table, path: &[String]) -> String {
     if let [axes, _, rest @ ..] = path
         && axes == "axes"
@@ -80,14 +102,18 @@ pub fn id(table: &Table, path: &[String]) -> String {
     {
         return "axis".to_owned();
     }
-    let axis = (path.first().is_some_and(|first| first == "axes") && path.len() >= 3).then(|| path.get(..3)).flatten();
+    let axis = (path.first().is_some_and(|first| first == "axes") && path.len() >= 3)
+        .then(|| path.get(..3))
+        .flatten();
     // The value of the axis stands in the place that it is read from.
     let mut placed = table.clone();
     if let (Some(axis), Some(value)) = (axis, axis.and_then(|axis| find(table, axis))) {
         set(&mut placed, &live(axis), value.clone());
     }
     let path = live(path);
-    let Some((last, above)) = path.split_last() else { return String::new() };
+    let Some((last, above)) = path.split_last() else {
+        return String::new();
+    };
     let mut context = String::new();
     for end in 1..=above.len() {
         let here = above.get(..end).unwrap_or_default();
@@ -104,11 +130,26 @@ pub fn id(table: &Table, path: &[String]) -> String {
 
 fn step(table: &Table, context: &str, path: &[String], value: Option<&Value>) -> String {
     let name = path.last().map_or("", String::as_str);
-    let text = |key: &str| value.and_then(|value| value.get(key)).and_then(Value::as_str).unwrap_or("");
-    let variant = path.split_last().map(|(_, above)| above).unwrap_or_default();
+    let text = |key: &str| {
+        value
+            .and_then(|value| value.get(key))
+            .and_then(Value::as_str)
+            .unwrap_or("")
+    };
+    let variant = path
+        .split_last()
+        .map(|(_, above)| above)
+        .unwrap_or_default();
     let when = || {
-        let kind: Vec<String> = variant.iter().cloned().chain(["when".to_owned(), "kind".to_owned()]).collect();
-        find(table, &kind).and_then(Value::as_str).unwrap_or("rope").to_owned()
+        let kind: Vec<String> = variant
+            .iter()
+            .cloned()
+            .chain(["when".to_owned(), "kind".to_owned()])
+            .collect();
+        find(table, &kind)
+            .and_then(Value::as_str)
+            .unwrap_or("rope")
+            .to_owned()
     };
     match name {
         "set" if text("kind").is_empty() => format!("pe:{}", when()),
@@ -121,7 +162,11 @@ fn step(table: &Table, context: &str, path: &[String], value: Option<&Value>) ->
         _ if context == "variants" => "variant".to_owned(),
         _ if context == "train.stages" => "stage".to_owned(),
         // An element of `parts` or `add` is an encoding.
-        _ if (context.ends_with(".parts") || context == "variant.add") && name.parse::<usize>().is_ok() => format!("pe:{}", text("kind")),
+        _ if (context.ends_with(".parts") || context == "variant.add")
+            && name.parse::<usize>().is_ok() =>
+        {
+            format!("pe:{}", text("kind"))
+        }
         _ if context.is_empty() => name.to_owned(),
         _ => format!("{context}.{name}"),
     }

@@ -9,34 +9,117 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
     (&["<truth>"], &["true"], "both truth values are allowed"),
     (
         &["title"],
-        &["a text", "../..", "an absolute path", "a name of a device", "a name that ends in a dot", "a value in capitals"],
+        &[
+            "a text",
+            "../..",
+            "an absolute path",
+            "a name of a device",
+            "a name that ends in a dot",
+            "a value in capitals",
+        ],
         "a heading is any line of text",
     ),
     (&["name", "variant.name"], &["a text"], "it is a name"),
-    (&["seeds[]", "eval.seed"], &["zero", "2^40", "largest whole number"], "any whole number names a stream of draws"),
+    (
+        &["seeds[]", "eval.seed"],
+        &["zero", "2^40", "largest whole number"],
+        "any whole number names a stream of draws",
+    ),
     (&["train.warmup_steps"], &["zero"], "no warm-up"),
     (&["pe:window.sinks"], &["zero"], "no sinks"),
-    (&["train.final_lr", "train.adamw.weight_decay", "model.dropout"], &["zero", "1e-320"], "0 turns it off"),
-    (&["train.grad_clip"], &["zero", "1e-320"], "0 turns clipping off"),
-    (&["train.adamw.beta1", "train.adamw.beta2"], &["zero", "1e-320"], "moments without a memory"),
-    (&["*.init_std"], &["zero", "1e-320"], "tables may start from zeros"),
-    (&["pe:log_scaling.strength"], &["zero", "1e-320"], "0 turns it off"),
-    (&["scaling:yarn.mscale", "scaling:yarn.mscale_all_dim"], &["zero", "1e-320"], "0 is the plain factor, as in DeepSeek's code"),
-    (&["scaling:proportional.fraction"], &["zero", "1e-320"], "no pair turns"),
-    (&["task:mqar.power"], &["zero", "1e-320"], "an exponent of 0 weighs all gaps alike"),
-    (&["pe:fox.init_bias"], &["zero", "1e-320", "negated", "-1"], "a bias of either sign"),
+    (
+        &[
+            "train.final_lr",
+            "train.adamw.weight_decay",
+            "model.dropout",
+        ],
+        &["zero", "1e-320"],
+        "0 turns it off",
+    ),
+    (
+        &["train.grad_clip"],
+        &["zero", "1e-320"],
+        "0 turns clipping off",
+    ),
+    (
+        &["train.adamw.beta1", "train.adamw.beta2"],
+        &["zero", "1e-320"],
+        "moments without a memory",
+    ),
+    (
+        &["*.init_std"],
+        &["zero", "1e-320"],
+        "tables may start from zeros",
+    ),
+    (
+        &["pe:log_scaling.strength"],
+        &["zero", "1e-320"],
+        "0 turns it off",
+    ),
+    (
+        &["scaling:yarn.mscale", "scaling:yarn.mscale_all_dim"],
+        &["zero", "1e-320"],
+        "0 is the plain factor, as in DeepSeek's code",
+    ),
+    (
+        &["scaling:proportional.fraction"],
+        &["zero", "1e-320"],
+        "no pair turns",
+    ),
+    (
+        &["task:mqar.power"],
+        &["zero", "1e-320"],
+        "an exponent of 0 weighs all gaps alike",
+    ),
+    (
+        &["pe:fox.init_bias"],
+        &["zero", "1e-320", "negated", "-1"],
+        "a bias of either sign",
+    ),
     (&["pe:*.base"], &["2^40"], "bases go up to 1e15"),
     (
         &["when.base"],
-        &["zero", "1e-320", "negated", "-1", "2^40", "largest whole number", "least whole number"],
+        &[
+            "zero",
+            "1e-320",
+            "negated",
+            "-1",
+            "2^40",
+            "largest whole number",
+            "least whole number",
+        ],
         "a filter compares numbers and does not judge them",
     ),
-    (&["axes", "train.adamw"], &["an empty table"], "nothing varies, or every default"),
+    (
+        &["axes", "train.adamw"],
+        &["an empty table"],
+        "nothing varies, or every default",
+    ),
     (&["eval.variants"], &["an empty list"], "no variants"),
-    (&["task:masked_text.mask", "task:masked_text.random"], &["zero", "1e-320"], "none is read so"),
-    (&["task:text.files", "task:masked_text.files", "split:files.valid"], &["a value twice"], "a file found twice is taken once"),
-    (&["positions:grid.sizes", "pe:axial_rope.sections"], &["a value twice"], "sizes may be equal"),
-    (&["pe:stack.parts", "variant.add"], &["a value twice"], "two parts of one kind add up"),
+    (
+        &["task:masked_text.mask", "task:masked_text.random"],
+        &["zero", "1e-320"],
+        "none is read so",
+    ),
+    (
+        &[
+            "task:text.files",
+            "task:masked_text.files",
+            "split:files.valid",
+        ],
+        &["a value twice"],
+        "a file found twice is taken once",
+    ),
+    (
+        &["positions:grid.sizes", "pe:axial_rope.sections"],
+        &["a value twice"],
+        "sizes may be equal",
+    ),
+    (
+        &["pe:stack.parts", "variant.add"],
+        &["a value twice"],
+        "two parts of one kind add up",
+    ),
 ];
 
 /// On the command line a word that is no TOML value is a text.
@@ -100,8 +183,13 @@ const REQUIRED: &[&str] = &[
 /// Why this mutation is valid, if it is.
 pub fn reason(target: &Target<'_>, mutator: &str, form: Form) -> Option<&'static str> {
     let id = target.id;
-    let listed = VALID.iter().find(|(keys, mutators, _)| mutators.contains(&mutator) && keys.iter().any(|key| fits(key, id, target.kind)));
-    let word = form == Form::Argument && WORDS.iter().any(|(key, mutators)| *key == id && mutators.contains(&mutator));
+    let listed = VALID.iter().find(|(keys, mutators, _)| {
+        mutators.contains(&mutator) && keys.iter().any(|key| fits(key, id, target.kind))
+    });
+    let word = form == Form::Argument
+        && WORDS
+            .iter()
+            .any(|(key, mutators)| *key == id && mutators.contains(&mutator));
     match mutator {
         "zero" if id == "seeds[]" && others(target).contains(&&Value::Integer(0)) => None,
         _ if listed.is_some() => listed.map(|(.., reason)| *reason),
@@ -115,18 +203,28 @@ pub fn reason(target: &Target<'_>, mutator: &str, form: Form) -> Option<&'static
 
 fn left_out(target: &Target<'_>) -> Option<&'static str> {
     let id = target.id;
-    let element = target.path.last().is_some_and(|part| part.parse::<usize>().is_ok());
-    let text = |key: &str| schema::find(target.table, &schema::split(key)).and_then(Value::as_str).unwrap_or("");
+    let element = target
+        .path
+        .last()
+        .is_some_and(|part| part.parse::<usize>().is_ok());
+    let text = |key: &str| {
+        schema::find(target.table, &schema::split(key))
+            .and_then(Value::as_str)
+            .unwrap_or("")
+    };
     match id {
         "variants[]" => Some("no variants"),
         "variant.when" | "when.kind" | "when.base" => applies_to_all(target),
-        // Without files the text is that of the crates, where the split by files finds none of its own.
+        // Without files the text is that of the crates, where the split by files finds none of its
+        // own.
         "task:text.files" if text("task.split.by") == "files" => None,
         // It is all that the variant changes.
         "pe:rope.scaling" if target.path.iter().any(|part| part == "set") => None,
         // Positions drawn from 0..256 need a table of 256 rows.
         "pe:learned.max_position" if text("name") == "randomized" => None,
-        _ if element && !(fits_any(id) && id.ends_with("[]")) => (!others(target).is_empty()).then_some("a shorter list"),
+        _ if element && !(fits_any(id) && id.ends_with("[]")) => {
+            (!others(target).is_empty()).then_some("a shorter list")
+        }
         _ if fits_any(id) => None,
         _ => Some("it has a default"),
     }
@@ -134,18 +232,34 @@ fn left_out(target: &Target<'_>) -> Option<&'static str> {
 
 /// The other elements of a list.
 fn others<'a>(target: &Target<'a>) -> Vec<&'a Value> {
-    let list = target.path.split_last().and_then(|(_, list)| schema::find(target.table, list)?.as_array());
-    list.into_iter().flatten().filter(|value| !std::ptr::eq(*value, target.value)).collect()
+    let list = target
+        .path
+        .split_last()
+        .and_then(|(_, list)| schema::find(target.table, list)?.as_array());
+    list.into_iter()
+        .flatten()
+        .filter(|value| !std::ptr::eq(*value, target.value))
+        .collect()
 }
 
 /// A variant may do without its filter where what it changes fits every encoding that is trained.
 fn applies_to_all(target: &Target<'_>) -> Option<&'static str> {
-    let many = target.table.get("axes").and_then(|axes| axes.get("model.pe")).is_some();
-    let variant = target.path.get(..3).and_then(|variant| schema::find(target.table, variant))?;
+    let many = target
+        .table
+        .get("axes")
+        .and_then(|axes| axes.get("model.pe"))
+        .is_some();
+    let variant = target
+        .path
+        .get(..3)
+        .and_then(|variant| schema::find(target.table, variant))?;
     if !many || variant.get("set").is_none() {
         return Some("what the variant changes fits every encoding here");
     }
-    let told_by_base = target.id == "when.kind" && variant.get("when").is_some_and(|when| when.get("base").is_some());
+    let told_by_base = target.id == "when.kind"
+        && variant
+            .get("when")
+            .is_some_and(|when| when.get("base").is_some());
     told_by_base.then_some("only encodings that the variant fits have the base written out")
 }
 
