@@ -6,9 +6,9 @@ mod common;
 
 use common::mutants::seal;
 use common::{EVERY, Quick, moments, origin, resume, save, step, weights};
-use rundir::checkpoint::{CHECKPOINTS_DIR, MANIFEST, MODEL, OPTIMIZER, State};
-use rundir::steplog::{self, LOG_FILE, Step, StepLog};
-use rundir::{HostTensor, Weights};
+use longreach_rundir::checkpoint::{CHECKPOINTS_DIR, MANIFEST, MODEL, OPTIMIZER, State};
+use longreach_rundir::steplog::{self, LOG_FILE, Step, StepLog};
+use longreach_rundir::{HostTensor, Weights};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 

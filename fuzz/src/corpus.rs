@@ -14,8 +14,8 @@
 //! | 6 | windows: non-overlapping below 128, sliding above, with this stride |
 //! | 7 | `eval_tokens`; above 250, also a `max_bytes` below what there is |
 
+use longreach_tasks::{BuildContext, Task, TaskConfig, TaskError, TestSet};
 use std::path::{Path, PathBuf};
-use tasks::{BuildContext, Task, TaskConfig, TaskError, TestSet};
 
 /// Longest input: files are written at every run, and longer ones reach nothing that short ones do
 /// not.
@@ -210,7 +210,7 @@ fn built(
     }
 }
 
-fn shifted(batch: &tasks::Batch) {
+fn shifted(batch: &longreach_tasks::Batch) {
     let tokens = batch.rows * batch.seq_len;
     assert_eq!(
         (batch.inputs.len(), batch.targets.len(), batch.counted.len()),

@@ -3,5 +3,5 @@
 pub mod checkpoints;
 pub mod corpus;
 pub mod memory;
-#[cfg(feature = "trainer")]
+#[cfg(feature = "longreach")]
 pub mod plans;

@@ -1,12 +1,12 @@
 //! Bytes as a configuration or as overrides: a plan or a refusal that helps, never a panic.
 
+use longreach::config::diagnose::{Diagnostic, Place};
+use longreach::config::experiment::{Plan, plan};
+use longreach::config::source::Source;
+use longreach::spec::Job;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use toml::Value;
-use trainer::config::diagnose::{Diagnostic, Place};
-use trainer::config::experiment::{Plan, plan};
-use trainer::config::source::Source;
-use trainer::spec::Job;
 
 /// Longest input. Real configurations have a few KiB, and planning is paid for by length.
 const MAX_LEN: usize = 8 << 10;
@@ -82,7 +82,7 @@ impl Ground {
             let (Some(name), Some(version)) = (value("name"), value("version")) else {
                 continue;
             };
-            if tasks::DEFAULT_CRATES.contains(&name) {
+            if longreach_tasks::DEFAULT_CRATES.contains(&name) {
                 self.write(
                     &format!("cargo/registry/src/index/{name}-{version}/src/lib.rs"),
                     2000,
@@ -219,8 +219,8 @@ fn planned(plan: &Plan, max_runs: u64) {
             run.job.run_id
         );
     }
-    let rows = trainer::plan::rows(plan, |_| false);
+    let rows = longreach::plan::rows(plan, |_| false);
     if rows.len() <= 16 {
-        assert!(!trainer::plan::render(plan, &rows).is_empty());
+        assert!(!longreach::plan::render(plan, &rows).is_empty());
     }
 }

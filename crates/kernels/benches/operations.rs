@@ -12,7 +12,7 @@ use burn::nn::RotaryEncodingConfig;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{BatchSize, BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group};
-use kernels::{AdamWStep, Attention, Bias, Matmul, Mlp, Norm, Rotation, reference};
+use longreach_kernels::{AdamWStep, Attention, Bias, Matmul, Mlp, Norm, Rotation, reference};
 use product::{From, Matrix, MatrixMut, multiply, padded, product, product_transposed};
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
@@ -240,7 +240,7 @@ fn norm(scale: &Tensor<1>, shift: Option<&Tensor<1>>) -> Norm {
 }
 
 fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>) -> Tensor<2> {
-    kernels::linear(x, norm, w, Matmul::F32)
+    longreach_kernels::linear(x, norm, w, Matmul::F32)
 }
 
 fn linear_layers(c: &mut Criterion<CpuTime>) {
@@ -319,7 +319,7 @@ fn halves(c: &mut Criterion<CpuTime>) {
             &mut group,
             &name,
             &sizes,
-            &mlp(kernels::mlp),
+            &mlp(longreach_kernels::mlp),
             &mlp(reference::mlp),
         );
     }
@@ -376,7 +376,7 @@ fn halves(c: &mut Criterion<CpuTime>) {
             &mut group,
             &format!("attention, {name}, {matmul:?}"),
             &sizes,
-            &attention(kernels::attention_half),
+            &attention(longreach_kernels::attention_half),
             &attention(reference::attention_half),
         );
     }
@@ -392,7 +392,7 @@ fn pieces(c: &mut Criterion<CpuTime>) {
         "LayerNorm",
         &[TOKENS * D, D, D],
         &|x| {
-            flat(kernels::layer_norm(
+            flat(longreach_kernels::layer_norm(
                 narrow(&x[0]),
                 x[1].clone(),
                 x[2].clone(),
@@ -412,7 +412,13 @@ fn pieces(c: &mut Criterion<CpuTime>) {
         &mut group,
         "RMSNorm",
         &[TOKENS * D, D],
-        &|x| flat(kernels::rms_norm(narrow(&x[0]), x[1].clone(), 1e-5)),
+        &|x| {
+            flat(longreach_kernels::rms_norm(
+                narrow(&x[0]),
+                x[1].clone(),
+                1e-5,
+            ))
+        },
         &|x| flat(reference::rms_norm(narrow(&x[0]), x[1].clone(), 1e-5)),
     );
     group.throughput(Throughput::Elements((TOKENS * FF) as u64));
@@ -421,7 +427,7 @@ fn pieces(c: &mut Criterion<CpuTime>) {
         &mut group,
         "GELU",
         &sizes,
-        &|x| flat(kernels::gelu(wide(&x[0]))),
+        &|x| flat(longreach_kernels::gelu(wide(&x[0]))),
         &|x| flat(reference::gelu(wide(&x[0]))),
     );
     let swiglu = |swiglu: fn(Tensor<2>, Tensor<2>) -> Tensor<2>| {
@@ -431,7 +437,7 @@ fn pieces(c: &mut Criterion<CpuTime>) {
         &mut group,
         "SwiGLU",
         &[TOKENS * FF; 2],
-        &swiglu(kernels::swiglu),
+        &swiglu(longreach_kernels::swiglu),
         &swiglu(reference::swiglu),
     );
     group.throughput(Throughput::Elements((TOKENS * VOCAB) as u64));
@@ -448,7 +454,7 @@ fn pieces(c: &mut Criterion<CpuTime>) {
         &mut group,
         "softmax and loss",
         &[TOKENS * VOCAB],
-        &nll(kernels::nll),
+        &nll(longreach_kernels::nll),
         &nll(reference::nll),
     );
     let attention = |attention: fn(
@@ -483,7 +489,7 @@ fn pieces(c: &mut Criterion<CpuTime>) {
         &mut group,
         "attention alone",
         &[TOKENS * D; 3],
-        &attention(kernels::attention),
+        &attention(longreach_kernels::attention),
         &attention(reference::attention),
     );
 }
@@ -504,7 +510,7 @@ fn updates(c: &mut Criterion<CpuTime>) {
     let data = [1, 2, 3, 4].map(|seed| noise([n], seed));
     type Update = fn(Tensor<1>, Tensor<1>, Option<[Tensor<1>; 2]>, &AdamWStep) -> [Tensor<1>; 3];
     for (who, adamw) in [
-        ("fused", kernels::adamw as Update),
+        ("fused", longreach_kernels::adamw as Update),
         ("definition", reference::adamw),
     ] {
         group.bench_function(format!("AdamW, {who}"), |b| {
@@ -559,7 +565,7 @@ fn rotations(c: &mut Criterion<CpuTime>) {
                     b.iter(|| rotate(x.clone(), cos.clone(), sin.clone(), interleaved));
                 };
                 group.bench_function(name(&format!("{layout}, {lies}, fused")), |b| {
-                    run(b, kernels::rotate)
+                    run(b, longreach_kernels::rotate)
                 });
                 group.bench_function(name(&format!("{layout}, {lies}, definition")), |b| {
                     run(b, reference::rotate)

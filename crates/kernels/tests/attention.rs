@@ -6,7 +6,7 @@ mod common;
 
 use burn::tensor::{DType, Tensor};
 use common::{Input, compare, differences, input, run, same_for_any_threads};
-use kernels::reference;
+use longreach_kernels::reference;
 
 /// Sizes of one case.
 #[derive(Clone, Copy, Debug)]
@@ -207,7 +207,7 @@ fn fused_attention_agrees_with_its_definition() {
             1.0,
             &format!("{c:?}"),
             &c.inputs(),
-            &|x| c.apply(kernels::attention, x),
+            &|x| c.apply(longreach_kernels::attention, x),
             &|x| c.apply(reference::attention, x),
         );
     }
@@ -248,7 +248,10 @@ fn a_row_that_sees_nothing_gives_zero_and_takes_no_gradient() {
         window: 0,
         ..PLAIN
     };
-    for attention in [kernels::attention as Attention, reference::attention] {
+    for attention in [
+        longreach_kernels::attention as Attention,
+        reference::attention,
+    ] {
         let (output, grads) = run(&c.inputs(), DType::F32, &|x| c.apply(attention, x));
         assert!(
             output
@@ -292,7 +295,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
         long,
     ] {
         same_for_any_threads(&format!("{c:?}"), &c.inputs(), &move |x| {
-            c.apply(kernels::attention, x)
+            c.apply(longreach_kernels::attention, x)
         });
     }
 }
@@ -307,7 +310,9 @@ fn later_keys_and_values_change_nothing_earlier() {
         ..PLAIN
     };
     let row = c.heads * c.head_dim;
-    let (before, _) = run(&c.inputs(), DType::F32, &|x| c.apply(kernels::attention, x));
+    let (before, _) = run(&c.inputs(), DType::F32, &|x| {
+        c.apply(longreach_kernels::attention, x)
+    });
     for changed in [1, 17, 64, 130, 149] {
         let mut inputs = c.inputs();
         for input in &mut inputs[1..3] {
@@ -317,7 +322,9 @@ fn later_keys_and_values_change_nothing_earlier() {
                     .for_each(|x| *x = 3.0 - 2.0 * *x);
             }
         }
-        let (after, _) = run(&inputs, DType::F32, &|x| c.apply(kernels::attention, x));
+        let (after, _) = run(&inputs, DType::F32, &|x| {
+            c.apply(longreach_kernels::attention, x)
+        });
         for (before, after) in before
             .chunks(c.queries * row)
             .zip(after.chunks(c.queries * row))
@@ -343,7 +350,9 @@ fn a_block_of_queries_gives_what_the_whole_gives() {
         ..PLAIN
     };
     let row = c.heads * c.head_dim;
-    let (whole, _) = run(&c.inputs(), DType::F32, &|x| c.apply(kernels::attention, x));
+    let (whole, _) = run(&c.inputs(), DType::F32, &|x| {
+        c.apply(longreach_kernels::attention, x)
+    });
     for (first, queries) in [(0, 7), (7, 30), (131, 69)] {
         let part = Case {
             queries,
@@ -357,7 +366,9 @@ fn a_block_of_queries_gives_what_the_whole_gives() {
             .chunks(c.queries * row)
             .flat_map(cut)
             .collect();
-        let (output, _) = run(&inputs, DType::F32, &|x| part.apply(kernels::attention, x));
+        let (output, _) = run(&inputs, DType::F32, &|x| {
+            part.apply(longreach_kernels::attention, x)
+        });
         let expected: Vec<f64> = whole.chunks(c.queries * row).flat_map(cut).collect();
         assert!(output == expected, "queries {first}..{}", first + queries);
     }
@@ -374,7 +385,9 @@ fn past_all_keys_every_query_sees_what_the_last_one_sees() {
         ..PLAIN
     };
     let row = c.heads * c.head_dim;
-    let (whole, _) = run(&c.inputs(), DType::F32, &|x| c.apply(kernels::attention, x));
+    let (whole, _) = run(&c.inputs(), DType::F32, &|x| {
+        c.apply(longreach_kernels::attention, x)
+    });
     for query in [0, 1, 17, 39] {
         // The same query alone, as the last of a causal sequence.
         let last = Case {
@@ -394,7 +407,9 @@ fn past_all_keys_every_query_sees_what_the_last_one_sees() {
             .chunks(c.queries * c.keys)
             .flat_map(|head| head[query * c.keys..][..c.keys].to_vec())
             .collect();
-        let (output, _) = run(&inputs, DType::F32, &|x| last.apply(kernels::attention, x));
+        let (output, _) = run(&inputs, DType::F32, &|x| {
+            last.apply(longreach_kernels::attention, x)
+        });
         let expected: Vec<f64> = whole.chunks(c.queries * row).flat_map(cut).collect();
         assert!(output == expected, "query {query}");
     }
@@ -409,10 +424,12 @@ fn an_untracked_bias_changes_no_other_gradient() {
         ..PLAIN
     };
     let inputs = c.inputs();
-    let (_, all) = run(&inputs, DType::F32, &|x| c.apply(kernels::attention, x));
+    let (_, all) = run(&inputs, DType::F32, &|x| {
+        c.apply(longreach_kernels::attention, x)
+    });
     let detached = |x: &[Tensor<1>]| {
         c.apply(
-            kernels::attention,
+            longreach_kernels::attention,
             &[
                 x[0].clone(),
                 x[1].clone(),
@@ -473,9 +490,13 @@ fn fused_rotation_agrees_with_its_definition() {
                 |rotate: Rotate, x: &[Tensor<1>]| turned(rotate, &x[0], sizes, pairs, options);
             let inputs = [input(&sizes, 1)];
             let what = format!("{head_dim}, {pairs}, {options:?}");
-            compare(1.0, &what, &inputs, &|x| apply(kernels::rotate, x), &|x| {
-                apply(reference::rotate, x)
-            });
+            compare(
+                1.0,
+                &what,
+                &inputs,
+                &|x| apply(longreach_kernels::rotate, x),
+                &|x| apply(reference::rotate, x),
+            );
         }
     }
 }
@@ -501,7 +522,7 @@ fn rotation_does_not_depend_on_the_number_of_threads() {
     for head_dim in [16, 20] {
         let sizes = [3, 4, 211, head_dim];
         same_for_any_threads("rotation", &[input(&sizes, 1)], &move |x| {
-            turned(kernels::rotate, &x[0], sizes, 7, [false, false])
+            turned(longreach_kernels::rotate, &x[0], sizes, 7, [false, false])
         });
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use burn::tensor::{Tensor, TensorData};
 use common::{Input, compare, differences, input, same_for_any_threads};
-use kernels::{Attention, Bias, Matmul, Mlp, Norm, Rotation, reference};
+use longreach_kernels::{Attention, Bias, Matmul, Mlp, Norm, Rotation, reference};
 
 type Op = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1> + Sync>;
 
@@ -65,7 +65,7 @@ fn operations(n: usize, d: usize, ff: usize, matmul: Matmul) -> Vec<(String, Vec
         operations.push((
             format!("linear, {norms} norm parameters"),
             inputs,
-            op(kernels::linear),
+            op(longreach_kernels::linear),
             definition,
         ));
     }
@@ -97,7 +97,7 @@ fn operations(n: usize, d: usize, ff: usize, matmul: Matmul) -> Vec<(String, Vec
         operations.push((
             format!("mlp, shift {shift}, gate {gate}"),
             inputs,
-            op(kernels::mlp),
+            op(longreach_kernels::mlp),
             op(reference::mlp),
         ));
     }
@@ -303,7 +303,7 @@ fn attention_halves_agree_with_their_definition() {
         {
             let half = Half { matmul, ..half };
             let (fused, definition) = (
-                half.op(kernels::attention_half),
+                half.op(longreach_kernels::attention_half),
                 half.op(reference::attention_half),
             );
             compare(
@@ -340,7 +340,7 @@ fn attention_halves_do_not_depend_on_the_number_of_threads() {
             same_for_any_threads(
                 &format!("{half:?}"),
                 &half.inputs(),
-                &*half.op(kernels::attention_half),
+                &*half.op(longreach_kernels::attention_half),
             );
         }
     }

@@ -5,7 +5,7 @@ mod common;
 
 use burn::tensor::{Int, Tensor, TensorData};
 use common::{Input, assert_close, compare, differences, input, same_for_any_threads};
-use kernels::reference;
+use longreach_kernels::reference;
 
 type Op = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1> + Sync>;
 
@@ -29,14 +29,14 @@ fn operations(n: usize, width: usize) -> Vec<(&'static str, Vec<Input>, Op, Op)>
         (
             "nll",
             vec![wide(1)],
-            Box::new(move |x| kernels::nll(two(&x[0]), targets(&x[0]))),
+            Box::new(move |x| longreach_kernels::nll(two(&x[0]), targets(&x[0]))),
             Box::new(move |x| reference::nll(two(&x[0]), targets(&x[0]))),
         ),
         (
             "layer_norm",
             vec![wide(2), input(&[width], 3), input(&[width], 4)],
             Box::new(move |x| {
-                flat(kernels::layer_norm(
+                flat(longreach_kernels::layer_norm(
                     two(&x[0]),
                     x[1].clone(),
                     x[2].clone(),
@@ -55,19 +55,19 @@ fn operations(n: usize, width: usize) -> Vec<(&'static str, Vec<Input>, Op, Op)>
         (
             "rms_norm",
             vec![rows(5), input(&[width], 6)],
-            Box::new(move |x| flat(kernels::rms_norm(two(&x[0]), x[1].clone(), 1e-5))),
+            Box::new(move |x| flat(longreach_kernels::rms_norm(two(&x[0]), x[1].clone(), 1e-5))),
             Box::new(move |x| flat(reference::rms_norm(two(&x[0]), x[1].clone(), 1e-5))),
         ),
         (
             "gelu",
             vec![wide(7)],
-            Box::new(move |x| flat(kernels::gelu(two(&x[0])))),
+            Box::new(move |x| flat(longreach_kernels::gelu(two(&x[0])))),
             Box::new(move |x| flat(reference::gelu(two(&x[0])))),
         ),
         (
             "swiglu",
             vec![wide(8), rows(9)],
-            Box::new(move |x| flat(kernels::swiglu(two(&x[0]), two(&x[1])))),
+            Box::new(move |x| flat(longreach_kernels::swiglu(two(&x[0]), two(&x[1])))),
             Box::new(move |x| flat(reference::swiglu(two(&x[0]), two(&x[1])))),
         ),
     ]
@@ -123,7 +123,7 @@ fn strided_inputs_are_read_where_they_lie() {
         1.0,
         "gelu of a view",
         &inputs,
-        &|x| flat(kernels::gelu(view(&x[0]))),
+        &|x| flat(longreach_kernels::gelu(view(&x[0]))),
         &|x| flat(reference::gelu(view(&x[0]))),
     );
 }
@@ -140,7 +140,7 @@ fn a_hidden_class_has_no_probability() {
         1.0,
         "nll",
         &[logits],
-        &|x| kernels::nll(rows(&x[0]), targets(&x[0])),
+        &|x| longreach_kernels::nll(rows(&x[0]), targets(&x[0])),
         &|x| reference::nll(rows(&x[0]), targets(&x[0])),
     );
 }
@@ -158,7 +158,7 @@ fn nan_is_never_hidden() {
 #[should_panic(expected = "every target is one of 3 classes")]
 fn a_target_outside_the_vocabulary_is_refused() {
     let device = burn::tensor::Device::flex();
-    kernels::nll(
+    longreach_kernels::nll(
         Tensor::zeros([2, 3], &device),
         Tensor::from_data([0, 3], &device),
     );
@@ -173,7 +173,7 @@ fn the_comparison_can_fail() {
             1.0,
             "gelu",
             &inputs,
-            &|x| flat(kernels::gelu(rows(&x[0])) * 1.0001),
+            &|x| flat(longreach_kernels::gelu(rows(&x[0])) * 1.0001),
             &|x| flat(reference::gelu(rows(&x[0]))),
         );
     });
@@ -184,7 +184,7 @@ fn the_comparison_can_fail() {
 #[test]
 fn an_update_is_bit_for_bit_the_defined_one() {
     let device = burn::tensor::Device::flex();
-    let step = kernels::AdamWStep {
+    let step = longreach_kernels::AdamWStep {
         grad_scale: 0.7,
         beta1: 0.9,
         beta2: 0.999,
@@ -202,7 +202,8 @@ fn an_update_is_bit_for_bit_the_defined_one() {
                 )
             };
             for moments in [None, Some([x(3), x(4).square()])] {
-                let fused = kernels::adamw(x(1), x(2), moments.clone(), &step).map(common::to_f64);
+                let fused = longreach_kernels::adamw(x(1), x(2), moments.clone(), &step)
+                    .map(common::to_f64);
                 assert_eq!(
                     fused,
                     reference::adamw(x(1), x(2), moments, &step).map(common::to_f64),

@@ -4,7 +4,7 @@
 //!
 //! `scripts/device-check` uses it to hold a device against the CPU.
 
-use results::{RunRecord, find_records};
+use longreach_results::{RunRecord, find_records};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;

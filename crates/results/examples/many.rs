@@ -2,8 +2,8 @@
 //! records under the roots, each time under other seeds and run ids and with losses moved by up to
 //! a hundredth, until there are COUNT.
 
-use results::record::{Metric, RunRecord};
-use results::{find_records, write_jsonl};
+use longreach_results::record::{Metric, RunRecord};
+use longreach_results::{find_records, write_jsonl};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -3,10 +3,10 @@
 mod common;
 
 use common::*;
+use longreach_results::assertions::{Assertions, Standing};
+use longreach_results::claims::{Claim, Claims, Verdict};
+use longreach_results::{ReportSpec, RunRecord, report};
 use proptest::prelude::*;
-use results::assertions::{Assertions, Standing};
-use results::claims::{Claim, Claims, Verdict};
-use results::{ReportSpec, RunRecord, report};
 use serde_json::{Value, json};
 
 fn claim(value: Value) -> Claim {

@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use results::RunRecord;
-use results::compare::Comparison;
+use longreach_results::RunRecord;
+use longreach_results::compare::Comparison;
 
 fn pair() -> (Vec<RunRecord>, Vec<RunRecord>) {
     (text_experiment(), text_experiment())

@@ -4,7 +4,7 @@
 #[path = "../examples/coverage/simulation.rs"]
 mod simulation;
 
-use results::stats::Estimate;
+use longreach_results::stats::Estimate;
 use simulation::{Crossed, difference, mean, share};
 
 const REPLICATES: usize = 500;

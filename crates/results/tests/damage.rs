@@ -4,13 +4,13 @@
 mod common;
 
 use common::*;
-use proptest::prelude::*;
-use results::record::*;
-use results::store::{MAX_RECORD_BYTES, run_dir};
-use results::{
+use longreach_results::record::*;
+use longreach_results::store::{MAX_RECORD_BYTES, run_dir};
+use longreach_results::{
     Found, StoreError, find_records, gather_jsonl, read_jsonl, read_record, write_jsonl,
     write_record,
 };
+use proptest::prelude::*;
 use serde_json::json;
 use std::fs;
 use std::io::Write;

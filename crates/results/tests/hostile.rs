@@ -4,10 +4,10 @@
 mod common;
 
 use common::*;
+use longreach_results::plot::{Heatmap, LinePlot, Series};
+use longreach_results::record::*;
+use longreach_results::{Excluded, Report, ReportError, ReportSpec, report};
 use proptest::prelude::*;
-use results::plot::{Heatmap, LinePlot, Series};
-use results::record::*;
-use results::{Excluded, Report, ReportError, ReportSpec, report};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -798,7 +798,7 @@ fn links_are_replaced_and_what_they_point_at_is_left_alone() {
 fn names_with_a_directory_are_never_written() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["../x", "a/b", "/tmp/x", "..", ".", "", "a/"] {
-        let file = results::ReportFile {
+        let file = longreach_results::ReportFile {
             name: name.into(),
             bytes: vec![],
         };

@@ -4,8 +4,8 @@
 mod common;
 
 use common::*;
-use results::record::*;
-use results::{ReportError, ReportSpec, find_records, report};
+use longreach_results::record::*;
+use longreach_results::{ReportError, ReportSpec, find_records, report};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -65,7 +65,7 @@ fn changed(value: &Value) -> Value {
 fn spec() -> ReportSpec {
     ReportSpec {
         png: false,
-        formats: [results::Format::Md].into(),
+        formats: [longreach_results::Format::Md].into(),
         ..ReportSpec::default()
     }
 }

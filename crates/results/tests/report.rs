@@ -3,9 +3,9 @@
 mod common;
 
 use common::*;
+use longreach_results::record::*;
+use longreach_results::{Excluded, Format, Report, ReportError, ReportSpec, report};
 use proptest::prelude::*;
-use results::record::*;
-use results::{Excluded, Format, Report, ReportError, ReportSpec, report};
 use serde_json::json;
 use std::collections::BTreeMap;
 

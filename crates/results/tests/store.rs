@@ -3,9 +3,9 @@
 mod common;
 
 use common::*;
-use results::record::*;
-use results::store::{read_record, run_dir, write_jsonl, write_record};
-use results::{Found, StoreError, find_records, gather_jsonl};
+use longreach_results::record::*;
+use longreach_results::store::{read_record, run_dir, write_jsonl, write_record};
+use longreach_results::{Found, StoreError, find_records, gather_jsonl};
 use std::fs;
 use std::path::Path;
 
@@ -372,7 +372,7 @@ fn later_evaluations_are_found_beside_the_record_of_their_run() {
     );
     // No deeper than asked for.
     assert_eq!(
-        results::find_records_within(&[dir.path().into()], 1)
+        longreach_results::find_records_within(&[dir.path().into()], 1)
             .unwrap()
             .records,
         []

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Quick, calm, files, train};
-use rundir::{Disk, Op, System};
+use longreach_rundir::{Disk, Op, System};
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 

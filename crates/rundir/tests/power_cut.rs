@@ -7,7 +7,7 @@
 mod common;
 
 use common::{Quick, calm, files, resume, train};
-use rundir::{Disk, Op};
+use longreach_rundir::{Disk, Op};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;

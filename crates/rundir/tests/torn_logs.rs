@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Quick, resume, save, step};
-use rundir::steplog::{self, LOG_FILE, StepLog};
+use longreach_rundir::steplog::{self, LOG_FILE, StepLog};
 use std::path::Path;
 
 /// A checkpoint at step 4 and a log that has come to step 7; its bytes, and how many belong to the

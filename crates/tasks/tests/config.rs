@@ -1,7 +1,9 @@
 //! Task tables: strict keys, exact paths in every error, defaults, and round trips.
 
+use longreach_tasks::{
+    BuildContext, CorpusKind, Split, TaskConfig, TaskError, TextConfig, Windows,
+};
 use serde::Deserialize;
-use tasks::{BuildContext, CorpusKind, Split, TaskConfig, TaskError, TextConfig, Windows};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -2,13 +2,13 @@
 //! fills the memory or panics.
 #![cfg(unix)]
 
+use longreach_tasks::{BuildContext, Task, TaskConfig, TaskError};
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tasks::{BuildContext, Task, TaskConfig, TaskError};
 use tempfile::TempDir;
 
 const RANGE: &str = "split = { by = \"range\", valid_fraction = 0.5 }";

@@ -1,8 +1,8 @@
 //! Laws that every task in symbols keeps, whatever it asks: for each kind of the catalogue but
 //! those of text, with its defaults and variants.
 
+use longreach_tasks::{Batch, BuildContext, Scoring, Task, TaskConfig, TestSet};
 use std::collections::BTreeSet;
-use tasks::{Batch, BuildContext, Scoring, Task, TaskConfig, TestSet};
 
 fn ctx(eval_seed: u64) -> BuildContext<'static> {
     BuildContext {

@@ -1,8 +1,8 @@
 //! Masked text against its definition: what is hidden, how, and that it is the same for everyone.
 
+use longreach_tasks::{Batch, BuildContext, Scoring, Task, TaskConfig};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tasks::{Batch, BuildContext, Scoring, Task, TaskConfig};
 use tempfile::TempDir;
 
 const MASK: i32 = 256;
@@ -16,7 +16,7 @@ impl Source {
     /// Bytes 0 to 9 only, so that a random byte is told from one that is kept.
     fn new(len: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut stream = tasks::Stream::new(0, "text", 0);
+        let mut stream = longreach_tasks::Stream::new(0, "text", 0);
         let text: Vec<u8> = (0..len).map(|_| stream.below(10) as u8).collect();
         std::fs::write(dir.path().join("x"), &text).unwrap();
         Self { dir, text }

@@ -1,7 +1,7 @@
 //! Rows of the synthetic tasks against slow, obvious versions, and against published examples.
 
+use longreach_tasks::{BuildContext, Task, TaskConfig};
 use std::collections::{BTreeMap, BTreeSet};
-use tasks::{BuildContext, Task, TaskConfig};
 
 const LENGTHS: [usize; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 23, 40, 101];
 

@@ -1,10 +1,10 @@
 //! Copy and reverse against slow oracles, published examples, and the laws every symbol task keeps.
 
-use proptest::prelude::*;
-use std::collections::BTreeSet;
-use tasks::{
+use longreach_tasks::{
     Batch, BuildContext, CopyConfig, ReverseConfig, Scoring, Task, TaskConfig, TaskSpec, TestSet,
 };
+use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 fn ctx(eval_seed: u64) -> BuildContext<'static> {
     BuildContext {

@@ -1,9 +1,9 @@
 //! The text task over temporary directories and a made-up Cargo home.
 
+use longreach_tasks::{BuildContext, Task, TaskConfig, TaskError};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tasks::{BuildContext, Task, TaskConfig, TaskError};
 use tempfile::TempDir;
 
 fn dir(files: &[(&str, &[u8])]) -> TempDir {

@@ -9,8 +9,8 @@
 
 mod simulation;
 
+use longreach_results::stats::Estimate;
 use rayon::prelude::*;
-use results::stats::Estimate;
 use simulation::{Coverage, Crossed, ShareInterval};
 use statrs::distribution::{Beta, ContinuousCDF, StudentsT};
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Synthetic records: small, exact, and shaped like those of a real experiment.
 #![allow(dead_code)]
 
-use results::record::*;
+use longreach_results::record::*;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,9 +3,9 @@
 
 pub mod mutants;
 
-use rundir::checkpoint::{self, CHECKPOINTS_DIR, Found, Origin, State};
-use rundir::steplog::{Step, StepLog};
-use rundir::{Disk, HostTensor, Op, Weights};
+use longreach_rundir::checkpoint::{self, CHECKPOINTS_DIR, Found, Origin, State};
+use longreach_rundir::steplog::{Step, StepLog};
+use longreach_rundir::{Disk, HostTensor, Op, Weights};
 use std::path::{Path, PathBuf};
 
 pub const RUN_ID: &str = "run";
@@ -21,7 +21,7 @@ impl Disk for Quick {
     fn apply(&self, op: &Op<'_>) -> std::io::Result<()> {
         match op {
             Op::Sync(_) | Op::SyncDir(_) => Ok(()),
-            op => rundir::System.apply(op),
+            op => longreach_rundir::System.apply(op),
         }
     }
 }

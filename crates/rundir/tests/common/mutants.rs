@@ -6,8 +6,8 @@
 #![allow(dead_code)]
 
 use super::{EVERY, Quick, resume, save, step, weights};
-use rundir::checkpoint::{CHECKPOINTS_DIR, MANIFEST, MODEL, OPTIMIZER, State};
-use rundir::steplog::{LOG_FILE, StepLog};
+use longreach_rundir::checkpoint::{CHECKPOINTS_DIR, MANIFEST, MODEL, OPTIMIZER, State};
+use longreach_rundir::steplog::{LOG_FILE, StepLog};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

@@ -3,9 +3,9 @@
 mod common;
 
 use common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use longreach::config::experiment::{Plan, plan};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use trainer::config::experiment::{Plan, plan};
 
 /// TINY with other variants, and one encoding unless an axis gives others.
 fn config(variants: &str, encodings: &str) -> String {

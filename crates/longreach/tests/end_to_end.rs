@@ -5,9 +5,9 @@ mod common;
 
 use burn::tensor::Device;
 use common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use longreach::train::initial_model;
+use longreach::weights;
 use serde_json::Value;
-use trainer::train::initial_model;
-use trainer::weights;
 
 fn parse(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()
@@ -181,9 +181,9 @@ fn encodings_of_a_seed_share_every_common_weight_and_seeds_do_not() {
     let axis = "axes.\"model.pe\"=[{kind=\"nope\"},{kind=\"learned\"},{kind=\"stack\",\
                 parts=[{kind=\"alibi\"},{kind=\"learned\"}]}]"
         .to_owned();
-    let plan = trainer::config::experiment::plan(&scratch.config, &[axis]).unwrap();
+    let plan = longreach::config::experiment::plan(&scratch.config, &[axis]).unwrap();
     let weights = |index: usize| {
-        let run: &trainer::config::experiment::PlannedRun = &plan.runs[index];
+        let run: &longreach::config::experiment::PlannedRun = &plan.runs[index];
         let weights = weights::of(&initial_model(&run.job.spec, &Device::flex()));
         assert_eq!(
             weights.count(""),

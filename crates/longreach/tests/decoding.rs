@@ -5,14 +5,14 @@ mod common;
 
 use burn::tensor::Device;
 use common::{Scratch, TINY, exits, longreach, stderr};
+use longreach::decode::greedy;
+use longreach::evaluate::likeliest;
+use longreach::spec::{Decode, changes_with_length};
+use longreach::train::upload;
 use posenc::{EncodingConfig, Init, Lengths, Positions, PositionsConfig};
 use serde_json::Value;
 use tasks::{Batch, BuildContext, TaskConfig};
 use tiny_transformer::{Pass, Transformer, TransformerConfig};
-use trainer::decode::greedy;
-use trainer::evaluate::likeliest;
-use trainer::spec::{Decode, changes_with_length};
-use trainer::train::upload;
 
 fn task(kind: &str) -> Box<dyn tasks::Task> {
     let ctx = BuildContext {
@@ -47,7 +47,7 @@ fn model(encoding: &EncodingConfig, vocab_size: usize) -> Transformer {
     // Logits large enough for attention to look at something.
     let source = |path: &str, shape: &[usize], distribution| {
         let grown = if path.ends_with("qkv") { 6.0 } else { 1.0 };
-        trainer::weights::draw(7, path, shape, distribution)
+        longreach::weights::draw(7, path, shape, distribution)
             .into_iter()
             .map(|x| grown * x)
             .collect()

@@ -11,7 +11,7 @@ fn root() -> PathBuf {
 
 #[test]
 fn the_committed_page_is_up_to_date() {
-    let page = trainer::catalogue::page(&root().join("experiments/002-catalogue/results.jsonl"))
+    let page = longreach::catalogue::page(&root().join("experiments/002-catalogue/results.jsonl"))
         .unwrap_or_else(|error| panic!("{error}"));
     let committed = std::fs::read_to_string(root().join("docs/catalogue/README.md"))
         .expect("the page is committed");

@@ -2,10 +2,10 @@
 //! there is.
 
 use super::schema;
+use longreach::config::experiment::plan;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
-use trainer::config::experiment::plan;
 
 /// The least a config may say, and what the small ones are built on.
 const LEAST: &str = r#"

@@ -5,12 +5,12 @@ mod common;
 
 use burn::tensor::{Device, Tensor};
 use common::{Scratch, TINY};
+use longreach::config::experiment::plan;
+use longreach::train::initial_model;
 use posenc::Positions;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
 use tiny_transformer::Pass;
-use trainer::config::experiment::plan;
-use trainer::train::initial_model;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;

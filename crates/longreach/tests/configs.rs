@@ -3,8 +3,8 @@
 mod common;
 
 use common::{exits, longreach, stdout};
+use longreach::config::experiment::plan;
 use std::path::{Path, PathBuf};
-use trainer::config::experiment::plan;
 
 fn configs() -> Vec<std::path::PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
@@ -288,7 +288,7 @@ fn every_command_of_the_documents_plans() {
 }
 
 /// A record as a run of the plan would leave it, with one made-up score.
-fn record(run: &trainer::config::experiment::PlannedRun) -> results::RunRecord {
+fn record(run: &longreach::config::experiment::PlannedRun) -> results::RunRecord {
     use results::record::*;
     let spec = &run.job.spec;
     let serde_json::Value::Object(map) = serde_json::to_value(spec).unwrap() else {
@@ -365,7 +365,7 @@ fn the_config_in_a_report_plans_the_same_runs() {
     paths.sort();
     let scratch = tempfile::tempdir().unwrap();
     let again = scratch.path().join("again.toml");
-    let ids = |plan: &trainer::config::experiment::Plan| {
+    let ids = |plan: &longreach::config::experiment::Plan| {
         plan.runs
             .iter()
             .map(|run| run.job.run_id.clone())
@@ -391,7 +391,7 @@ fn the_config_in_a_report_plans_the_same_runs() {
         let markdown = String::from_utf8(report.file("report.md").unwrap().to_vec()).unwrap();
         let toml = blocks(&markdown, "toml")[0];
         std::fs::write(&again, toml).unwrap();
-        let replanned = trainer::config::experiment::plan(&again, &[]);
+        let replanned = longreach::config::experiment::plan(&again, &[]);
         let replanned =
             replanned.unwrap_or_else(|error| panic!("{}\n{toml}\n{error}", path.display()));
         assert_eq!(ids(&replanned), ids(&plan), "{}\n{toml}", path.display());

@@ -1,8 +1,8 @@
 //! Which key of the schema a path of a config means: `axes."model.pe".3.base` is the `base` of an
 //! encoding.
 
+use longreach::config::diagnose::quoted;
 use toml::{Table, Value};
-use trainer::config::diagnose::quoted;
 
 /// The parts of a dotted key that has no quotes inside.
 pub fn split(key: &str) -> Vec<String> {

@@ -10,16 +10,16 @@
 
 use burn::tensor::{Device, Tensor};
 use clap::{Parser, ValueEnum};
+use longreach::evaluate::MAX_LOGITS;
+use longreach::memory;
+use longreach::spec::RunSpec;
+use longreach::train::{initial_model, train, upload};
 use posenc::{EncodingConfig, Lengths};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tasks::{Batch, Scoring, Stream, Task};
 use tiny_transformer::Pass;
-use trainer::evaluate::MAX_LOGITS;
-use trainer::memory;
-use trainer::spec::RunSpec;
-use trainer::train::{initial_model, train, upload};
 
 /// As in the binary: what is measured is what runs.
 #[global_allocator]

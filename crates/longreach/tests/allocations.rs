@@ -6,10 +6,10 @@ mod common;
 
 use burn::tensor::Device;
 use common::{Scratch, TINY};
+use longreach::config::experiment::{Surroundings, plan};
+use longreach::train::train;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
-use trainer::config::experiment::{Surroundings, plan};
-use trainer::train::train;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
