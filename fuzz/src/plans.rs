@@ -1,9 +1,9 @@
 //! Bytes as a configuration or as overrides: a plan or a refusal that helps, never a panic.
 
 use longreach::config::diagnose::{Diagnostic, Place};
-use longreach::config::experiment::{Plan, plan};
 use longreach::config::source::Source;
-use longreach::spec::Job;
+use longreach::plan::planner::{Plan, plan};
+use longreach::plan::spec::Job;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use toml::Value;
@@ -219,8 +219,8 @@ fn planned(plan: &Plan, max_runs: u64) {
             run.job.run_id
         );
     }
-    let rows = longreach::plan::rows(plan, |_| false);
+    let rows = longreach::commands::check::rows(plan, |_| false);
     if rows.len() <= 16 {
-        assert!(!longreach::plan::render(plan, &rows).is_empty());
+        assert!(!longreach::commands::check::render(plan, &rows).is_empty());
     }
 }

@@ -10,10 +10,10 @@
 
 use burn::tensor::{Device, Tensor};
 use clap::{Parser, ValueEnum};
-use longreach::evaluate::MAX_LOGITS;
-use longreach::memory;
-use longreach::spec::RunSpec;
-use longreach::train::{initial_model, train, upload};
+use longreach::plan::memory;
+use longreach::plan::spec::RunSpec;
+use longreach::run::evaluate::MAX_LOGITS;
+use longreach::run::train::{initial_model, train, upload};
 use posenc::{EncodingConfig, Lengths};
 use serde_json::json;
 use std::collections::BTreeMap;

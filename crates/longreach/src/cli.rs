@@ -1,19 +1,20 @@
 //! What people type, and what they get back.
 
-use crate::catalogue;
+use crate::commands::catalogue_page as catalogue;
+use crate::commands::{
+    check as planning, eval as reevaluate, inspect, list, report as reporting, status, verify,
+};
 use crate::config::claims;
 use crate::config::diagnose::Diagnostic;
-use crate::config::experiment::{self, Plan, plan};
-use crate::configs::Config;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
-use crate::memory::MemoryLimit;
-use crate::spec::Decode;
-use crate::worker::{CheckpointEvery, How};
-use crate::{
-    console, inspect, list, plan as planning, reevaluate, reporting, signals, status, sweep,
-    verify, worker,
-};
+use crate::plan::memory::MemoryLimit;
+use crate::plan::planner::{self as experiment, Plan, plan};
+use crate::plan::spec::Decode;
+use crate::run::worker;
+use crate::run::worker::{CheckpointEvery, How};
+use crate::run_dir::kept_configs::Config;
+use crate::{console, signals, sweep};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use results::{Format, ReportSpec};
 use std::path::PathBuf;

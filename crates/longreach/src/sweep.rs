@@ -3,15 +3,17 @@
 //! Burn keeps its generator and device state per process, so two runs in one process would disturb
 //! each other; a process that dies takes one run with it and no more.
 
-use crate::config::experiment::{Plan, PlannedRun};
+use crate::commands::check::{count, duration, flops};
 use crate::console::tell;
 use crate::device::matmul_note;
 use crate::exit::{Exit, Failure};
-use crate::plan::{count, duration, flops};
-use crate::worker::{
+use crate::plan::memory;
+use crate::plan::planner::{Plan, PlannedRun};
+use crate::run::worker::{
     self, DIVERGED_FILE, ERROR_FILE, Event, How, JOB_FILE, LEAVE_WITHIN, RECORD_FILE,
 };
-use crate::{changes, configs, memory, signals};
+use crate::run_dir::{changes, kept_configs as configs};
+use crate::signals;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use results::RunRecord;
 use results::record::RunStatus;

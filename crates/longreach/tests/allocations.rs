@@ -6,8 +6,8 @@ mod common;
 
 use burn::tensor::Device;
 use common::{Scratch, TINY};
-use longreach::config::experiment::{Surroundings, plan};
-use longreach::train::train;
+use longreach::plan::planner::{Surroundings, plan};
+use longreach::run::train::train;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
 

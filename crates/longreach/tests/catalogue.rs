@@ -11,8 +11,10 @@ fn root() -> PathBuf {
 
 #[test]
 fn the_committed_page_is_up_to_date() {
-    let page = longreach::catalogue::page(&root().join("experiments/002-catalogue/results.jsonl"))
-        .unwrap_or_else(|error| panic!("{error}"));
+    let page = longreach::commands::catalogue_page::page(
+        &root().join("experiments/002-catalogue/results.jsonl"),
+    )
+    .unwrap_or_else(|error| panic!("{error}"));
     let committed = std::fs::read_to_string(root().join("docs/catalogue/README.md"))
         .expect("the page is committed");
     let hint =

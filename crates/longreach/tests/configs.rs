@@ -3,7 +3,7 @@
 mod common;
 
 use common::{exits, longreach, stdout};
-use longreach::config::experiment::plan;
+use longreach::plan::planner::plan;
 use std::path::{Path, PathBuf};
 
 fn configs() -> Vec<std::path::PathBuf> {
@@ -288,7 +288,7 @@ fn every_command_of_the_documents_plans() {
 }
 
 /// A record as a run of the plan would leave it, with one made-up score.
-fn record(run: &longreach::config::experiment::PlannedRun) -> results::RunRecord {
+fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
     use results::record::*;
     let spec = &run.job.spec;
     let serde_json::Value::Object(map) = serde_json::to_value(spec).unwrap() else {
@@ -365,7 +365,7 @@ fn the_config_in_a_report_plans_the_same_runs() {
     paths.sort();
     let scratch = tempfile::tempdir().unwrap();
     let again = scratch.path().join("again.toml");
-    let ids = |plan: &longreach::config::experiment::Plan| {
+    let ids = |plan: &longreach::plan::planner::Plan| {
         plan.runs
             .iter()
             .map(|run| run.job.run_id.clone())
@@ -391,7 +391,7 @@ fn the_config_in_a_report_plans_the_same_runs() {
         let markdown = String::from_utf8(report.file("report.md").unwrap().to_vec()).unwrap();
         let toml = blocks(&markdown, "toml")[0];
         std::fs::write(&again, toml).unwrap();
-        let replanned = longreach::config::experiment::plan(&again, &[]);
+        let replanned = longreach::plan::planner::plan(&again, &[]);
         let replanned =
             replanned.unwrap_or_else(|error| panic!("{}\n{toml}\n{error}", path.display()));
         assert_eq!(ids(&replanned), ids(&plan), "{}\n{toml}", path.display());

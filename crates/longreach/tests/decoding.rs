@@ -5,10 +5,10 @@ mod common;
 
 use burn::tensor::Device;
 use common::{Scratch, TINY, exits, longreach, stderr};
-use longreach::decode::greedy;
-use longreach::evaluate::likeliest;
-use longreach::spec::{Decode, changes_with_length};
-use longreach::train::upload;
+use longreach::plan::spec::{Decode, changes_with_length};
+use longreach::run::evaluate::likeliest;
+use longreach::run::greedy::greedy;
+use longreach::run::train::upload;
 use posenc::{EncodingConfig, Init, Lengths, Positions, PositionsConfig};
 use serde_json::Value;
 use tasks::{Batch, BuildContext, TaskConfig};
@@ -47,7 +47,7 @@ fn model(encoding: &EncodingConfig, vocab_size: usize) -> Transformer {
     // Logits large enough for attention to look at something.
     let source = |path: &str, shape: &[usize], distribution| {
         let grown = if path.ends_with("qkv") { 6.0 } else { 1.0 };
-        longreach::weights::draw(7, path, shape, distribution)
+        longreach::run::parameters::draw(7, path, shape, distribution)
             .into_iter()
             .map(|x| grown * x)
             .collect()

@@ -5,8 +5,8 @@ mod common;
 
 use burn::tensor::Device;
 use common::{Scratch, TINY, exits, longreach, stderr, stdout};
-use longreach::train::initial_model;
-use longreach::weights;
+use longreach::run::parameters;
+use longreach::run::train::initial_model;
 use serde_json::Value;
 
 fn parse(bytes: &[u8]) -> Value {
@@ -181,9 +181,9 @@ fn encodings_of_a_seed_share_every_common_weight_and_seeds_do_not() {
     let axis = "axes.\"model.pe\"=[{kind=\"nope\"},{kind=\"learned\"},{kind=\"stack\",\
                 parts=[{kind=\"alibi\"},{kind=\"learned\"}]}]"
         .to_owned();
-    let plan = longreach::config::experiment::plan(&scratch.config, &[axis]).unwrap();
+    let plan = longreach::plan::planner::plan(&scratch.config, &[axis]).unwrap();
     let weights = |index: usize| {
-        let run: &longreach::config::experiment::PlannedRun = &plan.runs[index];
+        let run: &longreach::plan::planner::PlannedRun = &plan.runs[index];
         let weights = weights::of(&initial_model(&run.job.spec, &Device::flex()));
         assert_eq!(
             weights.count(""),

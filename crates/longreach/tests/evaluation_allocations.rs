@@ -5,8 +5,8 @@ mod common;
 
 use burn::tensor::{Device, Tensor};
 use common::{Scratch, TINY};
-use longreach::config::experiment::plan;
-use longreach::train::initial_model;
+use longreach::plan::planner::plan;
+use longreach::run::train::initial_model;
 use posenc::Positions;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;

@@ -8,7 +8,7 @@ mod common;
 
 use common::{longreach, stderr};
 use harness::{Harness, Report, bases};
-use longreach::config::experiment::plan;
+use longreach::plan::planner::plan;
 
 #[test]
 fn every_key_of_the_schema_is_in_some_valid_config() {

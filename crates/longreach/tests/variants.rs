@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Scratch, TINY, exits, longreach, stderr, stdout};
-use longreach::config::experiment::{Plan, plan};
+use longreach::plan::planner::{Plan, plan};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

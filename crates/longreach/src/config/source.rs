@@ -660,7 +660,7 @@ impl Source {
 
 /// Why a value could not be put at a path.
 #[derive(Debug)]
-pub(super) enum Blocked {
+pub(crate) enum Blocked {
     NotATable { at: Vec<String>, found: String },
     NoElement { at: Vec<String>, len: usize },
     Nothing,
@@ -702,7 +702,7 @@ impl Blocked {
 }
 
 /// Puts a value at a path, making the tables above it where there is nothing yet.
-pub(super) fn set(table: &mut Table, path: &[String], value: Value) -> Result<(), Blocked> {
+pub(crate) fn set(table: &mut Table, path: &[String], value: Value) -> Result<(), Blocked> {
     let Some((first, rest)) = path.split_first() else {
         return Err(Blocked::Nothing);
     };

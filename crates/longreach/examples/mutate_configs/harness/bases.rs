@@ -2,7 +2,7 @@
 //! there is.
 
 use super::schema;
-use longreach::config::experiment::plan;
+use longreach::plan::planner::plan;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};

@@ -1,8 +1,8 @@
 //! Asks the program about a mutant, and decides whether its answer is right.
 
 use super::mutators::{Form, Mutant};
-use longreach::config::experiment::plan;
 use longreach::exit::{Exit, Failure};
+use longreach::plan::planner::plan;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Instant;
@@ -29,8 +29,8 @@ pub fn answer(file: &Path, bytes: &[u8], overrides: &[String]) -> Outcome {
     std::fs::write(file, bytes).expect("a scratch directory");
     let ask = || {
         let planned = plan(file, overrides).map_err(Failure::from)?;
-        let rows = longreach::plan::rows(&planned, |_| false);
-        assert!(!longreach::plan::render(&planned, &rows).is_empty());
+        let rows = longreach::commands::check::rows(&planned, |_| false);
+        assert!(!longreach::commands::check::render(&planned, &rows).is_empty());
         Ok(rows.len())
     };
     let timed = || {

@@ -1,15 +1,16 @@
 //! `longreach verify`: is what a run left still what it was? On request, would it come out again?
 
+use crate::commands::check::count;
+use crate::commands::status::jobs;
+use crate::console;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
-use crate::memory::MemoryLimit;
-use crate::plan::count;
-use crate::status::jobs;
-use crate::worker::{
+use crate::plan::memory::MemoryLimit;
+use crate::run::worker::{
     self, CheckpointEvery, How, JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE, build_task,
     read_job, spec_map,
 };
-use crate::{changes, console};
+use crate::run_dir::changes;
 use results::RunRecord;
 use results::record::{EvalStatus, RunStatus};
 use rundir::Weights;
@@ -154,7 +155,7 @@ impl Findings {
 }
 
 /// The directory, the job, the spec and the record name one and the same run.
-fn identity(run: &Path, job: &crate::spec::Job, record: &RunRecord) -> Vec<String> {
+fn identity(run: &Path, job: &crate::plan::spec::Job, record: &RunRecord) -> Vec<String> {
     let mut wrong = Vec::new();
     let id = job.spec.run_id().unwrap_or_default();
     if id != job.run_id {
@@ -224,7 +225,7 @@ fn weights(run: &Path, record: &RunRecord) -> Vec<String> {
 }
 
 /// The log tells every step, and what the record says of them follows from it.
-fn step_log(run: &Path, job: &crate::spec::Job, record: &RunRecord) -> Vec<String> {
+fn step_log(run: &Path, job: &crate::plan::spec::Job, record: &RunRecord) -> Vec<String> {
     let steps = match steplog::read_whole(run, job.spec.train.steps) {
         Ok(steps) => steps,
         Err(error) => return vec![format!("{error:#}")],
@@ -244,7 +245,7 @@ fn step_log(run: &Path, job: &crate::spec::Job, record: &RunRecord) -> Vec<Strin
         ));
     }
     let losses: Vec<f64> = steps.iter().map(|step| step.loss_nats).collect();
-    if crate::train::thin(&losses) != record.train.loss_curve {
+    if crate::run::train::thin(&losses) != record.train.loss_curve {
         wrong.push(format!(
             "the loss curve of the record is not that of {LOG_FILE}"
         ));

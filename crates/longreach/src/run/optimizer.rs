@@ -4,7 +4,7 @@
 //! and its clipping works per tensor; PyTorch's recipes mean the norm over all parameters. Sixty
 //! lines buy exact resume and the recipe people expect.
 
-use crate::weights::ParamPath;
+use crate::run::parameters::ParamPath;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
 use kernels::AdamWStep;

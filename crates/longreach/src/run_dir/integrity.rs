@@ -1,8 +1,8 @@
 //! Do records still say what was run? A run id is a hash of its spec, so a spec that was edited no
 //! longer fits its id.
 
-use crate::spec::RunSpec;
-use crate::worker::{RECORD_FILE, seal_holds};
+use crate::plan::spec::RunSpec;
+use crate::run::worker::{RECORD_FILE, seal_holds};
 use results::RunRecord;
 use rundir::read::shown;
 use std::collections::BTreeSet;

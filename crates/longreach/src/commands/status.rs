@@ -1,10 +1,10 @@
 //! `longreach status`: what state runs are in, read from their directories alone.
 
+use crate::commands::check::count;
+use crate::commands::list::table;
 use crate::console::plain;
 use crate::exit::{Exit, Failure};
-use crate::list::table;
-use crate::plan::count;
-use crate::worker::{ERROR_FILE, JOB_FILE, RECORD_FILE, read_job};
+use crate::run::worker::{ERROR_FILE, JOB_FILE, RECORD_FILE, read_job};
 use results::record::RunStatus;
 use rundir::steplog::LOG_FILE;
 use rundir::{checkpoint, lock};

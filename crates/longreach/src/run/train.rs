@@ -1,11 +1,11 @@
 //! The training loop: step `s` is a function of the weights, the optimizer's state and (spec, s),
 //! and of nothing else.
 
-use crate::evaluate::rebuild;
 use crate::exit::{Exit, Failure};
-use crate::optimizer::{AdamW, squared_norms};
-use crate::spec::{LengthCurriculum, RunSpec};
-use crate::weights::{self, draw};
+use crate::plan::spec::{LengthCurriculum, RunSpec};
+use crate::run::evaluate::rebuild;
+use crate::run::optimizer::{AdamW, squared_norms};
+use crate::run::parameters::{self, draw};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use posenc::{Init, Positions};
 use results::record::{CurvePoint, Divergence};
@@ -173,7 +173,7 @@ pub fn train(
             grad_norm: norm,
             tokens,
         };
-        if !watch(done, &|| (weights::of(&model), optimizer.moments()))? {
+        if !watch(done, &|| (parameters::of(&model), optimizer.moments()))? {
             stopped = step + 1 < spec.train.steps;
             break;
         }

@@ -1,11 +1,11 @@
 //! Evaluation: the trained weights under each variant at each test length, scored in host f64.
 
-use crate::decode::greedy;
-use crate::memory::{self, MemoryLimit};
-use crate::profile::Profile;
+use crate::plan::memory::{self, MemoryLimit};
+use crate::plan::spec::{Coordinates, EvalSpec, RunSpec, changes_with_length, trained_path};
+use crate::run::attention_distance::Profile;
+use crate::run::greedy::greedy;
+use crate::run::train::upload;
 use crate::signals;
-use crate::spec::{Coordinates, EvalSpec, RunSpec, changes_with_length, trained_path};
-use crate::train::upload;
 use anyhow::Result;
 use burn::tensor::{Device, Int, Tensor};
 use posenc::{EncodingConfig, Init, Positions, PositionsConfig};

@@ -1,8 +1,8 @@
 //! How much memory a run needs, how much it took, and how much there is.
 
-use crate::evaluate::MAX_LOGITS;
-use crate::plan::bytes;
-use crate::spec::RunSpec;
+use crate::commands::check::bytes;
+use crate::plan::spec::RunSpec;
+use crate::run::evaluate::MAX_LOGITS;
 use posenc::{EncodingConfig, Facts, Hooks, PositionsConfig};
 use std::fmt;
 use std::str::FromStr;

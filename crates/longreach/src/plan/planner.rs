@@ -1,21 +1,21 @@
 //! What a configuration may say, and how a cell of the experiment becomes resolved runs.
 
-use super::axes::{Cell, expand, same};
-use super::claims;
-use super::diagnose::{Diagnostic, deserialize_at};
-use super::source::{KeyPath, Source, set};
 use super::variants::{
     additions, check_additions, dropped, dropped_note, keeping, leaves, stacked,
 };
-use crate::evaluate::unsupported;
+use crate::commands::status::jobs;
+use crate::config::axes::{Cell, expand, same};
+use crate::config::claims;
+use crate::config::diagnose::{Diagnostic, deserialize_at};
+use crate::config::source::{KeyPath, Source, set};
 use crate::exit::Exit;
-use crate::optimizer::AdamWConfig;
-use crate::spec::{
+use crate::plan::spec::{
     Coordinates, Decode, EvalSpec, Job, LengthCurriculum, RunSpec, Stage, TRAINED, TrainSpec,
     VariantSpec, WarmStart, changes_with_length, untrained,
 };
-use crate::status::jobs;
-use crate::worker::{self, read_job};
+use crate::run::evaluate::unsupported;
+use crate::run::optimizer::AdamWConfig;
+use crate::run::worker::{self, read_job};
 use posenc::{ConfigError, EncodingConfig, Facts, Lengths, ModelShape, PositionsConfig};
 use results::record::RunStatus;
 use results::{Claims, RunRecord};
@@ -862,7 +862,7 @@ fn labels(cell: &Cell, encoding: &EncodingConfig) -> Vec<results::record::Label>
             value: kind.into(),
         }];
     }
-    let label = |label: &super::axes::Label| {
+    let label = |label: &crate::config::axes::Label| {
         let value = serde_json::to_value(&label.value).unwrap_or_default();
         results::record::Label {
             key: label.key.clone(),
@@ -891,7 +891,7 @@ pub fn changed(pe: &Table, set: &Table) -> Result<EncodingConfig, String> {
         pe.clone()
     };
     table.extend(set.clone());
-    super::diagnose::normalise(&mut table);
+    crate::config::diagnose::normalise(&mut table);
     serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
         let (path, message) = (error.path().to_string(), error.inner().message().to_owned());
         if path == "." {

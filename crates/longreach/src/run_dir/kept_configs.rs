@@ -5,10 +5,10 @@
 //! Both files are written whole. A crash between them leaves a config without a list, which no
 //! reader looks at, and which the next `run` completes.
 
-use crate::changes;
-use crate::config::experiment::Plan;
+use crate::commands::check::count;
 use crate::exit::{Exit, Failure};
-use crate::plan::count;
+use crate::plan::planner::Plan;
+use crate::run_dir::changes;
 use results::record::Label;
 use results::{Claims, ReportSpec, RunRecord};
 use rundir::Disk;
@@ -369,7 +369,7 @@ pub fn named(experiment: &Path, name: &str) -> Result<Config, Failure> {
         return Ok(configs.remove(0));
     }
     if matches == 0 && path.is_file() {
-        let plan = crate::config::experiment::plan(path, &[])?;
+        let plan = crate::plan::planner::plan(path, &[])?;
         return Ok(Config::of(&plan)?.0);
     }
     let problem = if matches > 1 {

@@ -1,21 +1,21 @@
 //! `longreach eval`: trained runs at other lengths or under other encodings, without retraining.
 
+use crate::commands::check::count;
 use crate::config::diagnose::{describe_value, type_name};
-use crate::config::experiment::{applies, changed};
-use crate::config::variants::{
+use crate::device::{self, DeviceName};
+use crate::exit::{Exit, Failure};
+use crate::plan::memory::MemoryLimit;
+use crate::plan::planner::{applies, changed};
+use crate::plan::spec::{Decode, EvalSpec, Job, RunSpec, TRAINED, VariantSpec, untrained};
+use crate::plan::variants::{
     additions, check_additions, dropped, dropped_note, keeping, read_additions, stacked,
 };
-use crate::device::{self, DeviceName};
-use crate::evaluate::evaluate;
-use crate::exit::{Exit, Failure};
-use crate::memory::MemoryLimit;
-use crate::plan::count;
-use crate::selection::{self, Run};
-use crate::signals;
-use crate::spec::{Decode, EvalSpec, Job, RunSpec, TRAINED, VariantSpec, untrained};
-use crate::worker::{
+use crate::run::evaluate::evaluate;
+use crate::run::worker::{
     RECORD_FILE, WEIGHTS_FILE, build_task, environment, grows, spec_map, task_facts,
 };
+use crate::run_dir::selection::{self, Run};
+use crate::signals;
 use posenc::{ConfigError, EncodingConfig, Lengths, PositionsConfig};
 use results::record::RunStatus;
 use results::store::EVALS_DIR;
@@ -145,7 +145,7 @@ type Tasks = HashMap<String, Rc<dyn Task>>;
 /// then.
 pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Outcome, Failure> {
     signals::listen();
-    signals::leave_within(crate::worker::LEAVE_WITHIN);
+    signals::leave_within(crate::run::worker::LEAVE_WITHIN);
     request
         .lengths
         .iter()

@@ -1,7 +1,7 @@
 //! `longreach check`: what a config would run, and what it would cost.
 
-use crate::config::experiment::{Plan, PlannedRun};
-use crate::memory;
+use crate::plan::memory;
+use crate::plan::planner::{Plan, PlannedRun};
 use serde::Serialize;
 
 /// Arithmetic rate of one process that time estimates assume, in FLOP/s: about what the
@@ -131,7 +131,7 @@ fn evaluations(run: &PlannedRun) -> Vec<PlannedEvaluation> {
 
 /// The plan as a table with totals, for a terminal.
 pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
-    let mut table = crate::list::table([
+    let mut table = crate::commands::list::table([
         "run",
         "method",
         "seed",

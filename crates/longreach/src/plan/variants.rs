@@ -1,7 +1,7 @@
 //! Variants that add encodings to the trained one, and variants that drop it.
 
-use super::diagnose::{describe_value, normalise};
-use crate::spec::untrained;
+use crate::config::diagnose::{describe_value, normalise};
+use crate::plan::spec::untrained;
 use posenc::{ConfigError, EncodingConfig, ModelShape, StackConfig};
 use toml::{Table, Value};
 

@@ -2,9 +2,9 @@
 //! is lost and nothing is reused wrongly, because a run's name is the hash of all that determines
 //! its numbers.
 
-use crate::config::experiment::Plan;
-use crate::plan::count;
-use crate::worker::{RECORD_FILE, read_job};
+use crate::commands::check::count;
+use crate::plan::planner::Plan;
+use crate::run::worker::{RECORD_FILE, read_job};
 use results::RunRecord;
 use serde_json::Value;
 use std::collections::BTreeSet;

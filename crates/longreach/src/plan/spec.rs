@@ -1,7 +1,7 @@
 //! One run, resolved: no default left. With the commit and the kind of device it determines the
 //! numbers.
 
-use crate::optimizer::AdamWConfig;
+use crate::run::optimizer::AdamWConfig;
 use posenc::{Axis, EncodingConfig, Facts, ModelShape, Positions, PositionsConfig};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Numbers of an encoding: host tables in f64 as they are before rounding, and what the hooks give.
 
 use crate::exit::{Exit, Failure};
-use crate::weights::draw;
+use crate::run::parameters::draw;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use posenc::{
     Content, Encoding, EncodingConfig, Facts, Init, Lengths, ModelShape, PositionalEncoding,

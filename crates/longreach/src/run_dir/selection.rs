@@ -1,11 +1,11 @@
 //! Selects the runs of a command: by directories of runs and experiments, prefixes of run ids, and
 //! filters on resolved values.
 
+use crate::commands::check::count;
 use crate::config::diagnose::closest_first;
 use crate::exit::{Exit, Failure};
-use crate::plan::count;
-use crate::spec::{Job, RunSpec};
-use crate::worker::{JOB_FILE, RECORD_FILE, read_job};
+use crate::plan::spec::{Job, RunSpec};
+use crate::run::worker::{JOB_FILE, RECORD_FILE, read_job};
 use rundir::read::shown;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -474,7 +474,7 @@ fn filtered(
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => shown(text),
-        other => crate::changes::short(&other.to_string()),
+        other => crate::run_dir::changes::short(&other.to_string()),
     }
 }
 

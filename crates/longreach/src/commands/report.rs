@@ -1,10 +1,11 @@
 //! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
 
-use crate::configs::{self, Belonging, Config};
+use crate::commands::check::count;
+use crate::console;
 use crate::exit::{Exit, Failure};
-use crate::integrity::{directory_notes, integrity_notes};
-use crate::plan::count;
-use crate::{console, survey};
+use crate::run_dir::integrity::{directory_notes, integrity_notes};
+use crate::run_dir::kept_configs::{self, Belonging, Config};
+use crate::run_dir::survey;
 use results::compare::Comparison;
 use results::store::{EVALS_DIR, find_records_within, gather_found};
 use results::{
@@ -270,7 +271,7 @@ fn config_of(
     };
     match (&request.config, experiment) {
         (None, Some(experiment)) if !records.is_empty() => {
-            let Belonging { config, mut lines } = configs::belonging(experiment, records);
+            let Belonging { config, mut lines } = kept_configs::belonging(experiment, records);
             if config.is_none() {
                 lines.insert(
                     0,
@@ -289,7 +290,7 @@ fn config_of(
             Err(Failure::new(Exit::Config, message))
         }
         (Some(name), Some(experiment)) => {
-            let config = configs::named(experiment, name)?;
+            let config = kept_configs::named(experiment, name)?;
             records.retain(|record| config.has(record));
             if records.is_empty() {
                 let problem = format!(

@@ -1,6 +1,6 @@
 //! Greedy decoding: a model answers token by token, reading its own answers.
 
-use crate::evaluate::{MAX_LOGITS, likeliest};
+use crate::run::evaluate::{MAX_LOGITS, likeliest};
 use crate::signals;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use posenc::Positions;

@@ -5,9 +5,9 @@
 //! measured to do from records. A test holds the committed page equal to what this module makes of
 //! the committed records.
 
+use crate::commands::inspect;
+use crate::commands::list;
 use crate::exit::{Exit, Failure};
-use crate::inspect;
-use crate::list;
 use posenc::{EncodingConfig, Facts, ModelShape, PositionsConfig, RopeScaling};
 use results::record::EvalStatus;
 use results::stats::{INTERVAL, half_width_95, mean};
@@ -242,7 +242,7 @@ fn measured(records: &[RunRecord]) -> Vec<Measured> {
             let Some(loss) = row.metrics.get("loss_nats") else {
                 continue;
             };
-            let trained = row.variant == crate::spec::TRAINED;
+            let trained = row.variant == crate::plan::spec::TRAINED;
             let name = if trained {
                 label.clone()
             } else {
@@ -281,7 +281,7 @@ fn kind_of(record: &RunRecord, variant: &str) -> Option<String> {
         .find(|spec| spec.get("name").and_then(serde_json::Value::as_str) == Some(variant))?;
     let encoding = spec.get("encodings")?.get(0)?;
     let kind = encoding.get("kind")?.as_str()?;
-    if variant != crate::spec::TRAINED && kind == "stack" {
+    if variant != crate::plan::spec::TRAINED && kind == "stack" {
         let trained = record.spec.get("encoding")?.get("kind")?;
         let part = encoding
             .get("parts")?

@@ -1,16 +1,16 @@
 //! One run in one process: train, save the weights, evaluate, record. What a sweep spawns and a
 //! cluster's array job would call.
 
-use crate::config::experiment::Surroundings;
 use crate::device::{self, DeviceName};
-use crate::evaluate::{LAST_LOSS_NATS, diverged_rows, evaluate};
 use crate::exit::{Exit, Failure};
-use crate::memory::{self, MemoryLimit};
-use crate::profile::DEFINITION;
+use crate::plan::memory::{self, MemoryLimit};
+use crate::plan::planner::Surroundings;
+use crate::plan::spec::{Job, RunSpec};
+use crate::run::attention_distance::DEFINITION;
+use crate::run::evaluate::{LAST_LOSS_NATS, diverged_rows, evaluate};
+use crate::run::parameters;
+use crate::run::train::{Start, Trained, initial_model, train};
 use crate::signals;
-use crate::spec::{Job, RunSpec};
-use crate::train::{Start, Trained, initial_model, train};
-use crate::weights;
 use results::metric::ATTENTION_DISTANCE;
 use results::record::{
     CorpusFacts, Environment, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TaskFacts,
@@ -347,7 +347,7 @@ impl Run<'_> {
         timings.train_secs = started.elapsed().as_secs_f64();
         timings.train_tokens_per_sec = trained.tokens as f64 / timings.train_secs;
         timings.train_peak_memory_bytes = memory::peak();
-        let weights = weights::of(&trained.model);
+        let weights = parameters::of(&trained.model);
         weights
             .save(disk, &directory.join(WEIGHTS_FILE))
             .map_err(resources)?;
@@ -421,7 +421,7 @@ impl Run<'_> {
     /// The weights before the first step: drawn, or those of another run as far as they are shared.
     fn initial(&self) -> Result<Weights, Failure> {
         let spec = &self.job.spec;
-        let mut weights = weights::of(&initial_model(spec, self.device));
+        let mut weights = parameters::of(&initial_model(spec, self.device));
         let Some(start) = &spec.start else {
             return Ok(weights);
         };

@@ -1,0 +1,8 @@
+//! The directories of runs: which runs are there, which config they belong to, and whether their
+//! records are still what was written.
+
+pub mod changes;
+pub mod integrity;
+pub mod kept_configs;
+pub mod selection;
+pub mod survey;
