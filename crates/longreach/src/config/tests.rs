@@ -1833,7 +1833,7 @@ fn batches_of_absurd_sizes_are_refused() {
         include_str!("../../../../fuzz/seeds/config/huge-products.toml"),
     )
     .expect("a scratch file");
-    let error = super::experiment::plan(&path, &[])
+    let error = crate::plan::planner::plan(&path, &[])
         .err()
         .expect("a refusal");
     assert_eq!(
@@ -1852,7 +1852,7 @@ fn an_element_of_a_task_s_list_keeps_its_line() {
         include_str!("../../../../fuzz/seeds/config/text-bad-glob.toml"),
     )
     .expect("a scratch file");
-    let error = super::experiment::plan(&path, &[])
+    let error = crate::plan::planner::plan(&path, &[])
         .err()
         .expect("a refusal");
     assert_eq!(
@@ -1883,7 +1883,7 @@ fn more_evaluations_than_memory_are_refused() {
     }
     text += &format!("[axes]\n\"train.steps\" = [{}]\n", list(1..1001));
     std::fs::write(&path, text).expect("a scratch file");
-    let error = super::experiment::plan(&path, &[])
+    let error = crate::plan::planner::plan(&path, &[])
         .err()
         .expect("a refusal");
     assert_eq!(
