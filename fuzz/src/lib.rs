@@ -3,5 +3,8 @@
 pub mod checkpoints;
 pub mod corpus;
 pub mod memory;
+/// The name under which `longreach` knows the crate: its tests include `plans`.
+extern crate longreach_tasks as tasks;
+
 #[cfg(feature = "longreach")]
 pub mod plans;

@@ -82,7 +82,7 @@ impl Ground {
             let (Some(name), Some(version)) = (value("name"), value("version")) else {
                 continue;
             };
-            if longreach_tasks::DEFAULT_CRATES.contains(&name) {
+            if tasks::DEFAULT_CRATES.contains(&name) {
                 self.write(
                     &format!("cargo/registry/src/index/{name}-{version}/src/lib.rs"),
                     2000,

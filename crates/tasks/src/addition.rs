@@ -1,14 +1,14 @@
 //! Addition: the sum of two numbers, digit by digit, from the most or the least significant digit.
 //!
-//! Examples: `BOS 9 7 + 8 SEP | 1 0 5 EOS` (97 + 8 = 105), and with `digits = "lsd_first"` `BOS 7 9
-//! + 8 SEP | 5 0 1 EOS`. Length n is the number of digits of both operands together; the first has
+//! Examples: `BOS 9 7 + 8 SEP | 1 0 5 EOS` (97 + 8 = 105), and with `digits = "lsd_first"`
+//! `BOS 7 9 + 8 SEP | 5 0 1 EOS`. Length n is the number of digits of both operands together; the first has
 //! any number of them from 1 to n - 1 with equal chance, and zeros may lead. The sum is written
 //! with n digits, filled up with zeros on its most significant side, so that all rows of a length
 //! have one length. Length 1, which only `min_len = 1` trains on, has an empty second operand,
 //! which counts as zero. Row layout, and how training and test rows are kept apart (by choices: the
 //! question): `symbols.rs`. Sources: decimal addition of Kazemnejad et al. 2023 (arXiv 2305.19466),
-//! most significant digit first; binary addition of Ruoss et al. 2023 (arXiv 2305.16843) is `base =
-//! 2`, `digits = "lsd_first"`, but for its answer, which has an end marker before its zeros.
+//! most significant digit first; binary addition of Ruoss et al. 2023 (arXiv 2305.16843) is
+//! `base = 2`, `digits = "lsd_first"`, but its answer has an end marker before its zeros.
 
 use crate::error::check_range;
 use crate::symbols::{Row, Rule, SymbolTask, show};
