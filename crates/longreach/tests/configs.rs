@@ -318,6 +318,7 @@ fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
             encoding_parameters: 0,
             weights_blake3: run.job.run_id.clone(),
         },
+        encoding_facts: [].into(),
         train: TrainFacts {
             steps: 1,
             tokens: 1,

@@ -37,6 +37,11 @@ pub struct RunRecord {
     pub task: TaskFacts,
     /// Size of the model.
     pub model: ModelFacts,
+    /// Numbers that follow from the encoding's configuration and the training length, by the names
+    /// in [`encoding_fact`]; empty for encodings without any, and in records of versions before
+    /// they were kept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub encoding_facts: BTreeMap<String, f64>,
     /// How the training went.
     pub train: TrainFacts,
     /// One row per variant and test length, in the order they were evaluated.
@@ -55,10 +60,22 @@ pub struct RunRecord {
     pub evaluation_of: Option<String>,
 }
 
-/// Evaluations of one record, and metrics of one evaluation: far beyond any of ours, and a bound on
-/// what a report is made of.
+/// Keys of [`RunRecord::encoding_facts`] that reports use.
+pub mod encoding_fact {
+    /// Wavelength of the slowest rotary pair before any scaling, in tokens.
+    pub const LONGEST_WAVELENGTH: &str = "longest_wavelength";
+    /// Number of rotary pairs of a head.
+    pub const ROTARY_PAIRS: &str = "rotary_pairs";
+    /// Number of rotary pairs whose wavelength before any scaling exceeds the training length in
+    /// tokens.
+    pub const PAIRS_BEYOND_TRAINING: &str = "pairs_beyond_training";
+}
+
+/// Bounds on the evaluations of one record, the metrics of one evaluation and the facts of one
+/// encoding. Real records stay far below them.
 const MOST_EVALS: usize = 10_000;
 const MOST_METRICS: usize = 1_000;
+const MOST_FACTS: usize = 1_000;
 
 impl RunRecord {
     /// What the types cannot say: each sentence of the fields' documentation that a damaged or
@@ -101,6 +118,9 @@ impl RunRecord {
             self.model.encoding_parameters <= self.model.parameters,
             &|| "the encoding has more parameters than the model".into(),
         )?;
+        must(self.encoding_facts.len() <= MOST_FACTS, &|| {
+            format!("more than {MOST_FACTS} encoding_facts")
+        })?;
         must(
             self.train
                 .loss_curve

@@ -384,6 +384,7 @@ impl Run<'_> {
                 encoding_parameters: weights.count("encoding."),
                 weights_blake3: weights.digest(),
             },
+            encoding_facts: BTreeMap::new(),
             train: TrainFacts {
                 steps: trained.steps,
                 tokens: trained.tokens,

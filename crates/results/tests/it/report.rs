@@ -1,8 +1,6 @@
 //! The report: what it says is what the records say, whatever their order and names.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use longreach_results::record::*;
 use longreach_results::{Excluded, Format, Report, ReportError, ReportSpec, report};
 use proptest::prelude::*;

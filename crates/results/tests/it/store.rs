@@ -1,8 +1,6 @@
 //! The store: whole records or none, and one bad file hides no other.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use longreach_results::record::*;
 use longreach_results::store::{read_record, run_dir, write_jsonl, write_record};
 use longreach_results::{Found, StoreError, find_records, gather_jsonl};

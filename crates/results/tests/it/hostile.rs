@@ -1,9 +1,7 @@
 //! Reports on records by strangers: whatever their strings and numbers are, every format stays what
 //! it is.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use longreach_results::plot::{Heatmap, LinePlot, Series};
 use longreach_results::record::*;
 use longreach_results::{Excluded, Report, ReportError, ReportSpec, report};
@@ -138,6 +136,7 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
             encoding_parameters: 1,
             weights_blake3: word(),
         },
+        encoding_facts: BTreeMap::from([(encoding_fact::LONGEST_WAVELENGTH.into(), 1e300)]),
         train: TrainFacts {
             steps: 1,
             tokens: 1,

@@ -1,5 +1,4 @@
 //! Synthetic records: small, exact, and shaped like those of a real experiment.
-#![allow(dead_code)]
 
 use longreach_results::record::*;
 use serde_json::{Map, Value, json};
@@ -59,6 +58,7 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
             encoding_parameters: 0,
             weights_blake3: hex(&format!("w{id}")),
         },
+        encoding_facts: BTreeMap::new(),
         train: TrainFacts {
             steps: 2000,
             tokens: 4_096_000,

@@ -1,9 +1,7 @@
 //! What counts as one method: everything in the resolved spec but the seed, on the specs of real
 //! runs.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use longreach_results::record::*;
 use longreach_results::{ReportError, ReportSpec, find_records, report};
 use serde_json::{Value, json};

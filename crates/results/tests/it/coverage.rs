@@ -1,7 +1,7 @@
 //! The intervals of shares hold the true share as often as they say, by simulation with few
 //! replicates. `docs/coverage.md` has many.
 
-#[path = "../examples/coverage/simulation.rs"]
+#[path = "../../examples/coverage/simulation.rs"]
 mod simulation;
 
 use longreach_results::stats::Estimate;

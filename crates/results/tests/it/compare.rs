@@ -1,8 +1,6 @@
 //! Two sets of records held against each other: what is the same, what is not, and by how much.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use longreach_results::RunRecord;
 use longreach_results::compare::Comparison;
 

@@ -1,8 +1,6 @@
 //! Claims and assertions: what the records say to each is what a reader would compute by hand.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use longreach_results::assertions::{Assertions, Standing};
 use longreach_results::claims::{Claim, Claims, Verdict};
 use longreach_results::{ReportSpec, RunRecord, report};

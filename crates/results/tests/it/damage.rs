@@ -1,9 +1,7 @@
 //! Records by strangers, damaged or made up: each is read, or listed with the reason; none hides
 //! another, hangs or ends the program.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use longreach_results::record::*;
 use longreach_results::store::{MAX_RECORD_BYTES, run_dir};
 use longreach_results::{

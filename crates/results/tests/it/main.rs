@@ -1,0 +1,11 @@
+//! All integration tests of the crate in one program.
+
+mod claims;
+mod common;
+mod compare;
+mod coverage;
+mod damage;
+mod hostile;
+mod identity;
+mod report;
+mod store;
