@@ -7,6 +7,7 @@ use crate::positions::Positions;
 use burn::module::Module;
 use burn::tensor::Device;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Sizes of the model that hosts an encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,4 +313,71 @@ encodings! {
     "fox" => Fox, FoxConfig;
     "nope_layers" => NopeLayers, NopeLayersConfig;
     "stack" => Stack, StackConfig;
+}
+
+impl EncodingConfig {
+    /// The plain rotation that a rotary encoding is built on: its base, layout, rotated dimensions
+    /// and scaling. `None` where queries and keys are not rotated by one set of frequencies.
+    pub fn rotary(&self) -> Option<RopeConfig> {
+        let plain = |base, layout, rotary_dim| RopeConfig {
+            base,
+            layout,
+            rotary_dim,
+            ..RopeConfig::default()
+        };
+        match self {
+            Self::Rope(config) => Some(config.clone()),
+            Self::Xpos(config) => Some(plain(config.base, config.layout, config.rotary_dim)),
+            Self::Rerope(config) => Some(plain(config.base, config.layout, config.rotary_dim)),
+            Self::SelfExtend(config) => Some(plain(config.base, config.layout, config.rotary_dim)),
+            _ => None,
+        }
+    }
+
+    /// Numbers that follow from a resolved configuration and a training length in tokens, by name.
+    ///
+    /// Rotary encodings have `longest_wavelength` (tokens, before any scaling), `rotary_pairs`,
+    /// and `pairs_beyond_training`: how many of them turn less than once in training. Those of a
+    /// part stand under its key: `parts.0.longest_wavelength`.
+    pub fn derived(&self, shape: &ModelShape, train_len: usize) -> BTreeMap<String, f64> {
+        let mut facts = BTreeMap::new();
+        if let Some(rope) = self.rotary() {
+            let plain = RopeConfig {
+                scaling: None,
+                ..rope
+            };
+            let wavelengths = plain.frequencies(shape.head_dim, 1.0).wavelengths();
+            let beyond = wavelengths
+                .iter()
+                .filter(|tokens| **tokens > train_len as f64);
+            facts.insert("pairs_beyond_training".to_owned(), beyond.count() as f64);
+            facts.insert("rotary_pairs".to_owned(), wavelengths.len() as f64);
+            if let Some(longest) = wavelengths.last() {
+                facts.insert("longest_wavelength".to_owned(), *longest);
+            }
+        }
+        for (key, part) in self.parts() {
+            let inner = part.derived(shape, train_len);
+            facts.extend(
+                inner
+                    .into_iter()
+                    .map(|(name, value)| (format!("{key}.{name}"), value)),
+            );
+        }
+        facts
+    }
+
+    /// The encodings that this one is made of, each with its key: `parts.0` or `part`.
+    pub fn parts(&self) -> Vec<(String, &Self)> {
+        match self {
+            Self::Stack(stack) => stack
+                .parts
+                .iter()
+                .enumerate()
+                .map(|(i, part)| (format!("parts.{i}"), part))
+                .collect(),
+            Self::NopeLayers(layers) => vec![("part".to_owned(), &layers.part)],
+            _ => Vec::new(),
+        }
+    }
 }

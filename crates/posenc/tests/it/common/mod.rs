@@ -1,6 +1,5 @@
 //! What the tests of this crate share: host numbers, modules by parameter path, the list of
 //! configurations.
-#![allow(dead_code)]
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData, activation};
@@ -217,7 +216,7 @@ pub fn gradients(module: &impl Module, loss: &Tensor<1>) -> HashMap<String, Vec<
 /// The list of example configurations, which tests of other crates share: every kind, every
 /// scaling, every option.
 pub fn all_values() -> Vec<Value> {
-    serde_json::from_str(include_str!("../encodings.json")).expect("a list of configurations")
+    serde_json::from_str(include_str!("../../encodings.json")).expect("a list of configurations")
 }
 
 /// The list with lengths resolved.

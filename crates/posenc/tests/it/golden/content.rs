@@ -1,15 +1,13 @@
-//! Golden numbers of biases that see queries, keys or the layer's input; `golden.rs` says how they
+//! Golden numbers of biases that see queries, keys or the layer's input; the module above says how they
 //! are compared.
 
-mod golden_common;
-
-use golden_common::*;
+use super::support::*;
 use posenc::{DebertaConfig, Positions, TransformerXlConfig};
 use serde_json::json;
 
 #[test]
 fn shaw() {
-    for case in cases(include_str!("golden/shaw.json"), 2) {
+    for case in cases(include_str!("../../golden/shaw.json"), 2) {
         let (name, max_distance) = (&case.name, &case.inputs["max_distance"]);
         match case.kind.as_str() {
             "rows" => {
@@ -77,7 +75,7 @@ fn shaw() {
 #[test]
 fn transformer_xl() {
     let xl = config(json!({"kind": "transformer_xl"}));
-    for case in cases(include_str!("golden/transformer_xl.json"), 4) {
+    for case in cases(include_str!("../../golden/transformer_xl.json"), 4) {
         let name = &case.name;
         match case.kind.as_str() {
             "table" => {
@@ -156,7 +154,7 @@ fn transformer_xl() {
 
 #[test]
 fn deberta() {
-    for case in cases(include_str!("golden/deberta.json"), 5) {
+    for case in cases(include_str!("../../golden/deberta.json"), 5) {
         let (name, expected) = (&case.name, case.wanted());
         match case.kind.as_str() {
             "buckets" => {
@@ -235,7 +233,7 @@ fn deberta() {
 
 #[test]
 fn cope() {
-    for case in cases(include_str!("golden/cope.json"), 1) {
+    for case in cases(include_str!("../../golden/cope.json"), 1) {
         assert_eq!(case.kind, "logits");
         let cope = config(
             json!({"kind": "cope", "max_position": case.inputs["max_position"], "scaled_gates": false}),
@@ -268,7 +266,7 @@ fn cope() {
 
 #[test]
 fn fox() {
-    for case in cases(include_str!("golden/fox.json"), 1) {
+    for case in cases(include_str!("../../golden/fox.json"), 1) {
         assert_eq!(case.kind, "bias");
         let gates = case.list("gates");
         let (heads, length) = (2, gates.len() / 2);

@@ -1,8 +1,8 @@
 //! What the golden tests share: cases, comparisons, and one pass of attention's hooks with
 //! parameters given by path.
-#![allow(dead_code)]
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
+pub use crate::common::{config, host, tensor};
+use burn::tensor::{Device, Tensor};
 use posenc::{
     Content, Distribution, Encoding, EncodingConfig, Init, ModelShape, PositionalEncoding,
     Positions, Prepared,
@@ -128,22 +128,6 @@ pub fn one_ulp(name: &str, got: &[f64], expected: &[f64]) {
 /// 0, 1, 2, ...
 pub fn count(n: usize) -> Vec<f64> {
     (0..n).map(|p| p as f64).collect()
-}
-
-/// Reads a tensor back as f64, which loses nothing.
-pub fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
-    tensor
-        .into_data_dtype(DType::F64)
-        .try_to_vec()
-        .expect("just converted to f64")
-}
-
-pub fn tensor<const D: usize>(values: Vec<f64>, shape: [usize; D]) -> Tensor<D> {
-    Tensor::from_data(TensorData::new(values, shape), &Device::flex())
-}
-
-pub fn config(value: Value) -> EncodingConfig {
-    serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{value}: {error}"))
 }
 
 pub fn shape(d_model: usize, n_heads: usize, head_dim: usize) -> ModelShape {

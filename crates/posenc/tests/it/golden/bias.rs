@@ -1,8 +1,6 @@
-//! Golden numbers of biases that depend on positions alone; `golden.rs` says how they are compared.
+//! Golden numbers of biases that depend on positions alone; the module above says how they are compared.
 
-mod golden_common;
-
-use golden_common::*;
+use super::support::*;
 use posenc::{Lengths, slopes};
 use serde_json::json;
 
@@ -21,7 +19,7 @@ fn alibi_bias(n_heads: usize, queries: Vec<f64>, keys: Vec<f64>) -> Vec<f64> {
 
 #[test]
 fn alibi() {
-    for case in cases(include_str!("golden/alibi.json"), 22) {
+    for case in cases(include_str!("../../golden/alibi.json"), 22) {
         let (name, heads, expected) = (&case.name, case.size("n_heads"), case.wanted());
         let negated = |bias: Vec<f64>| bias.iter().map(|bias| -bias).collect::<Vec<f64>>();
         match case.kind.as_str() {
@@ -88,7 +86,7 @@ fn alibi() {
 
 #[test]
 fn t5() {
-    for case in cases(include_str!("golden/t5.json"), 6) {
+    for case in cases(include_str!("../../golden/t5.json"), 6) {
         let (name, expected) = (&case.name, case.wanted());
         match case.kind.as_str() {
             "buckets" => {
@@ -132,7 +130,7 @@ fn t5() {
 
 #[test]
 fn kerple() {
-    for case in cases(include_str!("golden/kerple.json"), 5) {
+    for case in cases(include_str!("../../golden/kerple.json"), 5) {
         let parameters = [("r1", case.list("r1")), ("r2", case.list("r2"))];
         let encoding = build(
             &config(json!({"kind": "kerple", "form": case.kind})),
@@ -152,7 +150,7 @@ fn kerple() {
 
 #[test]
 fn sandwich() {
-    for case in cases(include_str!("golden/sandwich.json"), 2) {
+    for case in cases(include_str!("../../golden/sandwich.json"), 2) {
         assert_eq!(case.kind, "bias");
         let sandwich = config(json!({"kind": "sandwich", "width": case.inputs["width"]}));
         let encoding = build(&sandwich, &shape(8, case.size("n_heads"), 8), &[]);
@@ -168,7 +166,7 @@ fn sandwich() {
 
 #[test]
 fn fire() {
-    for case in cases(include_str!("golden/fire.json"), 3) {
+    for case in cases(include_str!("../../golden/fire.json"), 3) {
         assert_eq!(case.kind, "bias");
         let positions = case.list("positions");
         let bias = position_bias(&fire_of(&case), positions.clone(), positions.clone());
@@ -183,7 +181,7 @@ fn fire() {
 
 #[test]
 fn hard_alibi() {
-    for case in cases(include_str!("golden/hard_alibi.json"), 1) {
+    for case in cases(include_str!("../../golden/hard_alibi.json"), 1) {
         assert_eq!(case.kind, "seen");
         let hard =
             config(json!({"kind": "hard_alibi", "masked_heads": case.inputs["masked_heads"]}));

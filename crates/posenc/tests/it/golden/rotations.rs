@@ -1,40 +1,16 @@
-//! Golden numbers of what is added to the input, of rotations and of positions. The head of every
-//! `golden/*.json` says where its numbers come from and what confirmed them; biases are in
-//! `golden_bias.rs` and `golden_content.rs`, far positions in `golden_positions.rs`.
-//!
-//! Tables are compared with f64 references to one unit in the last place of f32, values that stay
-//! on the host to 1e-12, results of f32 arithmetic to 1e-6. A case whose kind is not known here
-//! fails; cases of features this crate does not have are named in `left_out` of each file.
+//! Golden numbers of rotations of queries and keys.
 
-mod golden_common;
-
+use super::support::*;
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Device, Gradients, Tensor};
-use golden_common::*;
+use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use posenc::{
-    Axis, EncodingConfig, Lengths, PositionalEncoding, Positions, PositionsConfig, ReropeConfig,
-    RopeConfig, XposConfig, inv_freq,
+    Axis, EncodingConfig, Lengths, PositionalEncoding, Positions, RopeConfig, XposConfig, inv_freq,
 };
 use serde_json::json;
 
 #[test]
-fn sinusoidal() {
-    for case in cases(include_str!("golden/sinusoidal.json"), 8) {
-        let d_model = case.size("d_model");
-        let sinusoidal =
-            config(json!({"kind": "sinusoidal", "order": case.kind, "base": case.number("base")}));
-        let encoding = build(&sinusoidal, &shape(d_model, 1, d_model), &[]);
-        let positions = case.list("positions");
-        let length = positions.len();
-        let prepared = encoding.prepare(&Positions::same(positions), &Device::flex());
-        let added = host(prepared.embed(Tensor::zeros([1, length, d_model], &Device::flex())));
-        one_ulp(&case.name, &added, &case.wanted());
-    }
-}
-
-#[test]
 fn rope() {
-    for case in cases(include_str!("golden/rope.json"), 29) {
+    for case in cases(include_str!("../../golden/rope.json"), 29) {
         let (name, expected, base) = (&case.name, case.wanted(), case.number("base"));
         match case.kind.as_str() {
             "inv_freq" => {
@@ -98,7 +74,7 @@ fn head_scores(config: &EncodingConfig, case: &Case) -> Vec<f64> {
 
 #[test]
 fn rope_scaling() {
-    for case in cases(include_str!("golden/rope_scaling.json"), 138) {
+    for case in cases(include_str!("../../golden/rope_scaling.json"), 138) {
         let (name, base, scaling) = (&case.name, case.number("base"), &case.inputs["scaling"]);
         let scaled = json!({"kind": "rope", "base": base, "scaling": scaling});
         match case.kind.as_str() {
@@ -151,7 +127,7 @@ impl ModuleVisitor for OnlyGradient<'_> {
 
 #[test]
 fn rope_combinations() {
-    for case in cases(include_str!("golden/rope_combinations.json"), 2) {
+    for case in cases(include_str!("../../golden/rope_combinations.json"), 2) {
         let (name, layout, base) = (&case.name, &case.inputs["layout"], case.number("base"));
         let (q, k) = (case.list("q"), case.list("k"));
         match case.kind.as_str() {
@@ -184,10 +160,7 @@ fn rope_combinations() {
                     let positions =
                         Positions::new(vec![case.number("query")], vec![case.number("key")]);
                     let row = |x: &Vec<f64>| {
-                        Tensor::from_data(
-                            burn::tensor::TensorData::new(x.clone(), [1, 1, 1, width]),
-                            &device,
-                        )
+                        Tensor::from_data(TensorData::new(x.clone(), [1, 1, 1, width]), &device)
                     };
                     let (turned_q, turned_k) =
                         encoding
@@ -244,7 +217,7 @@ fn rope_combinations() {
 
 #[test]
 fn xpos() {
-    for case in cases(include_str!("golden/xpos.json"), 5) {
+    for case in cases(include_str!("../../golden/xpos.json"), 5) {
         let name = &case.name;
         if case.kind == "zeta" {
             let zeta = XposConfig {
@@ -318,7 +291,7 @@ fn turned_by_axes(config: &EncodingConfig, x: &[f64], coordinates: &[Vec<f64>]) 
 
 #[test]
 fn axial_rope() {
-    for case in cases(include_str!("golden/axial_rope.json"), 6) {
+    for case in cases(include_str!("../../golden/axial_rope.json"), 6) {
         let (name, base) = (&case.name, case.number("base"));
         match case.kind.as_str() {
             "rotate" => {
@@ -377,7 +350,7 @@ fn axial_rope() {
 
 #[test]
 fn pope() {
-    for case in cases(include_str!("golden/pope.json"), 1) {
+    for case in cases(include_str!("../../golden/pope.json"), 1) {
         let width = case.list("q").len();
         let encoding = build(
             &config(json!({"kind": "pope", "base": case.number("base")})),
@@ -386,161 +359,4 @@ fn pope() {
         );
         close(&case.name, &scores(&encoding, &case), &case.wanted(), 1e-6);
     }
-}
-
-#[test]
-fn position_maps() {
-    for case in cases(include_str!("golden/position_maps.json"), 4) {
-        let (name, expected) = (&case.name, case.wanted());
-        match case.kind.as_str() {
-            "rerope" => {
-                let (window, leak, length) = (
-                    case.size("window"),
-                    &case.inputs["leak"],
-                    case.size("length"),
-                );
-                let rerope = ReropeConfig {
-                    window: Some(window),
-                    leak: leak.as_f64(),
-                    ..Default::default()
-                };
-                let distances: Vec<f64> = (0..length)
-                    .flat_map(|m| (0..=m).map(move |n| (m - n) as f64))
-                    .collect();
-                close(
-                    name,
-                    &distances
-                        .iter()
-                        .map(|d| rerope.distance(*d))
-                        .collect::<Vec<f64>>(),
-                    &expected,
-                    1e-12,
-                );
-                // Logits are those of rotary attention at the distances of the reference.
-                let (q, k) = ([0.5, -1.25, 0.75, 1.0], [1.0, 0.25, -0.5, 1.5]);
-                let encoding = build(&EncodingConfig::Rerope(rerope), &shape(4, 1, 4), &[]);
-                let inputs = Inputs::rows(q.repeat(length), k.repeat(length), 4);
-                let logits = inputs
-                    .pass(&encoding, &Positions::contiguous(length))
-                    .logits();
-                let plain = config(json!({"kind": "rope"}));
-                let at = |d: &f64| {
-                    turned(&plain, &q, &[*d])
-                        .iter()
-                        .zip(k)
-                        .map(|(a, b)| a * b / 2.0)
-                        .sum::<f64>()
-                };
-                close(
-                    name,
-                    &visible(&logits, length),
-                    &expected.iter().map(at).collect::<Vec<f64>>(),
-                    1e-6,
-                );
-            }
-            "log_scaling" => {
-                let original = &case.inputs["original_max_position_embeddings"];
-                let log_n = config(
-                    json!({"kind": "log_scaling", "original_max_position_embeddings": original}),
-                );
-                let encoding = build(&log_n, &shape(1, 1, 1), &[]);
-                let positions = case.list("positions");
-                let length = positions.len();
-                let ones = || Tensor::ones([1, 1, length, 1], &Device::flex());
-                let (q, k) = transformed(&encoding, &Positions::same(positions), ones(), ones());
-                one_ulp(name, &q, &expected);
-                assert_eq!(k, vec![1.0; length], "keys stay");
-            }
-            "interpolated" => {
-                let (train_len, test_len) = (case.size("train_len"), case.size("test_len"));
-                let mut interpolated: PositionsConfig =
-                    serde_json::from_value(json!({"kind": "interpolated"})).expect("a sampler");
-                interpolated.resolve(
-                    &Lengths {
-                        train_len,
-                        test_len,
-                    },
-                    test_len,
-                );
-                let positions = interpolated.sample(test_len, &mut |_| panic!("nothing is drawn"));
-                let at = |token: &f64| positions.queries()[*token as usize];
-                exact(
-                    name,
-                    &case.list("tokens").iter().map(at).collect::<Vec<f64>>(),
-                    &expected,
-                );
-                assert_eq!(positions.queries(), positions.keys());
-            }
-            _ => case.other_kind(),
-        }
-    }
-}
-
-#[test]
-fn randomized_positions() {
-    const DRAWS: u32 = 4000;
-    for case in cases(include_str!("golden/randomized_positions.json"), 3) {
-        let (name, bound, length) = (&case.name, case.size("max_position"), case.size("length"));
-        assert_eq!(case.kind, "randomized");
-        let sampler: PositionsConfig =
-            serde_json::from_value(json!({"kind": "randomized", "max_position": bound}))
-                .expect("a sampler of positions");
-        let mut state = 1u64;
-        let mut below = |n: u64| {
-            // Numbers of splitmix64; what modulo adds to small ones is far below what 4000 draws
-            // show.
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ (z >> 31)) % n
-        };
-        let mut sums = vec![0.0; length];
-        for _ in 0..DRAWS {
-            let positions = sampler.sample(length, &mut below);
-            let drawn = positions.queries();
-            assert_eq!(
-                drawn,
-                positions.keys(),
-                "{name}: one draw for queries and keys"
-            );
-            assert_eq!(drawn.len(), length);
-            assert!(
-                drawn.is_sorted_by(|a, b| a < b)
-                    && drawn
-                        .iter()
-                        .all(|p| (0.0..bound as f64).contains(p) && p.fract() == 0.0)
-            );
-            sums.iter_mut().zip(drawn).for_each(|(sum, p)| *sum += p);
-        }
-        let (n, l) = (length as f64, bound as f64);
-        for (i, (sum, mean)) in sums
-            .iter()
-            .zip(numbers(&case.expected["means"]))
-            .enumerate()
-        {
-            // Variance of the (i + 1)-th of n out of l.
-            let variance = (i + 1) as f64 * (n - i as f64) * (l + 1.0) * (l - n)
-                / ((n + 1.0).powi(2) * (n + 2.0));
-            let error = (sum / f64::from(DRAWS) - mean) / (variance / f64::from(DRAWS)).sqrt();
-            assert!(
-                error.abs() < 5.0,
-                "{name}[{i}]: {error} standard errors away from {mean}"
-            );
-        }
-        assert_eq!(sampler.max_seq_len(), Some(bound));
-        assert_eq!(
-            PositionsConfig::sample(&sampler, bound.min(64), &mut below)
-                .queries()
-                .len(),
-            bound.min(64)
-        );
-    }
-    let full: PositionsConfig =
-        serde_json::from_value(json!({"kind": "randomized", "max_position": 16}))
-            .expect("a sampler");
-    assert_eq!(
-        full.sample(16, &mut |n| n - 1).queries(),
-        count(16),
-        "as many as there are leave no choice"
-    );
 }

@@ -1,15 +1,13 @@
 //! Golden numbers at far positions, made by `scripts/golden_positions.py` in 50-digit arithmetic
-//! without a look at this crate's code; `golden.rs` says how they are compared.
+//! without a look at this crate's code; the module above says how they are compared.
 
-mod golden_common;
-
+use super::support::*;
 use burn::tensor::{Device, Tensor};
-use golden_common::*;
 use posenc::{Axis, DebertaConfig, EncodingConfig, PositionalEncoding, Positions};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-const TEXT: &str = include_str!("golden/positions.json");
+const TEXT: &str = include_str!("../../golden/positions.json");
 
 const POSITIONS: [f64; 8] = [0.0, 1.0, 2.0, 127.0, 1023.0, 4095.0, 65535.0, 1e6];
 

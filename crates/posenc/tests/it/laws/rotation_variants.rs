@@ -1,0 +1,272 @@
+//! xPos, ReRoPE, Self-Extend, log scaling and PoPE against their formulas.
+
+use super::bias_of;
+use super::rotations::{pairwise, rotated};
+use crate::common::{
+    Attention, SHAPE, all_configs, build, build_recorded, config, dot, largest_difference, logits,
+};
+use posenc::{EncodingConfig, Positions, RotaryLayout, XposConfig};
+use serde_json::{Value, json};
+
+// xPos
+
+#[test]
+fn xpos_is_rope_times_a_power_of_zeta() {
+    for (name, config) in all_configs() {
+        let EncodingConfig::Xpos(xpos) = &config else {
+            continue;
+        };
+        let encoding = build(
+            &EncodingConfig::Xpos(XposConfig {
+                block_size: None,
+                ..xpos.clone()
+            }),
+            &SHAPE,
+        );
+        let dim = xpos.rotary_dim.unwrap_or(SHAPE.head_dim);
+        let theta = posenc::inv_freq(dim, xpos.base);
+        let gamma = xpos.gamma;
+        let zeta: Vec<f64> = (0..dim / 2)
+            .map(|i| (2.0 * i as f64 / dim as f64 + gamma) / (1.0 + gamma))
+            .collect();
+        for offset in [0, 1000, 9000] {
+            let positions = Positions::from_offset(offset, 9);
+            let attention = Attention::new(&encoding, &positions, 0, 0);
+            let expected = pairwise(&attention, &positions, |_, q, k, m, n| {
+                let turned = rotated(q, m - n, &theta, xpos.layout);
+                let power = |i: usize| match xpos.layout {
+                    _ if i >= dim => 1.0,
+                    RotaryLayout::Half => zeta[i % (dim / 2)].powf((m - n) / xpos.scale_base),
+                    RotaryLayout::Interleaved => zeta[i / 2].powf((m - n) / xpos.scale_base),
+                };
+                turned
+                    .iter()
+                    .zip(k)
+                    .enumerate()
+                    .map(|(i, (q, k))| q * k * power(i))
+                    .sum()
+            });
+            let difference = largest_difference(&attention.logits(), &expected);
+            assert!(difference < 1e-5, "{name}: {difference}");
+        }
+    }
+}
+
+#[test]
+fn blocks_of_xpos_hide_all_but_their_own_and_the_one_before() {
+    let encoding = build(&config(json!({"kind": "xpos", "block_size": 4})), &SHAPE);
+    let bias = bias_of(&encoding, &Positions::contiguous(20));
+    for m in 0..20 {
+        for n in 0..=m {
+            let seen = m / 4 == n / 4 || m / 4 == n / 4 + 1;
+            assert_eq!(
+                bias[m * 20 + n],
+                if seen { 0.0 } else { f64::NEG_INFINITY },
+                "{m} and {n}"
+            );
+        }
+    }
+}
+
+// Rotations whose distances are replaced
+
+#[test]
+fn rerope_and_self_extend_turn_every_pair_by_the_distance_they_name() {
+    for (name, config) in all_configs() {
+        let (base, layout, rotary_dim) = match &config {
+            EncodingConfig::Rerope(c) => (c.base, c.layout, c.rotary_dim),
+            EncodingConfig::SelfExtend(c) => (c.base, c.layout, c.rotary_dim),
+            _ => continue,
+        };
+        let theta = posenc::inv_freq(rotary_dim.unwrap_or(SHAPE.head_dim), base);
+        let encoding = build(&config, &SHAPE);
+        for positions in [
+            Positions::contiguous(90),
+            Positions::from_offset(1003, 20),
+            Positions::same(vec![0.0, 2.0, 3.0, 40.0, 900.0]),
+        ] {
+            let attention = Attention::new(&encoding, &positions, 0, 0);
+            let expected = pairwise(&attention, &positions, |_, q, k, m, n| {
+                let distance = match &config {
+                    EncodingConfig::Rerope(c) if m >= n => c.distance(m - n),
+                    EncodingConfig::SelfExtend(c) if m >= n => c.distance(m, n),
+                    _ => m - n,
+                };
+                dot(&rotated(q, distance, &theta, layout), k)
+            });
+            let difference = largest_difference(&attention.logits(), &expected);
+            assert!(difference < 1e-5, "{name}: {difference}");
+        }
+    }
+}
+
+#[test]
+fn distances_are_those_of_the_papers() {
+    let rerope = |value: Value| match config(value) {
+        EncodingConfig::Rerope(rerope) => rerope,
+        other => panic!("{other:?}"),
+    };
+    let (hard, leaky) = (
+        rerope(json!({"kind": "rerope", "window": 8})),
+        rerope(json!({"kind": "rerope", "window": 8, "leak": 4.0})),
+    );
+    let at = [0.0, 7.0, 8.0, 9.0, 16.0, 1000.0];
+    assert_eq!(at.map(|d| hard.distance(d)), [0.0, 7.0, 8.0, 8.0, 8.0, 8.0]);
+    assert_eq!(
+        at.map(|d| leaky.distance(d)),
+        [0.0, 7.0, 8.0, 8.25, 10.0, 256.0]
+    );
+    let EncodingConfig::SelfExtend(extend) =
+        config(json!({"kind": "self_extend", "window": 5, "group": 3}))
+    else {
+        unreachable!()
+    };
+    for m in 0u32..40 {
+        for n in 0..=m {
+            let expected = if m - n < 5 {
+                m - n
+            } else {
+                m / 3 - n / 3 + 5 - 5 / 3
+            };
+            assert_eq!(
+                extend.distance(f64::from(m), f64::from(n)),
+                f64::from(expected),
+                "{m} and {n}"
+            );
+        }
+    }
+}
+
+#[test]
+fn replaced_distances_that_replace_nothing_are_rope() {
+    let positions = Positions::contiguous(24);
+    for options in [
+        json!({}),
+        json!({"layout": "interleaved", "rotary_dim": 4, "base": 50.0}),
+    ] {
+        let of = |mut value: Value| {
+            value
+                .as_object_mut()
+                .expect("a table")
+                .extend(options.as_object().expect("a table").clone());
+            logits(&config(value), &positions)
+        };
+        let rope = of(json!({"kind": "rope"}));
+        for same in [
+            json!({"kind": "rerope", "window": 24}),
+            json!({"kind": "rerope", "window": 5, "leak": 1.0}),
+            json!({"kind": "self_extend", "window": 24, "group": 4}),
+            json!({"kind": "self_extend", "window": 5, "group": 1}),
+        ] {
+            let difference = largest_difference(&of(same.clone()), &rope);
+            assert!(difference < 2e-6, "{same}: {difference}");
+        }
+        for other in [
+            json!({"kind": "rerope", "window": 5}),
+            json!({"kind": "self_extend", "window": 5, "group": 4}),
+        ] {
+            assert!(
+                largest_difference(&of(other.clone()), &rope) > 1e-2,
+                "{other}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_default_group_is_the_smallest_whose_distances_training_saw() {
+    for (train_len, test_len) in [
+        (64, 64),
+        (64, 65),
+        (64, 96),
+        (64, 256),
+        (64, 1000),
+        (128, 4096),
+        (2, 100),
+    ] {
+        let mut config = config(json!({"kind": "self_extend"}));
+        config.resolve(&posenc::Lengths {
+            train_len,
+            test_len,
+        });
+        let EncodingConfig::SelfExtend(resolved) = config else {
+            unreachable!()
+        };
+        let (window, group) = (
+            resolved.window.expect("resolved"),
+            resolved.group.expect("resolved"),
+        );
+        assert_eq!(window, (train_len / 2).max(1));
+        let largest = |group: usize| {
+            let config = posenc::SelfExtendConfig {
+                group: Some(group),
+                ..resolved.clone()
+            };
+            (0..test_len)
+                .map(|n| config.distance(test_len as f64 - 1.0, n as f64))
+                .fold(0.0, f64::max)
+        };
+        let seen = train_len as f64 - 1.0;
+        assert!(largest(group) <= seen, "{train_len} to {test_len}: {group}");
+        assert!(
+            group == 1 || largest(group - 1) > seen,
+            "{train_len} to {test_len}: {group}"
+        );
+    }
+}
+
+// What grows logits
+
+#[test]
+fn log_scaling_starts_where_training_ended_and_grows() {
+    for form in ["log_n", "llama4"] {
+        let value = json!({"kind": "log_scaling", "form": form, "original_max_position_embeddings": 32, "strength": 0.3});
+        let EncodingConfig::LogScaling(scaling) = config(value) else {
+            unreachable!()
+        };
+        let factors: Vec<f64> = (0..2000).map(|p| scaling.factor(f64::from(p))).collect();
+        assert!(
+            factors[..31].iter().all(|factor| *factor == 1.0),
+            "{form}: position 30 is the 31st"
+        );
+        assert!(factors[32..].iter().all(|factor| *factor > 1.0), "{form}");
+        assert!(factors.windows(2).all(|pair| pair[1] >= pair[0]), "{form}");
+        let expected = if form == "log_n" {
+            1024f64.ln() / 32f64.ln()
+        } else {
+            1.0 + 0.3 * 33f64.ln()
+        };
+        assert!((factors[1023] - expected).abs() < 1e-15, "{form}");
+    }
+}
+
+// PoPE
+
+#[test]
+fn polar_logits_are_cosines_of_the_distance() {
+    for (name, config) in all_configs() {
+        let EncodingConfig::Pope(pope) = &config else {
+            continue;
+        };
+        let (encoding, values) = build_recorded(&config, &SHAPE);
+        let dim = SHAPE.head_dim;
+        let softplus = |x: f64| x.exp().ln_1p();
+        for offset in [0, 50_000] {
+            let positions = Positions::from_offset(offset, 7);
+            let attention = Attention::new(&encoding, &positions, 0, 0);
+            assert_eq!(attention.turned.0.dims()[3], 2 * dim);
+            let expected = pairwise(&attention, &positions, |head, q, k, m, n| {
+                let term = |j: usize| {
+                    let delta = values.get("delta").map_or(0.0, |delta| {
+                        delta[head * dim + j].clamp(-std::f64::consts::TAU, 0.0)
+                    });
+                    let theta = pope.base.powf(-(j as f64) / dim as f64);
+                    softplus(q[j]) * softplus(k[j]) * ((m - n) * theta - delta).cos()
+                };
+                (0..dim).map(term).sum()
+            });
+            let difference = largest_difference(&attention.logits(), &expected);
+            assert!(difference < 1e-5, "{name}: {difference}");
+        }
+    }
+}
