@@ -1,10 +1,8 @@
 //! Greedy decoding against teacher forcing: the same answers where they must be, others where the
 //! length is read.
 
-mod common;
-
+use crate::common::{Scratch, TINY, exits, longreach, stderr};
 use burn::tensor::Device;
-use common::{Scratch, TINY, exits, longreach, stderr};
 use longreach::plan::spec::{Decode, changes_with_length};
 use longreach::run::evaluate::likeliest;
 use longreach::run::greedy::greedy;

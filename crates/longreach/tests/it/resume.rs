@@ -1,9 +1,7 @@
 //! Runs that are killed, stopped or damaged go on and end in the same bytes.
 #![cfg(unix)]
 
-mod common;
-
-use common::{Scratch, TINY, exits, longreach, stderr};
+use crate::common::{Scratch, TINY, exits, longreach, stderr};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

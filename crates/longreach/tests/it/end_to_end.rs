@@ -1,10 +1,8 @@
 //! The whole path: train, evaluate, record, skip, report, evaluate again; the same bytes for any
 //! number of threads.
 
-mod common;
-
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use burn::tensor::Device;
-use common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use longreach::run::parameters;
 use longreach::run::train::initial_model;
 use serde_json::Value;

@@ -1,8 +1,6 @@
 //! Every config of the repository parses, plans, and says what it would cost.
 
-mod common;
-
-use common::{exits, longreach, stdout};
+use crate::common::{exits, longreach, stdout};
 use longreach::plan::planner::plan;
 use std::path::{Path, PathBuf};
 

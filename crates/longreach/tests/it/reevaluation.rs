@@ -1,9 +1,7 @@
 //! `eval` over experiments, and `report` of directories: which runs are meant, what is read, and
 //! where the report goes.
 
-mod common;
-
-use common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,7 +1,5 @@
 //! What the tests of the binary share: a scratch directory, a config in it, and the program.
 
-#![allow(dead_code)]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;

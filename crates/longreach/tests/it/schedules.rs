@@ -1,8 +1,6 @@
 //! Trainings in stages, and trainings that start from another run's weights.
 
-mod common;
-
-use common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use std::path::{Path, PathBuf};
 
 const ONE: &str = "axes.\"model.pe\"=[{kind=\"rope\"}]";

@@ -1,7 +1,7 @@
 //! The seeds of the fuzz targets `config` and `overrides`, among them every input that ever
 //! crashed, without a fuzzer.
 
-#[path = "../../../fuzz/src/plans.rs"]
+#[path = "../../../../fuzz/src/plans.rs"]
 #[allow(
     dead_code,
     reason = "the made-up Cargo home is for speed, which seeds do not need"

@@ -1,8 +1,6 @@
 //! Variants add encodings to the trained one, and dropping it is noted.
 
-mod common;
-
-use common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use longreach::plan::planner::{Plan, plan};
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
 //! The committed catalogue page is what the committed records and the code make of it.
 
-mod common;
-
-use common::{exits, longreach, stderr, stdout};
+use crate::common::{exits, longreach, stderr, stdout};
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {

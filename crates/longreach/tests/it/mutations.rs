@@ -1,12 +1,10 @@
 //! Mutated configs are refused by name, or valid for a written reason; `scripts/mutate-configs`
 //! tries more of them.
 
-#[path = "../examples/mutate_configs/harness/mod.rs"]
+#[path = "../../examples/mutate_configs/harness/mod.rs"]
 mod harness;
 
-mod common;
-
-use common::{longreach, stderr};
+use crate::common::{longreach, stderr};
 use harness::{Harness, Report, bases};
 use longreach::plan::planner::plan;
 

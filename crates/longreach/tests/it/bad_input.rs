@@ -1,9 +1,7 @@
 //! Every mistake is refused before any work, with the key named, what is allowed, and the right
 //! exit code.
 
-mod common;
-
-use common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 
 /// Overrides that cannot work: the argument, the exit code, and what the message must name.
 const OVERRIDES: &[(&str, i32, &[&str])] = &[

@@ -1,8 +1,6 @@
 //! Bidirectional models and masked text, from a config to a report.
 
-mod common;
-
-use common::{Scratch, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, exits, longreach, stderr, stdout};
 use serde_json::Value;
 
 const MASKED: &str = r#"name = "masked"

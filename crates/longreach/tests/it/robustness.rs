@@ -2,9 +2,7 @@
 //! processes, changed files.
 #![cfg(unix)]
 
-mod common;
-
-use common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

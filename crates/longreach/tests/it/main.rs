@@ -1,0 +1,19 @@
+//! Integration tests of `longreach`, in one program: every program links the tensor library anew.
+//! Each module tests the program from outside or its library through public names.
+
+mod common;
+
+mod bad_input;
+mod catalogue;
+mod configs;
+mod decoding;
+mod end_to_end;
+mod fuzz_seeds;
+mod inspect;
+mod masked;
+mod mutations;
+mod reevaluation;
+mod resume;
+mod robustness;
+mod schedules;
+mod variants;
