@@ -126,15 +126,12 @@ fn context(dir: &Path, train_len: usize, test_lens: &[usize]) -> BuildContext<'s
 /// A refusal says what is wrong and what to do.
 fn refused(error: &TaskError) {
     let (problem, hint) = match error {
-        TaskError::Config {
-            key,
-            problem,
-            allowed,
-            hint,
-            ..
-        } => {
-            assert!(!key.is_empty() && !allowed.is_empty(), "{error:?}");
-            (problem, hint)
+        TaskError::Config(invalid) => {
+            assert!(
+                !invalid.key.is_empty() && !invalid.allowed.is_empty(),
+                "{error:?}"
+            );
+            (&invalid.problem, &invalid.hint)
         }
         TaskError::Input { problem, hint, .. } => (problem, hint),
     };

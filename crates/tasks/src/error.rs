@@ -1,27 +1,18 @@
-//! What can be wrong with a task: its table in the configuration, or the files it reads.
+//! Errors of building a task: a value of its table, or the files it reads.
 
+use schema::{Invalid, text};
 use std::path::{Path, PathBuf};
 
-/// Why a task could not be built. Nothing in this crate prints or exits; the trainer turns a
-/// variant into an exit code.
+/// Why a task could not be built. Nothing in this crate prints or exits; the caller turns a variant
+/// into an exit code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {
-    /// A value of the configuration is out of range or contradicts another one.
-    #[error("`{key}` = {value}: {problem}; allowed: {allowed}; {hint}")]
-    Config {
-        /// Key relative to the task table, such as `alphabet` or `split.every`.
-        key: String,
-        /// The value found there, as the user would write it.
-        value: String,
-        /// What is wrong with it.
-        problem: String,
-        /// What would be accepted.
-        allowed: String,
-        /// What to do.
-        hint: String,
-    },
+    /// A value of the configuration is out of range or contradicts another one. The key is relative
+    /// to the task table: `alphabet`, `split.every`, `files.0`.
+    #[error(transparent)]
+    Config(#[from] Invalid),
     /// A corpus is missing, empty, too short or unreadable.
-    #[error("{}{problem}; {hint}", path.as_ref().map(|p| format!("{}: ", shown(p))).unwrap_or_default())]
+    #[error("{}{problem}; {hint}", path.as_deref().map(prefix).unwrap_or_default())]
     Input {
         /// The file or directory at fault, where there is one.
         path: Option<PathBuf>,
@@ -33,70 +24,21 @@ pub enum TaskError {
 }
 
 impl TaskError {
-    pub(crate) fn config(
-        key: impl Into<String>,
-        value: impl ToString,
-        problem: impl Into<String>,
-        allowed: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Self {
-        Self::Config {
-            key: key.into(),
-            value: value.to_string(),
-            problem: problem.into(),
-            allowed: allowed.into(),
-            hint: hint.into(),
-        }
-    }
-
     pub(crate) fn input(
         path: impl Into<PathBuf>,
         problem: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
+        let path = Some(path.into());
         Self::Input {
-            path: Some(path.into()),
+            path,
             problem: problem.into(),
             hint: hint.into(),
         }
     }
 }
 
-/// A path for a message: what in a file's name would steer a terminal is spelled out.
-fn shown(path: &Path) -> String {
-    path.to_string_lossy()
-        .chars()
-        .map(|c| {
-            if c.is_control() {
-                c.escape_unicode().to_string()
-            } else {
-                c.to_string()
-            }
-        })
-        .collect()
-}
-
-/// Refuses a number outside `min..=max`.
-pub(crate) fn check_range(
-    key: &str,
-    value: u64,
-    min: u64,
-    max: u64,
-    hint: &str,
-) -> Result<(), TaskError> {
-    if (min..=max).contains(&value) {
-        return Ok(());
-    }
-    let problem = if value < min {
-        "too small"
-    } else {
-        "too large"
-    };
-    Err(TaskError::config(
-        key,
-        value,
-        problem,
-        format!("{min}..={max}"),
-        hint,
-    ))
+/// A path before a message, safe to print.
+fn prefix(path: &Path) -> String {
+    format!("{}: ", text::escaped(&path.to_string_lossy()))
 }

@@ -1188,17 +1188,11 @@ fn check_coordinates(
 
 fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
     match error {
-        TaskError::Config {
-            key,
-            value,
-            problem,
-            allowed,
-            hint,
-        } => {
-            // Elements of lists are `files[0]` to a task and `files.0` here.
-            let key = key.replace('[', ".").replace(']', "");
-            cell.error(&format!("task.{key}"), problem, allowed, hint)
-                .with_value(value)
+        TaskError::Config(error) => {
+            let key = format!("task.{}", error.key);
+            let (problem, allowed) = (&error.problem, &error.allowed);
+            cell.error(&key, problem, allowed, &error.hint)
+                .with_value(&error.value)
         }
         TaskError::Input {
             path,

@@ -1,9 +1,9 @@
 //! The table of the text task.
 
-use crate::error::check_range;
-use crate::tagged::tagged;
 use crate::{BuildContext, TaskError};
+use schema::{Invalid, in_range, is_default, tagged};
 use serde::{Deserialize, Serialize};
+use std::ops::Bound::Excluded;
 
 /// The crates of the `cargo` corpus: direct dependencies of Longreach, and the parts of Burn, that
 /// every default build compiles on every platform. About 9 MB of Rust with much prose in its
@@ -42,11 +42,6 @@ pub enum Level {
     Bytes,
     /// A character of the training split, or the one token for all others.
     Chars,
-}
-
-/// Left out of a specification, so that an option added later changes no identity of older runs.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// `kind = "text"`.
@@ -159,22 +154,18 @@ impl Default for TextConfig {
     }
 }
 
-/// What is held out for testing.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "by")]
-pub enum Split {
-    /// `{ by = "file", every = 10 }`: every 10th file in sorted order.
-    #[serde(rename = "file")]
-    File(EveryFile),
-    /// `{ by = "range", valid_fraction = 0.1 }`: the last tenth of the concatenated bytes.
-    #[serde(rename = "range")]
-    Range(HeldOutRange),
-    /// `{ by = "files", valid = ["wiki.valid"] }`: the named files.
-    #[serde(rename = "files")]
-    Files(HeldOutFiles),
+tagged! {
+    /// What is held out for testing.
+    #[derive(Debug, Clone, PartialEq)]
+    pub enum Split by "by" {
+        /// `{ by = "file", every = 10 }`: every 10th file in sorted order.
+        "file" => File(EveryFile),
+        /// `{ by = "range", valid_fraction = 0.1 }`: the last tenth of the concatenated bytes.
+        "range" => Range(HeldOutRange),
+        /// `{ by = "files", valid = ["wiki.valid"] }`: the named files.
+        "files" => Files(HeldOutFiles),
+    }
 }
-
-tagged!(Split, "by", "file" => File, "range" => Range, "files" => Files);
 
 impl Default for Split {
     fn default() -> Self {
@@ -222,21 +213,17 @@ pub struct HeldOutFiles {
     pub valid: Vec<String>,
 }
 
-/// How test windows are laid over the validation split.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(tag = "kind")]
-pub enum Windows {
-    /// `{ kind = "non_overlapping" }`: one after the other; bytes early in a window are predicted
-    /// from little context.
-    #[serde(rename = "non_overlapping")]
-    NonOverlapping(NonOverlapping),
-    /// `{ kind = "sliding", stride = 64 }`: each window scores its last `stride` bytes, the first
-    /// one all.
-    #[serde(rename = "sliding")]
-    Sliding(Sliding),
+tagged! {
+    /// How test windows are laid over the validation split.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Windows {
+        /// One after the other; bytes early in a window are predicted from little context.
+        "non_overlapping" => NonOverlapping(NonOverlapping),
+        /// `{ kind = "sliding", stride = 64 }`: each window scores its last `stride` bytes, the
+        /// first one all.
+        "sliding" => Sliding(Sliding),
+    }
 }
-
-tagged!(Windows, "kind", "non_overlapping" => NonOverlapping, "sliding" => Sliding);
 
 impl Default for Windows {
     fn default() -> Self {
@@ -264,106 +251,84 @@ impl Default for Sliding {
 }
 
 impl TextConfig {
-    /// Everything that can be checked without reading a file.
+    /// Checks everything that needs no file.
     pub(super) fn check(&self, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
-        let wrong = |key: &str, value: String, problem: &str, allowed: &str, hint: &str| {
-            Err(TaskError::config(key, value, problem, allowed, hint))
-        };
-        match self.corpus {
-            CorpusKind::Cargo if !self.files.is_empty() => {
-                return wrong(
-                    "files",
-                    format!("{:?}", self.files),
-                    "the corpus is \"cargo\", which reads no named files",
-                    "absent",
-                    "remove `corpus` or `files`",
-                );
-            }
-            CorpusKind::Files if self.files.is_empty() => {
-                return wrong(
-                    "files",
-                    "[]".into(),
-                    "the corpus is \"files\", and no file is named",
-                    "at least one path or glob",
-                    "name your files",
-                );
-            }
-            CorpusKind::Cargo if self.crates.is_empty() => {
-                return wrong(
-                    "crates",
-                    "[]".into(),
-                    "the cargo corpus needs a crate",
-                    "at least one registry package",
-                    "remove `crates` for the default list",
-                );
-            }
-            CorpusKind::Files if !self.crates.is_empty() => {
-                return wrong(
-                    "crates",
-                    format!("{:?}", self.crates),
-                    "crates belong to the cargo corpus",
-                    "absent",
-                    "remove `crates` or `files`",
-                );
-            }
-            _ => {}
-        }
-        match &self.split {
-            Split::File(by) => check_range(
-                "split.every",
-                by.every as u64,
-                2,
-                1_000_000,
-                "one file in this many is held out",
-            )?,
-            Split::Range(by) if !(by.valid_fraction > 0.0 && by.valid_fraction < 1.0) => {
-                let value = by.valid_fraction.to_string();
-                return wrong(
-                    "split.valid_fraction",
-                    value,
-                    "not a proper fraction",
-                    "above 0 and below 1",
-                    "0.1 holds out the last tenth",
-                );
-            }
-            Split::Files(by) if by.valid.is_empty() => {
-                return wrong(
-                    "split.valid",
-                    "[]".into(),
-                    "no file is held out",
-                    "at least one path or glob",
-                    "name the validation files",
-                );
-            }
-            _ => {}
-        }
-        check_range(
-            "max_bytes",
-            self.max_bytes,
-            1,
-            1 << 32,
-            "the corpus is held in memory",
-        )?;
-        let longest = ctx.test_lens.iter().copied().max().unwrap_or(1) as u64;
+        self.check_source()?;
+        self.check_split()?;
+        let hint = "the corpus is held in memory";
+        in_range("max_bytes", self.max_bytes, 1..=1 << 32, hint)?;
+        let longest = ctx.test_lens.iter().copied().max().unwrap_or(1);
         let hint = "at least one window of the longest test length must be scored";
-        check_range(
+        in_range(
             "eval_tokens",
-            self.eval_tokens as u64,
-            longest.max(1),
-            (1 << 31) - 1,
+            self.eval_tokens,
+            longest.max(1)..=(1 << 31) - 1,
             hint,
         )?;
         if let Windows::Sliding(sliding) = self.windows {
-            let shortest = ctx.test_lens.iter().copied().min().unwrap_or(1) as u64;
+            let shortest = ctx.test_lens.iter().copied().min().unwrap_or(1);
             let hint = "a stride above the shortest test length would leave bytes unscored";
-            check_range(
-                "windows.stride",
-                sliding.stride as u64,
-                1,
-                shortest.max(1),
-                hint,
-            )?;
+            in_range("windows.stride", sliding.stride, 1..=shortest.max(1), hint)?;
         }
         Ok(())
+    }
+
+    /// Checks that `files` and `crates` fit the kind of the corpus.
+    fn check_source(&self) -> Result<(), Invalid> {
+        let list = |names: &[String]| format!("{names:?}");
+        let (files, crates) = (list(&self.files), list(&self.crates));
+        Err(match self.corpus {
+            CorpusKind::Cargo if !self.files.is_empty() => Invalid::new(
+                "files",
+                files,
+                "cannot be given with corpus = \"cargo\", which reads no named files",
+                "absent",
+                "remove `corpus` or `files`",
+            ),
+            CorpusKind::Files if self.files.is_empty() => Invalid::new(
+                "files",
+                files,
+                "names no file, and corpus = \"files\" reads named files",
+                "at least one path or glob",
+                "name your files",
+            ),
+            CorpusKind::Cargo if self.crates.is_empty() => Invalid::new(
+                "crates",
+                crates,
+                "names no crate, and corpus = \"cargo\" needs one",
+                "at least one registry package",
+                "remove `crates` for the default list",
+            ),
+            CorpusKind::Files if !self.crates.is_empty() => Invalid::new(
+                "crates",
+                crates,
+                "belongs to corpus = \"cargo\", and `files` is given",
+                "absent",
+                "remove `crates` or `files`",
+            ),
+            _ => return Ok(()),
+        })
+    }
+
+    fn check_split(&self) -> Result<(), Invalid> {
+        match &self.split {
+            Split::File(by) => {
+                let hint = "one file in this many is held out";
+                in_range("split.every", by.every, 2..=1_000_000, hint)
+            }
+            Split::Range(by) => {
+                let open = (Excluded(0.0), Excluded(1.0));
+                let hint = "0.1 holds out the last tenth";
+                in_range("split.valid_fraction", by.valid_fraction, open, hint)
+            }
+            Split::Files(by) if by.valid.is_empty() => Err(Invalid::new(
+                "split.valid",
+                "[]",
+                "names no file to hold out",
+                "at least one path or glob",
+                "name the validation files",
+            )),
+            Split::Files(_) => Ok(()),
+        }
     }
 }

@@ -7,6 +7,7 @@
 use super::config::{CorpusKind, Split, TextConfig};
 use super::sources::{self, Found};
 use crate::{BuildContext, CorpusFacts, TaskError};
+use schema::{Invalid, allowed};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -63,10 +64,51 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
             format!("files: {}", config.files.join(", ")),
         ),
     };
-    let held_out: BTreeSet<PathBuf> = match (&config.split, config.corpus) {
+    let held_out = held_out(config, ctx, &mut files)?;
+    let contents = read_all(&files, config.max_bytes)?;
+    let total: usize = contents.iter().map(Vec::len).sum();
+    if total == 0 {
+        let problem = format!(
+            "the corpus is empty: {} files with 0 bytes together",
+            files.len()
+        );
+        return Err(TaskError::Input {
+            path: files.first().map(|f| f.path.clone()),
+            problem,
+            hint: "name files with text in them".into(),
+        });
+    }
+    check_held_out(config, &held_out, &files)?;
+    let (train, valid) = split(config, &files, contents, &held_out);
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(b"longreach corpus v1");
+    train.hash("train", &mut hasher);
+    valid.hash("valid", &mut hasher);
+    let facts = CorpusFacts {
+        source,
+        files: files.len(),
+        train_bytes: train.bytes.len() as u64,
+        valid_bytes: valid.bytes.len() as u64,
+        blake3: hasher.finalize().to_hex().to_string(),
+    };
+    Ok(Corpus {
+        first: files.swap_remove(0).path,
+        train,
+        valid,
+        facts,
+    })
+}
+
+/// The files held out, which a split by named files may add to the corpus.
+fn held_out(
+    config: &TextConfig,
+    ctx: &BuildContext<'_>,
+    files: &mut Vec<Found>,
+) -> Result<BTreeSet<PathBuf>, TaskError> {
+    Ok(match (&config.split, config.corpus) {
         (Split::Files(by), CorpusKind::Files) => {
             let valid = sources::find(&by.valid, "split.valid", &ctx.config_dir)?;
-            add_missing(&mut files, valid)?
+            add_missing(files, valid)?
         }
         (Split::Files(by), CorpusKind::Cargo) => {
             let matchers = sources::matchers(&by.valid, "split.valid")?;
@@ -83,22 +125,18 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
             .map(|f| f.path.clone())
             .collect(),
         (Split::Range(_), _) => BTreeSet::new(),
-    };
-    let contents = read_all(&files, config.max_bytes)?;
-    let total: usize = contents.iter().map(Vec::len).sum();
-    if total == 0 {
-        let problem = format!(
-            "the corpus is empty: {} files with 0 bytes together",
-            files.len()
-        );
-        return Err(TaskError::Input {
-            path: files.first().map(|f| f.path.clone()),
-            problem,
-            hint: "name files with text in them".into(),
-        });
-    }
-    check_held_out(config, &held_out, &files)?;
+    })
+}
+
+/// Divides the bytes of the files into a training and a validation split.
+fn split(
+    config: &TextConfig,
+    files: &[Found],
+    contents: Vec<Vec<u8>>,
+    held_out: &BTreeSet<PathBuf>,
+) -> (Part, Part) {
     let (mut train, mut valid) = (Part::default(), Part::default());
+    let total: usize = contents.iter().map(Vec::len).sum();
     match &config.split {
         Split::Range(by) => {
             let cut = total - (total as f64 * by.valid_fraction) as usize;
@@ -126,23 +164,7 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
             }
         }
     }
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(b"longreach corpus v1");
-    train.hash("train", &mut hasher);
-    valid.hash("valid", &mut hasher);
-    let facts = CorpusFacts {
-        source,
-        files: files.len(),
-        train_bytes: train.bytes.len() as u64,
-        valid_bytes: valid.bytes.len() as u64,
-        blake3: hasher.finalize().to_hex().to_string(),
-    };
-    Ok(Corpus {
-        first: files.swap_remove(0).path,
-        train,
-        valid,
-        facts,
-    })
+    (train, valid)
 }
 
 /// Adds the validation files that the corpus did not name itself; returns the paths of all of them.
@@ -171,7 +193,7 @@ fn add_missing(files: &mut Vec<Found>, valid: Vec<Found>) -> Result<BTreeSet<Pat
     Ok(held_out)
 }
 
-/// Both splits by files must have one.
+/// Checks that a split by files leaves a file on either side.
 fn check_held_out(
     config: &TextConfig,
     held_out: &BTreeSet<PathBuf>,
@@ -184,30 +206,30 @@ fn check_held_out(
     };
     let n = files.len();
     let problem = match held_out.len() {
-        0 => format!("no file of {n} is held out"),
-        all if all == n => format!("all {n} files are held out, none is left to train on"),
+        0 => format!("holds out no file of {n}"),
+        all if all == n => format!("holds out all {n} files and leaves none to train on"),
         _ => return Ok(()),
     };
     let allowed = match (&config.split, n) {
-        (Split::File(_), 2..) => format!("2..={n}"),
+        (Split::File(_), 2..) => allowed(&(2..=n)),
         (Split::File(_), _) => "none with a single file".into(),
         _ => "patterns that match some files and not all".into(),
     };
     let hint =
         "hold out part of the bytes instead: split = { by = \"range\", valid_fraction = 0.1 }";
-    Err(TaskError::config(key, value, problem, allowed, hint))
+    Err(Invalid::new(key, value, problem, allowed, hint).into())
 }
 
-/// Reads every file, together at most `max_bytes`. Sizes are asked first, so that what is too large
-/// is refused before it is read; what is read has the same bound, since a file may grow meanwhile.
-/// One that shrinks is what was read of it: so says its hash.
+/// Reads every file, at most `max_bytes` together. Sizes are checked first, so that a corpus that is
+/// too large is refused before it is read. Reading has the same bound, because a file may grow
+/// meanwhile. Of a file that shrinks, the corpus holds and hashes the bytes that were read.
 fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> {
     let hint = "name a regular file that can be read";
     let (mut total, mut largest) = (0u64, (0, Path::new("")));
     for file in files {
         let meta =
             std::fs::metadata(&file.path).map_err(|e| sources::unreadable(&file.path, &e, hint))?;
-        // Before it is opened: opening a pipe waits for its writer, and a device has no end.
+        // Checked before opening: opening a pipe waits for its writer, and a device has no end.
         if !meta.is_file() {
             return Err(TaskError::input(&file.path, "is not a regular file", hint));
         }
@@ -215,19 +237,16 @@ fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> 
         largest = largest.max((meta.len(), &file.path));
     }
     let too_large = |what: String, least: u64| {
-        let allowed = format!("{least}..={}", 1u64 << 32);
-        TaskError::config(
-            "max_bytes",
-            max_bytes,
-            what,
-            allowed,
+        let (allowed, hint) = (
+            allowed(&(least..=1 << 32)),
             "raise `max_bytes` or name fewer files",
-        )
+        );
+        TaskError::from(Invalid::new("max_bytes", max_bytes, what, allowed, hint))
     };
     if total > max_bytes {
         let (bytes, path) = largest;
         let what = format!(
-            "the corpus has {total} bytes in {} files, the largest {path:?} with {bytes}",
+            "is too small: the corpus has {total} bytes in {} files, the largest {path:?} with {bytes}",
             files.len()
         );
         return Err(too_large(what, total));
@@ -242,7 +261,7 @@ fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> 
         let grown = || {
             too_large(
                 format!(
-                    "{:?} is larger than its size says, or grew while it was read",
+                    "is too small: {:?} is larger than its size says, or grew while it was read",
                     file.path
                 ),
                 max_bytes + 1,
@@ -254,7 +273,7 @@ fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> 
     Ok(contents)
 }
 
-/// Each split must hold one of its windows and the byte after it.
+/// Checks that each split holds one of its windows and the byte after it.
 pub(crate) fn check_long_enough(
     corpus: &Corpus,
     train_len: usize,

@@ -20,9 +20,11 @@ use super::config::{
 use super::corpus;
 use super::windows::Plan;
 use crate::{Batch, BuildContext, CorpusFacts, Scoring, Stream, Task, TaskError, TaskSpec};
+use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::f64::consts::LN_2;
+use std::ops::Bound::{Excluded, Included};
 
 /// What is read in the place of a hidden byte.
 const MASK: i32 = 256;
@@ -180,38 +182,17 @@ impl MaskedTextConfig {
         }
     }
 
-    fn check(&self) -> Result<(), TaskError> {
-        let share = |x: f64| x.is_finite() && (0.0..=1.0).contains(&x);
-        let wrong = |key: &str, value: f64, problem: &str, allowed: String, hint: &str| {
-            Err(TaskError::config(key, value, problem, allowed, hint))
-        };
-        if !share(self.rate) || self.rate == 0.0 {
-            return wrong(
-                "rate",
-                self.rate,
-                "no share of the bytes that can be chosen",
-                "above 0 and at most 1".into(),
-                "BERT has 0.15",
-            );
-        }
-        if !share(self.mask) {
-            return wrong(
-                "mask",
-                self.mask,
-                "no share of the chosen bytes",
-                "0 to 1".into(),
-                "BERT has 0.8",
-            );
-        }
-        if !share(self.random) || self.mask + self.random > 1.0 + 1e-12 {
-            let allowed = format!("0 to {}, what `mask` leaves", 1.0 - self.mask);
-            return wrong(
-                "random",
-                self.random,
-                "no share of the chosen bytes",
-                allowed,
-                "BERT has 0.1, and keeps the rest as they are",
-            );
+    fn check(&self) -> Result<(), Invalid> {
+        let above_zero = (Excluded(0.0), Included(1.0));
+        in_range("rate", self.rate, above_zero, "BERT has 0.15")?;
+        in_range("mask", self.mask, 0.0..=1.0, "BERT has 0.8")?;
+        let hint = "BERT has 0.1, and keeps the rest as they are";
+        in_range("random", self.random, 0.0..=1.0, hint)?;
+        // Shares such as 0.9 and 0.1 may add up to a little more than 1.
+        if self.mask + self.random > 1.0 + 1e-12 {
+            let problem = format!("is more than `mask` = {} leaves", self.mask);
+            let allowed = format!("0 to {}", 1.0 - self.mask);
+            return Err(Invalid::new("random", self.random, problem, allowed, hint));
         }
         Ok(())
     }
@@ -262,13 +243,8 @@ impl TaskSpec for MaskedTextConfig {
             let problem =
                 format!("chooses none of the {read} bytes that are read at a test length");
             let hint = "raise `rate` or `eval_tokens`, or hold out more text";
-            return Err(TaskError::config(
-                "rate",
-                self.rate,
-                problem,
-                "enough for one byte to be chosen",
-                hint,
-            ));
+            let allowed = "enough for one byte to be chosen";
+            return Err(Invalid::new("rate", self.rate, problem, allowed, hint).into());
         }
         Ok(Box::new(task))
     }

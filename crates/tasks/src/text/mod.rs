@@ -40,43 +40,28 @@ impl TaskSpec for TextConfig {
         let corpus = corpus::load(self, ctx)?;
         let longest = ctx.test_lens.iter().copied().max().unwrap_or(1);
         corpus::check_long_enough(&corpus, ctx.train_len, longest)?;
-        let corpus::Corpus {
-            first,
-            train,
-            valid,
-            facts,
-        } = corpus;
         let plan = |tokens: usize| {
-            Plan::new(
-                self.windows,
-                self.eval_tokens.min(tokens - 1),
-                &ctx.test_lens,
-            )
+            let limit = self.eval_tokens.min(tokens - 1);
+            Plan::new(self.windows, limit, &ctx.test_lens)
         };
         if self.level == Level::Bytes {
-            let (plan, tokens) = (plan(valid.bytes.len()), BYTES);
+            let plan = plan(corpus.valid.bytes.len());
+            let (train, valid) = (corpus.train.bytes, corpus.valid.bytes);
+            let facts = corpus.facts;
             return Ok(Box::new(Text {
-                train: train.bytes,
-                valid: valid.bytes,
+                train,
+                valid,
                 plan,
                 facts,
-                tokens,
+                tokens: BYTES,
             }));
         }
-        let chars::Characters {
-            train,
-            valid,
-            vocab_size,
-            valid_bytes,
-        } = chars::decode(
-            &train,
-            &valid,
-            &first,
-            matches!(self.split, Split::Range(_)),
-        )?;
+        let cut = matches!(self.split, Split::Range(_));
+        let text = chars::decode(&corpus.train, &corpus.valid, &corpus.first, cut)?;
+        let lengths = [ctx.train_len, longest];
         for (split, have, length) in [
-            ("training", train.len(), ctx.train_len),
-            ("validation", valid.len(), longest),
+            ("training", text.train.len(), lengths[0]),
+            ("validation", text.valid.len(), lengths[1]),
         ] {
             if have <= length {
                 let problem = format!(
@@ -84,34 +69,13 @@ impl TaskSpec for TextConfig {
                      needs {}",
                     length + 1
                 );
-                return Err(TaskError::input(
-                    first,
-                    problem,
-                    "add files, or use shorter lengths",
-                ));
+                let hint = "add files, or use shorter lengths";
+                return Err(TaskError::input(corpus.first, problem, hint));
             }
         }
-        let plan = plan(valid.len());
-        let scored = 1..=plan.span();
-        let bytes: usize = valid_bytes[scored.clone()]
-            .iter()
-            .map(|bytes| usize::from(*bytes))
-            .sum();
-        let unknown = valid[scored.clone()].iter().filter(|id| **id == 0).count();
-        let note = format!(
-            "the vocabulary is the {} characters of the training split; {unknown} of the {} \
-             scored characters are none of them and count as one token",
-            vocab_size - 1,
-            scored.end()
-        );
-        let bytes_per_token = bytes as f64 / *scored.end() as f64;
-        let tokens = Tokens {
-            unit: "characters",
-            one: "character",
-            vocab_size,
-            bytes_per_token,
-            note: Some(note),
-        };
+        let plan = plan(text.valid.len());
+        let tokens = characters(&text, &plan);
+        let (train, valid, facts) = (text.train, text.valid, corpus.facts);
         Ok(Box::new(Text {
             train,
             valid,
@@ -119,6 +83,32 @@ impl TaskSpec for TextConfig {
             facts,
             tokens,
         }))
+    }
+}
+
+/// Characters as tokens, with what the scored ones say about the vocabulary.
+fn characters(text: &chars::Characters, plan: &Plan) -> Tokens {
+    let scored = 1..=plan.span();
+    let bytes: usize = text.valid_bytes[scored.clone()]
+        .iter()
+        .map(|&n| usize::from(n))
+        .sum();
+    let unknown = text.valid[scored.clone()]
+        .iter()
+        .filter(|id| **id == 0)
+        .count();
+    let note = format!(
+        "the vocabulary is the {} characters of the training split; {unknown} of the {} scored \
+         characters are none of them and count as one token",
+        text.vocab_size - 1,
+        scored.end()
+    );
+    Tokens {
+        unit: "characters",
+        one: "character",
+        vocab_size: text.vocab_size,
+        bytes_per_token: bytes as f64 / *scored.end() as f64,
+        note: Some(note),
     }
 }
 

@@ -7,6 +7,7 @@
 //! wildcard for absolute ones; and `NAME-VERSION/...` for crates.
 
 use crate::{BuildContext, TaskError};
+use schema::Invalid;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -43,7 +44,7 @@ pub(crate) fn find(
     let mut by_file = BTreeMap::new();
     let mut found = vec![];
     for (i, pattern) in patterns.iter().enumerate() {
-        for file in find_one(pattern, &format!("{key}[{i}]"), config_dir)? {
+        for file in find_one(pattern, &format!("{key}.{i}"), config_dir)? {
             let place = file
                 .path
                 .canonicalize()
@@ -60,74 +61,69 @@ pub(crate) fn find(
 
 fn find_one(pattern: &str, key: &str, config_dir: &Path) -> Result<Vec<Found>, TaskError> {
     let invalid = |problem: String| {
-        TaskError::config(
+        let allowed = "a path or a glob with `*`, `?`, `[...]` or `**`";
+        let hint = "write `[[]` for a bracket";
+        TaskError::from(Invalid::new(
             key,
             format!("{pattern:?}"),
             problem,
-            "a path or a glob with `*`, `?`, `[...]` or `**`",
-            "write `[[]` for a bracket",
-        )
+            allowed,
+            hint,
+        ))
     };
     if pattern.is_empty() || pattern.contains('\0') {
-        return Err(invalid("not a path".into()));
+        return Err(invalid("is not a path".into()));
     }
+    // The part before the first wildcard's directory is a path, the rest a glob below it.
     let (literal, wild) = match pattern.find(['*', '?', '[']) {
         Some(first) => pattern.split_at(pattern[..first].rfind('/').map_or(0, |slash| slash + 1)),
         None => (pattern, ""),
     };
-    let start = config_dir.join(literal);
-    let named = |relative: &str| match (Path::new(literal).is_absolute(), wild.is_empty()) {
-        (true, true) => start
-            .file_name()
-            .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
-        (true, false) => relative.to_string(),
-        (false, _) => normal_name(&Path::new(literal).join(relative)),
-    };
     if wild.is_empty() {
-        let hint = "name an existing file; relative paths start at the configuration's directory";
-        let meta = std::fs::metadata(&start).map_err(|e| unreadable(&start, &e, hint))?;
-        if meta.is_dir() {
-            return Err(TaskError::input(
-                start,
-                "is a directory, not a file",
-                "add `/**/*.txt` or the like",
-            ));
-        }
-        return Ok(vec![Found {
-            name: named(""),
-            path: start,
-        }]);
+        return named_file(literal, config_dir).map(|file| vec![file]);
     }
-    let matcher = glob::Pattern::new(wild).map_err(|e| invalid(e.to_string()))?;
+    let matcher = glob::Pattern::new(wild).map_err(|e| invalid(format!("is not a glob: {e}")))?;
     let depth = if wild.contains("**") {
         usize::MAX
     } else {
         wild.split('/').count()
     };
-    let from = if literal.is_empty() {
-        config_dir
-    } else {
-        &start
-    };
-    let root = if from.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        from
+    let start = config_dir.join(literal);
+    let root = match (literal, config_dir.as_os_str().is_empty()) {
+        ("", true) => Path::new("."),
+        ("", false) => config_dir,
+        _ => &start,
     };
     let mut files = Walk::files(root, "", depth, true)?;
     files.retain(|file| matcher.matches_with(&file.name, MATCH));
     if files.is_empty() {
         let problem = format!("holds no file that matches {wild:?} (from {pattern:?})");
-        return Err(TaskError::input(
-            root,
-            problem,
-            "check the pattern; relative ones start at the configuration's directory",
-        ));
+        let hint = "check the pattern; relative ones start at the configuration's directory";
+        return Err(TaskError::input(root, problem, hint));
     }
-    files
-        .iter_mut()
-        .for_each(|file| file.name = named(&file.name));
+    if !Path::new(literal).is_absolute() {
+        for file in &mut files {
+            file.name = normal_name(&Path::new(literal).join(&file.name));
+        }
+    }
     Ok(files)
+}
+
+/// A file named without wildcards.
+fn named_file(pattern: &str, config_dir: &Path) -> Result<Found, TaskError> {
+    let path = config_dir.join(pattern);
+    let hint = "name an existing file; relative paths start at the configuration's directory";
+    let meta = std::fs::metadata(&path).map_err(|e| unreadable(&path, &e, hint))?;
+    if meta.is_dir() {
+        let hint = "add `/**/*.txt` or the like";
+        return Err(TaskError::input(path, "is a directory, not a file", hint));
+    }
+    let last = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = match Path::new(pattern).is_absolute() {
+        true => last.into_owned(),
+        false => normal_name(Path::new(pattern)),
+    };
+    Ok(Found { name, path })
 }
 
 /// `/` between the parts, without `.` and `..`: the same data gets the same names from
@@ -211,13 +207,14 @@ impl Walk {
 pub(crate) fn matchers(patterns: &[String], key: &str) -> Result<Vec<glob::Pattern>, TaskError> {
     let compile = |(i, pattern): (usize, &String)| {
         glob::Pattern::new(pattern).map_err(|e| {
-            TaskError::config(
-                format!("{key}[{i}]"),
+            Invalid::new(
+                format!("{key}.{i}"),
                 format!("{pattern:?}"),
-                e.to_string(),
+                format!("is not a glob: {e}"),
                 "a glob such as `burn-nn-*/**`",
                 "fix the glob",
             )
+            .into()
         })
     };
     patterns.iter().enumerate().map(compile).collect()
@@ -244,67 +241,70 @@ struct Package {
     checksum: Option<String>,
 }
 
+/// What to do about a crate whose sources are missing.
+const FETCH: &str = "run `cargo fetch --locked` in Longreach's source directory, or name your own \
+                     files with `files`";
+
 /// The `.rs` files of `crates` as Cargo unpacked them, sorted by name, and the crates as `NAME
 /// VERSION`.
 pub(crate) fn find_crates(
     crates: &[String],
     ctx: &BuildContext<'_>,
 ) -> Result<(Vec<Found>, Vec<String>), TaskError> {
-    const FIX: &str = "run `cargo fetch --locked` in Longreach's source directory, or name your \
-                       own files with `files`";
-    let lock: Lock = toml::from_str(ctx.lock).map_err(|e| TaskError::Input {
+    let without_path = |problem, hint: &str| TaskError::Input {
         path: None,
-        problem: format!("the embedded Cargo.lock cannot be read: {}", e.message()),
-        hint: FIX.into(),
+        problem,
+        hint: hint.into(),
+    };
+    let lock: Lock = toml::from_str(ctx.lock).map_err(|e| {
+        let problem = format!("the embedded Cargo.lock cannot be read: {}", e.message());
+        without_path(problem, FETCH)
     })?;
-    let home = ctx.cargo_home.as_ref().ok_or_else(|| TaskError::Input {
-        path: None,
-        problem: "the cargo corpus needs Cargo's home directory, and none is known".into(),
-        hint: "set CARGO_HOME, or name your own files with `files`".into(),
+    let home = ctx.cargo_home.as_ref().ok_or_else(|| {
+        let problem = "the cargo corpus needs Cargo's home directory, and none is known".into();
+        without_path(
+            problem,
+            "set CARGO_HOME, or name your own files with `files`",
+        )
     })?;
     let sources = home.join("registry").join("src");
     let (mut found, mut packages) = (vec![], vec![]);
     for (i, wanted) in crates.iter().enumerate() {
-        let package = resolve(&lock, wanted, &format!("crates[{i}]"))?;
-        let dir_name = format!("{}-{}", package.name, package.version);
+        let key = format!("crates.{i}");
+        let package = resolve(&lock, wanted, &key)?;
         let label = format!("{} {}", package.name, package.version);
         if packages.contains(&label) {
-            let problem = "the same crate is listed twice";
-            return Err(TaskError::config(
-                format!("crates[{i}]"),
-                format!("{wanted:?}"),
-                problem,
-                "each crate once",
-                "remove one",
-            ));
+            let (problem, allowed) = ("is listed twice", "each crate once");
+            let wanted = format!("{wanted:?}");
+            return Err(Invalid::new(key, wanted, problem, allowed, "remove one").into());
         }
-        let Some(dir) = registries(&sources)?
-            .into_iter()
-            .map(|r| r.join(&dir_name))
-            .find(|dir| dir.is_dir())
-        else {
-            let place = sources.join("*").join(&dir_name);
-            return Err(TaskError::input(
-                place,
-                format!("crate {label} of the cargo corpus is not there"),
-                FIX,
-            ));
-        };
-        let before = found.len();
-        let files = Walk::files(&dir, &format!("{dir_name}/"), usize::MAX, false)?;
-        found.extend(files.into_iter().filter(|file| file.name.ends_with(".rs")));
-        if found.len() == before {
-            return Err(TaskError::input(
-                dir,
-                format!("crate {label} holds no .rs file"),
-                FIX,
-            ));
-        }
+        found.extend(sources_of(package, &label, &sources)?);
         packages.push(label);
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     packages.sort();
     Ok((found, packages))
+}
+
+/// The `.rs` files of one package below Cargo's unpacked registries.
+fn sources_of(package: &Package, label: &str, sources: &Path) -> Result<Vec<Found>, TaskError> {
+    let dir_name = format!("{}-{}", package.name, package.version);
+    let candidates = registries(sources)?.into_iter().map(|r| r.join(&dir_name));
+    let Some(dir) = candidates.into_iter().find(|dir| dir.is_dir()) else {
+        let place = sources.join("*").join(&dir_name);
+        let problem = format!("crate {label} of the cargo corpus is missing");
+        return Err(TaskError::input(place, problem, FETCH));
+    };
+    let mut files = Walk::files(&dir, &format!("{dir_name}/"), usize::MAX, false)?;
+    files.retain(|file| file.name.ends_with(".rs"));
+    if files.is_empty() {
+        return Err(TaskError::input(
+            dir,
+            format!("crate {label} holds no .rs file"),
+            FETCH,
+        ));
+    }
+    Ok(files)
 }
 
 /// The directories of the registries that Cargo has unpacked crates of, sorted; none if there is no
@@ -328,13 +328,14 @@ fn resolve<'a>(lock: &'a Lock, wanted: &str, key: &str) -> Result<&'a Package, T
         .split_once('@')
         .map_or((wanted, None), |(name, version)| (name, Some(version)));
     let wrong = |problem: String, hint: &str| {
-        Err(TaskError::config(
+        Err(Invalid::new(
             key,
             format!("{wanted:?}"),
             problem,
             "`name` or `name@version` of a registry package in Cargo.lock",
             hint,
-        ))
+        )
+        .into())
     };
     let all: Vec<_> = lock
         .package
@@ -348,7 +349,7 @@ fn resolve<'a>(lock: &'a Lock, wanted: &str, key: &str) -> Result<&'a Package, T
     {
         [package] => Ok(package),
         [] if all.is_empty() => wrong(
-            "no registry package of that name in Cargo.lock".into(),
+            "is no registry package of Cargo.lock".into(),
             "check the spelling",
         ),
         _ => {
@@ -358,7 +359,7 @@ fn resolve<'a>(lock: &'a Lock, wanted: &str, key: &str) -> Result<&'a Package, T
                 .collect::<Vec<_>>()
                 .join(", ");
             wrong(
-                format!("Cargo.lock has the versions {versions}"),
+                format!("is not in Cargo.lock, which has the versions {versions}"),
                 "name one of them",
             )
         }

@@ -1,0 +1,84 @@
+//! How the question and the answer of a row become tokens.
+
+use super::Row;
+use crate::Batch;
+
+pub(crate) const BOS: i32 = 0;
+pub(crate) const SEP: i32 = 1;
+pub(crate) const EOS: i32 = 2;
+/// Token id of symbol 0 in [`RowLayout::Sequence`].
+pub(crate) const FIRST_SYMBOL: i32 = 3;
+/// A label of [`RowLayout::InPlace`] that does not count.
+pub(crate) const UNSCORED: i32 = -1;
+
+/// Which tokens a row has, and which of them are predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowLayout {
+    /// `BOS question SEP answer EOS`, predicted one token ahead; the answer and EOS count.
+    Sequence,
+    /// The question alone, with one label per token predicted at the token itself; labels other
+    /// than [`UNSCORED`] count. Symbols are token ids.
+    InPlace,
+}
+
+impl RowLayout {
+    /// Number of token ids for this number of symbols.
+    pub(crate) fn vocab_size(self, symbols: u64) -> usize {
+        match self {
+            Self::Sequence => symbols as usize + FIRST_SYMBOL as usize,
+            Self::InPlace => symbols as usize,
+        }
+    }
+
+    /// Tokens that the model reads.
+    pub(crate) fn seq_len(self, question_len: usize, answer_len: usize) -> usize {
+        match self {
+            Self::Sequence => question_len + answer_len + 2,
+            Self::InPlace => question_len,
+        }
+    }
+
+    /// Whether a counted target is also the next token read.
+    pub(crate) fn reads_its_answers(self) -> bool {
+        self == Self::Sequence
+    }
+
+    /// Appends a row to a batch.
+    ///
+    /// # Panics
+    /// If the row has another number of tokens than the batch's rows.
+    pub(crate) fn push(self, batch: &mut Batch, row: &Row) {
+        let seq_len = batch.seq_len;
+        assert_eq!(
+            self.seq_len(row.question.len(), row.answer.len()),
+            seq_len,
+            "a rule's question_len or answer_len disagrees with its rows"
+        );
+        match self {
+            Self::Sequence => {
+                let mut tokens = Vec::with_capacity(seq_len + 1);
+                tokens.push(BOS);
+                tokens.extend(row.question.iter().map(|symbol| FIRST_SYMBOL + symbol));
+                tokens.push(SEP);
+                tokens.extend(row.answer.iter().map(|symbol| FIRST_SYMBOL + symbol));
+                tokens.push(EOS);
+                batch.inputs.extend_from_slice(&tokens[..seq_len]);
+                batch.targets.extend_from_slice(&tokens[1..]);
+                // Target i is token i + 1, so the first answer token is the target at SEP.
+                let first = row.question.len() + 1;
+                let end = row.scored.map_or(seq_len, |scored| first + scored);
+                let counted = (0..seq_len).map(|i| (first..end).contains(&i));
+                batch.counted.extend(counted);
+            }
+            Self::InPlace => {
+                batch.inputs.extend(&row.question);
+                batch
+                    .targets
+                    .extend(row.answer.iter().map(|&label| label.max(0)));
+                batch
+                    .counted
+                    .extend(row.answer.iter().map(|&label| label != UNSCORED));
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The frame of all tasks that ask a question in symbols.
+//!
+//! ```text
+//! rule.rs    Rule: what distinguishes one task from another; StringRule for functions of a string
+//! layout.rs  RowLayout: question and answer as tokens, and which of them count
+//! task.rs    SymbolTask: training batches, test sets, and how test rows are held out
+//! draw.rs    distinct numbers and decimal digits from free choices
+//! ```
+//!
+//! A row is `BOS question SEP answer EOS`. The inputs are all tokens but the last, the targets all
+//! but the first, and the answer and EOS count. A length n is the length of the question unless the
+//! task says otherwise. All rows of a length have the same number of tokens, so nothing is padded.
+//!
+//! A row is a function of a list of free choices ([`Rule::choices`], [`Rule::row`]). How test rows
+//! are held out of training: [`HeldOut`].
+
+mod draw;
+mod layout;
+mod rule;
+mod task;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use draw::{digits, digits_len, distinct};
+pub(crate) use layout::{RowLayout, UNSCORED};
+pub(crate) use rule::{Row, Rule, StringRule, check_alphabet, check_fits, example, show};
+pub(crate) use task::{HeldOut, SymbolTask};

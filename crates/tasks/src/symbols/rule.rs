@@ -1,0 +1,177 @@
+//! What distinguishes one task in symbols from another.
+
+use super::{HeldOut, RowLayout};
+use crate::{BuildContext, TaskError};
+use schema::{Invalid, in_range};
+
+/// The question and the answer of a row, in symbol numbers (0 is the first symbol).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub question: Vec<i32>,
+    pub answer: Vec<i32>,
+    /// Number of leading answer tokens that count; `None` for all of them and EOS.
+    pub scored: Option<usize>,
+}
+
+impl Row {
+    /// A row whose whole answer and EOS count.
+    pub(crate) fn new(question: Vec<i32>, answer: Vec<i32>) -> Self {
+        let scored = None;
+        Self {
+            question,
+            answer,
+            scored,
+        }
+    }
+}
+
+/// The rule of a task: which free choices make a row, and which row they make.
+pub(crate) trait Rule: Send + Sync + 'static {
+    /// The tag of the task in a configuration.
+    fn kind(&self) -> &'static str;
+    /// Number of different symbols, questions and answers together.
+    fn symbols(&self) -> u64;
+    /// Number of values of each free choice of a row of length `n`, in the order of drawing.
+    fn choices(&self, n: usize) -> Vec<u64>;
+    /// The row of these choices.
+    fn row(&self, n: usize, choices: &[u64]) -> Row;
+    /// Length of the answer to a question of length `n`.
+    fn answer_len(&self, n: usize) -> usize;
+    /// Share of answer tokens that a uniform guess among the symbols an answer may hold gets right.
+    fn guess(&self) -> f64;
+
+    /// Symbols of a question of length `n`.
+    fn question_len(&self, n: usize) -> usize {
+        n
+    }
+    /// What a length counts, plural.
+    fn unit(&self) -> &'static str {
+        "symbols"
+    }
+    /// How question and answer become tokens.
+    fn layout(&self) -> RowLayout {
+        RowLayout::Sequence
+    }
+    /// How test rows are held out of training.
+    fn held_out(&self) -> HeldOut {
+        HeldOut::ByChoices
+    }
+    /// See [`crate::Task::axes`].
+    fn axes(&self, n: usize) -> Vec<Vec<f64>> {
+        let _ = n;
+        Vec::new()
+    }
+    /// Groups of test rows that are also scored separately, see [`crate::Task::groups`].
+    fn groups(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    /// The group of a row.
+    fn group(&self, row: &Row) -> Option<usize> {
+        let _ = row;
+        None
+    }
+    /// The metric a report shows first.
+    fn primary_metric(&self) -> &'static str {
+        "exact_match"
+    }
+    /// Which tokens count, and where the first of them is.
+    fn counted(&self) -> (&'static str, &'static str) {
+        (
+            "answer tokens, EOS included,",
+            "first scored token is the one after SEP",
+        )
+    }
+    /// A sentence for every definition: what the answer is, where the task's name does not say it.
+    fn remark(&self) -> Option<String> {
+        None
+    }
+    /// A symbol as text.
+    fn name(&self, symbol: i32) -> String {
+        symbol.to_string()
+    }
+}
+
+/// From a string to its answer.
+type Answer = Box<dyn Fn(&[i32]) -> Vec<i32> + Send + Sync>;
+
+/// A rule for strings: the question is `n` symbols in any order, the answer a function of them.
+pub(crate) struct StringRule {
+    pub kind: &'static str,
+    /// Number of different symbols in a question.
+    pub alphabet: u64,
+    /// Number of different symbols in an answer, numbered from 0 too.
+    pub answers: u64,
+    pub answer: Answer,
+    /// Length of the answer to a string of this length.
+    pub answer_len: fn(usize) -> usize,
+    pub held_out: HeldOut,
+}
+
+impl Rule for StringRule {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+    fn symbols(&self) -> u64 {
+        self.alphabet.max(self.answers)
+    }
+    fn choices(&self, n: usize) -> Vec<u64> {
+        vec![self.alphabet; n]
+    }
+    fn held_out(&self) -> HeldOut {
+        self.held_out
+    }
+    fn answer_len(&self, n: usize) -> usize {
+        (self.answer_len)(n)
+    }
+    fn row(&self, _: usize, choices: &[u64]) -> Row {
+        let question: Vec<i32> = choices.iter().map(|&choice| choice as i32).collect();
+        let answer = (self.answer)(&question);
+        Row::new(question, answer)
+    }
+    fn guess(&self) -> f64 {
+        1.0 / self.answers as f64
+    }
+}
+
+/// Checks the number of different symbols of a string.
+pub(crate) fn check_alphabet(alphabet: u64) -> Result<(), Invalid> {
+    let hint = "the number of different symbols in a string";
+    in_range("alphabet", alphabet, 2..=4096, hint)
+}
+
+/// Checks that a value fits into rows of the shortest length asked for, `least` or more. Shorter
+/// lengths that occur only in training (`min_len`) are not known here; tasks say what they do there.
+pub(crate) fn check_fits(
+    key: &str,
+    value: u64,
+    least: usize,
+    ctx: &BuildContext<'_>,
+    hint: &str,
+) -> Result<(), TaskError> {
+    let lengths = ctx.test_lens.iter().copied().chain([ctx.train_len]);
+    let shortest = lengths.min().unwrap_or(least);
+    if shortest >= least {
+        return Ok(());
+    }
+    let problem = format!("needs lengths of at least {least}, and {shortest} is asked for");
+    let allowed = format!("what fits into length {shortest}");
+    Err(Invalid::new(key, value, problem, allowed, hint).into())
+}
+
+/// A row as text: what is read, a bar, what counts.
+pub(crate) fn show(rule: &impl Rule, row: &Row) -> String {
+    let words = |symbols: &[i32]| {
+        let names: Vec<_> = symbols.iter().map(|&symbol| rule.name(symbol)).collect();
+        names.join(" ")
+    };
+    format!(
+        "BOS {} SEP | {} EOS",
+        words(&row.question),
+        words(&row.answer)
+    )
+}
+
+/// The row of one string as text. Symbols are written as their numbers.
+pub(crate) fn example(rule: &StringRule, string: &[i32]) -> String {
+    show(rule, &Row::new(string.to_vec(), (rule.answer)(string)))
+}

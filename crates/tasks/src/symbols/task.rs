@@ -1,0 +1,311 @@
+//! Training batches and test sets of a rule, and their metrics.
+
+use super::{Row, Rule};
+use crate::{Batch, BuildContext, Permutation, Scoring, Stream, Task, TaskError};
+use schema::in_range;
+use std::collections::BTreeMap;
+
+/// Permuted part of a row: as many leading choices as have at most this many values together.
+const MAX_PREFIXES: u64 = 1 << 62;
+
+/// One question in this many is held out for the test sets.
+const TEST_SHARE: u64 = 4;
+
+/// How often a row is drawn again to land on its side. A side that holds a quarter of the questions
+/// is missed 256 times in a row once in 10^32 rows, so only a side without any question is given
+/// up.
+const TRIES: usize = 256;
+
+/// How test rows are held out of training.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeldOut {
+    /// Not at all: test rows differ from each other, and training draws from all strings. With k
+    /// symbols there are k^n strings, so short test strings are also trained on, and long ones
+    /// practically never are (16 symbols, n = 8: 4e9 strings).
+    No,
+    /// A fixed quarter of the choices, for tasks where different choices always make different
+    /// questions. Holds at every length where a quarter is at least `test_rows`; shorter lengths
+    /// behave as [`HeldOut::No`]. Test rows differ from each other.
+    ByChoices,
+    /// A fixed quarter of the questions, named by their hash, for tasks where different choices may
+    /// make the same question. Only a length with so few questions that one side has none falls
+    /// back to all of them. Test rows are drawn one by one, so they may repeat at such lengths.
+    ByHash,
+}
+
+/// The task of a rule.
+pub(crate) struct SymbolTask<R> {
+    rule: R,
+    test_rows: u64,
+    eval_seed: u64,
+    train_purpose: String,
+    test_purpose: String,
+    split_purpose: String,
+}
+
+/// What all rows of one length share.
+pub(super) struct Plan {
+    /// Number of values of each choice.
+    choices: Vec<u64>,
+    /// How many leading choices are permuted.
+    leading: usize,
+    /// Number of values of the permuted choices together.
+    values: u64,
+    /// The permutation that names the part held out, and the size of the part.
+    kept: Option<(Permutation, u64)>,
+}
+
+impl<R: Rule> SymbolTask<R> {
+    pub(crate) fn new(rule: R, test_rows: u64, ctx: &BuildContext<'_>) -> Result<Self, TaskError> {
+        let hint = "the number of test strings at each length";
+        in_range("test_rows", test_rows, 1..=1_000_000, hint)?;
+        let purpose = |what: &str| format!("{what}/{}", rule.kind());
+        let train_purpose = purpose("train-data");
+        let test_purpose = purpose("test-data");
+        let split_purpose = purpose("split");
+        Ok(Self {
+            rule,
+            test_rows,
+            eval_seed: ctx.eval_seed,
+            train_purpose,
+            test_purpose,
+            split_purpose,
+        })
+    }
+
+    pub(super) fn plan(&self, length: usize) -> Plan {
+        let choices = self.rule.choices(length);
+        let (mut leading, mut values) = (0, 1u64);
+        while leading < choices.len() && values <= MAX_PREFIXES / choices[leading] {
+            values *= choices[leading];
+            leading += 1;
+        }
+        let part = values / TEST_SHARE;
+        // The split uses seed 0 for every evaluation seed, so that training depends on its own
+        // seed only.
+        let kept =
+            (self.rule.held_out() == HeldOut::ByChoices && part >= self.test_rows).then(|| {
+                let split = Permutation::new(0, &self.split_purpose, length as u64, values);
+                (split, part)
+            });
+        Plan {
+            choices,
+            leading,
+            values,
+            kept,
+        }
+    }
+
+    /// Whether a question is held out by its hash.
+    fn is_tested(&self, question: &[i32]) -> bool {
+        let mut hasher = blake3::Hasher::new();
+        hasher
+            .update(b"longreach split v1")
+            .update(self.split_purpose.as_bytes());
+        for symbol in question {
+            hasher.update(&symbol.to_le_bytes());
+        }
+        u64::from(hasher.finalize().as_bytes()[0]).is_multiple_of(TEST_SHARE)
+    }
+
+    /// A row with these leading choices and the others drawn.
+    fn complete(
+        &self,
+        length: usize,
+        plan: &Plan,
+        leading: Option<u64>,
+        stream: &mut Stream,
+    ) -> Row {
+        let mut choices = Vec::with_capacity(plan.choices.len());
+        if let Some(mut number) = leading {
+            for size in &plan.choices[..plan.leading] {
+                choices.push(number % size);
+                number /= size;
+            }
+        }
+        let drawn = plan.choices[choices.len()..].iter();
+        choices.extend(drawn.map(|size| stream.below(*size)));
+        self.rule.row(length, &choices)
+    }
+
+    /// A row on one side of the split by hash.
+    fn row_on_side(&self, length: usize, plan: &Plan, tested: bool, stream: &mut Stream) -> Row {
+        let mut row = self.complete(length, plan, None, stream);
+        for _ in 0..TRIES {
+            if self.is_tested(&row.question) == tested {
+                break;
+            }
+            row = self.complete(length, plan, None, stream);
+        }
+        row
+    }
+
+    fn train_row(&self, length: usize, plan: &Plan, stream: &mut Stream) -> Row {
+        if self.rule.held_out() == HeldOut::ByHash {
+            return self.row_on_side(length, plan, false, stream);
+        }
+        let kept = plan.kept.as_ref();
+        let leading = kept.map(|(split, part)| split.get(part + stream.below(plan.values - part)));
+        self.complete(length, plan, leading, stream)
+    }
+
+    /// Test row `row`: leading choices from a permutation, so that no two rows are equal, then
+    /// choices from the row's own stream.
+    pub(super) fn test_row(&self, length: usize, plan: &Plan, row: u64) -> Row {
+        let purpose = format!("{}/{length}", self.test_purpose);
+        let mut stream = Stream::new(self.eval_seed, &purpose, row);
+        if self.rule.held_out() == HeldOut::ByHash {
+            return self.row_on_side(length, plan, true, &mut stream);
+        }
+        let kept = plan.kept.as_ref();
+        let among = kept.map_or(plan.values, |(_, part)| *part);
+        let order = Permutation::new(self.eval_seed, &self.test_purpose, length as u64, among);
+        let number = order.get(row);
+        let number = kept.map_or(number, |(split, _)| split.get(number));
+        self.complete(length, plan, Some(number), &mut stream)
+    }
+
+    /// The test rows, for definitions.
+    fn test_rows_in_words(&self) -> String {
+        let at_most = self.test_rows;
+        match self.rule.held_out() {
+            HeldOut::No => format!(
+                "{at_most} distinct test strings per length (all strings where there are fewer), \
+                 not kept out of training, so short ones repeat there"
+            ),
+            HeldOut::ByChoices => format!(
+                "{at_most} distinct test rows per length (all rows where there are fewer), kept \
+                 out of training at every length with at least {} different rows",
+                at_most * TEST_SHARE
+            ),
+            HeldOut::ByHash => format!(
+                "{at_most} test rows per length, which may repeat where there are few different \
+                 ones, kept out of training by the hash of their question"
+            ),
+        }
+    }
+}
+
+impl<R: Rule> Task for SymbolTask<R> {
+    fn kind(&self) -> &'static str {
+        self.rule.kind()
+    }
+    fn vocab_size(&self) -> usize {
+        self.rule.layout().vocab_size(self.rule.symbols())
+    }
+    fn unit(&self) -> &'static str {
+        self.rule.unit()
+    }
+    fn seq_len(&self, length: usize) -> usize {
+        let (question, answer) = (self.rule.question_len(length), self.rule.answer_len(length));
+        self.rule.layout().seq_len(question, answer)
+    }
+    fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
+        let plan = self.plan(length);
+        let mut stream = Stream::new(seed, &self.train_purpose, step);
+        let mut batch = Batch::with_capacity(rows, self.seq_len(length));
+        for _ in 0..rows {
+            let row = self.train_row(length, &plan, &mut stream);
+            self.rule.layout().push(&mut batch, &row);
+        }
+        batch
+    }
+    /// `test_rows` of the table, or every row of this length where there are fewer and they can be
+    /// enumerated.
+    fn test_rows(&self, length: usize) -> usize {
+        match self.rule.held_out() {
+            HeldOut::ByHash => self.test_rows as usize,
+            HeldOut::No | HeldOut::ByChoices => {
+                self.test_rows.min(self.plan(length).values) as usize
+            }
+        }
+    }
+    fn test_batch(&self, length: usize, first_row: usize, rows: usize) -> Batch {
+        let (end, all) = (first_row + rows, self.test_rows(length));
+        assert!(end <= all, "test rows {first_row}..{end} of {all}");
+        let plan = self.plan(length);
+        let mut batch = Batch::with_capacity(rows, self.seq_len(length));
+        for row in first_row..end {
+            let row = self.test_row(length, &plan, row as u64);
+            self.rule.layout().push(&mut batch, &row);
+        }
+        batch
+    }
+    fn reads_its_answers(&self) -> bool {
+        self.rule.layout().reads_its_answers()
+    }
+    fn axes(&self, length: usize) -> Vec<Vec<f64>> {
+        self.rule.axes(length)
+    }
+    fn groups(&self) -> Vec<(String, String)> {
+        self.rule.groups()
+    }
+    fn group(&self, length: usize, row: usize) -> Option<usize> {
+        if self.rule.groups().is_empty() {
+            return None;
+        }
+        self.rule
+            .group(&self.test_row(length, &self.plan(length), row as u64))
+    }
+    fn scoring(&self) -> Scoring {
+        Scoring::Answer
+    }
+    fn primary_metric(&self) -> &'static str {
+        self.rule.primary_metric()
+    }
+    fn definitions(&self) -> BTreeMap<String, String> {
+        let (what, first) = self.rule.counted();
+        let whole = if what.contains("EOS included") {
+            "answer and EOS are"
+        } else {
+            "scored tokens are"
+        };
+        let remark = self
+            .rule
+            .remark()
+            .map_or_else(String::new, |remark| format!("; {remark}"));
+        let rows = self.test_rows_in_words();
+        [
+            (
+                "exact_match",
+                format!("share of test rows whose {whole} all predicted right"),
+            ),
+            (
+                "token_accuracy",
+                format!(
+                    "share of {what} predicted right, every token of every row weighing the same"
+                ),
+            ),
+            (
+                "loss_nats",
+                format!(
+                    "mean negative log-likelihood in nats of the {what} every token weighing the \
+                     same"
+                ),
+            ),
+        ]
+        .map(|(metric, meaning)| {
+            (
+                metric.to_string(),
+                format!("{meaning}; teacher-forced, {first}; {rows}{remark}."),
+            )
+        })
+        .into()
+    }
+    /// `token_accuracy`: a uniform guess among the symbols that an answer may hold, EOS not
+    /// considered. `loss_nats`: a uniform guess over the vocabulary. `exact_match`, only where
+    /// every answer is one symbol: the same guess, EOS taken as known; elsewhere it falls with
+    /// the length and has no single level.
+    fn chance(&self) -> BTreeMap<String, f64> {
+        let guess = self.rule.guess();
+        let mut chance: BTreeMap<_, _> = [
+            ("token_accuracy".to_string(), guess),
+            ("loss_nats".to_string(), libm::log(self.vocab_size() as f64)),
+        ]
+        .into();
+        if [1, 2, 1000].iter().all(|&n| self.rule.answer_len(n) == 1) {
+            chance.insert("exact_match".to_string(), guess);
+        }
+        chance
+    }
+}

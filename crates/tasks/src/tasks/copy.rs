@@ -1,0 +1,63 @@
+//! Copy: the answer to w is w.
+//!
+//! Example (2 symbols): `BOS 1 0 1 SEP | 1 0 1 EOS`.
+//!
+//! Held out: nothing, so that the rows of the first release stay.
+//!
+//! Sources: the copy tasks of Kazemnejad et al. 2023 (arXiv 2305.19466) and Jelassi et al. 2024
+//! (arXiv 2402.01032); the alphabet is a parameter here (16 unless set; 2 in DeepMind's string
+//! tasks, 26 in Jelassi et al., 100 in Kazemnejad et al.).
+
+use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, example};
+use crate::{BuildContext, Task, TaskError, TaskSpec};
+use serde::{Deserialize, Serialize};
+
+fn rule(alphabet: u64) -> StringRule {
+    // Not kept held_out: the rows of the first release, which published numbers rest on.
+    StringRule {
+        kind: "copy",
+        alphabet,
+        answers: alphabet,
+        answer: Box::new(<[i32]>::to_vec),
+        answer_len: |n| n,
+        held_out: HeldOut::No,
+    }
+}
+
+/// `kind = "copy"`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CopyConfig {
+    /// Number of different symbols, 2 to 4096.
+    pub alphabet: u64,
+    /// Number of test strings at each length, 1 to 1000000; all strings of a length where there
+    /// are fewer.
+    pub test_rows: u64,
+}
+
+impl Default for CopyConfig {
+    fn default() -> Self {
+        Self {
+            alphabet: 16,
+            test_rows: 256,
+        }
+    }
+}
+
+impl TaskSpec for CopyConfig {
+    const SUMMARY: &'static str = "write the string again";
+    fn examples() -> Vec<String> {
+        vec![
+            example(&rule(16), &[1, 0, 1, 1, 0, 0, 1]),
+            example(&rule(16), &[7, 15, 2]),
+        ]
+    }
+    fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
+        check_alphabet(self.alphabet)?;
+        Ok(Box::new(SymbolTask::new(
+            rule(self.alphabet),
+            self.test_rows,
+            ctx,
+        )?))
+    }
+}

@@ -1,0 +1,52 @@
+//! Even pairs: the answer to a string of bits is 0 if the number of unequal neighbours (`01` and
+//! `10`) is even, 1 otherwise.
+//!
+//! Example: `BOS 0 0 1 1 1 0 SEP | 0 EOS`. The number is even exactly if the first bit equals the
+//! last one, so two bits decide.
+//!
+//! Held out: by choices (the string itself).
+//!
+//! Source: even pairs of Ruoss et al. 2023 (arXiv 2305.16843).
+
+use crate::symbols::{HeldOut, StringRule, SymbolTask, example};
+use crate::{BuildContext, Task, TaskError, TaskSpec};
+use serde::{Deserialize, Serialize};
+
+fn rule() -> StringRule {
+    StringRule {
+        kind: "even_pairs",
+        alphabet: 2,
+        answers: 2,
+        answer: Box::new(|w| vec![i32::from(w.first() != w.last())]),
+        answer_len: |_| 1,
+        held_out: HeldOut::ByChoices,
+    }
+}
+
+/// `kind = "even_pairs"`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvenPairsConfig {
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
+    pub test_rows: u64,
+}
+
+impl Default for EvenPairsConfig {
+    fn default() -> Self {
+        Self { test_rows: 256 }
+    }
+}
+
+impl TaskSpec for EvenPairsConfig {
+    const SUMMARY: &'static str = "whether the number of unequal neighbours is odd";
+    fn examples() -> Vec<String> {
+        vec![
+            example(&rule(), &[0, 0, 1, 1, 1, 0]),
+            example(&rule(), &[0, 1, 1]),
+        ]
+    }
+    fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
+        Ok(Box::new(SymbolTask::new(rule(), self.test_rows, ctx)?))
+    }
+}

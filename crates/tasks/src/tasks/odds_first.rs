@@ -1,0 +1,67 @@
+//! Odds first: the answer to w is every other symbol of it, then the rest.
+//!
+//! Example (2 symbols): `BOS 0 0 1 1 0 1 0 1 SEP | 0 1 1 1 0 1 0 0 EOS`.
+//!
+//! Held out: by choices (the string itself).
+//!
+//! Source: odds first of Ruoss et al. 2023 (arXiv 2305.16843; 2 symbols there and here). Their code
+//! and its docstring disagree about the order; this is the order of the code, counting from 0:
+//! symbols 1, 3, 5, ..., then 0, 2, 4, ....
+
+use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, example};
+use crate::{BuildContext, Task, TaskError, TaskSpec};
+use serde::{Deserialize, Serialize};
+
+fn rule(alphabet: u64) -> StringRule {
+    let odds_first = |w: &[i32]| {
+        w.iter()
+            .skip(1)
+            .step_by(2)
+            .chain(w.iter().step_by(2))
+            .copied()
+            .collect()
+    };
+    StringRule {
+        kind: "odds_first",
+        alphabet,
+        answers: alphabet,
+        answer: Box::new(odds_first),
+        answer_len: |n| n,
+        held_out: HeldOut::ByChoices,
+    }
+}
+
+/// `kind = "odds_first"`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OddsFirstConfig {
+    /// Number of different symbols, 2 to 4096.
+    pub alphabet: u64,
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
+    pub test_rows: u64,
+}
+
+impl Default for OddsFirstConfig {
+    fn default() -> Self {
+        Self {
+            alphabet: 2,
+            test_rows: 256,
+        }
+    }
+}
+
+impl TaskSpec for OddsFirstConfig {
+    const SUMMARY: &'static str = "write every other symbol, then the rest";
+    fn examples() -> Vec<String> {
+        vec![example(&rule(2), &[0, 0, 1, 1, 0, 1, 0, 1])]
+    }
+    fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
+        check_alphabet(self.alphabet)?;
+        Ok(Box::new(SymbolTask::new(
+            rule(self.alphabet),
+            self.test_rows,
+            ctx,
+        )?))
+    }
+}

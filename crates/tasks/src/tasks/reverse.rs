@@ -1,0 +1,63 @@
+//! Reverse: the answer to w is w from its last symbol to its first.
+//!
+//! Example (2 symbols): `BOS 0 1 1 SEP | 1 1 0 EOS`.
+//!
+//! Held out: nothing, so that the rows of the first release stay.
+//!
+//! Sources: reverse string of Ruoss et al. 2023 (arXiv 2305.16843; 2 symbols there) and the reverse
+//! tasks of Kazemnejad et al. 2023 (arXiv 2305.19466); the alphabet is a parameter here (16 unless
+//! set).
+
+use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, example};
+use crate::{BuildContext, Task, TaskError, TaskSpec};
+use serde::{Deserialize, Serialize};
+
+fn rule(alphabet: u64) -> StringRule {
+    // Not kept held_out: the rows of the first release, which published numbers rest on.
+    StringRule {
+        kind: "reverse",
+        alphabet,
+        answers: alphabet,
+        answer: Box::new(|w| w.iter().rev().copied().collect()),
+        answer_len: |n| n,
+        held_out: HeldOut::No,
+    }
+}
+
+/// `kind = "reverse"`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReverseConfig {
+    /// Number of different symbols, 2 to 4096.
+    pub alphabet: u64,
+    /// Number of test strings at each length, 1 to 1000000; all strings of a length where there
+    /// are fewer.
+    pub test_rows: u64,
+}
+
+impl Default for ReverseConfig {
+    fn default() -> Self {
+        Self {
+            alphabet: 16,
+            test_rows: 256,
+        }
+    }
+}
+
+impl TaskSpec for ReverseConfig {
+    const SUMMARY: &'static str = "write the string backwards";
+    fn examples() -> Vec<String> {
+        vec![
+            example(&rule(16), &[0, 1, 1, 0, 1, 0]),
+            example(&rule(16), &[7, 15, 2]),
+        ]
+    }
+    fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
+        check_alphabet(self.alphabet)?;
+        Ok(Box::new(SymbolTask::new(
+            rule(self.alphabet),
+            self.test_rows,
+            ctx,
+        )?))
+    }
+}

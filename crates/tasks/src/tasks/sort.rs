@@ -1,0 +1,67 @@
+//! Sort: the answer to w is its symbols from the smallest to the largest.
+//!
+//! Example (50 symbols): `BOS 31 4 15 4 SEP | 4 4 15 31 EOS`. The order of the symbols is that of
+//! their token ids.
+//!
+//! Held out: by choices (the string itself).
+//!
+//! Source: the sort task of Kazemnejad et al. 2023 (arXiv 2305.19466) over 50 single symbols, which
+//! is the default here. Few symbols: `bucket_sort`.
+
+use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, example};
+use crate::{BuildContext, Task, TaskError, TaskSpec};
+use serde::{Deserialize, Serialize};
+
+fn rule(alphabet: u64) -> StringRule {
+    let sorted = |w: &[i32]| {
+        let mut w = w.to_vec();
+        w.sort_unstable();
+        w
+    };
+    StringRule {
+        kind: "sort",
+        alphabet,
+        answers: alphabet,
+        answer: Box::new(sorted),
+        answer_len: |n| n,
+        held_out: HeldOut::ByChoices,
+    }
+}
+
+/// `kind = "sort"`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SortConfig {
+    /// Number of different symbols, 2 to 4096.
+    pub alphabet: u64,
+    /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
+    /// fewer.
+    pub test_rows: u64,
+}
+
+impl Default for SortConfig {
+    fn default() -> Self {
+        Self {
+            alphabet: 50,
+            test_rows: 256,
+        }
+    }
+}
+
+impl TaskSpec for SortConfig {
+    const SUMMARY: &'static str = "write the symbols in ascending order, many symbols";
+    fn examples() -> Vec<String> {
+        vec![
+            example(&rule(50), &[31, 4, 15, 4]),
+            example(&rule(50), &[9, 0, 49, 27, 3]),
+        ]
+    }
+    fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
+        check_alphabet(self.alphabet)?;
+        Ok(Box::new(SymbolTask::new(
+            rule(self.alphabet),
+            self.test_rows,
+            ctx,
+        )?))
+    }
+}

@@ -1,0 +1,10 @@
+//! Task tables, rows against oracles and laws, corpora of any origin.
+
+mod common;
+mod config;
+mod hostile;
+mod laws;
+mod masked;
+mod oracles;
+mod symbols;
+mod text;

@@ -1,0 +1,302 @@
+//! Copy and reverse against slow oracles, published examples, and the laws every symbol task keeps.
+
+use crate::common;
+use longreach_tasks::{
+    Batch, BuildContext, CopyConfig, ReverseConfig, Scoring, Task, TaskConfig, TaskSpec, TestSet,
+};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn ctx(eval_seed: u64) -> BuildContext<'static> {
+    common::ctx("", 8, &[8, 16], eval_seed)
+}
+
+fn task(kind: &str, alphabet: u64, test_rows: u64) -> Box<dyn Task> {
+    match kind {
+        "copy" => CopyConfig {
+            alphabet,
+            test_rows,
+        }
+        .build(&ctx(0)),
+        _ => ReverseConfig {
+            alphabet,
+            test_rows,
+        }
+        .build(&ctx(0)),
+    }
+    .unwrap()
+}
+
+/// One row split into (full token sequence, counted flags of the tokens after the first).
+fn row(batch: &Batch, r: usize) -> (Vec<i32>, Vec<bool>) {
+    let at = r * batch.seq_len..(r + 1) * batch.seq_len;
+    let (inputs, targets) = (&batch.inputs[at.clone()], &batch.targets[at.clone()]);
+    assert_eq!(
+        inputs[1..],
+        targets[..targets.len() - 1],
+        "targets are the inputs one token later"
+    );
+    ([&inputs[..1], targets].concat(), batch.counted[at].to_vec())
+}
+
+/// The layout written out token by token.
+fn check_row(kind: &str, batch: &Batch, r: usize, n: usize, alphabet: i32) {
+    let (tokens, counted) = row(batch, r);
+    assert_eq!(tokens.len(), 2 * n + 3);
+    assert_eq!(
+        (tokens[0], tokens[n + 1], tokens[2 * n + 2]),
+        (0, 1, 2),
+        "BOS, SEP, EOS"
+    );
+    for i in 0..n {
+        let symbol = tokens[1 + i];
+        assert!(symbol >= 3 && symbol < 3 + alphabet);
+        let answered = if kind == "copy" {
+            tokens[n + 2 + i]
+        } else {
+            tokens[2 * n + 1 - i]
+        };
+        assert_eq!(symbol, answered);
+    }
+    for (i, counted) in counted.into_iter().enumerate() {
+        assert_eq!(
+            counted,
+            i + 1 >= n + 2,
+            "the target at input {i} is token {}",
+            i + 1
+        );
+    }
+}
+
+fn grouped(task: &dyn Task, length: usize, sizes: &[usize]) -> Vec<(Vec<i32>, Vec<bool>)> {
+    let total = task.test_rows(length);
+    let (mut rows, mut first) = (vec![], 0);
+    for &size in sizes.iter().cycle() {
+        let take = size.min(total - first);
+        let batch = task.test_batch(length, first, take);
+        rows.extend((0..take).map(|r| row(&batch, r)));
+        first += take;
+        if first == total {
+            return rows;
+        }
+    }
+    unreachable!()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn rows_follow_the_oracle(reverse: bool, alphabet in 2u64..40, n in 1usize..40, rows in 1usize..9, seed: u64, step: u64) {
+        let kind = if reverse { "reverse" } else { "copy" };
+        let task = task(kind, alphabet, 20);
+        prop_assert_eq!(task.seq_len(n), 2 * n + 2);
+        let train = task.train_batch(n, rows, seed, step);
+        let tested = task.test_batch(n, 0, task.test_rows(n));
+        for batch in [&train, &tested] {
+            prop_assert_eq!(batch.inputs.len(), batch.rows * batch.seq_len);
+            prop_assert_eq!(batch.seq_len, task.seq_len(n));
+            (0..batch.rows).for_each(|r| check_row(kind, batch, r, n, alphabet as i32));
+            prop_assert!(batch.inputs.iter().all(|&t| (t as usize) < task.vocab_size()));
+        }
+    }
+
+    #[test]
+    fn test_rows_do_not_depend_on_grouping(n in 1usize..30, sizes in prop::collection::vec(1usize..7, 1..4)) {
+        let task = task("copy", 5, 40);
+        let together = grouped(&*task, n, &[1000]);
+        prop_assert_eq!(&grouped(&*task, n, &sizes), &together);
+        let distinct: BTreeSet<_> = together.iter().map(|(tokens, _)| tokens).collect();
+        prop_assert_eq!(distinct.len(), together.len());
+    }
+}
+
+#[test]
+fn train_batches_are_functions_of_step_in_any_order_and_thread() {
+    let task = std::sync::Arc::new(task("reverse", 16, 10));
+    let forward: Vec<_> = (0..6).map(|step| task.train_batch(7, 5, 3, step)).collect();
+    for step in (0..6).rev() {
+        assert_eq!(task.train_batch(7, 5, 3, step), forward[step as usize]);
+    }
+    let threads: Vec<_> = (0..6)
+        .map(|step| {
+            let task = task.clone();
+            std::thread::spawn(move || task.train_batch(7, 5, 3, step))
+        })
+        .collect();
+    for (thread, batch) in threads.into_iter().zip(&forward) {
+        assert_eq!(&thread.join().unwrap(), batch);
+    }
+    let distinct: BTreeSet<_> = forward.iter().map(|b| b.inputs.clone()).collect();
+    assert_eq!(distinct.len(), 6);
+    // A larger batch only appends rows.
+    let more = task.train_batch(7, 9, 3, 2);
+    assert_eq!(more.inputs[..forward[2].inputs.len()], forward[2].inputs);
+}
+
+#[test]
+fn train_and_test_streams_differ_and_seeds_matter() {
+    let task = task("copy", 16, 64);
+    let tested = task.test_batch(20, 0, 64);
+    let trained = task.train_batch(20, 64, 0, 0);
+    let strings = |b: &Batch| -> BTreeSet<Vec<i32>> {
+        b.inputs.chunks(b.seq_len).map(<[i32]>::to_vec).collect()
+    };
+    assert!(
+        strings(&tested).is_disjoint(&strings(&trained)),
+        "eval seed 0 and training seed 0"
+    );
+    assert_ne!(task.train_batch(20, 64, 1, 0), trained);
+    let other = CopyConfig::default().build(&ctx(1)).unwrap();
+    assert!(strings(&other.test_batch(20, 0, 64)).is_disjoint(&strings(&tested)));
+}
+
+#[test]
+fn short_lengths_test_every_string_once() {
+    let task = task("copy", 3, 256);
+    assert_eq!(
+        (
+            task.test_rows(1),
+            task.test_rows(2),
+            task.test_rows(5),
+            task.test_rows(6)
+        ),
+        (3, 9, 243, 256)
+    );
+    assert_eq!(task.test_rows(100_000), 256);
+    let sizes: Vec<usize> = TestSet::new(&*task, 5)
+        .batches(100)
+        .map(|b| b.rows)
+        .collect();
+    assert_eq!(sizes, [100, 100, 43]);
+}
+
+#[test]
+#[should_panic(expected = "test rows 3..4 of 3")]
+fn rows_past_the_end_are_a_bug_of_the_caller() {
+    task("copy", 3, 256).test_batch(1, 3, 1);
+}
+
+#[test]
+fn published_examples() {
+    // Provenance: 1011001 -> 1011001 and 011010 -> 010110 are the copy and reverse examples this
+    // project collected from the task docstrings of
+    // google-deepmind/randomized_positional_encodings (ACL 2023).
+    let examples = |kind: &str| {
+        TaskConfig::kinds()
+            .into_iter()
+            .find(|k| k.kind == kind)
+            .unwrap()
+            .examples
+    };
+    assert_eq!(
+        examples("copy")[0],
+        "BOS 1 0 1 1 0 0 1 SEP | 1 0 1 1 0 0 1 EOS"
+    );
+    assert_eq!(
+        examples("reverse")[0],
+        "BOS 0 1 1 0 1 0 SEP | 0 1 0 1 1 0 EOS"
+    );
+}
+
+#[test]
+fn counted_tokens_agree_with_repeat_after_me() {
+    // Provenance: sjelassi/transformers_ssm_copy, data_utils.py: "$abcab|abcab." with the loss on
+    // "abcab." only. `$` is BOS, `|` is SEP and `.` is EOS here.
+    let mask = [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1];
+    let batch = task("copy", 26, 1).train_batch(5, 1, 0, 0);
+    let (tokens, counted) = row(&batch, 0);
+    assert_eq!(tokens.len(), "$abcab|abcab.".len());
+    assert_eq!(
+        counted,
+        mask[1..].iter().map(|&m| m == 1).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn golden_rows() {
+    // Recorded from this code once the oracle above held; they must never change.
+    let task = task("copy", 16, 256);
+    assert_eq!(
+        task.train_batch(4, 2, 7, 100).inputs,
+        [
+            0, 9, 15, 13, 18, 1, 9, 15, 13, 18, 0, 15, 18, 4, 3, 1, 15, 18, 4, 3
+        ]
+    );
+    assert_eq!(
+        task.test_batch(4, 10, 2).inputs,
+        [
+            0, 5, 7, 18, 18, 1, 5, 7, 18, 18, 0, 7, 18, 8, 13, 1, 7, 18, 8, 13
+        ]
+    );
+    assert_eq!(task.test_batch(17, 3, 1).inputs[13..18], [16, 9, 6, 11, 7]);
+}
+
+/// Runs are named by their configuration alone, so the rows behind a name must stay what they were.
+#[test]
+fn rows_of_the_first_release() {
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |batch: &Batch| {
+        let ids: Vec<u8> = batch
+            .inputs
+            .iter()
+            .chain(&batch.targets)
+            .flat_map(|id| id.to_le_bytes())
+            .collect();
+        hasher.update(&ids).update(
+            &batch
+                .counted
+                .iter()
+                .map(|c| u8::from(*c))
+                .collect::<Vec<_>>(),
+        );
+    };
+    for kind in ["copy", "reverse"] {
+        for alphabet in [2, 3, 16, 100, 4096] {
+            let task = task(kind, alphabet, 64);
+            for n in [1, 2, 3, 5, 8, 15, 16, 17, 31, 40, 62, 63, 64, 100, 300] {
+                add(&task.train_batch(n, 7, 3, n as u64 + alphabet));
+                add(&task.test_batch(n, 0, task.test_rows(n)));
+            }
+        }
+    }
+    let hash = hasher.finalize().to_hex();
+    // Recorded from the code of commit fa396cc, before other tasks shared it.
+    assert_eq!(
+        hash.as_str(),
+        "2e0937046e02ef417898438e833c92db35e0b92cd337c253ed1d7f4289b9560f"
+    );
+    let definitions = task("copy", 16, 256).definitions();
+    assert_eq!(
+        definitions["token_accuracy"],
+        "share of answer tokens, EOS included, predicted right, every token of every row weighing \
+         the same; teacher-forced, first scored token is the one after SEP; 256 distinct test \
+         strings per length (all strings where there are fewer), not kept out of training, so \
+         short ones repeat there."
+    );
+    assert!(definitions["exact_match"].starts_with(
+        "share of test rows whose answer and EOS are all predicted right; teacher-forced, "
+    ));
+    let loss = "mean negative log-likelihood in nats of the answer tokens, EOS included, every \
+                token weighing the same; teacher-forced";
+    assert!(definitions["loss_nats"].starts_with(loss));
+}
+
+#[test]
+fn says_what_it_measures() {
+    for kind in ["copy", "reverse"] {
+        let task = task(kind, 16, 256);
+        assert_eq!(
+            (task.kind(), task.unit(), task.vocab_size(), task.scoring()),
+            (kind, "symbols", 19, Scoring::Answer)
+        );
+        assert!(task.definitions().contains_key(task.primary_metric()));
+        assert!(
+            task.definitions()
+                .values()
+                .all(|d| d.contains("teacher-forced") && d.ends_with('.'))
+        );
+        assert_eq!(task.chance()["token_accuracy"], 1.0 / 16.0);
+        assert!((task.chance()["loss_nats"] - 19f64.ln()).abs() < 1e-12);
+        assert!(task.corpus().is_none());
+    }
+}
