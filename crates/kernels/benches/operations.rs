@@ -18,9 +18,8 @@ use std::hint::black_box;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-#[path = "../tests/common/mod.rs"]
-#[allow(dead_code, unused_imports, unused_macros)]
-mod common;
+#[path = "../tests/it/common/noise.rs"]
+mod random;
 // The products themselves are no part of the interface.
 #[path = "../src/amx.rs"]
 #[allow(dead_code, unused_imports, unused_macros)]
@@ -104,7 +103,7 @@ fn group<'a>(c: &'a mut Criterion<CpuTime>, name: &str) -> Group<'a> {
 
 /// Standard normal numbers.
 fn noise<const N: usize>(shape: [usize; N], seed: u64) -> TensorData {
-    let values: Vec<f32> = common::noise(shape.iter().product(), seed)
+    let values: Vec<f32> = random::noise(shape.iter().product(), seed)
         .iter()
         .map(|x| *x as f32)
         .collect();

@@ -1,10 +1,7 @@
 //! Linear layers and the halves of a block against their definitions: values, gradients, threads.
-#![allow(missing_docs)]
 
-mod common;
-
+use crate::common::{Input, compare, differences, input, same_for_any_threads};
 use burn::tensor::{Tensor, TensorData};
-use common::{Input, compare, differences, input, same_for_any_threads};
 use longreach_kernels::{Attention, Bias, Matmul, Mlp, Norm, Rotation, reference};
 
 type Op = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1> + Sync>;

@@ -1,10 +1,7 @@
 //! Row-wise operations against their definitions: values, gradients, threads.
-#![allow(missing_docs)]
 
-mod common;
-
+use crate::common::{Input, assert_close, compare, differences, input, same_for_any_threads};
 use burn::tensor::{Int, Tensor, TensorData};
-use common::{Input, assert_close, compare, differences, input, same_for_any_threads};
 use longreach_kernels::reference;
 
 type Op = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1> + Sync>;
@@ -149,7 +146,7 @@ fn a_hidden_class_has_no_probability() {
 fn nan_is_never_hidden() {
     for (name, mut inputs, fused, _) in operations(4, 19) {
         inputs[0].values[23] = f64::NAN;
-        let (output, _) = common::run(&inputs, burn::tensor::DType::F32, &*fused);
+        let (output, _) = crate::common::run(&inputs, burn::tensor::DType::F32, &*fused);
         assert!(output.iter().any(|x| x.is_nan()), "{name}");
     }
 }
@@ -203,10 +200,10 @@ fn an_update_is_bit_for_bit_the_defined_one() {
             };
             for moments in [None, Some([x(3), x(4).square()])] {
                 let fused = longreach_kernels::adamw(x(1), x(2), moments.clone(), &step)
-                    .map(common::to_f64);
+                    .map(crate::common::to_f64);
                 assert_eq!(
                     fused,
-                    reference::adamw(x(1), x(2), moments, &step).map(common::to_f64),
+                    reference::adamw(x(1), x(2), moments, &step).map(crate::common::to_f64),
                     "{n} {dtype:?}"
                 );
             }

@@ -1,14 +1,12 @@
 //! A cache changes nothing: tokens that continue it get the logits they have in a forward pass over
 //! everything.
 
-mod common;
-
-use burn::module::Module;
-use burn::tensor::Device;
-use common::{
+use crate::common::{
     AllHooks, ContentOnly, draw, encodings, host, ints, largest_difference, linear, model, reach,
     small, tokens,
 };
+use burn::module::Module;
+use burn::tensor::Device;
 use posenc::{EncodingConfig, Init, PositionalEncoding, Positions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tiny_transformer::{
@@ -177,7 +175,7 @@ fn tokens_that_continue_a_cache_get_the_logits_of_the_whole() {
 #[test]
 fn long_caches_of_linear_attention_are_exact_too() {
     for encoding in ["nope", "rope", "xpos", "alibi"] {
-        let encoding = common::config(serde_json::json!({"kind": encoding}));
+        let encoding = crate::common::config(serde_json::json!({"kind": encoding}));
         for config in kinds(&encoding).into_iter().skip(1) {
             let model = model(&config, &encoding, &device());
             let sequences = tokens(22, BATCH, 150, VOCAB);

@@ -1,20 +1,15 @@
 //! Gradients of the whole model against central differences, in f64.
-//!
-//! A test binary of its own: the float type of a device is set once per process, before its first
-//! tensor.
 
-mod common;
-
-use burn::module::{Module, ModuleDisplay};
-use burn::tensor::{Device, FloatDType, Tensor, TensorData};
-use common::{
+use crate::DEVICE;
+use crate::common::{
     AllHooks, ContentOnly, VARIANTS, Weights, config, draw, encodings, gradients, host, ints,
     linear, noise, reach, seed_of, small, tokens, weights,
 };
+use burn::module::{Module, ModuleDisplay};
+use burn::tensor::{Device, Tensor, TensorData};
 use posenc::{Init, PositionalEncoding, Positions};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 use tiny_transformer::{FeatureMap, Normalizer, Pass, QkNorm, Transformer, TransformerConfig};
 
 const BATCH: usize = 2;
@@ -28,12 +23,6 @@ const STEPS: [f64; 2] = [1e-5, 1e-7];
 fn cancels(path: &str) -> bool {
     path.starts_with("encoding.functions.") && path.ends_with(".b2")
 }
-
-static DEVICE: LazyLock<Device> = LazyLock::new(|| {
-    let mut device = Device::flex();
-    device.configure(FloatDType::F64).expect("no tensor yet");
-    device
-});
 
 /// A weighted mean of the nll: every position counts differently.
 fn loss<E: Module + PositionalEncoding>(

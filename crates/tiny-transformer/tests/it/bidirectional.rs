@@ -1,13 +1,11 @@
 //! Models that see both sides: against a slow f64 reference, in any blocks, and what they refuse.
 
-mod common;
-
-use burn::tensor::Device;
-use common::reference::{Host, Part};
-use common::{
+use crate::common::reference::{Host, Part};
+use crate::common::{
     VARIANTS, config, encodings, host, ints, largest_difference, model, reach, small, tokens,
     weights,
 };
+use burn::tensor::Device;
 use posenc::{EncodingConfig, Positions};
 use serde_json::json;
 use std::collections::BTreeSet;

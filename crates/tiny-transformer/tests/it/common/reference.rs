@@ -21,6 +21,23 @@ pub enum Part {
     AllHooks,
 }
 
+/// What stands for the encodings of these kinds, stacked.
+pub fn parts(kinds: &[&str]) -> Vec<Part> {
+    let part = |kind: &&str| match *kind {
+        "sinusoidal" => Part::Sinusoidal,
+        "learned" => Part::Learned,
+        "rope" => Part::RopeHalf,
+        "xpos" => Part::Xpos,
+        "alibi" => Part::Alibi,
+        "pope" => Part::Pope,
+        "shaw" => Part::Shaw,
+        "fox" => Part::Fox,
+        "all hooks" => Part::AllHooks,
+        other => panic!("the reference does not know {other}"),
+    };
+    kinds.iter().map(part).collect()
+}
+
 pub type Factors<'a> = &'a dyn Fn(usize, usize) -> Vec<f32>;
 
 pub struct Host<'a> {
@@ -452,16 +469,4 @@ impl Host<'_> {
                 .for_each(|(x, factor)| *x *= f64::from(factor));
         }
     }
-}
-
-/// Negative log-likelihood of each target in nats.
-pub fn nll_of(logits: &[f64], targets: &[i64]) -> Vec<f64> {
-    let each = logits
-        .chunks(logits.len() / targets.len())
-        .zip(targets)
-        .map(|(row, target)| {
-            let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            top + row.iter().map(|v| (v - top).exp()).sum::<f64>().ln() - row[*target as usize]
-        });
-    each.collect()
 }

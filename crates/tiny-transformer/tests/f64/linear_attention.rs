@@ -1,19 +1,14 @@
 //! Linear attention, which goes chunk by chunk through a state, against its definition, which sees
-//! every pair. In f64.
-//!
-//! A test binary of its own: the float type of a device is set once per process, before its first
-//! tensor.
+//! every pair.
 
-mod common;
-
-use burn::tensor::{Device, FloatDType, Tensor, TensorData};
-use common::reference::{Host, Part};
-use common::{
+use crate::DEVICE;
+use crate::common::reference::{Host, Part, parts};
+use crate::common::{
     config, encodings, host, ints, largest_difference, linear, model, noise, small, tokens, weights,
 };
+use burn::tensor::{Tensor, TensorData};
 use posenc::{Encoding, Init, ModelShape, PositionalEncoding, Positions};
 use serde_json::{Value, json};
-use std::sync::LazyLock;
 use tiny_transformer::{
     Activation, AttentionKind, Cache, FeatureMap, NormKind, Normalizer, Pass, TransformerConfig,
     feature_map, linear_attention,
@@ -30,21 +25,15 @@ const FORMS: [(FeatureMap, Normalizer); 5] = [
     (FeatureMap::Elu, Normalizer::Cosine),
 ];
 
-static DEVICE: LazyLock<Device> = LazyLock::new(|| {
-    let mut device = Device::flex();
-    device.configure(FloatDType::F64).expect("no tensor yet");
-    device
-});
-
 fn softmax() -> TransformerConfig {
     small(NormKind::LayerNorm, Activation::Gelu, false)
 }
 
-fn tensor(values: Vec<f64>, shape: [usize; 4]) -> Tensor<4> {
+pub fn tensor(values: Vec<f64>, shape: [usize; 4]) -> Tensor<4> {
     Tensor::from_data(TensorData::new(values, shape), &*DEVICE)
 }
 
-fn build(value: Value, shape: &ModelShape) -> Encoding {
+pub fn build(value: Value, shape: &ModelShape) -> Encoding {
     let config = config(value);
     config.check(shape).expect("an encoding that works");
     config.init(shape, &Init::zeros(&DEVICE))
@@ -52,7 +41,7 @@ fn build(value: Value, shape: &ModelShape) -> Encoding {
 
 /// Weights of all keys, `[heads, length, length]`: what comes out where value n is the n-th unit
 /// vector.
-fn weights_of(
+pub fn weights_of(
     q: Tensor<4>,
     k: Tensor<4>,
     encoding: &Encoding,
@@ -80,14 +69,14 @@ fn weights_of(
 fn written_out() -> Vec<(Value, Vec<Part>)> {
     let stack = |parts: Value| json!({"kind": "stack", "parts": parts});
     vec![
-        (json!({"kind": "nope"}), vec![]),
-        (json!({"kind": "sinusoidal"}), vec![Part::Sinusoidal]),
-        (json!({"kind": "rope"}), vec![Part::RopeHalf]),
-        (json!({"kind": "xpos"}), vec![Part::Xpos]),
-        (json!({"kind": "alibi"}), vec![Part::Alibi]),
+        (json!({"kind": "nope"}), parts(&[])),
+        (json!({"kind": "sinusoidal"}), parts(&["sinusoidal"])),
+        (json!({"kind": "rope"}), parts(&["rope"])),
+        (json!({"kind": "xpos"}), parts(&["xpos"])),
+        (json!({"kind": "alibi"}), parts(&["alibi"])),
         (
             stack(json!([{"kind": "rope"}, {"kind": "alibi"}])),
-            vec![Part::RopeHalf, Part::Alibi],
+            parts(&["rope", "alibi"]),
         ),
     ]
 }
@@ -140,92 +129,6 @@ fn chunks_and_states_give_what_every_pair_gives() {
                     same(&host(logits), from, &format!("{from}..{to} of {chunks:?}"));
                 }
             }
-        }
-    }
-}
-
-#[test]
-fn golden_numbers_of_rotated_features() {
-    let golden: Value = serde_json::from_str(include_str!("golden/rope_linear_attention.json"))
-        .expect("golden numbers");
-    let cases: Vec<&Value> = golden["cases"]
-        .as_array()
-        .expect("cases")
-        .iter()
-        .filter(|case| case["kind"] == "causal")
-        .collect();
-    assert_eq!(cases.len(), 1);
-    for case in cases {
-        let flat = |value: &Value| -> Vec<f64> {
-            let rows = value.as_array().expect("rows");
-            rows.iter()
-                .flat_map(|row| {
-                    row.as_array()
-                        .map_or_else(|| vec![row.clone()], Clone::clone)
-                })
-                .map(|x| x.as_f64().expect("a number"))
-                .collect()
-        };
-        let (inputs, expected) = (&case["inputs"], &case["expected"]);
-        assert_eq!(inputs["feature_map"], "elu+1");
-        let [q, k, v] = ["q", "k", "v"].map(|name| {
-            let length = inputs[name].as_array().expect("rows").len();
-            let values = flat(&inputs[name]);
-            let width = values.len() / length;
-            tensor(values, [1, 1, length, width])
-        });
-        let [_, _, length, head_dim] = q.dims();
-        let shape = ModelShape {
-            d_model: head_dim,
-            n_layers: 1,
-            n_heads: 1,
-            head_dim,
-        };
-        let rope = build(
-            json!({"kind": "rope", "layout": inputs["layout"], "base": inputs["base"]}),
-            &shape,
-        );
-        let prepared = rope.prepare(&Positions::contiguous(length), &DEVICE);
-        let numerators = flat(&expected["numerator_weights"]);
-        for (normalizer, outputs, denominators) in [
-            (
-                Normalizer::Unrotated,
-                "out_roformer_unrotated_denominator",
-                "denom_unrotated",
-            ),
-            (
-                Normalizer::Rotated,
-                "out_rotated_denominator",
-                "denom_rotated",
-            ),
-        ] {
-            let [q, k] = [&q, &k].map(|x| feature_map(x.clone(), FeatureMap::Elu, normalizer));
-            let out = host(linear_attention(
-                q,
-                k,
-                v.clone(),
-                0,
-                prepared.as_ref(),
-                normalizer,
-                0,
-            ));
-            assert!(
-                largest_difference(&out, &flat(&expected[outputs])) < 1e-12,
-                "{outputs}"
-            );
-            let denominators = flat(&expected[denominators]);
-            let weights: Vec<f64> = numerators
-                .iter()
-                .enumerate()
-                .map(|(at, weight)| weight / denominators[at / length])
-                .collect();
-            let [q, k] =
-                ["q", "k"].map(|name| tensor(flat(&inputs[name]), [1, 1, length, head_dim]));
-            let got = weights_of(q, k, &rope, FeatureMap::Elu, normalizer);
-            assert!(
-                largest_difference(&got, &weights) < 1e-12,
-                "{denominators:?}"
-            );
         }
     }
 }

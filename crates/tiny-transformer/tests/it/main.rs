@@ -1,0 +1,10 @@
+//! The model in `f32`: against a slow reference on the host, and the promises it makes.
+
+mod bidirectional;
+mod blocks;
+mod causality;
+mod common;
+mod decoding;
+mod memorising;
+mod model;
+mod models;
