@@ -1,7 +1,8 @@
 //! Bytes as a file of a run's directory: read right or refused with a reason, never a panic and
 //! never something else in silence.
 
-#[path = "../../crates/rundir/tests/common/mod.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
+#[path = "../../crates/rundir/tests/it/common/mod.rs"]
 mod common;
 
 use common::mutants::seal;
@@ -91,7 +92,7 @@ impl Ground {
         let found = resume(&Quick, self.directory.path());
         assert!(
             found.state.is_some() || !found.notes.is_empty(),
-            "what is passed over is told"
+            "a skipped checkpoint has a note"
         );
         found.notes.iter().for_each(|note| plain(note));
         (found.state.map(|(state, _)| state), found.notes)
@@ -233,6 +234,7 @@ fn counted(steps: &[Step]) {
 
 /// A checkpoint whose part of the log are the first `cut` bytes goes on from there exactly if they
 /// are a log of its steps.
+#[expect(clippy::too_many_lines, reason = "one assertion per field")]
 fn belongs(data: &[u8], cut: usize, ground: &Ground) {
     let (directory, part) = (ground.directory.path(), &data[..cut]);
     let told = steplog::parse(part).ok();

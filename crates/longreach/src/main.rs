@@ -9,5 +9,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    #[cfg(all(unix, feature = "faults"))]
+    rundir::disk::choose(rundir::fault::from_environment());
     longreach::cli::main()
 }

@@ -1,7 +1,8 @@
 //! Tries damaged and hostile checkpoints by the thousand: `mutate_checkpoints [N] [FIRST]`. Ends
 //! with 1 on a panic or a silent load.
 
-#[path = "../tests/common/mod.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
+#[path = "../tests/it/common/mod.rs"]
 mod common;
 
 use common::mutants::{Outcome, Target};

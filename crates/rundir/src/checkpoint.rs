@@ -1,34 +1,35 @@
-//! Checkpoints of a training: all that the next step depends on, whole or not at all.
+//! Checkpoints: everything the next training step depends on, written atomically.
 //!
 //! `checkpoints/step-N/` holds `model.safetensors`, `optimizer.safetensors` and, written last,
-//! `manifest.json` with the size and BLAKE3 of both and the place in the step log up to which the
-//! log belongs to it. A directory is written under another name, synced and renamed, so
-//! that what has its name is complete; what does not verify is passed over, and said to be.
+//! `manifest.json` with the size and BLAKE3 of both and the length of the step log at that step. A
+//! directory is written under another name, synced and renamed, so that `step-N` is complete.
+//! Checkpoints that do not verify are skipped with a note.
 
 use crate::disk::{Disk, Op};
 use crate::read;
 use crate::weights::{MAX_HEADER_BYTES, Weights};
 use anyhow::{Context, Result, bail, ensure};
+use schema::text::excerpt;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Directory of a run's checkpoints.
 pub const CHECKPOINTS_DIR: &str = "checkpoints";
-/// How many are kept: the newest, and one to fall back on.
+/// Number of checkpoints kept: the newest, and one to fall back on.
 const KEPT: usize = 2;
 /// Layout version of the manifest.
 const SCHEMA: u32 = 2;
-/// No manifest is larger.
+/// Largest manifest.
 const MAX_MANIFEST_BYTES: u64 = 1 << 16;
 /// The model's parameters.
 pub const MODEL: &str = "model.safetensors";
 /// The optimizer's moments.
 pub const OPTIMIZER: &str = "optimizer.safetensors";
-/// Sizes and hashes of both, and the place in the log.
+/// Sizes and hashes of both, and the length of the log.
 pub const MANIFEST: &str = "manifest.json";
 
-/// Everything the next step depends on but the spec.
+/// Everything the next step depends on besides the spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     /// Steps applied.
@@ -45,7 +46,7 @@ pub struct State {
     pub log_blake3: String,
 }
 
-/// What wrote a checkpoint: the same one goes on to the same bits.
+/// Build and machine that wrote a checkpoint; resuming elsewhere may differ in the last bits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
@@ -55,7 +56,7 @@ pub struct Origin {
     pub machine: String,
 }
 
-/// What a checkpoint says of itself.
+/// The manifest of a checkpoint.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {
@@ -88,21 +89,20 @@ struct FileFacts {
     blake3: String,
 }
 
-/// What was found to go on from.
+/// The result of looking for a checkpoint.
 #[derive(Debug)]
 pub struct Found<T> {
-    /// The newest state that verifies, and what was made of it.
+    /// The newest state that verifies, and what `accept` returned for it.
     pub state: Option<(State, T)>,
-    /// What is worth saying: checkpoints that were passed over and why, a program that has
-    /// changed.
+    /// Checkpoints that were skipped and why, and a changed program or machine.
     pub notes: Vec<String>,
 }
 
-/// Writes a checkpoint and drops the oldest ones.
+/// Writes a checkpoint and removes the oldest ones.
 ///
 /// # Errors
 ///
-/// If the directory cannot be written; what was there before is untouched then.
+/// If the directory cannot be written; earlier checkpoints are unchanged then.
 pub fn save(
     disk: &dyn Disk,
     run_directory: &Path,
@@ -118,12 +118,12 @@ pub fn save(
     let scratch = root.join(format!(".step-{}.{}", state.step, std::process::id()));
     let written = write(disk, &scratch, run_id, origin, state);
     if let Err(error) = written {
-        // Its bytes may be what another attempt needs.
+        // Free the space for another attempt.
         let _ = disk.remove_tree(&scratch);
         return Err(error);
     }
     let place = place(&root, state.step);
-    // A checkpoint of this step that was passed over makes way for a whole one.
+    // Replace a checkpoint of this step that did not verify.
     discard(disk, &place)?;
     disk.run(Op::Rename(&scratch, &place))?;
     disk.run(Op::SyncDir(&root))?;
@@ -180,7 +180,7 @@ fn write(
     Ok(disk.run(Op::SyncDir(scratch))?)
 }
 
-/// Takes a directory's name away before its files, so that what has the name is whole.
+/// Renames a directory before removing its files, so that a directory with its name is complete.
 fn discard(disk: &dyn Disk, path: &Path) -> Result<()> {
     if path.symlink_metadata().is_err() {
         return Ok(());
@@ -192,8 +192,8 @@ fn discard(disk: &dyn Disk, path: &Path) -> Result<()> {
     Ok(disk.remove_tree(&scratch)?)
 }
 
-/// The newest checkpoint of a run that verifies, against a model of the same shape, and that
-/// `accept` can go on from.
+/// The newest checkpoint of a run that verifies against a model of the same shape and that `accept`
+/// accepts.
 pub fn latest<T>(
     disk: &dyn Disk,
     run_directory: &Path,
@@ -210,7 +210,7 @@ pub fn latest<T>(
     if root.is_symlink() {
         found
             .notes
-            .push(format!("passed over {}: it is a link", root.display()));
+            .push(format!("skipped {}: it is a link", root.display()));
         return found;
     }
     disk.remove_scratch(&root);
@@ -226,8 +226,8 @@ pub fn latest<T>(
                     if theirs != ours {
                         found.notes.push(format!(
                             "the checkpoint at step {step} was written by another {what}, {}; \
-                             this is {ours}: the last bits may differ",
-                            read::shown(theirs)
+                             this is {ours}: results may differ in the last bits",
+                            excerpt(theirs)
                         ));
                     }
                 }
@@ -235,9 +235,9 @@ pub fn latest<T>(
                 break;
             }
             Err(error) => found.notes.push(format!(
-                "passed over {}: {}",
+                "skipped {}: {}",
                 directory.display(),
-                read::shown(&format!("{error:#}"))
+                excerpt(&format!("{error:#}"))
             )),
         }
     }
@@ -251,12 +251,13 @@ pub fn newest_step(run_directory: &Path) -> Option<u64> {
         .map(|(step, _)| *step)
 }
 
-/// Removes all checkpoints of a run that is recorded, as far as that is possible.
+/// Removes all checkpoints of a recorded run, as far as possible.
 pub fn clear(disk: &dyn Disk, run_directory: &Path) {
     let _ = discard(disk, &run_directory.join(CHECKPOINTS_DIR));
 }
 
-fn load(directory: &Path, run_id: &str, step: u64, model: &Weights) -> Result<(State, Origin)> {
+/// Reads the manifest of a checkpoint and checks that it is whole and of this run and step.
+fn manifest(directory: &Path, run_id: &str, step: u64) -> Result<Manifest> {
     let manifest: Manifest = serde_json::from_slice(&read::bounded(
         &directory.join(MANIFEST),
         MAX_MANIFEST_BYTES,
@@ -280,7 +281,12 @@ fn load(directory: &Path, run_id: &str, step: u64, model: &Weights) -> Result<(S
         "its manifest is of step {}",
         manifest.step
     );
-    // Twice the model is moments; names and shapes take a header. Nothing larger is read.
+    Ok(manifest)
+}
+
+fn load(directory: &Path, run_id: &str, step: u64, model: &Weights) -> Result<(State, Origin)> {
+    let manifest = manifest(directory, run_id, step)?;
+    // The two moments take twice the bytes of the model, names and shapes a header.
     let largest = 8 * model.count("") + MAX_HEADER_BYTES + 8;
     let read = |name: &str| -> Result<Weights> {
         let facts = manifest
@@ -301,48 +307,8 @@ fn load(directory: &Path, run_id: &str, step: u64, model: &Weights) -> Result<(S
         Weights::from_bytes(&bytes).with_context(|| name.to_owned())
     };
     let weights = read(MODEL)?;
-    ensure!(
-        weights.0.len() == model.0.len(),
-        "its parameters are not those of the model: {} tensors, not {}",
-        weights.0.len(),
-        model.0.len()
-    );
-    for (path, tensor) in &model.0 {
-        let found = weights.0.get(path).with_context(|| {
-            format!("its parameters are not those of the model: there is no {path}")
-        })?;
-        ensure!(
-            found.shape == tensor.shape,
-            "its parameters are not those of the model: {path} has shape {:?}, not {:?}",
-            found.shape,
-            tensor.shape
-        );
-    }
-    let mut moments = [Weights::default(), Weights::default()];
-    for (name, tensor) in read(OPTIMIZER)?.0 {
-        let (which, path) = match (name.strip_prefix("first."), name.strip_prefix("second.")) {
-            (Some(path), _) => (0, path),
-            (_, Some(path)) => (1, path),
-            _ => bail!("the optimizer has a tensor {name:?}"),
-        };
-        let of = model.0.get(path).with_context(|| {
-            format!("the optimizer has moments of {path:?}, which the model has not")
-        })?;
-        ensure!(
-            tensor.shape == [of.values.len()],
-            "the moments of {path} have shape {:?}",
-            tensor.shape
-        );
-        ensure!(
-            which == 0 || tensor.values.iter().all(|value| *value >= 0.0),
-            "a second moment of {path} is negative"
-        );
-        moments[which].0.insert(path.to_owned(), tensor);
-    }
-    ensure!(
-        moments[0].0.keys().eq(moments[1].0.keys()),
-        "the optimizer's two moments are of different parameters"
-    );
+    check_shapes(&weights, model)?;
+    let moments = moments(read(OPTIMIZER)?, model)?;
     let Manifest {
         tokens,
         log_bytes,
@@ -361,6 +327,58 @@ fn load(directory: &Path, run_id: &str, step: u64, model: &Weights) -> Result<(S
         },
         origin,
     ))
+}
+
+/// Checks that loaded parameters have the paths and shapes of the model.
+fn check_shapes(weights: &Weights, model: &Weights) -> Result<()> {
+    ensure!(
+        weights.0.len() == model.0.len(),
+        "its parameters are not those of the model: {} tensors, not {}",
+        weights.0.len(),
+        model.0.len()
+    );
+    for (path, tensor) in &model.0 {
+        let found = weights.0.get(path).with_context(|| {
+            format!("its parameters are not those of the model: there is no {path}")
+        })?;
+        ensure!(
+            found.shape == tensor.shape,
+            "its parameters are not those of the model: {path} has shape {:?}, not {:?}",
+            found.shape,
+            tensor.shape
+        );
+    }
+    Ok(())
+}
+
+/// Divides the optimizer's tensors into first and second moments of the model's parameters.
+fn moments(optimizer: Weights, model: &Weights) -> Result<[Weights; 2]> {
+    let mut moments = [Weights::default(), Weights::default()];
+    for (name, tensor) in optimizer.0 {
+        let (which, path) = match (name.strip_prefix("first."), name.strip_prefix("second.")) {
+            (Some(path), _) => (0, path),
+            (_, Some(path)) => (1, path),
+            _ => bail!("the optimizer has a tensor {name:?}"),
+        };
+        let of = model.0.get(path).with_context(|| {
+            format!("the optimizer has moments of {path:?}, which the model does not have")
+        })?;
+        ensure!(
+            tensor.shape == [of.values.len()],
+            "the moments of {path} have shape {:?}",
+            tensor.shape
+        );
+        ensure!(
+            which == 0 || tensor.values.iter().all(|value| *value >= 0.0),
+            "a second moment of {path} is negative"
+        );
+        moments[which].0.insert(path.to_owned(), tensor);
+    }
+    ensure!(
+        moments[0].0.keys().eq(moments[1].0.keys()),
+        "the optimizer's two moments are of different parameters"
+    );
+    Ok(moments)
 }
 
 fn place(root: &Path, step: u64) -> PathBuf {

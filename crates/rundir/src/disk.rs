@@ -1,9 +1,10 @@
-//! The only way anything is written: named operations, one after the other.
+//! Every write as a named operation on a disk that can be replaced.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// One operation on the file system. A file's bytes survive a power cut after [`Sync`](Op::Sync), a
 /// name after [`SyncDir`](Op::SyncDir) of the directory it is in.
@@ -22,7 +23,7 @@ pub enum Op<'a> {
         /// What is added.
         bytes: &'a [u8],
     },
-    /// Cuts a file down to so many bytes.
+    /// Truncates a file to this many bytes.
     Cut(&'a Path, u64),
     /// Makes the bytes of a file survive.
     Sync(&'a Path),
@@ -37,7 +38,7 @@ pub enum Op<'a> {
 }
 
 impl Op<'_> {
-    /// What is done, in a word.
+    /// The verb of a message.
     pub fn verb(&self) -> &'static str {
         match self {
             Self::CreateDir(_) => "create",
@@ -51,7 +52,7 @@ impl Op<'_> {
         }
     }
 
-    /// The file or directory that is touched; of a renaming, the new name.
+    /// The file or directory that changes; for a rename, the new name.
     pub fn path(&self) -> &Path {
         match self {
             Self::CreateDir(path)
@@ -66,7 +67,7 @@ impl Op<'_> {
         }
     }
 
-    /// The operation by the role of its file, the same in every run: `rename step-N`, `write
+    /// The operation with the role of its file, the same in every run: `rename step-N`, `write
     /// manifest.json`.
     pub fn name(&self) -> String {
         let file = self
@@ -101,13 +102,13 @@ impl Op<'_> {
     }
 }
 
-/// An operation that failed, for people: what, where, why, and what to do.
+/// An operation that failed. Displays what failed, where, why, and what to do.
 #[derive(Debug)]
 pub struct Refused {
     verb: &'static str,
     path: PathBuf,
     bytes: usize,
-    /// What the system said.
+    /// The error of the system.
     pub error: io::Error,
 }
 
@@ -130,8 +131,7 @@ impl fmt::Display for Refused {
                 "make room there or give another directory"
             }
             ErrorKind::FileTooLarge => {
-                "a limit on the size of files stands in the way (`ulimit -f`): raise it or give \
-                 another directory"
+                "the limit on file sizes is too low (`ulimit -f`): raise it or give another directory"
             }
             ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
                 "give a directory that can be written"
@@ -141,7 +141,7 @@ impl fmt::Display for Refused {
         write!(
             f,
             "{of}\n  = help: {help}; nothing recorded or saved before is lost, and the same \
-             command goes on from it"
+             command continues from it"
         )
     }
 }
@@ -152,21 +152,21 @@ impl std::error::Error for Refused {
     }
 }
 
-/// Of an operation.
+/// The result of an operation.
 pub type Result<T> = std::result::Result<T, Refused>;
 
-/// Something operations can be applied to.
+/// A file system that operations are applied to.
 pub trait Disk: Sync {
-    /// Applies one operation: done, or not begun as far as any reader can tell, or (for bytes that
-    /// are written) done in part.
+    /// Applies one operation. After an error the operation has had no visible effect, or, for
+    /// writes, part of its bytes.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the system.
     fn apply(&self, op: &Op<'_>) -> io::Result<()>;
 }
 
-/// The file system as it is.
+/// The file system of the operating system.
 pub struct System;
 
 impl Disk for System {
@@ -185,14 +185,14 @@ impl Disk for System {
                 let end = file.seek(SeekFrom::End(0))?;
                 if end != at {
                     return Err(io::Error::other(format!(
-                        "it has {end} bytes instead of {at}: something else writes to it"
+                        "it has {end} bytes instead of {at}: another process writes to it"
                     )));
                 }
                 file.write_all(bytes)
             }
             Op::Cut(path, length) => existing(path)?.set_len(length),
             Op::Sync(path) => existing(path)?.sync_all(),
-            // Only where the system can.
+            // Other systems have no such call.
             Op::SyncDir(path) if cfg!(unix) => File::open(path)?.sync_all(),
             Op::SyncDir(_) => Ok(()),
             Op::Rename(from, to) => std::fs::rename(from, to),
@@ -209,23 +209,26 @@ fn existing(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).open(path)
 }
 
-/// The disk of this process: the system's, which the feature `faults` lets fail on request.
-pub fn system() -> &'static dyn Disk {
-    #[cfg(all(unix, feature = "faults"))]
-    return fault::from_environment();
-    #[cfg(not(all(unix, feature = "faults")))]
-    &System
+/// The disk of this process; [`System`] unless a program has chosen another one.
+static CHOSEN: OnceLock<&'static dyn Disk> = OnceLock::new();
+
+/// Chooses the disk that [`system`] returns. The first choice counts, so a program calls this
+/// before it writes anything.
+pub fn choose(disk: &'static dyn Disk) {
+    let _ = CHOSEN.set(disk);
 }
 
-#[cfg(all(unix, feature = "faults"))]
-use crate::fault;
+/// The disk of this process.
+pub fn system() -> &'static dyn Disk {
+    *CHOSEN.get().unwrap_or(&(&System as &dyn Disk))
+}
 
 impl dyn Disk + '_ {
-    /// Applies an operation, and says on failure what and where it was.
+    /// Applies an operation; an error names the operation and its file.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the system.
     pub fn run(&self, op: Op<'_>) -> Result<()> {
         self.apply(&op).map_err(|error| Refused {
             verb: op.verb(),
@@ -239,21 +242,21 @@ impl dyn Disk + '_ {
     ///
     /// # Errors
     ///
-    /// What the system says; part of the file may be there then.
+    /// The error of the system; part of the file may exist then.
     pub fn write_synced(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         self.run(Op::Write(path, bytes))?;
         self.run(Op::Sync(path))
     }
 
-    /// Writes a file as one step: its old bytes or all the new ones, and the new ones once this
-    /// returns, whatever happens.
+    /// Writes a file atomically: after a crash it has its old bytes or all the new ones, and once
+    /// this has returned it has the new ones.
     ///
-    /// The scratch file beside it is named after this process; who holds the directory's lock may
-    /// remove those of others (`remove_scratch`).
+    /// The bytes go to a scratch file first, which is named after this process. The holder of the
+    /// directory's lock may remove the scratch files of others (`remove_scratch`).
     ///
     /// # Errors
     ///
-    /// What the system says; the file is as it was then.
+    /// The error of the system; the file is unchanged then.
     pub fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let directory = directory_of(path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -268,11 +271,11 @@ impl dyn Disk + '_ {
         self.run(Op::SyncDir(directory))
     }
 
-    /// Creates a directory and those above it, each of which survives.
+    /// Creates a directory and its parents, each of them synced.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the system.
     pub fn create_dirs(&self, path: &Path) -> Result<()> {
         if path.is_dir() {
             return Ok(());
@@ -280,7 +283,7 @@ impl dyn Disk + '_ {
         let above = directory_of(path);
         self.create_dirs(above)?;
         match self.run(Op::CreateDir(path)) {
-            // Somebody else was faster.
+            // Another process created it meanwhile.
             Err(refused) if refused.error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {
                 Ok(())
             }
@@ -289,12 +292,12 @@ impl dyn Disk + '_ {
         }
     }
 
-    /// Removes a file, or a directory with all that is in it; links are removed, not followed. What
-    /// is not there is removed already.
+    /// Removes a file, or a directory with its contents; links are removed, not followed. A missing
+    /// path is no error.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the system.
     pub fn remove_tree(&self, path: &Path) -> Result<()> {
         let Ok(found) = path.symlink_metadata() else {
             return Ok(());
@@ -315,8 +318,8 @@ impl dyn Disk + '_ {
         self.run(Op::RemoveDir(path))
     }
 
-    /// Removes what processes that died left half written in a directory: hidden names that end in
-    /// a number. What cannot be removed stays.
+    /// Removes scratch files of dead processes from a directory: hidden names that end in a number.
+    /// Files that cannot be removed stay.
     pub fn remove_scratch(&self, directory: &Path) {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -330,12 +333,12 @@ impl dyn Disk + '_ {
         }
     }
 
-    /// Finds out whether a directory can be written at all: creates it, and writes, syncs, renames
-    /// and removes a small file in it.
+    /// Checks that a directory can be written: creates it, and writes, syncs, renames and removes a
+    /// small file in it.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The error of the system.
     pub fn probe(&self, directory: &Path) -> Result<()> {
         self.create_dirs(directory)?;
         let probe = directory.join(format!(".probe.{}", std::process::id()));

@@ -1,16 +1,16 @@
-//! Disks that fail on request: a process that dies, or an error, at an operation named in the
-//! environment.
+//! A disk that fails on request: it kills the process, or returns an error, at an operation named
+//! in the environment.
 //!
 //! `LONGREACH_FAULT` is one of
 //!
 //! ```text
 //! kill before OPERATION N     die as by kill -9 before the Nth time of an operation such as `rename step-N`
 //! kill after OPERATION N
-//! error N                     the Nth operation of this process fails (EIO), the others do not
-//! full N                      from the Nth on, everything that needs room fails (ENOSPC), the first of them half way
+//! error N                     the Nth operation of this process fails (EIO), no other does
+//! full N                      from the Nth on, operations that need space fail (ENOSPC); writes are cut in half
 //! ```
 //!
-//! and `LONGREACH_OPERATIONS` names a file to which every operation is added by name.
+//! and `LONGREACH_OPERATIONS` names a file to which the name of every operation is appended.
 
 use crate::disk::{Disk, Op, System};
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 
-/// What the environment asked for.
+/// The fault that the environment asks for.
 pub struct Faulty {
     fault: Option<Fault>,
     operations: Option<PathBuf>,
@@ -36,14 +36,14 @@ enum Fault {
     Full(u64),
 }
 
-/// The disk of this process. An environment that cannot be understood is told and ends it: a proof
-/// that tests nothing is worse.
+/// The disk that the environment asks for, for [`crate::disk::choose`]. An environment that cannot
+/// be parsed ends the process, because a proof that tests nothing must not pass.
 pub fn from_environment() -> &'static dyn Disk {
     static DISK: OnceLock<Faulty> = OnceLock::new();
     DISK.get_or_init(|| {
         let asked = std::env::var("LONGREACH_FAULT").unwrap_or_default();
         let fault = parse(&asked).unwrap_or_else(|| {
-            eprintln!("error: LONGREACH_FAULT={asked:?} is no fault");
+            eprintln!("error: LONGREACH_FAULT={asked:?} is not a fault");
             std::process::exit(2)
         });
         Faulty {
@@ -71,7 +71,7 @@ fn parse(text: &str) -> Option<Option<Fault>> {
     }
 }
 
-/// Ends this process as nothing inside it could notice.
+/// Ends this process as kill -9 does.
 fn die() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     std::process::abort()

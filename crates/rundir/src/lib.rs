@@ -1,20 +1,18 @@
-//! A run's directory: what must survive a crash, and how it is read back when it did not survive
-//! whole.
+//! The files of a training run: crash-safe writes, and readers that survive damaged files.
 //!
 //! ```text
-//! disk.rs        the only way anything is written: named operations, one after the other
-//! checkpoint.rs  all that the next step depends on, whole or not at all
-//! steplog.rs     a line per step
-//! weights.rs     parameters by path, and their file
+//! disk.rs        every write as a named operation on a Disk; atomic writes
+//! checkpoint.rs  everything the next training step depends on
+//! steplog.rs     one JSON line per training step
+//! weights.rs     parameters by path, and their safetensors file
 //! lock.rs        one process per run
-//! read.rs        files of unknown origin, read under a bound
-//! fault.rs       disks that fail on request (feature `faults`)
+//! read.rs        reading files of unknown origin with a bound on their size
+//! fault.rs       a disk that fails on request (feature `faults`)
 //! ```
 //!
-//! Every write is an [`Op`] applied by a [`Disk`], so that tests can cut the power after any of
-//! them, let any of them fail, or name each of them. Nothing here knows a tensor library: the
-//! readers build and are fuzzed in seconds.
-#![forbid(unsafe_code)]
+//! Every write is an [`Op`] applied by a [`Disk`]. Tests replace the disk and cut the power after
+//! each operation, or let each of them fail. Nothing here links the tensor library, so the readers
+//! build and are fuzzed in seconds.
 
 pub mod checkpoint;
 pub mod disk;

@@ -1,4 +1,4 @@
-//! One process per run: a lock of the operating system, which dies with its holder.
+//! One process per run: a file lock of the operating system, which is released when its holder ends.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -6,25 +6,25 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Held by the process that has the run; its text says who that is and since when.
+/// Locked by the process that owns the run; its text names the process and the time.
 pub const LOCK_FILE: &str = "lock";
 
 /// Why a run could not be taken.
 #[derive(Debug)]
 pub enum Taken {
-    /// Another process has it.
+    /// Another process holds the lock.
     By(Holder),
-    /// The lock's file cannot be written, or the file system knows no locks.
+    /// The lock file cannot be written, or the file system has no locks.
     Refused(io::Error),
 }
 
-/// Who holds a lock, as far as the lock's text says. The text is for people; what counts is the
-/// lock of the operating system.
+/// Who holds a lock, according to the lock file's text. The text is for people; the lock of the
+/// operating system decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// Process and host, such as `process 123 on node7`; empty if unknown.
     pub who: String,
-    /// For how long it has had the lock.
+    /// Time since it took the lock.
     pub held: Option<Duration>,
     /// The process id, if the process runs on this host and is stopped, as by SIGSTOP.
     pub stopped: Option<u32>,
@@ -43,18 +43,18 @@ impl fmt::Display for Holder {
         if let Some(process) = self.stopped {
             write!(
                 f,
-                ", stopped (SIGSTOP); `kill -CONT {process}` lets it go on"
+                ", stopped (SIGSTOP); `kill -CONT {process}` continues it"
             )?;
         }
         Ok(())
     }
 }
 
-/// Takes a run for this process, until the file is dropped or the process ends, however it ends.
+/// Locks a run for this process until the file is dropped or the process ends.
 ///
 /// # Errors
 ///
-/// If another process has it, or there can be no lock.
+/// If another process holds the lock, or the file cannot be locked.
 pub fn take(directory: &Path) -> Result<File, Taken> {
     let path = directory.join(LOCK_FILE);
     if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
@@ -71,14 +71,14 @@ pub fn take(directory: &Path) -> Result<File, Taken> {
         .open(&path);
     let mut file = opened.map_err(Taken::Refused)?;
     for attempt in 0..5 {
-        // Who only looks holds it for an instant.
+        // `holder` of another process takes the lock for an instant.
         if attempt > 0 {
             std::thread::sleep(Duration::from_millis(20));
         }
         match file.try_lock() {
             Ok(()) => {
                 let text = text(std::process::id(), &hostname(), seconds(SystemTime::now()));
-                // The text is for people; what counts is the lock.
+                // The text is for people; failing to write it changes nothing.
                 let _ = file
                     .set_len(0)
                     .and_then(|()| file.write_all(text.as_bytes()));
@@ -91,7 +91,7 @@ pub fn take(directory: &Path) -> Result<File, Taken> {
     Err(Taken::By(holder(directory).unwrap_or_default()))
 }
 
-/// Who has a run, if anybody does.
+/// The process that holds a run's lock, if any.
 pub fn holder(directory: &Path) -> Option<Holder> {
     let path = directory.join(LOCK_FILE);
     // Opening a pipe would wait for its other end.
@@ -114,7 +114,7 @@ pub fn holder(directory: &Path) -> Option<Holder> {
     ))
 }
 
-/// What the holder writes into the lock's file.
+/// The text of a lock file.
 fn text(process: u32, host: &str, since: u64) -> String {
     let host = if host.is_empty() {
         String::new()
@@ -124,7 +124,7 @@ fn text(process: u32, host: &str, since: u64) -> String {
     format!("process {process}{host}\nsince {since}\n")
 }
 
-/// Reads the text of a lock; `state` gives the state letter of a process on this host.
+/// Parses the text of a lock file; `state` returns the state letter of a process on this host.
 fn parse(text: &str, host: &str, now: u64, state: impl Fn(u32) -> Option<char>) -> Holder {
     let mut lines = text.lines();
     let who: String = lines
@@ -187,7 +187,7 @@ mod tests {
         let stopped = read(1_720, "node7", Some('T'));
         assert_eq!(
             stopped.to_string(),
-            "process 123 on node7 for 12 min, stopped (SIGSTOP); `kill -CONT 123` lets it go on"
+            "process 123 on node7 for 12 min, stopped (SIGSTOP); `kill -CONT 123` continues it"
         );
         // A process of another host has another table of processes.
         assert_eq!(read(1_720, "node8", Some('T')).stopped, None);

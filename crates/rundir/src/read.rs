@@ -1,4 +1,4 @@
-//! Files of unknown origin, read under a bound.
+//! Reads files of unknown origin with a bound on their size.
 
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
@@ -51,20 +51,4 @@ pub fn start(path: &Path, count: u64) -> Result<Vec<u8>> {
         .read_to_end(&mut bytes)
         .with_context(shown)?;
     Ok(bytes)
-}
-
-/// A text from a file of unknown origin as people see it: without control characters, which a
-/// terminal would obey, and not longer than a paragraph.
-pub fn shown(text: &str) -> String {
-    const MAX_CHARS: usize = 1000;
-    let mut characters = text.chars();
-    let mut shown: String = characters
-        .by_ref()
-        .take(MAX_CHARS)
-        .map(|c| if c.is_control() { '\u{FFFD}' } else { c })
-        .collect();
-    if characters.next().is_some() {
-        shown.push('…');
-    }
-    shown
 }

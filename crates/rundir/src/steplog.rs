@@ -1,21 +1,22 @@
-//! The step log: a JSON line per applied step, append-only, cut back to a checkpoint's place when a
-//! run goes on from there.
+//! The step log: one JSON line per applied step, append-only, truncated to a checkpoint's length
+//! when a run resumes from it.
 
 use crate::checkpoint::State;
 use crate::disk::{Disk, Op};
 use crate::read;
 use anyhow::{Context, Result, anyhow, ensure};
+use schema::text::excerpt;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Name of the file.
 pub const LOG_FILE: &str = "steps.jsonl";
-/// No line is longer.
+/// Longest line.
 const MAX_LINE_BYTES: u64 = 256;
-/// Lines are written when so many bytes have come together.
+/// Lines are written in blocks of at least this many bytes.
 const BUFFERED: usize = 1 << 13;
 
-/// A step that was applied; a line of the log.
+/// An applied step, one line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
@@ -31,19 +32,19 @@ pub struct Step {
     pub tokens: u64,
 }
 
-/// A log that is being written.
+/// A log open for writing.
 pub struct StepLog<'a> {
     disk: &'a dyn Disk,
     path: PathBuf,
     hasher: blake3::Hasher,
     /// Bytes of the file.
     written: u64,
-    /// Bytes to come.
+    /// Bytes not written yet.
     buffer: Vec<u8>,
 }
 
 impl<'a> StepLog<'a> {
-    /// Begins anew.
+    /// Creates an empty log.
     ///
     /// # Errors
     ///
@@ -61,12 +62,13 @@ impl<'a> StepLog<'a> {
         })
     }
 
-    /// Goes on from a checkpoint, whose part of the log must be there; gives the steps it tells.
-    /// What comes after is cut off.
+    /// Resumes from a checkpoint and returns the steps of its part of the log. Later lines are cut
+    /// off.
     ///
     /// # Errors
     ///
-    /// If the log is shorter or another one, or does not tell what the checkpoint says.
+    /// If the log is shorter than the checkpoint's part, or has another hash, number of steps or
+    /// number of tokens.
     pub fn resume(
         disk: &'a dyn Disk,
         directory: &Path,
@@ -81,7 +83,7 @@ impl<'a> StepLog<'a> {
         let path = directory.join(LOG_FILE);
         ensure!(
             bytes <= steps.saturating_mul(MAX_LINE_BYTES),
-            "the step log is said to have {bytes} bytes for {steps} steps"
+            "the step log claims to have {bytes} bytes for {steps} steps"
         );
         let text = read::start(&path, bytes)?;
         ensure!(
@@ -94,13 +96,13 @@ impl<'a> StepLog<'a> {
             hasher.finalize().to_hex().as_str() == state.log_blake3,
             "the step log is not the one that the checkpoint belongs to"
         );
-        let told = parse(&text)?;
+        let logged = parse(&text)?;
         ensure!(
-            told.len() as u64 == steps,
-            "the step log tells {} steps, the checkpoint {steps}",
-            told.len()
+            logged.len() as u64 == steps,
+            "the step log has {} steps, the checkpoint {steps}",
+            logged.len()
         );
-        let counted = told.last().map_or(0, |last| last.tokens);
+        let counted = logged.last().map_or(0, |last| last.tokens);
         ensure!(
             counted == tokens,
             "the step log counts {counted} tokens, the checkpoint {tokens}"
@@ -114,7 +116,7 @@ impl<'a> StepLog<'a> {
                 written: bytes,
                 buffer: Vec::new(),
             },
-            told,
+            logged,
         ))
     }
 
@@ -135,7 +137,7 @@ impl<'a> StepLog<'a> {
         }
     }
 
-    /// Makes everything so far survive, and gives its size and hash.
+    /// Syncs the log and returns its size and hash.
     ///
     /// # Errors
     ///
@@ -160,22 +162,22 @@ impl<'a> StepLog<'a> {
     }
 }
 
-/// The whole log of a run that has ended after so many steps.
+/// The whole log of a run that ended after `steps` steps.
 ///
 /// # Errors
 ///
-/// If it is not there, is larger than such a log can be, or a line is not one of a log.
+/// If it is missing, is larger than such a log can be, or holds a line that is no step.
 pub fn read_whole(directory: &Path, steps: u64) -> Result<Vec<Step>> {
     let path = directory.join(LOG_FILE);
     let text = read::bounded(&path, steps.saturating_mul(MAX_LINE_BYTES))?;
     parse(&text).with_context(|| path.display().to_string())
 }
 
-/// The steps that the lines of a log tell.
+/// Parses the lines of a log.
 ///
 /// # Errors
 ///
-/// If a line is not one of a log, is torn, or the steps are not 1, 2, 3, ...
+/// If a line is no step or is torn, or the steps are not 1, 2, 3, ...
 pub fn parse(text: &[u8]) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -189,7 +191,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Step>> {
             anyhow!(
                 "line {} of the step log: {}",
                 index + 1,
-                read::shown(&error.to_string())
+                excerpt(&error.to_string())
             )
         })?;
         ensure!(

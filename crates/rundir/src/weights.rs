@@ -7,12 +7,13 @@ use crate::disk::Disk;
 use crate::read;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use schema::text::excerpt;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// No file holds more tensors.
+/// Largest number of tensors in a file.
 const MAX_TENSORS: usize = 100_000;
-/// Names and shapes of a file need no more than this.
+/// Largest header (names and shapes) of a file.
 pub const MAX_HEADER_BYTES: u64 = 1 << 20;
 
 /// One parameter on the host.
@@ -80,11 +81,11 @@ impl Weights {
             .map(move |(path, tensor)| (format!("{prefix}{path}"), tensor.clone()))
     }
 
-    /// A safetensors file of these.
+    /// The parameters as the bytes of a safetensors file.
     ///
     /// # Errors
     ///
-    /// Never for tensors whose values fill their shapes.
+    /// If the values of a tensor do not fill its shape.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let bytes: BTreeMap<&String, Vec<u8>> = self
             .0
@@ -105,8 +106,8 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// If it is none, or not of f32, or holds a number that is not finite, or its header is larger
-    /// than any of ours.
+    /// If it is no safetensors file of f32, holds a number that is not finite, or has a header larger
+    /// than [`MAX_HEADER_BYTES`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let header = bytes
             .first_chunk()
@@ -114,15 +115,11 @@ impl Weights {
             .context("not a safetensors file: too short")?;
         ensure!(
             header <= MAX_HEADER_BYTES,
-            "its header is said to have {header} bytes, more than {MAX_HEADER_BYTES}"
+            "its header claims to have {header} bytes, more than {MAX_HEADER_BYTES}"
         );
         // What the parser says may quote the name of a tensor.
-        let file = SafeTensors::deserialize(bytes).map_err(|error| {
-            anyhow!(
-                "not a safetensors file: {}",
-                read::shown(&error.to_string())
-            )
-        })?;
+        let file = SafeTensors::deserialize(bytes)
+            .map_err(|error| anyhow!("not a safetensors file: {}", excerpt(&error.to_string())))?;
         ensure!(
             file.len() <= MAX_TENSORS,
             "it holds {} tensors, more than {MAX_TENSORS}",
@@ -133,7 +130,7 @@ impl Weights {
             ensure!(
                 view.dtype() == Dtype::F32,
                 "{:?} is {:?}, not F32",
-                read::shown(name),
+                excerpt(name),
                 view.dtype()
             );
             let values: Vec<f32> = view
@@ -145,7 +142,7 @@ impl Weights {
             ensure!(
                 bad == 0,
                 "{:?} has {bad} values that are not finite",
-                read::shown(name)
+                excerpt(name)
             );
             weights.0.insert(
                 name.to_owned(),
@@ -158,7 +155,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Writes a safetensors file, whole or not at all.
+    /// Writes a safetensors file atomically.
     ///
     /// # Errors
     ///
@@ -167,11 +164,11 @@ impl Weights {
         Ok(disk.write_whole(path, &self.to_bytes()?)?)
     }
 
-    /// Reads a safetensors file of so many numbers and checks it against the digest of its record.
+    /// Reads a safetensors file of `numbers` values and checks it against the digest of its record.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is larger than so many numbers are, is no safetensors file of
+    /// If the file cannot be read, is larger than `numbers` values take, is no safetensors file of
     /// f32, holds a number that is not finite, or has another digest.
     pub fn load(path: &Path, numbers: u64, digest: &str) -> Result<Self> {
         let bytes = read::bounded(

@@ -47,6 +47,11 @@ pub fn one_line(text: &str, longest: usize) -> String {
     out
 }
 
+/// One line of at most 1000 characters: a message, a path or a name from a file of unknown origin.
+pub fn excerpt(text: &str) -> String {
+    one_line(text, 1000)
+}
+
 /// Any number of lines: line feeds and tabs stay, other hidden characters become U+FFFD.
 pub fn lines(text: &str) -> String {
     let kept = |c: char| matches!(c, '\n' | '\t') || !is_hidden(c);

@@ -12,7 +12,7 @@ use results::{
     Claims, Excluded, Format, Found, Report, ReportError, ReportSpec, RunRecord, StoreError,
     find_records, report,
 };
-use rundir::read::shown;
+use schema::text::excerpt;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -344,7 +344,7 @@ fn tell_what_is_read(records: &[RunRecord]) {
             } else {
                 String::new()
             };
-            format!("{} ({}{evaluations})", shown(name), count(*runs, "run"))
+            format!("{} ({}{evaluations})", excerpt(name), count(*runs, "run"))
         });
     let mut listed: Vec<String> = listed.collect();
     if experiments.len() > MAX_LISTED {
@@ -368,10 +368,10 @@ fn read_and_left_out(found: &Found) -> String {
         let line = excluded
             .line
             .map_or_else(String::new, |line| format!(":{line}"));
-        let path = shown(&excluded.path.display().to_string());
+        let path = excerpt(&excluded.path.display().to_string());
         told.push_str(&format!(
             "\nleft out {path}{line}: {}",
-            shown(&excluded.reason)
+            excerpt(&excluded.reason)
         ));
     }
     if found.excluded.len() > MAX_LISTED {

@@ -103,7 +103,7 @@ pub struct Timings {
     pub train_peak_memory_bytes: Option<u64>,
     /// What was estimated for it.
     pub train_estimated_memory_bytes: u64,
-    /// What changed on the way: a resume under another program, checkpoints that were passed over.
+    /// What changed on the way: a resume under another program, checkpoints that were skipped.
     pub notes: Vec<String>,
     /// The device, with its number.
     pub device: String,

@@ -4,7 +4,7 @@
 use crate::plan::spec::RunSpec;
 use crate::run::worker::{RECORD_FILE, seal_holds};
 use results::RunRecord;
-use rundir::read::shown;
+use schema::text::excerpt;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -83,7 +83,7 @@ fn tail(run: &Path) -> String {
         .components()
         .map(|part| part.as_os_str().to_string_lossy())
         .collect();
-    shown(&parts[parts.len().saturating_sub(2)..].join("/"))
+    excerpt(&parts[parts.len().saturating_sub(2)..].join("/"))
 }
 
 /// One note of what was found under a heading, if anything was.

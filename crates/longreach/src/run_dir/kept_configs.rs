@@ -69,13 +69,13 @@ impl Config {
     pub fn of(plan: &Plan) -> Result<(Self, String), Failure> {
         let body = toml::to_string(&plan.table)
             .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
-        let directory = rundir::read::shown(&plan.directory.display().to_string());
+        let directory = schema::text::excerpt(&plan.directory.display().to_string());
         let text =
             format!("# written by longreach run; paths are relative to {directory}\n\n{body}");
         let name = plan.path.file_name().unwrap_or_default().to_string_lossy();
         let config = Self {
             id: id_of(&text),
-            file: rundir::read::shown(&name),
+            file: schema::text::excerpt(&name),
             title: plan.title.clone(),
             order: plan.order.clone(),
             variants: plan.variants.clone(),
@@ -322,7 +322,7 @@ fn differing(first: &Config, other: &Config) -> String {
         .map(|(key, theirs, ours)| {
             format!(
                 "{} = {} (there {})",
-                rundir::read::shown(key),
+                schema::text::excerpt(key),
                 value(*ours),
                 value(*theirs)
             )

@@ -6,7 +6,7 @@ use crate::config::diagnose::closest_first;
 use crate::exit::{Exit, Failure};
 use crate::plan::spec::{Job, RunSpec};
 use crate::run::worker::{JOB_FILE, RECORD_FILE, read_job};
-use rundir::read::shown;
+use schema::text::excerpt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -44,9 +44,13 @@ impl Run {
     /// The run as people name it: `rope seed 0`.
     pub fn name(&self) -> String {
         let Ok(job) = &self.job else {
-            return shown(&self.directory.display().to_string());
+            return excerpt(&self.directory.display().to_string());
         };
-        let labels: Vec<String> = job.labels.iter().map(|label| shown(&label.text)).collect();
+        let labels: Vec<String> = job
+            .labels
+            .iter()
+            .map(|label| excerpt(&label.text))
+            .collect();
         format!("{} seed {}", labels.join(", "), job.spec.seed)
             .trim_start()
             .to_owned()
@@ -249,7 +253,7 @@ fn list(names: &[String]) -> String {
         names
             .iter()
             .take(MAX_LISTED)
-            .map(|name| shown(name))
+            .map(|name| excerpt(name))
             .collect::<Vec<_>>()
             .join(", ")
     )
@@ -473,7 +477,7 @@ fn filtered(
 /// A value in a list of what there is.
 fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) => shown(text),
+        Value::String(text) => excerpt(text),
         other => crate::run_dir::changes::short(&other.to_string()),
     }
 }

@@ -364,7 +364,7 @@ fn who_holds_a_run_and_for_how_long_is_told_while_a_sweep_waits() {
     let (running, _, note) = state(&run);
     kill_process(stopped, Signal::CONT).unwrap();
     let hint = format!(
-        "stopped (SIGSTOP); `kill -CONT {}` lets it go on",
+        "stopped (SIGSTOP); `kill -CONT {}` continues it",
         stopped.as_raw_nonzero()
     );
     assert!(
@@ -402,7 +402,7 @@ fn a_damaged_checkpoint_is_passed_over_for_an_older_one() {
         damage(checkpoints(&run).last().unwrap());
         let (_, said) = finish(&run);
         assert!(
-            said.contains("passed over") && said.contains("\"resumed\""),
+            said.contains("skipped") && said.contains("\"resumed\""),
             "{said}"
         );
         calm.same(&run);

@@ -339,7 +339,7 @@ fn a_limit_on_the_size_of_files_is_told_and_nothing_is_lost() {
         .unwrap();
     exits(&output, 6);
     assert!(
-        stderr(&output).contains("ulimit -f") && stderr(&output).contains("goes on from it"),
+        stderr(&output).contains("ulimit -f") && stderr(&output).contains("continues from it"),
         "{}",
         stderr(&output)
     );

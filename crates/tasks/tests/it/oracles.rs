@@ -390,6 +390,7 @@ fn recall() {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "three oracles that share their grid")]
 #[test]
 fn squares() {
     let transposed = |n: usize, w: &[i32]| {

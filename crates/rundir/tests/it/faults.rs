@@ -1,9 +1,7 @@
 //! Any operation of a run fails, or the process dies there: the next attempt ends as a calm run
 //! does.
 
-mod common;
-
-use common::{Quick, calm, files, train};
+use crate::common::{self, Quick, calm, files, train};
 use longreach_rundir::{Disk, Op, System};
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};

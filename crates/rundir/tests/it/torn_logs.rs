@@ -1,9 +1,7 @@
 //! A step log that was cut at any byte, or written over, is gone on from if the checkpoint's part
 //! of it is whole, and never otherwise.
 
-mod common;
-
-use common::{Quick, resume, save, step};
+use crate::common::{Quick, resume, save, step};
 use longreach_rundir::steplog::{self, LOG_FILE, StepLog};
 use std::path::Path;
 

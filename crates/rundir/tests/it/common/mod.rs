@@ -1,5 +1,4 @@
 //! A run without a model: the protocol of a worker on states that are a function of their step.
-#![allow(dead_code)]
 
 pub mod mutants;
 

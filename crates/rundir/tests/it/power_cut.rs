@@ -4,9 +4,7 @@
 //! The model of a disk is the strict one: bytes survive when their file was synced, names when
 //! their directory was, each on its own.
 
-mod common;
-
-use common::{Quick, calm, files, resume, train};
+use crate::common::{self, Quick, calm, files, resume, train};
 use longreach_rundir::{Disk, Op};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -249,6 +247,7 @@ impl Model {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one scenario in order")]
 #[test]
 fn a_power_cut_after_any_operation_loses_nothing_that_was_committed() {
     let calm = calm();

@@ -1,9 +1,6 @@
-//! Damaged and hostile checkpoints: a small share of what `scripts/mutate-checkpoints` tries.
+//! Damaged and hostile checkpoints: a small share of what the example `mutate_checkpoints` tries.
 
-#[path = "../common/mod.rs"]
-mod common;
-
-use common::mutants::{Outcome, Target};
+use crate::common::mutants::{Outcome, Target};
 use std::collections::BTreeMap;
 
 #[test]
