@@ -134,8 +134,8 @@ fn spec(args: &Args) -> anyhow::Result<RunSpec> {
             "vocab_size": args.vocab, "d_model": args.d_model, "n_layers": args.n_layers, "n_heads": args.n_heads,
             "head_dim": args.d_model / args.n_heads, "d_ff": args.d_ff, "norm": "layer_norm", "activation": args.activation,
             "tied_head": false, "dropout": 0.0, "embedding_std": 0.02, "matmul": args.matmul,
+            "pe": encoding,
         },
-        "encoding": encoding,
         "train": {
             "train_len": args.seq_len, "seq_len": args.seq_len, "steps": args.steps + args.warm_up, "batch_size": args.batch, "length": "fixed",
             "min_len": 1, "lr": 1e-3, "warmup_steps": 0, "final_lr": 1.0, "grad_clip": 1.0, "adamw": {},

@@ -174,7 +174,10 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
     let asked: BTreeSet<_> = todo
         .iter()
         .filter_map(|index| {
-            matmul_note(&options.how.device, plan.runs[*index].job.spec.model.matmul)
+            matmul_note(
+                &options.how.device,
+                plan.runs[*index].job.spec.model.transformer.matmul,
+            )
         })
         .collect();
     for note in asked {

@@ -79,7 +79,7 @@ fn per_step(encoding: &str) -> (Vec<[usize; 2]>, usize) {
     .unwrap_or_else(|_| panic!("trained"));
     (
         seen.split_off(2),
-        spec.train.batch_size * spec.train.seq_len * spec.model.d_model * 4,
+        spec.train.batch_size * spec.train.seq_len * spec.model.transformer.d_model * 4,
     )
 }
 

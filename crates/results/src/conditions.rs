@@ -9,7 +9,7 @@
 
 use crate::analysis::Setting;
 use crate::groups::TRAINED;
-use crate::identity::definitions;
+use crate::identity::{definitions, trained_encoding, warm_start};
 use crate::record::{RunRecord, RunStatus};
 use crate::{table, text, toml_text};
 use serde_json::{Map, Value};
@@ -153,7 +153,7 @@ fn config(name: &str, runs: &[&RunRecord]) -> (String, bool) {
         }
     }
     let variants = variants(runs, &specs, &mut comments);
-    if specs.iter().any(|spec| spec.contains_key("start")) {
+    if specs.iter().any(|spec| warm_start(spec).is_some()) {
         comments.push(
             "Trainings started from weights of other runs: add train.start_from, as the methods \
              table says."
@@ -174,26 +174,13 @@ fn config(name: &str, runs: &[&RunRecord]) -> (String, bool) {
 /// A resolved spec in the shape of a config, without variants and what follows from other keys.
 fn config_shape(spec: &Map<String, Value>) -> Value {
     let mut out = spec.clone();
-    let mut model = match out.shift_remove("model") {
-        Some(Value::Object(model)) => model,
-        _ => Map::new(),
-    };
-    model.shift_remove("vocab_size");
-    for (from, to) in [
-        ("encoding", "pe"),
-        ("positions", "positions"),
-        ("coordinates", "coordinates"),
-    ] {
-        if let Some(value) = out.shift_remove(from) {
-            model.insert(to.into(), value);
-        }
-    }
-    out.insert("model".into(), Value::Object(model));
-    for key in ["corpus_blake3", "start"] {
-        out.shift_remove(key);
+    out.shift_remove("corpus_blake3");
+    if let Some(Value::Object(model)) = out.get_mut("model") {
+        model.shift_remove("vocab_size");
     }
     if let Some(Value::Object(train)) = out.get_mut("train") {
         train.shift_remove("seq_len");
+        train.shift_remove("start_from");
         for stage in train
             .get_mut("stages")
             .and_then(Value::as_array_mut)
@@ -376,7 +363,7 @@ fn variants(
                 continue;
             }
             with.push(raw);
-            let trained = spec.get("encoding").cloned().unwrap_or(Value::Null);
+            let trained = trained_encoding(spec).cloned().unwrap_or(Value::Null);
             let whole = merged(&own.iter().map(|d| d.encoding).collect::<Vec<_>>());
             match whole.as_ref().map(|whole| change(&trained, whole)) {
                 Some(Some(set)) => sets.push(set),
@@ -409,7 +396,7 @@ fn variants(
 
 /// The encoding's table as the config wrote it, which `when` is compared with.
 fn raw_encoding(run: &RunRecord, spec: &Map<String, Value>) -> Map<String, Value> {
-    let mut out = match spec.get("encoding") {
+    let mut out = match trained_encoding(spec) {
         Some(Value::Object(map)) => map.clone(),
         _ => Map::new(),
     };

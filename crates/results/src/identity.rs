@@ -2,8 +2,8 @@
 //!
 //! The identity of a method is the whole resolved spec of its runs without the seed
 //! ([`RunRecord::method_spec`]), within one experiment. Two runs with the same identity and the
-//! same seed have the same run id, so they are one run. Settings are named by the keys of a config:
-//! `encoding.base` of a spec is `model.pe.base`.
+//! same seed have the same run id, so they are one run. A spec has the keys of a config, so settings
+//! are named by its paths.
 
 use crate::record::RunRecord;
 use serde_json::{Map, Value};
@@ -36,11 +36,8 @@ impl<'a> MethodSpecs<'a> {
 
     fn resolved(&self, run: &RunRecord, depth: usize) -> MethodSpec {
         let mut spec = run.method_spec();
-        let id = run
-            .spec
-            .get("start")
-            .and_then(|start| start.get("run_id")?.as_str());
-        let Some(Value::Object(start)) = spec.get_mut("start") else {
+        let id = warm_start(&run.spec).and_then(|start| start.get("run_id")?.as_str());
+        let Some(start) = warm_start_mut(&mut spec) else {
             return spec;
         };
         if let (None, Some(from)) = (start.get("from"), id.and_then(|id| self.by_id.get(id)))
@@ -53,10 +50,25 @@ impl<'a> MethodSpecs<'a> {
 
     /// Whether a run started from another one whose method is unknown.
     pub(crate) fn lacks_start(&self, run: &RunRecord) -> bool {
-        self.of(run)
-            .get("start")
-            .is_some_and(|start| start.get("from").is_none())
+        warm_start(&self.of(run)).is_some_and(|start| start.get("from").is_none())
     }
+}
+
+/// The run that a training started from, if not from drawn weights: `train.start_from`.
+pub(crate) fn warm_start(spec: &MethodSpec) -> Option<&Map<String, Value>> {
+    spec.get("train")?.get("start_from")?.as_object()
+}
+
+/// [`warm_start`], to change it.
+pub(crate) fn warm_start_mut(spec: &mut MethodSpec) -> Option<&mut Map<String, Value>> {
+    spec.get_mut("train")?
+        .get_mut("start_from")?
+        .as_object_mut()
+}
+
+/// The trained encoding: `model.pe`.
+pub(crate) fn trained_encoding(spec: &MethodSpec) -> Option<&Value> {
+    spec.get("model")?.get("pe")
 }
 
 /// One text for equal specs, whatever the order of their keys.
@@ -83,31 +95,35 @@ pub(crate) fn settings(spec: &MethodSpec) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for (key, value) in spec {
         match (key.as_str(), value) {
-            ("encoding", value) => flatten("model.pe", value, &mut out),
-            ("positions" | "coordinates", value) => {
-                flatten(&format!("model.{key}"), value, &mut out)
-            }
             ("corpus_blake3", value) => flatten("task.corpus_blake3", value, &mut out),
-            ("start", Value::Object(start)) => {
-                for (key, value) in start {
-                    match (key.as_str(), value) {
-                        ("from", Value::Object(from)) => {
-                            let inner = settings(from).into_iter();
-                            out.extend(
-                                inner.map(|(key, v)| (format!("train.start_from.{key}"), v)),
-                            );
-                        }
-                        (key, value) => {
-                            flatten(&format!("train.start_from.{key}"), value, &mut out)
-                        }
-                    }
-                }
-            }
+            ("train", Value::Object(train)) => train_settings(train, &mut out),
             ("eval", Value::Object(eval)) => eval_settings(eval, &mut out),
             (key, value) => flatten(key, value, &mut out),
         }
     }
     out
+}
+
+/// The settings of the method started from stand below `train.start_from`, without its `from`.
+fn train_settings(train: &Map<String, Value>, out: &mut BTreeMap<String, String>) {
+    for (key, value) in train {
+        match (key.as_str(), value) {
+            ("start_from", Value::Object(start)) => start_settings(start, out),
+            (key, value) => flatten(&format!("train.{key}"), value, out),
+        }
+    }
+}
+
+fn start_settings(start: &Map<String, Value>, out: &mut BTreeMap<String, String>) {
+    for (key, value) in start {
+        match (key.as_str(), value) {
+            ("from", Value::Object(from)) => {
+                let inner = settings(from).into_iter();
+                out.extend(inner.map(|(key, v)| (format!("train.start_from.{key}"), v)));
+            }
+            (key, value) => flatten(&format!("train.start_from.{key}"), value, out),
+        }
+    }
 }
 
 /// Variants by name and test length instead of by index.
@@ -155,7 +171,7 @@ pub(crate) fn definitions(eval: &Map<String, Value>) -> Vec<Definition<'_>> {
             continue;
         };
         let positions = list(variant.get("positions"));
-        for (at, encoding) in list(variant.get("encodings")).iter().enumerate() {
+        for (at, encoding) in list(variant.get("pe")).iter().enumerate() {
             // A list without its length still counts.
             let test_len = lens.get(at).copied().unwrap_or(at);
             out.push(Definition {
@@ -208,7 +224,7 @@ pub(crate) fn is_derived(key: &str) -> bool {
     matches!(key, "model.d_ff" | "model.head_dim" | "model.vocab_size")
         || matches!(
             key,
-            "train.seq_len" | "train.warmup_steps" | "parameters" | "encoding"
+            "train.seq_len" | "train.warmup_steps" | "parameters" | "pe"
         )
         || is_stage_length
 }
@@ -222,11 +238,11 @@ mod tests {
     fn settings_have_the_keys_of_a_config() {
         let spec = json!({
             "task": { "kind": "copy", "files": [] },
-            "encoding": { "kind": "rope", "base": 10000.0, "rotary_dim": null },
-            "start": { "encoding": true, "from": { "encoding": { "kind": "nope" } } },
+            "model": { "pe": { "kind": "rope", "base": 10000.0, "rotary_dim": null } },
+            "train": { "start_from": { "pe": true, "from": { "model": { "pe": { "kind": "nope" } } } } },
             "eval": {
                 "test_lens": [8, 16],
-                "variants": [{ "name": "ntk", "encodings": [{ "factor": 1.0 }, { "factor": 2.5 }] }],
+                "variants": [{ "name": "ntk", "pe": [{ "factor": 1.0 }, { "factor": 2.5 }] }],
             },
         });
         let found: Vec<(String, String)> =
@@ -245,8 +261,8 @@ mod tests {
                 ("model.pe.kind", "rope"),
                 ("task.files", "[]"),
                 ("task.kind", "copy"),
-                ("train.start_from.encoding", "true"),
                 ("train.start_from.model.pe.kind", "nope"),
+                ("train.start_from.pe", "true"),
             ]
         );
     }

@@ -2,7 +2,7 @@
 
 use crate::analysis::{Method, Setting};
 use crate::groups::{Group, TRAINED, Variant};
-use crate::identity::flatten;
+use crate::identity::{flatten, trained_encoding, warm_start};
 use crate::naming::short;
 use crate::table::{Cell, Table};
 use crate::{text, toml_text};
@@ -25,7 +25,7 @@ pub(crate) fn table(setting: &Setting<'_>, links: &Links) -> Table {
     let starts = setting
         .groups
         .iter()
-        .any(|group| group.spec.contains_key("start"));
+        .any(|group| warm_start(&group.spec).is_some());
     let mut columns: Vec<String> = ["method", "encoding", "positions"]
         .map(String::from)
         .to_vec();
@@ -68,12 +68,7 @@ fn bounded(text: String) -> String {
 }
 
 fn trained(group: &Group<'_>) -> Value {
-    // Records of other versions may name the encoding elsewhere, or not at all.
-    let pe = || group.spec.get("model").and_then(|model| model.get("pe"));
-    group
-        .spec
-        .get("encoding")
-        .or_else(pe)
+    trained_encoding(&group.spec)
         .cloned()
         .unwrap_or(Value::Null)
 }
@@ -99,8 +94,9 @@ pub(crate) fn encoding(group: &Group<'_>, variant: &str) -> String {
 /// Where tokens stand: as recorded, contiguous from 0 unless the spec says otherwise.
 pub(crate) fn positions(group: &Group<'_>, variant: &str) -> String {
     let contiguous = json!({ "kind": "contiguous" });
-    let mut out = toml_text::inline(group.spec.get("positions").unwrap_or(&contiguous));
-    if let Some(source) = group.spec.get("coordinates").and_then(Value::as_str) {
+    let model = |key: &str| group.spec.get("model").and_then(|model| model.get(key));
+    let mut out = toml_text::inline(model("positions").unwrap_or(&contiguous));
+    if let Some(source) = model("coordinates").and_then(Value::as_str) {
         out.push_str(&format!(", coordinates from the {source}"));
     }
     let found = group
@@ -121,15 +117,13 @@ pub(crate) fn positions(group: &Group<'_>, variant: &str) -> String {
 
 /// The method that a training started from.
 fn start(group: &Group<'_>) -> String {
-    let Some(start) = group.spec.get("start") else {
+    let Some(start) = warm_start(&group.spec) else {
         return "drawn weights".into();
     };
     let Some(Value::Object(from)) = start.get("from") else {
         return "weights of another run".into();
     };
-    let encoding = from
-        .get("encoding")
-        .map_or_else(|| "not recorded".into(), toml_text::inline);
+    let encoding = trained_encoding(from).map_or_else(|| "not recorded".into(), toml_text::inline);
     let number = |key: &str| {
         from.get("train")
             .and_then(|train| train.get(key))

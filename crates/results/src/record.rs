@@ -163,11 +163,11 @@ impl RunRecord {
 
     /// The spec of the method that this run is one seed of: the resolved spec without the seed, and
     /// without what differs between seeds by construction. A warm start is named by the method
-    /// of the run it started from, `start.from`, instead of by that run's id and weights.
+    /// of the run it started from, `train.start_from.from`, instead of by that run's id and weights.
     pub fn method_spec(&self) -> Map<String, Value> {
         let mut spec = self.spec.clone();
         spec.shift_remove("seed");
-        if let Some(Value::Object(start)) = spec.get_mut("start") {
+        if let Some(start) = crate::identity::warm_start_mut(&mut spec) {
             for by_seed in ["run_id", "weights_blake3"] {
                 start.shift_remove(by_seed);
             }

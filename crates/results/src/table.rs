@@ -665,12 +665,7 @@ fn without_base(spec: &MethodSpec, key: &str) -> String {
     if let Some(Value::Object(eval)) = spec.get_mut("eval") {
         eval.shift_remove("variants");
     }
-    let path = key.replacen(
-        "model.pe.",
-        "encoding.",
-        usize::from(key.starts_with("model.pe.")),
-    );
-    let (parents, last) = path.rsplit_once('.').unwrap_or(("", &path));
+    let (parents, last) = key.rsplit_once('.').unwrap_or(("", key));
     let parent = parents
         .split('.')
         .filter(|part| !part.is_empty())
@@ -759,7 +754,7 @@ fn geometry(run: &RunRecord, base: f64) -> Option<Geometry> {
     };
     let parent = key.strip_suffix(".base")?;
     let dim = number(&format!("{parent}.rotary_dim"))
-        .or_else(|| number("encoding.rotary_dim"))
+        .or_else(|| number("model.pe.rotary_dim"))
         .or_else(|| number("model.head_dim"))?;
     let tokens = number("train.seq_len").unwrap_or(run.task.train_len as u64);
     Geometry::new(base, usize::try_from(dim).ok()?, tokens as f64)

@@ -279,10 +279,10 @@ fn kind_of(record: &RunRecord, variant: &str) -> Option<String> {
     let spec = variants
         .iter()
         .find(|spec| spec.get("name").and_then(serde_json::Value::as_str) == Some(variant))?;
-    let encoding = spec.get("encodings")?.get(0)?;
+    let encoding = spec.get("pe")?.get(0)?;
     let kind = encoding.get("kind")?.as_str()?;
     if variant != crate::plan::spec::TRAINED && kind == "stack" {
-        let trained = record.spec.get("encoding")?.get("kind")?;
+        let trained = record.spec.get("model")?.get("pe")?.get("kind")?;
         let part = encoding
             .get("parts")?
             .as_array()?

@@ -84,7 +84,9 @@ pub fn rows(plan: &Plan, recorded: impl Fn(&str) -> bool) -> Vec<PlanRow> {
 pub fn flops(run: &PlannedRun) -> f64 {
     let spec = &run.job.spec;
     let attention = |length: usize| {
-        let inner = (spec.model.n_heads * spec.model.head_dim * spec.model.n_layers) as f64;
+        let inner = (spec.model.transformer.n_heads
+            * spec.model.transformer.head_dim
+            * spec.model.transformer.n_layers) as f64;
         4.0 * inner * length as f64
     };
     let dense = run.parameters as f64;
@@ -113,7 +115,7 @@ fn evaluations(run: &PlannedRun) -> Vec<PlannedEvaluation> {
             .test_lens
             .iter()
             .zip(&run.test_seq_lens)
-            .zip(&variant.encodings);
+            .zip(&variant.pe);
         lengths.map(|((test_len, seq_len), encoding)| PlannedEvaluation {
             variant: variant.name.clone(),
             test_len: *test_len,

@@ -367,7 +367,7 @@ fn evaluate_one(
         &record.model.weights_blake3,
     )
     .map_err(|error| Failure::input(format!("{error:#}")))?;
-    if let Some(note) = device::matmul_note(&request.device, spec.model.matmul) {
+    if let Some(note) = device::matmul_note(&request.device, spec.model.transformer.matmul) {
         say(&format!("note: {note}"));
     }
     let total = spec.eval.variants.len() * spec.eval.test_lens.len();
@@ -465,7 +465,7 @@ fn check_scores(
             "leave it out, or evaluate a run on a task with answers, such as copy",
         );
     }
-    if request.attention_distance && spec.model.attention == AttentionKind::Linear {
+    if request.attention_distance && spec.model.transformer.attention == AttentionKind::Linear {
         let problem = "needs weights, and linear attention has none";
         return refuse(
             "--attention-distance".to_owned(),
@@ -502,12 +502,12 @@ fn variants(
     lengths: &[usize],
     asked: &[String],
 ) -> Result<(Vec<VariantSpec>, Vec<String>), Failure> {
-    let shape = spec.model.shape();
-    let kind = spec.encoding.kind();
+    let shape = spec.model.transformer.shape();
+    let kind = spec.model.pe.kind();
     let mut notes = Vec::new();
     let mut variants = vec![VariantSpec {
         name: TRAINED.to_owned(),
-        encodings: vec![spec.encoding.clone(); lengths.len()],
+        pe: vec![spec.model.pe.clone(); lengths.len()],
         positions: Vec::new(),
     }];
     for text in asked {
@@ -534,7 +534,7 @@ fn variants(
         let syntax = "write TOML such as 'scaling = { kind = \"yarn\" }', or the path of a .toml \
                       file with it";
         let table = parse_variant(text).map_err(|problem| fail(problem, syntax))?;
-        let pe = serde_json::to_value(&spec.encoding)
+        let pe = serde_json::to_value(&spec.model.pe)
             .ok()
             .and_then(|value| without_null(&value))
             .ok_or_else(|| fail("lost the trained encoding".to_owned(), syntax))?;
@@ -581,14 +581,16 @@ fn variants(
             let encoding = stacked(base, &added);
             let facts = encoding.facts(&shape);
             spec.model
+                .transformer
                 .check_encoding(&facts)
                 .map_err(|error| fail(error.to_string(), &error.hint))?;
             if table.add.is_some() && table.positions.is_none() {
-                spec.positions
+                spec.model
+                    .positions
                     .check(&facts)
                     .map_err(|error| refuse(error.within("model.positions")))?;
             }
-            let missing = untrained(&spec.encoding, &encoding, &shape)
+            let missing = untrained(&spec.model.pe, &encoding, &shape)
                 .into_iter()
                 .next();
             match missing {
@@ -624,12 +626,12 @@ fn variants(
             ));
         }
         if let Some(encoding) = encodings.first() {
-            let kinds = dropped(&table.set, &spec.encoding, encoding, &shape);
+            let kinds = dropped(&table.set, &spec.model.pe, encoding, &shape);
             if !kinds.is_empty() {
                 let own = table
                     .add
                     .is_none()
-                    .then(|| keeping(&table.set, &spec.encoding, encoding, &shape))
+                    .then(|| keeping(&table.set, &spec.model.pe, encoding, &shape))
                     .flatten();
                 notes.push(dropped_note(&name, &kinds, own.as_deref()));
             }
@@ -662,7 +664,7 @@ fn variants(
         let positions = positions.collect::<Result<_, _>>()?;
         variants.push(VariantSpec {
             name,
-            encodings,
+            pe: encodings,
             positions,
         });
     }

@@ -121,7 +121,7 @@ pub fn forget_peak() {
 /// a checkpoint being written). The constants were fitted to measurements, which `scripts/memory`
 /// repeats.
 pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
-    let (model, train) = (&spec.model, &spec.train);
+    let (model, train) = (&spec.model.transformer, &spec.train);
     let (rows, seq_len) = train.largest_batch();
     let tokens = (rows * seq_len) as f64;
     let (d_model, d_ff, vocab) = (
@@ -132,7 +132,7 @@ pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     let pairs = (model.n_heads * seq_len) as f64 * seq_len as f64;
     // Fused attention keeps no weights; with a bias that sees content, or in linear attention, they
     // are kept.
-    let facts = spec.encoding.facts(&model.shape());
+    let facts = spec.model.pe.facts(&model.shape());
     let kept = match model.attention {
         AttentionKind::Linear => 4.0,
         _ if facts.hooks.content_bias => 8.0,
@@ -140,7 +140,7 @@ pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     } * rows as f64
         * pairs;
     let bias = if materialised(spec, &facts) {
-        copies(spec.encoding.kind(), facts.hooks) * pairs
+        copies(spec.model.pe.kind(), facts.hooks) * pairs
     } else {
         0.0
     };
@@ -160,7 +160,7 @@ pub fn evaluation(
     batch_tokens: usize,
     seq_len: usize,
 ) -> u64 {
-    let model = &spec.model;
+    let model = &spec.model.transformer;
     let rows = (batch_tokens / seq_len).max(1);
     let tokens = (rows * seq_len) as f64;
     let (d_model, vocab) = (model.d_model as f64, model.vocab_size as f64);
@@ -197,7 +197,8 @@ fn program(spec: &RunSpec) -> f64 {
 
 /// Whether a bias by position is held for every query and key.
 fn materialised(spec: &RunSpec, facts: &Facts) -> bool {
-    facts.hooks.logits_bias && !(facts.by_distance && spec.positions == PositionsConfig::default())
+    facts.hooks.logits_bias
+        && !(facts.by_distance && spec.model.positions == PositionsConfig::default())
 }
 
 fn mib(n: f64) -> f64 {

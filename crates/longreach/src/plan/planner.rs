@@ -10,8 +10,8 @@ use crate::config::diagnose::{Diagnostic, deserialize_at};
 use crate::config::source::{KeyPath, Source, set};
 use crate::exit::Exit;
 use crate::plan::spec::{
-    Coordinates, Decode, EvalSpec, Job, LengthCurriculum, RunSpec, Stage, TRAINED, TrainSpec,
-    VariantSpec, WarmStart, changes_with_length, untrained,
+    Coordinates, Decode, EvalSpec, Job, LengthCurriculum, ModelSpec, RunSpec, Stage, TRAINED,
+    TrainSpec, VariantSpec, WarmStart, changes_with_length, untrained,
 };
 use crate::run::evaluate::unsupported;
 use crate::run::optimizer::AdamWConfig;
@@ -462,7 +462,7 @@ impl Planner {
         }
         let trained = VariantSpec {
             name: TRAINED.to_owned(),
-            encodings: vec![encoding.clone(); test_lens.len()],
+            pe: vec![encoding.clone(); test_lens.len()],
             positions: Vec::new(),
         };
         let mut variants = vec![trained];
@@ -615,7 +615,7 @@ impl Planner {
             let positions = positions.collect::<Result<_, Diagnostic>>()?;
             variants.push(VariantSpec {
                 name: variant.name.clone(),
-                encodings,
+                pe: encodings,
                 positions,
             });
         }
@@ -666,12 +666,16 @@ impl Planner {
             let spec = RunSpec {
                 task: written.task.clone(),
                 corpus_blake3: task.corpus().map(|corpus| corpus.blake3.clone()),
-                model: model.clone(),
-                encoding: encoding.clone(),
-                positions: positions.clone(),
-                coordinates: written.model.coordinates,
-                start,
-                train: train.clone(),
+                model: ModelSpec {
+                    transformer: model.clone(),
+                    positions: positions.clone(),
+                    coordinates: written.model.coordinates,
+                    pe: encoding.clone(),
+                },
+                train: TrainSpec {
+                    start_from: start,
+                    ..train.clone()
+                },
                 eval: eval.clone(),
                 seed: *seed,
             };
@@ -932,13 +936,16 @@ fn additions_of(
 fn unsupported_notes(run: &PlannedRun) -> Vec<String> {
     const SHOWN: usize = 8;
     let spec = &run.job.spec;
-    let shape = spec.model.shape();
+    let shape = spec.model.transformer.shape();
     let mut notes = Vec::new();
     let mut told = Vec::new();
     for variant in &spec.eval.variants {
         let at = |index: usize| {
-            let positions = variant.positions.get(index).unwrap_or(&spec.positions);
-            let (encoding, seq_len) = (&variant.encodings[index], run.test_seq_lens[index]);
+            let positions = variant
+                .positions
+                .get(index)
+                .unwrap_or(&spec.model.positions);
+            let (encoding, seq_len) = (&variant.pe[index], run.test_seq_lens[index]);
             unsupported(spec, encoding, positions, seq_len)?;
             let drawn_out_of = positions.max_seq_len().filter(|longest| seq_len > *longest);
             let ends = |part: &&EncodingConfig| part.facts(&shape).max_position;
@@ -1574,7 +1581,7 @@ fn eval_tokens(
     });
     let lengths: Vec<(u64, u64, u64)> = lengths.collect();
     let of_variant = |variant: &VariantSpec| -> u64 {
-        let tokens = lengths.iter().zip(&variant.encodings).enumerate().map(
+        let tokens = lengths.iter().zip(&variant.pe).enumerate().map(
             |(index, (&(rows, read, prefixes), encoding))| {
                 let (facts, positions) = (
                     facts(encoding),
@@ -1723,6 +1730,7 @@ fn train(cell: &Cell, written: &Experiment, task: &dyn Task) -> Result<TrainSpec
         seq_len,
         steps: train.steps,
         batch_size: train.batch_size,
+        start_from: None,
         length: train.length,
         min_len: train.min_len,
         stages: stages(cell, train, task)?,
@@ -1892,7 +1900,7 @@ fn warm_start(
             "name a directory with one, such as runs/EXPERIMENT/RUN_ID",
         );
     };
-    let theirs = &job.spec.model;
+    let theirs = &job.spec.model.transformer;
     let shape = |model: &TransformerConfig| {
         let TransformerConfig {
             d_model,
@@ -1939,14 +1947,14 @@ fn warm_start(
             );
         }
     }
-    let same_shapes = job.spec.encoding.kind() == encoding.kind()
-        && job.spec.encoding.facts(&theirs.shape()).parameters
+    let same_shapes = job.spec.model.pe.kind() == encoding.kind()
+        && job.spec.model.pe.facts(&theirs.shape()).parameters
             == encoding.facts(&model.shape()).parameters;
     let start = WarmStart {
         run_id: record.run_id.clone(),
         weights_blake3: record.model.weights_blake3.clone(),
         parameters: record.model.parameters,
-        encoding: same_shapes,
+        pe: same_shapes,
     };
     Ok(Some(FoundStart {
         start,

@@ -11,7 +11,7 @@ use tiny_transformer::TransformerConfig;
 /// Name of the rows evaluated under the encoding as trained.
 pub const TRAINED: &str = "trained";
 
-/// Everything that determines the numbers of a run.
+/// Everything that determines the numbers of a run, under the keys of a configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
@@ -19,25 +19,31 @@ pub struct RunSpec {
     pub task: TaskConfig,
     /// Hash of the text read, so that another text is another run.
     pub corpus_blake3: Option<String>,
-    /// The model without its encoding.
-    pub model: TransformerConfig,
-    /// The encoding trained with.
-    pub encoding: EncodingConfig,
-    /// Where training puts its tokens.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub positions: PositionsConfig,
-    /// Where the coordinates of encodings of several axes come from.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub coordinates: Coordinates,
-    /// Where the training starts, if not with drawn weights.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start: Option<WarmStart>,
+    /// The model with its encoding.
+    pub model: ModelSpec,
     /// The training.
     pub train: TrainSpec,
     /// The evaluation.
     pub eval: EvalSpec,
     /// Seed of weights, batches, lengths, positions and dropout.
     pub seed: u64,
+}
+
+/// The model: the transformer's own keys beside those of its encoding, in one table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSpec {
+    /// Sizes and variants of the transformer.
+    #[serde(flatten)]
+    pub transformer: TransformerConfig,
+    /// Where training puts its tokens.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub positions: PositionsConfig,
+    /// Where the coordinates of encodings of several axes come from.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub coordinates: Coordinates,
+    /// The encoding trained with.
+    pub pe: EncodingConfig,
 }
 
 /// Where the coordinates of encodings of several axes come from.
@@ -81,6 +87,9 @@ pub struct TrainSpec {
     pub steps: u64,
     /// Rows per batch.
     pub batch_size: usize,
+    /// The run whose weights training starts from; drawn weights unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_from: Option<WarmStart>,
     /// Which lengths the batches have.
     pub length: LengthCurriculum,
     /// Shortest length of `length = "uniform"`, in the task's unit.
@@ -140,7 +149,7 @@ pub struct WarmStart {
     /// Numbers they hold.
     pub parameters: u64,
     /// Whether the parameters of its encoding are kept too: it is of the same kind.
-    pub encoding: bool,
+    pub pe: bool,
 }
 
 /// What to evaluate.
@@ -224,7 +233,7 @@ pub struct VariantSpec {
     /// Name in tables and plots.
     pub name: String,
     /// The encoding at each test length, where `factor = "auto"` has become a number.
-    pub encodings: Vec<EncodingConfig>,
+    pub pe: Vec<EncodingConfig>,
     /// Where tokens stand at each test length; as in training, unless given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub positions: Vec<PositionsConfig>,
@@ -304,7 +313,8 @@ impl RunSpec {
     /// Positions of the batch of a step.
     pub fn train_positions(&self, seq_len: usize, step: u64) -> Positions {
         let mut stream = Stream::new(self.seed, "positions", step);
-        self.positions
+        self.model
+            .positions
             .sample(seq_len, &mut |bound| stream.below(bound))
     }
 
@@ -368,5 +378,43 @@ impl TrainSpec {
         let progress = (step - self.warmup_steps) as f64 / span;
         let cosine = 0.5 * (1.0 + libm::cos(std::f64::consts::PI * progress));
         self.lr * (self.final_lr + (1.0 - self.final_lr) * cosine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_spec_is_one_strict_table() {
+        let table = serde_json::json!({
+            "vocab_size": 12, "d_model": 16, "n_layers": 1, "n_heads": 2, "head_dim": 8,
+            "d_ff": 64, "norm": "rms_norm", "activation": "gelu", "tied_head": false,
+            "dropout": 0.1, "embedding_std": 0.02, "positions": { "kind": "interpolated" },
+            "coordinates": "task", "pe": { "kind": "nope" },
+        });
+        let read = |table: &serde_json::Value| serde_json::from_value::<ModelSpec>(table.clone());
+        let spec = read(&table).unwrap();
+        let keys = |value: &serde_json::Value| {
+            value
+                .as_object()
+                .unwrap()
+                .keys()
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&serde_json::to_value(&spec).unwrap()), keys(&table));
+        for key in ["encoding", "d_modell", "kind"] {
+            let mut other = table.clone();
+            other[key] = serde_json::json!(1);
+            let error = read(&other).unwrap_err().to_string();
+            assert!(error.contains(key), "{key}: {error}");
+        }
+        for key in ["pe", "d_model"] {
+            let mut other = table.clone();
+            other.as_object_mut().unwrap().remove(key);
+            let error = read(&other).unwrap_err().to_string();
+            assert!(error.contains(key), "{key}: {error}");
+        }
     }
 }

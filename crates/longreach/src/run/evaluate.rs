@@ -62,13 +62,14 @@ pub fn evaluate(
     mut progress: impl FnMut(&EvalRow, &Cost),
 ) -> Result<Option<Vec<EvalRow>>> {
     let mut rows = Vec::new();
-    let mut model = rebuild(spec, &spec.encoding, weights, device)?;
+    let mut model = rebuild(spec, &spec.model.pe, weights, device)?;
     for variant in &eval.variants {
-        for (index, (test_len, encoding)) in
-            eval.test_lens.iter().zip(&variant.encodings).enumerate()
-        {
+        for (index, (test_len, encoding)) in eval.test_lens.iter().zip(&variant.pe).enumerate() {
             let started = Instant::now();
-            let positions = variant.positions.get(index).unwrap_or(&spec.positions);
+            let positions = variant
+                .positions
+                .get(index)
+                .unwrap_or(&spec.model.positions);
             let seq_len = task.seq_len(*test_len);
             let memory_bytes = memory::evaluation(
                 spec,
@@ -89,7 +90,7 @@ pub fn evaluate(
                 }
                 (None, None) => {
                     memory::forget_peak();
-                    let facts = encoding.facts(&spec.model.shape());
+                    let facts = encoding.facts(&spec.model.transformer.shape());
                     let named = encoding;
                     model = model.with_encoding(rebuild_encoding(spec, named, weights, device)?);
                     let test = Test {
@@ -98,7 +99,7 @@ pub fn evaluate(
                         eval,
                         positions,
                         seed: spec.seed,
-                        coordinates: spec.coordinates,
+                        coordinates: spec.model.coordinates,
                         greedy: eval.decode.is_greedy(&facts, positions),
                         cached: !changes_with_length(&facts, positions),
                     };
@@ -147,7 +148,7 @@ pub fn rebuild(
     device: &Device,
 ) -> Result<Transformer> {
     with_saved(weights, device, |init| {
-        Transformer::new(&spec.model, encoding, init)
+        Transformer::new(&spec.model.transformer, encoding, init)
     })
 }
 
@@ -158,11 +159,11 @@ fn rebuild_encoding(
     device: &Device,
 ) -> Result<posenc::Encoding> {
     let trained = |path: &str| match path.strip_prefix("encoding.") {
-        Some(inner) => format!("encoding.{}", trained_path(&spec.encoding, encoding, inner)),
+        Some(inner) => format!("encoding.{}", trained_path(&spec.model.pe, encoding, inner)),
         None => path.to_owned(),
     };
     with_saved_at(weights, device, trained, |init| {
-        encoding.init(&spec.model.shape(), &init.scope("encoding"))
+        encoding.init(&spec.model.transformer.shape(), &init.scope("encoding"))
     })
 }
 
@@ -222,7 +223,9 @@ pub fn unsupported(
     }
     let (rows, limit) = (
         positions.rows(seq_len),
-        encoding.facts(&spec.model.shape()).max_position?,
+        encoding
+            .facts(&spec.model.transformer.shape())
+            .max_position?,
     );
     let reach = if rows == seq_len {
         String::new()

@@ -60,7 +60,11 @@ pub type Watch<'a> = dyn FnMut(Step, &Snapshot<'_>) -> Result<bool, Failure> + '
 pub fn initial_model(spec: &RunSpec, device: &Device) -> Transformer {
     let source =
         |path: &str, shape: &[usize], distribution| draw(spec.seed, path, shape, distribution);
-    Transformer::new(&spec.model, &spec.encoding, &Init::new(device, &source))
+    Transformer::new(
+        &spec.model.transformer,
+        &spec.model.pe,
+        &Init::new(device, &source),
+    )
 }
 
 /// Length of the batch of a step, in the task's unit.
@@ -104,7 +108,7 @@ pub fn train(
             0,
         ),
         Some(start) => {
-            let model = rebuild(spec, &spec.encoding, &start.weights, &autodiff);
+            let model = rebuild(spec, &spec.model.pe, &start.weights, &autodiff);
             let model = model.map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?;
             (
                 model,
@@ -124,7 +128,8 @@ pub fn train(
             .map_or(spec.train.batch_size, |stage| stage.batch_size);
         let batch = task.train_batch(length, rows, spec.seed, step);
         let positions =
-            spec.coordinates
+            spec.model
+                .coordinates
                 .of(task, length, spec.train_positions(batch.seq_len, step));
         let step_loss = |observe: Option<&Observe<'_>>| {
             batch_loss(spec, &model, &batch, (step, &positions), &autodiff, observe)
@@ -203,7 +208,7 @@ fn batch_loss(
     observe: Option<&Observe<'_>>,
 ) -> Tensor<1> {
     let shape = [batch.rows, batch.seq_len];
-    let keep = 1.0 - spec.model.dropout;
+    let keep = 1.0 - spec.model.transformer.dropout;
     let factors = |site: usize, count: usize| {
         let mut stream = Stream::new(spec.seed, &format!("dropout {site}"), step);
         (0..count)
@@ -216,7 +221,8 @@ fn batch_loss(
             })
             .collect()
     };
-    let dropout: Option<&dyn Fn(usize, usize) -> Vec<f32>> = if spec.model.dropout > 0.0 {
+    let dropout: Option<&dyn Fn(usize, usize) -> Vec<f32>> = if spec.model.transformer.dropout > 0.0
+    {
         Some(&factors)
     } else {
         None

@@ -297,7 +297,7 @@ pub fn grows(record: &RunRecord, spec: &RunSpec, seq_lens: &[usize], limit: Memo
             .test_lens
             .iter()
             .position(|known| *known == test_len)?;
-        let (encoding, seq_len) = (variant.encodings.get(index)?, *seq_lens.get(index)?);
+        let (encoding, seq_len) = (variant.pe.get(index)?, *seq_lens.get(index)?);
         let needed = memory::evaluation(
             spec,
             encoding,
@@ -423,7 +423,7 @@ impl Run<'_> {
     fn initial(&self) -> Result<Weights, Failure> {
         let spec = &self.job.spec;
         let mut weights = parameters::of(&initial_model(spec, self.device));
-        let Some(start) = &spec.start else {
+        let Some(start) = &spec.train.start_from else {
             return Ok(weights);
         };
         let run = self
@@ -440,7 +440,7 @@ impl Run<'_> {
             .map_err(|error| Failure::input(format!("the weights to start from: {error:#}")))?
             .0;
         for (path, tensor) in &mut weights.0 {
-            if path.starts_with("encoding.") && !start.encoding {
+            if path.starts_with("encoding.") && !start.pe {
                 continue;
             }
             match theirs
@@ -556,7 +556,7 @@ impl Run<'_> {
                 )
             }
             None => {
-                let given = spec.start.as_ref().map(|_| Start {
+                let given = spec.train.start_from.as_ref().map(|_| Start {
                     weights: initial.clone(),
                     ..Start::default()
                 });

@@ -353,17 +353,13 @@ fn view(job: &Job) -> Value {
     let RunSpec {
         task,
         model,
-        encoding,
-        positions,
-        coordinates,
-        start,
         train,
         eval,
         seed,
         ..
     } = &job.spec;
     let mut view = json!({
-        "experiment": job.experiment, "seed": seed, "task": task, "model": model, "train": train, "start": start,
+        "experiment": job.experiment, "seed": seed, "task": task, "model": model, "train": train,
         "label": job.labels.iter().map(|label| &label.text).collect::<Vec<_>>(),
         "eval": {
             "test_lens": eval.test_lens, "seed": eval.seed, "batch_tokens": eval.batch_tokens, "decode": eval.decode,
@@ -371,9 +367,8 @@ fn view(job: &Job) -> Value {
         },
     });
     for (key, value) in [
-        ("pe", json!(encoding)),
-        ("positions", json!(positions)),
-        ("coordinates", json!(coordinates)),
+        ("positions", json!(model.positions)),
+        ("coordinates", json!(model.coordinates)),
     ] {
         view["model"][key] = value;
     }

@@ -32,7 +32,7 @@ fn json(path: &Path) -> Value {
 fn ids(scratch: &Scratch) -> Vec<(String, String, u64)> {
     let id = |(path, bytes): &(PathBuf, Vec<u8>)| {
         let record: Value = serde_json::from_slice(bytes).unwrap();
-        let kind = record["spec"]["encoding"]["kind"]
+        let kind = record["spec"]["model"]["pe"]["kind"]
             .as_str()
             .unwrap()
             .to_owned();
@@ -104,7 +104,7 @@ fn an_experiment_is_evaluated_with_filters_and_what_is_there_is_skipped() {
         assert_eq!(
             (kind.as_str(), *seed),
             (
-                record["spec"]["encoding"]["kind"].as_str().unwrap(),
+                record["spec"]["model"]["pe"]["kind"].as_str().unwrap(),
                 record["seed"].as_u64().unwrap()
             )
         );
@@ -139,7 +139,7 @@ fn an_experiment_is_evaluated_with_filters_and_what_is_there_is_skipped() {
         exits(&one, 0);
         let record: Value = serde_json::from_str(&stdout(&one)).unwrap();
         assert_eq!(
-            (&record["spec"]["encoding"]["kind"], &record["seed"]),
+            (&record["spec"]["model"]["pe"]["kind"], &record["seed"]),
             (&Value::from("rope"), &Value::from(1)),
             "{filters:?}"
         );

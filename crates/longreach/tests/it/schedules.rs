@@ -160,7 +160,10 @@ fn a_training_starts_from_another_runs_weights_under_another_encoding() {
         let their_job: serde_json::Value =
             serde_json::from_slice(&std::fs::read(theirs.join("job.json")).unwrap()).unwrap();
         assert_eq!(job["spec"]["seed"], their_job["spec"]["seed"]);
-        assert_eq!(job["spec"]["start"]["run_id"], their_job["run_id"]);
+        assert_eq!(
+            job["spec"]["train"]["start_from"]["run_id"],
+            their_job["run_id"]
+        );
         let [ours, theirs] = [&ours, &theirs].map(|run| {
             rundir::Weights::from_bytes(&std::fs::read(run.join("weights.safetensors")).unwrap())
                 .unwrap()

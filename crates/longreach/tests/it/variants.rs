@@ -122,8 +122,8 @@ fn an_addition_leaves_the_trained_encoding_as_it_is() {
     let trained = "{ kind = \"rope\", scaling = { kind = \"linear\" } }";
     let plan = planned(&variant("v", "add = { kind = \"window\" }"), trained);
     let spec = serde_json::to_value(&plan.runs[0].job.spec).unwrap();
-    for encoding in spec["eval"]["variants"][1]["encodings"].as_array().unwrap() {
-        assert_eq!(encoding["parts"][0], spec["encoding"]);
+    for encoding in spec["eval"]["variants"][1]["pe"].as_array().unwrap() {
+        assert_eq!(encoding["parts"][0], spec["model"]["pe"]);
     }
 }
 
@@ -170,7 +170,7 @@ fn an_addition_is_evaluated_with_the_trained_weights() {
             (narrow - alone).abs() > 1e-4,
             "{label}: {narrow} and {alone}"
         );
-        let trained: Value = record["spec"]["encoding"].clone();
+        let trained: Value = record["spec"]["model"]["pe"].clone();
         let (again, said) = eval(
             run,
             &[
@@ -178,7 +178,7 @@ fn an_addition_is_evaluated_with_the_trained_weights() {
                 "add = { kind = \"window\", size = 3, sinks = 1 }",
             ],
         );
-        assert_eq!(again["spec"]["encoding"], trained);
+        assert_eq!(again["spec"]["model"]["pe"], trained);
         for length in [4, 8] {
             assert_eq!(
                 metrics(&again, "window", length),

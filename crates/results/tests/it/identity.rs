@@ -113,8 +113,12 @@ fn a_change_of_any_leaf_but_the_seed_is_another_method() {
                 other.seed = other.spec["seed"].as_u64().unwrap();
             }
             let after = methods(&[run.clone(), other.clone()]);
-            let by_seed =
-                ["/seed", "/start/run_id", "/start/weights_blake3"].contains(&path.as_str());
+            let by_seed = [
+                "/seed",
+                "/train/start_from/run_id",
+                "/train/start_from/weights_blake3",
+            ]
+            .contains(&path.as_str());
             let expected = if by_seed {
                 before.len()
             } else {
@@ -140,11 +144,6 @@ fn a_change_of_any_leaf_but_the_seed_is_another_method() {
             // The name says which setting differs, by the key of a config.
             if !by_seed {
                 let key = path.trim_start_matches('/').replace('/', ".");
-                let key = key.replacen(
-                    "encoding",
-                    "model.pe",
-                    usize::from(key.starts_with("encoding")),
-                );
                 let last = key
                     .rsplit('.')
                     .find(|part| part.parse::<usize>().is_err())
@@ -169,9 +168,9 @@ fn a_warm_start_counts_by_its_method() {
     let started = |seed: u64, from: &str, steps: u64| {
         let mut run = record("warm", &[("model.pe", json!("rope"))], seed, copy_task(16));
         run.run_id = hex(&format!("{from} {steps} {seed}"));
-        run.spec.insert("start".into(), json!({ "run_id": hex(&format!("{from}{seed}")), "weights_blake3": hex(from), "encoding": true }));
+        run.spec["train"]["start_from"] = json!({ "run_id": hex(&format!("{from}{seed}")), "weights_blake3": hex(from), "pe": true });
         run.started_from =
-            json!({ "encoding": { "kind": from }, "train": { "steps": steps, "train_len": 8 } })
+            json!({ "model": { "pe": { "kind": from } }, "train": { "steps": steps, "train_len": 8 } })
                 .as_object()
                 .cloned();
         run.evals
@@ -225,12 +224,13 @@ fn a_warm_start_counts_by_its_method() {
 /// A run with an axis label, as a config edited between two sweeps leaves it.
 fn edited(seed: u64, change: &[(&str, Value)], score: f64) -> RunRecord {
     let mut run = record("edited", &[("train.lr", json!(0.003))], seed, copy_task(16));
-    run.spec["encoding"] = json!({ "kind": "rope", "base": 10000.0 });
+    run.spec["model"]["pe"] = json!({ "kind": "rope", "base": 10000.0 });
     for (path, value) in change {
-        let (section, key) = path.split_once('/').unwrap();
-        let mut table = run.spec.get(section).cloned().unwrap_or_else(|| json!({}));
-        table[key] = value.clone();
-        run.spec.insert(section.into(), table);
+        let (section, keys) = path.split_once('/').unwrap();
+        let leaf = keys
+            .split('/')
+            .fold(&mut run.spec[section], |table, key| &mut table[key]);
+        *leaf = value.clone();
     }
     run.run_id = hex(&format!(
         "{seed} {}",
@@ -252,7 +252,7 @@ fn configs_edited_between_sweeps_are_shown_apart_and_named_by_what_differs() {
         assert_eq!(found, methods(&[others, first].concat()));
         found
     };
-    let kind = [("encoding/kind", json!("alibi"))];
+    let kind = [("model/pe/kind", json!("alibi"))];
     assert_eq!(
         names(&kind),
         [
@@ -260,7 +260,7 @@ fn configs_edited_between_sweeps_are_shown_apart_and_named_by_what_differs() {
             "lr = 0.003 [model.pe.kind = rope]"
         ]
     );
-    let base = [("encoding/base", json!(100.0))];
+    let base = [("model/pe/base", json!(100.0))];
     assert_eq!(
         names(&base),
         [
@@ -268,7 +268,7 @@ fn configs_edited_between_sweeps_are_shown_apart_and_named_by_what_differs() {
             "lr = 0.003 [model.pe.base = 10000]"
         ]
     );
-    let positions = [("positions/kind", json!("randomized"))];
+    let positions = [("model/positions/kind", json!("randomized"))];
     assert_eq!(
         names(&positions),
         [
@@ -319,7 +319,8 @@ fn a_variant_redefined_under_its_name_is_another_method() {
         let rope = json!({ "kind": "rope" });
         let scaled = json!({ "kind": "rope", "scaling": scaling });
         run.spec["eval"]["test_lens"] = json!([32]);
-        run.spec["eval"]["variants"] = json!([{ "name": "trained", "encodings": [rope] }, { "name": "scaled", "encodings": [scaled] }]);
+        run.spec["eval"]["variants"] =
+            json!([{ "name": "trained", "pe": [rope] }, { "name": "scaled", "pe": [scaled] }]);
         run.run_id = hex(&run.spec["eval"].to_string());
         run
     };
@@ -421,7 +422,7 @@ fn evaluated(run: &RunRecord, variant: &str, len: usize, encoding: Value, score:
         ],
     )];
     later.spec["eval"]["test_lens"] = json!([len]);
-    later.spec["eval"]["variants"] = json!([{ "name": variant, "encodings": [encoding] }]);
+    later.spec["eval"]["variants"] = json!([{ "name": variant, "pe": [encoding] }]);
     later
 }
 
@@ -452,7 +453,7 @@ fn later_evaluations_add_rows_to_their_runs() {
         .filter(|r| r.labels[0].text == "rope")
         .collect();
     records.iter_mut().for_each(describe);
-    let trained = records[0].spec["encoding"].clone();
+    let trained = records[0].spec["model"]["pe"].clone();
     records.push(evaluated(&records[0], "trained", 256, trained, 0.125));
     let yarn =
         |factor: f64| json!({ "kind": "rope", "scaling": { "kind": "yarn", "factor": factor } });
@@ -527,7 +528,7 @@ fn two_corpora_are_named_by_their_hashes() {
 fn a_sweep_over_the_base_holds_nothing_else() {
     let run = |base: f64, layout: &str| {
         let mut run = record("sweep", &[("model.pe.base", json!(base))], 0, copy_task(16));
-        run.spec["encoding"] = json!({ "kind": "rope", "base": base, "layout": layout });
+        run.spec["model"]["pe"] = json!({ "kind": "rope", "base": base, "layout": layout });
         run.run_id = hex(&format!("{base} {layout}"));
         run.evals
             .push(ok_row("trained", 16, &[("exact_match", 1.0)]));

@@ -23,13 +23,12 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
             key => encoding.insert(key.rsplit('.').next().unwrap().into(), label.value.clone()),
         };
     }
-    // The shape of a real record's spec: the encoding lies beside the model.
+    // The shape of a real record's spec.
     let corpus = task.corpus.as_ref().map(|corpus| corpus.blake3.clone());
     let spec = json!({
         "task": { "kind": task.kind },
         "corpus_blake3": corpus,
-        "model": { "vocab_size": 256, "d_model": 64, "n_layers": 2, "n_heads": 4, "head_dim": 16, "d_ff": 256 },
-        "encoding": encoding,
+        "model": { "vocab_size": 256, "d_model": 64, "n_layers": 2, "n_heads": 4, "head_dim": 16, "d_ff": 256, "pe": encoding },
         "train": {
             "train_len": task.train_len, "seq_len": task.train_len, "steps": 2000, "batch_size": 32, "lr": 1e-3,
             "adamw": { "beta1": 0.9, "beta2": 0.999 },
@@ -94,7 +93,7 @@ pub fn describe(run: &mut RunRecord) {
         .chain(["trained"])
         .collect();
     let encoding = |name: &str, len: usize| {
-        let mut encoding = run.spec["encoding"].clone();
+        let mut encoding = run.spec["model"]["pe"].clone();
         if name != "trained" {
             encoding["scaling"] =
                 json!({ "kind": name, "factor": len as f64 / run.task.train_len as f64 });
@@ -103,7 +102,7 @@ pub fn describe(run: &mut RunRecord) {
     };
     let variants = names.iter().map(|name| {
         let encodings: Vec<Value> = lens.iter().map(|len| encoding(name, *len)).collect();
-        json!({ "name": name, "encodings": encodings })
+        json!({ "name": name, "pe": encodings })
     });
     let variants: Vec<Value> = variants.collect();
     run.spec["eval"]["test_lens"] = json!(lens);
