@@ -122,13 +122,14 @@ fn main() -> anyhow::Result<()> {
                 );
                 let id = spec.run_id()?;
                 ids.insert(std::mem::replace(&mut record.run_id, id.clone()), id);
-                record.encoding_facts = (spec.model.pe)
-                    .derived(&spec.model.transformer.shape(), spec.train.seq_len);
+                record.encoding_facts = spec.model.derived(spec.train.seq_len);
                 record.spec = value.as_object().expect("a table").clone();
             }
         }
-        let lines: Vec<String> =
-            records.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+        let lines: Vec<String> = records
+            .iter()
+            .map(serde_json::to_string)
+            .collect::<Result<_, _>>()?;
         std::fs::write(&path, lines.join("\n") + "\n")?;
         println!("{path}: {} runs", ids.len());
     }

@@ -4,6 +4,7 @@
 use crate::run::optimizer::AdamWConfig;
 use posenc::{Axis, EncodingConfig, Facts, ModelShape, Positions, PositionsConfig};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tasks::{Stream, Task, TaskConfig};
 use tiny_transformer::TransformerConfig;
@@ -44,6 +45,14 @@ pub struct ModelSpec {
     pub coordinates: Coordinates,
     /// The encoding trained with.
     pub pe: EncodingConfig,
+}
+
+impl ModelSpec {
+    /// Numbers that follow from the encoding and a training length in tokens, by name; see
+    /// [`EncodingConfig::derived`].
+    pub fn derived(&self, train_len: usize) -> BTreeMap<String, f64> {
+        self.pe.derived(&self.transformer.shape(), train_len)
+    }
 }
 
 /// Where the coordinates of encodings of several axes come from.

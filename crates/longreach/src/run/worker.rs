@@ -384,7 +384,7 @@ impl Run<'_> {
                 encoding_parameters: weights.count("encoding."),
                 weights_blake3: weights.digest(),
             },
-            encoding_facts: BTreeMap::new(),
+            encoding_facts: spec.model.derived(spec.train.seq_len),
             train: TrainFacts {
                 steps: trained.steps,
                 tokens: trained.tokens,
