@@ -544,7 +544,7 @@ fn print(
 ) -> String {
     let mut out = String::new();
     for comment in comments {
-        let _ = writeln!(out, "# {}", text::shown(comment));
+        let _ = writeln!(out, "# {}", text::printable(comment));
     }
     let list = seeds
         .iter()

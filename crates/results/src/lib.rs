@@ -44,6 +44,6 @@ pub use claims::Claims;
 pub use record::RunRecord;
 pub use report::{FIRST_METHOD, Format, Report, ReportError, ReportFile, ReportSpec, report};
 pub use store::{
-    Excluded, Found, Place, StoreError, Twins, find_records, find_records_within, gather_found,
-    gather_jsonl, read_jsonl, read_record, write_jsonl, write_record,
+    Conflict, Excluded, Found, Place, StoreError, find_records, find_records_within, gather_found,
+    gather_jsonl, read_jsonl, read_record, write_jsonl,
 };

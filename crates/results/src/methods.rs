@@ -64,7 +64,7 @@ pub(crate) fn table(setting: &Setting<'_>, links: &Links) -> Table {
 }
 
 fn bounded(text: String) -> String {
-    text::shorten(&text, LONGEST)
+    schema::text::shorten(&text, LONGEST)
 }
 
 fn trained(group: &Group<'_>) -> Value {

@@ -127,7 +127,7 @@ fn with_keys(labels: &[&Label]) -> String {
         format!("{} = {value}", text::name(key, 60))
     };
     let texts: Vec<String> = labels.iter().take(32).map(shown).collect();
-    text::shorten(&texts.join(", "), LONGEST_NAME)
+    schema::text::shorten(&texts.join(", "), LONGEST_NAME)
 }
 
 /// `rope, 100`
@@ -137,7 +137,7 @@ fn without_keys(labels: &[&Label]) -> String {
         .take(32)
         .map(|l| text::name(&l.text, 80))
         .collect();
-    text::shorten(&texts.join(", "), LONGEST_NAME)
+    schema::text::shorten(&texts.join(", "), LONGEST_NAME)
 }
 
 /// Gives equal names the settings that differ: the fewest that tell all of them apart, settings

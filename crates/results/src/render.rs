@@ -7,7 +7,7 @@ use crate::plot::described;
 use crate::record::{EvalStatus, RunStatus};
 use crate::report::{Document, ReportError, ReportSpec};
 use crate::table::{self, Cell, Table};
-use crate::text::shown;
+use crate::text::printable;
 use comfy_table::{LineStyle, TableStyle};
 use minijinja::{Environment, Value, context};
 use std::collections::BTreeMap;
@@ -26,8 +26,8 @@ pub(crate) fn markdown(document: &Document) -> String {
     for section in &document.sections {
         let _ = write!(out, "\n## {}\n", md(&section.name));
         let mut figures = section.figures.iter().map(|f| {
-            let told = described(f.plot.title(), f.plot.subtitle());
-            format!("\n![{}]({}.svg)\n\n{}\n", md(&told), f.slug, md(&f.caption))
+            let name = described(f.plot.title(), f.plot.subtitle());
+            format!("\n![{}]({}.svg)\n\n{}\n", md(&name), f.slug, md(&f.caption))
         });
         out.extend(figures.next());
         out.push_str(&md_table(&section.lead));
@@ -146,7 +146,7 @@ fn address(link: &str) -> String {
 
 /// Escapes what Markdown, HTML or GitHub (mathematics, bare addresses) would read as markup.
 fn md(text: &str) -> String {
-    let chars: Vec<char> = shown(text).chars().collect();
+    let chars: Vec<char> = printable(text).chars().collect();
     let mut out = String::with_capacity(text.len());
     for (i, &c) in chars.iter().enumerate() {
         // Inside a word an underscore is itself, and metric names are full of them.
@@ -194,7 +194,7 @@ pub(crate) fn latex(document: &Document) -> String {
             config.about()
         );
         config.toml.lines().for_each(|line| {
-            let _ = writeln!(out, "%   {}", shown(line));
+            let _ = writeln!(out, "%   {}", printable(line));
         });
     }
     for section in &document.sections {
@@ -269,7 +269,7 @@ fn tex_table(table: &Table) -> String {
 /// Escapes LaTeX's special characters and sets the few signs we use in mathematics.
 fn tex(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in shown(text).chars() {
+    for c in printable(text).chars() {
         match c {
             '\\' => out.push_str("\\textbackslash{}"),
             '~' => out.push_str("\\textasciitilde{}"),
@@ -294,7 +294,7 @@ fn tex(text: &str) -> String {
 
 /// Without a line's end no comment ends; without a backslash nothing in it looks like a command.
 fn tex_comment(text: &str) -> String {
-    shown(text).replace('\\', "/")
+    printable(text).replace('\\', "/")
 }
 
 // --------------------------------------------------------------------------------------------------------------------- CSV
@@ -525,7 +525,7 @@ pub(crate) fn csv_text(
 /// stay numbers. What follows a separator is treated as a start too: which of them divides cells
 /// depends on the reader's country.
 fn safe_cell(text: impl AsRef<str>) -> String {
-    let text = shown(text.as_ref());
+    let text = printable(text.as_ref());
     if text.parse::<f64>().is_ok_and(f64::is_finite) {
         return text;
     }
@@ -553,25 +553,25 @@ pub(crate) fn html(
         file: "report.html",
         reason: format!("{e:#}"),
     };
-    let each = |list: &[String]| list.iter().map(|text| shown(text)).collect::<Vec<_>>();
+    let each = |list: &[String]| list.iter().map(|text| printable(text)).collect::<Vec<_>>();
     let table = |t: &Table| {
         let rows: Vec<Vec<Value>> = t
             .rows
             .iter()
             .map(|r| {
-                r.iter().map(|c| context! { text => shown(&c.text), bold => c.bold, kind => kind(&c.text), links => links(c) }).collect()
+                r.iter().map(|c| context! { text => printable(&c.text), bold => c.bold, kind => kind(&c.text), links => links(c) }).collect()
             })
             .collect();
-        context! { slug => t.slug.clone(), prose => t.prose, title => shown(&t.title), caption => shown(&t.caption), columns => each(&t.columns), rows }
+        context! { slug => t.slug.clone(), prose => t.prose, title => printable(&t.title), caption => printable(&t.caption), columns => each(&t.columns), rows }
     };
     let configs = document.configs.iter().map(|config| {
-        let lines: Vec<String> = config.toml.lines().map(shown).collect();
-        context! { experiment => shown(&config.experiment), about => config.about(), toml => lines.join("\n") }
+        let lines: Vec<String> = config.toml.lines().map(printable).collect();
+        context! { experiment => printable(&config.experiment), about => config.about(), toml => lines.join("\n") }
     });
     let configs: Vec<Value> = configs.collect();
     let pairs = |list: &[(String, String)]| {
         list.iter()
-            .map(|(a, b)| vec![shown(a), shown(b)])
+            .map(|(a, b)| vec![printable(a), printable(b)])
             .collect::<Vec<_>>()
     };
     let sections: Vec<Value> = document
@@ -583,12 +583,12 @@ pub(crate) fn html(
                 .iter()
                 .map(|f| {
                     let svg = svgs.get(f.slug.as_str()).copied().unwrap_or_default();
-                    context! { slug => f.slug.clone(), caption => shown(&f.caption), svg => Value::from_safe_string(svg.into()) }
+                    context! { slug => f.slug.clone(), caption => printable(&f.caption), svg => Value::from_safe_string(svg.into()) }
                 })
                 .collect();
             let tables: Vec<Value> = s.tables.iter().map(table).collect();
             let (lead, definitions) = (table(&s.lead), pairs(&s.definitions));
-            context! { name => shown(&s.name), slug => s.slug.clone(), lead, tables, figures, definitions }
+            context! { name => printable(&s.name), slug => s.slug.clone(), lead, tables, figures, definitions }
         })
         .collect();
     let chapters: Vec<Value> = document
@@ -596,7 +596,7 @@ pub(crate) fn html(
         .iter()
         .map(|c| {
             let tables: Vec<Value> = c.tables.iter().map(table).collect();
-            context! { name => shown(&c.name), slug => c.slug.clone(), summary => shown(&c.summary), tables }
+            context! { name => printable(&c.name), slug => c.slug.clone(), summary => printable(&c.summary), tables }
         })
         .collect();
     let mut env = Environment::new();
@@ -612,7 +612,7 @@ pub(crate) fn html(
     env.add_template("report.html", PAGE).map_err(failed)?;
     let page = env.get_template("report.html").map_err(failed)?;
     page.render(context! {
-        title => shown(&document.title),
+        title => printable(&document.title),
         findings => each(&document.findings),
         sections,
         chapters,
@@ -627,7 +627,7 @@ pub(crate) fn html(
 }
 
 fn links(cell: &Cell) -> Vec<Value> {
-    let part = |(text, link): &(String, Option<String>)| context! { text => shown(text), href => link.as_deref().map(address) };
+    let part = |(text, link): &(String, Option<String>)| context! { text => printable(text), href => link.as_deref().map(address) };
     cell.links.iter().map(part).collect()
 }
 
@@ -657,8 +657,8 @@ pub(crate) fn terminal(document: &Document) -> String {
         let _ = writeln!(
             out,
             "{}, {}",
-            shown(&section.lead.title),
-            shown(&section.name)
+            printable(&section.lead.title),
+            printable(&section.name)
         );
         let mut table = comfy_table::Table::new();
         let rule = LineStyle::none().fill('─').junction('─');
@@ -671,13 +671,13 @@ pub(crate) fn terminal(document: &Document) -> String {
             )
             .force_no_tty();
         table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
-        table.set_header(section.lead.columns.iter().map(|c| shown(c)));
+        table.set_header(section.lead.columns.iter().map(|c| printable(c)));
         for row in &section.lead.rows {
             table.add_row(row.iter().map(|c| {
                 if c.bold {
-                    format!("{} *", shown(&c.text))
+                    format!("{} *", printable(&c.text))
                 } else {
-                    shown(&c.text)
+                    printable(&c.text)
                 }
             }));
         }
@@ -690,10 +690,10 @@ pub(crate) fn terminal(document: &Document) -> String {
                 "* best of its column: better than chance, its 95 % interval touches no other\n",
             );
         }
-        let _ = writeln!(out, "{}", shown(finding));
+        let _ = writeln!(out, "{}", printable(finding));
     }
     for chapter in document.chapters.iter().filter(|c| !c.summary.is_empty()) {
-        let _ = write!(out, "\n{}\n", shown(&chapter.summary));
+        let _ = write!(out, "\n{}\n", printable(&chapter.summary));
     }
     out
 }

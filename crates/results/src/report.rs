@@ -11,7 +11,7 @@ use crate::naming::short;
 use crate::plot::PlotError;
 use crate::record::{RunRecord, RunStatus};
 use crate::render;
-use crate::store::{Excluded, replace, sync_directory};
+use crate::store::Excluded;
 use crate::table::{self, Table};
 use crate::text::{self, Slugs};
 use crate::{against, analysis, metric, order, ranking};
@@ -118,7 +118,7 @@ pub enum ReportError {
         excluded: Vec<Excluded>,
     },
     /// No method of that name.
-    #[error("the baseline \"{}\" is none of the methods: {}", text::shown(baseline), text::shown(&.known.join(", ")))]
+    #[error("the baseline \"{}\" is none of the methods: {}", text::printable(baseline), text::printable(&.known.join(", ")))]
     UnknownBaseline {
         /// As asked for.
         baseline: String,
@@ -127,9 +127,9 @@ pub enum ReportError {
     },
     /// Two records of one run disagree.
     #[error(
-        "run {} of {} is recorded twice with other numbers: its records differ in {what}",
-        text::shown(run_id),
-        text::shown(experiments)
+        "run {} of {} is recorded twice with different numbers: its records differ in {what}",
+        text::printable(run_id),
+        text::printable(experiments)
     )]
     Twins {
         /// Their run; both, where two runs of one specification and seed have other ids.
@@ -158,7 +158,7 @@ fn excluded_text(excluded: &[Excluded]) -> String {
         Some(first) => format!(
             "; {} left out, the first: {}",
             excluded.len(),
-            text::shown(&format!("{}: {}", place(first), first.reason))
+            text::printable(&format!("{}: {}", place(first), first.reason))
         ),
     }
 }
@@ -186,16 +186,14 @@ impl Report {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         fs_err::create_dir_all(dir)?;
-        let paths: io::Result<Vec<PathBuf>> = self
-            .files
-            .par_iter()
-            .map(|file| {
-                let path = dir.join(&file.name);
-                replace(&path, &file.bytes).map(|()| path)
-            })
-            .collect();
-        sync_directory(dir)?;
-        paths
+        let write = |file: &ReportFile| {
+            let path = dir.join(&file.name);
+            rundir::system()
+                .write_whole(&path, &file.bytes)
+                .map_err(|refused| io::Error::new(refused.error.kind(), refused.to_string()))?;
+            Ok(path)
+        };
+        self.files.iter().map(write).collect()
     }
 
     /// A file's content by name.

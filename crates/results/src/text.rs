@@ -1,55 +1,23 @@
-//! Strings of strangers, made fit to be shown: nothing in them steers a terminal, hides, turns the
-//! line around or fills a page.
+//! Text of unknown origin made fit to be shown, and names safe in paths.
 
+use schema::text::{escaped, shorten};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longest text shown anywhere, in characters; a caption of ours is a tenth of it.
+/// Longest text shown anywhere, in characters. Captions have a tenth of it.
 const LONGEST: usize = 4000;
 
-/// White space that breaks a line becomes a space; every other character that controls or hides is
-/// spelled out, as `\u{1b}`.
-pub(crate) fn shown(text: &str) -> String {
-    let mut out = String::with_capacity(text.len().min(2 * LONGEST));
-    for c in shorten(text, LONGEST).chars() {
-        match c {
-            '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => {
-                out.push(' ')
-            }
-            c if c.is_control() || is_invisible(c) => out.extend(c.escape_unicode()),
-            c => out.push(c),
-        }
-    }
-    out
+/// One line without hidden characters: white space that breaks a line becomes a space, characters
+/// that control or hide are spelled out, as `\u{1b}`.
+pub(crate) fn printable(text: &str) -> String {
+    escaped(&shorten(text, LONGEST))
 }
 
-/// A name: [`shown`], at most `most` characters of it.
+/// A [`printable`] name of at most `most` characters.
 pub(crate) fn name(text: &str, most: usize) -> String {
-    shorten(&shown(&shorten(text, most)), most)
+    shorten(&printable(&shorten(text, most)), most)
 }
 
-/// The beginning and the end, which is where names of one family differ.
-pub(crate) fn shorten(text: &str, most: usize) -> String {
-    if text.len() <= most || text.chars().nth(most).is_none() {
-        return text.into();
-    }
-    let tail = most / 3;
-    let head: String = text.chars().take(most - tail - 1).collect();
-    let end: Vec<char> = text.chars().rev().take(tail).collect();
-    head + "…" + &end.into_iter().rev().collect::<String>()
-}
-
-/// Characters without a picture of their own: zero-width ones, those that set the direction of
-/// writing, tags, non-characters.
-pub(crate) fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-    )
-}
-
-/// Names safe in paths, anchors and labels, each given once.
+/// Names safe in paths, anchors and labels, no two equal.
 #[derive(Default)]
 pub(crate) struct Slugs {
     taken: BTreeSet<String>,
@@ -89,26 +57,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_controls_or_hides_is_spelled_out() {
-        assert_eq!(shown("\u{1b}[2J\0a\nb\tc"), "\\u{1b}[2J\\u{0}a b c");
-        assert_eq!(
-            shown("ro\u{200b}pe \u{202e}evil\u{feff}"),
-            "ro\\u{200b}pe \\u{202e}evil\\u{feff}"
-        );
-        assert_eq!(shown("π ± ≥ 4,6x é שלום 中"), "π ± ≥ 4,6x é שלום 中");
-    }
-
-    #[test]
-    fn long_texts_keep_their_ends() {
-        assert_eq!(shorten("abcdefghij", 10), "abcdefghij");
-        assert_eq!(shorten("abcdefghijk", 10), "abcdef…ijk");
-        assert_eq!(shorten("ééééé", 5), "ééééé");
+    fn shown_text_is_bounded() {
         assert_eq!(name(&"\u{202e}".repeat(50), 20).chars().count(), 20);
-        assert_eq!(shown(&"x".repeat(100_000)).chars().count(), LONGEST);
+        assert_eq!(printable(&"x".repeat(100_000)).chars().count(), LONGEST);
     }
 
     #[test]
-    fn slugs_are_told_apart() {
+    fn equal_slugs_are_numbered() {
         let mut slugs = Slugs::default();
         assert_eq!(slugs.take("../../etc/passwd"), "etc-passwd");
         assert_eq!(slugs.take("etc_passwd"), "etc-passwd-2");
@@ -127,8 +82,8 @@ mod tests {
             let mut slugs = Slugs::default();
             let mut seen = BTreeSet::new();
             for text in &texts {
-                let text = shown(text);
-                prop_assert!(!text.chars().any(|c| c.is_control() || is_invisible(c)));
+                let text = printable(text);
+                prop_assert!(!text.chars().any(schema::text::is_hidden));
                 let slug = slugs.take(&text);
                 prop_assert!(slug.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'));
                 prop_assert!(!slug.is_empty() && !slug.starts_with('-') && slug.len() < 110);

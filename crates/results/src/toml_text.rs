@@ -4,7 +4,7 @@
 //! some output could read as markup is written as an escape, so the text is safe in any of them and
 //! still means the same to a TOML parser.
 
-use crate::text::is_invisible;
+use schema::text::is_invisible;
 use serde_json::Value;
 use std::fmt::Write as _;
 

@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// One operation on the file system. A file's bytes survive a power cut after [`Sync`](Op::Sync), a
 /// name after [`SyncDir`](Op::SyncDir) of the directory it is in.
@@ -253,6 +254,9 @@ impl dyn Disk + '_ {
     ///
     /// The bytes go to a scratch file first, which is named after this process. The holder of the
     /// directory's lock may remove the scratch files of others (`remove_scratch`).
+    /// The scratch file beside it is named after this process and a counter, so that threads may
+    /// write the same file. The holder of the directory's lock may remove those of other processes
+    /// (`remove_scratch`).
     ///
     /// # Errors
     ///
@@ -260,7 +264,9 @@ impl dyn Disk + '_ {
     pub fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let directory = directory_of(path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let scratch = directory.join(format!(".{name}.{}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let scratch = directory.join(format!(".{name}.{}-{count}", std::process::id()));
         let written = self
             .write_synced(&scratch, bytes)
             .and_then(|()| self.run(Op::Rename(&scratch, path)));
@@ -320,13 +326,15 @@ impl dyn Disk + '_ {
 
     /// Removes scratch files of dead processes from a directory: hidden names that end in a number.
     /// Files that cannot be removed stay.
+    /// Removes what processes that died left half written in a directory: hidden names that end in
+    /// a process id. What cannot be removed stays.
     pub fn remove_scratch(&self, directory: &Path) {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let number = name
                 .rsplit_once('.')
-                .is_some_and(|(_, end)| end.parse::<u32>().is_ok());
+                .is_some_and(|(_, end)| end.split('-').all(|part| part.parse::<u32>().is_ok()));
             if name.starts_with('.') && number {
                 let _ = self.remove_tree(&entry.path());
             }

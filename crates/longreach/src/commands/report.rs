@@ -312,8 +312,8 @@ fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     let depth = survey::depth(roots, recursive)?;
     find_records_within(roots, depth).map_err(|error| {
         // An edit may be why two records of a run disagree.
-        if let StoreError::Twins(twins) = &error {
-            let places = twins.iter().flat_map(|twins| &twins.places);
+        if let StoreError::Conflicts(conflicts) = &error {
+            let places = conflicts.iter().flat_map(|conflict| &conflict.places);
             edits(
                 &[],
                 places.filter_map(|place| Some(place.path.parent()?.to_owned())),
@@ -400,8 +400,8 @@ pub fn gather(
     tell_what_is_read(&found.records);
     console::tell(&format!("writing to {}", out.display()));
     let found = gather_found(found, out, bins).map_err(|error| match error {
-        StoreError::Invalid { .. } | StoreError::Twins(_) => Failure::input(error),
-        StoreError::Io(_) => Failure::resources(error),
+        StoreError::Invalid { .. } | StoreError::Conflicts(_) => Failure::input(error),
+        StoreError::Io(_) | StoreError::Write(_) => Failure::resources(error),
     })?;
     Ok(format!(
         "wrote {}: {}",

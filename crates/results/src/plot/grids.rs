@@ -1,11 +1,18 @@
-//! Small matrices side by side, one for each method, their numbers written into the cells.
+//! Small matrices side by side, one for each method, with their numbers in the cells.
 
-use super::{
-    Color, FRAME, GAP, Head, INK, LEGEND_CHARS, MUTED, Pen, PlotError, Scene, TEXT, TextAnchor,
-    WHITE, described, shade, text_width, to_png, to_svg,
-};
+use super::PlotError;
+use super::frame::{Head, LEGEND_CHARS, MARGIN, described};
+use super::pen::{Font, Pen, Spot, TO_BASELINE, Target, to_png, to_svg};
+use super::style::{FRAME, GAP, INK, MUTED, REFERENCE, TEXT, TITLE, ink_on, shade, text_width};
 use crate::metric;
 use crate::text::name;
+use kuva::render::render::Scene;
+
+/// Width and height of a cell, and of the space between matrices.
+const CELL: (f64, f64) = (42.0, 24.0);
+const GUTTER: (f64, f64) = (30.0, 62.0);
+/// Matrices beside each other.
+const ACROSS: usize = 3;
 
 /// Matrices of the same rows and columns, the first row of each on top. Values are shares: 0 and 1
 /// are the ends of the colours.
@@ -19,9 +26,9 @@ pub struct Grids {
     pub x_label: String,
     /// Name of the rows.
     pub y_label: String,
-    /// The column each stands for.
+    /// Label of each column.
     pub columns: Vec<String>,
-    /// The row each stands for.
+    /// Label of each row.
     pub rows: Vec<String>,
     /// The matrices.
     pub grids: Vec<Grid>,
@@ -29,24 +36,20 @@ pub struct Grids {
     pub reference: Option<(usize, String)>,
 }
 
-/// One of them.
+/// One of the matrices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Grid {
-    /// What it is of.
+    /// Name above the matrix.
     pub name: String,
-    /// By row and column; what is missing or not finite is drawn grey.
+    /// By row and column; missing values and those that are not finite are drawn grey.
     pub values: Vec<Vec<f64>>,
 }
-
-const CELL: (f64, f64) = (42.0, 24.0);
-const GUTTER: (f64, f64) = (30.0, 62.0);
-/// Matrices beside each other.
-const ACROSS: usize = 3;
 
 impl Grids {
     /// The figure as a self-contained SVG document.
     pub fn to_svg(&self) -> String {
-        to_svg(&self.scene(false), &described(&self.title, &self.subtitle))
+        let name = described(&self.title, &self.subtitle);
+        to_svg(&self.scene(Target::Svg), &name)
     }
 
     /// The figure as a PNG, from the same drawing.
@@ -55,37 +58,29 @@ impl Grids {
     ///
     /// When the image cannot be encoded.
     pub fn to_png(&self) -> Result<Vec<u8>, PlotError> {
-        to_png(&self.scene(true), &self.title)
+        to_png(&self.scene(Target::Png), &self.title)
     }
 
-    fn scene(&self, raster: bool) -> Scene {
+    fn scene(&self, target: Target) -> Scene {
         let across = self.grids.len().clamp(1, ACROSS);
         let down = self.grids.len().div_ceil(across).max(1);
-        let (width, height) = (
-            CELL.0 * self.columns.len().max(1) as f64,
-            CELL.1 * self.rows.len().max(1) as f64,
-        );
+        let width = CELL.0 * self.columns.len().max(1) as f64;
+        let height = CELL.1 * self.rows.len().max(1) as f64;
         let head = Head {
             title: &self.title,
             subtitle: &self.subtitle,
             y_label: &self.y_label,
-            above: true,
+            has_reference: true,
         };
-        let left = 14.0
-            + self
-                .rows
-                .iter()
-                .map(|row| text_width(row, TEXT))
-                .fold(24.0, f64::max)
-            + 8.0;
+        let labels = self.rows.iter().map(|row| text_width(row, TEXT));
+        let left = MARGIN + labels.fold(24.0, f64::max) + 8.0;
         let top = head.height();
-        let whole = (
-            (left + across as f64 * (width + GUTTER.0))
-                .max(text_width(&self.title, 15) * 1.1 + 28.0)
-                .ceil(),
-            (top + down as f64 * (height + GUTTER.1) + 16.0).ceil(),
-        );
-        let mut pen = Pen::new(whole.0, whole.1, raster);
+        let page_width = (left + across as f64 * (width + GUTTER.0))
+            .max(text_width(&self.title, TITLE) * 1.1 + 28.0)
+            .ceil();
+        let page_height = (top + down as f64 * (height + GUTTER.1) + 16.0).ceil();
+
+        let mut pen = Pen::new(page_width, page_height, target);
         head.draw(&mut pen, left);
         for (index, grid) in self.grids.iter().enumerate() {
             let at = (
@@ -93,124 +88,69 @@ impl Grids {
                 top + (index / across) as f64 * (height + GUTTER.1),
             );
             let is_lowest = index + across >= self.grids.len();
-            self.grid(&mut pen, grid, at, index % across == 0, is_lowest);
+            self.draw_grid(&mut pen, grid, at, index % across == 0);
+            self.draw_below(&mut pen, at, is_lowest);
         }
         let centre = left + (across as f64 * (width + GUTTER.0) - GUTTER.0) / 2.0;
-        pen.text(
-            centre,
-            whole.1 - 14.0,
-            &self.x_label,
-            TEXT,
-            TextAnchor::Middle,
-            &INK,
-        );
-        pen.scene
+        pen.text((centre, page_height - 14.0), &self.x_label, &Font::MIDDLE);
+        pen.into_scene()
     }
 
-    fn grid(
-        &self,
-        pen: &mut Pen,
-        grid: &Grid,
-        (x, y): (f64, f64),
-        is_first: bool,
-        is_lowest: bool,
-    ) {
-        let width = CELL.0 * self.columns.len() as f64;
-        pen.text(
-            x,
-            y - 8.0,
-            &name(&grid.name, LEGEND_CHARS),
-            TEXT,
-            TextAnchor::Start,
-            &INK,
-        );
+    /// The cells of a matrix with their numbers; labels of the rows where it is the first.
+    fn draw_grid(&self, pen: &mut Pen, grid: &Grid, (x, y): Spot, is_first: bool) {
+        pen.text((x, y - 8.0), &name(&grid.name, LEGEND_CHARS), &Font::START);
         for (row, label) in self.rows.iter().enumerate() {
             let top = y + row as f64 * CELL.1;
             if is_first {
-                pen.text(
-                    x - 8.0,
-                    top + CELL.1 / 2.0 + 4.2,
-                    label,
-                    TEXT,
-                    TextAnchor::End,
-                    &INK,
-                );
+                let at = (x - 8.0, top + CELL.1 / 2.0 + TO_BASELINE);
+                pen.text(at, label, &Font::END);
             }
             for column in 0..self.columns.len() {
-                let value = grid
-                    .values
-                    .get(row)
-                    .and_then(|values| values.get(column))
-                    .copied()
-                    .filter(|value| value.is_finite());
+                let value = grid.values.get(row).and_then(|values| values.get(column));
+                let value = value.copied().filter(|value| value.is_finite());
                 let left = x + column as f64 * CELL.0;
-                pen.rect(
-                    left,
-                    top,
-                    CELL.0,
-                    CELL.1,
-                    value.map_or(GAP, |value| shade(value.clamp(0.0, 1.0))),
-                    1.0,
-                );
+                let fill = value.map_or(GAP, shade);
+                pen.rect((left, top), CELL, fill);
                 if let Some(value) = value {
-                    let text = metric::number(value, 2);
-                    pen.text(
-                        left + CELL.0 / 2.0,
-                        top + CELL.1 / 2.0 + 4.0,
-                        &text,
-                        TEXT - 1,
-                        TextAnchor::Middle,
-                        &ink_on(value),
-                    );
+                    let font = Font {
+                        size: TEXT - 1,
+                        color: &ink_on(value),
+                        ..Font::MIDDLE
+                    };
+                    let centre = (left + CELL.0 / 2.0, top + CELL.1 / 2.0 + 4.0);
+                    pen.text(centre, &metric::number(value, 2), &font);
                 }
             }
         }
+    }
+
+    /// Labels of the columns and the reference, which is named under the lowest matrices.
+    fn draw_below(&self, pen: &mut Pen, (x, y): Spot, is_lowest: bool) {
         let bottom = y + CELL.1 * self.rows.len() as f64;
         for (column, label) in self.columns.iter().enumerate() {
-            pen.text(
-                x + (column as f64 + 0.5) * CELL.0,
-                bottom + 17.0,
-                label,
-                TEXT - 1,
-                TextAnchor::Middle,
-                &INK,
-            );
+            let centre = x + (column as f64 + 0.5) * CELL.0;
+            let font = Font {
+                size: TEXT - 1,
+                ..Font::MIDDLE
+            };
+            pen.text((centre, bottom + 17.0), label, &font);
         }
-        pen.line((x, bottom), (x + width, bottom), &FRAME, 1.0, &[]);
-        if let Some((at, text)) = self
-            .reference
-            .as_ref()
-            .filter(|(at, _)| *at <= self.columns.len())
-        {
+        let right = x + CELL.0 * self.columns.len() as f64;
+        pen.line((x, bottom), (right, bottom), &FRAME, 1.0, &[]);
+        let reference = self.reference.as_ref();
+        if let Some((at, text)) = reference.filter(|(at, _)| *at <= self.columns.len()) {
             let line = x + *at as f64 * CELL.0;
-            pen.line(
-                (line, y - 4.0),
-                (line, bottom + 5.0),
-                &INK,
-                1.4,
-                &[5.0, 4.0],
-            );
+            pen.line((line, y - 4.0), (line, bottom + 5.0), &INK, 1.4, &REFERENCE);
             if is_lowest {
-                pen.text(
-                    line,
-                    bottom + 32.0,
-                    text,
-                    TEXT - 1,
-                    TextAnchor::Middle,
-                    &MUTED,
-                );
+                let font = Font {
+                    size: TEXT - 1,
+                    color: &MUTED,
+                    ..Font::MIDDLE
+                };
+                pen.text((line, bottom + 32.0), text, &font);
             }
         }
     }
-}
-
-/// What can be read on a cell.
-fn ink_on(value: f64) -> Color {
-    let Color::Rgb(r, g, b) = shade(value.clamp(0.0, 1.0)) else {
-        return INK;
-    };
-    let light = 0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b);
-    if light > 140.0 { INK } else { WHITE }
 }
 
 #[cfg(test)]
@@ -242,21 +182,5 @@ mod tests {
         assert!(!svg.contains("NaN"));
         assert!(grids.to_png().unwrap().starts_with(b"\x89PNG"));
         assert!(Grids::default().to_svg().starts_with("<svg"));
-    }
-
-    #[test]
-    fn ink_differs_from_its_ground() {
-        for value in [0.0, 0.3, 0.6, 1.0] {
-            let luma = |color: Color| match color {
-                Color::Rgb(r, g, b) => {
-                    0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)
-                }
-                _ => panic!("not a colour by its parts"),
-            };
-            assert!(
-                (luma(ink_on(value)) - luma(shade(value))).abs() > 90.0,
-                "{value}"
-            );
-        }
     }
 }

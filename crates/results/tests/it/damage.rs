@@ -6,7 +6,6 @@ use longreach_results::record::*;
 use longreach_results::store::{MAX_RECORD_BYTES, run_dir};
 use longreach_results::{
     Found, StoreError, find_records, gather_jsonl, read_jsonl, read_record, write_jsonl,
-    write_record,
 };
 use proptest::prelude::*;
 use serde_json::json;

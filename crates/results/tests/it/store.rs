@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use longreach_results::record::*;
-use longreach_results::store::{read_record, run_dir, write_jsonl, write_record};
+use longreach_results::store::{read_record, run_dir, write_jsonl};
 use longreach_results::{Found, StoreError, find_records, gather_jsonl};
 use std::fs;
 use std::path::Path;
@@ -158,7 +158,7 @@ fn one_run_with_two_sets_of_numbers_is_an_error_that_names_both() {
     let lines = dir.path().join("results.jsonl");
     write_jsonl(&lines, &[good[1].clone(), other]).unwrap();
     let error = find_records(&[dir.path().to_owned()]).unwrap_err();
-    let StoreError::Twins(twins) = &error else {
+    let StoreError::Conflicts(twins) = &error else {
         panic!("{error}")
     };
     assert_eq!((twins.len(), &twins[0].run_id), (1, &good[0].run_id));
@@ -183,7 +183,7 @@ fn one_run_with_two_sets_of_numbers_is_an_error_that_names_both() {
     write_jsonl(&alone, &twice).unwrap();
     assert!(matches!(
         find_records(std::slice::from_ref(&alone)),
-        Err(StoreError::Twins(_))
+        Err(StoreError::Conflicts(_))
     ));
     assert!(
         gather_jsonl(

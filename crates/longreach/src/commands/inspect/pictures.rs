@@ -73,7 +73,8 @@ pub fn write(
         .map_err(|error| Failure::resources(format!("{error}\n  = help: {help}")))?;
     let write = |(name, bytes): (String, Vec<u8>)| {
         let path = directory.join(name);
-        results::store::write_atomically(&path, &bytes)
+        rundir::system()
+            .write_whole(&path, &bytes)
             .map_err(|error| Failure::resources(format!("{error}\n  = help: {help}")))?;
         Ok(path.display().to_string())
     };

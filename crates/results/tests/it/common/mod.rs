@@ -1,8 +1,20 @@
 //! Synthetic records: small, exact, and shaped like those of a real experiment.
 
+use longreach_results::StoreError;
 use longreach_results::record::*;
+use longreach_results::store::{RECORD_FILE, record_text};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Writes a record as `record.json` into a run's directory, creating it.
+pub fn write_record(run_dir: &Path, record: &RunRecord) -> Result<PathBuf, StoreError> {
+    let path = run_dir.join(RECORD_FILE);
+    let text = record_text(&path, record)?;
+    std::fs::create_dir_all(run_dir)?;
+    std::fs::write(&path, text)?;
+    Ok(path)
+}
 
 /// A record without evaluations.
 pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskFacts) -> RunRecord {

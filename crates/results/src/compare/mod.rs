@@ -1,4 +1,8 @@
-//! Did a repetition come out the same? Two sets of records, run by run.
+//! Two sets of records compared: run by run for equality, or number by number within a tolerance.
+
+mod tolerance;
+
+pub use tolerance::{Closeness, LargestDifference};
 
 use crate::identity::canonical_text;
 use crate::record::{EvalStatus, RunRecord};
@@ -7,24 +11,24 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Two sets of records held against each other.
+/// Whether two sets of records are equal, run by run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
-    /// Runs in both, equal in everything but the build that made them: weights, losses, every
-    /// score.
+    /// Number of runs in both that are equal in weights, losses and scores, whatever build made
+    /// them.
     pub identical: usize,
-    /// Runs in both that are not.
+    /// Runs in both that differ.
     pub different: Vec<Difference>,
-    /// Runs of the first set alone, as [`name`](Difference::name).
+    /// Runs only in the first set, as [`name`](Difference::name).
     pub only_first: Vec<String>,
-    /// Runs of the second set alone.
+    /// Runs only in the second set.
     pub only_second: Vec<String>,
     /// By metric: the largest change of a score over all different runs, absolute, with both
     /// values.
     pub largest: BTreeMap<String, [f64; 2]>,
 }
 
-/// A run that came out otherwise.
+/// A run whose records differ.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// Experiment, labels, seed and id.
@@ -48,7 +52,7 @@ impl Comparison {
         let mut out = Self::default();
         for (id, a) in first {
             let Some(b) = second.remove(&id) else {
-                out.only_first.push(name(&a));
+                out.only_first.push(run_name(&a));
                 continue;
             };
             let what = out.differences(&a, &b);
@@ -56,12 +60,12 @@ impl Comparison {
                 out.identical += 1
             } else {
                 out.different.push(Difference {
-                    name: name(&a),
+                    name: run_name(&a),
                     what,
                 })
             }
         }
-        out.only_second = second.values().map(name).collect();
+        out.only_second = second.values().map(run_name).collect();
         out
     }
 
@@ -124,10 +128,9 @@ impl Comparison {
     }
 }
 
-/// What two records of one run disagree in, in a few words; none where they say the same. Records
-/// may differ in their experiment and labels, in the build and device that wrote them, in how
-/// finely they keep the loss by position, and in rows that one of them lacks or left out for want
-/// of memory.
+/// What two records of one run disagree in, in a few words; none where they agree. Allowed to differ:
+/// experiment, labels, build, device, the bins of the loss by position, and rows that one of them
+/// lacks or skipped for lack of memory.
 pub(crate) fn disagreement(a: &RunRecord, b: &RunRecord) -> Option<String> {
     if std::ptr::eq(a, b) {
         return None;
@@ -181,8 +184,8 @@ pub(crate) fn disagreement(a: &RunRecord, b: &RunRecord) -> Option<String> {
     (!what.is_empty()).then(|| what.join(", "))
 }
 
-/// Of two records of one run that agree, the one that says more comes first: rows with a result,
-/// then bins of the loss by position.
+/// Of two records of one run that agree, the more detailed one comes first: by rows with a result,
+/// then by bins of the loss by position.
 pub(crate) fn fuller_first(a: &RunRecord, b: &RunRecord) -> Ordering {
     let results = |r: &RunRecord| {
         r.evals
@@ -203,7 +206,7 @@ pub(crate) fn fuller_first(a: &RunRecord, b: &RunRecord) -> Ordering {
     })
 }
 
-fn name(record: &RunRecord) -> String {
+fn run_name(record: &RunRecord) -> String {
     let labels: Vec<String> = record
         .labels
         .iter()
@@ -218,7 +221,7 @@ fn name(record: &RunRecord) -> String {
     )
 }
 
-/// At most so many runs are named in each list.
+/// Runs named in each list.
 const MOST_NAMED: usize = 20;
 
 impl fmt::Display for Comparison {

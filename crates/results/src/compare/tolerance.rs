@@ -1,0 +1,130 @@
+//! Two sets of records compared number by number, within a tolerance.
+
+use super::run_name;
+use crate::record::RunRecord;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The largest relative differences between two sets of records.
+///
+/// A difference is relative to the first set's number, or absolute for numbers below 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Closeness {
+    /// Largest relative difference allowed.
+    pub tolerance: f64,
+    /// For each run in both sets, the number that differs most.
+    pub runs: Vec<LargestDifference>,
+    /// Numbers compared.
+    pub compared: usize,
+    /// Runs and numbers that only one of the sets has.
+    pub unpaired: usize,
+}
+
+/// The number of a run that differs most.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LargestDifference {
+    /// Experiment, labels, seed and id.
+    pub run: String,
+    /// Name of the number; empty if none was compared.
+    pub number: String,
+    /// Its relative difference.
+    pub relative: f64,
+}
+
+impl Closeness {
+    /// Compares training losses and metrics by run id. Where a set holds a run twice, its last
+    /// record counts.
+    pub fn of(first: &[RunRecord], second: &[RunRecord], tolerance: f64) -> Self {
+        let by_id = |records: &'_ [RunRecord]| -> BTreeMap<String, RunRecord> {
+            let pairs = records.iter().map(|r| (r.run_id.clone(), r.clone()));
+            pairs.collect()
+        };
+        let (first, mut second) = (by_id(first), by_id(second));
+        let mut out = Self {
+            tolerance,
+            runs: Vec::new(),
+            compared: 0,
+            unpaired: 0,
+        };
+        for (id, record) in &first {
+            match second.remove(id) {
+                Some(other) => out.add(record, &other),
+                None => out.unpaired += 1,
+            }
+        }
+        out.unpaired += second.len();
+        out
+    }
+
+    fn add(&mut self, record: &RunRecord, other: &RunRecord) {
+        let (ours, mut theirs) = (numbers(record), numbers(other));
+        let mut largest = LargestDifference {
+            run: run_name(record),
+            number: String::new(),
+            relative: 0.0,
+        };
+        for (number, value) in ours {
+            let Some(their) = theirs.remove(&number) else {
+                self.unpaired += 1;
+                continue;
+            };
+            self.compared += 1;
+            let relative = (value - their).abs() / value.abs().max(1.0);
+            // NaN is the largest difference of all.
+            if relative.is_nan() || relative >= largest.relative {
+                (largest.relative, largest.number) = (relative, number);
+            }
+        }
+        self.unpaired += theirs.len();
+        self.runs.push(largest);
+    }
+
+    /// The largest relative difference of all numbers.
+    pub fn largest(&self) -> f64 {
+        let all = self.runs.iter().map(|run| run.relative);
+        all.fold(0.0, |a, b| if b.is_nan() { b } else { f64::max(a, b) })
+    }
+
+    /// Whether every number is in both sets and within the tolerance, and there is at least one.
+    pub fn is_within(&self) -> bool {
+        self.compared > 0 && self.unpaired == 0 && self.largest() <= self.tolerance
+    }
+}
+
+/// Every number of a record that a device could compute wrongly, by name.
+fn numbers(record: &RunRecord) -> BTreeMap<String, f64> {
+    let curve = record.train.loss_curve.iter();
+    let curve = curve.map(|p| (format!("training loss at step {}", p.step), p.loss_nats));
+    let metrics = record.evals.iter().flat_map(|row| {
+        row.metrics.iter().map(move |(name, metric)| {
+            let name = format!("{name} of {} at {}", row.variant, row.test_len);
+            (name, metric.value)
+        })
+    });
+    curve.chain(metrics).collect()
+}
+
+impl fmt::Display for Closeness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for run in &self.runs {
+            let (relative, number) = (run.relative, &run.number);
+            writeln!(
+                f,
+                "{}: largest difference {relative:.1e} ({number})",
+                run.run
+            )?;
+        }
+        write!(
+            f,
+            "{} numbers of {} runs, largest relative difference {:.1e}, tolerance {:.1e}",
+            self.compared,
+            self.runs.len(),
+            self.largest(),
+            self.tolerance
+        )?;
+        if self.unpaired > 0 {
+            write!(f, "\n{} runs or numbers are in one set only", self.unpaired)?;
+        }
+        Ok(())
+    }
+}

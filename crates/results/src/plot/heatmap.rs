@@ -1,0 +1,269 @@
+//! A matrix as colours, with a colour bar.
+
+use super::PlotError;
+use super::axis::{Axis, index_ticks, with_room};
+use super::frame::{Head, MARGIN, described};
+use super::pen::{Font, Pen, TO_BASELINE, Target, to_png, to_svg};
+use super::style::{FRAME, GAP, INK, MUTED, REFERENCE, TEXT, TITLE, shade, text_width};
+use kuva::render::render::{Primitive, Scene};
+
+/// Rows or columns beyond this are averaged in blocks: more cells than pixels help nobody.
+const MOST_CELLS: usize = 128;
+/// Longest side of the matrix and largest cell, in pixels.
+const SIDE: f64 = 420.0;
+const LARGEST_CELL: f64 = 48.0;
+/// Width of the colour bar, and the rectangles it is made of.
+const BAR: f64 = 14.0;
+const BAR_STEPS: usize = 64;
+
+/// A matrix as colours, first row on top.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Heatmap {
+    /// What it shows.
+    pub title: String,
+    /// A second line, smaller.
+    pub subtitle: String,
+    /// Name of the columns.
+    pub x_label: String,
+    /// Name of the rows.
+    pub y_label: String,
+    /// Name of the values, beside the colour bar.
+    pub value_label: String,
+    /// Rows of equal length; values that are not finite are drawn grey.
+    pub values: Vec<Vec<f64>>,
+    /// Values at the two ends of the colours; the extremes of the finite values if none.
+    pub range: Option<(f64, f64)>,
+    /// A vertical and a horizontal dashed line before this column and row, and their name.
+    pub reference: Option<(usize, String)>,
+}
+
+impl Heatmap {
+    /// The figure as a self-contained SVG document.
+    pub fn to_svg(&self) -> String {
+        let name = described(&self.title, &self.subtitle);
+        to_svg(&self.scene(Target::Svg), &name)
+    }
+
+    /// The figure as a PNG, from the same drawing.
+    ///
+    /// # Errors
+    ///
+    /// When the image cannot be encoded.
+    pub fn to_png(&self) -> Result<Vec<u8>, PlotError> {
+        to_png(&self.scene(Target::Png), &self.title)
+    }
+
+    fn scene(&self, target: Target) -> Scene {
+        let cells = Cells::of(self);
+        let subtitle = match (cells.block, self.subtitle.as_str()) {
+            (1, s) => s.to_string(),
+            (b, "") => format!("mean over blocks of {b} x {b}"),
+            (b, s) => format!("{s}; mean over blocks of {b} x {b}"),
+        };
+        let head = Head {
+            title: &self.title,
+            subtitle: &subtitle,
+            y_label: &self.y_label,
+            has_reference: self.reference.is_some(),
+        };
+        let side = (SIDE / cells.rows.max(cells.cols).max(1) as f64).min(LARGEST_CELL);
+        let left = MARGIN + text_width(&self.values.len().to_string(), TEXT).max(24.0) + 8.0;
+        let top = head.height();
+        let area = Area {
+            side,
+            left,
+            top,
+            right: left + side * cells.cols as f64,
+            bottom: top + side * cells.rows as f64,
+        };
+        let range = value_range(self.range, &cells.values);
+        let scale = Axis::linear(range, 5);
+        let bar_labels = scale
+            .ticks
+            .iter()
+            .map(|t| text_width(&t.label, TEXT))
+            .fold(text_width(&self.value_label, TEXT) - MARGIN, f64::max);
+        let width = (area.right + 24.0 + BAR + 8.0 + bar_labels + MARGIN)
+            .max(left + text_width(&self.title, TITLE) * 1.1 + MARGIN)
+            .ceil();
+        let height = (area.bottom + 58.0).max(top + 120.0).ceil();
+
+        let mut pen = Pen::new(width, height, target);
+        head.draw(&mut pen, left);
+        area.draw_cells(&mut pen, &cells, range);
+        self.draw_labels(&mut pen, &area, cells.block);
+        self.draw_reference(&mut pen, &area, cells.block);
+        self.draw_bar(&mut pen, &area, &scale, range);
+        pen.into_scene()
+    }
+
+    fn columns(&self) -> usize {
+        self.values.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    fn draw_labels(&self, pen: &mut Pen, area: &Area, block: usize) {
+        let per = area.side / block as f64;
+        let columns = index_ticks(self.columns());
+        let x_of = |at: f64| area.left + (at + 0.5) * per;
+        for tick in with_room(&columns, None, &x_of) {
+            let at = (x_of(tick.at), area.bottom + 18.0);
+            pen.text(at, &tick.label, &Font::MIDDLE);
+        }
+        for tick in index_ticks(self.values.len()) {
+            let y = area.top + (tick.at + 0.5) * per + TO_BASELINE;
+            pen.text((area.left - 8.0, y), &tick.label, &Font::END);
+        }
+        let below = ((area.left + area.right) / 2.0, area.bottom + 42.0);
+        pen.text(below, &self.x_label, &Font::MIDDLE);
+    }
+
+    fn draw_reference(&self, pen: &mut Pen, area: &Area, block: usize) {
+        let most = self.columns().max(self.values.len());
+        let Some((at, name)) = self.reference.as_ref().filter(|(at, _)| *at < most) else {
+            return;
+        };
+        let at = *at as f64 * area.side / block as f64;
+        let (x, y) = (area.left + at, area.top + at);
+        if x < area.right {
+            pen.line((x, area.top - 6.0), (x, area.bottom), &INK, 1.4, &REFERENCE);
+            let font = Font {
+                size: TEXT - 1,
+                color: &MUTED,
+                ..Font::MIDDLE
+            };
+            let centre = x.max(area.left + text_width(name, TEXT - 1) / 2.0);
+            pen.text((centre, area.top - 10.0), name, &font);
+        }
+        if y < area.bottom {
+            pen.line((area.left, y), (area.right, y), &INK, 1.4, &REFERENCE);
+        }
+    }
+
+    /// The colour bar, its ticks and its name.
+    fn draw_bar(&self, pen: &mut Pen, area: &Area, scale: &Axis, (low, high): (f64, f64)) {
+        let left = area.right + 24.0;
+        let height = (area.bottom - area.top).max(100.0);
+        let step = height / BAR_STEPS as f64;
+        for i in 0..BAR_STEPS {
+            let share = 1.0 - (i as f64 + 0.5) / BAR_STEPS as f64;
+            let at = (left, area.top + height * i as f64 / BAR_STEPS as f64);
+            pen.rect(at, (BAR, step + 0.3), shade(share));
+        }
+        for tick in &scale.ticks {
+            let y = area.top + height * (1.0 - (tick.at - low) / (high - low));
+            pen.line((left + BAR, y), (left + BAR + 4.0, y), &FRAME, 1.0, &[]);
+            pen.text(
+                (left + BAR + 8.0, y + TO_BASELINE),
+                &tick.label,
+                &Font::START,
+            );
+        }
+        pen.text((left, area.top - 10.0), &self.value_label, &Font::START);
+    }
+}
+
+/// The rectangle of the matrix and the side of a cell, in pixels.
+struct Area {
+    side: f64,
+    left: f64,
+    top: f64,
+    right: f64,
+    bottom: f64,
+}
+
+impl Area {
+    fn draw_cells(&self, pen: &mut Pen, cells: &Cells, (low, high): (f64, f64)) {
+        let place = |i: usize| {
+            let (row, col) = (i / cells.cols, i % cells.cols);
+            (
+                self.left + col as f64 * self.side,
+                self.top + row as f64 * self.side,
+            )
+        };
+        let (x, y) = (0..cells.values.len()).map(place).unzip();
+        let fill = |value: &f64| {
+            if value.is_finite() {
+                shade((value - low) / (high - low))
+            } else {
+                GAP
+            }
+        };
+        // Slightly larger than the cell: no seams between neighbours.
+        let size = vec![self.side + 0.3; cells.values.len()];
+        pen.push(Primitive::RectBatch {
+            x,
+            y,
+            w: size.clone(),
+            h: size,
+            fills: cells.values.iter().map(fill).collect(),
+        });
+    }
+}
+
+/// The values as drawn, row by row: blocks of `block` by `block` averaged.
+struct Cells {
+    rows: usize,
+    cols: usize,
+    block: usize,
+    values: Vec<f64>,
+}
+
+impl Cells {
+    fn of(map: &Heatmap) -> Self {
+        let (n_rows, n_cols) = (map.values.len(), map.columns());
+        let block = n_rows.max(n_cols).div_ceil(MOST_CELLS).max(1);
+        let (rows, cols) = (n_rows.div_ceil(block), n_cols.div_ceil(block));
+        let mean = |row: usize, col: usize| {
+            let rows = map.values.iter().skip(row).take(block);
+            let values = rows.flat_map(|r| r.iter().skip(col).take(block));
+            let (sum, n) = values
+                .filter(|v| v.is_finite())
+                .fold((0.0, 0usize), |(sum, n), v| (sum + v, n + 1));
+            if n == 0 { f64::NAN } else { sum / n as f64 }
+        };
+        let values = (0..rows * cols).map(|i| mean(i / cols * block, i % cols * block));
+        Self {
+            rows,
+            cols,
+            block,
+            values: values.collect(),
+        }
+    }
+}
+
+/// The two ends of the colours, never equal.
+fn value_range(given: Option<(f64, f64)>, cells: &[f64]) -> (f64, f64) {
+    let finite = || cells.iter().copied().filter(|v| v.is_finite());
+    let (low, high) = given.unwrap_or((
+        finite().fold(f64::INFINITY, f64::min),
+        finite().fold(f64::NEG_INFINITY, f64::max),
+    ));
+    if low < high {
+        (low, high)
+    } else if low.is_finite() {
+        (low - 0.5, low + 0.5)
+    } else {
+        (0.0, 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_maps_are_averaged() {
+        let map = Heatmap {
+            values: vec![vec![1.0; 300]; 300],
+            ..Default::default()
+        };
+        let svg = map.to_svg();
+        assert!(svg.contains("mean over blocks of 3 x 3"));
+        assert!(svg.matches("<rect").count() < 11_000);
+    }
+
+    #[test]
+    fn a_map_without_values_is_a_figure() {
+        assert!(Heatmap::default().to_svg().starts_with("<svg"));
+    }
+}

@@ -1,0 +1,423 @@
+//! Lines with bands over a numeric axis.
+
+use super::PlotError;
+use super::axis::{Axis, Tick, extent, is_drawable, with_room};
+use super::frame::{Head, Legend, MARGIN, described};
+use super::pen::{Font, Pen, Spot, TO_BASELINE, Target, to_png, to_svg};
+use super::style::{DOTS, FRAME, GRID, Look, MUTED, REFERENCE, TEXT, TITLE, text_width};
+use kuva::render::color::Color;
+use kuva::render::render::Scene;
+
+const WIDTH: f64 = 560.0;
+const HEIGHT: f64 = 330.0;
+/// Lines with at most this many points have a marker at each.
+const MOST_MARKERS: usize = 12;
+
+/// Lines over a numeric axis.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinePlot {
+    /// What it shows.
+    pub title: String,
+    /// A second line, smaller.
+    pub subtitle: String,
+    /// Name of the x axis, drawn below it.
+    pub x_label: String,
+    /// Name of the y axis, drawn above it, horizontally.
+    pub y_label: String,
+    /// Logarithmic x; points at or below 0 are left out.
+    pub log_x: bool,
+    /// Logarithmic y; points at or below 0 are left out.
+    pub log_y: bool,
+    /// Tick positions of x; empty for round numbers.
+    pub x_ticks: Vec<f64>,
+    /// Range of y that is always shown.
+    pub y_range: Option<(f64, f64)>,
+    /// The lines, in the order of the legend.
+    pub series: Vec<Series>,
+    /// A vertical dashed line and its name.
+    pub reference_x: Option<(f64, String)>,
+    /// A horizontal dotted line and its name in the legend.
+    pub reference_y: Option<(f64, String)>,
+    /// Heading of the legend: what the names of the lines are values of. May be empty.
+    pub legend: String,
+    /// Markers at every point; otherwise a few along the line.
+    pub mark_points: bool,
+}
+
+/// One line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// Name in the legend.
+    pub name: String,
+    /// Points by ascending x. Those that are not finite, or beyond 1e150, are left out.
+    pub points: Vec<(f64, f64)>,
+    /// Lower and upper end around each point, where known; as long as `points`, or empty.
+    pub band: Vec<Option<(f64, f64)>>,
+    /// Look of the line: the same number looks the same in every figure. Up to 24 differ.
+    pub style: usize,
+}
+
+impl LinePlot {
+    /// The figure as a self-contained SVG document.
+    pub fn to_svg(&self) -> String {
+        let name = described(&self.title, &self.subtitle);
+        to_svg(&self.scene(Target::Svg), &name)
+    }
+
+    /// The figure as a PNG, from the same drawing.
+    ///
+    /// # Errors
+    ///
+    /// When the image cannot be encoded.
+    pub fn to_png(&self) -> Result<Vec<u8>, PlotError> {
+        to_png(&self.scene(Target::Png), &self.title)
+    }
+
+    fn scene(&self, target: Target) -> Scene {
+        let (x, y) = (x_axis(self), y_axis(self));
+        let head = Head {
+            title: &self.title,
+            subtitle: &self.subtitle,
+            y_label: &self.y_label,
+            has_reference: self.reference_x.is_some(),
+        };
+        let labels = y.ticks.iter().map(|t| text_width(&t.label, TEXT));
+        let left = MARGIN + labels.fold(24.0, f64::max) + 8.0;
+        let top = head.height();
+        let area = Area {
+            plot: self,
+            x,
+            y,
+            left,
+            right: left + WIDTH,
+            top,
+            bottom: top + HEIGHT,
+        };
+        let reference = area.reference_y().map(|(_, name)| name);
+        let legend = Legend::new(&self.legend, &self.series, reference);
+        let width = (area.right + legend.width() + 24.0)
+            .max(left + text_width(&self.title, TITLE) * 1.1 + MARGIN)
+            .ceil();
+        let height = (area.bottom + 58.0)
+            .max(top + 12.0 + legend.height() + 12.0)
+            .ceil();
+
+        let mut pen = Pen::new(width, height, target);
+        head.draw(&mut pen, left);
+        area.draw_grid(&mut pen);
+        area.draw_references(&mut pen);
+        area.draw_series(&mut pen);
+        legend.draw(&mut pen, area.right + 22.0, top + 10.0);
+        if self.series.iter().all(|s| s.points.is_empty()) {
+            let middle = ((left + area.right) / 2.0, (top + area.bottom) / 2.0);
+            let font = Font {
+                size: TITLE,
+                color: &MUTED,
+                ..Font::MIDDLE
+            };
+            pen.text(middle, "no numbers", &font);
+        }
+        pen.into_scene()
+    }
+}
+
+/// The rectangle that the lines are drawn in, in pixels, and its axes.
+struct Area<'a> {
+    plot: &'a LinePlot,
+    x: Axis,
+    y: Axis,
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
+
+/// A point of a line on the page, with its band's ends.
+struct Dot {
+    at: Spot,
+    band: Option<(f64, f64)>,
+}
+
+impl Area<'_> {
+    fn x_of(&self, value: f64) -> f64 {
+        self.left + self.x.share(value) * WIDTH
+    }
+
+    fn y_of(&self, value: f64) -> f64 {
+        self.bottom - self.y.share(value) * HEIGHT
+    }
+
+    fn reference_y(&self) -> Option<(f64, &str)> {
+        let (at, name) = self.plot.reference_y.as_ref()?;
+        self.y.holds(*at).then_some((*at, name.as_str()))
+    }
+
+    fn draw_grid(&self, pen: &mut Pen) {
+        for tick in &self.y.ticks {
+            let y = self.y_of(tick.at);
+            pen.line((self.left, y), (self.right, y), &GRID, 1.0, &[]);
+            pen.text((self.left - 8.0, y + TO_BASELINE), &tick.label, &Font::END);
+        }
+        for tick in &self.x.ticks {
+            let x = self.x_of(tick.at);
+            pen.line((x, self.top), (x, self.bottom), &GRID, 1.0, &[]);
+            pen.line((x, self.bottom), (x, self.bottom + 5.0), &FRAME, 1.0, &[]);
+        }
+        let reference = self.plot.reference_x.as_ref().map(|r| r.0);
+        for tick in with_room(&self.x.ticks, reference, &|v| self.x_of(v)) {
+            let at = (self.x_of(tick.at), self.bottom + 20.0);
+            pen.text(at, &tick.label, &Font::MIDDLE);
+        }
+        let below = ((self.left + self.right) / 2.0, self.bottom + 44.0);
+        pen.text(below, &self.plot.x_label, &Font::MIDDLE);
+    }
+
+    fn draw_references(&self, pen: &mut Pen) {
+        if let Some((at, _)) = self.reference_y() {
+            let y = self.y_of(at);
+            pen.line((self.left, y), (self.right, y), &MUTED, 1.2, &DOTS);
+        }
+        let reference_x = self.plot.reference_x.as_ref();
+        if let Some((at, name)) = reference_x.filter(|(at, _)| self.x.holds(*at)) {
+            let x = self.x_of(*at);
+            pen.line(
+                (x, self.top - 6.0),
+                (x, self.bottom),
+                &MUTED,
+                1.4,
+                &REFERENCE,
+            );
+            // The name stays above the axes even where the line is at their end.
+            let half = text_width(name, TEXT - 1) / 2.0;
+            let right = (self.right - half).max(self.left + half);
+            let font = Font {
+                size: TEXT - 1,
+                color: &MUTED,
+                ..Font::MIDDLE
+            };
+            pen.text(
+                (x.clamp(self.left + half, right), self.top - 10.0),
+                name,
+                &font,
+            );
+        }
+    }
+
+    /// Bands below lines below markers: nothing hides the points that a line is drawn through.
+    fn draw_series(&self, pen: &mut Pen) {
+        let series = &self.plot.series;
+        let drawn: Vec<(Look, Vec<Vec<Dot>>)> = series
+            .iter()
+            .map(|s| (Look::of(s.style), self.stretches(s)))
+            .collect();
+        for (look, stretches) in &drawn {
+            stretches
+                .iter()
+                .for_each(|dots| band(pen, dots, &look.color));
+        }
+        for (look, stretches) in &drawn {
+            for dots in stretches {
+                let line: Vec<Spot> = dots.iter().map(|d| d.at).collect();
+                pen.polyline(&line, &look.color, 2.0, look.dash);
+            }
+        }
+        for (index, (look, stretches)) in drawn.iter().enumerate() {
+            let dots: Vec<Spot> = stretches.iter().flatten().map(|d| d.at).collect();
+            if self.plot.mark_points || dots.len() <= MOST_MARKERS {
+                dots.iter().for_each(|&at| pen.marker(at, look));
+            } else {
+                // Staggered by the golden ratio, so that coinciding lines stay identifiable.
+                let step = WIDTH / 4.0;
+                let mut next = self.left + step * (0.15 + 0.7 * (index as f64 * 0.381_966).fract());
+                for &at in dots.iter() {
+                    if at.0 >= next {
+                        pen.marker(at, look);
+                        next += step;
+                    }
+                }
+            }
+        }
+        let corner = (self.left, self.bottom);
+        pen.line(corner, (self.right, self.bottom), &FRAME, 1.2, &[]);
+        pen.line((self.left, self.top), corner, &FRAME, 1.2, &[]);
+    }
+
+    /// The stretches of a line between values that cannot be drawn.
+    fn stretches(&self, series: &Series) -> Vec<Vec<Dot>> {
+        let mut out: Vec<Vec<Dot>> = vec![Vec::new()];
+        for (i, &(x, y)) in series.points.iter().enumerate() {
+            if !is_drawable(x, self.x.log) || !is_drawable(y, self.y.log) {
+                out.push(Vec::new());
+                continue;
+            }
+            let end = |v: f64| {
+                if self.y.log && v <= 0.0 {
+                    self.y_of(self.y.low)
+                } else {
+                    self.y_of(v)
+                }
+            };
+            let band = series.band.get(i).copied().flatten();
+            let band = band.filter(|b| b.0.is_finite() && b.1.is_finite());
+            let dot = Dot {
+                at: (self.x_of(x), self.y_of(y)),
+                band: band.map(|(a, b)| (end(a), end(b))),
+            };
+            if let Some(stretch) = out.last_mut() {
+                stretch.push(dot);
+            }
+        }
+        out.retain(|stretch| !stretch.is_empty());
+        out
+    }
+}
+
+/// The band of a stretch: an area between neighbours, a bar at a point without any.
+fn band(pen: &mut Pen, dots: &[Dot], color: &Color) {
+    for piece in dots.split(|dot| dot.band.is_none()) {
+        if let [single] = piece
+            && let Some((a, b)) = single.band
+        {
+            pen.line((single.at.0, a), (single.at.0, b), color, 1.4, &[]);
+        }
+        if piece.len() < 2 {
+            continue;
+        }
+        let lower = piece.iter().filter_map(|d| Some((d.at.0, d.band?.0)));
+        let upper = piece.iter().rev().filter_map(|d| Some((d.at.0, d.band?.1)));
+        pen.outline(lower.chain(upper), color, (Color::None, 0.0), Some(0.14));
+    }
+}
+
+fn x_axis(plot: &LinePlot) -> Axis {
+    let usable = |v: &f64| is_drawable(*v, plot.log_x);
+    let points = plot.series.iter().flat_map(|s| &s.points).map(|p| p.0);
+    let reference = plot.reference_x.iter().map(|r| r.0);
+    let all = points.chain(plot.x_ticks.iter().copied()).chain(reference);
+    let Some((low, high)) = extent(all.filter(usable)) else {
+        return Axis::linear((0.0, 1.0), 5);
+    };
+    let mut axis = if plot.log_x {
+        Axis::log((low, high), 0.03)
+    } else {
+        // A count that starts near 0 starts at 0.
+        let low = if low > 0.0 && low < 0.2 * high {
+            0.0
+        } else {
+            low
+        };
+        let pad = if low == high {
+            0.5
+        } else {
+            0.02 * (high - low)
+        };
+        Axis {
+            low: low - pad,
+            high: high + pad,
+            ..Axis::linear((low, high), 6)
+        }
+    };
+    if !plot.x_ticks.is_empty() {
+        let given = plot.x_ticks.iter().copied().filter(usable);
+        axis.ticks = given.map(Tick::new).collect();
+    }
+    axis.ticks.retain(|t| t.at >= axis.low && t.at <= axis.high);
+    axis
+}
+
+fn y_axis(plot: &LinePlot) -> Axis {
+    let usable = |v: &f64| is_drawable(*v, plot.log_y);
+    let points = plot.series.iter().flat_map(|s| &s.points).map(|p| p.1);
+    let fixed = plot.y_range.iter().flat_map(|r| [r.0, r.1]);
+    let reference = plot.reference_y.iter().map(|r| r.0);
+    let Some((low, high)) = extent(points.chain(fixed).chain(reference).filter(usable)) else {
+        return Axis::linear((0.0, 1.0), 5);
+    };
+    // The wide interval of few seeds may extend the axis only this far beyond the means.
+    let bands = plot.series.iter().flat_map(|s| &s.band).flatten();
+    let ends = bands.flat_map(|b| [b.0, b.1]).filter(usable);
+    let (band_low, band_high) = extent(ends).unwrap_or((low, high));
+    if plot.log_y {
+        let slack = (high / low).powf(0.15).max(1.2);
+        let low_end = band_low.clamp(low / slack, low);
+        let high_end = band_high.clamp(high, high * slack);
+        return Axis::log((low_end, high_end), 0.04);
+    }
+    let slack = 0.25 * (high - low).max(0.02 * high.abs());
+    let (low, high) = match plot.y_range {
+        Some((a, b)) if low >= a && high <= b => (a, b),
+        _ => (
+            band_low.clamp(low - slack, low),
+            band_high.clamp(high, high + slack),
+        ),
+    };
+    let pad = if high > low {
+        0.04 * (high - low)
+    } else {
+        0.05 * high.abs().max(1.0)
+    };
+    let mut axis = Axis::linear((low - pad, high + pad), 6);
+    // Ticks outside a fixed range would suggest scores above 1.
+    if plot.y_range.is_some() {
+        axis.ticks
+            .retain(|t| t.at >= low - 1e-9 && t.at <= high + 1e-9);
+    }
+    axis
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_legend_names_what_varies_and_the_reference() {
+        let series = ["100", "1000"].map(|name| Series {
+            name: name.into(),
+            points: vec![(1.0, 0.2), (2.0, 0.9)],
+            ..Default::default()
+        });
+        let mut plot = LinePlot {
+            legend: "base".into(),
+            reference_y: Some((0.5, "chance: 0.500".into())),
+            series: series.into(),
+            ..Default::default()
+        };
+        let svg = plot.to_svg();
+        let place = |text: &str| {
+            svg.find(&format!(">{text}<"))
+                .unwrap_or_else(|| panic!("{text} is missing"))
+        };
+        assert!(place("base") < place("100") && place("1000") < place("chance: 0.500"));
+        plot.reference_y = Some((7.0, "chance: 7.000".into()));
+        plot.y_range = Some((0.0, 1.0));
+        assert!(
+            plot.to_svg().contains("chance: 7.000"),
+            "the axis holds its reference"
+        );
+    }
+
+    #[test]
+    fn hostile_names_and_numbers_are_harmless() {
+        let series = Series {
+            name: "<script>$x$ & \u{1}".into(),
+            points: vec![(1.0, f64::NAN), (0.0, 2.0), (2.0, 3.0)],
+            ..Default::default()
+        };
+        let plot = LinePlot {
+            title: "a \"<b>".into(),
+            log_x: true,
+            log_y: true,
+            series: vec![series],
+            ..Default::default()
+        };
+        let svg = plot.to_svg();
+        assert!(
+            !svg.contains("<script>")
+                && svg.contains("&lt;script&gt;$x$ &amp;")
+                && !svg.contains('\u{1}')
+        );
+        assert!(!svg.contains("NaN") && !svg.contains("inf"));
+        assert!(plot.to_png().unwrap().starts_with(b"\x89PNG"));
+        assert!(LinePlot::default().to_svg().contains("no numbers"));
+    }
+}

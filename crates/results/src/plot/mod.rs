@@ -1,0 +1,36 @@
+//! Figures as data, drawn the same way everywhere: lines over seeds and heat maps, to SVG and PNG.
+//!
+//! The layout (axes, ticks at the tested lengths, legend) is ours; kuva holds the scene and writes
+//! both formats from it, the PNG with its bundled font, so a machine without fonts draws the same
+//! picture. What kuva's own axes and legends lack for these figures: `docs/plots-upstream.md`.
+//!
+//! ```text
+//! line.rs     LinePlot: lines, bands, references
+//! heatmap.rs  Heatmap: a matrix as colours
+//! grids.rs    Grids: small matrices with their numbers, side by side
+//! axis.rs     ranges, ticks, labels that have room
+//! frame.rs    titles and legend
+//! pen.rs      primitives on a scene; SVG and PNG
+//! style.rs    colours, markers, dashes, text sizes
+//! ```
+
+mod axis;
+mod frame;
+mod grids;
+mod heatmap;
+mod line;
+mod pen;
+mod style;
+
+pub(crate) use frame::described;
+pub use grids::{Grid, Grids};
+pub use heatmap::Heatmap;
+pub use line::{LinePlot, Series};
+
+/// The figure could not be encoded as an image.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot draw the figure \"{title}\": {reason}")]
+pub struct PlotError {
+    title: String,
+    reason: String,
+}

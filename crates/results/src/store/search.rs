@@ -1,0 +1,289 @@
+//! The search for records below directories and in files of many.
+
+use super::read::{open, parse, read_record};
+use super::{
+    Conflict, EVALS_DIR, Excluded, Found, JSONL_FILE, MAX_BAD_LINES, MAX_ENTRIES, MAX_JSONL_BYTES,
+    MAX_RECORD_BYTES, Place, RECORD_FILE, StoreError, parent,
+};
+use crate::compare::{disagreement, fuller_first};
+use crate::order;
+use crate::record::RunRecord;
+use fs_err as fs;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::FileType;
+use std::io::{self, BufRead, Read};
+use std::path::Path;
+
+/// Why a link is not read.
+const NOT_REGULAR: &str = "not a regular file; links are not followed here, name it to read it";
+
+/// Names and kinds of a directory's entries, sorted. An error if there are more than `most`: which
+/// ones come first depends on the file system.
+fn entries(dir: &Path, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if names.len() == most {
+            return Err(io::Error::other(format!(
+                "has more than {most} entries, and is not searched"
+            )));
+        }
+        // An entry that is gone since it was listed, as scratch files are, has no kind.
+        names.extend(entry.file_type().ok().map(|kind| (entry.file_name(), kind)));
+    }
+    names.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(names)
+}
+
+/// A search in progress.
+#[derive(Default)]
+pub(super) struct Search {
+    /// By run id: one record for each experiment and each evaluated run.
+    found: BTreeMap<String, Vec<(Place, RunRecord)>>,
+    conflicts: Vec<Conflict>,
+    excluded: Vec<Excluded>,
+}
+
+impl Search {
+    /// Searches a directory and at most `depth` levels below it.
+    pub(super) fn directory(&mut self, dir: &Path, depth: usize) {
+        let names = match entries(dir, MAX_ENTRIES) {
+            Ok(names) => names,
+            Err(e) => return self.exclude(dir, None, e.to_string()),
+        };
+        for (name, kind) in names
+            .iter()
+            .filter(|(name, kind)| !kind.is_dir() && (name == RECORD_FILE || name == JSONL_FILE))
+        {
+            if kind.is_file() {
+                self.file(&dir.join(name));
+            } else {
+                self.exclude(&dir.join(name), None, NOT_REGULAR.into());
+            }
+        }
+        // Below a run there are checkpoints and logs, no other runs.
+        let is_run = names
+            .iter()
+            .any(|(name, kind)| kind.is_file() && name == RECORD_FILE);
+        if is_run
+            && names
+                .iter()
+                .any(|(name, kind)| kind.is_dir() && name == EVALS_DIR)
+        {
+            self.evaluations(&dir.join(EVALS_DIR));
+        }
+        if is_run || depth == 0 {
+            return;
+        }
+        for (name, _) in names
+            .iter()
+            .filter(|(name, kind)| kind.is_dir() && !name.to_string_lossy().starts_with('.'))
+        {
+            self.directory(&dir.join(name), depth - 1);
+        }
+    }
+
+    /// Reads the later evaluations in the directory `dir` of a run.
+    pub(super) fn evaluations(&mut self, dir: &Path) {
+        let names = match entries(dir, MAX_ENTRIES) {
+            Ok(names) => names,
+            Err(e) => return self.exclude(dir, None, e.to_string()),
+        };
+        for (name, kind) in names {
+            let path = dir.join(&name);
+            if name.to_string_lossy().starts_with('.')
+                || path.extension().is_none_or(|e| e != "json")
+            {
+                continue;
+            }
+            if kind.is_file() {
+                self.file(&path);
+            } else {
+                self.exclude(&path, None, NOT_REGULAR.into());
+            }
+        }
+    }
+
+    /// Takes the record of a run, or of a later evaluation in the run's directory.
+    fn take_one(&mut self, path: &Path, mut record: RunRecord) {
+        if let Some(run) = path
+            .parent()
+            .filter(|dir| dir.ends_with(EVALS_DIR))
+            .map(parent)
+        {
+            let own = read_record(&run.join(RECORD_FILE)).ok();
+            if own.as_ref().is_some_and(|own| own.model != record.model) {
+                return self.exclude(
+                    path,
+                    None,
+                    "evaluates other weights than those of the run's record".into(),
+                );
+            }
+            // Versions before `evaluation_of` existed did not write whose weights these are.
+            record.evaluation_of = record.evaluation_of.or_else(|| Some(own?.run_id));
+            if record.evaluation_of.is_none() {
+                return self.exclude(
+                    path,
+                    None,
+                    "the run it evaluates has no readable record".into(),
+                );
+            }
+        }
+        if record.evaluation_of.as_ref() == Some(&record.run_id) {
+            return self.exclude(
+                path,
+                None,
+                "evaluates what the run's own record holds".into(),
+            );
+        }
+        self.take(path, None, record);
+    }
+
+    pub(super) fn file(&mut self, path: &Path) {
+        let read = if path.extension().is_some_and(|e| e == "jsonl") {
+            self.lines(path)
+        } else {
+            read_record(path).map(|record| self.take_one(path, record))
+        };
+        match read {
+            Ok(()) => {}
+            Err(StoreError::Io(e)) => self.exclude(path, None, e.to_string()),
+            Err(StoreError::Invalid { reason, .. }) => self.exclude(path, None, reason),
+            Err(error) => self.exclude(path, None, error.to_string()),
+        }
+    }
+
+    pub(super) fn lines(&mut self, path: &Path) -> Result<(), StoreError> {
+        let mut reader = io::BufReader::new(open(path, MAX_JSONL_BYTES)?);
+        let mut line = Vec::new();
+        let mut bad = 0;
+        for number in 1.. {
+            line.clear();
+            if reader
+                .by_ref()
+                .take(MAX_RECORD_BYTES + 1)
+                .read_until(b'\n', &mut line)?
+                == 0
+            {
+                break;
+            }
+            let record = if line.len() as u64 > MAX_RECORD_BYTES && !line.ends_with(b"\n") {
+                reader.skip_until(b'\n')?;
+                Err(format!("the line has more than {MAX_RECORD_BYTES} bytes"))
+            } else if line.trim_ascii().is_empty() {
+                continue;
+            } else {
+                parse(&line)
+            };
+            match record {
+                Ok(record) => self.take(path, Some(number), record),
+                Err(reason) => {
+                    bad += 1;
+                    if bad <= MAX_BAD_LINES {
+                        self.exclude(path, Some(number), reason);
+                    }
+                }
+            }
+        }
+        if bad > MAX_BAD_LINES {
+            self.exclude(
+                path,
+                None,
+                format!("{} more lines are no records", bad - MAX_BAD_LINES),
+            );
+        }
+        Ok(())
+    }
+
+    /// Adds a record. The same run may lie in its directory and, thinned, in a file of many: the
+    /// record with the most detail is taken. A run of several experiments is kept in each.
+    fn take(&mut self, path: &Path, line: Option<usize>, record: RunRecord) {
+        let place = Place {
+            path: path.into(),
+            line,
+        };
+        for (known_place, known) in self.found.get(&record.run_id).into_iter().flatten() {
+            if known.evaluation_of == record.evaluation_of
+                && let Some(what) = disagreement(known, &record)
+            {
+                let mut places = [known_place.clone(), place];
+                places.sort();
+                self.conflicts.push(Conflict {
+                    run_id: record.run_id.clone(),
+                    places,
+                    what,
+                });
+                return;
+            }
+        }
+        let known = self.found.entry(record.run_id.clone()).or_default();
+        let same = known.iter_mut().find(|(_, known)| {
+            known.experiment == record.experiment && known.evaluation_of == record.evaluation_of
+        });
+        match same {
+            None => known.push((place, record)),
+            Some(same) => {
+                // Of equal records the one in its run's directory, so that the order of reading
+                // does not matter.
+                let rank = |place: &Place| (!place.is_of_run(), place.path.clone(), place.line);
+                if fuller_first(&record, &same.1)
+                    .then_with(|| rank(&place).cmp(&rank(&same.0)))
+                    .is_lt()
+                {
+                    *same = (place, record);
+                }
+            }
+        }
+    }
+
+    fn exclude(&mut self, path: &Path, line: Option<usize>, reason: String) {
+        self.excluded.push(Excluded {
+            path: path.into(),
+            line,
+            reason,
+        });
+    }
+
+    pub(super) fn finish(mut self) -> Result<Found, StoreError> {
+        if !self.conflicts.is_empty() {
+            self.conflicts
+                .sort_by(|a, b| (&a.run_id, &a.places).cmp(&(&b.run_id, &b.places)));
+            return Err(StoreError::Conflicts(self.conflicts));
+        }
+        let mut found: Vec<(Place, RunRecord)> = self.found.into_values().flatten().collect();
+        found.sort_by(|a, b| order::canonical(&a.1, &b.1));
+        self.excluded.sort();
+        self.excluded.dedup();
+        let directory = |place: &Place| place.is_of_run().then(|| parent(&place.path).to_owned());
+        let directories = found.iter().map(|(place, _)| directory(place)).collect();
+        Ok(Found {
+            records: found.into_iter().map(|(_, record)| record).collect(),
+            directories,
+            excluded: self.excluded,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_directories_have_a_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["c", "a", "b"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let names: Vec<OsString> = entries(dir.path(), 3)
+            .unwrap()
+            .into_iter()
+            .map(|entry| entry.0)
+            .collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(
+            entries(dir.path(), 2).unwrap_err().to_string(),
+            "has more than 2 entries, and is not searched"
+        );
+    }
+}
