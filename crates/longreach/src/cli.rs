@@ -11,9 +11,10 @@ use crate::exit::{Exit, Failure};
 use crate::plan::memory::MemoryLimit;
 use crate::plan::planner::{self as experiment, Plan, plan};
 use crate::plan::spec::Decode;
+use crate::run::protocol::{CheckpointEvery, How};
 use crate::run::worker;
-use crate::run::worker::{CheckpointEvery, How};
 use crate::run_dir::kept_configs::Config;
+use crate::units::count;
 use crate::{console, signals, sweep};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use results::{Format, ReportSpec};
@@ -649,7 +650,7 @@ fn run_experiment(arguments: &RunArgs) -> Result<Exit, Failure> {
         ));
     }
     if outcome.stopped.is_some() {
-        let runs = planning::count(plan.runs.len(), "run");
+        let runs = count(plan.runs.len(), "run");
         console::tell(&format!(
             "\nstopped: {} of {runs} recorded; run the same command again to go on",
             outcome.records.len()
@@ -660,7 +661,7 @@ fn run_experiment(arguments: &RunArgs) -> Result<Exit, Failure> {
         } else {
             String::new()
         };
-        let runs = planning::count(plan.runs.len(), "run");
+        let runs = count(plan.runs.len(), "run");
         console::tell(&format!(
             "\n{} of {runs} failed{not_started}; run the same command again to retry them",
             outcome.failed.len()
@@ -747,14 +748,14 @@ fn eval(arguments: EvalArgs) -> Result<Exit, Failure> {
         ));
     }
     if !done.failed.is_empty() {
-        let runs = planning::count(done.selected, "run");
+        let runs = count(done.selected, "run");
         console::tell(&format!(
             "\n{} of {runs} failed; the same command tries them again",
             done.failed.len()
         ));
     }
     if done.stopped.is_some() {
-        let runs = planning::count(done.selected, "run");
+        let runs = count(done.selected, "run");
         console::tell(&format!(
             "\nstopped: {} of {runs} evaluated; the same command goes on",
             done.evaluated.len()

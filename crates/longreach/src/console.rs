@@ -1,6 +1,7 @@
 //! What is said to people. A reader that left early (`| head`, a closed terminal) is no error and
 //! ends no run.
 
+use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use std::io::Write;
 
 /// A line on standard output: results.
@@ -25,6 +26,22 @@ pub fn plain(text: &str) -> String {
     text.chars()
         .map(|c| if obeyed(c) { '\u{FFFD}' } else { c })
         .collect()
+}
+
+/// A table with rules above, below and under the header, as wide as the terminal.
+pub fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    let rule = LineStyle::none().fill('─').junction('─');
+    table.load_style(
+        TableStyle::new()
+            .top_border(rule)
+            .header_separator(rule)
+            .bottom_border(rule),
+    );
+    table
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(header);
+    table
 }
 
 #[cfg(test)]

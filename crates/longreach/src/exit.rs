@@ -77,6 +77,11 @@ impl Failure {
         }
     }
 
+    /// For what cannot happen.
+    pub fn bug(error: impl fmt::Display) -> Self {
+        Self::new(Exit::Bug, error.to_string())
+    }
+
     /// For errors of reading or writing in the output directory.
     pub fn resources(error: impl fmt::Display) -> Self {
         Self::new(Exit::Resources, error.to_string())

@@ -20,3 +20,4 @@ pub mod run;
 pub mod run_dir;
 pub mod signals;
 pub mod sweep;
+pub mod units;

@@ -3,17 +3,19 @@
 //! Burn keeps its generator and device state per process, so two runs in one process would disturb
 //! each other; a process that dies takes one run with it and no more.
 
-use crate::commands::check::{count, duration, flops};
 use crate::console::tell;
 use crate::device::matmul_note;
 use crate::exit::{Exit, Failure};
+use crate::plan::cost::flops;
 use crate::plan::memory;
 use crate::plan::planner::{Plan, PlannedRun};
-use crate::run::worker::{
-    self, DIVERGED_FILE, ERROR_FILE, Event, How, JOB_FILE, LEAVE_WITHIN, RECORD_FILE,
-};
+use crate::run::protocol::{Event, How};
+use crate::run::worker::{LEAVE_WITHIN, skipped_fits};
+use crate::run_dir::files::{self, DIVERGED_FILE, ERROR_FILE, JOB_FILE, RECORD_FILE};
+use crate::run_dir::seal::replace_record;
 use crate::run_dir::{changes, kept_configs as configs};
 use crate::signals;
+use crate::units::{count, duration};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use results::RunRecord;
 use results::record::RunStatus;
@@ -110,8 +112,8 @@ pub fn directory(runs: &Path, run: &PlannedRun) -> PathBuf {
 /// config may name the same run anew.
 pub fn recorded(options: &Options, run: &PlannedRun) -> Option<RunRecord> {
     let directory = directory(&options.runs, run);
-    let mut record = worker::recorded(&directory, &run.job)?;
-    if worker::grows(
+    let mut record = files::recorded(&directory, &run.job)?;
+    if skipped_fits(
         &record,
         &run.job.spec,
         &run.test_seq_lens,
@@ -123,7 +125,7 @@ pub fn recorded(options: &Options, run: &PlannedRun) -> Option<RunRecord> {
         record.labels.clone_from(&run.job.labels);
         // Who holds it writes it.
         if let Ok(_lock) = lock::take(&directory) {
-            worker::replace_record(rundir::system(), &directory, &record, None).ok()?;
+            replace_record(rundir::system(), &directory, &record, None).ok()?;
         }
     }
     Some(record)
@@ -132,7 +134,7 @@ pub fn recorded(options: &Options, run: &PlannedRun) -> Option<RunRecord> {
 /// Whether a run is one of those to try again.
 fn asked_again(options: &Options, run: &PlannedRun, retry: Retry) -> bool {
     let directory = directory(&options.runs, run);
-    let record = worker::recorded(&directory, &run.job);
+    let record = files::recorded(&directory, &run.job);
     match retry {
         Retry::Failed => record.is_none() && directory.join(ERROR_FILE).exists(),
         Retry::Diverged => record.is_some_and(|record| record.status == RunStatus::Diverged),
@@ -240,7 +242,7 @@ fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(),
         }
         let directory = directory(&options.runs, run);
         disk.create_dirs(&directory).map_err(Failure::resources)?;
-        let _lock = match worker::take(disk, &directory) {
+        let _lock = match files::take(disk, &directory) {
             Ok(lock) => lock,
             // Whoever has it wrote the same job.
             Err(failure) if failure.exit == Exit::Busy => continue,
@@ -270,10 +272,10 @@ fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(),
         };
         if !todo.contains(&index)
             && left()
-            && let Ok(_lock) = worker::take(disk, &directory)
-            && let Some(record) = worker::recorded(&directory, &run.job)
+            && let Ok(_lock) = files::take(disk, &directory)
+            && let Some(record) = files::recorded(&directory, &run.job)
         {
-            worker::tidy(disk, &directory, &record);
+            files::tidy(disk, &directory, &record);
         }
     }
     Ok(())

@@ -4,7 +4,8 @@
 
 use burn::tensor::{Device, Tensor};
 use longreach::plan::planner::{Plan, Surroundings, plan};
-use longreach::run::train::{initial_model, train};
+use longreach::run::model::initial_model;
+use longreach::run::train::train;
 use posenc::Positions;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;

@@ -1,12 +1,11 @@
 //! `longreach check`: what a config would run, and what it would cost.
 
+use crate::console::table;
+use crate::plan::cost::{ASSUMED_FLOPS, PlannedEvaluation, evaluations, flops, memory_bytes};
 use crate::plan::memory;
 use crate::plan::planner::{Plan, PlannedRun};
+use crate::units::{bytes, count, duration, short};
 use serde::Serialize;
-
-/// Arithmetic rate of one process that time estimates assume, in FLOP/s: about what the
-/// quickstart's workers reach on the machine of `docs/performance.md`.
-pub const ASSUMED_FLOPS: f64 = 8e10;
 
 /// A run of the plan, as printed.
 #[derive(Debug, Serialize)]
@@ -35,17 +34,6 @@ pub struct PlanRow {
     pub evaluations: Vec<PlannedEvaluation>,
     /// Estimated seconds on one CPU process.
     pub estimated_secs: f64,
-}
-
-/// What one evaluation would need.
-#[derive(Debug, Serialize)]
-pub struct PlannedEvaluation {
-    /// The variant.
-    pub variant: String,
-    /// The length, in the task's unit.
-    pub test_len: usize,
-    /// Estimated peak memory of a process that does nothing else.
-    pub memory_bytes: u64,
 }
 
 /// The rows of a plan; `recorded` tells which runs are done.
@@ -79,61 +67,9 @@ pub fn rows(plan: &Plan, recorded: impl Fn(&str) -> bool) -> Vec<PlanRow> {
     plan.runs.iter().map(row).collect()
 }
 
-/// Floating-point operations of a run: 6 per parameter and token in training, 2 in evaluation, plus
-/// attention.
-pub fn flops(run: &PlannedRun) -> f64 {
-    let spec = &run.job.spec;
-    let attention = |length: usize| {
-        let inner = (spec.model.transformer.n_heads
-            * spec.model.transformer.head_dim
-            * spec.model.transformer.n_layers) as f64;
-        4.0 * inner * length as f64
-    };
-    let dense = run.parameters as f64;
-    let train = run.train_tokens as f64 * (6.0 * dense + 3.0 * attention(spec.train.seq_len));
-    let longest = spec.eval.test_lens.iter().copied().max().unwrap_or(1);
-    let eval = run.eval_tokens as f64 * (2.0 * dense + 0.5 * attention(longest));
-    train + eval
-}
-
-/// Peak memory of a run: the larger of its training and its largest evaluation.
-pub fn memory_bytes(run: &PlannedRun) -> u64 {
-    let evaluations = evaluations(run)
-        .into_iter()
-        .map(|evaluation| evaluation.memory_bytes);
-    evaluations
-        .chain([memory::training(&run.job.spec, run.parameters)])
-        .max()
-        .unwrap_or(0)
-}
-
-fn evaluations(run: &PlannedRun) -> Vec<PlannedEvaluation> {
-    let spec = &run.job.spec;
-    let cells = spec.eval.variants.iter().flat_map(|variant| {
-        let lengths = spec
-            .eval
-            .test_lens
-            .iter()
-            .zip(&run.test_seq_lens)
-            .zip(&variant.pe);
-        lengths.map(|((test_len, seq_len), encoding)| PlannedEvaluation {
-            variant: variant.name.clone(),
-            test_len: *test_len,
-            memory_bytes: memory::evaluation(
-                spec,
-                encoding,
-                run.parameters,
-                spec.eval.batch_tokens,
-                *seq_len,
-            ),
-        })
-    });
-    cells.collect()
-}
-
 /// The plan as a table with totals, for a terminal.
 pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
-    let mut table = crate::commands::list::table([
+    let mut table = table([
         "run",
         "method",
         "seed",
@@ -191,44 +127,4 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
         ASSUMED_FLOPS / 1e9,
         "every run",
     )
-}
-
-/// `1 run`, `2 runs`.
-pub fn count(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
-}
-
-/// `117 k`, `4.1 M`.
-pub fn short(n: f64) -> String {
-    let (value, unit) = match n {
-        n if n >= 1e9 => (n / 1e9, " G"),
-        n if n >= 1e6 => (n / 1e6, " M"),
-        n if n >= 1e3 => (n / 1e3, " k"),
-        n => return format!("{n:.0}"),
-    };
-    if value < 10.0 {
-        format!("{value:.1}{unit}")
-    } else {
-        format!("{value:.0}{unit}")
-    }
-}
-
-/// `512 MiB`, `1.5 GiB`.
-pub fn bytes(n: f64) -> String {
-    let gib = n / f64::from(1 << 30);
-    if gib >= 1.0 {
-        format!("{gib:.1} GiB")
-    } else {
-        format!("{:.0} MiB", gib * 1024.0)
-    }
-}
-
-/// `8 s`, `2 min`, `1.5 h`.
-pub fn duration(secs: f64) -> String {
-    match secs {
-        s if s < 90.0 => format!("{s:.0} s"),
-        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
-        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
-        s => format!("{:.1} days", s / 86_400.0),
-    }
 }

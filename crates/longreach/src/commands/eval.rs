@@ -1,6 +1,5 @@
 //! `longreach eval`: trained runs at other lengths or under other encodings, without retraining.
 
-use crate::commands::check::count;
 use crate::config::diagnose::{describe_value, type_name};
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
@@ -11,11 +10,13 @@ use crate::plan::variants::{
     additions, check_additions, dropped, dropped_note, keeping, read_additions, stacked,
 };
 use crate::run::evaluate::evaluate;
-use crate::run::worker::{
-    RECORD_FILE, WEIGHTS_FILE, build_task, environment, grows, spec_map, task_facts,
-};
+use crate::run::record::{environment, spec_map, task_facts};
+use crate::run::task::build_task;
+use crate::run::worker::skipped_fits;
+use crate::run_dir::files::{RECORD_FILE, WEIGHTS_FILE};
 use crate::run_dir::selection::{self, Run};
 use crate::signals;
+use crate::units::count;
 use posenc::{ConfigError, EncodingConfig, Lengths, PositionsConfig};
 use results::record::RunStatus;
 use results::store::EVALS_DIR;
@@ -339,7 +340,7 @@ fn there(
         .map(|length| task.seq_len(*length))
         .collect();
     let same = record.run_id == *id && record.model == own.model;
-    (same && !grows(&record, spec, &seq_lens, limit)).then_some((record, path))
+    (same && !skipped_fits(&record, spec, &seq_lens, limit)).then_some((record, path))
 }
 
 fn evaluation_path(directory: &Path, id: &str) -> PathBuf {

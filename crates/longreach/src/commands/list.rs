@@ -1,8 +1,8 @@
 //! `longreach list`: what there is to choose from, as a table or as JSON.
 
+use crate::console::table;
 use crate::device;
 use crate::exit::{Exit, Failure};
-use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use posenc::{EncodingConfig, Facts, Hooks, ModelShape, PositionsConfig, RopeScaling};
 use serde::Serialize;
 
@@ -234,22 +234,6 @@ pub fn devices(json: bool) -> Result<String, Failure> {
         table.add_row([facts.device.to_owned(), compiled, works]);
     }
     Ok(table.to_string())
-}
-
-/// A table with rules above, below and under the header, as wide as the terminal.
-pub fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    let rule = LineStyle::none().fill('─').junction('─');
-    table.load_style(
-        TableStyle::new()
-            .top_border(rule)
-            .header_separator(rule)
-            .bottom_border(rule),
-    );
-    table
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(header);
-    table
 }
 
 fn to_json<T: Serialize>(value: &T) -> Result<String, Failure> {

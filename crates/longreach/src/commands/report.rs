@@ -1,11 +1,11 @@
 //! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
 
-use crate::commands::check::count;
 use crate::console;
 use crate::exit::{Exit, Failure};
 use crate::run_dir::integrity::{directory_notes, integrity_notes};
 use crate::run_dir::kept_configs::{self, Belonging, Config};
 use crate::run_dir::survey;
+use crate::units::count;
 use results::compare::Comparison;
 use results::store::{EVALS_DIR, find_records_within, gather_found};
 use results::{

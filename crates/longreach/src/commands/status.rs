@@ -1,10 +1,10 @@
 //! `longreach status`: what state runs are in, read from their directories alone.
 
-use crate::commands::check::count;
-use crate::commands::list::table;
 use crate::console::plain;
+use crate::console::table;
 use crate::exit::{Exit, Failure};
-use crate::run::worker::{ERROR_FILE, JOB_FILE, RECORD_FILE, read_job};
+use crate::run_dir::files::{ERROR_FILE, RECORD_FILE, jobs, read_job};
+use crate::units::count;
 use results::record::RunStatus;
 use rundir::steplog::LOG_FILE;
 use rundir::{checkpoint, lock};
@@ -12,9 +12,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-
-/// Directories below the one that is named: experiments, then runs.
-const DEPTH: usize = 3;
 
 /// What a run's directory says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -109,32 +106,6 @@ pub fn status(directory: &Path, json: bool) -> Result<String, Failure> {
         count(lines.len(), "run"),
         sums.join(", ")
     )))
-}
-
-/// Directories with a job, no deeper than an experiment's runs; links are not followed.
-///
-/// # Errors
-///
-/// [`Exit::Input`] if a directory cannot be read.
-pub fn jobs(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
-    below(directory, DEPTH)
-}
-
-fn below(directory: &Path, depth: usize) -> Result<Vec<PathBuf>, Failure> {
-    if directory.join(JOB_FILE).is_file() {
-        return Ok(vec![directory.to_owned()]);
-    }
-    if depth == 0 {
-        return Ok(Vec::new());
-    }
-    let mut found = Vec::new();
-    for entry in fs_err::read_dir(directory).map_err(Failure::input)? {
-        let entry = entry.map_err(Failure::input)?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.extend(below(&entry.path(), depth - 1)?);
-        }
-    }
-    Ok(found)
 }
 
 fn line(run: &Path) -> Line {

@@ -1,16 +1,17 @@
 //! `longreach verify`: is what a run left still what it was? On request, would it come out again?
 
-use crate::commands::check::count;
-use crate::commands::status::jobs;
 use crate::console;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
 use crate::plan::memory::MemoryLimit;
-use crate::run::worker::{
-    self, CheckpointEvery, How, JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE, build_task,
-    read_job, spec_map,
-};
+use crate::run::protocol::{CheckpointEvery, How};
+use crate::run::record::spec_map;
+use crate::run::task::build_task;
+use crate::run::worker;
 use crate::run_dir::changes;
+use crate::run_dir::files::{JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE, jobs, read_job};
+use crate::run_dir::seal::seal_holds;
+use crate::units::count;
 use results::RunRecord;
 use results::record::{EvalStatus, RunStatus};
 use rundir::Weights;
@@ -173,7 +174,7 @@ fn identity(run: &Path, job: &crate::plan::spec::Job, record: &RunRecord) -> Vec
             job.run_id
         ));
     }
-    if worker::seal_holds(run) == Some(false) {
+    if seal_holds(run) == Some(false) {
         wrong.push(format!(
             "{RECORD_FILE} was changed after it was written: it does not fit its hash in \
              {TIMINGS_FILE}"

@@ -1,8 +1,8 @@
 //! How much memory a run needs, how much it took, and how much there is.
 
-use crate::commands::check::bytes;
 use crate::plan::spec::RunSpec;
-use crate::run::evaluate::MAX_LOGITS;
+use crate::run::MAX_LOGITS;
+use crate::units::bytes;
 use posenc::{EncodingConfig, Facts, Hooks, PositionsConfig};
 use std::fmt;
 use std::str::FromStr;

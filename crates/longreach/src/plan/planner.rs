@@ -3,7 +3,6 @@
 use super::variants::{
     additions, check_additions, dropped, dropped_note, keeping, leaves, stacked,
 };
-use crate::commands::status::jobs;
 use crate::config::axes::{Cell, expand, same};
 use crate::config::claims;
 use crate::config::diagnose::{Diagnostic, deserialize_at};
@@ -15,7 +14,7 @@ use crate::plan::spec::{
 };
 use crate::run::evaluate::unsupported;
 use crate::run::optimizer::AdamWConfig;
-use crate::run::worker::{self, read_job};
+use crate::run_dir::files::{jobs, read_job, recorded};
 use posenc::{ConfigError, EncodingConfig, Facts, Lengths, ModelShape, PositionsConfig};
 use results::record::RunStatus;
 use results::{Claims, RunRecord};
@@ -1874,8 +1873,7 @@ fn warm_start(
         .into_iter()
         .filter_map(|run| {
             let job = read_job(&run).ok()?;
-            let record =
-                worker::recorded(&run, &job).filter(|record| record.status == RunStatus::Ok)?;
+            let record = recorded(&run, &job).filter(|record| record.status == RunStatus::Ok)?;
             (job.spec.seed == seed).then_some((run, job, record))
         })
         .collect();

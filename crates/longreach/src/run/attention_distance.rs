@@ -1,6 +1,6 @@
 //! How far each head looks: an encoding that does what another does and watches the weights.
 
-use crate::run::evaluate::MAX_LOGITS;
+use crate::run::MAX_LOGITS;
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use posenc::{Bias, Content, Encoding, PositionalEncoding, Positions, Prepared};

@@ -1,6 +1,7 @@
 //! Greedy decoding: a model answers token by token, reading its own answers.
 
-use crate::run::evaluate::{MAX_LOGITS, likeliest};
+use crate::run::MAX_LOGITS;
+use crate::run::model::likeliest;
 use crate::signals;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use posenc::Positions;

@@ -3,7 +3,15 @@
 pub mod attention_distance;
 pub mod evaluate;
 pub mod greedy;
+pub mod model;
 pub mod optimizer;
 pub mod parameters;
+pub mod protocol;
+pub mod record;
+pub mod score;
+pub mod task;
 pub mod train;
 pub mod worker;
+
+/// Attention logits held at once, in numbers: 16 MiB for each of the few tensors of a block.
+pub const MAX_LOGITS: usize = 1 << 22;

@@ -1,13 +1,13 @@
 //! The training loop: step `s` is a function of the weights, the optimizer's state and (spec, s),
 //! and of nothing else.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::plan::spec::{LengthCurriculum, RunSpec};
-use crate::run::evaluate::rebuild;
+use crate::run::model::{initial_model, rebuild, upload};
 use crate::run::optimizer::{AdamW, squared_norms};
-use crate::run::parameters::{self, draw};
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use posenc::{Init, Positions};
+use crate::run::parameters;
+use burn::tensor::{Device, Tensor, TensorData};
+use posenc::Positions;
 use results::record::{CurvePoint, Divergence};
 use rundir::Weights;
 use rundir::steplog::Step;
@@ -56,17 +56,6 @@ pub type Snapshot<'a> = dyn Fn() -> (Weights, [Weights; 2]) + 'a;
 /// Hears of every step; ends the training by saying `false`.
 pub type Watch<'a> = dyn FnMut(Step, &Snapshot<'_>) -> Result<bool, Failure> + 'a;
 
-/// Draws the model of a spec on `device`.
-pub fn initial_model(spec: &RunSpec, device: &Device) -> Transformer {
-    let source =
-        |path: &str, shape: &[usize], distribution| draw(spec.seed, path, shape, distribution);
-    Transformer::new(
-        &spec.model.transformer,
-        &spec.model.pe,
-        &Init::new(device, &source),
-    )
-}
-
 /// Length of the batch of a step, in the task's unit.
 pub fn batch_length(spec: &RunSpec, step: u64) -> usize {
     let train = &spec.train;
@@ -82,14 +71,50 @@ pub fn batch_length(spec: &RunSpec, step: u64) -> usize {
     }
 }
 
-/// Trains to the end, to the first number that is not finite, or until `watch` has had enough, from
-/// the beginning or from where another process left off: the same bits either way.
+/// The state that a step changes.
+struct State {
+    model: Transformer,
+    optimizer: AdamW,
+    /// The loss of every step so far.
+    losses: Vec<f64>,
+    tokens: u64,
+}
+
+impl State {
+    /// Drawn from the seed, or restored from `start`.
+    fn new(
+        spec: &RunSpec,
+        start: Option<Start>,
+        autodiff: &Device,
+        device: &Device,
+    ) -> Result<Self, Failure> {
+        let adamw = spec.train.adamw.clone();
+        let Some(start) = start else {
+            return Ok(Self {
+                model: initial_model(spec, autodiff),
+                optimizer: AdamW::new(adamw),
+                losses: Vec::new(),
+                tokens: 0,
+            });
+        };
+        let model = rebuild(spec, &spec.model.pe, &start.weights, autodiff);
+        Ok(Self {
+            model: model.map_err(|error| Failure::bug(format!("{error:#}")))?,
+            optimizer: AdamW::resumed(adamw, start.step, &start.moments, device),
+            losses: start.losses,
+            tokens: start.tokens,
+        })
+    }
+}
+
+/// Trains to the last step, to the first number that is not finite, or until `watch` returns false.
+/// Starting from a checkpoint gives the same bits as training without a break.
 ///
 /// A step that would not be finite is not applied: the model returned is the last good one.
 ///
 /// # Errors
 ///
-/// What `watch` reports.
+/// The errors of `watch`.
 pub fn train(
     spec: &RunSpec,
     task: &dyn Task,
@@ -98,104 +123,105 @@ pub fn train(
     watch: &mut Watch<'_>,
 ) -> Result<Trained, Failure> {
     let autodiff = device.clone().autodiff();
-    let adamw = spec.train.adamw.clone();
-    let (mut model, mut optimizer, first, mut losses, mut tokens) = match start {
-        None => (
-            initial_model(spec, &autodiff),
-            AdamW::new(adamw),
-            0,
-            Vec::new(),
-            0,
-        ),
-        Some(start) => {
-            let model = rebuild(spec, &spec.model.pe, &start.weights, &autodiff);
-            let model = model.map_err(|error| Failure::new(Exit::Bug, format!("{error:#}")))?;
-            (
-                model,
-                AdamW::resumed(adamw, start.step, &start.moments, device),
-                start.step,
-                start.losses,
-                start.tokens,
-            )
-        }
-    };
-    let (mut diverged, mut stopped): (Option<(Divergence, Batch)>, _) = (None, false);
+    let first = start.as_ref().map_or(0, |start| start.step);
+    let mut state = State::new(spec, start, &autodiff, device)?;
+    let (mut diverged, mut stopped) = (None, false);
     for step in first..spec.train.steps {
-        let length = batch_length(spec, step);
-        let rows = spec
-            .train
-            .stage(step)
-            .map_or(spec.train.batch_size, |stage| stage.batch_size);
-        let batch = task.train_batch(length, rows, spec.seed, step);
-        let positions =
-            spec.model
-                .coordinates
-                .of(task, length, spec.train_positions(batch.seq_len, step));
+        let (batch, positions) = batch_of_step(spec, task, step);
         let step_loss = |observe: Option<&Observe<'_>>| {
-            batch_loss(spec, &model, &batch, (step, &positions), &autodiff, observe)
+            batch_loss(
+                spec,
+                &state.model,
+                &batch,
+                (step, &positions),
+                &autodiff,
+                observe,
+            )
         };
         let loss = step_loss(None);
         let mut grads = loss.backward();
-        let norms = squared_norms(&model, &grads);
-        // One transfer per step: the loss and every squared norm together.
-        let scalars =
-            std::iter::once(loss.inner()).chain(norms.iter().map(|(_, norm)| norm.clone()));
-        let scalars = Tensor::cat(scalars.collect(), 0)
-            .into_data()
-            .convert::<f64>()
-            .try_to_vec::<f64>()
-            .expect("data was just converted to f64");
-        let (loss, squares) = (scalars[0], &scalars[1..]);
+        let norms = squared_norms(&state.model, &grads);
+        let (loss, squares) = to_host(loss, &norms);
         if !(loss.is_finite() && squares.iter().all(|square| square.is_finite())) {
-            let what = first_not_finite(loss, &norms, squares, |observe| {
+            let what = first_not_finite(loss, &norms, &squares, |observe| {
                 step_loss(Some(observe));
             });
-            diverged = Some((
-                Divergence {
-                    step,
-                    what,
-                    batch: Some(identity(&batch)),
-                },
-                batch,
-            ));
+            diverged = Some((step, what, batch));
             break;
         }
         let norm = squares.iter().sum::<f64>().sqrt();
-        let clip = spec.train.grad_clip;
-        let scale = if clip > 0.0 && norm > clip {
-            clip / norm
-        } else {
-            1.0
-        };
         let lr = spec.train.lr_at(step);
-        model = optimizer.step(model, &mut grads, lr, scale);
-        tokens += (batch.rows * batch.seq_len) as u64;
-        losses.push(loss);
+        let scale = clip_factor(norm, spec.train.grad_clip);
+        state.model = state.optimizer.step(state.model, &mut grads, lr, scale);
+        state.tokens += (batch.rows * batch.seq_len) as u64;
+        state.losses.push(loss);
         let done = Step {
             step: step + 1,
             loss_nats: loss,
             lr,
             grad_norm: norm,
-            tokens,
+            tokens: state.tokens,
         };
-        if !watch(done, &|| (parameters::of(&model), optimizer.moments()))? {
+        let snapshot = || (parameters::of(&state.model), state.optimizer.moments());
+        if !watch(done, &snapshot)? {
             stopped = step + 1 < spec.train.steps;
             break;
         }
     }
+    let losses = &state.losses;
     let tail = (spec.train.steps / 10).max(1) as usize;
     let final_loss_nats = diverged
         .is_none()
         .then(|| mean(&losses[losses.len().saturating_sub(tail)..]));
     Ok(Trained {
-        model: burn::module::Module::valid(&model),
+        model: burn::module::Module::valid(&state.model),
         steps: losses.len() as u64,
-        tokens,
-        curve: thin(&losses),
+        tokens: state.tokens,
+        curve: thin(losses),
         final_loss_nats,
-        diverged,
+        diverged: diverged.map(|(step, what, batch)| {
+            let batch_blake3 = Some(identity(&batch));
+            let divergence = Divergence {
+                step,
+                what,
+                batch: batch_blake3,
+            };
+            (divergence, batch)
+        }),
         stopped,
     })
+}
+
+/// The batch of a step and its positions: a function of the spec and the step.
+fn batch_of_step(spec: &RunSpec, task: &dyn Task, step: u64) -> (Batch, Positions) {
+    let length = batch_length(spec, step);
+    let stage = spec.train.stage(step);
+    let rows = stage.map_or(spec.train.batch_size, |stage| stage.batch_size);
+    let batch = task.train_batch(length, rows, spec.seed, step);
+    let positions = spec.train_positions(batch.seq_len, step);
+    let positions = spec.model.coordinates.of(task, length, positions);
+    (batch, positions)
+}
+
+/// The loss and the squared norm of every gradient, in one transfer from the device.
+fn to_host(loss: Tensor<1>, norms: &[(String, Tensor<1>)]) -> (f64, Vec<f64>) {
+    let scalars = std::iter::once(loss.inner()).chain(norms.iter().map(|(_, norm)| norm.clone()));
+    let mut scalars = Tensor::cat(scalars.collect(), 0)
+        .into_data()
+        .convert::<f64>()
+        .try_to_vec::<f64>()
+        .expect("data was just converted to f64");
+    let squares = scalars.split_off(1);
+    (scalars[0], squares)
+}
+
+/// The factor that brings a gradient of this norm down to `clip`; 0 switches clipping off.
+fn clip_factor(norm: f64, clip: f64) -> f64 {
+    if clip > 0.0 && norm > clip {
+        clip / norm
+    } else {
+        1.0
+    }
 }
 
 /// Mean loss over the counted targets of a batch, one element on the device.
@@ -246,17 +272,6 @@ fn batch_loss(
         nll * Tensor::<2>::from_data(TensorData::new(mask, shape), device)
     };
     nll.reshape([batch.rows * batch.seq_len]).sum_dim(0) / counted as f64
-}
-
-/// Inputs and targets of a batch on the device, `[rows, seq_len]`.
-pub fn upload(batch: &Batch, device: &Device) -> (Tensor<2, Int>, Tensor<2, Int>) {
-    let tensor = |ids: &[i32]| {
-        Tensor::from_data(
-            TensorData::new(ids.to_vec(), [batch.rows, batch.seq_len]),
-            device,
-        )
-    };
-    (tensor(&batch.inputs), tensor(&batch.targets))
 }
 
 /// The first tensor of a step that is not finite, in the order they are computed: forward, then

@@ -4,185 +4,33 @@
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
 use crate::plan::memory::{self, MemoryLimit};
-use crate::plan::planner::Surroundings;
 use crate::plan::spec::{Job, RunSpec};
-use crate::run::attention_distance::DEFINITION;
-use crate::run::evaluate::{LAST_LOSS_NATS, diverged_rows, evaluate};
+use crate::run::evaluate::{diverged_rows, evaluate};
+use crate::run::model::initial_model;
 use crate::run::parameters;
-use crate::run::train::{Start, Trained, initial_model, train};
-use crate::signals;
-use results::metric::ATTENTION_DISTANCE;
-use results::record::{
-    CorpusFacts, Environment, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TaskFacts,
-    TrainFacts,
+use crate::run::protocol::{CheckpointEvery, Event, How, report};
+use crate::run::record::{environment, spec_map, task_facts};
+use crate::run::task::build_task;
+use crate::run::train::{Snapshot, Start, Trained, train};
+use crate::run_dir::files::{
+    DIVERGED_FILE, JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE, read_job, recorded, take,
+    tidy,
 };
+use crate::run_dir::seal::{EvalTiming, Timings, record_text, replace_record, seal, timings};
+use crate::signals;
+use results::record::{EvalRow, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TrainFacts};
 use rundir::checkpoint::{self, Origin};
-use rundir::steplog::StepLog;
-use rundir::{Disk, Weights, lock};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
+use rundir::steplog::{Step, StepLog};
+use rundir::{Disk, Weights};
+use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tasks::{Batch, Scoring, Task};
+use tasks::{Batch, Task};
 
-/// The job a run directory belongs to.
-pub const JOB_FILE: &str = "job.json";
-/// The final weights.
-pub const WEIGHTS_FILE: &str = "weights.safetensors";
-/// How long everything took; the only file that differs between reruns.
-pub const TIMINGS_FILE: &str = "timings.json";
-/// The record.
-pub const RECORD_FILE: &str = results::store::RECORD_FILE;
-/// The batch at which a training stopped being finite.
-pub const DIVERGED_FILE: &str = "diverged.json";
-/// What a failed worker said.
-pub const ERROR_FILE: &str = "error.txt";
-
-/// How long after a signal a process may compute on.
+/// How long a process may go on computing after a request to stop.
 pub const LEAVE_WITHIN: Duration = Duration::from_secs(8);
-/// No job is larger.
-const MAX_JOB_BYTES: u64 = 1 << 24;
-/// No timings are larger.
-const MAX_TIMINGS_BYTES: u64 = 1 << 20;
 
-/// A line of a worker's output, read by the sweep that started it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
-    /// Steps trained so far.
-    Train {
-        /// Steps done.
-        step: u64,
-        /// Steps in all.
-        steps: u64,
-        /// Loss of the last step, nats per counted token.
-        loss_nats: f64,
-    },
-    /// Goes on from a checkpoint, or could not.
-    Resumed {
-        /// Steps that need not be trained again.
-        step: u64,
-        /// What is worth saying.
-        notes: Vec<String>,
-    },
-    /// Another process has the run; said by the sweep itself.
-    Elsewhere {
-        /// Which.
-        who: String,
-    },
-    /// One evaluation done.
-    Eval {
-        /// Evaluations done.
-        done: usize,
-        /// Evaluations in all.
-        total: usize,
-    },
-    /// Training stopped early.
-    Diverged {
-        /// The step that was not applied.
-        step: u64,
-        /// What was not finite.
-        what: String,
-    },
-}
-
-/// Wall-clock figures of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Timings {
-    /// Seconds of training.
-    pub train_secs: f64,
-    /// Tokens trained on per second.
-    pub train_tokens_per_sec: f64,
-    /// Seconds of evaluation.
-    pub eval_secs: f64,
-    /// Each evaluation.
-    pub evals: Vec<EvalTiming>,
-    /// Largest resident memory in training, where the system tells.
-    pub train_peak_memory_bytes: Option<u64>,
-    /// What was estimated for it.
-    pub train_estimated_memory_bytes: u64,
-    /// What changed on the way: a resume under another program, checkpoints that were skipped.
-    pub notes: Vec<String>,
-    /// The device, with its number.
-    pub device: String,
-    /// Threads of the CPU backend.
-    pub threads: usize,
-    /// The seal of the record: the BLAKE3 of the bytes of `record.json`. Two while a record is
-    /// replaced; none in older runs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub record_blake3: Vec<String>,
-}
-
-/// Wall-clock figures of one evaluation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct EvalTiming {
-    /// The variant.
-    pub variant: String,
-    /// The length, in the task's unit.
-    pub test_len: usize,
-    /// Seconds.
-    pub secs: f64,
-    /// Largest resident memory meanwhile, where the system tells.
-    pub peak_memory_bytes: Option<u64>,
-    /// What was estimated for it.
-    pub estimated_memory_bytes: u64,
-}
-
-/// How to run: nothing here changes a run's numbers, but for the lengths that do not fit.
-#[derive(Clone, Debug, PartialEq)]
-pub struct How {
-    /// The device.
-    pub device: DeviceName,
-    /// When checkpoints are written.
-    pub checkpoint_every: CheckpointEvery,
-    /// What lengths are left out.
-    pub memory_limit: MemoryLimit,
-}
-
-/// When checkpoints are written. Never a part of a run's numbers.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CheckpointEvery {
-    /// After so many steps.
-    Steps(u64),
-    /// After so much time, between two steps.
-    Time(Duration),
-}
-
-impl Default for CheckpointEvery {
-    fn default() -> Self {
-        Self::Time(Duration::from_secs(30))
-    }
-}
-
-impl std::fmt::Display for CheckpointEvery {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Steps(steps) => write!(f, "{steps}"),
-            Self::Time(time) => write!(f, "{}s", time.as_secs()),
-        }
-    }
-}
-
-impl std::str::FromStr for CheckpointEvery {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (digits, seconds) = text
-            .strip_suffix('s')
-            .map_or((text, false), |digits| (digits, true));
-        match digits.parse::<u64>() {
-            Ok(n) if n > 0 && seconds => Ok(Self::Time(Duration::from_secs(n))),
-            Ok(n) if n > 0 => Ok(Self::Steps(n)),
-            _ => Err(format!(
-                "`{text}` is neither a number of steps (500) nor of seconds (30s), of at least 1"
-            )),
-        }
-    }
-}
-
-/// A run that this process has: its directory, what is to be done, and the means.
+/// A run that this process holds: its directory, its job, and what it runs with.
 struct Run<'a> {
     disk: &'a dyn Disk,
     directory: &'a Path,
@@ -190,48 +38,46 @@ struct Run<'a> {
     task: &'a dyn Task,
     device: &'a burn::tensor::Device,
     how: &'a How,
-    say: &'a dyn Fn(&Event),
+    /// Receives progress.
+    report: &'a dyn Fn(&Event),
 }
 
 fn resources(error: anyhow::Error) -> Failure {
     Failure::resources(format!("{error:#}"))
 }
 
-fn bug(error: impl std::fmt::Display) -> Failure {
-    Failure::new(Exit::Bug, error.to_string())
-}
-
-fn stopped(what: &str) -> Failure {
+fn stopped(when: &str) -> Failure {
     let exit = signals::asked().unwrap_or(Exit::Interrupted);
     Failure::new(
         exit,
-        format!("stopped {what}; the same command goes on from there"),
+        format!("stopped {when}; the same command continues from there"),
     )
 }
 
-/// Runs a job in its directory, or what is left to do of it. A run that is recorded already is left
-/// as it is, unless lengths were left out that fit now: those are evaluated without training again.
+/// Runs a job in its directory, or what is left of it, and prints events for the sweep. A recorded
+/// run is left as it is, unless it skipped lengths that fit now: those are evaluated without
+/// training again.
 ///
 /// # Errors
 ///
 /// [`Exit::Interrupted`], [`Exit::Terminated`] or [`Exit::TryAgain`] after saving, if a signal
-/// asked for it; [`Exit::Busy`] if another process has it, [`Exit::Device`], [`Exit::Input`] for a
-/// changed corpus, [`Exit::Resources`] if the directory cannot be written or the training does
-/// not fit. A diverged run is a result, not an error.
+/// asked to stop; [`Exit::Busy`] if another process holds the run, [`Exit::Device`],
+/// [`Exit::Input`] for a changed corpus, [`Exit::Resources`] if the directory cannot be written or
+/// the training does not fit into memory. A diverged run is a result, not an error.
 pub fn run(directory: &Path, how: &How) -> Result<(), Failure> {
-    run_telling(directory, how, &say)
+    run_reporting(directory, how, &report)
 }
 
-/// The same without a word to a sweep.
+/// The same without events.
 ///
 /// # Errors
 ///
 /// As [`run`].
 pub fn run_silently(directory: &Path, how: &How) -> Result<(), Failure> {
-    run_telling(directory, how, &|_| ())
+    run_reporting(directory, how, &|_| ())
 }
 
-fn run_telling(directory: &Path, how: &How, say: &dyn Fn(&Event)) -> Result<(), Failure> {
+fn run_reporting(directory: &Path, how: &How, report: &dyn Fn(&Event)) -> Result<(), Failure> {
     signals::listen();
     signals::leave_within(LEAVE_WITHIN);
     let disk = rundir::system();
@@ -247,18 +93,12 @@ fn run_telling(directory: &Path, how: &How, say: &dyn Fn(&Event)) -> Result<(), 
     let _lock = take(disk, directory)?;
     let task = build_task(&job, &job.spec.eval.test_lens)?;
     let recorded = recorded(directory, &job);
-    let seq_lens: Vec<usize> = job
-        .spec
-        .eval
-        .test_lens
-        .iter()
-        .map(|length| task.seq_len(*length))
-        .collect();
-    // Another sweep may have been faster.
-    if recorded
-        .as_ref()
-        .is_some_and(|record| !grows(record, &job.spec, &seq_lens, how.memory_limit))
-    {
+    let lengths = job.spec.eval.test_lens.iter();
+    let seq_lens: Vec<usize> = lengths.map(|length| task.seq_len(*length)).collect();
+    // Another sweep may have recorded it since this worker was started.
+    let complete =
+        |record: &RunRecord| !skipped_fits(record, &job.spec, &seq_lens, how.memory_limit);
+    if recorded.as_ref().is_some_and(complete) {
         return Ok(());
     }
     let device = device::open(&how.device)?;
@@ -269,7 +109,7 @@ fn run_telling(directory: &Path, how: &How, say: &dyn Fn(&Event)) -> Result<(), 
         task: task.as_ref(),
         device: &device,
         how,
-        say,
+        report,
     };
     match recorded {
         Some(record) => run.evaluate_again(record),
@@ -277,15 +117,14 @@ fn run_telling(directory: &Path, how: &How, say: &dyn Fn(&Event)) -> Result<(), 
     }
 }
 
-/// The record of a job, if it is there, whole, and of this job.
-pub fn recorded(directory: &Path, job: &Job) -> Option<RunRecord> {
-    let record = results::read_record(&directory.join(RECORD_FILE)).ok()?;
-    (record.run_id == job.run_id).then_some(record)
-}
-
-/// Whether a record lacks lengths that fit into this much memory; `seq_lens` are its test lengths
-/// in tokens.
-pub fn grows(record: &RunRecord, spec: &RunSpec, seq_lens: &[usize], limit: MemoryLimit) -> bool {
+/// Whether a record skipped a length that fits into `limit`; `seq_lens` are the test lengths in
+/// tokens.
+pub fn skipped_fits(
+    record: &RunRecord,
+    spec: &RunSpec,
+    seq_lens: &[usize],
+    limit: MemoryLimit,
+) -> bool {
     let fits = |variant: &str, test_len: usize| {
         let variant = spec
             .eval
@@ -314,21 +153,11 @@ pub fn grows(record: &RunRecord, spec: &RunSpec, seq_lens: &[usize], limit: Memo
 
 impl Run<'_> {
     fn train_and_evaluate(&self) -> Result<(), Failure> {
-        let Self {
-            disk,
-            directory,
-            job,
-            task,
-            how,
-            ..
-        } = *self;
-        let spec = &job.spec;
+        let spec = &self.job.spec;
         let initial = self.initial()?;
         let mut timings = self.timings(initial.count(""));
-        if let Some(excess) = how
-            .memory_limit
-            .excess(timings.train_estimated_memory_bytes)
-        {
+        let needed = timings.train_estimated_memory_bytes;
+        if let Some(excess) = self.how.memory_limit.excess(needed) {
             let help = "a smaller batch_size, train_len or d_model needs less; --memory-limit \
                         sets the limit";
             return Err(Failure::resources(format!(
@@ -339,34 +168,49 @@ impl Run<'_> {
         let started = Instant::now();
         let trained = self.train(&initial, &mut timings.notes)?;
         if trained.stopped {
-            return Err(stopped(&format!(
-                "after step {} of {}",
-                trained.steps, spec.train.steps
-            )));
+            let when = format!("after step {} of {}", trained.steps, spec.train.steps);
+            return Err(stopped(&when));
         }
         timings.train_secs = started.elapsed().as_secs_f64();
         timings.train_tokens_per_sec = trained.tokens as f64 / timings.train_secs;
         timings.train_peak_memory_bytes = memory::peak();
         let weights = parameters::of(&trained.model);
         weights
-            .save(disk, &directory.join(WEIGHTS_FILE))
+            .save(self.disk, &self.directory.join(WEIGHTS_FILE))
             .map_err(resources)?;
         let evals = match &trained.diverged {
             Some((diverged, batch)) => {
-                (self.say)(&Event::Diverged {
+                (self.report)(&Event::Diverged {
                     step: diverged.step,
                     what: diverged.what.clone(),
                 });
                 self.write(DIVERGED_FILE, &diverged_batch(diverged.step, batch))?;
-                diverged_rows(
-                    &spec.eval,
-                    &format!("training diverged at step {}", diverged.step),
-                )
+                let reason = format!("training diverged at step {}", diverged.step);
+                diverged_rows(&spec.eval, &reason)
             }
             None => self.evaluate(&weights, &mut timings)?,
         };
+        let record = self.record(trained, &weights, evals)?;
+        // The seal is written first: a record without a seal looks like one of an older version.
+        let text = record_text(self.directory, &record)?;
+        timings.record_blake3 = vec![seal(text.as_bytes())];
+        self.write(TIMINGS_FILE, &timings)?;
+        self.disk
+            .write_whole(&self.directory.join(RECORD_FILE), text.as_bytes())
+            .map_err(Failure::resources)?;
+        tidy(self.disk, self.directory, &record);
+        Ok(())
+    }
+
+    fn record(
+        &self,
+        trained: Trained,
+        weights: &Weights,
+        evals: Vec<EvalRow>,
+    ) -> Result<RunRecord, Failure> {
+        let (job, spec) = (self.job, &self.job.spec);
         let diverged = trained.diverged.map(|(diverged, _)| diverged);
-        let record = RunRecord {
+        Ok(RunRecord {
             schema: SCHEMA,
             run_id: job.run_id.clone(),
             experiment: job.experiment.clone(),
@@ -378,7 +222,7 @@ impl Run<'_> {
                 RunStatus::Ok
             },
             diverged,
-            task: task_facts(spec, task),
+            task: task_facts(spec, self.task),
             model: ModelFacts {
                 parameters: weights.count(""),
                 encoding_parameters: weights.count("encoding."),
@@ -392,22 +236,14 @@ impl Run<'_> {
                 loss_curve: trained.curve,
             },
             evals,
-            environment: environment(&how.device),
+            environment: environment(&self.how.device),
             spec: spec_map(spec)?,
             started_from: job.started_from.clone(),
             evaluation_of: None,
-        };
-        // The seal is written first: a record without a seal looks like one of an older version.
-        let text = record_text(directory, &record)?;
-        timings.record_blake3 = vec![seal(text.as_bytes())];
-        self.write(TIMINGS_FILE, &timings)?;
-        disk.write_whole(&directory.join(RECORD_FILE), text.as_bytes())
-            .map_err(Failure::resources)?;
-        tidy(disk, directory, &record);
-        Ok(())
+        })
     }
 
-    /// The evaluations of a recorded run anew, with lengths that were left out for want of memory.
+    /// Repeats the evaluations of a recorded run, with the lengths that did not fit into memory then.
     fn evaluate_again(&self, mut record: RunRecord) -> Result<(), Failure> {
         let (model, path) = (&record.model, self.directory.join(WEIGHTS_FILE));
         let weights = Weights::load(&path, model.parameters, &model.weights_blake3)
@@ -419,7 +255,7 @@ impl Run<'_> {
         replace_record(self.disk, self.directory, &record, Some(timings))
     }
 
-    /// The weights before the first step: drawn, or those of another run as far as they are shared.
+    /// The weights before the first step: drawn from the seed, or shared with the run to start from.
     fn initial(&self) -> Result<Weights, Failure> {
         let spec = &self.job.spec;
         let mut weights = parameters::of(&initial_model(spec, self.device));
@@ -450,7 +286,7 @@ impl Run<'_> {
                 Some(theirs) => *tensor = theirs,
                 None => {
                     return Err(Failure::input(format!(
-                        "the weights to start from, {}, have no such {path}",
+                        "the weights to start from, {}, have no {path} of this shape",
                         run.display()
                     )));
                 }
@@ -468,28 +304,17 @@ impl Run<'_> {
         }
     }
 
-    fn evaluate(
-        &self,
-        weights: &Weights,
-        timings: &mut Timings,
-    ) -> Result<Vec<results::record::EvalRow>, Failure> {
-        let Self {
-            job,
-            task,
-            device,
-            how,
-            ..
-        } = *self;
-        let spec = &job.spec;
+    fn evaluate(&self, weights: &Weights, timings: &mut Timings) -> Result<Vec<EvalRow>, Failure> {
+        let spec = &self.job.spec;
         let started = Instant::now();
         let (mut done, total) = (0, spec.eval.variants.len() * spec.eval.test_lens.len());
         let rows = evaluate(
             spec,
             &spec.eval,
-            task,
+            self.task,
             weights,
-            device,
-            how.memory_limit,
+            self.device,
+            self.how.memory_limit,
             |row, cost| {
                 done += 1;
                 if row.status == EvalStatus::Ok {
@@ -501,120 +326,145 @@ impl Run<'_> {
                         estimated_memory_bytes: cost.memory_bytes,
                     });
                 }
-                (self.say)(&Event::Eval { done, total });
+                (self.report)(&Event::Eval { done, total });
             },
         );
         timings.eval_secs = started.elapsed().as_secs_f64();
-        rows.map_err(|error| bug(format!("{error:#}")))?
+        rows.map_err(|error| Failure::bug(format!("{error:#}")))?
             .ok_or_else(|| stopped("during evaluation"))
     }
 
     /// Trains, from the newest checkpoint if there is one, and writes checkpoints and the step log
     /// on the way.
     fn train(&self, initial: &Weights, notes: &mut Vec<String>) -> Result<Trained, Failure> {
-        let Self {
-            disk,
-            directory,
-            job,
-            task,
-            device,
-            how,
-            ..
-        } = *self;
-        let (spec, origin) = (&job.spec, origin(&how.device));
-        let found = checkpoint::latest(disk, directory, &job.run_id, &origin, initial, |state| {
-            StepLog::resume(disk, directory, state)
-        });
+        let origin = origin(&self.how.device);
+        let (start, log) = self.start(initial, &origin, notes)?;
+        let mut watcher = Watcher {
+            run: self,
+            log,
+            origin,
+            reported: Instant::now() - REPORT_EVERY,
+            saved: Instant::now(),
+            saved_step: start.as_ref().map_or(0, |start| start.step),
+        };
+        let watch = &mut |step, snapshot: &Snapshot<'_>| watcher.step(step, snapshot);
+        let trained = train(&self.job.spec, self.task, self.device, start, watch)?;
+        // A training that diverged ends between two checkpoints.
+        watcher.log.sync().map_err(resources)?;
+        Ok(trained)
+    }
+
+    /// Where training starts: the newest usable checkpoint with its step log, or `initial` if the
+    /// job starts from another run, or else weights drawn from the seed.
+    fn start(
+        &self,
+        initial: &Weights,
+        origin: &Origin,
+        notes: &mut Vec<String>,
+    ) -> Result<(Option<Start>, StepLog<'_>), Failure> {
+        let (disk, directory) = (self.disk, self.directory);
+        let resume = |state: &checkpoint::State| StepLog::resume(disk, directory, state);
+        let found = checkpoint::latest(disk, directory, &self.job.run_id, origin, initial, resume);
         notes.extend(found.notes);
         if found.state.is_some() || !notes.is_empty() {
-            (self.say)(&Event::Resumed {
+            (self.report)(&Event::Resumed {
                 step: found.state.as_ref().map_or(0, |(state, _)| state.step),
                 notes: notes.clone(),
             });
         }
-        let (start, mut log) = match found.state {
-            Some((
-                checkpoint::State {
-                    step,
-                    tokens,
-                    weights,
-                    moments,
-                    ..
-                },
-                (log, steps),
-            )) => {
-                let losses = steps.into_iter().map(|step| step.loss_nats).collect();
-                (
-                    Some(Start {
-                        step,
-                        tokens,
-                        losses,
-                        weights,
-                        moments,
-                    }),
-                    log,
-                )
-            }
-            None => {
-                let given = spec.train.start_from.as_ref().map(|_| Start {
-                    weights: initial.clone(),
-                    ..Start::default()
-                });
-                (given, StepLog::create(disk, directory).map_err(resources)?)
-            }
+        let Some((state, (log, steps))) = found.state else {
+            let given = self.job.spec.train.start_from.as_ref().map(|_| Start {
+                weights: initial.clone(),
+                ..Start::default()
+            });
+            let log = StepLog::create(disk, directory).map_err(resources)?;
+            return Ok((given, log));
         };
-        let mut said = Instant::now() - Duration::from_secs(1);
-        let (mut saved, mut saved_step) =
-            (Instant::now(), start.as_ref().map_or(0, |start| start.step));
-        let trained = train(spec, task, device, start, &mut |step, snapshot| {
-            log.append(&step).map_err(resources)?;
-            let last = step.step == spec.train.steps;
-            if said.elapsed() >= Duration::from_millis(100) || last {
-                said = Instant::now();
-                (self.say)(&Event::Train {
-                    step: step.step,
-                    steps: spec.train.steps,
-                    loss_nats: step.loss_nats,
-                });
-            }
-            let stop = signals::asked().is_some();
-            let due = match how.checkpoint_every {
-                CheckpointEvery::Steps(steps) => step.step - saved_step >= steps,
-                CheckpointEvery::Time(time) => saved.elapsed() >= time,
-            };
-            // The last step is saved too: a run that dies while it is evaluated need not be trained
-            // again.
-            if due || stop || last {
-                let (weights, moments) = snapshot();
-                let (log_bytes, log_blake3) = log.sync().map_err(resources)?;
-                let state = checkpoint::State {
-                    step: step.step,
-                    tokens: step.tokens,
-                    weights,
-                    moments,
-                    log_bytes,
-                    log_blake3,
-                };
-                checkpoint::save(disk, directory, &job.run_id, &origin, &state)
-                    .map_err(resources)?;
-                (saved, saved_step) = (Instant::now(), step.step);
-            }
-            Ok(!stop)
-        })?;
-        // A training that diverged ends between two checkpoints.
-        log.sync().map_err(resources)?;
-        Ok(trained)
+        let start = Start {
+            step: state.step,
+            tokens: state.tokens,
+            losses: steps.into_iter().map(|step| step.loss_nats).collect(),
+            weights: state.weights,
+            moments: state.moments,
+        };
+        Ok((Some(start), log))
     }
 
     fn write(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
-        let json = serde_json::to_vec_pretty(value).map_err(bug)?;
+        let json = serde_json::to_vec_pretty(value).map_err(Failure::bug)?;
         self.disk
             .write_whole(&self.directory.join(name), &json)
             .map_err(Failure::resources)
     }
 }
 
-/// What goes on to the same bits.
+/// Time between two progress events.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+
+/// Logs every step of a training, reports progress and writes checkpoints.
+struct Watcher<'a> {
+    run: &'a Run<'a>,
+    log: StepLog<'a>,
+    origin: Origin,
+    /// Time of the last progress event.
+    reported: Instant,
+    /// Time and step of the last checkpoint.
+    saved: Instant,
+    saved_step: u64,
+}
+
+impl Watcher<'_> {
+    /// Handles one step; false if a signal asked to stop.
+    fn step(&mut self, step: Step, snapshot: &Snapshot<'_>) -> Result<bool, Failure> {
+        let steps = self.run.job.spec.train.steps;
+        self.log.append(&step).map_err(resources)?;
+        let last = step.step == steps;
+        if last || self.reported.elapsed() >= REPORT_EVERY {
+            self.reported = Instant::now();
+            (self.run.report)(&Event::Train {
+                step: step.step,
+                steps,
+                loss_nats: step.loss_nats,
+            });
+        }
+        let stop = signals::asked().is_some();
+        let due = match self.run.how.checkpoint_every {
+            CheckpointEvery::Steps(steps) => step.step - self.saved_step >= steps,
+            CheckpointEvery::Time(time) => self.saved.elapsed() >= time,
+        };
+        // The last step is saved too: a run that dies during evaluation need not train again.
+        if due || stop || last {
+            self.save(&step, snapshot)?;
+        }
+        Ok(!stop)
+    }
+
+    fn save(&mut self, step: &Step, snapshot: &Snapshot<'_>) -> Result<(), Failure> {
+        let (weights, moments) = snapshot();
+        // The log is on disk before the checkpoint that names its length and hash.
+        let (log_bytes, log_blake3) = self.log.sync().map_err(resources)?;
+        let state = checkpoint::State {
+            step: step.step,
+            tokens: step.tokens,
+            weights,
+            moments,
+            log_bytes,
+            log_blake3,
+        };
+        let Run {
+            disk,
+            directory,
+            job,
+            ..
+        } = *self.run;
+        checkpoint::save(disk, directory, &job.run_id, &self.origin, &state).map_err(resources)?;
+        (self.saved, self.saved_step) = (Instant::now(), step.step);
+        Ok(())
+    }
+}
+
+/// Build and machine that write a checkpoint. Resuming elsewhere may differ in the last bits, and
+/// is noted.
 fn origin(device: &DeviceName) -> Origin {
     Origin {
         commit: env!("LONGREACH_COMMIT").to_owned(),
@@ -622,7 +472,7 @@ fn origin(device: &DeviceName) -> Origin {
     }
 }
 
-/// What is needed to look at the step that was not applied.
+/// The batch of the step that was not applied, for inspection.
 fn diverged_batch(step: u64, batch: &Batch) -> serde_json::Value {
     let Batch {
         rows,
@@ -632,257 +482,4 @@ fn diverged_batch(step: u64, batch: &Batch) -> serde_json::Value {
         counted,
     } = batch;
     serde_json::json!({ "step": step, "rows": rows, "seq_len": seq_len, "inputs": inputs, "targets": targets, "counted": counted })
-}
-
-/// Replaces a record, whole or not at all, and its seal; `timings` replace those that are there. A
-/// record that does not fit its seal gets no new one, so that [`seal_holds`] still says that it was
-/// changed.
-///
-/// # Errors
-///
-/// [`Exit::Resources`] if the directory cannot be written.
-pub fn replace_record(
-    disk: &dyn Disk,
-    directory: &Path,
-    record: &RunRecord,
-    timings: Option<Timings>,
-) -> Result<(), Failure> {
-    let write = |timings: &Timings| {
-        let json = serde_json::to_vec_pretty(timings).map_err(bug)?;
-        disk.write_whole(&directory.join(TIMINGS_FILE), &json)
-            .map_err(Failure::resources)
-    };
-    let text = record_text(directory, record)?;
-    let sealed = seal_holds(directory) == Some(true);
-    let mut timings = if sealed {
-        timings.or_else(|| self::timings(directory))
-    } else {
-        timings
-    };
-    if let Some(timings) = &mut timings {
-        if sealed {
-            // Both fit, so that no crash between the two files makes a whole record look changed.
-            timings.record_blake3.push(seal(text.as_bytes()));
-        }
-        write(timings)?;
-    }
-    disk.write_whole(&directory.join(RECORD_FILE), text.as_bytes())
-        .map_err(Failure::resources)?;
-    if let Some(timings) = timings.as_mut().filter(|_| sealed) {
-        timings.record_blake3 = vec![seal(text.as_bytes())];
-        write(timings)?;
-    }
-    Ok(())
-}
-
-/// Whether the record in a run's directory is the one that was written there. `None` if there is no
-/// record or no seal.
-pub fn seal_holds(directory: &Path) -> Option<bool> {
-    let seals = timings(directory)?.record_blake3;
-    let record = rundir::read::bounded(
-        &directory.join(RECORD_FILE),
-        results::store::MAX_RECORD_BYTES,
-    )
-    .ok()?;
-    (!seals.is_empty()).then(|| seals.contains(&seal(&record)))
-}
-
-fn seal(record: &[u8]) -> String {
-    blake3::hash(record).to_hex().to_string()
-}
-
-fn record_text(directory: &Path, record: &RunRecord) -> Result<String, Failure> {
-    results::store::record_text(&directory.join(RECORD_FILE), record).map_err(bug)
-}
-
-fn timings(directory: &Path) -> Option<Timings> {
-    let bytes = rundir::read::bounded(&directory.join(TIMINGS_FILE), MAX_TIMINGS_BYTES).ok()?;
-    serde_json::from_slice(&bytes).ok()
-}
-
-/// Removes what a recorded run does not need.
-pub fn tidy(disk: &dyn Disk, directory: &Path, record: &RunRecord) {
-    // The last good state of a run that diverged is worth looking at.
-    if record.status == RunStatus::Ok {
-        checkpoint::clear(disk, directory);
-    }
-    let _ = disk.remove_tree(&directory.join(ERROR_FILE));
-}
-
-/// Takes a run for this process, until the file is dropped or the process ends, however it ends;
-/// removes what dead processes left half written.
-///
-/// # Errors
-///
-/// [`Exit::Busy`] if another process has it, [`Exit::Resources`] if it cannot be written,
-/// [`Exit::Input`] if it is a link.
-pub fn take(disk: &dyn Disk, directory: &Path) -> Result<File, Failure> {
-    if directory.is_symlink() {
-        let help = "a run lies in its own directory; name the place it leads to as --runs, or \
-                    remove the link";
-        return Err(Failure::input(format!(
-            "{} is a link\n  = help: {help}",
-            directory.display()
-        )));
-    }
-    let file = lock::take(directory).map_err(|taken| match taken {
-        lock::Taken::By(who) => Failure::new(
-            Exit::Busy,
-            format!("{} is being run by {who}", directory.display()),
-        ),
-        lock::Taken::Refused(error) => Failure::resources(format!(
-            "cannot lock {}: {error}",
-            directory.join(lock::LOCK_FILE).display()
-        )),
-    })?;
-    disk.remove_scratch(directory);
-    Ok(file)
-}
-
-/// Reads the job of a run directory.
-///
-/// # Errors
-///
-/// [`Exit::Input`] if there is none or it does not describe a run.
-pub fn read_job(directory: &Path) -> Result<Job, Failure> {
-    let path = directory.join(JOB_FILE);
-    let bytes = rundir::read::bounded(&path, MAX_JOB_BYTES).map_err(|error| {
-        Failure::input(format!(
-            "{error:#}\n  = help: name the directory of a run, such as runs/EXPERIMENT/RUN_ID"
-        ))
-    })?;
-    let job: Job = serde_json::from_slice(&bytes).map_err(|error| {
-        Failure::input(format!(
-            "{} does not describe a run of this version: {error}",
-            path.display()
-        ))
-    })?;
-    Ok(job)
-}
-
-/// Builds the task of a job for these test lengths and checks that it reads the text the job was
-/// planned with.
-///
-/// # Errors
-///
-/// [`Exit::Input`] if a corpus is missing or another one, [`Exit::Config`] if a length cannot be
-/// made.
-pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failure> {
-    let spec = &job.spec;
-    let built = Surroundings::of(&job.config_dir).build(
-        &spec.task,
-        spec.train.train_len,
-        test_lens,
-        spec.eval.seed,
-    );
-    let task = built.map_err(|error| {
-        let exit = if matches!(error, tasks::TaskError::Input { .. }) {
-            Exit::Input
-        } else {
-            Exit::Config
-        };
-        Failure::new(exit, error.to_string())
-    })?;
-    let found = task.corpus().map(|corpus| corpus.blake3.clone());
-    if found != spec.corpus_blake3 {
-        let [found, planned] = [found, spec.corpus_blake3.clone()]
-            .map(|hash| hash.unwrap_or_else(|| "none".to_owned()));
-        return Err(Failure::input(format!(
-            "the corpus changed since the run was planned: hash {found} instead of {planned}"
-        )));
-    }
-    Ok(task)
-}
-
-/// The resolved spec as a record holds it.
-///
-/// # Errors
-///
-/// Never for a spec that passed validation.
-pub fn spec_map(spec: &RunSpec) -> Result<serde_json::Map<String, serde_json::Value>, Failure> {
-    match serde_json::to_value(spec) {
-        Ok(serde_json::Value::Object(map)) => Ok(map),
-        other => Err(Failure::new(
-            Exit::Bug,
-            format!("a spec is not a JSON object: {other:?}"),
-        )),
-    }
-}
-
-/// The task's definitions of its metrics, and those of what the evaluation adds to them.
-fn definitions(spec: &RunSpec, task: &dyn Task) -> BTreeMap<String, String> {
-    let mut definitions = task.definitions();
-    for score in ["exact_match", "token_accuracy"] {
-        if let Some(text) = definitions
-            .get_mut(score)
-            .filter(|_| task.scoring() == Scoring::Answer)
-        {
-            *text = text.replace("teacher-forced", spec.eval.decode.in_words());
-        }
-    }
-    if let Some(exact) = definitions.get("exact_match").cloned() {
-        let group = |(name, what): (String, String)| {
-            (
-                format!("exact_match_{name}"),
-                format!("over the {what}: {exact}"),
-            )
-        };
-        definitions.extend(task.groups().into_iter().map(group));
-    }
-    if let Some((last, loss)) = spec
-        .eval
-        .last_tokens
-        .zip(definitions.get("loss_nats").cloned())
-    {
-        definitions.insert(
-            LAST_LOSS_NATS.to_owned(),
-            format!(
-                "over the last {last} predictions of every window, of those that are scored: \
-                 {loss}"
-            ),
-        );
-    }
-    if spec.eval.attention_distance {
-        definitions.insert(ATTENTION_DISTANCE.to_owned(), DEFINITION.to_owned());
-    }
-    definitions
-}
-
-/// The task as a record holds it, the definitions of its metrics being those of this evaluation.
-pub fn task_facts(spec: &RunSpec, task: &dyn Task) -> TaskFacts {
-    let corpus = task.corpus().map(|corpus| CorpusFacts {
-        source: corpus.source.clone(),
-        files: corpus.files,
-        train_bytes: corpus.train_bytes,
-        valid_bytes: corpus.valid_bytes,
-        blake3: corpus.blake3.clone(),
-    });
-    TaskFacts {
-        kind: task.kind().to_owned(),
-        train_len: spec.train.train_len,
-        unit: task.unit().to_owned(),
-        primary_metric: task.primary_metric().to_owned(),
-        definitions: definitions(spec, task),
-        chance: task.chance(),
-        bytes_per_token: task.bytes_per_token(),
-        corpus,
-    }
-}
-
-/// What produced a record.
-pub fn environment(name: &DeviceName) -> Environment {
-    Environment {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: env!("LONGREACH_COMMIT").to_owned(),
-        device: name.kind.to_owned(),
-        burn: "0.22.1".to_owned(),
-    }
-}
-
-/// Tells the sweep. A sweep that is gone must not stop the run.
-fn say(event: &Event) {
-    if let Ok(line) = serde_json::to_string(event) {
-        let mut stdout = std::io::stdout().lock();
-        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
-    }
 }

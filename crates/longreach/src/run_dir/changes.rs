@@ -2,9 +2,9 @@
 //! is lost and nothing is reused wrongly, because a run's name is the hash of all that determines
 //! its numbers.
 
-use crate::commands::check::count;
 use crate::plan::planner::Plan;
-use crate::run::worker::{RECORD_FILE, read_job};
+use crate::run_dir::files::{JOB_FILE, RECORD_FILE, read_job};
+use crate::units::count;
 use results::RunRecord;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -59,7 +59,7 @@ pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
     let mut others: Vec<_> = entries
         .filter(|entry| {
             !ours.contains(entry.file_name().to_string_lossy().as_ref())
-                && entry.path().join("job.json").is_file()
+                && entry.path().join(JOB_FILE).is_file()
         })
         .map(|entry| entry.path())
         .collect();

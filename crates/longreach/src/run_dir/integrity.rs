@@ -2,7 +2,8 @@
 //! longer fits its id.
 
 use crate::plan::spec::RunSpec;
-use crate::run::worker::{RECORD_FILE, seal_holds};
+use crate::run_dir::files::RECORD_FILE;
+use crate::run_dir::seal::seal_holds;
 use results::RunRecord;
 use schema::text::excerpt;
 use std::collections::BTreeSet;

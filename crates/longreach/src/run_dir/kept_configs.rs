@@ -5,10 +5,10 @@
 //! Both files are written whole. A crash between them leaves a config without a list, which no
 //! reader looks at, and which the next `run` completes.
 
-use crate::commands::check::count;
 use crate::exit::{Exit, Failure};
 use crate::plan::planner::Plan;
 use crate::run_dir::changes;
+use crate::units::count;
 use results::record::Label;
 use results::{Claims, ReportSpec, RunRecord};
 use rundir::Disk;

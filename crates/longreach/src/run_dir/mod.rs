@@ -2,7 +2,9 @@
 //! records are still what was written.
 
 pub mod changes;
+pub mod files;
 pub mod integrity;
 pub mod kept_configs;
+pub mod seal;
 pub mod selection;
 pub mod survey;

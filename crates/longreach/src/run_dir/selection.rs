@@ -1,11 +1,11 @@
 //! Selects the runs of a command: by directories of runs and experiments, prefixes of run ids, and
 //! filters on resolved values.
 
-use crate::commands::check::count;
 use crate::config::diagnose::closest_first;
 use crate::exit::{Exit, Failure};
 use crate::plan::spec::{Job, RunSpec};
-use crate::run::worker::{JOB_FILE, RECORD_FILE, read_job};
+use crate::run_dir::files::{JOB_FILE, RECORD_FILE, read_job};
+use crate::units::count;
 use schema::text::excerpt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

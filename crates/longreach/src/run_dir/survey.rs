@@ -1,8 +1,8 @@
 //! Counts the runs and experiments below a directory before any record is read, so that a report
 //! over more than one level of experiments has to be asked for.
 
-use crate::commands::check::count;
 use crate::exit::{Exit, Failure};
+use crate::units::count;
 use results::store::{JSONL_FILE, MAX_DEPTH, RECORD_FILE};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -4,9 +4,9 @@
 use crate::common::{Scratch, TINY, exits, longreach, stderr};
 use burn::tensor::Device;
 use longreach::plan::spec::{Decode, changes_with_length};
-use longreach::run::evaluate::likeliest;
 use longreach::run::greedy::greedy;
-use longreach::run::train::upload;
+use longreach::run::model::likeliest;
+use longreach::run::model::upload;
 use posenc::{EncodingConfig, Init, Lengths, Positions, PositionsConfig};
 use serde_json::Value;
 use tasks::{Batch, BuildContext, TaskConfig};

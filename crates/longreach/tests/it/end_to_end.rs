@@ -3,8 +3,8 @@
 
 use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
 use burn::tensor::Device;
+use longreach::run::model::initial_model;
 use longreach::run::parameters;
-use longreach::run::train::initial_model;
 use serde_json::Value;
 
 fn parse(bytes: &[u8]) -> Value {

@@ -1,0 +1,73 @@
+//! What a planned run costs: arithmetic, memory and time.
+
+use crate::plan::memory;
+use crate::plan::planner::PlannedRun;
+use serde::Serialize;
+
+/// Arithmetic rate of one process that time estimates assume, in FLOP/s: about what the
+/// quickstart's workers reach on the machine of `docs/performance.md`.
+pub const ASSUMED_FLOPS: f64 = 8e10;
+
+/// What one evaluation would need.
+#[derive(Debug, Serialize)]
+pub struct PlannedEvaluation {
+    /// The variant.
+    pub variant: String,
+    /// The length, in the task's unit.
+    pub test_len: usize,
+    /// Estimated peak memory of a process that does nothing else.
+    pub memory_bytes: u64,
+}
+
+/// Floating-point operations of a run: 6 per parameter and token in training, 2 in evaluation, plus
+/// attention.
+pub fn flops(run: &PlannedRun) -> f64 {
+    let spec = &run.job.spec;
+    let attention = |length: usize| {
+        let inner = (spec.model.transformer.n_heads
+            * spec.model.transformer.head_dim
+            * spec.model.transformer.n_layers) as f64;
+        4.0 * inner * length as f64
+    };
+    let dense = run.parameters as f64;
+    let train = run.train_tokens as f64 * (6.0 * dense + 3.0 * attention(spec.train.seq_len));
+    let longest = spec.eval.test_lens.iter().copied().max().unwrap_or(1);
+    let eval = run.eval_tokens as f64 * (2.0 * dense + 0.5 * attention(longest));
+    train + eval
+}
+
+/// Peak memory of a run: the larger of its training and its largest evaluation.
+pub fn memory_bytes(run: &PlannedRun) -> u64 {
+    let evaluations = evaluations(run)
+        .into_iter()
+        .map(|evaluation| evaluation.memory_bytes);
+    evaluations
+        .chain([memory::training(&run.job.spec, run.parameters)])
+        .max()
+        .unwrap_or(0)
+}
+
+/// The evaluations of a run, each with its memory.
+pub fn evaluations(run: &PlannedRun) -> Vec<PlannedEvaluation> {
+    let spec = &run.job.spec;
+    let cells = spec.eval.variants.iter().flat_map(|variant| {
+        let lengths = spec
+            .eval
+            .test_lens
+            .iter()
+            .zip(&run.test_seq_lens)
+            .zip(&variant.pe);
+        lengths.map(|((test_len, seq_len), encoding)| PlannedEvaluation {
+            variant: variant.name.clone(),
+            test_len: *test_len,
+            memory_bytes: memory::evaluation(
+                spec,
+                encoding,
+                run.parameters,
+                spec.eval.batch_tokens,
+                *seq_len,
+            ),
+        })
+    });
+    cells.collect()
+}

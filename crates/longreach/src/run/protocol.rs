@@ -1,0 +1,108 @@
+//! What a sweep and its workers tell each other: options as arguments, events as lines of JSON.
+
+use crate::device::DeviceName;
+use crate::plan::memory::MemoryLimit;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::time::Duration;
+
+/// A line of a worker's output, read by the sweep that started it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// Steps trained so far.
+    Train {
+        /// Steps done.
+        step: u64,
+        /// Steps in all.
+        steps: u64,
+        /// Loss of the last step, nats per counted token.
+        loss_nats: f64,
+    },
+    /// Goes on from a checkpoint, or could not.
+    Resumed {
+        /// Steps that need not be trained again.
+        step: u64,
+        /// What is worth saying.
+        notes: Vec<String>,
+    },
+    /// Another process has the run; said by the sweep itself.
+    Elsewhere {
+        /// Which.
+        who: String,
+    },
+    /// One evaluation done.
+    Eval {
+        /// Evaluations done.
+        done: usize,
+        /// Evaluations in all.
+        total: usize,
+    },
+    /// Training stopped early.
+    Diverged {
+        /// The step that was not applied.
+        step: u64,
+        /// What was not finite.
+        what: String,
+    },
+}
+
+/// How to run: nothing here changes a run's numbers, but for the lengths that do not fit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct How {
+    /// The device.
+    pub device: DeviceName,
+    /// When checkpoints are written.
+    pub checkpoint_every: CheckpointEvery,
+    /// What lengths are left out.
+    pub memory_limit: MemoryLimit,
+}
+
+/// When checkpoints are written. Never a part of a run's numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CheckpointEvery {
+    /// After so many steps.
+    Steps(u64),
+    /// After so much time, between two steps.
+    Time(Duration),
+}
+
+impl Default for CheckpointEvery {
+    fn default() -> Self {
+        Self::Time(Duration::from_secs(30))
+    }
+}
+
+impl std::fmt::Display for CheckpointEvery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Steps(steps) => write!(f, "{steps}"),
+            Self::Time(time) => write!(f, "{}s", time.as_secs()),
+        }
+    }
+}
+
+impl std::str::FromStr for CheckpointEvery {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (digits, seconds) = text
+            .strip_suffix('s')
+            .map_or((text, false), |digits| (digits, true));
+        match digits.parse::<u64>() {
+            Ok(n) if n > 0 && seconds => Ok(Self::Time(Duration::from_secs(n))),
+            Ok(n) if n > 0 => Ok(Self::Steps(n)),
+            _ => Err(format!(
+                "`{text}` is neither a number of steps (500) nor of seconds (30s), of at least 1"
+            )),
+        }
+    }
+}
+
+/// Prints an event for the sweep. A sweep that has ended must not stop the run.
+pub fn report(event: &Event) {
+    if let Ok(line) = serde_json::to_string(event) {
+        let mut stdout = std::io::stdout().lock();
+        let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    }
+}

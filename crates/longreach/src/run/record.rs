@@ -1,0 +1,96 @@
+//! What a record says beside its numbers: the spec, the task, and what produced it.
+
+use crate::device::DeviceName;
+use crate::exit::{Exit, Failure};
+use crate::plan::spec::RunSpec;
+use crate::run::attention_distance::DEFINITION;
+use crate::run::score::LAST_LOSS_NATS;
+use results::metric::ATTENTION_DISTANCE;
+use results::record::{CorpusFacts, Environment, TaskFacts};
+use std::collections::BTreeMap;
+use tasks::{Scoring, Task};
+
+/// The resolved spec as a record holds it.
+///
+/// # Errors
+///
+/// Never for a spec that passed validation.
+pub fn spec_map(spec: &RunSpec) -> Result<serde_json::Map<String, serde_json::Value>, Failure> {
+    match serde_json::to_value(spec) {
+        Ok(serde_json::Value::Object(map)) => Ok(map),
+        other => Err(Failure::new(
+            Exit::Bug,
+            format!("a spec is not a JSON object: {other:?}"),
+        )),
+    }
+}
+
+/// The task's definitions of its metrics, and those of what the evaluation adds to them.
+fn definitions(spec: &RunSpec, task: &dyn Task) -> BTreeMap<String, String> {
+    let mut definitions = task.definitions();
+    for score in ["exact_match", "token_accuracy"] {
+        if let Some(text) = definitions
+            .get_mut(score)
+            .filter(|_| task.scoring() == Scoring::Answer)
+        {
+            *text = text.replace("teacher-forced", spec.eval.decode.in_words());
+        }
+    }
+    if let Some(exact) = definitions.get("exact_match").cloned() {
+        let group = |(name, what): (String, String)| {
+            (
+                format!("exact_match_{name}"),
+                format!("over the {what}: {exact}"),
+            )
+        };
+        definitions.extend(task.groups().into_iter().map(group));
+    }
+    if let Some((last, loss)) = spec
+        .eval
+        .last_tokens
+        .zip(definitions.get("loss_nats").cloned())
+    {
+        definitions.insert(
+            LAST_LOSS_NATS.to_owned(),
+            format!(
+                "over the last {last} predictions of every window, of those that are scored: \
+                 {loss}"
+            ),
+        );
+    }
+    if spec.eval.attention_distance {
+        definitions.insert(ATTENTION_DISTANCE.to_owned(), DEFINITION.to_owned());
+    }
+    definitions
+}
+
+/// The task as a record holds it, the definitions of its metrics being those of this evaluation.
+pub fn task_facts(spec: &RunSpec, task: &dyn Task) -> TaskFacts {
+    let corpus = task.corpus().map(|corpus| CorpusFacts {
+        source: corpus.source.clone(),
+        files: corpus.files,
+        train_bytes: corpus.train_bytes,
+        valid_bytes: corpus.valid_bytes,
+        blake3: corpus.blake3.clone(),
+    });
+    TaskFacts {
+        kind: task.kind().to_owned(),
+        train_len: spec.train.train_len,
+        unit: task.unit().to_owned(),
+        primary_metric: task.primary_metric().to_owned(),
+        definitions: definitions(spec, task),
+        chance: task.chance(),
+        bytes_per_token: task.bytes_per_token(),
+        corpus,
+    }
+}
+
+/// What produced a record.
+pub fn environment(name: &DeviceName) -> Environment {
+    Environment {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: env!("LONGREACH_COMMIT").to_owned(),
+        device: name.kind.to_owned(),
+        burn: "0.22.1".to_owned(),
+    }
+}

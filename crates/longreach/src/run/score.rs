@@ -1,0 +1,279 @@
+//! Scores one variant at one length: the test set, its sums in host f64, and the metrics.
+
+use crate::plan::spec::{Coordinates, EvalSpec};
+use crate::run::MAX_LOGITS;
+use crate::run::greedy::greedy;
+use crate::run::model::{likeliest, upload};
+use crate::signals;
+use burn::tensor::Device;
+use posenc::{Positions, PositionsConfig};
+use results::record::{EvalRow, EvalStatus, Metric, PositionBin};
+use std::collections::BTreeMap;
+use tasks::{Batch, Scoring, Stream, Task, TestSet};
+use tiny_transformer::{Pass, Transformer};
+
+/// Bins that loss by position is stored in at most.
+const POSITION_BINS: usize = 64;
+
+/// Mean loss over all counted targets, in nats.
+const LOSS_NATS: &str = "loss_nats";
+
+/// Mean loss over the last predictions of every window of text.
+pub const LAST_LOSS_NATS: &str = "last_loss_nats";
+
+/// One variant at one length.
+pub struct Test<'a> {
+    /// Name of the variant.
+    pub variant: &'a str,
+    /// Length in the task's unit.
+    pub test_len: usize,
+    /// Options of all evaluations of the run.
+    pub eval: &'a EvalSpec,
+    /// Positions that tokens get.
+    pub positions: &'a PositionsConfig,
+    /// Seed of sampled positions.
+    pub seed: u64,
+    /// What a position counts.
+    pub coordinates: Coordinates,
+    /// Whether answers are decoded token by token.
+    pub greedy: bool,
+    /// Whether decoding may cache keys and values: true if later tokens do not change them.
+    pub cached: bool,
+}
+
+impl Test<'_> {
+    /// The test set, with its positions.
+    pub fn batches(&self, task: &dyn Task) -> impl Iterator<Item = (Batch, Positions)> {
+        let batches = TestSet::new(task, self.test_len)
+            .batches((self.eval.batch_tokens / task.seq_len(self.test_len)).max(1));
+        batches.enumerate().map(|(index, batch)| {
+            // Sampled positions are drawn anew for every batch, from a stream of this length alone.
+            let mut stream = Stream::new(
+                self.seed,
+                &format!("test-positions {}", self.test_len),
+                index as u64,
+            );
+            let positions = self
+                .positions
+                .sample(batch.seq_len, &mut |bound| stream.below(bound));
+            (batch, self.coordinates.of(task, self.test_len, positions))
+        })
+    }
+
+    /// The answers to batch `index`, decoded token by token; `None` if a signal asked to stop.
+    fn decode(
+        &self,
+        index: u64,
+        batch: &Batch,
+        task: &dyn Task,
+        model: &Transformer,
+        device: &Device,
+    ) -> Option<Vec<i64>> {
+        // A decoder does not know the final length, so sampled positions are drawn anew for every
+        // token.
+        let name = format!("decode-positions {}", self.test_len);
+        let mut stream = Stream::new(self.seed, &name, index);
+        let mut positions = |seq_len: usize| {
+            let sampled = self
+                .positions
+                .sample(seq_len, &mut |bound| stream.below(bound));
+            self.coordinates.of(task, self.test_len, sampled)
+        };
+        let reads_its_answers = task.reads_its_answers();
+        greedy(
+            model,
+            batch,
+            reads_its_answers,
+            &mut positions,
+            self.cached,
+            device,
+        )
+    }
+}
+
+/// Scores a model on a test set; `None` if a signal asked to stop.
+pub fn score(
+    test: &Test<'_>,
+    task: &dyn Task,
+    model: &Transformer,
+    device: &Device,
+) -> Option<EvalRow> {
+    let seq_len = task.seq_len(test.test_len);
+    let scoring = task.scoring();
+    let mut sums = Sums::new(seq_len, task.groups().len());
+    for (index, (batch, positions)) in test.batches(task).enumerate() {
+        if signals::asked().is_some() {
+            return None;
+        }
+        let decoded = if test.greedy {
+            Some(test.decode(index as u64, &batch, task, model, device)?)
+        } else {
+            None
+        };
+        let first_row = sums.rows as usize;
+        sums.add(&batch, &positions, model, device, scoring, decoded);
+        for (row, exact) in std::mem::take(&mut sums.exact).into_iter().enumerate() {
+            if let Some(group) = task.group(test.test_len, first_row + row) {
+                sums.groups[group].0 += u64::from(exact);
+                sums.groups[group].1 += 1;
+            }
+        }
+    }
+    let metrics = sums.metrics(task, test.eval.last_tokens);
+    if !metrics[LOSS_NATS].value.is_finite() {
+        let reason = format!("the loss at length {} is not finite", test.test_len);
+        return Some(empty_row(
+            test.variant,
+            test.test_len,
+            EvalStatus::Diverged,
+            reason,
+        ));
+    }
+    let loss_by_position = if scoring == Scoring::Answer {
+        Vec::new()
+    } else {
+        sums.by_position()
+    };
+    Some(EvalRow {
+        variant: test.variant.to_owned(),
+        test_len: test.test_len,
+        status: EvalStatus::Ok,
+        reason: None,
+        metrics,
+        loss_by_position,
+    })
+}
+
+/// Sums over a test set, by position and by row.
+struct Sums {
+    nll: Vec<f64>,
+    counted: Vec<u64>,
+    right: u64,
+    exact_rows: u64,
+    rows: u64,
+    /// Whether each row of the batch just added is exact.
+    exact: Vec<bool>,
+    /// Exact rows and rows of each group.
+    groups: Vec<(u64, u64)>,
+}
+
+impl Sums {
+    fn new(seq_len: usize, groups: usize) -> Self {
+        Self {
+            nll: vec![0.0; seq_len],
+            counted: vec![0; seq_len],
+            right: 0,
+            exact_rows: 0,
+            rows: 0,
+            exact: Vec::new(),
+            groups: vec![(0, 0); groups],
+        }
+    }
+
+    /// The metrics of a whole test set.
+    fn metrics(&self, task: &dyn Task, last_tokens: Option<usize>) -> BTreeMap<String, Metric> {
+        let mean = |sum: f64, n: u64| Metric {
+            value: sum / n as f64,
+            n,
+        };
+        let tokens: u64 = self.counted.iter().sum();
+        let loss = mean(self.nll.iter().sum(), tokens);
+        let mut metrics = BTreeMap::from([(LOSS_NATS.to_owned(), loss)]);
+        if task.scoring() != Scoring::LanguageModel {
+            let accuracy = mean(self.right as f64, tokens);
+            metrics.insert("token_accuracy".to_owned(), accuracy);
+        }
+        if task.scoring() == Scoring::Answer {
+            let exact = mean(self.exact_rows as f64, self.rows);
+            metrics.insert("exact_match".to_owned(), exact);
+        }
+        let groups = task.groups().into_iter().zip(&self.groups);
+        for ((name, _), (exact, rows)) in groups.filter(|(_, (_, rows))| *rows > 0) {
+            metrics.insert(format!("exact_match_{name}"), mean(*exact as f64, *rows));
+        }
+        if let Some(last) = last_tokens {
+            let end = self.nll.len().saturating_sub(last)..;
+            let n = self.counted[end.clone()].iter().sum();
+            let loss = mean(self.nll[end].iter().sum(), n);
+            metrics.insert(LAST_LOSS_NATS.to_owned(), loss);
+        }
+        metrics
+    }
+
+    /// `decoded` holds the answers where they are not those of this pass.
+    fn add(
+        &mut self,
+        batch: &Batch,
+        positions: &Positions,
+        model: &Transformer,
+        device: &Device,
+        scoring: Scoring,
+        decoded: Option<Vec<i64>>,
+    ) {
+        let (inputs, targets) = upload(batch, device);
+        let (nll, logits) = model.nll(
+            inputs,
+            targets,
+            positions,
+            &Pass {
+                max_logits: MAX_LOGITS,
+                ..Pass::default()
+            },
+        );
+        let nll = nll
+            .into_data()
+            .convert::<f64>()
+            .try_to_vec::<f64>()
+            .expect("data was just converted to f64");
+        let guesses =
+            decoded.or_else(|| (scoring != Scoring::LanguageModel).then(|| likeliest(logits)));
+        for row in 0..batch.rows {
+            let mut exact = true;
+            for position in 0..batch.seq_len {
+                let at = row * batch.seq_len + position;
+                if !batch.counted[at] {
+                    continue;
+                }
+                self.nll[position] += nll[at];
+                self.counted[position] += 1;
+                if let Some(guesses) = &guesses {
+                    let right = guesses[at] == i64::from(batch.targets[at]);
+                    self.right += u64::from(right);
+                    exact &= right;
+                }
+            }
+            self.exact_rows += u64::from(exact);
+            self.exact.push(exact);
+            self.rows += 1;
+        }
+    }
+
+    /// Means over bins of equal width; bins in which nothing counts are left out.
+    fn by_position(&self) -> Vec<PositionBin> {
+        let width = self.nll.len().div_ceil(POSITION_BINS);
+        let bins = (0..self.nll.len()).step_by(width).filter_map(|from| {
+            let to = (from + width).min(self.nll.len());
+            let counted: u64 = self.counted[from..to].iter().sum();
+            let loss_nats = self.nll[from..to].iter().sum::<f64>() / counted as f64;
+            (counted > 0).then_some(PositionBin {
+                from,
+                to,
+                loss_nats,
+            })
+        });
+        bins.collect()
+    }
+}
+
+/// A row without numbers, and the reason for it.
+pub fn empty_row(variant: &str, test_len: usize, status: EvalStatus, reason: String) -> EvalRow {
+    let (metrics, loss_by_position) = (BTreeMap::new(), Vec::new());
+    EvalRow {
+        variant: variant.to_owned(),
+        test_len,
+        status,
+        reason: Some(reason),
+        metrics,
+        loss_by_position,
+    }
+}

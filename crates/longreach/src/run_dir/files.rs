@@ -1,0 +1,125 @@
+//! The files of a run's directory: their names, who may write them, and where runs lie.
+
+use crate::exit::{Exit, Failure};
+use crate::plan::spec::Job;
+use results::RunRecord;
+use results::record::RunStatus;
+use rundir::{Disk, checkpoint, lock};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// The job a run directory belongs to.
+pub const JOB_FILE: &str = "job.json";
+
+/// The final weights.
+pub const WEIGHTS_FILE: &str = "weights.safetensors";
+
+/// How long everything took; the only file that differs between reruns.
+pub const TIMINGS_FILE: &str = "timings.json";
+
+/// The record.
+pub const RECORD_FILE: &str = results::store::RECORD_FILE;
+
+/// The batch at which a training stopped being finite.
+pub const DIVERGED_FILE: &str = "diverged.json";
+
+/// What a failed worker said.
+pub const ERROR_FILE: &str = "error.txt";
+
+/// No job is larger.
+const MAX_JOB_BYTES: u64 = 1 << 24;
+
+/// The record of a job, if it is there, whole, and of this job.
+pub fn recorded(directory: &Path, job: &Job) -> Option<RunRecord> {
+    let record = results::read_record(&directory.join(RECORD_FILE)).ok()?;
+    (record.run_id == job.run_id).then_some(record)
+}
+
+/// Removes what a recorded run does not need.
+pub fn tidy(disk: &dyn Disk, directory: &Path, record: &RunRecord) {
+    // The last good state of a run that diverged is worth looking at.
+    if record.status == RunStatus::Ok {
+        checkpoint::clear(disk, directory);
+    }
+    let _ = disk.remove_tree(&directory.join(ERROR_FILE));
+}
+
+/// Takes a run for this process, until the file is dropped or the process ends, however it ends;
+/// removes what dead processes left half written.
+///
+/// # Errors
+///
+/// [`Exit::Busy`] if another process has it, [`Exit::Resources`] if it cannot be written,
+/// [`Exit::Input`] if it is a link.
+pub fn take(disk: &dyn Disk, directory: &Path) -> Result<File, Failure> {
+    if directory.is_symlink() {
+        let help = "a run lies in its own directory; name the place it leads to as --runs, or \
+                    remove the link";
+        return Err(Failure::input(format!(
+            "{} is a link\n  = help: {help}",
+            directory.display()
+        )));
+    }
+    let file = lock::take(directory).map_err(|taken| match taken {
+        lock::Taken::By(who) => Failure::new(
+            Exit::Busy,
+            format!("{} is being run by {who}", directory.display()),
+        ),
+        lock::Taken::Refused(error) => Failure::resources(format!(
+            "cannot lock {}: {error}",
+            directory.join(lock::LOCK_FILE).display()
+        )),
+    })?;
+    disk.remove_scratch(directory);
+    Ok(file)
+}
+
+/// Reads the job of a run directory.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if there is none or it does not describe a run.
+pub fn read_job(directory: &Path) -> Result<Job, Failure> {
+    let path = directory.join(JOB_FILE);
+    let bytes = rundir::read::bounded(&path, MAX_JOB_BYTES).map_err(|error| {
+        Failure::input(format!(
+            "{error:#}\n  = help: name the directory of a run, such as runs/EXPERIMENT/RUN_ID"
+        ))
+    })?;
+    let job: Job = serde_json::from_slice(&bytes).map_err(|error| {
+        Failure::input(format!(
+            "{} does not describe a run of this version: {error}",
+            path.display()
+        ))
+    })?;
+    Ok(job)
+}
+
+/// Directories below the one that is named: experiments, then runs.
+const DEPTH: usize = 3;
+
+/// Directories with a job, no deeper than an experiment's runs; links are not followed.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if a directory cannot be read.
+pub fn jobs(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    below(directory, DEPTH)
+}
+
+fn below(directory: &Path, depth: usize) -> Result<Vec<PathBuf>, Failure> {
+    if directory.join(JOB_FILE).is_file() {
+        return Ok(vec![directory.to_owned()]);
+    }
+    if depth == 0 {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for entry in fs_err::read_dir(directory).map_err(Failure::input)? {
+        let entry = entry.map_err(Failure::input)?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(below(&entry.path(), depth - 1)?);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,126 @@
+//! `timings.json`, and the seal of a record in it: the hash by which an edited record is noticed.
+
+use crate::exit::Failure;
+use crate::run_dir::files::{RECORD_FILE, TIMINGS_FILE};
+use results::RunRecord;
+use rundir::Disk;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// No timings are larger.
+const MAX_TIMINGS_BYTES: u64 = 1 << 20;
+
+/// Wall-clock figures of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timings {
+    /// Seconds of training.
+    pub train_secs: f64,
+    /// Tokens trained on per second.
+    pub train_tokens_per_sec: f64,
+    /// Seconds of evaluation.
+    pub eval_secs: f64,
+    /// Each evaluation.
+    pub evals: Vec<EvalTiming>,
+    /// Largest resident memory in training, where the system tells.
+    pub train_peak_memory_bytes: Option<u64>,
+    /// What was estimated for it.
+    pub train_estimated_memory_bytes: u64,
+    /// What changed on the way: a resume under another program, checkpoints that were skipped.
+    pub notes: Vec<String>,
+    /// The device, with its number.
+    pub device: String,
+    /// Threads of the CPU backend.
+    pub threads: usize,
+    /// The seal of the record: the BLAKE3 of the bytes of `record.json`. Two while a record is
+    /// replaced; none in older runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub record_blake3: Vec<String>,
+}
+
+/// Wall-clock figures of one evaluation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EvalTiming {
+    /// The variant.
+    pub variant: String,
+    /// The length, in the task's unit.
+    pub test_len: usize,
+    /// Seconds.
+    pub secs: f64,
+    /// Largest resident memory meanwhile, where the system tells.
+    pub peak_memory_bytes: Option<u64>,
+    /// What was estimated for it.
+    pub estimated_memory_bytes: u64,
+}
+
+/// Replaces a record, whole or not at all, and its seal; `timings` replace those that are there. A
+/// record that does not fit its seal gets no new one, so that [`seal_holds`] still says that it was
+/// changed.
+///
+/// # Errors
+///
+/// [`crate::exit::Exit::Resources`] if the directory cannot be written.
+pub fn replace_record(
+    disk: &dyn Disk,
+    directory: &Path,
+    record: &RunRecord,
+    timings: Option<Timings>,
+) -> Result<(), Failure> {
+    let write = |timings: &Timings| {
+        let json = serde_json::to_vec_pretty(timings).map_err(Failure::bug)?;
+        disk.write_whole(&directory.join(TIMINGS_FILE), &json)
+            .map_err(Failure::resources)
+    };
+    let text = record_text(directory, record)?;
+    let sealed = seal_holds(directory) == Some(true);
+    let mut timings = if sealed {
+        timings.or_else(|| self::timings(directory))
+    } else {
+        timings
+    };
+    if let Some(timings) = &mut timings {
+        if sealed {
+            // Both fit, so that no crash between the two files makes a whole record look changed.
+            timings.record_blake3.push(seal(text.as_bytes()));
+        }
+        write(timings)?;
+    }
+    disk.write_whole(&directory.join(RECORD_FILE), text.as_bytes())
+        .map_err(Failure::resources)?;
+    if let Some(timings) = timings.as_mut().filter(|_| sealed) {
+        timings.record_blake3 = vec![seal(text.as_bytes())];
+        write(timings)?;
+    }
+    Ok(())
+}
+
+/// Whether the record in a run's directory is the one that was written there. `None` if there is no
+/// record or no seal.
+pub fn seal_holds(directory: &Path) -> Option<bool> {
+    let seals = timings(directory)?.record_blake3;
+    let record = rundir::read::bounded(
+        &directory.join(RECORD_FILE),
+        results::store::MAX_RECORD_BYTES,
+    )
+    .ok()?;
+    (!seals.is_empty()).then(|| seals.contains(&seal(&record)))
+}
+
+/// The hash of a record's bytes.
+pub fn seal(record: &[u8]) -> String {
+    blake3::hash(record).to_hex().to_string()
+}
+
+/// A record as it is written.
+///
+/// # Errors
+///
+/// [`crate::exit::Exit::Bug`] if it cannot be serialized.
+pub fn record_text(directory: &Path, record: &RunRecord) -> Result<String, Failure> {
+    results::store::record_text(&directory.join(RECORD_FILE), record).map_err(Failure::bug)
+}
+
+/// The timings of a run, if they are there and readable.
+pub fn timings(directory: &Path) -> Option<Timings> {
+    let bytes = rundir::read::bounded(&directory.join(TIMINGS_FILE), MAX_TIMINGS_BYTES).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}

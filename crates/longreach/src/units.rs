@@ -1,0 +1,41 @@
+//! Counts, sizes and durations as people read them.
+
+/// `1 run`, `2 runs`.
+pub fn count(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// `117 k`, `4.1 M`.
+pub fn short(n: f64) -> String {
+    let (value, unit) = match n {
+        n if n >= 1e9 => (n / 1e9, " G"),
+        n if n >= 1e6 => (n / 1e6, " M"),
+        n if n >= 1e3 => (n / 1e3, " k"),
+        n => return format!("{n:.0}"),
+    };
+    if value < 10.0 {
+        format!("{value:.1}{unit}")
+    } else {
+        format!("{value:.0}{unit}")
+    }
+}
+
+/// `512 MiB`, `1.5 GiB`.
+pub fn bytes(n: f64) -> String {
+    let gib = n / f64::from(1 << 30);
+    if gib >= 1.0 {
+        format!("{gib:.1} GiB")
+    } else {
+        format!("{:.0} MiB", gib * 1024.0)
+    }
+}
+
+/// `8 s`, `2 min`, `1.5 h`.
+pub fn duration(secs: f64) -> String {
+    match secs {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
+        s => format!("{:.1} days", s / 86_400.0),
+    }
+}
