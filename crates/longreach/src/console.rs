@@ -1,8 +1,11 @@
-//! What is said to people. A reader that left early (`| head`, a closed terminal) is no error and
-//! ends no run.
+//! Output for people: lines, tables, JSON. A reader that left early (`| head`, a closed terminal) is
+//! not an error and ends no run.
 
+use crate::exit::Failure;
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
+use serde::Serialize;
 use std::io::Write;
+use std::path::Path;
 
 /// A line on standard output: results.
 pub fn print(text: &str) {
@@ -14,6 +17,41 @@ pub fn print(text: &str) {
 /// shows them.
 pub fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", plain(text));
+}
+
+/// A failure on standard error.
+pub fn error(failure: &Failure) {
+    tell(&format!("error: {failure}"));
+}
+
+/// Notes on standard error, a line each.
+pub fn notes(notes: &[String]) {
+    for note in notes {
+        tell(&format!("note: {note}"));
+    }
+}
+
+/// A run that failed, on standard error: its name, its directory and why.
+pub fn failed(name: &str, directory: &Path, failure: &Failure) {
+    tell(&format!(
+        "\nfailed: {name} ({})\n  {}",
+        directory.display(),
+        indented(&failure.message)
+    ));
+}
+
+/// A message whose lines after the first are indented under it.
+pub fn indented(message: &str) -> String {
+    message.replace('\n', "\n  ")
+}
+
+/// A value as indented JSON.
+///
+/// # Errors
+///
+/// [`Exit::Bug`](crate::exit::Exit::Bug) if it cannot be serialized.
+pub fn json(value: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map_err(Failure::bug)
 }
 
 /// A text with names that others chose, without what a terminal would obey: control characters

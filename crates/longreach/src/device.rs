@@ -1,6 +1,8 @@
-//! `--device`: which machine part computes. Never in a config, never a silent fallback.
+//! `--device`: the hardware that computes. It is never part of a config, and there is no silent
+//! fallback.
 
 use crate::exit::{Exit, Failure};
+use crate::plan::memory::MemoryLimit;
 use burn::tensor::{Device, Tensor};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,25 @@ pub struct DeviceName {
     pub kind: &'static str,
     /// Which of several; the best one unless given.
     pub index: Option<usize>,
+}
+
+impl DeviceName {
+    /// Whether this device computes on the CPU, in the machine's own memory.
+    pub fn is_cpu(&self) -> bool {
+        matches!(self.kind, "cpu" | "ndarray")
+    }
+
+    /// The limit that was asked for, or the machine's memory divided among `processes`. The memory
+    /// of other devices is unknown, so there is no limit on them.
+    pub fn memory_limit(&self, asked: Option<MemoryLimit>, processes: usize) -> MemoryLimit {
+        asked.unwrap_or_else(|| {
+            if self.is_cpu() {
+                MemoryLimit::of_machine(processes)
+            } else {
+                MemoryLimit::NONE
+            }
+        })
+    }
 }
 
 impl FromStr for DeviceName {
@@ -107,7 +128,7 @@ pub fn matmul_note(device: &DeviceName, matmul: Matmul) -> Option<String> {
              unit for bfloat16 (AMX): the same numbers, but slower than with \"f32\" by far"
         )),
         _ => Some(format!(
-            "model.matmul = {name} speaks of --device cpu; {device} multiplies in its own way"
+            "model.matmul = {name} only affects `--device cpu` and is ignored on {device}"
         )),
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::commands::inspect;
 use crate::commands::list;
+use crate::console;
 use crate::exit::{Exit, Failure};
 use posenc::{EncodingConfig, Facts, ModelShape, PositionsConfig, RopeScaling};
 use results::record::EvalStatus;
@@ -33,13 +34,43 @@ struct Measured {
     perplexities: BTreeMap<usize, Vec<f64>>,
 }
 
+/// Write the catalogue of encodings as a page with pictures and measured perplexities
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Records of an experiment with an axis over kinds of encodings: a directory or a .jsonl file
+    records: PathBuf,
+    /// Directory to write to
+    #[arg(long, value_name = "DIR", default_value = "catalogue")]
+    out: PathBuf,
+}
+
+const EXAMPLES: &str = r#"Example:
+  longreach catalogue experiments/002-catalogue/results.jsonl --out docs/catalogue"#;
+
+/// Writes the page and its pictures.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if the records cannot be read, [`Exit::Resources`] if the directory cannot be
+/// written.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    let written = write(&arguments.records, &arguments.out)?;
+    console::print(&format!(
+        "wrote {} and {} pictures",
+        written[0].display(),
+        written.len() - 1
+    ));
+    Ok(Exit::Done)
+}
+
 /// Writes `README.md` and a picture per kind into `out`; returns what was written.
 ///
 /// # Errors
 ///
 /// [`Exit::Input`] if the records cannot be read, [`Exit::Resources`] if the directory cannot be
 /// written.
-pub fn write(records: &Path, out: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn write(records: &Path, out: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut files = vec![("README.md".to_owned(), page(records)?)];
     for kind in EncodingConfig::KINDS {
         files.push((format!("{kind}.svg"), picture(kind)?));

@@ -1,11 +1,64 @@
 //! `longreach check`: what a config would run, and what it would cost.
 
+use crate::console;
 use crate::console::table;
+use crate::exit::{Exit, Failure};
 use crate::plan::cost::{ASSUMED_FLOPS, PlannedEvaluation, evaluations, flops, memory_bytes};
 use crate::plan::memory;
+use crate::plan::planner::plan;
 use crate::plan::planner::{Plan, PlannedRun};
+use crate::run_dir::files::{RECORD_FILE, run_dir};
 use crate::units::{bytes, count, duration, short};
 use serde::Serialize;
+use std::path::PathBuf;
+
+/// Validate a config and print its plan without running anything
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The experiment, a TOML file
+    config: PathBuf,
+    /// Values that replace those of the file
+    #[arg(value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Directory of all runs, to find those already recorded
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    runs: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach check configs/quickstart.toml
+  longreach check configs/copy.toml train.steps=20000 --json"#;
+
+/// Plans a config and prints its runs and their cost.
+///
+/// # Errors
+///
+/// Those of planning.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    let plan = plan(&arguments.config, &arguments.overrides)?;
+    let is_recorded = |run: &PlannedRun| {
+        run_dir(&arguments.runs, &run.job)
+            .join(RECORD_FILE)
+            .exists()
+    };
+    let rows = rows(&plan, is_recorded);
+    if arguments.json {
+        let Plan {
+            name, title, notes, ..
+        } = &plan;
+        let plan =
+            serde_json::json!({ "name": name, "title": title, "notes": notes, "runs": rows });
+        console::print(&console::json(&plan)?);
+    } else {
+        console::notes(&plan.notes);
+        console::print(&render(&plan, &rows));
+    }
+    Ok(Exit::Done)
+}
 
 /// A run of the plan, as printed.
 #[derive(Debug, Serialize)]
@@ -36,8 +89,8 @@ pub struct PlanRow {
     pub estimated_secs: f64,
 }
 
-/// The rows of a plan; `recorded` tells which runs are done.
-pub fn rows(plan: &Plan, recorded: impl Fn(&str) -> bool) -> Vec<PlanRow> {
+/// The rows of a plan; `is_recorded` returns whether a run is done.
+pub fn rows(plan: &Plan, is_recorded: impl Fn(&PlannedRun) -> bool) -> Vec<PlanRow> {
     let row = |run: &PlannedRun| PlanRow {
         run_id: run.job.run_id.clone(),
         labels: run
@@ -47,7 +100,7 @@ pub fn rows(plan: &Plan, recorded: impl Fn(&str) -> bool) -> Vec<PlanRow> {
             .map(|label| label.text.clone())
             .collect(),
         seed: run.job.spec.seed,
-        recorded: recorded(&run.job.run_id),
+        recorded: is_recorded(run),
         parameters: run.parameters,
         train_tokens: run.train_tokens,
         eval_tokens: run.eval_tokens,

@@ -1,6 +1,7 @@
 //! `longreach eval`: trained runs at other lengths or under other encodings, without retraining.
 
 use crate::config::diagnose::{describe_value, type_name};
+use crate::console;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
 use crate::plan::memory::MemoryLimit;
@@ -29,39 +30,116 @@ use tasks::{Scoring, Task};
 use tiny_transformer::AttentionKind;
 use toml::{Table, Value};
 
-/// What to evaluate.
-pub struct Request {
-    /// Directories of runs or of experiments, or beginnings of run ids.
-    pub paths: Vec<PathBuf>,
-    /// Only runs with these values: `key=value`.
-    pub filters: Vec<String>,
-    /// Test lengths in the task's unit; those of the run unless given.
-    pub lengths: Option<Vec<usize>>,
-    /// Variants as TOML: text, or the path of a file.
-    pub variants: Vec<String>,
-    /// How answers are read off the model; as in the run unless given.
-    pub decode: Option<Decode>,
-    /// How many predictions at the end of every window of text are also scored on their own; as in
-    /// the run unless given.
-    pub last_tokens: Option<usize>,
-    /// Whether the mean attention distance of every head is recorded, even where the run did not.
-    pub attention_distance: bool,
-    /// The device.
-    pub device: DeviceName,
-    /// What lengths are left out.
-    pub memory_limit: MemoryLimit,
+/// Evaluate trained runs at other lengths or under other encodings, without retraining
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Directories of trained runs or of experiments; the end of a run's id may be left out:
+    /// runs/quickstart/13e1
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Only runs with this value, such as pe=rope, seed=0, model.pe.base=10000 or label=TEXT;
+    /// repeat to require several
+    #[arg(long = "where", value_name = "KEY=VALUE")]
+    filters: Vec<String>,
+    /// Test lengths in the task's unit [default: those of the run]
+    #[arg(long, value_delimiter = ',', value_name = "N,N,...")]
+    lengths: Option<Vec<usize>>,
+    /// An encoding to evaluate under, as TOML or the path of a .toml file: keys to change in the
+    /// trained encoding, a whole encoding with `kind`, or add = { kind = ... } to stack one on the
+    /// trained encoding
+    #[arg(long = "variant", value_name = "TOML")]
+    variants: Vec<String>,
+    /// How answers are decoded, `eval.decode` of a config [default: as in the run]
+    #[arg(long, value_name = "WAY")]
+    decode: Option<Decode>,
+    /// Also report the loss over the last N predictions of each window, `eval.last_tokens`
+    /// [default: as in the run]
+    #[arg(long, value_name = "N")]
+    last_tokens: Option<usize>,
+    /// Record the mean attention distance of every head, `eval.attention_distance` [default: as in
+    /// the run]
+    #[arg(long)]
+    attention_distance: bool,
+    /// The device
+    #[arg(long, default_value = "cpu")]
+    device: DeviceName,
+    /// As in `run`
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<MemoryLimit>,
+    /// Print the record as JSON, or a list of records for several runs
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach eval runs/quickstart/0123456789abcdef --lengths 128,256,32768
+
+  every RoPE run of an experiment:
+  longreach eval runs/quickstart --where pe=rope --lengths 4096
+
+  under other scalings, and with a mask added:
+  longreach eval runs/quickstart/0123 --variant 'scaling = { kind = "yarn" }'
+  longreach eval runs/quickstart/0123 --variant 'scaling = { kind = "ntk", factor = 8 }'
+  longreach eval runs/quickstart/0123 --variant 'add = { kind = "window", size = 64, sinks = 4 }'
+
+  token by token where teacher forcing would give other answers:
+  longreach eval runs/randomized/0123 --decode auto"#;
+
+impl Args {
+    fn memory_limit(&self) -> MemoryLimit {
+        self.device.memory_limit(self.memory_limit, 1)
+    }
+}
+
+/// Evaluates the runs and prints the table, or the records as JSON.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if a run does not exist; if it is the only one, also if it is not finished,
+/// diverged, or its weights are damaged. [`Exit::Config`] for a filter that selects nothing, or for
+/// lengths or variants that cannot work for any run; [`Exit::Device`]. Nothing has been evaluated
+/// then.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    let outcome = evaluate_all(arguments, console::tell)?;
+    match (arguments.json, outcome.evaluated.as_slice()) {
+        (true, [(record, _)]) if outcome.selected == 1 => console::print(&console::json(record)?),
+        (true, evaluated) => {
+            let records: Vec<_> = evaluated.iter().map(|(record, _)| record).collect();
+            console::print(&console::json(&records)?);
+        }
+        (false, []) => {}
+        (false, _) => console::print(&outcome.table()?),
+    }
+    for (name, directory, failure) in &outcome.failed {
+        console::failed(name, directory, failure);
+    }
+    let runs = count(outcome.selected, "run");
+    if !outcome.failed.is_empty() {
+        console::tell(&format!(
+            "\n{} of {runs} failed; the same command tries them again",
+            outcome.failed.len()
+        ));
+    }
+    if outcome.stopped.is_some() {
+        console::tell(&format!(
+            "\nstopped: {} of {runs} evaluated; the same command continues",
+            outcome.evaluated.len()
+        ));
+    }
+    Ok(outcome.exit())
 }
 
 /// What became of the evaluations.
-pub struct Outcome {
+struct Outcome {
     /// Runs that were asked for.
-    pub selected: usize,
+    selected: usize,
     /// The records of the evaluations and where they are, those that were there before included.
-    pub evaluated: Vec<(RunRecord, PathBuf)>,
+    evaluated: Vec<(RunRecord, PathBuf)>,
     /// Runs that failed: name, directory, and why.
-    pub failed: Vec<(String, PathBuf, Failure)>,
+    failed: Vec<(String, PathBuf, Failure)>,
     /// Set if a signal ended the work.
-    pub stopped: Option<Exit>,
+    stopped: Option<Exit>,
 }
 
 impl Outcome {
@@ -70,7 +148,7 @@ impl Outcome {
     /// # Errors
     ///
     /// [`Exit::Input`] if there is nothing to make a table of.
-    pub fn told(&self) -> Result<String, Failure> {
+    fn table(&self) -> Result<String, Failure> {
         let records: Vec<RunRecord> = self
             .evaluated
             .iter()
@@ -110,7 +188,7 @@ impl Outcome {
     }
 
     /// What the process ends with.
-    pub fn exit(&self) -> Exit {
+    fn exit(&self) -> Exit {
         match (self.stopped, self.failed.as_slice()) {
             (Some(exit), _) => exit,
             (None, []) if self.evaluated.is_empty() => Exit::Diverged,
@@ -135,16 +213,9 @@ struct Prepared {
 /// Tasks that are built already: the runs of an experiment share their corpora.
 type Tasks = HashMap<String, Rc<dyn Task>>;
 
-/// Evaluates trained runs one after the other; `progress` hears a line per result. A run that fails
+/// Evaluates the runs one after the other; `progress` receives a line per result. A run that fails
 /// does not stop the others, unless it is the only one.
-///
-/// # Errors
-///
-/// [`Exit::Input`] if a run is not there; if it is the only one, also if it is not finished,
-/// diverged, or its weights are damaged. [`Exit::Config`] for a filter that selects nothing, or for
-/// lengths or variants that cannot work for any run; [`Exit::Device`]. Nothing has been evaluated
-/// then.
-pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Outcome, Failure> {
+fn evaluate_all(request: &Args, mut progress: impl FnMut(&str)) -> Result<Outcome, Failure> {
     signals::listen();
     signals::leave_within(crate::run::worker::LEAVE_WITHIN);
     request
@@ -209,7 +280,7 @@ pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Outcome,
                 say("diverged in training, skipped");
                 continue;
             }
-            Ok(Some(prepared)) => match there(&run.directory, &prepared, request.memory_limit) {
+            Ok(Some(prepared)) => match there(&run.directory, &prepared, request.memory_limit()) {
                 Some((record, path)) => {
                     say(&format!("evaluated already, in {}", path.display()));
                     Ok((record, path))
@@ -237,7 +308,7 @@ pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Outcome,
             Err(failure) => {
                 say(&format!(
                     "FAILED\n  {}",
-                    failure.message.replace('\n', "\n  ")
+                    console::indented(&failure.message)
                 ));
                 outcome.failed.push((name, run.directory.clone(), failure));
             }
@@ -250,7 +321,7 @@ pub fn run(request: &Request, mut progress: impl FnMut(&str)) -> Result<Outcome,
 /// diverged.
 fn prepare(
     run: &Run,
-    request: &Request,
+    request: &Args,
     tasks: &mut Tasks,
     notes: &mut BTreeSet<String>,
 ) -> Result<Option<Prepared>, Failure> {
@@ -350,7 +421,7 @@ fn evaluation_path(directory: &Path, id: &str) -> PathBuf {
 fn evaluate_one(
     directory: &Path,
     prepared: &Prepared,
-    request: &Request,
+    request: &Args,
     device: &burn::tensor::Device,
     say: &mut dyn FnMut(&str),
 ) -> Result<(RunRecord, PathBuf), Failure> {
@@ -379,7 +450,7 @@ fn evaluate_one(
         task.as_ref(),
         &weights,
         device,
-        request.memory_limit,
+        request.memory_limit(),
         |row, cost| {
             done += 1;
             let loss = row.metrics.get("loss_nats").map_or_else(
@@ -439,7 +510,7 @@ fn check_lengths(lengths: &[usize]) -> Result<(), Failure> {
 
 /// What a config may not ask of this task and model, the command line may not either.
 fn check_scores(
-    request: &Request,
+    request: &Args,
     spec: &RunSpec,
     task: &dyn Task,
     lengths: &[usize],

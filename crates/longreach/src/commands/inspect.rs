@@ -9,15 +9,15 @@ mod numbers;
 mod pictures;
 mod text;
 
-use crate::cli::InspectArgs;
 use crate::config::diagnose::{Diagnostic, Place, closest, deserialize};
 use crate::config::source::{KeyPath, Source};
+use crate::console;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
 use numbers::{Numbers, Subject};
 use posenc::{ConfigError, EncodingConfig, Lengths, ModelShape};
 use serde::{Deserialize, Serialize};
-use std::io::{self, Write};
+use std::path::PathBuf;
 use tiny_transformer::{
     Activation, AttentionKind, FeatureMap, Mask, Matmul, NormKind, Normalizer, QkNorm,
     TransformerConfig,
@@ -56,13 +56,47 @@ struct Model {
     n_layers: usize,
 }
 
-/// Computes, draws if asked to, and returns what is printed on standard output.
+/// Show the numbers that define an encoding, and pictures of them
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// An encoding of `longreach list encodings`
+    kind: String,
+    /// Keys of the encoding, and d_model, n_heads, head_dim or n_layers of the model: base=500000
+    /// n_heads=12
+    #[arg(value_name = "KEY=VALUE")]
+    keys: Vec<String>,
+    /// Positions to show; fractions are allowed where the encoding has them [default: 0,1,2,3]
+    #[arg(long, value_name = "N,N,...", allow_hyphen_values = true)]
+    positions: Option<String>,
+    /// Length of the sequence, for encodings that read it and for factor = "auto"; at least the
+    /// largest position plus one [default: the training length]
+    #[arg(long, value_name = "N")]
+    seq_len: Option<usize>,
+    /// Training length, for scalings and pictures
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    train_len: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write pictures (SVG and PNG) into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach inspect rope base=500000 --positions 0,1,4095 --json
+  longreach inspect rope 'scaling={kind="yarn",factor=8}' --seq-len 4096 --out pictures
+  longreach inspect alibi n_heads=12
+  longreach inspect sinusoidal d_model=128 --positions 0,1,2"#;
+
+/// Computes and prints the numbers, and writes pictures if asked to.
 ///
 /// # Errors
 ///
 /// [`Exit::Config`] for an unknown encoding or a key, position or length that cannot work;
 /// [`Exit::Resources`] if the pictures cannot be written.
-pub fn run(arguments: &InspectArgs) -> Result<String, Failure> {
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let command = Command(arguments);
     let positions = positions(arguments.positions.as_deref())?;
     length("--train-len", arguments.train_len)?;
@@ -109,11 +143,13 @@ pub fn run(arguments: &InspectArgs) -> Result<String, Failure> {
         model,
         files,
     };
-    if arguments.json {
-        json(&inspection)
+    let text = if arguments.json {
+        console::json(&inspection)?
     } else {
-        Ok(text::render(&inspection))
-    }
+        text::render(&inspection)
+    };
+    console::print(&text);
+    Ok(Exit::Done)
 }
 
 /// Logits of equal tokens by distance under an encoding with the initial values of seed 0: one of
@@ -235,7 +271,7 @@ fn two() -> usize {
 }
 
 /// The command line, which every error points at.
-struct Command<'a>(&'a InspectArgs);
+struct Command<'a>(&'a Args);
 
 impl Command<'_> {
     fn shown(&self) -> String {
@@ -532,69 +568,4 @@ impl Command<'_> {
         }
         diagnostic.into()
     }
-}
-
-/// Objects over several lines, lists on one: a matrix of a hundred rows is not a column of ten
-/// thousand lines.
-#[derive(Default)]
-struct Layout {
-    depth: usize,
-    filled: bool,
-}
-
-impl serde_json::ser::Formatter for Layout {
-    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.depth += 1;
-        self.filled = false;
-        writer.write_all(b"{")
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        write!(
-            writer,
-            "{}\n{:indent$}",
-            if first { "" } else { "," },
-            "",
-            indent = 2 * self.depth
-        )
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        writer.write_all(b": ")
-    }
-
-    fn end_object_value<W: ?Sized + Write>(&mut self, _writer: &mut W) -> io::Result<()> {
-        self.filled = true;
-        Ok(())
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.depth -= 1;
-        if self.filled {
-            write!(writer, "\n{:indent$}", "", indent = 2 * self.depth)?;
-        }
-        writer.write_all(b"}")
-    }
-
-    fn begin_array_value<W: ?Sized + Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        writer.write_all(if first { b"" } else { b", " })
-    }
-}
-
-fn json(inspection: &Inspection) -> Result<String, Failure> {
-    let broken = |error: &dyn std::fmt::Display| Failure::new(Exit::Bug, error.to_string());
-    let mut bytes = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Layout::default());
-    inspection
-        .serialize(&mut serializer)
-        .map_err(|error| broken(&error))?;
-    String::from_utf8(bytes).map_err(|error| broken(&error))
 }

@@ -1,8 +1,9 @@
 //! `longreach list`: what there is to choose from, as a table or as JSON.
 
-use crate::console::table;
+use crate::console::{self, json as to_json, table};
 use crate::device;
 use crate::exit::{Exit, Failure};
+use clap::Subcommand;
 use posenc::{EncodingConfig, Facts, Hooks, ModelShape, PositionsConfig, RopeScaling};
 use serde::Serialize;
 
@@ -37,6 +38,50 @@ struct EncodingLine {
     scalings: &'static [&'static str],
     /// Every key with its default.
     defaults: serde_json::Value,
+}
+
+/// List encodings, tasks or devices
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Every encoding: what it does, its parameters, limits and source
+    Encodings {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Every task, with examples
+    Tasks {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Every kind of device: whether it is compiled in, and whether it works
+    Devices {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Prints one of the lists.
+///
+/// # Errors
+///
+/// [`Exit::Bug`](crate::exit::Exit::Bug) if a line cannot be serialized.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    let text = match arguments.what {
+        What::Encodings { json } => encodings(json)?,
+        What::Tasks { json } => tasks(json)?,
+        What::Devices { json } => devices(json)?,
+    };
+    console::print(&text);
+    Ok(Exit::Done)
 }
 
 /// The catalogue.
@@ -234,8 +279,4 @@ pub fn devices(json: bool) -> Result<String, Failure> {
         table.add_row([facts.device.to_owned(), compiled, works]);
     }
     Ok(table.to_string())
-}
-
-fn to_json<T: Serialize>(value: &T) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value).map_err(|error| Failure::new(Exit::Bug, error.to_string()))
 }

@@ -1,27 +1,105 @@
 //! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
 
+use crate::commands::records::{by_experiment, edit_notes, find, print_sources, read_and_left_out};
+use crate::config::claims;
 use crate::console;
 use crate::exit::{Exit, Failure};
-use crate::run_dir::integrity::{directory_notes, integrity_notes};
+use crate::plan::planner;
 use crate::run_dir::kept_configs::{self, Belonging, Config};
 use crate::run_dir::survey;
 use crate::units::count;
-use results::compare::Comparison;
-use results::store::{EVALS_DIR, find_records_within, gather_found};
-use results::{
-    Claims, Excluded, Format, Found, Report, ReportError, ReportSpec, RunRecord, StoreError,
-    find_records, report,
-};
-use schema::text::excerpt;
+use results::store::{EVALS_DIR, find_records_within};
+use results::{Claims, Excluded, Format, Report, ReportError, ReportSpec, RunRecord, report};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// Turn records into tables, figures and one self-contained HTML page
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Directories with runs, records, or .jsonl files of records
+    #[arg(required = true, value_name = "DIR")]
+    directories: Vec<PathBuf>,
+    /// Files to write
+    #[arg(long, value_delimiter = ',', value_parser = format, default_value = "md,html,csv,tex", value_name = "FORMAT,...")]
+    format: Vec<Format>,
+    /// Directory to write to [default: DIR/report, or DIR/report-all if the runs of an experiment
+    /// belong to several configs]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Heading of the report [default: the name of the config or of the experiments]
+    #[arg(long)]
+    title: Option<String>,
+    /// Method to compare the others with, seed by seed; `first` is the first of each setting
+    #[arg(long, value_name = "METHOD")]
+    baseline: Option<String>,
+    /// Claims and published numbers of a source to check the records against: a TOML file
+    #[arg(long, value_name = "FILE")]
+    claims: Option<PathBuf>,
+    /// Check the records against 22 published findings
+    #[arg(long)]
+    assertions: bool,
+    /// Order lines and rows by the axes and variants of this config; repeat for several configs.
+    /// What no config names follows
+    #[arg(long, value_name = "CONFIG")]
+    order: Vec<PathBuf>,
+    /// Report on the runs of one config: its id in EXPERIMENT/configs, or a config file
+    #[arg(long, value_name = "ID|FILE")]
+    config: Option<String>,
+    /// Read experiments at any level below a directory
+    #[arg(long)]
+    recursive: bool,
+    /// Leave out the evaluations that `longreach eval` added
+    #[arg(long)]
+    no_evals: bool,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach report runs/quickstart
+  longreach report runs/quickstart --config configs/quickstart.toml   the runs of one config
+  longreach report runs/a runs/b --format tex,csv --out paper/tables
+  longreach report runs/quickstart --baseline rope                    differences, seed by seed
+  longreach report results.jsonl --claims claims.toml                 agrees, disagrees, undecided
+  longreach report results.jsonl --order experiment.toml              rows in the config's order"#;
+
+/// Parses one of `md`, `html`, `csv` and `tex`.
+fn format(text: &str) -> Result<Format, String> {
+    match text {
+        "md" => Ok(Format::Md),
+        "html" => Ok(Format::Html),
+        "csv" => Ok(Format::Csv),
+        "tex" => Ok(Format::Tex),
+        other => Err(format!(
+            "unknown format `{other}`; allowed: md, html, csv, tex"
+        )),
+    }
+}
+
+/// Writes the report and prints its summary.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if a directory cannot be read or holds no record; [`Exit::Config`] if it holds
+/// more than one level of experiments, or `--config` names no config.
+pub fn run(arguments: Args) -> Result<Exit, Failure> {
+    let claims = arguments.claims.as_deref().map(claims::read).transpose()?;
+    let orders = arguments.order.iter().map(|path| planner::order(path));
+    let spec = ReportSpec {
+        formats: arguments.format.iter().copied().collect(),
+        baseline: arguments.baseline.clone(),
+        claims: claims.unwrap_or_default(),
+        assertions: arguments.assertions,
+        order: orders.collect::<Result<Vec<_>, _>>()?.concat(),
+        ..ReportSpec::default()
+    };
+    console::print(&from_directories(&arguments, spec)?);
+    Ok(Exit::Done)
+}
 
 /// Name of the directory for the report of the runs of one config.
 const REPORT_DIR: &str = "report";
 /// Name of the directory for a report over the runs of several configs.
 const REPORT_ALL_DIR: &str = "report-all";
-/// Experiments, and files that were left out, that are listed.
-const MAX_LISTED: usize = 10;
 
 /// Writes the report of some records and returns it with the paths written.
 ///
@@ -76,7 +154,7 @@ pub fn of_sweep(
         config.label(&mut evaluations);
         all.extend(evaluations);
     }
-    let notes = edits(
+    let notes = edit_notes(
         &all,
         all.iter().map(|record| experiment.join(&record.run_id)),
     );
@@ -90,19 +168,7 @@ pub fn of_sweep(
         },
         &out,
     )?;
-    Ok(told(&report.summary, &paths))
-}
-
-/// Notes on records and run directories that do not say what was run, which are printed too.
-fn edits(records: &[RunRecord], directories: impl Iterator<Item = PathBuf>) -> Vec<String> {
-    let mut notes = integrity_notes(records);
-    notes.extend(directory_notes(directories));
-    for note in &notes {
-        console::tell(&format!(
-            "warning: {note}; `longreach verify` looks at run directories in full"
-        ));
-    }
-    notes
+    Ok(summary(&report.summary, &paths))
 }
 
 /// Relative addresses of run directories by experiment and run id, seen from the directory of a
@@ -133,23 +199,6 @@ fn links(
     runs.into_iter().filter_map(link).collect()
 }
 
-/// What to report on, and where to write the report.
-#[derive(Debug, Default)]
-pub struct Request {
-    /// Directories of records, or files.
-    pub roots: Vec<PathBuf>,
-    /// Where to; `report` beside what was found unless given.
-    pub out: Option<PathBuf>,
-    /// Heading; that of the config, or the experiments' names, unless given.
-    pub title: Option<String>,
-    /// Restricts the report to the runs of one config: its id or a file.
-    pub config: Option<String>,
-    /// Whether experiments at any level below a root are read.
-    pub recursive: bool,
-    /// Whether later evaluations are left out.
-    pub no_evals: bool,
-}
-
 /// Reports on everything found under some directories, and returns what to print. Prints what is
 /// read and where the report goes before anything is written.
 ///
@@ -161,8 +210,8 @@ pub struct Request {
 ///
 /// [`Exit::Input`] if a directory cannot be read or holds no record; [`Exit::Config`] if it holds
 /// more than one level of experiments, or `--config` names no config.
-pub fn from_directories(request: &Request, spec: ReportSpec) -> Result<String, Failure> {
-    let mut found = find(&request.roots, request.recursive)?;
+fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure> {
+    let mut found = find(&request.directories, request.recursive)?;
     let directories = std::mem::take(&mut found.directories);
     let place = |(record, directory): (&RunRecord, Option<PathBuf>)| {
         (
@@ -224,10 +273,10 @@ pub fn from_directories(request: &Request, spec: ReportSpec) -> Result<String, F
     let out = request
         .out
         .clone()
-        .unwrap_or_else(|| beside(&request.roots[0], name));
-    tell_what_is_read(&found.records);
+        .unwrap_or_else(|| beside(&request.directories[0], name));
+    print_sources(&found.records);
     let directories = placed.iter().filter_map(|(_, directory)| directory.clone());
-    let notes = edits(&found.records, directories);
+    let notes = edit_notes(&found.records, directories);
     let spec = ReportSpec {
         notes: spec.notes.iter().cloned().chain(notes).collect(),
         ..spec
@@ -253,7 +302,7 @@ pub fn from_directories(request: &Request, spec: ReportSpec) -> Result<String, F
     };
     Ok(format!(
         "{}\n{}{others}",
-        told(&report.summary, &paths),
+        summary(&report.summary, &paths),
         read_and_left_out(&found)
     ))
 }
@@ -262,10 +311,10 @@ pub fn from_directories(request: &Request, spec: ReportSpec) -> Result<String, F
 /// named; else what there is to say about it. Keeps the records of a config that was named, and no
 /// others.
 fn config_of(
-    request: &Request,
+    request: &Args,
     records: &mut Vec<RunRecord>,
 ) -> Result<(Option<Config>, Vec<String>), Failure> {
-    let experiment = match request.roots.as_slice() {
+    let experiment = match request.directories.as_slice() {
         [root] if survey::is_experiment(root) => Some(root),
         _ => None,
     };
@@ -306,146 +355,6 @@ fn config_of(
     }
 }
 
-/// The records below some directories, or in some files.
-fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
-    exist(roots)?;
-    let depth = survey::depth(roots, recursive)?;
-    find_records_within(roots, depth).map_err(|error| {
-        // An edit may be why two records of a run disagree.
-        if let StoreError::Conflicts(conflicts) = &error {
-            let places = conflicts.iter().flat_map(|conflict| &conflict.places);
-            edits(
-                &[],
-                places.filter_map(|place| Some(place.path.parent()?.to_owned())),
-            );
-        }
-        Failure::input(error)
-    })
-}
-
-/// Numbers of runs and of later evaluations, by experiment.
-fn by_experiment(records: &[RunRecord]) -> BTreeMap<&str, [usize; 2]> {
-    let mut counts = BTreeMap::new();
-    for record in records {
-        let count: &mut [usize; 2] = counts.entry(record.experiment.as_str()).or_default();
-        count[usize::from(record.evaluation_of.is_some())] += 1;
-    }
-    counts
-}
-
-fn tell_what_is_read(records: &[RunRecord]) {
-    let experiments = by_experiment(records);
-    let listed = experiments
-        .iter()
-        .take(MAX_LISTED)
-        .map(|(name, [runs, evaluations])| {
-            let evaluations = if *evaluations > 0 {
-                format!(", {}", count(*evaluations, "evaluation"))
-            } else {
-                String::new()
-            };
-            format!("{} ({}{evaluations})", excerpt(name), count(*runs, "run"))
-        });
-    let mut listed: Vec<String> = listed.collect();
-    if experiments.len() > MAX_LISTED {
-        listed.push(format!("{} more", experiments.len() - MAX_LISTED));
-    }
-    console::tell(&format!(
-        "reading {}: {}",
-        count(experiments.len(), "experiment"),
-        listed.join(", ")
-    ));
-}
-
-/// How many records were read, how many were left out, and why.
-fn read_and_left_out(found: &Found) -> String {
-    let mut told = format!(
-        "{} read, {} left out",
-        count(found.records.len(), "record"),
-        found.excluded.len()
-    );
-    for excluded in found.excluded.iter().take(MAX_LISTED) {
-        let line = excluded
-            .line
-            .map_or_else(String::new, |line| format!(":{line}"));
-        let path = excerpt(&excluded.path.display().to_string());
-        told.push_str(&format!(
-            "\nleft out {path}{line}: {}",
-            excerpt(&excluded.reason)
-        ));
-    }
-    if found.excluded.len() > MAX_LISTED {
-        told.push_str(&format!(
-            "\nleft out: {} more",
-            found.excluded.len() - MAX_LISTED
-        ));
-    }
-    told
-}
-
-/// Writes every record found under some directories into one file, and tells how many there were
-/// and what was left out.
-///
-/// # Errors
-///
-/// [`Exit::Input`] if a directory cannot be read or none holds a record, [`Exit::Config`] if one
-/// holds more than one level of experiments, [`Exit::Resources`] if the file cannot be written.
-pub fn gather(
-    roots: &[PathBuf],
-    out: &Path,
-    bins: Option<usize>,
-    recursive: bool,
-) -> Result<String, Failure> {
-    let found = find(roots, recursive)?;
-    tell_what_is_read(&found.records);
-    console::tell(&format!("writing to {}", out.display()));
-    let found = gather_found(found, out, bins).map_err(|error| match error {
-        StoreError::Invalid { .. } | StoreError::Conflicts(_) => Failure::input(error),
-        StoreError::Io(_) | StoreError::Write(_) => Failure::resources(error),
-    })?;
-    Ok(format!(
-        "wrote {}: {}",
-        out.display(),
-        read_and_left_out(&found)
-    ))
-}
-
-/// Holds the records found under one place against those under another.
-///
-/// # Errors
-///
-/// [`Exit::Input`] if a place cannot be read or holds no record.
-pub fn compare(first: &Path, second: &Path) -> Result<Comparison, Failure> {
-    let [first, second] = [first, second].map(|root| {
-        let roots = [root.to_owned()];
-        exist(&roots)?;
-        let found = find_records(&roots).map_err(Failure::input)?;
-        if found.records.is_empty() {
-            return Err(Failure::input(format!(
-                "{} holds no record",
-                root.display()
-            )));
-        }
-        Ok(found.records)
-    });
-    Ok(Comparison::of(&first?, &second?))
-}
-
-/// Whether there is something to read.
-fn exist(roots: &[PathBuf]) -> Result<(), Failure> {
-    for root in roots {
-        if !root.exists() {
-            let message = format!(
-                "{} does not exist\n  = help: name a directory that `longreach run` wrote, such \
-                 as runs/quickstart",
-                root.display()
-            );
-            return Err(Failure::input(message));
-        }
-    }
-    Ok(())
-}
-
 /// A directory of this name in a root, or beside it if it is a file.
 fn beside(root: &Path, name: &str) -> PathBuf {
     if root.is_dir() {
@@ -456,13 +365,11 @@ fn beside(root: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// A message for a terminal: the summary and where the files are.
-pub fn told(summary: &str, paths: &[PathBuf]) -> String {
-    let page = paths.iter().find(|path| {
-        path.extension()
-            .is_some_and(|extension| extension == "html")
-    });
-    let page = page.or(paths.first()).map_or_else(String::new, |path| {
+/// The summary of a report with the place of its files.
+fn summary(summary: &str, paths: &[PathBuf]) -> String {
+    let is_page = |path: &&PathBuf| path.extension().is_some_and(|ext| ext == "html");
+    let page = paths.iter().find(is_page).or(paths.first());
+    let page = page.map_or_else(String::new, |path| {
         format!("\n\nreport: {}", path.display())
     });
     let others = paths.len().saturating_sub(1);
@@ -472,21 +379,4 @@ pub fn told(summary: &str, paths: &[PathBuf]) -> String {
         String::new()
     };
     format!("{}{page}{others}", summary.trim_end())
-}
-
-/// Parses `md,html,csv,tex`.
-///
-/// # Errors
-///
-/// A message that names the format that is not known.
-pub fn format(text: &str) -> Result<Format, String> {
-    match text {
-        "md" => Ok(Format::Md),
-        "html" => Ok(Format::Html),
-        "csv" => Ok(Format::Csv),
-        "tex" => Ok(Format::Tex),
-        other => Err(format!(
-            "unknown format `{other}`; allowed: md, html, csv, tex"
-        )),
-    }
 }

@@ -1,7 +1,7 @@
 //! `longreach status`: what state runs are in, read from their directories alone.
 
-use crate::console::plain;
 use crate::console::table;
+use crate::console::{self, plain};
 use crate::exit::{Exit, Failure};
 use crate::run_dir::files::{ERROR_FILE, RECORD_FILE, jobs, read_job};
 use crate::units::count;
@@ -48,12 +48,30 @@ struct Line {
     note: Option<String>,
 }
 
-/// The states of all runs below a directory.
+/// Print the state of every run below a directory: planned, running, stopped, done, diverged,
+/// failed or stale
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The directory of all runs, of an experiment, or of a run
+    #[arg(default_value = "runs")]
+    directory: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach status runs
+  longreach status runs/quickstart --json"#;
+
+/// Prints the states of all runs below a directory.
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if the directory is not there or holds no run.
-pub fn status(directory: &Path, json: bool) -> Result<String, Failure> {
+/// [`Exit::Input`] if the directory does not exist or holds no run.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    let directory = &arguments.directory;
     let mut lines: Vec<Line> = jobs(directory)?.iter().map(|run| line(run)).collect();
     if lines.is_empty() {
         let help = "name a directory that `longreach run` wrote, such as runs or runs/quickstart";
@@ -63,10 +81,17 @@ pub fn status(directory: &Path, json: bool) -> Result<String, Failure> {
         )));
     }
     lines.sort_by(|a, b| (&a.experiment, &a.name, a.seed).cmp(&(&b.experiment, &b.name, b.seed)));
-    if json {
-        return serde_json::to_string_pretty(&lines)
-            .map_err(|error| Failure::new(Exit::Bug, error.to_string()));
-    }
+    let text = if arguments.json {
+        console::json(&lines)?
+    } else {
+        plain(&render(&lines))
+    };
+    console::print(&text);
+    Ok(Exit::Done)
+}
+
+/// The states as a table with totals.
+fn render(lines: &[Line]) -> String {
     let mut shown = table([
         "experiment",
         "run",
@@ -77,7 +102,7 @@ pub fn status(directory: &Path, json: bool) -> Result<String, Failure> {
         "note",
     ]);
     let mut states = BTreeMap::new();
-    for line in &lines {
+    for line in lines {
         *states.entry(line.state).or_insert(0) += 1;
         let id = line
             .directory
@@ -101,11 +126,11 @@ pub fn status(directory: &Path, json: bool) -> Result<String, Failure> {
         .iter()
         .map(|(state, n)| format!("{n} {}", word(*state)))
         .collect();
-    Ok(plain(&format!(
+    format!(
         "{shown}\n{}: {}",
         count(lines.len(), "run"),
         sums.join(", ")
-    )))
+    )
 }
 
 fn line(run: &Path) -> Line {
@@ -156,9 +181,7 @@ fn line(run: &Path) -> Line {
             Some(holder.to_string()),
         )
     } else if let Ok(said) = rundir::read::start(&run.join(ERROR_FILE), 1 << 16) {
-        let said = String::from_utf8_lossy(&said)
-            .trim_start_matches("error: ")
-            .to_owned();
+        let said = String::from_utf8_lossy(&said).into_owned();
         (
             RunState::Failed,
             checkpoint::newest_step(run).unwrap_or(0),

@@ -18,17 +18,28 @@ use rundir::Weights;
 use rundir::steplog::{self, LOG_FILE};
 use std::path::{Path, PathBuf};
 
-/// What to verify.
-pub struct Request {
-    /// Directories of runs, of experiments, or of many.
-    pub directories: Vec<PathBuf>,
-    /// Whether to train every run again and compare.
-    pub retrain: bool,
-    /// The device to train on.
-    pub device: DeviceName,
-    /// What lengths are left out when a run is trained again.
-    pub memory_limit: MemoryLimit,
+/// Check the files of runs against their hashes and against each other; with --retrain also train
+/// the runs again and compare
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Directories of runs, of experiments, or of many experiments
+    #[arg(default_value = "runs")]
+    directories: Vec<PathBuf>,
+    /// Train every run again, in a temporary directory, and compare weights, step log and record
+    #[arg(long)]
+    retrain: bool,
+    /// The device to train on
+    #[arg(long, default_value = "cpu")]
+    device: DeviceName,
+    /// As in `run`
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<MemoryLimit>,
 }
+
+const EXAMPLES: &str = r#"Examples:
+  longreach verify runs/quickstart
+  longreach verify runs/quickstart/0123456789abcdef --retrain"#;
 
 /// What was looked at in a run, and what is wrong with it.
 #[derive(Debug, Default)]
@@ -38,12 +49,12 @@ struct Findings {
     notes: Vec<String>,
 }
 
-/// Verifies every recorded run below some directories and tells the result of each.
+/// Verifies every recorded run below some directories and prints each result.
 ///
 /// # Errors
 ///
 /// [`Exit::Input`] if there is no recorded run; [`Exit::Device`] if the device cannot train.
-pub fn run(request: &Request) -> Result<Exit, Failure> {
+pub fn run(request: &Args) -> Result<Exit, Failure> {
     let mut found = Vec::new();
     for directory in &request.directories {
         found.extend(jobs(directory)?);
@@ -114,7 +125,7 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
     })
 }
 
-fn verify(run: &Path, request: &Request) -> Result<Findings, Failure> {
+fn verify(run: &Path, request: &Args) -> Result<Findings, Failure> {
     let mut findings = Findings::default();
     let job = match read_job(run) {
         Ok(job) => job,
@@ -265,7 +276,7 @@ fn step_log(run: &Path, job: &crate::plan::spec::Job, record: &RunRecord) -> Vec
 }
 
 /// Trains the job once more elsewhere and compares every byte that must not differ.
-fn retrain(run: &Path, record: &RunRecord, request: &Request) -> Result<Vec<String>, Failure> {
+fn retrain(run: &Path, record: &RunRecord, request: &Args) -> Result<Vec<String>, Failure> {
     let scratch = tempfile::tempdir().map_err(Failure::resources)?;
     let again = scratch.path().join(run.file_name().unwrap_or_default());
     std::fs::create_dir(&again).map_err(Failure::resources)?;
@@ -273,7 +284,7 @@ fn retrain(run: &Path, record: &RunRecord, request: &Request) -> Result<Vec<Stri
     let how = How {
         device: request.device.clone(),
         checkpoint_every: CheckpointEvery::Steps(u64::MAX),
-        memory_limit: request.memory_limit,
+        memory_limit: request.device.memory_limit(request.memory_limit, 1),
     };
     worker::run_silently(&again, &how)?;
     let mut wrong = Vec::new();

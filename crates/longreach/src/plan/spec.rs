@@ -318,6 +318,18 @@ pub struct Job {
     pub spec: RunSpec,
 }
 
+impl Job {
+    /// The run as people name it: `rope seed 0`.
+    pub fn name(&self) -> String {
+        let labels: Vec<&str> = self
+            .labels
+            .iter()
+            .map(|label| label.text.as_str())
+            .collect();
+        format!("{} seed {}", labels.join(", "), self.spec.seed)
+    }
+}
+
 impl RunSpec {
     /// Positions of the batch of a step.
     pub fn train_positions(&self, seq_len: usize, step: u64) -> Positions {

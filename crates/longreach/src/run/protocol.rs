@@ -38,6 +38,11 @@ pub enum Event {
         /// Evaluations in all.
         total: usize,
     },
+    /// The worker ends with this failure; its exit code is that of the process.
+    Failed {
+        /// What went wrong.
+        message: String,
+    },
     /// Training stopped early.
     Diverged {
         /// The step that was not applied.

@@ -29,6 +29,11 @@ pub const ERROR_FILE: &str = "error.txt";
 /// No job is larger.
 const MAX_JOB_BYTES: u64 = 1 << 24;
 
+/// The directory of a planned run below the directory of all runs.
+pub fn run_dir(runs: &Path, job: &Job) -> PathBuf {
+    results::store::run_dir(runs, &job.experiment, &job.run_id)
+}
+
 /// The record of a job, if it is there, whole, and of this job.
 pub fn recorded(directory: &Path, job: &Job) -> Option<RunRecord> {
     let record = results::read_record(&directory.join(RECORD_FILE)).ok()?;

@@ -1,0 +1,96 @@
+//! `longreach docs`: the pages of `docs/` that are generated from the program itself.
+
+use crate::console;
+use crate::exit::{Exit, Failure};
+use clap::CommandFactory;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// Write the generated pages of docs/: cli.md and tasks.md
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Directory to write to
+    #[arg(default_value = "docs")]
+    out: PathBuf,
+}
+
+/// Writes the pages.
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if the directory cannot be written.
+pub fn run<C: CommandFactory>(arguments: &Args) -> Result<Exit, Failure> {
+    for (name, text) in [("cli.md", cli_page::<C>()), ("tasks.md", tasks_page())] {
+        let path = arguments.out.join(name);
+        rundir::system()
+            .write_whole(&path, text.as_bytes())
+            .map_err(Failure::resources)?;
+        console::print(&format!("wrote {}", path.display()));
+    }
+    Ok(Exit::Done)
+}
+
+const GENERATED: &str = "<!-- Written by `longreach docs`; a test compares it. -->";
+
+/// The help of every command, as the terminal shows it.
+pub fn cli_page<C: CommandFactory>() -> String {
+    let mut program = C::command().term_width(100);
+    program.build();
+    let mut page = format!("# Commands\n\n{GENERATED}\n\n");
+    let _ = writeln!(page, "```text\n{}\n```", help(&mut program));
+    let commands: Vec<String> = visible(&program);
+    for name in commands {
+        let Some(command) = program.find_subcommand_mut(&name) else {
+            continue;
+        };
+        let _ = writeln!(
+            page,
+            "\n## longreach {name}\n\n```text\n{}\n```",
+            help(command)
+        );
+        for inner in visible(command) {
+            if let Some(command) = command.find_subcommand_mut(&inner) {
+                let text = help(command);
+                let _ = writeln!(
+                    page,
+                    "\n### longreach {name} {inner}\n\n```text\n{text}\n```"
+                );
+            }
+        }
+    }
+    page
+}
+
+fn visible(command: &clap::Command) -> Vec<String> {
+    let commands = command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
+    let names = commands.map(|command| command.get_name().to_owned());
+    names.filter(|name| name != "help").collect()
+}
+
+fn help(command: &mut clap::Command) -> String {
+    command.render_help().to_string().trim_end().to_owned()
+}
+
+/// Every task with its keys, their defaults, and examples.
+pub fn tasks_page() -> String {
+    let mut page = format!(
+        "# Tasks\n\n{GENERATED}\n\nA config chooses a task with `[task]` and `kind`. The tables \
+         show every key with its default; keys without a default are required or absent unless \
+         given.\n"
+    );
+    for info in tasks::TaskConfig::kinds() {
+        let defaults = tasks::TaskConfig::default_of(info.kind);
+        let defaults = toml::to_string(&defaults).unwrap_or_default();
+        let _ = write!(
+            page,
+            "\n## {}\n\n{}\n\n```toml\n[task]\n{}\n```\n\nExamples:\n\n```text\n{}\n```\n",
+            info.kind,
+            info.summary,
+            defaults.trim(),
+            info.examples.join("\n")
+        );
+    }
+    page
+}

@@ -1,0 +1,54 @@
+//! `longreach gather`: the records of many runs in one file.
+
+use crate::commands::records::{find, print_sources, read_and_left_out};
+use crate::console;
+use crate::exit::{Exit, Failure};
+use results::StoreError;
+use results::store::gather_found;
+use std::path::PathBuf;
+
+/// Write the records of many runs into one file, one per line
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Directories with runs, records, or .jsonl files of records
+    #[arg(required = true, value_name = "DIR")]
+    directories: Vec<PathBuf>,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Keep at most N bins of the loss by position
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    bins: Option<u16>,
+    /// Read experiments at any level below a directory
+    #[arg(long)]
+    recursive: bool,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach gather runs/quickstart --out results.jsonl
+  longreach gather runs/a runs/b --out both.jsonl --bins 16"#;
+
+/// Writes the file and prints how many records it holds and what was left out.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if a directory cannot be read or none holds a record, [`Exit::Config`] if one
+/// holds more than one level of experiments, [`Exit::Resources`] if the file cannot be written.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    let out = &arguments.out;
+    let found = find(&arguments.directories, arguments.recursive)?;
+    print_sources(&found.records);
+    console::tell(&format!("writing to {}", out.display()));
+    let bins = arguments.bins.map(usize::from);
+    let found = gather_found(found, out, bins).map_err(|error| match error {
+        StoreError::Invalid { .. } | StoreError::Conflicts(_) => Failure::input(error),
+        StoreError::Io(_) | StoreError::Write(_) => Failure::resources(error),
+    })?;
+    console::print(&format!(
+        "wrote {}: {}",
+        out.display(),
+        read_and_left_out(&found)
+    ));
+    Ok(Exit::Done)
+}

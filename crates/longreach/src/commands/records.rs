@@ -1,0 +1,132 @@
+//! Records below the directories that `report`, `gather` and `compare` are given.
+
+use crate::console;
+use crate::exit::Failure;
+use crate::run_dir::integrity::{directory_notes, integrity_notes};
+use crate::run_dir::survey;
+use crate::units::count;
+use results::store::find_records_within;
+use results::{Found, RunRecord, StoreError};
+use schema::text::excerpt;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Experiments, and files that were left out, that are listed.
+const MAX_LISTED: usize = 10;
+
+/// The records below some directories, or in some files.
+///
+/// # Errors
+///
+/// [`crate::exit::Exit::Input`] if one cannot be read, [`crate::exit::Exit::Config`] if one holds more than one level of
+/// experiments.
+pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
+    exist(roots)?;
+    let depth = survey::depth(roots, recursive)?;
+    find_records_within(roots, depth).map_err(|error| {
+        // If two records of a run disagree, one may have been edited.
+        if let StoreError::Conflicts(conflicts) = &error {
+            let places = conflicts.iter().flat_map(|conflict| &conflict.places);
+            edit_notes(
+                &[],
+                places.filter_map(|place| Some(place.path.parent()?.to_owned())),
+            );
+        }
+        Failure::input(error)
+    })
+}
+
+/// Numbers of runs and of later evaluations, by experiment.
+pub fn by_experiment(records: &[RunRecord]) -> BTreeMap<&str, [usize; 2]> {
+    let mut counts = BTreeMap::new();
+    for record in records {
+        let count: &mut [usize; 2] = counts.entry(record.experiment.as_str()).or_default();
+        count[usize::from(record.evaluation_of.is_some())] += 1;
+    }
+    counts
+}
+
+/// Prints which experiments are read.
+pub fn print_sources(records: &[RunRecord]) {
+    let experiments = by_experiment(records);
+    let listed = experiments
+        .iter()
+        .take(MAX_LISTED)
+        .map(|(name, [runs, evaluations])| {
+            let evaluations = if *evaluations > 0 {
+                format!(", {}", count(*evaluations, "evaluation"))
+            } else {
+                String::new()
+            };
+            format!("{} ({}{evaluations})", excerpt(name), count(*runs, "run"))
+        });
+    let mut listed: Vec<String> = listed.collect();
+    if experiments.len() > MAX_LISTED {
+        listed.push(format!("{} more", experiments.len() - MAX_LISTED));
+    }
+    console::tell(&format!(
+        "reading {}: {}",
+        count(experiments.len(), "experiment"),
+        listed.join(", ")
+    ));
+}
+
+/// How many records were read, how many were left out, and why.
+pub fn read_and_left_out(found: &Found) -> String {
+    let mut text = format!(
+        "{} read, {} left out",
+        count(found.records.len(), "record"),
+        found.excluded.len()
+    );
+    for excluded in found.excluded.iter().take(MAX_LISTED) {
+        let line = excluded
+            .line
+            .map_or_else(String::new, |line| format!(":{line}"));
+        let path = excerpt(&excluded.path.display().to_string());
+        text.push_str(&format!(
+            "\nleft out {path}{line}: {}",
+            excerpt(&excluded.reason)
+        ));
+    }
+    if found.excluded.len() > MAX_LISTED {
+        text.push_str(&format!(
+            "\nleft out: {} more",
+            found.excluded.len() - MAX_LISTED
+        ));
+    }
+    text
+}
+
+/// Checks that every path exists.
+///
+/// # Errors
+///
+/// [`crate::exit::Exit::Input`] for the first that does not.
+pub fn exist(roots: &[PathBuf]) -> Result<(), Failure> {
+    for root in roots {
+        if !root.exists() {
+            let message = format!(
+                "{} does not exist\n  = help: name a directory that `longreach run` wrote, such \
+                 as runs/quickstart",
+                root.display()
+            );
+            return Err(Failure::input(message));
+        }
+    }
+    Ok(())
+}
+
+/// Prints and returns notes on records and run directories that were edited after the run.
+pub fn edit_notes(
+    records: &[RunRecord],
+    directories: impl Iterator<Item = PathBuf>,
+) -> Vec<String> {
+    let mut notes = integrity_notes(records);
+    notes.extend(directory_notes(directories));
+    for note in &notes {
+        console::tell(&format!(
+            "warning: {note}; `longreach verify` checks run directories in full"
+        ));
+    }
+    notes
+}

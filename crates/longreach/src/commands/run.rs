@@ -1,0 +1,125 @@
+//! `longreach run`: trains and evaluates every run of a config, then reports.
+
+use crate::commands::report;
+use crate::console;
+use crate::device::{self, DeviceName};
+use crate::exit::{Exit, Failure};
+use crate::plan::memory::MemoryLimit;
+use crate::plan::planner::{Plan, plan};
+use crate::run::protocol::{CheckpointEvery, How};
+use crate::run_dir::kept_configs::Config;
+use crate::sweep::options::{Options, Retry};
+use crate::sweep::{self, Outcome};
+use crate::units::count;
+use std::path::PathBuf;
+
+/// Train and evaluate every run of a config that is not recorded yet, then write the report
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The experiment, a TOML file
+    config: PathBuf,
+    /// Values that replace those of the file, as dotted keys: train.steps=500 seeds=[0,1]
+    #[arg(value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Directory of all runs: RUNS/EXPERIMENT/RUN_ID
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    runs: PathBuf,
+    /// cpu, wgpu, vulkan, metal, cuda, rocm or ndarray; :N selects the Nth of several
+    #[arg(long, default_value = "cpu")]
+    device: DeviceName,
+    /// Runs at a time, each in its own process [default: one per core on a CPU, 1 elsewhere]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Start no further run after the first failure
+    #[arg(long)]
+    fail_fast: bool,
+    /// Steps (500) or seconds (30s) between the checkpoints of a run
+    #[arg(long, value_name = "N|Ns", default_value_t = CheckpointEvery::default())]
+    checkpoint_every: CheckpointEvery,
+    /// Skip, and record as skipped, lengths whose estimated memory exceeds this per process
+    /// (512MiB, 4GiB, none) [default: the machine's memory divided among the workers; none on
+    /// devices with their own memory]
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<MemoryLimit>,
+    /// Run only the runs that failed, or again those that diverged
+    #[arg(long, value_name = "WHICH")]
+    retry: Option<Retry>,
+    /// Let workers finish their runs even if this process is killed (kill -9) [default: they save
+    /// and leave]
+    #[arg(long)]
+    keep_workers: bool,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach run configs/quickstart.toml
+  longreach run configs/text-lengths.toml model.d_model=128 'model.pe={kind="alibi"}' --jobs 1
+  longreach run configs/theta-base.toml 'axes."model.pe.base"=[100,10000]' --runs /tmp/runs
+
+Precedence, lowest first: built-in defaults, the file, its [axes], key=value arguments.
+A key=value for a key with an axis replaces that axis.
+Runs that are recorded with the same resolved config are skipped."#;
+
+/// Runs the sweep and prints its report.
+///
+/// # Errors
+///
+/// Those of planning, of opening the device, and of [`sweep::run`].
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    let plan = plan(&arguments.config, &arguments.overrides)?;
+    console::notes(&plan.notes);
+    device::open(&arguments.device)?;
+    let outcome = sweep::run(&plan, &options(arguments, &plan))?;
+    if !outcome.records.is_empty() {
+        let config = Config::of(&plan)?.0;
+        let experiment = arguments.runs.join(&plan.name);
+        let report = report::of_sweep(outcome.records.clone(), &config, &experiment)?;
+        console::print(&report);
+    }
+    print_failures(&outcome, plan.runs.len());
+    Ok(outcome.exit())
+}
+
+fn options(arguments: &Args, plan: &Plan) -> Options {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let default_jobs = if arguments.device.is_cpu() { cores } else { 1 };
+    let jobs = arguments.jobs.map_or(default_jobs, usize::from);
+    let processes = jobs.min(plan.runs.len());
+    Options {
+        runs: arguments.runs.clone(),
+        how: How {
+            device: arguments.device.clone(),
+            checkpoint_every: arguments.checkpoint_every.clone(),
+            memory_limit: arguments
+                .device
+                .memory_limit(arguments.memory_limit, processes),
+        },
+        jobs,
+        fail_fast: arguments.fail_fast,
+        retry: arguments.retry,
+        keep_workers: arguments.keep_workers,
+    }
+}
+
+fn print_failures(outcome: &Outcome, runs: usize) {
+    for (name, directory, failure) in &outcome.failed {
+        console::failed(name, directory, failure);
+    }
+    let runs = count(runs, "run");
+    if outcome.stopped.is_some() {
+        console::tell(&format!(
+            "\nstopped: {} of {runs} recorded; run the same command again to continue",
+            outcome.records.len()
+        ));
+    } else if !outcome.failed.is_empty() {
+        let not_started = if outcome.not_started > 0 {
+            format!(", {} not started", outcome.not_started)
+        } else {
+            String::new()
+        };
+        console::tell(&format!(
+            "\n{} of {runs} failed{not_started}; run the same command again to retry them",
+            outcome.failed.len()
+        ));
+    }
+}

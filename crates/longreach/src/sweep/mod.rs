@@ -1,0 +1,120 @@
+//! `longreach run`: every run of a plan in a process of its own, skipping what is recorded.
+//!
+//! Burn keeps its generator and device state per process, so two runs in one process would disturb
+//! each other; a process that dies takes one run with it and no more.
+
+mod display;
+pub mod options;
+mod prepare;
+mod process;
+mod queue;
+
+use crate::console::{self, tell};
+use crate::device::matmul_note;
+use crate::exit::{Exit, Failure};
+use crate::plan::planner::Plan;
+use crate::run_dir::{changes, kept_configs};
+use crate::signals;
+use crate::sweep::display::Display;
+use crate::sweep::options::Options;
+use crate::sweep::queue::FailedRun;
+use crate::units::count;
+use results::RunRecord;
+use results::record::RunStatus;
+use std::collections::{BTreeSet, VecDeque};
+use std::io::IsTerminal;
+
+/// What became of a sweep.
+pub struct Outcome {
+    /// Records of all runs that have one, in the order of the plan.
+    pub records: Vec<RunRecord>,
+    /// Runs that failed.
+    pub failed: Vec<FailedRun>,
+    /// Runs that were never started.
+    pub not_started: usize,
+    /// Set if a signal ended the sweep; interrupted runs have saved.
+    pub stopped: Option<Exit>,
+}
+
+impl Outcome {
+    /// Exit code of the sweep.
+    pub fn exit(&self) -> Exit {
+        let mut exits = self.failed.iter().map(|(_, _, failure)| failure.exit);
+        let general = exits.find(|exit| matches!(exit, Exit::Resources | Exit::Device));
+        let diverged = |record: &RunRecord| record.status == RunStatus::Diverged;
+        if let Some(exit) = self.stopped.or(general) {
+            exit
+        } else if !self.failed.is_empty() {
+            Exit::SomeFailed
+        } else if !self.records.is_empty() && self.records.iter().all(diverged) {
+            Exit::Diverged
+        } else {
+            Exit::Done
+        }
+    }
+}
+
+/// Runs what is not recorded yet.
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if the runs directory cannot be written or a training does not fit into the
+/// memory, [`Exit::Input`] if a run's directory is a link; nothing has been trained then.
+pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
+    signals::listen();
+    let experiment = options.runs.join(&plan.name);
+    let mut todo: VecDeque<usize> = (0..plan.runs.len())
+        .filter(|index| options.is_to_do(&plan.runs[*index]))
+        .collect();
+    prepare::prepare(plan, &todo, options)?;
+    kept_configs::write(rundir::system(), &experiment, plan)?;
+    let jobs = options.jobs.clamp(1, todo.len().max(1));
+    print_header(plan, &todo, jobs, options);
+    let records = || {
+        let recorded = plan.runs.iter().filter_map(|run| options.recorded(run));
+        recorded.collect::<Vec<_>>()
+    };
+    let notes = [
+        changes::other_runs(&experiment, plan),
+        changes::other_programs(&records()),
+    ];
+    console::notes(&notes.into_iter().flatten().collect::<Vec<_>>());
+    let mut display = Display::new(plan, &todo, std::io::stderr().is_terminal());
+    if signals::asked().is_some() {
+        display.not_started += todo.drain(..).count();
+    }
+    let (mut failed, not_started) = queue::work(plan, todo, jobs, options, &mut display);
+    display.finish();
+    let stopped = signals::asked();
+    if stopped.is_some() {
+        failed.retain(|(.., failure)| !failure.exit.on_request());
+    }
+    Ok(Outcome {
+        records: records(),
+        failed,
+        not_started,
+        stopped,
+    })
+}
+
+fn print_header(plan: &Plan, todo: &VecDeque<usize>, jobs: usize, options: &Options) {
+    let skipped = plan.runs.len() - todo.len();
+    tell(&format!(
+        "{}: {}, {} to do on {} with {}{}",
+        plan.name,
+        count(plan.runs.len(), "run"),
+        todo.len(),
+        options.how.device,
+        count(jobs, "worker"),
+        match (options.retry, skipped) {
+            (_, 0) => String::new(),
+            (None, _) => format!(" ({skipped} recorded already)"),
+            (Some(_), _) => format!(" (the other {skipped} are not selected by --retry)"),
+        }
+    ));
+    let specs = todo.iter().map(|index| &plan.runs[*index].job.spec);
+    let notes: BTreeSet<String> = specs
+        .filter_map(|spec| matmul_note(&options.how.device, spec.model.transformer.matmul))
+        .collect();
+    console::notes(&notes.into_iter().collect::<Vec<_>>());
+}

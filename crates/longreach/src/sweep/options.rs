@@ -1,0 +1,75 @@
+//! How to run a sweep, and which of its runs are recorded already.
+
+use crate::plan::planner::PlannedRun;
+use crate::run::protocol::How;
+use crate::run::worker::skipped_fits;
+use crate::run_dir::files::{self, ERROR_FILE, run_dir};
+use crate::run_dir::seal::replace_record;
+use results::RunRecord;
+use results::record::RunStatus;
+use rundir::lock;
+use std::path::PathBuf;
+
+/// How to run.
+pub struct Options {
+    /// Directory of all experiments.
+    pub runs: PathBuf,
+    /// How every worker runs.
+    pub how: How,
+    /// Workers at a time.
+    pub jobs: usize,
+    /// Start no further run after the first failure.
+    pub fail_fast: bool,
+    /// Run only these, and anew.
+    pub retry: Option<Retry>,
+    /// Let workers finish their runs even if this process is killed.
+    pub keep_workers: bool,
+}
+
+/// Which runs to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Retry {
+    /// Those whose last attempt ended with an error
+    Failed,
+    /// Those recorded as diverged; their records are discarded
+    Diverged,
+}
+
+impl Options {
+    /// The directory of a run.
+    pub fn directory(&self, run: &PlannedRun) -> PathBuf {
+        run_dir(&self.runs, &run.job)
+    }
+
+    /// The record of a run, if it exists, is readable, and skipped no length that fits now. It gets
+    /// the labels of the plan: another config may name the same run otherwise.
+    pub fn recorded(&self, run: &PlannedRun) -> Option<RunRecord> {
+        let directory = self.directory(run);
+        let mut record = files::recorded(&directory, &run.job)?;
+        let limit = self.how.memory_limit;
+        if skipped_fits(&record, &run.job.spec, &run.test_seq_lens, limit) {
+            return None;
+        }
+        if record.labels != run.job.labels {
+            record.labels.clone_from(&run.job.labels);
+            // If another process holds the run, it writes the record itself.
+            if let Ok(_lock) = lock::take(&directory) {
+                replace_record(rundir::system(), &directory, &record, None).ok()?;
+            }
+        }
+        Some(record)
+    }
+
+    /// Whether there is work for a run.
+    pub fn is_to_do(&self, run: &PlannedRun) -> bool {
+        let Some(retry) = self.retry else {
+            return self.recorded(run).is_none();
+        };
+        let directory = self.directory(run);
+        let record = files::recorded(&directory, &run.job);
+        match retry {
+            Retry::Failed => record.is_none() && directory.join(ERROR_FILE).exists(),
+            Retry::Diverged => record.is_some_and(|record| record.status == RunStatus::Diverged),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a sweep checks and writes before it starts a worker.
+
+use crate::exit::{Exit, Failure};
+use crate::plan::memory;
+use crate::plan::planner::{Plan, PlannedRun};
+use crate::run_dir::files::{self, DIVERGED_FILE, ERROR_FILE, JOB_FILE, RECORD_FILE};
+use crate::signals;
+use crate::sweep::options::{Options, Retry};
+use rundir::{Disk, checkpoint};
+use std::collections::VecDeque;
+use std::path::Path;
+
+/// Checks all that can be checked before any work, such as directories that cannot be written and
+/// trainings that do not fit into memory; writes every job, and removes what dead processes left.
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if a directory cannot be written or a training does not fit, [`Exit::Input`]
+/// if a run's directory is a link.
+pub fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(), Failure> {
+    let disk = rundir::system();
+    if !todo.is_empty() {
+        disk.probe(&options.runs.join(&plan.name))
+            .map_err(Failure::resources)?;
+    }
+    for index in todo {
+        if signals::asked().is_some() {
+            break;
+        }
+        write_job(disk, &plan.runs[*index], options)?;
+    }
+    for (index, run) in plan.runs.iter().enumerate() {
+        if !todo.contains(&index) {
+            tidy_recorded(disk, run, options);
+        }
+    }
+    Ok(())
+}
+
+fn write_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) -> Result<(), Failure> {
+    let needed = memory::training(&run.job.spec, run.parameters);
+    if let Some(excess) = options.how.memory_limit.excess(needed) {
+        let help = "a smaller batch_size, train_len or d_model needs less; --memory-limit sets \
+                    the limit, --jobs 1 leaves it all to one run";
+        return Err(Failure::resources(format!(
+            "{}: training {excess}\n  = help: {help}",
+            run.job.name()
+        )));
+    }
+    let directory = options.directory(run);
+    disk.create_dirs(&directory).map_err(Failure::resources)?;
+    let _lock = match files::take(disk, &directory) {
+        Ok(lock) => lock,
+        // The process that holds it wrote the same job.
+        Err(failure) if failure.exit == Exit::Busy => return Ok(()),
+        Err(failure) => return Err(failure),
+    };
+    if options.retry == Some(Retry::Diverged) {
+        for name in [RECORD_FILE, DIVERGED_FILE, checkpoint::CHECKPOINTS_DIR] {
+            disk.remove_tree(&directory.join(name))
+                .map_err(Failure::resources)?;
+        }
+    }
+    let job = serde_json::to_vec_pretty(&run.job).map_err(Failure::bug)?;
+    let path = directory.join(JOB_FILE);
+    if rundir::read::bounded(&path, job.len() as u64).ok().as_ref() != Some(&job) {
+        disk.write_whole(&path, &job).map_err(Failure::resources)?;
+    }
+    Ok(())
+}
+
+/// Removes the checkpoints of a recorded run whose process died after it wrote the record.
+fn tidy_recorded(disk: &dyn Disk, run: &PlannedRun, options: &Options) {
+    let directory = options.directory(run);
+    let leftovers = directory.join(checkpoint::CHECKPOINTS_DIR).exists()
+        || directory.join(ERROR_FILE).exists()
+        || has_scratch(&directory);
+    if leftovers
+        && let Ok(_lock) = files::take(disk, &directory)
+        && let Some(record) = files::recorded(&directory, &run.job)
+    {
+        files::tidy(disk, &directory, &record);
+    }
+}
+
+/// Whether a directory holds a file that was written halfway.
+fn has_scratch(directory: &Path) -> bool {
+    let mut entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.any(|entry| entry.file_name().to_string_lossy().starts_with('.'))
+}

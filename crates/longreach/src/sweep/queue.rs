@@ -1,0 +1,172 @@
+//! The queue of a sweep: threads that each start one worker after the other, and the loop that
+//! draws their progress.
+
+use crate::exit::{Exit, Failure};
+use crate::plan::planner::{Plan, PlannedRun};
+use crate::run::protocol::Event;
+use crate::run::worker::LEAVE_WITHIN;
+use crate::signals;
+use crate::sweep::display::Display;
+use crate::sweep::options::Options;
+use crate::sweep::process::{threads_per_worker, watch};
+use rundir::lock;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A run that failed: its name, its directory, and why.
+pub type FailedRun = (String, PathBuf, Failure);
+
+/// Sent by the threads that watch workers to the one that draws.
+enum Message {
+    Started(usize),
+    Event(usize, Event),
+    Ended(usize, Result<(), Failure>),
+}
+
+/// The runs that have no worker yet, by index into the plan.
+struct Queue<'a> {
+    plan: &'a Plan,
+    options: &'a Options,
+    threads: Option<usize>,
+    waiting: Mutex<VecDeque<usize>>,
+}
+
+/// Runs everything in `todo`; returns the runs that failed and the number that were never started.
+pub fn work(
+    plan: &Plan,
+    todo: VecDeque<usize>,
+    jobs: usize,
+    options: &Options,
+    display: &mut Display<'_>,
+) -> (Vec<FailedRun>, usize) {
+    let queue = Queue {
+        plan,
+        options,
+        threads: threads_per_worker(jobs),
+        waiting: Mutex::new(todo),
+    };
+    let (sender, receiver) = mpsc::channel();
+    // Workers leave by themselves before that.
+    signals::kill_workers_after(LEAVE_WITHIN + Duration::from_secs(1));
+    let failed = std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            let (queue, sender) = (&queue, sender.clone());
+            scope.spawn(move || {
+                while let Some(index) = queue.next() {
+                    let _ = sender.send(Message::Started(index));
+                    let ended = queue.run(index, &sender);
+                    let _ = sender.send(Message::Ended(index, ended));
+                }
+            });
+        }
+        drop(sender);
+        queue.follow(&receiver, display)
+    });
+    display.not_started += queue.clear();
+    (failed, display.not_started)
+}
+
+impl Queue<'_> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<usize>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<usize> {
+        if signals::asked().is_some() {
+            return None;
+        }
+        self.lock().pop_front()
+    }
+
+    /// Removes all runs; returns how many there were.
+    fn clear(&self) -> usize {
+        self.lock().drain(..).count()
+    }
+
+    /// Swaps a run that another process holds for the next one in the queue; false if there is none.
+    fn postpone(&self, index: usize) -> bool {
+        let mut waiting = self.lock();
+        let Some(next) = waiting.pop_front() else {
+            return false;
+        };
+        waiting.push_back(index);
+        waiting.push_front(next);
+        true
+    }
+
+    /// Runs one worker to its end, and waits for a run that another process holds.
+    fn run(&self, index: usize, sender: &Sender<Message>) -> Result<(), Failure> {
+        let run: &PlannedRun = &self.plan.runs[index];
+        let directory = self.options.directory(run);
+        // A device that was lost may work in a fresh process: once.
+        let mut retry_device = self.options.how.device.kind != "cpu";
+        loop {
+            if self.options.retry.is_none() && self.options.recorded(run).is_some() {
+                return Ok(());
+            }
+            let send = |event| drop(sender.send(Message::Event(index, event)));
+            let ended = match lock::holder(&directory) {
+                Some(who) => Err(Failure::new(Exit::Busy, format!("is being run by {who}"))),
+                None => watch(&directory, self.options, self.threads, send),
+            };
+            let failure = match ended {
+                Ok(()) => return Ok(()),
+                Err(failure) => failure,
+            };
+            if failure.exit == Exit::Device && retry_device {
+                retry_device = false;
+            } else if failure.exit == Exit::Busy && signals::asked().is_none() {
+                let who = failure.message.clone();
+                send(Event::Elsewhere { who });
+                std::thread::sleep(Duration::from_millis(200));
+                // The other runs come first; this thread waits only if there is none.
+                if self.postpone(index) {
+                    return Err(failure);
+                }
+            } else {
+                return Err(failure);
+            }
+        }
+    }
+
+    /// Draws what the workers report until all threads have ended; returns the runs that failed.
+    fn follow(&self, receiver: &Receiver<Message>, display: &mut Display<'_>) -> Vec<FailedRun> {
+        let mut failed = Vec::new();
+        let mut stopping = false;
+        loop {
+            // `signals` has asked the workers already, and no further one is started.
+            if !stopping && signals::asked().is_some() {
+                stopping = true;
+                display
+                    .print("stopping: workers save and leave; a second signal ends them at once");
+            }
+            match receiver.recv_timeout(Duration::from_millis(100)) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return failed,
+                Ok(Message::Started(index)) => display.started(index),
+                Ok(Message::Event(index, event)) => display.event(index, &event),
+                Ok(Message::Ended(index, ended)) => {
+                    display.ended(index, &ended);
+                    let Err(failure) = ended else { continue };
+                    // If only the worker was asked to stop, its run has failed; if the whole sweep
+                    // was, it has not.
+                    let stopped = failure.exit.on_request() && signals::asked().is_some();
+                    if failure.exit == Exit::Busy || stopped {
+                        continue;
+                    }
+                    // No other run would fare better without a disk or a device.
+                    if self.options.fail_fast
+                        || matches!(failure.exit, Exit::Resources | Exit::Device)
+                    {
+                        display.not_started += self.clear();
+                    }
+                    let run = &self.plan.runs[index];
+                    failed.push((run.job.name(), self.options.directory(run), failure));
+                }
+            }
+        }
+    }
+}
