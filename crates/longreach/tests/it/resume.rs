@@ -171,7 +171,7 @@ fn a_signal_saves_leaves_and_says_how() {
         let again = scratch.longreach("run", &LONG);
         exits(&again, 0);
         assert!(
-            stderr(&again).contains("goes on from step"),
+            stderr(&again).contains("resumes at step"),
             "{}",
             stderr(&again)
         );
@@ -250,7 +250,7 @@ fn signals_that_follow_each_other_at_once_are_one_request() {
         let again = scratch.longreach("run", &LONG);
         exits(&again, 0);
         assert!(
-            stderr(&again).contains("goes on from step"),
+            stderr(&again).contains("resumes at step"),
             "{}",
             stderr(&again)
         );
@@ -499,7 +499,7 @@ fn the_state_of_a_run_is_told_by_its_directory_alone() {
         stopped == "stopped" && step >= 40 && step % 20 == 0,
         "{stopped} at {step}"
     );
-    std::fs::write(run.join("error.txt"), "error: the disk is full").unwrap();
+    std::fs::write(run.join("error.txt"), "the disk is full").unwrap();
     assert_eq!(
         state(&run),
         ("failed".to_owned(), step, "the disk is full".to_owned())

@@ -155,12 +155,12 @@ fn failed_runs_can_be_tried_again_alone() {
     for index in [0, 1] {
         std::fs::remove_file(run(index).join("record.json")).unwrap();
     }
-    std::fs::write(run(1).join("error.txt"), "error: something").unwrap();
+    std::fs::write(run(1).join("error.txt"), "something").unwrap();
     let again = scratch.longreach("run", &["--retry", "failed"]);
     exits(&again, 0);
     assert!(
         stderr(&again).contains("4 runs, 1 to do")
-            && stderr(&again).contains("the other 3 were not asked for"),
+            && stderr(&again).contains("the other 3 are not selected by --retry"),
         "{}",
         stderr(&again)
     );
