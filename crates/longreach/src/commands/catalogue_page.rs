@@ -78,7 +78,9 @@ fn write(records: &Path, out: &Path) -> Result<Vec<PathBuf>, Failure> {
     fs_err::create_dir_all(out).map_err(Failure::resources)?;
     let write = |(name, text): (String, String)| {
         let path = out.join(name);
-        rundir::system().write_whole(&path, text.as_bytes()).map_err(Failure::resources)?;
+        rundir::system()
+            .write_whole(&path, text.as_bytes())
+            .map_err(Failure::resources)?;
         Ok(path)
     };
     files.into_iter().map(write).collect()
