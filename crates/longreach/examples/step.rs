@@ -1,5 +1,5 @@
 //! What a training step and an evaluation cost, by the code that runs train and evaluate with:
-//! `cargo run --release -p trainer --example step -- --pe alibi`, `... -- --what eval --batch 4
+//! `cargo run --release -p longreach --example step -- --pe alibi`, `... -- --what eval --batch 4
 //! --seq-len 2048`.
 //!
 //! `--what rotate` turns one tensor `[batch, n_heads, seq_len, d_model / n_heads]` instead.

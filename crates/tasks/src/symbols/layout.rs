@@ -1,6 +1,5 @@
 //! How the question and the answer of a row become tokens.
 
-use super::Row;
 use crate::Batch;
 
 pub(crate) const BOS: i32 = 0;
@@ -10,6 +9,27 @@ pub(crate) const EOS: i32 = 2;
 pub(crate) const FIRST_SYMBOL: i32 = 3;
 /// A label of [`RowLayout::InPlace`] that does not count.
 pub(crate) const UNSCORED: i32 = -1;
+
+/// The question and the answer of a row, in symbol numbers (0 is the first symbol).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub question: Vec<i32>,
+    pub answer: Vec<i32>,
+    /// Number of leading answer tokens that count; `None` for all of them and EOS.
+    pub scored: Option<usize>,
+}
+
+impl Row {
+    /// A row whose whole answer and EOS count.
+    pub(crate) fn new(question: Vec<i32>, answer: Vec<i32>) -> Self {
+        let scored = None;
+        Self {
+            question,
+            answer,
+            scored,
+        }
+    }
+}
 
 /// Which tokens a row has, and which of them are predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,6 +22,6 @@ mod task;
 mod tests;
 
 pub(crate) use draw::{digits, digits_len, distinct};
-pub(crate) use layout::{RowLayout, UNSCORED};
-pub(crate) use rule::{Row, Rule, StringRule, check_alphabet, check_fits, example, show};
-pub(crate) use task::{HeldOut, SymbolTask};
+pub(crate) use layout::{Row, RowLayout, UNSCORED};
+pub(crate) use rule::{HeldOut, Rule, StringRule, check_alphabet, check_fits, example, show};
+pub(crate) use task::SymbolTask;

@@ -1,28 +1,24 @@
 //! What distinguishes one task in symbols from another.
 
-use super::{HeldOut, RowLayout};
+use super::layout::{Row, RowLayout};
 use crate::{BuildContext, TaskError};
 use schema::{Invalid, in_range};
 
-/// The question and the answer of a row, in symbol numbers (0 is the first symbol).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub question: Vec<i32>,
-    pub answer: Vec<i32>,
-    /// Number of leading answer tokens that count; `None` for all of them and EOS.
-    pub scored: Option<usize>,
-}
-
-impl Row {
-    /// A row whose whole answer and EOS count.
-    pub(crate) fn new(question: Vec<i32>, answer: Vec<i32>) -> Self {
-        let scored = None;
-        Self {
-            question,
-            answer,
-            scored,
-        }
-    }
+/// How test rows are held out of training.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeldOut {
+    /// Not at all: test rows differ from each other, and training draws from all strings. With k
+    /// symbols there are k^n strings, so short test strings are also trained on, and long ones
+    /// practically never are (16 symbols, n = 8: 4e9 strings).
+    No,
+    /// A fixed quarter of the choices, for tasks where different choices always make different
+    /// questions. Holds at every length where a quarter is at least `test_rows`; shorter lengths
+    /// behave as [`HeldOut::No`]. Test rows differ from each other.
+    ByChoices,
+    /// A fixed quarter of the questions, named by their hash, for tasks where different choices may
+    /// make the same question. Only a length with so few questions that one side has none falls
+    /// back to all of them. Test rows are drawn one by one, so they may repeat at such lengths.
+    ByHash,
 }
 
 /// The rule of a task: which free choices make a row, and which row they make.

@@ -1,6 +1,7 @@
 //! Training batches and test sets of a rule, and their metrics.
 
-use super::{Row, Rule};
+use super::layout::Row;
+use super::rule::{HeldOut, Rule};
 use crate::{Batch, BuildContext, Permutation, Scoring, Stream, Task, TaskError};
 use schema::in_range;
 use std::collections::BTreeMap;
@@ -15,23 +16,6 @@ const TEST_SHARE: u64 = 4;
 /// is missed 256 times in a row once in 10^32 rows, so only a side without any question is given
 /// up.
 const TRIES: usize = 256;
-
-/// How test rows are held out of training.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HeldOut {
-    /// Not at all: test rows differ from each other, and training draws from all strings. With k
-    /// symbols there are k^n strings, so short test strings are also trained on, and long ones
-    /// practically never are (16 symbols, n = 8: 4e9 strings).
-    No,
-    /// A fixed quarter of the choices, for tasks where different choices always make different
-    /// questions. Holds at every length where a quarter is at least `test_rows`; shorter lengths
-    /// behave as [`HeldOut::No`]. Test rows differ from each other.
-    ByChoices,
-    /// A fixed quarter of the questions, named by their hash, for tasks where different choices may
-    /// make the same question. Only a length with so few questions that one side has none falls
-    /// back to all of them. Test rows are drawn one by one, so they may repeat at such lengths.
-    ByHash,
-}
 
 /// The task of a rule.
 pub(crate) struct SymbolTask<R> {
