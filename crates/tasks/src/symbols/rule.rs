@@ -135,8 +135,8 @@ pub(crate) fn check_alphabet(alphabet: u64) -> Result<(), Invalid> {
     in_range("alphabet", alphabet, 2..=4096, hint)
 }
 
-/// Checks that a value fits into rows of the shortest length asked for, `least` or more. Shorter
-/// lengths that occur only in training (`min_len`) are not known here; tasks say what they do there.
+/// Checks that a value fits into rows of the shortest length asked for, `least` or more. Lengths
+/// that occur only in training (`min_len`) are not known here; tasks document what they do there.
 pub(crate) fn check_fits(
     key: &str,
     value: u64,
