@@ -1,0 +1,143 @@
+//! An encoding defined outside `posenc`, trained through `tiny-transformer` on repeated strings.
+//!
+//! `LogDistance` is the bias `-exp(s_h) ln(1 + |query - key|)` with one trained `s_h` per head, as in
+//! logarithmic KERPLE. It implements two traits of posenc, and the model hosts it like any other.
+//! Prints the loss of every tenth of 60 steps; exits with 1 if training did not lower it.
+
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
+use posenc::{
+    Bias, BiasBlocks, Distribution, Init, PositionalEncoding, Positions, PrepareError, Prepared,
+};
+use std::ops::Range;
+use std::process::ExitCode;
+use tiny_transformer::{Pass, Transformer, TransformerConfig};
+
+const VOCAB: usize = 16;
+const ROWS: usize = 16;
+const LENGTH: usize = 32;
+const STEPS: u64 = 60;
+
+/// The trained module: `[n_heads]` logarithms of the slopes.
+#[derive(Module, Debug)]
+struct LogDistance {
+    log_slopes: Param<Tensor<1>>,
+}
+
+/// The encoding for the positions of one forward pass.
+struct PreparedLogDistance {
+    /// `[1, H, 1, 1]`.
+    slopes: Tensor<4>,
+    /// `-ln(1 + distance)` of all queries and keys, `[1, 1, Q, K]`.
+    table: Tensor<4>,
+}
+
+impl PositionalEncoding for LogDistance {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        let (queries, keys) = (positions.queries(), positions.keys());
+        let table: Vec<f64> = queries
+            .iter()
+            .flat_map(|query| keys.iter().map(move |key| -(query - key).abs().ln_1p()))
+            .collect();
+        let table = TensorData::new(table, [1, 1, queries.len(), keys.len()]);
+        let heads = self.log_slopes.dims()[0];
+        Ok(Box::new(PreparedLogDistance {
+            slopes: self.log_slopes.val().exp().reshape([1, heads, 1, 1]),
+            table: Tensor::from_data(table, device),
+        }))
+    }
+}
+
+impl Prepared for PreparedLogDistance {
+    fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
+        Some(Bias::new(self))
+    }
+}
+
+impl BiasBlocks for &PreparedLogDistance {
+    fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
+        self.table.clone().slice([0..1, 0..1, queries, keys]) * self.slopes.clone()
+    }
+}
+
+/// Uniform numbers in [0, 1) from a counter (SplitMix64).
+fn uniform(counter: &mut u64) -> f64 {
+    *counter = counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *counter;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Rows that repeat a random half: `[ROWS, LENGTH + 1]` tokens.
+fn batch(step: u64, device: &Device) -> Tensor<2, Int> {
+    let mut counter = step;
+    let tokens: Vec<i32> = (0..ROWS)
+        .flat_map(|_| {
+            let half: Vec<i32> = (0..LENGTH / 2)
+                .map(|_| (uniform(&mut counter) * VOCAB as f64) as i32)
+                .collect();
+            let row: Vec<i32> = half.iter().cycle().take(LENGTH + 1).copied().collect();
+            row
+        })
+        .collect();
+    Tensor::from_data(TensorData::new(tokens, [ROWS, LENGTH + 1]), device)
+}
+
+/// Gradient descent with gradients scaled to a norm of at most 1 per parameter.
+struct Descent {
+    gradients: Gradients,
+    lr: f32,
+}
+
+impl ModuleMapper for Descent {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|tensor| match tensor.grad_remove(&mut self.gradients) {
+            None => tensor,
+            Some(gradient) => {
+                let norm: f32 = gradient.clone().square().sum().sqrt().into_scalar();
+                let step = gradient * (self.lr / norm.max(1.0));
+                Tensor::from_inner(tensor.inner() - step).require_grad()
+            }
+        })
+    }
+}
+
+fn main() -> ExitCode {
+    let device = Device::flex().autodiff();
+    let config = TransformerConfig::new(VOCAB);
+    let draw = |path: &str, shape: &[usize], distribution: Distribution| {
+        let mut counter = path.bytes().fold(7, |hash, byte| hash * 31 + u64::from(byte));
+        let value = |_| match distribution {
+            Distribution::Constant(value) => value,
+            Distribution::Normal(std) => std * (12.0f64).sqrt() * (uniform(&mut counter) - 0.5),
+            Distribution::Uniform(low, high) => low + (high - low) * uniform(&mut counter),
+        };
+        (0..shape.iter().product()).map(value).collect()
+    };
+    let init = Init::new(&device, &draw);
+    let encoding = LogDistance {
+        log_slopes: init.param("log_slopes", [config.n_heads], Distribution::Constant(0.0)),
+    };
+    let mut model = Transformer::with(&config, encoding, &init);
+    let mut losses = Vec::new();
+    for step in 0..STEPS {
+        let tokens = batch(step, &device);
+        let inputs = tokens.clone().slice([0..ROWS, 0..LENGTH]);
+        let targets = tokens.slice([0..ROWS, 1..LENGTH + 1]);
+        let positions = Positions::contiguous(LENGTH);
+        let (nll, _) = model.nll(inputs, targets, &positions, &Pass::default());
+        let loss = nll.mean();
+        losses.push(loss.clone().inner().into_scalar::<f32>());
+        let gradients = loss.backward();
+        model = model.map(&mut Descent { gradients, lr: 0.1 });
+        if (step + 1) % 10 == 0 {
+            println!("step {:2}: {:.3} nats", step + 1, losses[step as usize]);
+        }
+    }
+    ExitCode::from(u8::from(losses[losses.len() - 1] >= losses[0]))
+}
