@@ -1,5 +1,5 @@
-//! Bytes as a file of a run's directory: read right or refused with a reason, never a panic and
-//! never something else in silence.
+//! Bytes as a file of a run directory: read correctly or refused with a reason; never a panic, and
+//! never silently wrong.
 
 #[expect(dead_code, reason = "the tests use the rest")]
 #[path = "../../crates/rundir/tests/it/common/mod.rs"]
@@ -13,8 +13,7 @@ use longreach_rundir::{HostTensor, Weights};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
-/// Longest input: files are written at every run, and longer ones reach nothing that short ones do
-/// not.
+/// Longest input: files are written at every run, and longer ones reach no other code.
 const MAX_LEN: usize = 8 << 10;
 
 /// A run's directory with a good checkpoint and its log, in which each check replaces files and
@@ -33,7 +32,7 @@ impl Default for Ground {
 }
 
 impl Ground {
-    /// A directory of its own below the system's temporary directory; in memory is best.
+    /// A new directory below the system's temporary directory; a RAM disk is best.
     ///
     /// # Panics
     /// If it cannot be made, or a good checkpoint is not loaded.
@@ -137,7 +136,7 @@ pub fn manifest(data: &[u8], ground: &Ground) -> bool {
     true
 }
 
-/// What is loaded is what was saved, and another origin is told.
+/// The loaded state is the saved one, and another origin has a note.
 fn told(ground: &Ground, manifest: &[u8]) {
     let (state, notes) = ground.load();
     let Some(state) = state else { return };
@@ -232,7 +231,7 @@ fn counted(steps: &[Step]) {
     );
 }
 
-/// A checkpoint whose part of the log are the first `cut` bytes goes on from there exactly if they
+/// A checkpoint whose part of the log is the first `cut` bytes resumes exactly if they
 /// are a log of its steps.
 #[expect(clippy::too_many_lines, reason = "one assertion per field")]
 fn belongs(data: &[u8], cut: usize, ground: &Ground) {
@@ -292,11 +291,11 @@ fn belongs(data: &[u8], cut: usize, ground: &Ground) {
     );
     let left = std::fs::read(&path).expect("a log");
     let Some((mut log, found)) = resumed else {
-        return assert_eq!(left, data, "a log that was refused is left alone");
+        return assert_eq!(left, data, "a refused log is left unchanged");
     };
     assert_eq!(left, part);
     counted(&found);
-    // It goes on, and what is written then is read.
+    // It resumes, and new lines are read back.
     let mut all = found;
     for more in 1..=2 {
         let next = Step {

@@ -1,5 +1,5 @@
-//! Bytes as the files of a text corpus: built or refused, never a panic, and what is built keeps
-//! the promises of a task.
+//! Bytes as the files of a text corpus: built or refused, never a panic, and a built task satisfies
+//! the laws of a task.
 //!
 //! The first eight bytes choose the table, so that small changes of an input reach every branch;
 //! the rest is text.
@@ -12,16 +12,15 @@
 //! | 3 | training length |
 //! | 4, 5 | test lengths |
 //! | 6 | windows: non-overlapping below 128, sliding above, with this stride |
-//! | 7 | `eval_tokens`; above 250, also a `max_bytes` below what there is |
+//! | 7 | `eval_tokens`; above 250, also a `max_bytes` below the size of the corpus |
 
 use longreach_tasks::{BuildContext, Task, TaskConfig, TaskError, TestSet};
 use std::path::{Path, PathBuf};
 
-/// Longest input: files are written at every run, and longer ones reach nothing that short ones do
-/// not.
+/// Longest input: files are written at every run, and longer ones reach no other code.
 const MAX_LEN: usize = 8 << 10;
 
-/// Directory for the files of an input; a file system in memory is best.
+/// Directory for the files of an input; a RAM disk is best.
 pub struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,4 +1,5 @@
-//! How much memory an input costs: an allocator that counts. The fuzzer's own limit is looked at once a second, which a short peak escapes.
+//! The memory an input allocates, by an allocator that counts. The fuzzer's own limit is checked once
+//! a second, which misses short peaks.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,30 +15,30 @@ fn more(bytes: usize) {
     PEAK.fetch_max(held, Relaxed);
 }
 
-// SAFETY: everything is left to the system's allocator.
+// SAFETY: every call is passed to the system's allocator.
 unsafe impl GlobalAlloc for Meter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         more(layout.size());
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         more(layout.size());
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         more(size);
         HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller's guarantees are passed on.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
