@@ -1,42 +1,44 @@
-//! What runs leave behind, and what is made of it: records and their store, statistics over seeds,
-//! tables, plots and reports.
+//! Records of runs and reports on them: store, statistics over seeds, claims, tables, plots.
 //!
 //! ```text
 //! runs/<experiment>/<run_id>/record.json ──find_records──▶ Vec<RunRecord> ──report──▶ report.md report.html results.csv tables.tex *.svg
 //! ```
 //!
-//! [`gather_jsonl`] makes one file of a directory of runs, [`read_jsonl`] reads it. Records come
-//! from strangers as well: what is read has a bound, what is damaged is listed and hides no other,
-//! and no name in a record is markup, a formula or a path.
+//! [`gather_jsonl`] makes one file of a directory of runs, [`read_jsonl`] reads it. Records may be of
+//! unknown origin: every read is bounded, damaged records are listed and hide no others, and no
+//! name in a record becomes markup, a formula or a path.
 //!
 //! A report is a pure function of records and a [`ReportSpec`]: it reads no clock, environment,
 //! network or device, and the order of the records does not matter. The crate does not link the
 //! tensor library.
+//!
+//! ```text
+//! record.rs     the record of one run
+//! store/        reading, searching and writing records
+//! compare/      two sets of records, equal or within a tolerance
+//! metric.rs     the metric registry
+//! stats.rs      means, intervals and rank correlation over seeds
+//! spec.rs       resolved specs as JSON
+//! analysis/     settings, methods and the numbers behind a cell
+//! claims/       claims of sources and committed assertions
+//! plot/         figures as SVG and PNG
+//! report/       tables, figures and chapters, rendered
+//! order.rs      canonical order of records
+//! text.rs       printable text, lists in words, slugs
+//! toml_text.rs  JSON as TOML on one line
+//! ```
 
-#![forbid(unsafe_code)]
-#![warn(missing_docs)]
-
-mod against;
 mod analysis;
-pub mod assertions;
 pub mod claims;
 pub mod compare;
-mod conditions;
-mod figures;
-mod groups;
-mod identity;
-mod methods;
 pub mod metric;
-mod naming;
 mod order;
 pub mod plot;
-mod ranking;
 pub mod record;
-mod render;
 mod report;
+mod spec;
 pub mod stats;
 pub mod store;
-pub mod table;
 mod text;
 mod toml_text;
 

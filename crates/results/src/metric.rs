@@ -1,35 +1,182 @@
-//! What a stored number means: names, directions, and the metrics derived from nats.
+//! The metric registry: what each stored or derived number means.
 //!
-//! Records store the loss in nats. Perplexity and bits per byte are derived for each run first and
-//! averaged over seeds after: the mean of perplexities, not the perplexity of the mean.
+//! A metric is one entry of [`METRICS`]; whoever computes it refers to its name. Records store the
+//! loss in nats. Perplexity and bits per byte are derived for each run first and averaged over
+//! seeds after: the mean of perplexities, not the perplexity of the mean.
 
 use crate::record::{EvalRow, TaskFacts};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 /// Mean loss, nats per counted token: the stored form.
 pub const LOSS_NATS: &str = "loss_nats";
+/// Mean loss over the last predictions of every window, nats per counted token.
+pub const LAST_LOSS_NATS: &str = "last_loss_nats";
 /// exp of the loss.
 pub const PERPLEXITY: &str = "perplexity";
 /// Loss in bits, by byte of text.
 pub const BITS_PER_BYTE: &str = "bits_per_byte";
-/// Share of answers that are right from the first token to the last.
+/// Share of answers that are right from the first token to the last. `exact_match_GROUP` is the
+/// same over a group of test rows.
 pub const EXACT_MATCH: &str = "exact_match";
 /// Share of tokens that are right, each given the true ones before it.
 pub const TOKEN_ACCURACY: &str = "token_accuracy";
+/// Mean distance between queries and keys, `attention_distance_LAYER_HEAD`. It describes a model
+/// and is no score.
+pub const ATTENTION_DISTANCE: &str = "attention_distance";
 /// A score relative to the one in length, see [`extrapolation_ratio`].
 pub const RATIO: &str = "ratio";
 /// The longest test length with enough of the in-length score, in the task's unit.
 pub(crate) const KEPT_TO: &str = "kept_to";
 /// The share of the in-length score, averaged over log2 of the length.
 pub(crate) const KEPT_AREA: &str = "kept_area";
-/// Beginning of the names of mean attention distances, `attention_distance_LAYER_HEAD`, and the
-/// name of their definition. They describe a model and are no score.
-pub const ATTENTION_DISTANCE: &str = "attention_distance";
+
 /// Share of the in-length score that counts as kept.
 pub const KEPT: f64 = 0.9;
 /// Share of exact answers in length from which on a task counts as learned; below it nothing is
 /// said about longer lengths.
 pub const LEARNED: f64 = 0.95;
+
+/// Which values of a metric are better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// A smaller value is better.
+    Lower,
+    /// A larger value is better.
+    Higher,
+}
+
+/// How many decimals a value is printed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decimals {
+    /// Three below 10, about three significant digits above.
+    Three,
+    /// About three significant digits.
+    Significant,
+    /// None.
+    Whole,
+}
+
+/// How a metric follows from [`LOSS_NATS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Derivation {
+    /// [`perplexity`].
+    Perplexity,
+    /// [`bits_per_byte`].
+    BitsPerByte,
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricDef {
+    /// Its name, and the beginning, before `_`, of the names of its parts: of a group of rows, of a
+    /// head.
+    pub name: &'static str,
+    /// Which values are better.
+    pub direction: Direction,
+    /// How a value is printed.
+    pub decimals: Decimals,
+    /// Whether it is a share of test rows or tokens, with values in [0, 1].
+    pub is_share: bool,
+    /// How it is derived, if it is not stored.
+    pub derived_from_loss: Option<Derivation>,
+    /// One sentence without a full stop, for records whose task gives no definition. A task's own
+    /// definition and its level of guessing are in [`TaskFacts`], because they depend on it.
+    pub definition: &'static str,
+}
+
+/// A stored score where more is better, printed with three decimals.
+const SCORE: MetricDef = MetricDef {
+    name: "",
+    direction: Direction::Higher,
+    decimals: Decimals::Three,
+    is_share: false,
+    derived_from_loss: None,
+    definition: "as recorded; the task gives no definition",
+};
+
+/// Every metric. Where a name has several entries' names as its beginning, the longest counts.
+pub const METRICS: &[MetricDef] = &[
+    MetricDef {
+        name: LOSS_NATS,
+        direction: Direction::Lower,
+        definition: "mean cross-entropy in nats per counted token; lower is better",
+        ..SCORE
+    },
+    MetricDef {
+        name: LAST_LOSS_NATS,
+        direction: Direction::Lower,
+        definition: "mean cross-entropy in nats per counted token over the last predictions of \
+                     every window; lower is better",
+        ..SCORE
+    },
+    MetricDef {
+        name: PERPLEXITY,
+        direction: Direction::Lower,
+        decimals: Decimals::Significant,
+        derived_from_loss: Some(Derivation::Perplexity),
+        definition: "exp of the mean loss in nats per counted token, for each run; lower is better",
+        ..SCORE
+    },
+    MetricDef {
+        name: BITS_PER_BYTE,
+        direction: Direction::Lower,
+        derived_from_loss: Some(Derivation::BitsPerByte),
+        definition: "mean loss in nats per counted token, divided by ln 2 and by the bytes of a \
+                     token; lower is better",
+        ..SCORE
+    },
+    MetricDef {
+        name: EXACT_MATCH,
+        is_share: true,
+        definition: "share of test rows whose answer is right from the first token to the last",
+        ..SCORE
+    },
+    MetricDef {
+        name: TOKEN_ACCURACY,
+        is_share: true,
+        definition: "share of answer tokens that are right",
+        ..SCORE
+    },
+    MetricDef {
+        name: ATTENTION_DISTANCE,
+        definition: "distance in tokens between a query and what it attends to, each key weighed \
+                     by its attention weight, the mean over all queries of the test windows; it \
+                     describes the model and is no score",
+        ..SCORE
+    },
+    MetricDef {
+        name: RATIO,
+        decimals: Decimals::Significant,
+        definition: "score over the score in length",
+        ..SCORE
+    },
+    MetricDef {
+        name: KEPT_TO,
+        decimals: Decimals::Whole,
+        definition: "longest test length with enough of the in-length score",
+        ..SCORE
+    },
+    MetricDef {
+        name: KEPT_AREA,
+        definition: "share of the in-length score, averaged over log2 of the length",
+        ..SCORE
+    },
+];
+
+/// The entry of a metric, or of the one that it is a part of.
+pub fn find(metric: &str) -> Option<&'static MetricDef> {
+    let is_part = |rest: &str| rest.is_empty() || rest.starts_with('_');
+    METRICS
+        .iter()
+        .filter(|def| metric.strip_prefix(def.name).is_some_and(is_part))
+        .max_by_key(|def| def.name.len())
+}
+
+/// [`find`]; for a name of no entry that of a stored score where more is better.
+fn definition_of(metric: &str) -> &'static MetricDef {
+    find(metric).unwrap_or(&SCORE)
+}
 
 /// perplexity = exp(loss).
 pub fn perplexity(loss_nats: f64) -> f64 {
@@ -41,13 +188,19 @@ pub fn bits_per_byte(loss_nats: f64, bytes_per_token: f64) -> f64 {
     loss_nats / std::f64::consts::LN_2 / bytes_per_token
 }
 
+/// A derived metric from a loss in nats; none for a stored one, or where the task lacks what it
+/// needs.
+fn derive(task: &TaskFacts, metric: &str, loss_nats: f64) -> Option<f64> {
+    let def = METRICS.iter().find(|def| def.name == metric)?;
+    match def.derived_from_loss? {
+        Derivation::Perplexity => Some(perplexity(loss_nats)),
+        Derivation::BitsPerByte => Some(bits_per_byte(loss_nats, task.bytes_per_token?)),
+    }
+}
+
 /// Whether the metric is a share of test rows or of tokens, so that its values lie in [0, 1].
 pub fn is_share(metric: &str) -> bool {
-    [EXACT_MATCH, TOKEN_ACCURACY].iter().any(|name| {
-        metric
-            .strip_prefix(name)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
-    })
+    definition_of(metric).is_share
 }
 
 /// Number of test rows behind a share. The tokens of one row are not independent of each other, so
@@ -64,9 +217,16 @@ pub fn rows(row: &EvalRow, metric: &str) -> Option<u64> {
 
 /// Whether a smaller value is a better one.
 pub fn lower_is_better(metric: &str) -> bool {
-    ["loss", "perplexity", "bits", "error"]
-        .iter()
-        .any(|part| metric.contains(part))
+    definition_of(metric).direction == Direction::Lower
+}
+
+/// Orders two values, the better one first.
+pub(crate) fn better_first(metric: &str, a: f64, b: f64) -> Ordering {
+    if lower_is_better(metric) {
+        a.total_cmp(&b)
+    } else {
+        b.total_cmp(&a)
+    }
 }
 
 /// Score at a test length relative to the score at the training length, in the metric's own
@@ -152,55 +312,34 @@ pub fn value(task: &TaskFacts, row: &EvalRow, metric: &str) -> Option<(f64, u64)
         return Some((stored.value, stored.n));
     }
     let loss = row.metrics.get(LOSS_NATS)?;
-    match metric {
-        PERPLEXITY => Some((perplexity(loss.value), loss.n)),
-        BITS_PER_BYTE => Some((bits_per_byte(loss.value, task.bytes_per_token?), loss.n)),
-        _ => None,
-    }
+    Some((derive(task, metric, loss.value)?, loss.n))
 }
 
 /// The score of guessing, stored or derived.
 pub fn chance(task: &TaskFacts, metric: &str) -> Option<f64> {
-    let loss = || task.chance.get(LOSS_NATS).copied();
-    let derived = match metric {
-        PERPLEXITY => loss().map(perplexity),
-        BITS_PER_BYTE => loss()
-            .zip(task.bytes_per_token)
-            .map(|(loss, bytes)| bits_per_byte(loss, bytes)),
-        _ => None,
-    };
+    let derived = || derive(task, metric, *task.chance.get(LOSS_NATS)?);
     task.chance
         .get(metric)
         .copied()
-        .or(derived)
+        .or_else(derived)
         .filter(|c| c.is_finite())
 }
 
-/// The task's own sentence on a metric, or ours for the derived ones.
+/// The task's own sentence on a metric, or the registry's.
 pub fn definition(task: &TaskFacts, metric: &str) -> String {
-    if let Some(text) = task.definitions.get(metric) {
-        return text.clone();
-    }
-    match metric {
-        PERPLEXITY => {
-            "exp of the mean loss in nats per counted token, for each run; lower is better.".into()
-        }
-        BITS_PER_BYTE => "mean loss in nats per counted token, divided by ln 2 and by the bytes \
-                          of a token; lower is better."
-            .into(),
-        LOSS_NATS => "mean cross-entropy in nats per counted token; lower is better.".into(),
-        _ => "as recorded; the task gives no definition.".into(),
+    match task.definitions.get(metric) {
+        Some(text) => text.clone(),
+        None => format!("{}.", definition_of(metric).definition),
     }
 }
 
-/// Decimals that suit a value of this metric: three for shares and bits, about three significant
-/// digits otherwise.
+/// Decimals that suit a value of this metric.
 pub fn decimals(metric: &str, value: f64) -> usize {
-    match metric {
-        PERPLEXITY | RATIO => significant(value),
-        KEPT_TO => 0,
-        _ if value.abs() < 10.0 => 3,
-        _ => significant(value),
+    match definition_of(metric).decimals {
+        Decimals::Significant => significant(value),
+        Decimals::Whole => 0,
+        Decimals::Three if value.abs() < 10.0 => 3,
+        Decimals::Three => significant(value),
     }
 }
 
@@ -265,6 +404,31 @@ mod tests {
         ] {
             assert!(!is_share(name), "{name}");
         }
+    }
+
+    #[test]
+    fn directions_by_name() {
+        for name in [LOSS_NATS, LAST_LOSS_NATS, PERPLEXITY, BITS_PER_BYTE] {
+            assert!(lower_is_better(name), "{name}");
+        }
+        for name in [
+            EXACT_MATCH,
+            "exact_match_depth_0_20",
+            "error_free",
+            "glossary",
+        ] {
+            assert!(!lower_is_better(name), "{name}");
+        }
+        assert_eq!(find("loss_natsx"), None);
+    }
+
+    #[test]
+    fn names_are_unique_and_definitions_are_sentences() {
+        let names: BTreeSet<&str> = METRICS.iter().map(|def| def.name).collect();
+        assert_eq!(names.len(), METRICS.len());
+        let is_sentence =
+            |def: &MetricDef| !def.definition.is_empty() && !def.definition.ends_with('.');
+        assert!(METRICS.iter().all(is_sentence));
     }
 
     #[test]

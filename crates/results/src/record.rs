@@ -1,4 +1,4 @@
-//! What one run leaves behind: a single JSON document, whole or not at all.
+//! The record of one run: a single JSON document, written whole or not at all.
 //!
 //! A record holds what the numbers depend on (the resolved spec, the corpus, the commit, the kind
 //! of device) and the numbers, in nats and counts. Nothing in it depends on the clock, the
@@ -23,17 +23,17 @@ pub struct RunRecord {
     pub run_id: String,
     /// The experiment's name.
     pub experiment: String,
-    /// What distinguishes this run from its siblings, in the order of the axes; the seed is not
-    /// one of them.
+    /// The values on the axes that distinguish this run, in the order of the axes; the seed is
+    /// not one of them.
     pub labels: Vec<Label>,
     /// Seed of weights, batches and positions.
     pub seed: u64,
     /// Whether training reached its end.
     pub status: RunStatus,
-    /// Where training stopped making sense; only with [`RunStatus::Diverged`].
+    /// First sign of divergence; only with [`RunStatus::Diverged`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diverged: Option<Divergence>,
-    /// What was asked of the model, in the task's own unit of length.
+    /// The task, in its own unit of length.
     pub task: TaskFacts,
     /// Size of the model.
     pub model: ModelFacts,
@@ -46,9 +46,9 @@ pub struct RunRecord {
     pub train: TrainFacts,
     /// One row per variant and test length, in the order they were evaluated.
     pub evals: Vec<EvalRow>,
-    /// What produced the numbers.
+    /// Build and device that produced the numbers.
     pub environment: Environment,
-    /// The resolved spec, no default left.
+    /// The resolved spec: every default is filled in.
     pub spec: Map<String, Value>,
     /// The method ([`RunRecord::method_spec`]) of the run whose weights the training started from;
     /// absent where weights were drawn, and in records of versions before it was kept.
@@ -78,8 +78,8 @@ const MOST_METRICS: usize = 1_000;
 const MOST_FACTS: usize = 1_000;
 
 impl RunRecord {
-    /// What the types cannot say: each sentence of the fields' documentation that a damaged or
-    /// made-up record could contradict.
+    /// Checks what the types do not: every rule in the fields' documentation that a damaged or
+    /// made-up record could break.
     pub(crate) fn check(&self) -> Result<(), String> {
         let must =
             |holds: bool, what: &dyn Fn() -> String| if holds { Ok(()) } else { Err(what()) };
@@ -98,7 +98,7 @@ impl RunRecord {
         })?;
         must(
             self.diverged.is_none() || self.status == RunStatus::Diverged,
-            &|| "`diverged` is there, but the status is ok".into(),
+            &|| "`diverged` is given, but the status is ok".into(),
         )?;
         must(self.evaluation_of.as_deref().is_none_or(is_id), &|| {
             "evaluation_of is not lower-case hex".into()
@@ -141,7 +141,7 @@ impl RunRecord {
                 )
             };
             must(seen.insert((&row.variant, row.test_len)), &|| {
-                format!("{} is there twice", at())
+                format!("{} appears twice", at())
             })?;
             must(row.test_len > 0, &|| format!("{}: a length of 0", at()))?;
             must(
@@ -167,7 +167,7 @@ impl RunRecord {
     pub fn method_spec(&self) -> Map<String, Value> {
         let mut spec = self.spec.clone();
         spec.shift_remove("seed");
-        if let Some(start) = crate::identity::warm_start_mut(&mut spec) {
+        if let Some(start) = crate::spec::warm_start_mut(&mut spec) {
             for by_seed in ["run_id", "weights_blake3"] {
                 start.shift_remove(by_seed);
             }
@@ -178,6 +178,23 @@ impl RunRecord {
         spec
     }
 
+    /// Experiment, labels, seed and id in one line.
+    pub(crate) fn title(&self) -> String {
+        let labels: Vec<String> = self
+            .labels
+            .iter()
+            .map(|label| text::name(&label.text, 40))
+            .collect();
+        format!(
+            "{}: {}, seed {} ({})",
+            text::name(&self.experiment, 40),
+            labels.join(", "),
+            self.seed,
+            text::name(&self.run_id, 40)
+        )
+    }
+
+    /// Number of bins of the loss by position in all evaluations.
     pub(crate) fn bins(&self) -> usize {
         self.evals
             .iter()
@@ -222,7 +239,7 @@ pub struct Divergence {
     pub batch: Option<String>,
 }
 
-/// The task as the report needs it.
+/// Facts about the task that a report needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskFacts {
@@ -251,7 +268,7 @@ pub struct TaskFacts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorpusFacts {
-    /// How it was named: `cargo` or the globs of the config.
+    /// As named in the config: `cargo` or globs.
     pub source: String,
     /// Number of files.
     pub files: usize,
@@ -312,7 +329,7 @@ pub struct EvalRow {
     pub test_len: usize,
     /// Whether there are numbers.
     pub status: EvalStatus,
-    /// Why there are none.
+    /// Why there are no numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Metric name to value, with the count it is a mean over.
@@ -325,8 +342,8 @@ pub struct EvalRow {
 
 impl EvalRow {
     /// Merges neighbouring bins of [`loss_by_position`](Self::loss_by_position) until there are at
-    /// most `most` (at least 1): as many to each as goes evenly, the last fewer. A merged bin
-    /// spans its parts and holds their mean, each weighted by its width.
+    /// most `most` (at least 1), all but the last of the same number of bins. A merged bin spans
+    /// its parts and holds their mean weighted by width.
     pub fn thin_positions(&mut self, most: usize) {
         let each = self.loss_by_position.len().div_ceil(most.max(1));
         if each <= 1 {
@@ -385,7 +402,7 @@ pub struct PositionBin {
     pub loss_nats: f64,
 }
 
-/// What produced the numbers.
+/// Build and device that produced the numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {

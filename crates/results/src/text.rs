@@ -1,4 +1,4 @@
-//! Text of unknown origin made fit to be shown, and names safe in paths.
+//! Text of unknown origin made printable, lists and counts in words, and names safe in paths.
 
 use schema::text::{escaped, shorten};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,48 @@ pub(crate) fn printable(text: &str) -> String {
 /// A [`printable`] name of at most `most` characters.
 pub(crate) fn name(text: &str, most: usize) -> String {
     shorten(&printable(&shorten(text, most)), most)
+}
+
+/// `1, 2, 3` up to a limit, then a count.
+pub(crate) fn list(items: &[String], most: usize) -> String {
+    if items.len() <= most {
+        return items.join(", ");
+    }
+    format!("{}, ... ({} in all)", items[..most].join(", "), items.len())
+}
+
+/// `a, b and c`; of more than six the first five and a count.
+pub(crate) fn and(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        _ if names.len() > 6 => format!("{} and {} others", names[..5].join(", "), names.len() - 5),
+        [front @ .., last] => format!("{} and {last}", front.join(", ")),
+    }
+}
+
+/// Digits in groups of three: `1,234,567`.
+pub(crate) fn thousands(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// `4x`, `1.5x`
+pub(crate) fn times(ratio: f64) -> String {
+    let text = format!("{ratio:.2}");
+    format!("{}x", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// The first digits of a hash.
+pub(crate) fn short_hash(hash: &str) -> &str {
+    hash.get(..8).unwrap_or(hash)
 }
 
 /// Names safe in paths, anchors and labels, no two equal.
@@ -60,6 +102,13 @@ mod tests {
     fn shown_text_is_bounded() {
         assert_eq!(name(&"\u{202e}".repeat(50), 20).chars().count(), 20);
         assert_eq!(printable(&"x".repeat(100_000)).chars().count(), LONGEST);
+    }
+
+    #[test]
+    fn grouping_digits() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1_234_567), "1,234,567");
     }
 
     #[test]

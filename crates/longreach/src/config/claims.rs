@@ -1,12 +1,11 @@
-//! A file of claims: what a source says, to hold records against. Read as strictly as a
-//! configuration.
+//! Files of claims of a source, read as strictly as a configuration.
 
 use super::diagnose::{Diagnostic, deserialize};
 use super::source::Source;
 use results::Claims;
 use std::path::Path;
 
-/// Reads a file of claims and checks that each can be held against something.
+/// Reads a file of claims and checks that each can be evaluated.
 ///
 /// # Errors
 ///
@@ -24,11 +23,11 @@ pub fn read(path: &Path) -> Result<Claims, Diagnostic> {
         .with_help(help));
     }
     claims.check().map_err(|error| {
-        let told = source.error(&error.key, error.problem, error.allowed, "");
-        if error.text.is_empty() {
-            told
+        let diagnostic = source.error(&error.key, &error.problem, &error.allowed, "");
+        if error.hint.is_empty() {
+            diagnostic
         } else {
-            told.with_note(format!("in {:?}", error.text))
+            diagnostic.with_note(error.hint)
         }
     })?;
     Ok(claims)

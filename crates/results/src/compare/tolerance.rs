@@ -1,6 +1,5 @@
 //! Two sets of records compared number by number, within a tolerance.
 
-use super::run_name;
 use crate::record::RunRecord;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,7 +58,7 @@ impl Closeness {
     fn add(&mut self, record: &RunRecord, other: &RunRecord) {
         let (ours, mut theirs) = (numbers(record), numbers(other));
         let mut largest = LargestDifference {
-            run: run_name(record),
+            run: record.title(),
             number: String::new(),
             relative: 0.0,
         };

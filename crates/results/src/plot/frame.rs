@@ -1,7 +1,7 @@
 //! What surrounds the drawing: title, subtitle, name of the y axis and legend.
 
-use super::line::Series;
 use super::pen::{Font, Pen, TO_BASELINE};
+use super::series::Series;
 use super::style::{DOTS, INK, Look, MUTED, TEXT, text_width};
 use crate::text::name;
 

@@ -1,8 +1,7 @@
 //! Small matrices side by side, one for each method, with their numbers in the cells.
 
-use super::PlotError;
 use super::frame::{Head, LEGEND_CHARS, MARGIN, described};
-use super::pen::{Font, Pen, Spot, TO_BASELINE, Target, to_png, to_svg};
+use super::pen::{Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg};
 use super::style::{FRAME, GAP, INK, MUTED, REFERENCE, TEXT, TITLE, ink_on, shade, text_width};
 use crate::metric;
 use crate::text::name;

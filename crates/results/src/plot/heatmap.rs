@@ -1,9 +1,8 @@
 //! A matrix as colours, with a colour bar.
 
-use super::PlotError;
 use super::axis::{Axis, index_ticks, with_room};
 use super::frame::{Head, MARGIN, described};
-use super::pen::{Font, Pen, TO_BASELINE, Target, to_png, to_svg};
+use super::pen::{Font, Pen, PlotError, TO_BASELINE, Target, to_png, to_svg};
 use super::style::{FRAME, GAP, INK, MUTED, REFERENCE, TEXT, TITLE, shade, text_width};
 use kuva::render::render::{Primitive, Scene};
 

@@ -1,9 +1,9 @@
 //! Lines with bands over a numeric axis.
 
-use super::PlotError;
 use super::axis::{Axis, Tick, extent, is_drawable, with_room};
 use super::frame::{Head, Legend, MARGIN, described};
-use super::pen::{Font, Pen, Spot, TO_BASELINE, Target, to_png, to_svg};
+use super::pen::{Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg};
+use super::series::Series;
 use super::style::{DOTS, FRAME, GRID, Look, MUTED, REFERENCE, TEXT, TITLE, text_width};
 use kuva::render::color::Color;
 use kuva::render::render::Scene;
@@ -42,19 +42,6 @@ pub struct LinePlot {
     pub legend: String,
     /// Markers at every point; otherwise a few along the line.
     pub mark_points: bool,
-}
-
-/// One line.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Series {
-    /// Name in the legend.
-    pub name: String,
-    /// Points by ascending x. Those that are not finite, or beyond 1e150, are left out.
-    pub points: Vec<(f64, f64)>,
-    /// Lower and upper end around each point, where known; as long as `points`, or empty.
-    pub band: Vec<Option<(f64, f64)>>,
-    /// Look of the line: the same number looks the same in every figure. Up to 24 differ.
-    pub style: usize,
 }
 
 impl LinePlot {

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! line.rs     LinePlot: lines, bands, references
+//! series.rs   Series: one of the lines
 //! heatmap.rs  Heatmap: a matrix as colours
 //! grids.rs    Grids: small matrices with their numbers, side by side
 //! axis.rs     ranges, ticks, labels that have room
@@ -20,17 +21,12 @@ mod grids;
 mod heatmap;
 mod line;
 mod pen;
+mod series;
 mod style;
 
 pub(crate) use frame::described;
 pub use grids::{Grid, Grids};
 pub use heatmap::Heatmap;
-pub use line::{LinePlot, Series};
-
-/// The figure could not be encoded as an image.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot draw the figure \"{title}\": {reason}")]
-pub struct PlotError {
-    title: String,
-    reason: String,
-}
+pub use line::LinePlot;
+pub use pen::PlotError;
+pub use series::Series;

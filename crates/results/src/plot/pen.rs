@@ -1,6 +1,5 @@
 //! Drawing primitives on a kuva scene, and the scene as SVG and PNG.
 
-use super::PlotError;
 use super::style::{FONTS, INK, LONGEST, Look, Marker, TEXT, TITLE, WHITE};
 use crate::text::{name, printable};
 use kuva::RasterBackend;
@@ -14,6 +13,14 @@ use std::fmt::Write as _;
 const PNG_SCALE: f32 = 2.0;
 /// From the centre of a line of text to its baseline.
 pub(super) const TO_BASELINE: f64 = 4.2;
+
+/// The figure could not be encoded as an image.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot draw the figure \"{title}\": {reason}")]
+pub struct PlotError {
+    title: String,
+    reason: String,
+}
 
 /// A point on the page: x to the right, y downwards.
 pub(super) type Spot = (f64, f64);

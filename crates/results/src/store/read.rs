@@ -1,6 +1,6 @@
 //! One record from bytes of unknown origin: bounded, strict, and without duplicate keys.
 
-use super::{MAX_RECORD_BYTES, StoreError, invalid};
+use super::found::{MAX_RECORD_BYTES, StoreError, invalid};
 use crate::record::{RunRecord, SCHEMA};
 use fs_err as fs;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};

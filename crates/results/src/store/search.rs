@@ -1,10 +1,10 @@
 //! The search for records below directories and in files of many.
 
-use super::read::{open, parse, read_record};
-use super::{
-    Conflict, EVALS_DIR, Excluded, Found, JSONL_FILE, MAX_BAD_LINES, MAX_ENTRIES, MAX_JSONL_BYTES,
-    MAX_RECORD_BYTES, Place, RECORD_FILE, StoreError, parent,
+use super::found::{
+    Conflict, EVALS_DIR, Excluded, Found, JSONL_FILE, MAX_BAD_LINES, MAX_DEPTH, MAX_ENTRIES,
+    MAX_JSONL_BYTES, MAX_RECORD_BYTES, Place, RECORD_FILE, StoreError, parent,
 };
+use super::read::{open, parse, read_record};
 use crate::compare::{disagreement, fuller_first};
 use crate::order;
 use crate::record::RunRecord;
@@ -13,10 +13,59 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::FileType;
 use std::io::{self, BufRead, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Why a link is not read.
 const NOT_REGULAR: &str = "not a regular file; links are not followed here, name it to read it";
+
+/// Reads a file of one record per line, as [`write_jsonl`] writes it: at most [`MAX_JSONL_BYTES`],
+/// lines of at most [`MAX_RECORD_BYTES`]. An invalid line hides no other: it is in
+/// [`Found::excluded`].
+///
+/// # Errors
+///
+/// When the file cannot be read or is too large, or holds a run twice with different numbers.
+pub fn read_jsonl(path: &Path) -> Result<Found, StoreError> {
+    let mut search = Search::default();
+    search.lines(path)?;
+    search.finish()
+}
+
+/// Finds records under `roots`, each of which may be a directory of runs, of an experiment or of a
+/// run, a `record.json`, or a file of one record per line. Symbolic links below a root are not
+/// followed and hidden directories not entered. Depth, width and sizes have bounds; whatever exceeds
+/// one is listed. With the record of a run, those of its later evaluations are read
+/// ([`EVALS_DIR`]).
+///
+/// # Errors
+///
+/// A root that does not exist or cannot be listed; a run that is recorded twice with different
+/// numbers ([`StoreError::Conflicts`]). Any other problem below a root is in [`Found::excluded`].
+pub fn find_records(roots: &[PathBuf]) -> Result<Found, StoreError> {
+    find_records_within(roots, MAX_DEPTH)
+}
+
+/// [`find_records`] in at most `depth` levels of directories below each root.
+///
+/// # Errors
+///
+/// As [`find_records`].
+pub fn find_records_within(roots: &[PathBuf], depth: usize) -> Result<Found, StoreError> {
+    let mut search = Search::default();
+    for root in roots {
+        if fs::metadata(root)?.is_dir() {
+            fs::read_dir(root)?;
+            if root.ends_with(EVALS_DIR) && parent(root).join(RECORD_FILE).is_file() {
+                search.evaluations(root);
+                continue;
+            }
+            search.directory(root, depth.min(MAX_DEPTH));
+        } else {
+            search.file(root);
+        }
+    }
+    search.finish()
+}
 
 /// Names and kinds of a directory's entries, sorted. An error if there are more than `most`: which
 /// ones come first depends on the file system.
@@ -38,7 +87,7 @@ fn entries(dir: &Path, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
 
 /// A search in progress.
 #[derive(Default)]
-pub(super) struct Search {
+struct Search {
     /// By run id: one record for each experiment and each evaluated run.
     found: BTreeMap<String, Vec<(Place, RunRecord)>>,
     conflicts: Vec<Conflict>,
@@ -47,7 +96,7 @@ pub(super) struct Search {
 
 impl Search {
     /// Searches a directory and at most `depth` levels below it.
-    pub(super) fn directory(&mut self, dir: &Path, depth: usize) {
+    fn directory(&mut self, dir: &Path, depth: usize) {
         let names = match entries(dir, MAX_ENTRIES) {
             Ok(names) => names,
             Err(e) => return self.exclude(dir, None, e.to_string()),
@@ -85,7 +134,7 @@ impl Search {
     }
 
     /// Reads the later evaluations in the directory `dir` of a run.
-    pub(super) fn evaluations(&mut self, dir: &Path) {
+    fn evaluations(&mut self, dir: &Path) {
         let names = match entries(dir, MAX_ENTRIES) {
             Ok(names) => names,
             Err(e) => return self.exclude(dir, None, e.to_string()),
@@ -140,7 +189,7 @@ impl Search {
         self.take(path, None, record);
     }
 
-    pub(super) fn file(&mut self, path: &Path) {
+    fn file(&mut self, path: &Path) {
         let read = if path.extension().is_some_and(|e| e == "jsonl") {
             self.lines(path)
         } else {
@@ -154,7 +203,7 @@ impl Search {
         }
     }
 
-    pub(super) fn lines(&mut self, path: &Path) -> Result<(), StoreError> {
+    fn lines(&mut self, path: &Path) -> Result<(), StoreError> {
         let mut reader = io::BufReader::new(open(path, MAX_JSONL_BYTES)?);
         let mut line = Vec::new();
         let mut bad = 0;
@@ -245,7 +294,7 @@ impl Search {
         });
     }
 
-    pub(super) fn finish(mut self) -> Result<Found, StoreError> {
+    fn finish(mut self) -> Result<Found, StoreError> {
         if !self.conflicts.is_empty() {
             self.conflicts
                 .sort_by(|a, b| (&a.run_id, &a.places).cmp(&(&b.run_id, &b.places)));

@@ -1,8 +1,7 @@
 //! Claims and assertions: what the records say to each is what a reader would compute by hand.
 
 use crate::common::*;
-use longreach_results::assertions::{Assertions, Standing};
-use longreach_results::claims::{Claim, Claims, Verdict};
+use longreach_results::claims::{AssertionResult, Assertions, Claim, Claims, Verdict};
 use longreach_results::{ReportSpec, RunRecord, report};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -296,7 +295,7 @@ fn claims_are_read_strictly() {
     );
     let error = check(json!({ "kind": "holds_to", "methods": ["a"], "lengths": [] }));
     assert_eq!(
-        (error.key.as_str(), error.problem),
+        (error.key.as_str(), error.problem.as_str()),
         ("claim.0.lengths", "is empty")
     );
     assert_eq!(good.check(), Ok(()));
@@ -527,18 +526,18 @@ fn assertions_hold_fail_and_wait_for_records() {
             .into_iter()
             .find(|s| s.id == id)
             .unwrap()
-            .standing
+            .result
     };
     let records = text_experiment();
     for (id, expected) in [
-        (2, Standing::Holds),
-        (3, Standing::Holds),
-        (4, Standing::Holds),
-        (5, Standing::NoRecords),
-        (6, Standing::Holds),
-        (10, Standing::Elsewhere),
-        (11, Standing::Holds),
-        (12, Standing::NoRecords),
+        (2, AssertionResult::Holds),
+        (3, AssertionResult::Holds),
+        (4, AssertionResult::Holds),
+        (5, AssertionResult::NoRecords),
+        (6, AssertionResult::Holds),
+        (10, AssertionResult::Elsewhere),
+        (11, AssertionResult::Holds),
+        (12, AssertionResult::NoRecords),
     ] {
         assert_eq!(standing(&records, id), expected, "{id}");
     }
@@ -558,20 +557,18 @@ fn assertions_hold_fail_and_wait_for_records() {
     };
     assert_eq!(
         standing(&with("alibi", &|len| if len > 64 { 0.5 } else { 0.0 }), 3),
-        Standing::Fails
+        AssertionResult::Fails
     );
     assert_eq!(
         standing(&with("alibi", &|_| -0.5), 4),
-        Standing::FragileFails
+        AssertionResult::FragileFails
     );
     let single: Vec<RunRecord> = records.into_iter().filter(|r| r.seed == 1).collect();
-    assert_eq!(standing(&single, 3), Standing::Undecided);
-    assert!(
-        committed
-            .evaluate(&[])
-            .iter()
-            .all(|s| matches!(s.standing, Standing::NoRecords | Standing::Elsewhere))
-    );
+    assert_eq!(standing(&single, 3), AssertionResult::Undecided);
+    assert!(committed.evaluate(&[]).iter().all(|s| matches!(
+        s.result,
+        AssertionResult::NoRecords | AssertionResult::Elsewhere
+    )));
 }
 
 #[test]
@@ -583,7 +580,7 @@ fn the_chapter_on_assertions() {
     };
     let markdown = text(&text_experiment(), &spec, "report.md");
     let chapter = markdown
-        .split("## What a correct suite must show\n")
+        .split("## What a correct suite reproduces\n")
         .nth(1)
         .unwrap()
         .split("\n## Conditions")

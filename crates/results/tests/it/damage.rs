@@ -135,7 +135,7 @@ fn documents_that_are_no_records() {
                 "\"status\":\"ok\"",
                 "\"status\":\"ok\",\"diverged\":{\"step\":1,\"what\":\"loss\"}",
             ),
-            "`diverged` is there",
+            "`diverged` is given",
         ),
         (
             with(
@@ -150,7 +150,7 @@ fn documents_that_are_no_records() {
         ),
         (
             with("\"test_len\":96", "\"test_len\":64"),
-            "trained at 64 is there twice",
+            "trained at 64 appears twice",
         ),
         (with("\"test_len\":96", "\"test_len\":0"), "a length of 0"),
         (

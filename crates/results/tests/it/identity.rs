@@ -387,7 +387,7 @@ fn one_run_with_other_numbers_is_an_error_that_names_it() {
     other.evals[1].metrics.get_mut("exact_match").unwrap().value = 0.25;
     records.push(other.clone());
     let error = report(&records, &[], &spec()).unwrap_err();
-    assert!(matches!(error, ReportError::Twins { .. }));
+    assert!(matches!(error, ReportError::Conflict { .. }));
     let text = error.to_string();
     assert!(
         text.contains(&other.run_id) && text.contains("trained at 16"),
@@ -537,7 +537,7 @@ fn a_sweep_over_the_base_holds_nothing_else() {
     let sweeps = |records: &[RunRecord]| {
         let report = report(records, &[], &spec()).unwrap();
         let markdown = String::from_utf8(report.file("report.md").unwrap().to_vec()).unwrap();
-        markdown.matches("\n### theta_base").count()
+        markdown.matches("\n### model.pe.base").count()
     };
     assert_eq!(sweeps(&[run(100.0, "half"), run(1000.0, "half")]), 1);
     // The config was edited between the two, so more than the base differs.

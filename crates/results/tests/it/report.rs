@@ -116,7 +116,7 @@ fn markdown_of_a_base_sweep() {
     };
     let report = report(&base_experiment(), &[], &spec).unwrap();
     insta::assert_snapshot!("base.md", text(&report, "report.md"));
-    assert!(report.file("theta-base.svg").is_some());
+    assert!(report.file("base.svg").is_some());
 }
 
 #[test]
@@ -1229,19 +1229,19 @@ fn another_metric_is_named_where_the_leading_one_tells_nothing_apart() {
     let text = summary(&with([0.2, 0.7], 3));
     assert!(
         text.contains(
-            "exact_match at 16 tells no methods apart, token_accuracy there does: from b (0.700 ["
+            "exact_match at 16 does not distinguish the methods, token_accuracy does: from b (0.700 ["
         ),
         "{text}"
     );
     let text = summary(&with([0.2, 0.7], 1));
     assert!(
         text.contains(
-            "token_accuracy there does (one seed: no test): from b (0.700) down to a (0.200)"
+            "token_accuracy does (one seed: no test): from b (0.700) down to a (0.200)"
         ),
         "{text}"
     );
     assert!(
-        !summary(&with([0.2, 0.22], 3)).contains("apart"),
+        !summary(&with([0.2, 0.22], 3)).contains("distinguish"),
         "nothing is said where that metric does not either"
     );
 }

@@ -5,6 +5,7 @@ use longreach_results::record::*;
 use longreach_results::store::{RECORD_FILE, record_text};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 
 /// Writes a record as `record.json` into a run's directory, creating it.
@@ -362,6 +363,19 @@ pub fn base_experiment() -> Vec<RunRecord> {
                 ("model.pe.base", json!(base as u64)),
             ];
             let mut run = record("theta", &labels, seed, text_task(64));
+            // Head dimension 16: 8 pairs, the slowest at 2 pi base^(14/16) tokens.
+            let wavelengths = (0..8).map(|pair| TAU * base.powf(f64::from(pair) / 8.0));
+            run.encoding_facts = BTreeMap::from([
+                (
+                    encoding_fact::LONGEST_WAVELENGTH.into(),
+                    wavelengths.clone().fold(0.0, f64::max),
+                ),
+                (encoding_fact::ROTARY_PAIRS.into(), 8.0),
+                (
+                    encoding_fact::PAIRS_BEYOND_TRAINING.into(),
+                    wavelengths.filter(|w| *w > 64.0).count() as f64,
+                ),
+            ]);
             for len in [64, 128, 256, 512] {
                 let slope = 0.9 - 0.12 * base.log10();
                 run.evals.push(ok_row(

@@ -1,0 +1,285 @@
+//! Points of a setting: scores, ratios and differences of methods at test lengths.
+
+use super::groups::Run;
+use super::outcome::InLength;
+use super::point::{Absent, Point, value_at};
+use super::setting::{Method, Setting};
+use crate::metric;
+use crate::stats::{self, Estimate};
+use std::collections::BTreeSet;
+
+impl Setting<'_> {
+    pub(crate) fn point(&self, method: &Method, metric: &str, len: usize) -> Point {
+        self.with_rows(
+            self.point_by(method, |run| value_at(run, &method.variant, metric, len)),
+            method,
+            metric,
+            len,
+        )
+    }
+
+    /// Gives the mean of a share the interval over seeds and test rows.
+    fn with_rows(&self, mut point: Point, method: &Method, metric: &str, len: usize) -> Point {
+        if metric::is_share(metric) {
+            let values: Vec<f64> = point.values.iter().map(|&(_, value)| value).collect();
+            point.estimate = Estimate::of_share(&values, self.rows(method, metric, len));
+        }
+        point
+    }
+
+    /// Test rows behind a share: all seeds are tested on the same ones. Of records that differ, the
+    /// fewest.
+    fn rows(&self, method: &Method, metric: &str, len: usize) -> u64 {
+        let runs = self.groups[method.group].runs.iter();
+        runs.filter_map(|run| metric::rows(run.row(&method.variant, len)?, metric))
+            .min()
+            .unwrap_or(1)
+    }
+
+    /// Metric relative to the same run's in-length value.
+    pub(crate) fn ratio(&self, method: &Method, metric: &str, len: usize) -> Point {
+        self.extrapolated(method, len, |run| {
+            let there = value_at(run, &method.variant, metric, len)?;
+            metric::extrapolation_ratio(there, self.value_in_length(run, method, metric)?)
+                .ok_or(Absent::Missing)
+        })
+    }
+
+    /// The share of its in-length score that a run keeps.
+    pub(crate) fn kept_share(&self, method: &Method, metric: &str, len: usize) -> Point {
+        self.extrapolated(method, len, |run| {
+            let there = value_at(run, &method.variant, metric, len)?;
+            metric::kept_share(metric, there, self.value_in_length(run, method, metric)?)
+                .ok_or(Absent::Missing)
+        })
+    }
+
+    /// The longest test length at which a run still has [`metric::KEPT`] of its in-length score, of
+    /// those that gave a number.
+    pub(crate) fn kept_to(&self, method: &Method) -> Point {
+        let metric = self.lead();
+        self.extrapolated(method, usize::MAX, |run| {
+            let here = Some(self.value_in_length(run, method, metric)?)
+                .filter(|&v| v > 0.0)
+                .ok_or(Absent::Missing)?;
+            let is_kept = |len: &usize| {
+                value_at(run, &method.variant, metric, *len)
+                    .is_ok_and(|v| metric::is_kept(metric, v, here))
+            };
+            self.lengths_from_in_length()
+                .rev()
+                .find(is_kept)
+                .map(|len| len as f64)
+                .ok_or(Absent::Missing)
+        })
+    }
+
+    /// Mean over log2 of the length, from the in-length one to the longest tested, of the share of
+    /// the in-length score.
+    pub(crate) fn kept_area(&self, method: &Method) -> Point {
+        let metric = self.lead();
+        self.extrapolated(method, usize::MAX, |run| {
+            let here = self.value_in_length(run, method, metric)?;
+            let shares: Result<Vec<(f64, f64)>, Absent> = self
+                .lengths_from_in_length()
+                .map(|len| {
+                    let there = value_at(run, &method.variant, metric, len)?;
+                    metric::kept_share(metric, there, here)
+                        .map(|share| (len as f64, share))
+                        .ok_or(Absent::Missing)
+                })
+                .collect();
+            stats::mean_over_log2(&shares?).ok_or(Absent::Missing)
+        })
+    }
+
+    /// One method minus another, seed by seed, for the seeds that both have.
+    pub(crate) fn difference(
+        &self,
+        method: &Method,
+        other: &Method,
+        metric: &str,
+        len: usize,
+    ) -> Point {
+        let point = self.paired(method, other, metric, len, |a, b| Some(a - b));
+        self.with_difference(point, metric, (method, len), (other, len))
+    }
+
+    /// Gives the mean difference of two shares, each of a method at a length, the interval over
+    /// seeds and test rows.
+    fn with_difference(
+        &self,
+        mut point: Point,
+        metric: &str,
+        of: (&Method, usize),
+        than: (&Method, usize),
+    ) -> Point {
+        if metric::is_share(metric) {
+            let value = |seed: u64, (method, len): (&Method, usize)| {
+                let run = self.groups[method.group]
+                    .runs
+                    .iter()
+                    .find(|run| run.seed == seed)?;
+                value_at(run, &method.variant, metric, len).ok()
+            };
+            let pairs: Vec<(f64, f64)> = point
+                .values
+                .iter()
+                .filter_map(|&(seed, _)| Some((value(seed, of)?, value(seed, than)?)))
+                .collect();
+            let rows = (
+                self.rows(of.0, metric, of.1),
+                self.rows(than.0, metric, than.1),
+            );
+            point.estimate = Estimate::of_share_difference(&pairs, rows);
+        }
+        point
+    }
+
+    /// `of` the values of two methods for each seed that both have.
+    pub(crate) fn paired(
+        &self,
+        method: &Method,
+        other: &Method,
+        metric: &str,
+        len: usize,
+        of: impl Fn(f64, f64) -> Option<f64>,
+    ) -> Point {
+        let others = &self.groups[other.group].runs;
+        let mut point = self.extrapolated(method, len, |run| {
+            let beside = others
+                .iter()
+                .find(|r| r.seed == run.seed)
+                .ok_or(Absent::Missing)?;
+            let there = value_at(run, &method.variant, metric, len)?;
+            of(there, value_at(beside, &other.variant, metric, len)?).ok_or(Absent::Missing)
+        });
+        if self.is_extrapolation_of_unconverged(other, len) {
+            point = self.point_by(method, |_| Err(Absent::Unconverged));
+        }
+        let seeds = |method: &Method| {
+            self.groups[method.group]
+                .runs
+                .iter()
+                .map(|r| r.seed)
+                .collect::<BTreeSet<_>>()
+        };
+        point.runs = seeds(method).intersection(&seeds(other)).count();
+        point
+    }
+
+    /// The score, which a method that has not converged does not have past the training length.
+    pub(crate) fn score(&self, method: &Method, metric: &str, len: usize) -> Point {
+        let point = self.extrapolated(method, len, |run| {
+            value_at(run, &method.variant, metric, len)
+        });
+        self.with_rows(point, method, metric, len)
+    }
+
+    /// Distance of the score to a fixed value: of the mean for shares, of each run otherwise.
+    pub(crate) fn distance(&self, method: &Method, metric: &str, len: usize, to: f64) -> Point {
+        if !metric::is_share(metric) {
+            return self.extrapolated(method, len, |run| {
+                Ok((value_at(run, &method.variant, metric, len)? - to).abs())
+            });
+        }
+        let mut point = self.score(method, metric, len);
+        point.estimate = point.estimate.map(|estimate| estimate.distance_to(to));
+        point
+    }
+
+    /// A run's score at one length minus that at another.
+    pub(crate) fn step(&self, method: &Method, metric: &str, from: usize, to: usize) -> Point {
+        let point = self.extrapolated(method, to.max(from), |run| {
+            Ok(value_at(run, &method.variant, metric, to)?
+                - value_at(run, &method.variant, metric, from)?)
+        });
+        self.with_difference(point, metric, (method, to), (method, from))
+    }
+
+    /// The largest score of some methods over the smallest, for the seeds that all have.
+    pub(crate) fn spread(&self, methods: &[&Method], metric: &str, len: usize) -> Point {
+        let Some((first, others)) = methods.split_first() else {
+            return Point {
+                values: Vec::new(),
+                estimate: None,
+                runs: 0,
+                absent: BTreeSet::new(),
+            };
+        };
+        if others
+            .iter()
+            .any(|m| self.is_extrapolation_of_unconverged(m, len))
+        {
+            return self.point_by(first, |_| Err(Absent::Unconverged));
+        }
+        self.extrapolated(first, len, |run| {
+            let own = value_at(run, &first.variant, metric, len)?;
+            let (mut low, mut high) = (own, own);
+            for other in others {
+                let beside = self.groups[other.group]
+                    .runs
+                    .iter()
+                    .find(|r| r.seed == run.seed)
+                    .ok_or(Absent::Missing)?;
+                let value = value_at(beside, &other.variant, metric, len)?;
+                (low, high) = (low.min(value), high.max(value));
+            }
+            metric::extrapolation_ratio(high, low).ok_or(Absent::Missing)
+        })
+    }
+
+    /// The in-length score's length and every longer one.
+    pub(crate) fn lengths_from_in_length(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
+        let from = self.in_length.unwrap_or(usize::MAX);
+        self.lengths.iter().copied().filter(move |&l| l >= from)
+    }
+
+    fn value_in_length(&self, run: &Run<'_>, method: &Method, metric: &str) -> Result<f64, Absent> {
+        self.in_length.map_or(Err(Absent::Missing), |len| {
+            value_at(run, &method.variant, metric, len)
+        })
+    }
+
+    /// A point about a length past training, which methods that have not converged do not have.
+    fn extrapolated(
+        &self,
+        method: &Method,
+        len: usize,
+        value: impl Fn(&Run<'_>) -> Result<f64, Absent>,
+    ) -> Point {
+        if self.is_extrapolation_of_unconverged(method, len) {
+            return self.point_by(method, |_| Err(Absent::Unconverged));
+        }
+        self.point_by(method, value)
+    }
+
+    pub(crate) fn is_extrapolation_of_unconverged(&self, method: &Method, len: usize) -> bool {
+        len > self.task.train_len && matches!(self.converged(method), InLength::Unconverged(_))
+    }
+
+    pub(super) fn point_by(
+        &self,
+        method: &Method,
+        value: impl Fn(&Run<'_>) -> Result<f64, Absent>,
+    ) -> Point {
+        let runs = &self.groups[method.group].runs;
+        let mut point = Point {
+            values: Vec::new(),
+            estimate: None,
+            runs: runs.len(),
+            absent: BTreeSet::new(),
+        };
+        for run in runs {
+            match value(run) {
+                Ok(value) => point.values.push((run.seed, value)),
+                Err(absent) => {
+                    point.absent.insert(absent);
+                }
+            }
+        }
+        let values: Vec<f64> = point.values.iter().map(|&(_, value)| value).collect();
+        point.estimate = Estimate::of_mean(&values);
+        point
+    }
+}

@@ -1,0 +1,25 @@
+//! From records to settings, methods and points: which runs are compared, and the numbers behind
+//! each cell of a table.
+//!
+//! A *setting* is a task at one training length on one corpus: what is comparable. A *method* is a
+//! group of runs that differ only by seed, under one variant.
+//!
+//! ```text
+//! identity.rs    which runs are seeds of one method
+//! naming.rs      names of methods
+//! groups.rs      runs pooled into methods; later evaluations attached to their runs
+//! setting.rs     comparable methods, their lengths and metrics
+//! point.rs       the values behind a cell, their estimate, and its text
+//! measure.rs     scores, ratios and differences of methods
+//! outcome.rs     learned or not, reach, the best method
+//! base_sweep.rs  methods that differ only in the rotary base
+//! ```
+
+pub(crate) mod base_sweep;
+pub(crate) mod groups;
+pub(crate) mod identity;
+mod measure;
+mod naming;
+pub(crate) mod outcome;
+pub(crate) mod point;
+pub(crate) mod setting;

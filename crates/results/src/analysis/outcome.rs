@@ -1,0 +1,145 @@
+//! What the points of a setting amount to: whether a method has learned its task, how far it keeps
+//! its score, and which method is best.
+
+use super::groups::Run;
+use super::point::{Point, value_at};
+use super::setting::{Method, Setting};
+use crate::metric::{self, better_first};
+use crate::stats::{self, Estimate};
+use std::cmp::Ordering;
+
+/// Whether a method has learned its task at the lengths it was trained on: only then is anything
+/// said about longer ones.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum InLength {
+    Converged,
+    /// The score that says so, against the one needed.
+    Unconverged(String),
+    /// No score at a length up to the training length.
+    Untested,
+}
+
+/// How far a method keeps its in-length score.
+pub(crate) struct Reach {
+    /// None: not even at the first length past training. Otherwise a test length.
+    pub test_len: Option<usize>,
+    /// Nothing longer was tested.
+    pub is_longest: bool,
+    /// Runs with an in-length score, and runs.
+    pub seeds: (usize, usize),
+}
+
+impl Setting<'_> {
+    /// Where answers are scored whole: the share of exact ones, the mean over seeds and over tested
+    /// lengths up to the training length, is at least [`metric::LEARNED`]. Elsewhere: the
+    /// leading metric's in-length mean is better than guessing.
+    pub(crate) fn converged(&self, method: &Method) -> InLength {
+        let lead = self.lead();
+        let answers = self.task.primary_metric != metric::LOSS_NATS;
+        // Only means are needed here, so no interval is computed.
+        let exact_at =
+            |len| move |run: &Run<'_>| value_at(run, &method.variant, metric::EXACT_MATCH, len);
+        let exact: Vec<f64> = self
+            .lengths
+            .iter()
+            .filter(|&&len| answers && len <= self.task.train_len)
+            .filter_map(|&len| Some(self.point_by(method, exact_at(len)).estimate?.mean))
+            .collect();
+        if let Some(mean) = stats::mean(&exact).filter(|mean| mean.is_finite()) {
+            if mean >= metric::LEARNED {
+                return InLength::Converged;
+            }
+            let most = self.in_length.unwrap_or_default();
+            let score = metric::number(mean, 3);
+            return InLength::Unconverged(format!(
+                "{} {score} in length (mean over seeds and tested lengths up to {most}), below {}",
+                metric::EXACT_MATCH,
+                metric::LEARNED
+            ));
+        }
+        let here = self
+            .in_length
+            .and_then(|len| Some((len, self.point(method, lead, len).estimate?.mean)));
+        let Some((len, mean)) = here else {
+            return InLength::Untested;
+        };
+        let chance = metric::chance(self.task, lead);
+        let is_better = chance.map_or(mean != 0.0, |c| {
+            better_first(lead, mean, c) == Ordering::Less
+        });
+        if is_better {
+            return InLength::Converged;
+        }
+        let chance = chance.unwrap_or_default();
+        let text = |value: f64| metric::number(value, metric::decimals(lead, value));
+        InLength::Unconverged(format!(
+            "{lead} {} at {len}, no better than guessing ({})",
+            text(mean),
+            text(chance)
+        ))
+    }
+
+    /// None where there is no in-length score, or one that says the task was not learned.
+    pub(crate) fn reach(&self, method: &Method) -> Option<Reach> {
+        let metric = self.lead();
+        let base = self.point(method, metric, self.in_length?);
+        let in_length = base.estimate?;
+        if self.converged(method) != InLength::Converged {
+            return None;
+        }
+        let mut reach = Reach {
+            test_len: None,
+            is_longest: true,
+            seeds: (base.values.len(), base.runs),
+        };
+        for len in self.longer() {
+            let there = self.point(method, metric, len);
+            let kept = there.values.len() == base.values.len()
+                && there
+                    .estimate
+                    .is_some_and(|e| metric::is_kept(metric, e.mean, in_length.mean));
+            if !kept {
+                reach.is_longest = false;
+                break;
+            }
+            reach.test_len = Some(len);
+        }
+        Some(reach)
+    }
+
+    /// The one method that is better than chance and than every other, by intervals that share no
+    /// point, if there is one.
+    pub(crate) fn clear_best(&self, points: &[Point], metric: &str) -> Option<usize> {
+        let numbered: Vec<(usize, &Point, Estimate)> = points
+            .iter()
+            .enumerate()
+            .filter_map(|(i, p)| Some((i, p, p.estimate?)))
+            .collect();
+        let best = numbered
+            .iter()
+            .min_by(|a, b| better_first(metric, a.2.mean, b.2.mean))?;
+        let rivals = numbered.iter().filter(|other| other.0 != best.0);
+        let clear = numbered.len() > 1
+            && best.1.is_whole()
+            && !self.is_at_chance(metric, &best.2)
+            && rivals
+                .clone()
+                .all(|other| best.2.is_separated_from(&other.2));
+        clear.then_some(best.0)
+    }
+
+    /// Whether a score is no better than guessing as far as its interval tells; where guessing has
+    /// no score, whether a share is 0.
+    pub(crate) fn is_at_chance(&self, metric: &str, estimate: &Estimate) -> bool {
+        let Some(chance) = metric::chance(self.task, metric) else {
+            return metric::is_share(metric) && estimate.mean == 0.0;
+        };
+        let (low, high) = estimate.interval.unwrap_or((estimate.mean, estimate.mean));
+        let worst = if metric::lower_is_better(metric) {
+            high
+        } else {
+            low
+        };
+        better_first(metric, worst, chance) != Ordering::Less
+    }
+}

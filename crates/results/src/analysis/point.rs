@@ -1,0 +1,119 @@
+//! The numbers behind a cell of a table: one value per seed, their estimate, and why some are
+//! missing.
+
+use super::groups::Run;
+use crate::metric;
+use crate::record::{EvalStatus, RunStatus};
+use crate::stats::Estimate;
+use std::collections::BTreeSet;
+
+/// Why a run has no number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Absent {
+    Diverged,
+    Unsupported,
+    Skipped,
+    /// There is a number, but it is none of extrapolation: the task was not learned in length.
+    Unconverged,
+    Missing,
+}
+
+impl Absent {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Absent::Diverged => "diverged",
+            Absent::Unsupported => "unsupported",
+            Absent::Skipped => "skipped",
+            Absent::Unconverged => "not converged",
+            Absent::Missing => "-",
+        }
+    }
+}
+
+/// One method at one test length.
+pub(crate) struct Point {
+    /// Seed and value, by seed.
+    pub values: Vec<(u64, f64)>,
+    pub estimate: Option<Estimate>,
+    pub runs: usize,
+    pub absent: BTreeSet<Absent>,
+}
+
+impl Point {
+    /// Whether every run has a value.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.estimate.is_some() && self.values.len() == self.runs
+    }
+}
+
+/// A run's value for a metric of a variant at a length, or why there is none.
+pub(super) fn value_at(
+    run: &Run<'_>,
+    variant: &str,
+    metric: &str,
+    len: usize,
+) -> Result<f64, Absent> {
+    let Some(row) = run.row(variant, len) else {
+        return Err(if run.status == RunStatus::Diverged {
+            Absent::Diverged
+        } else {
+            Absent::Missing
+        });
+    };
+    match row.status {
+        EvalStatus::Ok => match metric::value(&run.task, row, metric) {
+            Some((value, _)) if value.is_finite() => Ok(value),
+            Some(_) => Err(Absent::Diverged),
+            None => Err(Absent::Missing),
+        },
+        EvalStatus::Diverged => Err(Absent::Diverged),
+        EvalStatus::Unsupported => Err(Absent::Unsupported),
+        EvalStatus::Skipped => Err(Absent::Skipped),
+    }
+}
+
+/// A mean with its interval: `4.63 ± 0.05`, `0.667 [0.09, 0.99]` for shares, or `4.63` for one
+/// seed.
+pub(crate) fn estimate_text(metric: &str, estimate: &Estimate) -> String {
+    let decimals = metric::decimals(metric, estimate.mean);
+    let mean = metric::number(estimate.mean, decimals);
+    match (estimate.half_width, estimate.interval) {
+        (Some(half), _) => format!("{mean} ± {}", metric::number(half, decimals)),
+        (None, Some((low, high))) => {
+            // Rounded outwards, so that what is printed holds the mean and all of the interval.
+            let (low, high) = ((low * 100.0).floor() / 100.0, (high * 100.0).ceil() / 100.0);
+            format!(
+                "{mean} [{}, {}]",
+                metric::number(low, 2),
+                metric::number(high, 2)
+            )
+        }
+        (None, None) => mean,
+    }
+}
+
+pub(crate) fn point_text(metric: &str, point: &Point) -> String {
+    match &point.estimate {
+        Some(estimate) if point.is_whole() => estimate_text(metric, estimate),
+        Some(estimate) => format!(
+            "{} ({}/{})",
+            estimate_text(metric, estimate),
+            point.values.len(),
+            point.runs
+        ),
+        None => absent_text(&point.absent),
+    }
+}
+
+pub(crate) fn absent_text(absent: &BTreeSet<Absent>) -> String {
+    let named: Vec<&str> = absent
+        .iter()
+        .filter(|a| **a != Absent::Missing)
+        .map(|a| a.name())
+        .collect();
+    if named.is_empty() {
+        Absent::Missing.name().into()
+    } else {
+        named.join(" / ")
+    }
+}

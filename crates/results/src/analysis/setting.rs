@@ -1,0 +1,287 @@
+//! Settings: the comparable runs among the records, and their methods.
+
+use super::groups::{Group, TRAINED, groups, later_note};
+use super::identity::MethodSpecs;
+use super::naming;
+use crate::metric;
+use crate::record::{RunRecord, TaskFacts};
+use crate::text::{self, list, short_hash, times};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Test lengths a table has room for; real ones have a tenth of it.
+const MOST_LENGTHS: usize = 200;
+/// Metrics that get a table.
+const MOST_METRICS: usize = 32;
+
+pub(crate) struct Setting<'a> {
+    pub task: &'a TaskFacts,
+    /// `text, trained at 64 bytes`
+    pub name: String,
+    /// Prefix of file names and anchors; empty where there is one setting only.
+    pub slug: String,
+    pub groups: Vec<Group<'a>>,
+    pub methods: Vec<Method>,
+    /// What the methods' names are values of: `base`, or `positions, pe`.
+    pub axes: String,
+    /// Test lengths, ascending.
+    pub lengths: Vec<usize>,
+    /// Metrics with a table, the leading one first.
+    pub metrics: Vec<String>,
+    /// Every metric recorded or derived, for the long form.
+    pub all_metrics: Vec<String>,
+    /// The in-length score is taken here: the training length, or the longest test length below
+    /// it.
+    pub in_length: Option<usize>,
+    pub notes: Vec<String>,
+}
+
+pub(crate) struct Method {
+    pub name: String,
+    /// The name without the keys of labels, as claims and baselines may write it.
+    pub plain: String,
+    pub group: usize,
+    pub variant: String,
+}
+
+impl Setting<'_> {
+    /// The method of that name; by its name without the keys of labels where only one has it.
+    pub(crate) fn method(&self, name: &str) -> Option<&Method> {
+        let mut plain = self.methods.iter().filter(|m| m.plain == name);
+        let exact = self.methods.iter().find(|m| m.name == name);
+        exact.or_else(|| plain.next().filter(|_| plain.next().is_none()))
+    }
+
+    pub(crate) fn lead(&self) -> &str {
+        &self.metrics[0]
+    }
+
+    /// What a metric is; where runs of the setting define it differently, such as by how answers
+    /// were decoded, each of them and for whom.
+    pub(crate) fn definition(&self, metric: &str) -> String {
+        let mut said: Vec<(String, Vec<String>)> = Vec::new();
+        let runs = self
+            .groups
+            .iter()
+            .flat_map(|group| group.runs.iter().map(move |run| (group, run)));
+        for (group, run) in runs.filter(|(_, run)| run.task.definitions.contains_key(metric)) {
+            let text = metric::definition(&run.task, metric);
+            match said.iter_mut().find(|(other, _)| *other == text) {
+                Some((_, names)) if names.contains(&group.name) => {}
+                Some((_, names)) => names.push(group.name.clone()),
+                None => said.push((text, vec![group.name.clone()])),
+            }
+        }
+        if let [] | [_] = said[..] {
+            return said
+                .pop()
+                .map_or_else(|| metric::definition(self.task, metric), |(text, _)| text);
+        }
+        let each = said
+            .iter()
+            .map(|(text, names)| format!("for {}: {}", list(names, 6), text.trim_end_matches('.')));
+        each.collect::<Vec<_>>().join("; ") + "."
+    }
+
+    pub(crate) fn longer(&self) -> impl Iterator<Item = usize> + '_ {
+        self.lengths
+            .iter()
+            .copied()
+            .filter(|&l| l > self.task.train_len)
+    }
+
+    pub(crate) fn times(&self, len: usize) -> String {
+        times(len as f64 / self.task.train_len.max(1) as f64)
+    }
+
+    /// Layer and head of every recorded mean attention distance, with the metric's name, in order;
+    /// at most as many as metrics with a table.
+    pub(crate) fn heads(&self) -> Vec<((usize, usize), &str)> {
+        let mut heads: Vec<_> = self
+            .all_metrics
+            .iter()
+            .filter_map(|name| Some((metric::head(name)?, name.as_str())))
+            .collect();
+        heads.sort_unstable();
+        heads.truncate(MOST_METRICS);
+        heads
+    }
+
+    /// Fewest and most seeds of a method.
+    pub(crate) fn seeds(&self) -> (usize, usize) {
+        let counts = self.groups.iter().map(|g| g.runs.len());
+        (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0))
+    }
+
+    pub(crate) fn unit_count(&self, len: usize) -> String {
+        format!("{len} {}", self.task.unit)
+    }
+}
+
+/// Settings in order of task, corpus and training length. `records` are in canonical order, each
+/// run once; `order` is the order of labels and variants asked for.
+pub(crate) fn settings<'a>(
+    records: &[&'a RunRecord],
+    order: &[String],
+    specs: &MethodSpecs<'_>,
+) -> Vec<Setting<'a>> {
+    type Key<'a> = (&'a str, &'a str, &'a str, &'a str, usize);
+    let mut by_key: BTreeMap<Key<'a>, Vec<&'a RunRecord>> = BTreeMap::new();
+    for run in records {
+        let task = &run.task;
+        let corpus = task.corpus.as_ref().map_or("", |c| c.blake3.as_str());
+        by_key
+            .entry((
+                &task.kind,
+                &task.primary_metric,
+                &task.unit,
+                corpus,
+                task.train_len,
+            ))
+            .or_default()
+            .push(run);
+    }
+    let several = by_key.len() > 1;
+    let keys: Vec<Key<'a>> = by_key.keys().copied().collect();
+    let mut slugs = text::Slugs::default();
+    by_key
+        .into_iter()
+        .map(|(key, runs)| {
+            let kind = text::name(&runs[0].task.kind, 40);
+            let slug = if several {
+                slugs.take(&format!("{kind} {}", runs[0].task.train_len))
+            } else {
+                String::new()
+            };
+            let alike = |other: &&Key<'a>| (other.0, other.2, other.4) == (key.0, key.2, key.4);
+            let corpora: Vec<&str> = keys.iter().filter(alike).map(|k| k.3).collect();
+            let name = setting_name(&runs[0].task, &corpora);
+            setting(&runs, specs, order, name, slug)
+        })
+        .collect()
+}
+
+/// `text, trained at 64 bytes`; with the corpus where several corpora share that name, or the
+/// leading metric where that is all that differs. `corpora`: hashes of the settings of that name,
+/// this one's among them.
+fn setting_name(task: &TaskFacts, corpora: &[&str]) -> String {
+    let name = format!(
+        "{}, trained at {} {}",
+        text::name(&task.kind, 40),
+        task.train_len,
+        text::name(&task.unit, 40)
+    );
+    let is_several = corpora.iter().collect::<BTreeSet<_>>().len() > 1;
+    match &task.corpus {
+        _ if corpora.len() < 2 => name,
+        Some(corpus) if is_several => {
+            format!(
+                "{name} ({}, {})",
+                text::name(&corpus.source, 80),
+                text::name(short_hash(&corpus.blake3), 8)
+            )
+        }
+        _ => format!("{name} ({})", text::name(&task.primary_metric, 80)),
+    }
+}
+
+fn setting<'a>(
+    runs: &[&'a RunRecord],
+    specs: &MethodSpecs<'_>,
+    order: &[String],
+    name: String,
+    slug: String,
+) -> Setting<'a> {
+    let task = &runs[0].task;
+    let mut notes = Vec::new();
+    let groups = groups(runs, specs, order, &mut notes);
+    let mut methods = Vec::new();
+    let mut taken = BTreeSet::new();
+    for (index, group) in groups.iter().enumerate() {
+        for variant in &group.variants {
+            let named = |name: &str| {
+                if variant.name == TRAINED {
+                    name.to_owned()
+                } else {
+                    format!("{name} + {}", text::name(&variant.name, 60))
+                }
+            };
+            let (mut name, plain) = (named(&group.name), named(&group.plain));
+            // Names that differ only in what was cut from them are still two methods.
+            while !taken.insert(name.clone()) {
+                name = format!(
+                    "{name} [run {}]",
+                    group.runs.first().map_or("", |run| short_hash(&run.run_id))
+                );
+            }
+            methods.push(Method {
+                name,
+                plain,
+                group: index,
+                variant: variant.name.clone(),
+            });
+        }
+    }
+    let rows = || {
+        groups
+            .iter()
+            .flat_map(|group| &group.runs)
+            .flat_map(|run| run.rows())
+            .map(|(_, row)| row)
+    };
+    let lengths = lengths(rows().map(|row| row.test_len), &name, &mut notes);
+    let recorded: BTreeSet<&String> = rows().flat_map(|row| row.metrics.keys()).collect();
+    let recorded: Vec<String> = recorded.into_iter().cloned().collect();
+    let mut metrics = metric::shown(task, &recorded);
+    let first: BTreeSet<String> = metrics.iter().cloned().collect();
+    let mut all_metrics = metrics.clone();
+    all_metrics.extend(recorded.into_iter().filter(|extra| !first.contains(extra)));
+    if metrics.len() > MOST_METRICS {
+        notes.push(format!(
+            "{name}: {} metrics; the first {MOST_METRICS} have a table, all are in results.csv.",
+            metrics.len()
+        ));
+        metrics.truncate(MOST_METRICS);
+    }
+    let in_length = lengths
+        .iter()
+        .copied()
+        .filter(|&l| l <= task.train_len)
+        .max();
+    let axes = naming::axes(runs);
+    notes.extend(later_note(&groups, &name));
+    Setting {
+        task,
+        name,
+        slug,
+        groups,
+        methods,
+        axes,
+        lengths,
+        metrics,
+        all_metrics,
+        in_length,
+        notes,
+    }
+}
+
+/// The lengths tested, ascending; of too many, those that the most evaluations share.
+fn lengths(
+    tested: impl Iterator<Item = usize>,
+    setting: &str,
+    notes: &mut Vec<String>,
+) -> Vec<usize> {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    tested.for_each(|len| *counts.entry(len).or_default() += 1);
+    let mut lengths: Vec<usize> = counts.keys().copied().collect();
+    if lengths.len() > MOST_LENGTHS {
+        notes.push(format!(
+            "{setting}: {} test lengths; the {MOST_LENGTHS} most common are shown, all are in \
+             results.csv.",
+            lengths.len()
+        ));
+        lengths.sort_by_key(|len| (std::cmp::Reverse(counts[len]), *len));
+        lengths.truncate(MOST_LENGTHS);
+        lengths.sort_unstable();
+    }
+    lengths
+}

@@ -1,0 +1,214 @@
+//! Claims and published numbers as data.
+
+use super::length::Length;
+use crate::text;
+use schema::Invalid;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Claims of one or more sources, their published numbers, and other names of their methods.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claims {
+    /// What is claimed, `[[claim]]` in a file.
+    #[serde(default, rename = "claim")]
+    pub claims: Vec<Claim>,
+    /// Tables of the source, for the correlation of our numbers with its own.
+    #[serde(default)]
+    pub published: Vec<Published>,
+    /// By the name a claim uses: names that a method of the records may have. The first one found
+    /// is taken. `key=text` names the method whose only label that is.
+    #[serde(default)]
+    pub aliases: BTreeMap<String, Vec<String>>,
+}
+
+/// One sentence of a source and how it is checked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Who claims it, and where.
+    #[serde(default)]
+    pub source: String,
+    /// The claim in words.
+    #[serde(default)]
+    pub text: String,
+    /// Kinds of task it applies to; empty for all.
+    #[serde(default)]
+    pub tasks: Vec<String>,
+    /// Training lengths it applies to; empty for all.
+    #[serde(default)]
+    pub train_lens: Vec<usize>,
+    /// The metric, stored or derived.
+    pub metric: String,
+    /// The kind of comparison.
+    pub kind: Kind,
+    /// Methods, by name.
+    pub methods: Vec<String>,
+    /// Methods to compare with, for kinds with two sides.
+    #[serde(default)]
+    pub than: Vec<String>,
+    /// Test lengths.
+    pub lengths: Vec<Length>,
+    /// The bound, for kinds that have one. For `better` and its like: how much worse the method may
+    /// be and still agree; without it, it must be strictly better.
+    #[serde(default)]
+    pub value: Option<f64>,
+    /// Whether a length without a value, such as past the end of a learned table, counts as
+    /// agreeing.
+    #[serde(default)]
+    pub or_unsupported: bool,
+}
+
+/// What a claim compares. "Better" follows the metric's direction; differences and ratios are
+/// paired by seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Each of `methods` is better than the next.
+    Order,
+    /// Each of `methods` is better than each of `than`; without `than` the first is better than
+    /// each of the others.
+    Better,
+    /// The first of `methods` is better than each of the others; if it is the only one, than every
+    /// method of the setting.
+    BestOf,
+    /// Each of `methods` over each of `than` is at most `value`; without `than` each of `methods`
+    /// over its own in-length score.
+    RatioBelow,
+    /// The same, at least `value`.
+    RatioAbove,
+    /// Each of `methods` keeps the share `value` (0.9 if absent) of its in-length score at every
+    /// length tested up to the one named.
+    HoldsTo,
+    /// The score is at most `value`.
+    Below,
+    /// The score is at least `value`.
+    Above,
+    /// The score is within `value` of guessing.
+    NearChance,
+    /// The largest score of `methods` over the smallest is at most `value`.
+    SpreadBelow,
+    /// Each of `methods` is better at every further one of the lengths than at the one before.
+    Improves,
+}
+
+/// A published table: numbers of several methods at several lengths.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Where it is printed.
+    pub source: String,
+    /// The kinds of task to compare it with; empty for every one.
+    #[serde(default)]
+    pub tasks: Vec<String>,
+    /// Our metric to compare it with: higher must mean the same in both.
+    pub metric: String,
+    /// Its training length. If given, lengths are compared as multiples of the training lengths;
+    /// otherwise they must be equal.
+    #[serde(default)]
+    pub train_len: Option<usize>,
+    /// The numbers.
+    pub numbers: Vec<PublishedNumber>,
+}
+
+/// One number of a published table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedNumber {
+    /// The method, by the name a claim would use.
+    pub method: String,
+    /// The test length.
+    pub length: usize,
+    /// The number.
+    pub value: f64,
+}
+
+impl Claims {
+    /// Checks that every claim can be evaluated.
+    ///
+    /// # Errors
+    ///
+    /// The first claim or published number that cannot, with its key, such as `claim.3.methods`,
+    /// and the claim's text or the number's method as the hint.
+    pub fn check(&self) -> Result<(), Invalid> {
+        for (at, claim) in self.claims.iter().enumerate() {
+            claim
+                .check()
+                .map_err(|error| error.within(&format!("claim.{at}")))?;
+        }
+        for (at, table) in self.published.iter().enumerate() {
+            for (i, number) in table.numbers.iter().enumerate() {
+                let hint = within_text(&number.method);
+                finite(number.value, &hint)
+                    .map_err(|error| error.within(&format!("published.{at}.numbers.{i}")))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Claim {
+    fn check(&self) -> Result<(), Invalid> {
+        let hint = within_text(&self.text);
+        let wrong = |key: &str, problem: &str, allowed: &str| {
+            Err(Invalid::new(key, "", problem, allowed, hint.as_str()))
+        };
+        let is_comparison = matches!(self.kind, Kind::Order | Kind::SpreadBelow)
+            || self.kind == Kind::Better && self.than.is_empty();
+        let few = "names too few methods";
+        match self.methods.len() {
+            0 if !is_comparison => return wrong("methods", few, "one or more names"),
+            0 | 1 if is_comparison => return wrong("methods", few, "two or more names"),
+            _ => {}
+        }
+        if self.lengths.is_empty() {
+            let allowed = "one or more lengths, such as 512, \"in\", \"2x\" or \">1x\"";
+            return wrong("lengths", "is empty", allowed);
+        }
+        match self.value {
+            None if self.kind.has_bound() => wrong(
+                "value",
+                "is missing: this kind of claim has a bound",
+                "a number",
+            ),
+            None => Ok(()),
+            Some(value) => finite(value, &hint),
+        }
+    }
+}
+
+fn finite(value: f64, hint: &str) -> Result<(), Invalid> {
+    if value.is_finite() {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        "value",
+        value,
+        "is not finite",
+        "a finite number",
+        hint,
+    ))
+}
+
+/// Names the claim or method that a value belongs to.
+fn within_text(text: &str) -> String {
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("in {:?}", text::name(text, 60))
+    }
+}
+impl Kind {
+    /// Whether the kind compares with [`Claim::value`].
+    pub(super) fn has_bound(self) -> bool {
+        matches!(
+            self,
+            Kind::RatioBelow
+                | Kind::RatioAbove
+                | Kind::Below
+                | Kind::Above
+                | Kind::NearChance
+                | Kind::SpreadBelow
+        )
+    }
+}

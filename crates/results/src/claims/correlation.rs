@@ -1,0 +1,86 @@
+//! Rank correlation of published numbers with ours.
+
+use super::claim::{Claims, Published};
+use super::experiment_setting::{ExperimentSetting, experiment_settings, find_method, is_task};
+use crate::record::RunRecord;
+use crate::stats::{Correlation, spearman};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rank correlation over methods of one column of a published table with ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Where it is published.
+    pub source: String,
+    /// As in [`Outcome::place`].
+    pub place: String,
+    /// The metric.
+    pub metric: String,
+    /// The published length and ours.
+    pub lengths: (usize, usize),
+    /// Methods in both, with the published number and our mean over seeds.
+    pub methods: Vec<(String, f64, f64)>,
+    /// Of those; none for fewer than two methods or where one side is constant.
+    pub correlation: Option<Correlation>,
+}
+
+impl Claims {
+    /// Spearman's rank correlation over methods of each published column (one length of one table)
+    /// with ours, in every experiment and setting with at least two of its methods. Methods that
+    /// have not converged are left out beyond the training length.
+    pub fn correlate(&self, records: &[RunRecord]) -> Vec<Column> {
+        let settings = experiment_settings(records);
+        let mut out = Vec::new();
+        for table in &self.published {
+            let lengths: BTreeSet<usize> = table.numbers.iter().map(|n| n.length).collect();
+            for place in settings
+                .iter()
+                .filter(|p| is_task(&table.tasks, &p.setting))
+            {
+                let columns = lengths
+                    .iter()
+                    .filter_map(|&length| column(table, length, place, &self.aliases));
+                out.extend(columns);
+            }
+        }
+        out
+    }
+}
+
+/// One published column beside ours; none for fewer than two common methods.
+fn column(
+    table: &Published,
+    length: usize,
+    place: &ExperimentSetting<'_>,
+    aliases: &BTreeMap<String, Vec<String>>,
+) -> Option<Column> {
+    let setting = &place.setting;
+    let ours = match table.train_len {
+        Some(train) => {
+            let times = length as f64 / train.max(1) as f64;
+            (times * setting.task.train_len as f64).round() as usize
+        }
+        None => length,
+    };
+    let numbers = table.numbers.iter();
+    let numbers = numbers.filter(|n| n.length == length && n.value.is_finite());
+    let both = numbers.filter_map(|number| {
+        let method = find_method(setting, &number.method, aliases)?;
+        let is_silent = setting.is_extrapolation_of_unconverged(method, ours);
+        let point = setting.point(method, &table.metric, ours);
+        let mean = point.estimate.filter(|_| !is_silent)?.mean;
+        Some((method.name.clone(), number.value, mean))
+    });
+    let methods: Vec<(String, f64, f64)> = both.collect();
+    if methods.len() < 2 {
+        return None;
+    }
+    let sides: (Vec<f64>, Vec<f64>) = methods.iter().map(|m| (m.1, m.2)).unzip();
+    Some(Column {
+        source: table.source.clone(),
+        place: place.name.clone(),
+        metric: table.metric.clone(),
+        lengths: (length, ours),
+        correlation: spearman(&sides.0, &sides.1),
+        methods,
+    })
+}

@@ -1,0 +1,91 @@
+//! Test lengths as claims write them: absolute, or as multiples of the training length.
+
+use crate::text;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A test length: `512`, or in multiples of the training length `"2x"`, `">1x"` (every tested one
+/// beyond), `">=4x"`, `"<=1x"`; `"in"` is the length at which the in-length score is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "RawLength", into = "RawLength")]
+pub enum Length {
+    /// In the task's unit.
+    Exactly(usize),
+    /// The training length, or the longest one tested below it.
+    In,
+    /// A multiple of the training length.
+    Times(f64),
+    /// Every tested length longer than a multiple of the training length.
+    Beyond(f64),
+    /// Every tested length of at least a multiple.
+    From(f64),
+    /// Every tested length of at most a multiple.
+    UpTo(f64),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum RawLength {
+    Number(usize),
+    Text(String),
+}
+
+impl TryFrom<RawLength> for Length {
+    type Error = String;
+
+    fn try_from(raw: RawLength) -> Result<Self, String> {
+        let text = match raw {
+            RawLength::Number(0) => return Err("a length of 0".into()),
+            RawLength::Number(n) => return Ok(Length::Exactly(n)),
+            RawLength::Text(text) => text,
+        };
+        let wrong = || {
+            format!(
+                "{:?} is no length; allowed: 512, \"in\", \"2x\", \">1x\", \">=4x\", \
+                 \"<=1x\"",
+                text::name(&text, 40)
+            )
+        };
+        if text == "in" {
+            return Ok(Length::In);
+        }
+        type Form = fn(f64) -> Length;
+        let forms: [(&str, Form); 4] = [
+            (">=", Length::From),
+            ("<=", Length::UpTo),
+            (">", Length::Beyond),
+            ("", Length::Times),
+        ];
+        let (rest, form) = forms
+            .iter()
+            .find_map(|(prefix, form)| Some((text.strip_prefix(prefix)?, form)))
+            .ok_or_else(wrong)?;
+        let times = rest
+            .strip_suffix('x')
+            .and_then(|n| n.parse::<f64>().ok())
+            .filter(|n| n.is_finite() && *n > 0.0);
+        times.map(form).ok_or_else(wrong)
+    }
+}
+
+impl From<Length> for RawLength {
+    fn from(length: Length) -> Self {
+        match length {
+            Length::Exactly(n) => RawLength::Number(n),
+            other => RawLength::Text(other.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Length::Exactly(n) => write!(f, "{n}"),
+            Length::In => write!(f, "in"),
+            Length::Times(x) => write!(f, "{x}x"),
+            Length::Beyond(x) => write!(f, ">{x}x"),
+            Length::From(x) => write!(f, ">={x}x"),
+            Length::UpTo(x) => write!(f, "<={x}x"),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! From records to the files of a report.
+
+use super::assemble::document;
+use super::canonical::canonical;
+use super::chapters::{assertions, claims, ranking};
+use super::document::{Document, Figure};
+use super::error::ReportError;
+use super::output::{Report, ReportFile};
+use super::render;
+use super::spec::{FIRST_METHOD, Format, ReportSpec};
+use crate::analysis::identity::MethodSpecs;
+use crate::analysis::setting::{Setting, settings};
+use crate::claims::Claims;
+use crate::plot::PlotError;
+use crate::record::RunRecord;
+use crate::store::Excluded;
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Makes the report. The order of `records` and of `excluded` does not matter. A run given twice
+/// counts once; a run of several experiments counts once in each.
+///
+/// # Errors
+///
+/// No records, two records of one run with different numbers, or a baseline that is no method.
+pub fn report(
+    records: &[RunRecord],
+    excluded: &[Excluded],
+    spec: &ReportSpec,
+) -> Result<Report, ReportError> {
+    let mut excluded: Vec<Excluded> = excluded.to_vec();
+    excluded.sort();
+    excluded.dedup();
+    if records.is_empty() {
+        return Err(ReportError::Empty { excluded });
+    }
+    let sorted = canonical(records)?;
+    let mut evaluated = Vec::new();
+    if spec.claims != Claims::default() {
+        evaluated.push(claims::chapter(&spec.claims, records));
+    }
+    if spec.assertions {
+        evaluated.push(assertions::chapter(records)?);
+    }
+    let settings = settings(&sorted, &spec.order, &MethodSpecs::new(&sorted));
+    check_baseline(&settings, spec)?;
+    let mut files = Vec::new();
+    if spec.formats.contains(&Format::Csv) {
+        for file in evaluated.iter().flat_map(|chapter| &chapter.csv) {
+            let text = render::csv_text(file.name, &file.head, &file.rows)?;
+            files.push(ReportFile::new(file.name, text));
+        }
+    }
+    let evaluated = evaluated.into_iter().map(|chapter| chapter.chapter);
+    let chapters = ranking::chapter(&settings).into_iter().chain(evaluated);
+    let document = document(&sorted, &excluded, &settings, spec, chapters.collect());
+    let pictures = pictures(&document, spec)?;
+    files.extend(rendered(&document, &pictures, &settings, spec)?);
+    for Picture { slug, svg, png } in pictures {
+        files.push(ReportFile::new(format!("{slug}.svg"), svg));
+        files.extend(png.map(|bytes| ReportFile::new(format!("{slug}.png"), bytes)));
+    }
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Report {
+        files,
+        summary: render::terminal(&document),
+    })
+}
+
+/// The text files, in every format asked for.
+fn rendered(
+    document: &Document,
+    pictures: &[Picture<'_>],
+    settings: &[Setting<'_>],
+    spec: &ReportSpec,
+) -> Result<Vec<ReportFile>, ReportError> {
+    let svgs: BTreeMap<&str, &str> = pictures.iter().map(|p| (p.slug, p.svg.as_str())).collect();
+    let mut files = Vec::new();
+    for format in &spec.formats {
+        match format {
+            Format::Md => {
+                let text = render::markdown(document)?;
+                files.push(ReportFile::new("report.md", text));
+            }
+            Format::Html => {
+                let text = render::html(document, &svgs)?;
+                files.push(ReportFile::new("report.html", text));
+            }
+            Format::Tex => {
+                let text = render::latex(document)?;
+                files.push(ReportFile::new("tables.tex", text));
+            }
+            Format::Csv => {
+                let text = render::summaries_csv(settings, spec)?;
+                files.push(ReportFile::new("summaries.csv", text));
+                let text = render::results_csv(settings)?;
+                files.push(ReportFile::new("results.csv", text));
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// A figure, drawn.
+struct Picture<'d> {
+    slug: &'d str,
+    svg: String,
+    /// Where asked for.
+    png: Option<Vec<u8>>,
+}
+
+/// Every figure, drawn in parallel: most of a report's time goes into compressing images.
+fn pictures<'d>(document: &'d Document, spec: &ReportSpec) -> Result<Vec<Picture<'d>>, PlotError> {
+    let figures: Vec<&'d Figure> = document.sections.iter().flat_map(|s| &s.figures).collect();
+    let draw = |figure: &&'d Figure| {
+        let png = if spec.png {
+            Some(figure.plot.to_png()?)
+        } else {
+            None
+        };
+        Ok(Picture {
+            slug: &figure.slug,
+            svg: figure.plot.to_svg(),
+            png,
+        })
+    };
+    figures.par_iter().map(draw).collect()
+}
+
+/// Whether the baseline is a method of any setting.
+fn check_baseline(settings: &[Setting<'_>], spec: &ReportSpec) -> Result<(), ReportError> {
+    let Some(baseline) = spec.baseline.as_ref().filter(|name| *name != FIRST_METHOD) else {
+        return Ok(());
+    };
+    if settings.iter().any(|s| s.method(baseline).is_some()) {
+        return Ok(());
+    }
+    let known: BTreeSet<&String> = settings
+        .iter()
+        .flat_map(|s| &s.methods)
+        .map(|m| &m.name)
+        .collect();
+    Err(ReportError::UnknownBaseline {
+        baseline: baseline.clone(),
+        known: known.into_iter().cloned().collect(),
+    })
+}

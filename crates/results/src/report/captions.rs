@@ -1,0 +1,78 @@
+//! Parts of captions and anchors that tables and figures share.
+
+use crate::analysis::setting::Setting;
+use crate::metric;
+use crate::stats::{INTERVAL, SHARE_INTERVAL};
+
+/// What a cell is: a mean with which interval over how many seeds.
+pub(super) fn seeds_sentence(setting: &Setting<'_>, metric: &str) -> String {
+    match setting.seeds() {
+        (1, 1) => "Single seed: no interval, no ranking.".into(),
+        _ => format!(
+            "Mean {}, {}; k/N: only k of N seeds gave a number.",
+            interval_text(metric),
+            seeds_text(setting)
+        ),
+    }
+}
+
+/// How the interval of a metric is written, and what it is.
+pub(super) fn interval_text(metric: &str) -> String {
+    if metric::is_share(metric) {
+        format!("[{SHARE_INTERVAL}]")
+    } else {
+        format!("± {INTERVAL}")
+    }
+}
+
+/// `n = 3`
+pub(super) fn seeds_text(setting: &Setting<'_>) -> String {
+    match setting.seeds() {
+        (a, b) if a == b => format!("n = {a}"),
+        (a, b) => format!("n = {a} to {b}"),
+    }
+}
+
+/// What a metric is and what guessing scores, for the caption of its table.
+pub(super) fn meaning(setting: &Setting<'_>, metric: &str) -> String {
+    let definition = setting.definition(metric);
+    let chance = metric::chance(setting.task, metric);
+    let chance = chance.map_or(String::new(), |c| {
+        format!(
+            " Chance: {}.",
+            metric::number(c, metric::decimals(metric, c))
+        )
+    });
+    format!(" Definition: {}.{chance}", definition.trim_end_matches('.'))
+}
+
+/// Which values of a metric are better.
+pub(super) fn direction(metric: &str) -> &'static str {
+    if metric::lower_is_better(metric) {
+        "lower is better"
+    } else {
+        "higher is better"
+    }
+}
+
+/// The anchor of a table: a name, after that of the setting where there are several.
+pub(super) fn slug(setting: &Setting<'_>, name: &str) -> String {
+    if setting.slug.is_empty() {
+        name.into()
+    } else {
+        format!("{}-{name}", setting.slug)
+    }
+}
+
+/// What `not converged` in a cell means.
+pub(super) const UNCONVERGED: &str =
+    "Not converged: the task was not learned in length, so nothing is said about longer lengths.";
+
+/// A name, numbered from 1 where there are several.
+pub(super) fn numbered(name: &str, index: usize, count: usize) -> String {
+    if count == 1 {
+        name.into()
+    } else {
+        format!("{name}-{}", index + 1)
+    }
+}

@@ -1,0 +1,6 @@
+//! Chapters of a report: what is about all settings together.
+
+pub(crate) mod assertions;
+pub(crate) mod claims;
+pub(crate) mod numbers;
+pub(crate) mod ranking;

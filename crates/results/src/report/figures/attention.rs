@@ -1,0 +1,50 @@
+//! How far each head attends at the longest length.
+
+use super::shared::{bands, drawn, line};
+use crate::analysis::setting::Setting;
+use crate::plot::{LinePlot, Series};
+use crate::report::captions::slug;
+use crate::report::document::Figure;
+use crate::stats::INTERVAL;
+
+/// One figure, or none where attention distances were not recorded.
+pub(super) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
+    figure(setting).into_iter().collect()
+}
+
+fn figure(setting: &Setting<'_>) -> Option<Figure> {
+    let (heads, len) = (setting.heads(), *setting.lengths.last()?);
+    let ((_, per_layer), _) = *heads.last()?;
+    let (methods, note) = drawn(setting);
+    let of = |(style, m): (usize, &usize)| {
+        let method = &setting.methods[*m];
+        let points = heads
+            .iter()
+            .enumerate()
+            .map(|(x, (_, metric))| (x as f64 + 1.0, setting.point(method, metric, len)));
+        line(&method.name, style, points)
+    };
+    let mut series: Vec<Series> = methods.iter().enumerate().map(of).collect();
+    let bands = bands(setting, &mut series, INTERVAL);
+    let plot = LinePlot {
+        title: format!("mean attention distance at {len}"),
+        subtitle: setting.name.clone(),
+        x_label: format!("head, {per_layer} to a layer, first layer first"),
+        y_label: "mean attention distance (tokens)".into(),
+        x_ticks: (1..=heads.len()).map(|x| x as f64).collect(),
+        series,
+        mark_points: true,
+        legend: setting.axes.clone(),
+        ..LinePlot::default()
+    };
+    let caption = format!(
+        "Mean attention distance of every head at {len} {}, {per_layer} heads to a layer, first \
+         layer first; {}.{bands}{note}",
+        setting.task.unit, setting.name,
+    );
+    Some(Figure {
+        slug: slug(setting, "attention-distance"),
+        caption,
+        plot: plot.into(),
+    })
+}

@@ -1,0 +1,55 @@
+//! The ablation of the rotary base.
+
+use super::shared::{MOST_LINES, line, scores};
+use crate::analysis::base_sweep::{BaseSweep, base_sweeps, base_text};
+use crate::analysis::setting::Setting;
+use crate::plot::LinePlot;
+use crate::report::captions::{numbered, slug};
+use crate::report::document::Figure;
+
+/// A figure for each sweep over the base.
+pub(super) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
+    let sweeps = base_sweeps(setting);
+    let slugs = (0..sweeps.len()).map(|i| numbered("base", i, sweeps.len()));
+    let both = sweeps.iter().zip(slugs);
+    both.map(|(sweep, slug)| figure(setting, sweep, &slug))
+        .collect()
+}
+
+fn figure(setting: &Setting<'_>, sweep: &BaseSweep<'_>, name: &str) -> Figure {
+    let metric = setting.lead();
+    let line_of = |(style, &len): (usize, &usize)| {
+        let points = sweep
+            .rows
+            .iter()
+            .map(|row| (row.base, setting.point(row.method, metric, len)));
+        line(&setting.unit_count(len), style, points)
+    };
+    let series = setting
+        .lengths
+        .iter()
+        .take(MOST_LINES)
+        .enumerate()
+        .map(line_of)
+        .collect();
+    let (key, of) = (&sweep.key, sweep.of());
+    let (plot, about) = scores(setting, metric, series);
+    let plot = LinePlot {
+        title: format!("{metric} by base{of}"),
+        x_label: format!("{key} (log scale)"),
+        x_ticks: sweep.rows.iter().map(|row| row.base).collect(),
+        legend: "test length".into(),
+        ..plot
+    };
+    let bases: Vec<String> = sweep.rows.iter().map(|row| base_text(row.base)).collect();
+    let caption = format!(
+        "{metric} by {key}{of} ({}), one line for each test length; {}.{about}",
+        bases.join(", "),
+        setting.name,
+    );
+    Figure {
+        slug: slug(setting, name),
+        caption,
+        plot: plot.into(),
+    }
+}

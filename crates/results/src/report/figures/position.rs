@@ -1,0 +1,70 @@
+//! Loss by position in the longest windows.
+
+use super::shared::{averaged, bands, chance, drawn, range};
+use crate::analysis::groups::Run;
+use crate::analysis::setting::Setting;
+use crate::metric;
+use crate::plot::LinePlot;
+use crate::report::captions::slug;
+use crate::report::document::Figure;
+use crate::stats::INTERVAL;
+
+/// One figure, or none where no loss by position was recorded.
+pub(super) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
+    figure(setting).into_iter().collect()
+}
+
+fn figure(setting: &Setting<'_>) -> Option<Figure> {
+    let has = |len: &&usize| {
+        let rows = setting
+            .groups
+            .iter()
+            .flat_map(|g| &g.runs)
+            .flat_map(Run::rows);
+        rows.filter(|(_, row)| row.test_len == **len)
+            .any(|(_, row)| !row.loss_by_position.is_empty())
+    };
+    let len = *setting.lengths.iter().rev().find(has)?;
+    let (methods, note) = drawn(setting);
+    let mut series = Vec::new();
+    for (style, &m) in methods.iter().enumerate() {
+        let method = &setting.methods[m];
+        let curves = setting.groups[method.group].runs.iter().map(|run| {
+            let bins = run
+                .row(&method.variant, len)
+                .map_or(&[][..], |row| &row.loss_by_position);
+            bins.iter()
+                .map(|bin| ((bin.from as f64 + bin.to as f64) / 2.0, bin.loss_nats))
+                .collect()
+        });
+        series.push(averaged(
+            &method.name,
+            style,
+            |estimate, _| estimate.interval,
+            curves,
+        ));
+    }
+    let chance = chance(setting, metric::LOSS_NATS, range(&series).1);
+    let bands = bands(setting, &mut series, INTERVAL);
+    let plot = LinePlot {
+        title: format!("loss by position in windows of {len}"),
+        subtitle: chance.subtitle,
+        reference_y: chance.line,
+        x_label: format!("position in the window ({})", setting.task.unit),
+        y_label: "loss (nats per counted token)".into(),
+        series,
+        reference_x: Some((setting.task.train_len as f64, "train length".into())),
+        legend: setting.axes.clone(),
+        ..LinePlot::default()
+    };
+    let caption = format!(
+        "Mean loss by position in windows of {len} {}, bins of equal width; {}. Past the dashed \
+         line no position was trained on.{}{bands}{note}",
+        setting.task.unit, setting.name, chance.sentence,
+    );
+    Some(Figure {
+        slug: slug(setting, "loss-by-position"),
+        caption,
+        plot: plot.into(),
+    })
+}

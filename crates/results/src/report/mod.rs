@@ -1,0 +1,41 @@
+//! A report: a pure function of records and a [`ReportSpec`].
+//!
+//! ```text
+//! spec.rs             what a report should contain
+//! build.rs            from records to files
+//! canonical.rs        records in canonical order, each run once
+//! assemble.rs         the document: sections, chapters, lists
+//! document.rs         its types, before any markup
+//! sections/           tables of a setting, one file each
+//! figures/            figures of a setting, one file each
+//! chapters/           tables about all settings: ranks, claims, assertions
+//! finding.rs          what the numbers of a setting say, in sentences
+//! captions.rs         parts of captions that tables and figures share
+//! conditions.rs       facts that all numbers depend on
+//! config.rs           the config of an experiment, reconstructed
+//! config_variants.rs  its variants
+//! render/             Markdown, HTML, LaTeX, CSV, terminal
+//! output.rs           the files, and writing them
+//! ```
+
+mod assemble;
+mod build;
+mod canonical;
+mod captions;
+mod chapters;
+mod conditions;
+mod config;
+mod config_variants;
+mod document;
+mod error;
+mod figures;
+mod finding;
+mod output;
+mod render;
+mod sections;
+mod spec;
+
+pub use build::report;
+pub use error::ReportError;
+pub use output::{Report, ReportFile};
+pub use spec::{FIRST_METHOD, Format, ReportSpec};

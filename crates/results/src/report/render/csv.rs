@@ -1,0 +1,293 @@
+//! CSV files: every number, and every summary over seeds.
+
+use crate::analysis::groups::{Group, Run};
+use crate::analysis::point::Point;
+use crate::analysis::setting::Setting;
+use crate::metric;
+use crate::record::{EvalRow, EvalStatus, RunStatus};
+use crate::report::error::ReportError;
+use crate::report::sections::{baseline, methods};
+use crate::report::spec::ReportSpec;
+use crate::text::printable;
+
+/// Columns of `results.csv`.
+const HEAD: [&str; 17] = [
+    "experiment",
+    "task",
+    "unit",
+    "train_len",
+    "method",
+    "labels",
+    "variant",
+    "seed",
+    "run_id",
+    "test_len",
+    "metric",
+    "value",
+    "n",
+    "status",
+    "reason",
+    "encoding",
+    "positions",
+];
+
+/// What a row says of one number, or of its absence.
+#[derive(Default)]
+struct Number {
+    test_len: String,
+    metric: String,
+    value: String,
+    n: String,
+    status: &'static str,
+    reason: String,
+}
+
+/// One row for each method, seed, variant, test length and metric, in the units of the records.
+pub(crate) fn results_csv(settings: &[Setting<'_>]) -> Result<String, ReportError> {
+    let mut rows = Vec::new();
+    for setting in settings {
+        for group in &setting.groups {
+            for run in &group.runs {
+                rows.extend(run_rows(setting, group, run));
+            }
+        }
+    }
+    csv_text("results.csv", &HEAD, &rows)
+}
+
+fn run_rows(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Vec<Vec<String>> {
+    let labels = run.labels.iter();
+    let labels: Vec<String> = labels.map(|l| format!("{}={}", l.key, l.text)).collect();
+    let labels = labels.join("; ");
+    let row = |variant: &str, number: Number| {
+        vec![
+            run.experiment.clone(),
+            setting.task.kind.clone(),
+            setting.task.unit.clone(),
+            setting.task.train_len.to_string(),
+            group.name.clone(),
+            labels.clone(),
+            variant.to_owned(),
+            run.seed.to_string(),
+            run.run_id.clone(),
+            number.test_len,
+            number.metric,
+            number.value,
+            number.n,
+            number.status.to_owned(),
+            number.reason,
+            methods::encoding(group, variant),
+            methods::positions(group, variant),
+        ]
+    };
+    let stopped = run.diverged.as_ref();
+    let stopped = stopped.map_or(String::new(), |d| {
+        format!("step {}: {} not finite", d.step, d.what)
+    });
+    let evals = run.rows();
+    if evals.is_empty() {
+        let status = match run.status {
+            RunStatus::Diverged => "diverged",
+            RunStatus::Ok => "missing",
+        };
+        let number = Number {
+            status,
+            reason: stopped,
+            ..Number::default()
+        };
+        return vec![row("", number)];
+    }
+    let mut out = Vec::new();
+    for (variant, eval) in evals {
+        let numbers = numbers(setting, eval, &stopped).into_iter();
+        out.extend(numbers.map(|number| row(variant, number)));
+    }
+    out
+}
+
+/// The numbers of one evaluation, or the reason for having none. `stopped`: where the run diverged.
+fn numbers(setting: &Setting<'_>, eval: &EvalRow, stopped: &str) -> Vec<Number> {
+    let test_len = eval.test_len.to_string();
+    let reason = eval.reason.clone().unwrap_or_default();
+    let absent = match eval.status {
+        EvalStatus::Ok => None,
+        EvalStatus::Diverged => Some("diverged"),
+        EvalStatus::Unsupported => Some("unsupported"),
+        EvalStatus::Skipped => Some("skipped"),
+    };
+    if let Some(status) = absent {
+        let is_unexplained = reason.is_empty() && eval.status == EvalStatus::Diverged;
+        return vec![Number {
+            test_len,
+            metric: setting.lead().to_owned(),
+            status,
+            reason: if is_unexplained {
+                stopped.to_owned()
+            } else {
+                reason
+            },
+            ..Number::default()
+        }];
+    }
+    let number = |name: &String| {
+        let (value, n) = metric::value(setting.task, eval, name)?;
+        let is_finite = value.is_finite();
+        Some(Number {
+            test_len: test_len.clone(),
+            metric: name.clone(),
+            value: if is_finite {
+                value.to_string()
+            } else {
+                String::new()
+            },
+            n: n.to_string(),
+            status: if is_finite { "ok" } else { "diverged" },
+            reason: if is_finite {
+                reason.clone()
+            } else {
+                "not finite".into()
+            },
+        })
+    };
+    setting.all_metrics.iter().filter_map(number).collect()
+}
+/// One row for each summary over seeds: how far and how much of the in-length score is kept, and
+/// the differences to the baseline.
+pub(crate) fn summaries_csv(
+    settings: &[Setting<'_>],
+    spec: &ReportSpec,
+) -> Result<String, ReportError> {
+    let head = [
+        "setting",
+        "method",
+        "baseline",
+        "quantity",
+        "test_len",
+        "mean",
+        "half_width_95",
+        "low_95",
+        "high_95",
+        "n",
+        "runs",
+        "status",
+    ];
+    let mut rows = Vec::new();
+    for setting in settings {
+        let base = baseline::baseline(setting, spec);
+        for method in &setting.methods {
+            let mut row = |baseline: &str, quantity: &str, len: String, point: &Point| {
+                let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+                let absent: Vec<&str> = point.absent.iter().map(|a| a.name()).collect();
+                rows.push(vec![
+                    setting.name.clone(),
+                    method.name.clone(),
+                    baseline.into(),
+                    quantity.into(),
+                    len,
+                    number(point.estimate.map(|e| e.mean)),
+                    number(point.estimate.and_then(|e| e.half_width)),
+                    number(point.estimate.and_then(|e| e.interval).map(|i| i.0)),
+                    number(point.estimate.and_then(|e| e.interval).map(|i| i.1)),
+                    point.values.len().to_string(),
+                    point.runs.to_string(),
+                    if point.is_whole() {
+                        "ok".into()
+                    } else {
+                        absent.join(" / ").replace('-', "missing")
+                    },
+                ]);
+            };
+            if setting.in_length.is_some() && setting.longer().next().is_some() {
+                row("", metric::KEPT_TO, String::new(), &setting.kept_to(method));
+                row(
+                    "",
+                    metric::KEPT_AREA,
+                    String::new(),
+                    &setting.kept_area(method),
+                );
+            }
+            for base in base.iter().filter(|base| base.name != method.name) {
+                for &len in &setting.lengths {
+                    let point = setting.difference(method, base, setting.lead(), len);
+                    row(
+                        &base.name,
+                        &format!("{} difference", setting.lead()),
+                        len.to_string(),
+                        &point,
+                    );
+                }
+            }
+        }
+    }
+    csv_text("summaries.csv", &head, &rows)
+}
+
+/// A table as CSV, its cells safe in a spreadsheet.
+pub(crate) fn csv_text(
+    file: &'static str,
+    head: &[&str],
+    rows: &[Vec<String>],
+) -> Result<String, ReportError> {
+    let failed = |e: &dyn std::fmt::Display| ReportError::Render {
+        file,
+        reason: e.to_string(),
+    };
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(head).map_err(|e| failed(&e))?;
+    for row in rows {
+        writer
+            .write_record(row.iter().map(safe_cell))
+            .map_err(|e| failed(&e))?;
+    }
+    let bytes = writer.into_inner().map_err(|e| failed(&e))?;
+    String::from_utf8(bytes).map_err(|e| failed(&e))
+}
+
+/// A cell that no spreadsheet runs as a formula: a quote before its start makes it text. Numbers
+/// stay numbers. Text after a separator counts as a start, because the separator of cells depends
+/// on the locale.
+fn safe_cell(text: impl AsRef<str>) -> String {
+    let text = printable(text.as_ref());
+    if text.parse::<f64>().is_ok_and(f64::is_finite) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 1);
+    let mut at_start = true;
+    for c in text.chars() {
+        // The full-width forms count as well in some locales.
+        if at_start && matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠') {
+            out.push('\'');
+        }
+        at_start = matches!(c, ',' | ';' | '"') || at_start && c.is_whitespace();
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formula_cells_are_text_and_numbers_are_numbers() {
+        for text in [
+            "=1+1", "+x", "-x", "@a", "-1+cmd", "-inf", "+nan", "＝1", "-",
+        ] {
+            assert_eq!(safe_cell(text), format!("'{text}"));
+        }
+        for text in [
+            "-1.5",
+            "+3",
+            "rope",
+            "1e-9",
+            "",
+            "model.pe=rope; task.x=-1",
+            "a - b",
+        ] {
+            assert_eq!(safe_cell(text), text);
+        }
+        assert_eq!(safe_cell("\t=cmd"), " '=cmd");
+        assert_eq!(safe_cell("rope;=cmd|x, +1"), "rope;'=cmd|x, '+1");
+        assert_eq!(safe_cell("\u{feff}=1"), "\\u{feff}=1");
+    }
+}

@@ -1,0 +1,18 @@
+//! The document in three markups, as CSV, and on the terminal.
+//!
+//! ```text
+//! templates/*.j2  Markdown, HTML, LaTeX
+//! templates.rs    the document as their context
+//! escape.rs       one escaper for each markup
+//! csv.rs          CSV files
+//! terminal.rs     text for the terminal
+//! ```
+
+mod csv;
+mod escape;
+mod templates;
+mod terminal;
+
+pub(crate) use csv::{csv_text, results_csv, summaries_csv};
+pub(crate) use templates::{html, latex, markdown};
+pub(crate) use terminal::terminal;

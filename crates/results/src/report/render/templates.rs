@@ -1,0 +1,194 @@
+//! Markdown, HTML and LaTeX from templates.
+//!
+//! All three get the same document as their context, and every value is escaped for the markup it is
+//! printed in.
+
+use super::escape;
+use crate::plot::described;
+use crate::report::document::{Cell, Document, Figure, Layout, Section, Table};
+use crate::report::error::ReportError;
+use crate::text::printable;
+use minijinja::value::ValueKind;
+use minijinja::{AutoEscape, Environment, Error, Value, context};
+use std::collections::BTreeMap;
+
+/// A markup: its file, its template, and how text is escaped for it.
+struct Markup {
+    file: &'static str,
+    template: &'static str,
+    /// None: as HTML, by the template library.
+    escape: Option<fn(&str) -> String>,
+}
+
+const MARKDOWN: Markup = Markup {
+    file: "report.md",
+    template: include_str!("templates/report.md.j2"),
+    escape: Some(escape::markdown),
+};
+
+const LATEX: Markup = Markup {
+    file: "tables.tex",
+    template: include_str!("templates/tables.tex.j2"),
+    escape: Some(escape::latex),
+};
+
+const HTML: Markup = Markup {
+    file: "report.html",
+    template: include_str!("templates/report.html.j2"),
+    escape: None,
+};
+
+/// GitHub-flavoured Markdown.
+pub(crate) fn markdown(document: &Document) -> Result<String, ReportError> {
+    MARKDOWN.render(document, &BTreeMap::new())
+}
+
+/// Table floats to include in a document that loads `booktabs`.
+pub(crate) fn latex(document: &Document) -> Result<String, ReportError> {
+    LATEX.render(document, &BTreeMap::new())
+}
+
+/// One page without scripts or anything to load; the figures are inline.
+pub(crate) fn html(
+    document: &Document,
+    svgs: &BTreeMap<&str, &str>,
+) -> Result<String, ReportError> {
+    HTML.render(document, svgs)
+}
+
+impl Markup {
+    fn render(
+        &self,
+        document: &Document,
+        svgs: &BTreeMap<&str, &str>,
+    ) -> Result<String, ReportError> {
+        let text = self
+            .environment()
+            .and_then(|env| env.render_named_str(self.file, self.template, whole(document, svgs)));
+        text.map_err(|e| ReportError::Render {
+            file: self.file,
+            reason: format!("{e:#}"),
+        })
+    }
+
+    fn environment(&self) -> Result<Environment<'static>, Error> {
+        let mut env = Environment::new();
+        match self.escape {
+            None => env.set_auto_escape_callback(|_| AutoEscape::Html),
+            Some(escape) => {
+                // Any mode but none makes the output of macros safe, so it is escaped once.
+                env.set_auto_escape_callback(|_| AutoEscape::Custom("own".into()));
+                env.set_formatter(move |out, _, value| {
+                    let text = value.to_string();
+                    let is_markup = value.is_safe() || value.kind() == ValueKind::Number;
+                    out.write_str(&if is_markup { text } else { escape(&text) })?;
+                    Ok(())
+                });
+            }
+        }
+        env.add_filter("link", |link: &str| escape::address(link));
+        env.add_filter("latex_comment", |text: &str| {
+            Value::from_safe_string(escape::latex_comment(text))
+        });
+        let syntax = minijinja::syntax::SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .keep_trailing_newline(true)
+            .build()?;
+        env.set_syntax(syntax);
+        Ok(env)
+    }
+}
+
+fn each(list: &[String]) -> Vec<String> {
+    list.iter().map(|text| printable(text)).collect()
+}
+
+fn pairs(list: &[(String, String)]) -> Vec<[String; 2]> {
+    list.iter()
+        .map(|(a, b)| [printable(a), printable(b)])
+        .collect()
+}
+
+fn whole(document: &Document, svgs: &BTreeMap<&str, &str>) -> Value {
+    let sections = document.sections.iter().map(|s| section(s, svgs));
+    let chapters = document.chapters.iter().map(|c| {
+        let tables: Vec<Value> = c.tables.iter().map(table).collect();
+        context! { name => printable(&c.name), slug => c.slug.as_str(), summary => printable(&c.summary), tables }
+    });
+    let configs = document.configs.iter().map(|config| {
+        let lines: Vec<String> = config.toml.lines().map(printable).collect();
+        let ticks = config.toml.split(|c| c != '`').map(str::len).max();
+        let fence = "`".repeat(ticks.unwrap_or(0).max(2) + 1);
+        context! { experiment => printable(&config.experiment), about => config.about(), lines, fence }
+    });
+    let lists = [
+        ("diverged-runs", "Diverged runs", &document.diverged),
+        ("not-converged", "Not converged", &document.unconverged),
+        ("left-out", "Left out", &document.excluded),
+        ("notes", "Notes", &document.notes),
+    ];
+    let lists = lists.into_iter().filter(|(.., items)| !items.is_empty());
+    let lists = lists.map(|(slug, name, items)| context! { slug, name, items => each(items) });
+    context! {
+        title => printable(&document.title),
+        findings => each(&document.findings),
+        sections => sections.collect::<Vec<_>>(),
+        chapters => chapters.collect::<Vec<_>>(),
+        conditions => pairs(&document.conditions),
+        configs => configs.collect::<Vec<_>>(),
+        lists => lists.collect::<Vec<_>>(),
+    }
+}
+
+fn section(section: &Section, svgs: &BTreeMap<&str, &str>) -> Value {
+    let figure = |f: &Figure| {
+        let svg = svgs.get(f.slug.as_str()).copied().unwrap_or_default();
+        context! {
+            slug => f.slug.as_str(),
+            name => printable(&described(f.plot.title(), f.plot.subtitle())),
+            caption => printable(&f.caption),
+            svg => Value::from_safe_string(svg.into()),
+        }
+    };
+    context! {
+        name => printable(&section.name),
+        slug => section.slug.as_str(),
+        lead => table(&section.lead),
+        tables => section.tables.iter().map(table).collect::<Vec<_>>(),
+        figures => section.figures.iter().map(figure).collect::<Vec<_>>(),
+        definitions => pairs(&section.definitions),
+    }
+}
+
+fn table(table: &Table) -> Value {
+    let cells = |row: &Vec<Cell>| row.iter().map(cell).collect::<Vec<_>>();
+    // Sentences break within columns of equal width, with room for the gaps between them.
+    let width = format!("{:.3}", 0.9 / table.columns.len().max(1) as f64);
+    context! {
+        width,
+        slug => table.slug.as_str(),
+        prose => table.layout != Layout::Numbers,
+        glossary => table.layout == Layout::Glossary,
+        title => printable(&table.title),
+        caption => printable(&table.caption),
+        columns => each(&table.columns),
+        rows => table.rows.iter().map(cells).collect::<Vec<_>>(),
+    }
+}
+
+fn cell(cell: &Cell) -> Value {
+    let link = |(text, href): &(String, Option<String>)| context! { text => printable(text), href };
+    context! {
+        text => printable(&cell.text),
+        bold => cell.bold,
+        absent => is_absent(&cell.text),
+        links => cell.links.iter().map(link).collect::<Vec<_>>(),
+    }
+}
+
+/// Whether a cell says that there is no number.
+fn is_absent(text: &str) -> bool {
+    let reasons = ["diverged", "unsupported", "skipped", "not converged"];
+    matches!(text, "-" | "none") || reasons.iter().any(|reason| text.starts_with(reason))
+}

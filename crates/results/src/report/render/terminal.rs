@@ -1,0 +1,62 @@
+//! The report on a terminal: the finding and the leading table of each setting.
+
+use crate::report::document::{Document, Table};
+use crate::text::printable;
+use comfy_table::{LineStyle, TableStyle};
+use std::fmt::Write as _;
+
+/// The finding and the leading table of each setting.
+pub(crate) fn terminal(document: &Document) -> String {
+    let mut out = String::new();
+    for (section, finding) in document.sections.iter().zip(&document.findings) {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let _ = writeln!(
+            out,
+            "{}, {}",
+            printable(&section.lead.title),
+            printable(&section.name)
+        );
+        let _ = writeln!(out, "{}", table(&section.lead));
+        if section.lead.rows.iter().flatten().any(|c| c.bold) {
+            out.push_str(
+                "* best of its column: better than chance, its 95 % interval touches no other\n",
+            );
+        }
+        let _ = writeln!(out, "{}", printable(finding));
+    }
+    for chapter in document.chapters.iter().filter(|c| !c.summary.is_empty()) {
+        let _ = write!(out, "\n{}\n", printable(&chapter.summary));
+    }
+    out
+}
+
+/// The leading table of a section, its best cells starred.
+fn table(lead: &Table) -> String {
+    let mut table = comfy_table::Table::new();
+    let rule = LineStyle::none().fill('─').junction('─');
+    table
+        .load_style(
+            TableStyle::new()
+                .top_border(rule)
+                .header_separator(rule)
+                .bottom_border(rule),
+        )
+        .force_no_tty();
+    table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
+    table.set_header(lead.columns.iter().map(|c| printable(c)));
+    for row in &lead.rows {
+        table.add_row(row.iter().map(|c| {
+            if c.bold {
+                format!("{} *", printable(&c.text))
+            } else {
+                printable(&c.text)
+            }
+        }));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(comfy_table::CellAlignment::Right);
+    }
+    table.trim_fmt()
+}

@@ -1,0 +1,60 @@
+//! The ablation of the rotary base: one row per base.
+
+use crate::analysis::base_sweep::{BaseRow, BaseSweep, base_sweeps, base_text};
+use crate::analysis::point::point_text;
+use crate::analysis::setting::Setting;
+use crate::report::captions::{direction, meaning, numbered, seeds_sentence, slug};
+use crate::report::document::{Cell, Layout, Table};
+use crate::report::spec::ReportSpec;
+use crate::text::thousands;
+
+/// A table for each sweep over the base.
+pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
+    let sweeps = base_sweeps(setting);
+    let slugs = (0..sweeps.len()).map(|i| numbered("base", i, sweeps.len()));
+    let both = sweeps.iter().zip(slugs);
+    both.map(|(sweep, slug)| table(setting, sweep, &slug))
+        .collect()
+}
+
+fn table(setting: &Setting<'_>, sweep: &BaseSweep<'_>, slug_name: &str) -> Table {
+    let metric = setting.lead();
+    let of = sweep.of();
+    let is_whole = sweep.rows.iter().all(|row| row.wavelengths.is_some());
+    let absent = if is_whole { "" } else { " -: not recorded." };
+    let columns = ["base", "longest wavelength", "pairs beyond training"].map(String::from);
+    let lengths = setting.lengths.iter().map(|l| l.to_string());
+    Table {
+        slug: slug(setting, slug_name),
+        title: format!("{}{of}", sweep.key),
+        caption: format!(
+            "{metric} ({}) by {} and test length{of}. Longest wavelength: 2π base^((d-2)/d) \
+             tokens for d rotated dimensions, before any scaling; pairs beyond training: rotary \
+             pairs whose wavelength exceeds the training length in tokens.{absent} {}{}",
+            direction(metric),
+            sweep.key,
+            seeds_sentence(setting, metric),
+            meaning(setting, metric)
+        ),
+        columns: columns.into_iter().chain(lengths).collect(),
+        rows: sweep.rows.iter().map(|base| row(setting, base)).collect(),
+        layout: Layout::Numbers,
+    }
+}
+
+fn row(setting: &Setting<'_>, row: &BaseRow<'_>) -> Vec<Cell> {
+    let metric = setting.lead();
+    let (longest, pairs) = match row.wavelengths {
+        None => ("-".into(), "-".into()),
+        Some(w) => (
+            thousands(w.longest.round() as u64),
+            format!("{} of {}", w.pairs_beyond, w.pairs),
+        ),
+    };
+    let points = setting
+        .lengths
+        .iter()
+        .map(|&len| point_text(metric, &setting.point(row.method, metric, len)));
+    let start = [base_text(row.base), longest, pairs].into_iter();
+    start.chain(points).map(Cell::from).collect()
+}

@@ -1,0 +1,125 @@
+//! Differences to a baseline, paired by seed.
+
+use crate::analysis::point::{Absent, Point, point_text};
+use crate::analysis::setting::{Method, Setting};
+use crate::metric::{self, better_first};
+use crate::report::captions::{UNCONVERGED, direction, interval_text, meaning, slug};
+use crate::report::document::{Cell, Layout, Table};
+use crate::report::spec::{FIRST_METHOD, ReportSpec};
+use crate::text::list;
+use std::cmp::Ordering;
+
+/// The method that others are compared with in this setting, if it has that method.
+pub(crate) fn baseline<'s>(setting: &'s Setting<'_>, spec: &ReportSpec) -> Option<&'s Method> {
+    let asked = spec.baseline.as_deref()?;
+    let first = setting.methods.first().filter(|_| asked == FIRST_METHOD);
+    setting.method(asked).or(first)
+}
+
+/// One table, or none without a baseline.
+pub(super) fn tables(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Table> {
+    let base = baseline(setting, spec);
+    base.map(|base| table(setting, base)).into_iter().collect()
+}
+
+fn table(setting: &Setting<'_>, base: &Method) -> Table {
+    let metric = setting.lead();
+    let mut pairs = (usize::MAX, 0);
+    let mut rows = Vec::new();
+    for method in setting.methods.iter().filter(|m| m.name != base.name) {
+        let mut row: Vec<Cell> = vec![method.name.as_str().into()];
+        for &len in &setting.lengths {
+            let point = setting.difference(method, base, metric, len);
+            pairs = (pairs.0.min(point.runs), pairs.1.max(point.runs));
+            row.push(Cell {
+                bold: side(metric, &point).is_some(),
+                ..Cell::from(difference_text(metric, &point))
+            });
+        }
+        rows.push(row);
+    }
+    let n = match pairs {
+        (low, high) if low >= high => format!("n = {high}"),
+        (low, high) => format!("n = {low} to {high}"),
+    };
+    Table {
+        slug: slug(setting, "difference"),
+        title: format!("{metric}: difference to {}", base.name),
+        caption: format!(
+            "{metric} minus that of {}, paired by seed ({}: a negative difference is {}). Mean \
+             {}, {n} pairs; k/N: only k of N pairs gave a number. Bold: the interval excludes 0. \
+             - : no seed in common. {UNCONVERGED}{}",
+            base.name,
+            direction(metric),
+            if metric::lower_is_better(metric) {
+                "an improvement"
+            } else {
+                "a loss"
+            },
+            interval_text(metric),
+            meaning(setting, metric)
+        ),
+        columns: std::iter::once("method".to_string())
+            .chain(setting.lengths.iter().map(|l| l.to_string()))
+            .collect(),
+        rows,
+        layout: Layout::Numbers,
+    }
+}
+
+/// `+0.12 ± 0.05`: a difference above 0 has its sign.
+fn difference_text(metric: &str, difference: &Point) -> String {
+    let plain = point_text(metric, difference);
+    // A difference that rounds to zero has no sign.
+    let mean = plain.split(' ').next();
+    let is_zero = mean.is_some_and(|m| m.parse() == Ok(0.0));
+    let is_more = difference.estimate.is_some_and(|e| e.mean > 0.0) && !is_zero;
+    if is_more { format!("+{plain}") } else { plain }
+}
+
+/// Whether the interval of a difference lies on the better (`Less`) or on the worse side of 0.
+fn side(metric: &str, difference: &Point) -> Option<Ordering> {
+    let (low, high) = difference.estimate?.interval?;
+    let excludes_0 = low > 0.0 || high < 0.0;
+    excludes_0.then(|| better_first(metric, low, 0.0))
+}
+
+/// One sentence on the differences at the longest length.
+pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
+    let metric = setting.lead();
+    let len = *setting.lengths.last()?;
+    let mut lists: [(&str, Vec<String>); 5] = [
+        "better",
+        "worse",
+        "no difference shown",
+        "one seed: no test",
+        "no number",
+    ]
+    .map(|name| (name, Vec::new()));
+    for method in setting.methods.iter().filter(|m| m.name != base.name) {
+        let point = setting.difference(method, base, metric, len);
+        let at = match (side(metric, &point), &point.estimate) {
+            (Some(Ordering::Less), _) => 0,
+            (Some(_), _) => 1,
+            (None, Some(estimate)) if estimate.interval.is_some() => 2,
+            (None, Some(_)) => 3,
+            (None, None) => 4,
+        };
+        let text = difference_text(metric, &point);
+        lists[at].1.push(match point.values.len() {
+            0 if text == Absent::Missing.name() => method.name.clone(),
+            0 | 1 => format!("{} ({text})", method.name),
+            n => format!("{} ({text}, n = {n})", method.name),
+        });
+    }
+    let parts: Vec<String> = lists
+        .iter()
+        .filter(|l| !l.1.is_empty())
+        .map(|(name, m)| format!("{name}: {}", list(m, 8)))
+        .collect();
+    let what = format!(
+        "Paired by seed, {metric} minus that of {} at {len}",
+        base.name
+    );
+    (!parts.is_empty()).then(|| format!("{what}: {}.", parts.join("; ")))
+}

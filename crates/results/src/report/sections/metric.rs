@@ -1,0 +1,68 @@
+//! One metric: methods by test lengths.
+
+use crate::analysis::point::{Point, point_text};
+use crate::analysis::setting::Setting;
+use crate::metric;
+use crate::report::captions::{direction, meaning, seeds_sentence, slug};
+use crate::report::document::{Cell, Layout, Table};
+use crate::report::spec::ReportSpec;
+
+/// Every metric but the leading one, whose table comes first.
+pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
+    let others = setting.metrics.iter().skip(1);
+    others.map(|metric| table(setting, metric)).collect()
+}
+
+/// The table of one metric.
+pub(super) fn table(setting: &Setting<'_>, metric: &str) -> Table {
+    let ranked = if setting.seeds().1 > 1 {
+        " Bold: best of its column, its interval touching no other."
+    } else {
+        ""
+    };
+    let is_derived = metric::find(metric).is_some_and(|def| def.derived_from_loss.is_some());
+    let derived = if is_derived {
+        " Derived from nats for each run, then averaged."
+    } else {
+        ""
+    };
+    Table {
+        slug: slug(setting, metric),
+        title: format!("{metric} by test length"),
+        caption: format!(
+            "{metric} ({}) by test length in {}; {}. {}{derived}{ranked}{}",
+            direction(metric),
+            setting.task.unit,
+            setting.name,
+            seeds_sentence(setting, metric),
+            meaning(setting, metric)
+        ),
+        columns: std::iter::once("method".to_string())
+            .chain(setting.lengths.iter().map(|l| l.to_string()))
+            .collect(),
+        rows: rows(setting, metric),
+        layout: Layout::Numbers,
+    }
+}
+
+/// A row for each method. The best of a column is bold where no other interval touches its own.
+fn rows(setting: &Setting<'_>, metric: &str) -> Vec<Vec<Cell>> {
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    let mut columns: Vec<Vec<Point>> = setting.lengths.iter().map(|_| Vec::new()).collect();
+    for method in &setting.methods {
+        let mut row: Vec<Cell> = vec![method.name.as_str().into()];
+        for (column, &len) in columns.iter_mut().zip(&setting.lengths) {
+            let point = setting.point(method, metric, len);
+            row.push(point_text(metric, &point).into());
+            column.push(point);
+        }
+        rows.push(row);
+    }
+    for (at, (column, &len)) in columns.iter().zip(&setting.lengths).enumerate() {
+        if let Some(best) = setting.clear_best(column, metric) {
+            let method = &setting.methods[best];
+            rows[best][at + 1].bold = !setting.is_extrapolation_of_unconverged(method, len);
+        }
+    }
+    rows
+}

@@ -1,0 +1,78 @@
+//! Reach: how far each method keeps its in-length score.
+
+use crate::analysis::outcome::InLength;
+use crate::analysis::point::{Absent, point_text};
+use crate::analysis::setting::{Method, Setting};
+use crate::metric;
+use crate::report::captions::{UNCONVERGED, meaning, seeds_sentence, slug};
+use crate::report::document::{Cell, Layout, Table};
+use crate::report::spec::ReportSpec;
+use crate::stats::INTERVAL;
+
+/// One table, or none where no length beyond the training length was tested.
+pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
+    let lengths = setting.in_length.zip(setting.longer().last());
+    let table = lengths.map(|(in_length, longest)| table(setting, in_length, longest));
+    table.into_iter().collect()
+}
+
+fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
+    let metric = setting.lead();
+    let row = |method: &Method| -> Vec<Cell> {
+        vec![
+            method.name.as_str().into(),
+            point_text(metric, &setting.point(method, metric, in_length)).into(),
+            reach_text(setting, method).into(),
+            point_text(metric, &setting.point(method, metric, longest)).into(),
+            point_text(metric::RATIO, &setting.ratio(method, metric, longest)).into(),
+        ]
+    };
+    let rule = if metric::lower_is_better(metric) {
+        format!("at most the in-length mean / {}", metric::KEPT)
+    } else {
+        format!("at least {} of the in-length mean", metric::KEPT)
+    };
+    let interval = if metric::is_share(metric) && setting.seeds().1 > 1 {
+        format!(" (± {INTERVAL})")
+    } else {
+        String::new()
+    };
+    Table {
+        slug: slug(setting, "reach"),
+        title: "Reach".into(),
+        caption: format!(
+            "Reach: the longest test length up to which every tested length keeps the mean \
+             {metric} {rule}, as a multiple of the training length ({}). ≥: nothing longer was \
+             tested; none: lost at the first longer length; -: no in-length score. {UNCONVERGED} \
+             Ratio: {metric} at {longest} over {metric} at {in_length}, averaged over \
+             runs{interval}. {}{}",
+            setting.unit_count(setting.task.train_len),
+            seeds_sentence(setting, metric),
+            meaning(setting, metric)
+        ),
+        columns: vec![
+            "method".into(),
+            format!("{metric} at {in_length}"),
+            "reach".into(),
+            format!("{metric} at {longest}"),
+            format!("ratio {longest}/{in_length}"),
+        ],
+        rows: setting.methods.iter().map(row).collect(),
+        layout: Layout::Numbers,
+    }
+}
+
+/// `4x (256)`, `≥ 16x (1024)`, `none`, `not converged`, `-`.
+fn reach_text(setting: &Setting<'_>, method: &Method) -> String {
+    let Some(reach) = setting.reach(method) else {
+        return match setting.converged(method) {
+            InLength::Unconverged(_) => Absent::Unconverged.name().into(),
+            InLength::Converged | InLength::Untested => "-".into(),
+        };
+    };
+    match reach.test_len {
+        None => "none".into(),
+        Some(len) if reach.is_longest => format!("≥ {} ({len})", setting.times(len)),
+        Some(len) => format!("{} ({len})", setting.times(len)),
+    }
+}

@@ -1,0 +1,104 @@
+//! Writing records: one document, or many in one file.
+
+use super::found::{Found, StoreError, invalid};
+use super::read::parse;
+use super::search::find_records;
+use crate::order;
+use crate::record::RunRecord;
+use fs_err as fs;
+use std::path::{Path, PathBuf};
+
+/// Where a record belongs under a directory of runs: `<root>/<experiment>/<run_id>`.
+pub fn run_dir(root: &Path, experiment: &str, run_id: &str) -> PathBuf {
+    root.join(experiment).join(run_id)
+}
+
+/// The text of a `record.json` that is going to be written to `path`.
+///
+/// # Errors
+///
+/// When the record does not survive JSON: a number is not finite.
+pub fn record_text(path: &Path, record: &RunRecord) -> Result<String, StoreError> {
+    let mut text = serde_json::to_string_pretty(record).map_err(|e| invalid(path, e))?;
+    text.push('\n');
+    check_round_trip(path, &text, record)?;
+    Ok(text)
+}
+
+/// Gathers the records under `roots` into one file, one per line; of `loss_by_position` at most
+/// `most_bins` bins are kept, if given
+/// ([`EvalRow::thin_positions`](crate::record::EvalRow::thin_positions)). Returns what was found,
+/// thinned as written. The same records give the same bytes, wherever they lie. Of a run that is
+/// also in the file, with fewer bins, the record in its own directory is taken.
+///
+/// # Errors
+///
+/// A root that cannot be searched, a run that is recorded twice with different numbers, no record at
+/// all, or a file that cannot be written.
+pub fn gather_jsonl(
+    roots: &[PathBuf],
+    path: &Path,
+    most_bins: Option<usize>,
+) -> Result<Found, StoreError> {
+    gather_found(find_records(roots)?, path, most_bins)
+}
+
+/// Writes what a search found into one file, as [`gather_jsonl`] does.
+///
+/// # Errors
+///
+/// No record at all, or a file that cannot be written.
+pub fn gather_found(
+    mut found: Found,
+    path: &Path,
+    most_bins: Option<usize>,
+) -> Result<Found, StoreError> {
+    if found.records.is_empty() {
+        return Err(invalid(path, "not written: there are no records to gather"));
+    }
+    if let Some(most) = most_bins {
+        found
+            .records
+            .iter_mut()
+            .flat_map(|record| &mut record.evals)
+            .for_each(|row| row.thin_positions(most));
+    }
+    write_jsonl(path, &found.records)?;
+    Ok(found)
+}
+
+/// Writes records in canonical order, one per line: the same records give the same bytes.
+///
+/// # Errors
+///
+/// When a record does not survive JSON or the file cannot be written; nothing is written then.
+pub fn write_jsonl(path: &Path, records: &[RunRecord]) -> Result<(), StoreError> {
+    let mut sorted: Vec<&RunRecord> = records.iter().collect();
+    sorted.sort_by(|a, b| order::canonical(a, b));
+    let mut text = String::new();
+    for record in sorted {
+        let line = serde_json::to_string(record).map_err(|e| invalid(path, e))?;
+        check_round_trip(path, &line, record)?;
+        text.push_str(&line);
+        text.push('\n');
+    }
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        fs::create_dir_all(dir)?;
+    }
+    Ok(rundir::system().write_whole(path, text.as_bytes())?)
+}
+
+/// JSON has no NaN: serde writes null, which reads back as something else or not at all.
+fn check_round_trip(path: &Path, text: &str, record: &RunRecord) -> Result<(), StoreError> {
+    match parse(text.as_bytes()) {
+        Ok(back) if back == *record => Ok(()),
+        Ok(_) => Err(invalid(
+            path,
+            "the record does not survive JSON: a number is not finite",
+        )),
+        Err(reason) => Err(invalid(
+            path,
+            format!("the record does not survive JSON (a number that is not finite?): {reason}"),
+        )),
+    }
+}
