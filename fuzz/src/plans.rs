@@ -1,7 +1,8 @@
 //! Bytes as a configuration or as overrides: a plan or a refusal that helps, never a panic.
 
-use longreach::config::diagnose::{Diagnostic, Place};
+use longreach::config::diagnostic::{Diagnostic, Place};
 use longreach::config::source::Source;
+use longreach::exit::Exit;
 use longreach::plan::planner::{Plan, plan};
 use longreach::plan::spec::Job;
 use std::collections::HashSet;
@@ -176,8 +177,15 @@ fn leaves(value: &Value) -> bool {
 /// A refusal has the exit code of a mistake of the user's, names the problem, and cannot break a
 /// terminal's lines.
 fn refused(error: &Diagnostic, file: &[u8]) {
-    assert!(matches!(error.exit, 2 | 3), "exit {}: {error}", error.exit);
-    assert!(!error.problem.trim().is_empty(), "no problem: {error:?}");
+    assert!(
+        matches!(error.exit, Exit::Config | Exit::Input),
+        "exit {:?}: {error}",
+        error.exit
+    );
+    assert!(
+        !error.problem.to_string().trim().is_empty(),
+        "no problem: {error:?}"
+    );
     if let Place::Line {
         line, text, column, ..
     } = &error.place

@@ -1,6 +1,6 @@
 //! `longreach eval`: trained runs at other lengths or under other encodings, without retraining.
 
-use crate::config::diagnose::{describe_value, type_name};
+use crate::config::diagnostic::{describe_value, type_name};
 use crate::console;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
@@ -774,7 +774,7 @@ fn parse_variant(text: &str) -> Result<Variant, String> {
         None => None,
         Some(value) => {
             let mut value = Table::from_iter([("positions".to_owned(), value)]);
-            crate::config::diagnose::normalise(&mut value);
+            crate::config::diagnostic::normalise(&mut value);
             let positions = value.remove("positions").expect("was put in").try_into();
             Some(
                 positions

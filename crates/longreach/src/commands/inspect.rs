@@ -9,8 +9,8 @@ mod numbers;
 mod pictures;
 mod text;
 
-use crate::config::diagnose::{Diagnostic, Place, closest, deserialize};
-use crate::config::source::{KeyPath, Source};
+use crate::config::diagnostic::{Diagnostic, Place, Problem, TableName, closest, deserialize};
+use crate::config::source::Source;
 use crate::console;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
@@ -537,34 +537,35 @@ impl Command<'_> {
                 argument: self.shown(),
             };
         }
-        let key = diagnostic
-            .key
-            .as_deref()
-            .and_then(|key| KeyPath::parse(key).ok())
-            .unwrap_or_default();
-        if let Some(start) = diagnostic.problem.strip_suffix(" at the top level") {
-            diagnostic.problem = format!("{start} of encoding `{}`", self.0.kind);
-            let own = diagnostic.allowed.take().filter(|keys| keys != "no keys");
-            let keys: Vec<String> = own
-                .iter()
-                .flat_map(|keys| keys.split(", "))
-                .chain(MODEL_KEYS)
-                .map(str::to_owned)
-                .collect();
-            let meant = closest(key.last(), &keys).map(|meant| format!("did you mean `{meant}`?"));
-            diagnostic.help = diagnostic.help.take().or(meant);
-            let model = format!("of the model: {}", MODEL_KEYS.join(", "));
-            diagnostic.allowed =
-                Some(own.map_or_else(|| model.clone(), |own| format!("{own}; {model}")));
-        }
-        if let Some(start) = diagnostic.problem.strip_suffix(" in the configuration") {
-            diagnostic.problem = format!("{start} of encoding `{}`", self.0.kind);
-            let example = if key.last() == "parts" {
-                "'parts=[{kind=\"rope\"},{kind=\"alibi\"}]'".to_owned()
-            } else {
-                format!("{key}=...")
-            };
-            diagnostic.help = Some(format!("write {example} after `inspect {}`", self.0.kind));
+        let encoding = || TableName::Named(format!("encoding `{}`", self.0.kind));
+        match &mut diagnostic.problem {
+            Problem::UnknownKey { name, table, known } if *table == TableName::Document => {
+                *table = encoding();
+                let keys: Vec<String> = known
+                    .iter()
+                    .cloned()
+                    .chain(MODEL_KEYS.map(str::to_owned))
+                    .collect();
+                let own = known.join(", ");
+                let model = format!("of the model: {}", MODEL_KEYS.join(", "));
+                let meant = closest(name, &keys).map(|meant| format!("did you mean `{meant}`?"));
+                diagnostic.help = diagnostic.help.take().or(meant);
+                diagnostic.allowed = Some(if own.is_empty() {
+                    model
+                } else {
+                    format!("{own}; {model}")
+                });
+            }
+            Problem::MissingKey { name, table } if *table == TableName::Document => {
+                *table = encoding();
+                let example = if name == "parts" {
+                    "'parts=[{kind=\"rope\"},{kind=\"alibi\"}]'".to_owned()
+                } else {
+                    format!("{name}=...")
+                };
+                diagnostic.help = Some(format!("write {example} after `inspect {}`", self.0.kind));
+            }
+            _ => {}
         }
         diagnostic.into()
     }

@@ -1,6 +1,6 @@
 //! Files of claims of a source, read as strictly as a configuration.
 
-use super::diagnose::{Diagnostic, deserialize};
+use super::diagnostic::{Diagnostic, deserialize};
 use super::source::Source;
 use results::Claims;
 use std::path::Path;

@@ -1,13 +1,26 @@
-//! From a TOML file and overrides to resolved runs.
+//! From text to typed tables: a TOML file, the overrides of the command line, and axes.
 //!
-//! [`source`] reads the file and remembers where every value stands, [`axes`] expands one table per
-//! combination, [`crate::plan::planner`] reads each into strict types, checks values against each other and
-//! resolves every default, and [`diagnose`] turns whatever is wrong into an error with file, line,
-//! key, value, what is allowed and the likely fix.
+//! ```text
+//! key_path.rs    dotted keys, and values put at them
+//! source.rs      one file, read under bounds
+//! overrides.rs   key=value, and what wins over what
+//! syntax.rs      errors of files that are no TOML
+//! origins.rs     the line or the argument every value came from
+//! axes.rs        one table for each combination of the axes' values
+//! labels.rs      short texts that tell the values of an axis apart
+//! claims.rs      a file of claims
+//! diagnostic/    mistakes as data, and their text
+//! ```
+//!
+//! Nothing here knows a run: [`crate::plan`] reads each table into strict types, checks values
+//! against each other and resolves every default.
 
 pub mod axes;
 pub mod claims;
-pub mod diagnose;
+pub mod diagnostic;
+pub mod key_path;
+pub mod labels;
+pub mod origins;
+pub mod overrides;
 pub mod source;
-#[cfg(test)]
-mod tests;
+mod syntax;

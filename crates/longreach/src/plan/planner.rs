@@ -3,10 +3,12 @@
 use super::variants::{
     additions, check_additions, dropped, dropped_note, keeping, leaves, stacked,
 };
-use crate::config::axes::{Cell, expand, same};
+use crate::config::axes::{Cell, expand};
 use crate::config::claims;
-use crate::config::diagnose::{Diagnostic, deserialize_at};
-use crate::config::source::{KeyPath, Source, set};
+use crate::config::diagnostic::{Diagnostic, Problem, TableName, deserialize_at};
+use crate::config::key_path::{KeyPath, set};
+use crate::config::labels::same;
+use crate::config::source::Source;
 use crate::exit::Exit;
 use crate::plan::spec::{
     Coordinates, Decode, EvalSpec, Job, LengthCurriculum, ModelSpec, RunSpec, Stage, TRAINED,
@@ -894,7 +896,7 @@ pub fn changed(pe: &Table, set: &Table) -> Result<EncodingConfig, String> {
         pe.clone()
     };
     table.extend(set.clone());
-    crate::config::diagnose::normalise(&mut table);
+    crate::config::diagnostic::normalise(&mut table);
     serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
         let (path, message) = (error.path().to_string(), error.inner().message().to_owned());
         if path == "." {
@@ -1040,13 +1042,8 @@ fn check_when(cell: &Cell, key: &str, when: &Table) -> Result<(), Diagnostic> {
     }
     let path = KeyPath::parse(key).unwrap_or_default();
     // Keys that a kind cannot do without may be left out of a filter.
-    let left_out = |error: &Diagnostic| {
-        let key = error
-            .key
-            .as_deref()
-            .and_then(|key| KeyPath::parse(key).ok());
-        error.problem.starts_with("missing key") && key.is_some_and(|key| key.parent() == path)
-    };
+    let here = TableName::from(&path);
+    let left_out = |error: &Diagnostic| matches!(&error.problem, Problem::MissingKey { table, .. } if *table == here);
     let read = |table: &Table| match deserialize_at::<EncodingConfig>(table, &path, &cell.origins) {
         Err(error) if !left_out(&error) => Err(error),
         _ => Ok(()),
@@ -1230,7 +1227,7 @@ fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
                 .as_ref()
                 .map_or_else(String::new, |path| format!("{}: ", path.display()));
             cell.error(key, &format!("{path}{problem}"), "", hint)
-                .with_exit(Exit::Input as u8)
+                .with_exit(Exit::Input)
         }
     }
 }

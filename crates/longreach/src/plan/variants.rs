@@ -1,6 +1,6 @@
 //! Variants that add encodings to the trained one, and variants that drop it.
 
-use crate::config::diagnose::{describe_value, normalise};
+use crate::config::diagnostic::{describe_value, normalise};
 use crate::plan::spec::untrained;
 use posenc::{ConfigError, EncodingConfig, ModelShape, StackConfig};
 use toml::{Table, Value};

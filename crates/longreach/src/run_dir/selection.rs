@@ -1,7 +1,7 @@
 //! Selects the runs of a command: by directories of runs and experiments, prefixes of run ids, and
 //! filters on resolved values.
 
-use crate::config::diagnose::closest_first;
+use crate::config::diagnostic::closest_first;
 use crate::exit::{Exit, Failure};
 use crate::plan::spec::{Job, RunSpec};
 use crate::run_dir::files::{JOB_FILE, RECORD_FILE, read_job};

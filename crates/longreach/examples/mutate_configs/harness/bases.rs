@@ -2,6 +2,7 @@
 //! there is.
 
 use super::schema;
+use longreach::config::diagnostic::Problem;
 use longreach::plan::planner::plan;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -514,18 +515,19 @@ pub fn known_and_held(bases: &[Base], scratch: &Path) -> (BTreeSet<String>, BTre
             let Err(error) = plan(&path, &[]) else {
                 continue;
             };
-            let unknown = error.problem.starts_with("unknown key") && error.problem.contains(PROBE);
-            let Some(allowed) = error
-                .allowed
-                .as_deref()
-                .filter(|allowed| unknown && *allowed != "no keys")
+            let Problem::UnknownKey {
+                name, known: keys, ..
+            } = &error.problem
             else {
                 continue;
             };
+            if name != PROBE {
+                continue;
+            }
             let place = schema::id(&base.table, &probe);
             // The keys of a filter are those of the encodings.
             if !place.starts_with("when.") {
-                known.extend(allowed.split(", ").map(|name| place.replace(PROBE, name)));
+                known.extend(keys.iter().map(|name| place.replace(PROBE, name)));
             }
         }
     }

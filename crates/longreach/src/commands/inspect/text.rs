@@ -455,7 +455,7 @@ fn inline(value: &serde_json::Value) -> String {
         ),
         serde_json::Value::Number(n) => n
             .as_f64()
-            .map_or_else(|| n.to_string(), crate::config::diagnose::float_text),
+            .map_or_else(|| n.to_string(), crate::config::diagnostic::float_text),
         other => other.to_string(),
     }
 }

@@ -1,0 +1,213 @@
+//! Overrides of the command line: `key=value`.
+//!
+//! Precedence, lowest first: defaults of the types < the file < the values of `[axes]` < overrides,
+//! later overrides last.
+//! * `key=value` sets a key of the file before the axes are expanded.
+//! * An override of an axis's own key, or of a table that holds it, fixes that axis: the axis is
+//!   removed.
+//! * An override of a key inside an axis's key (axis `model.pe`, override `model.pe.base=5`) is
+//!   applied to every value of the axis.
+//! * An override of `axes."model.pe.base"` (or `axes.model.pe.base`) replaces or adds an axis.
+
+use super::diagnostic::{Diagnostic, Place};
+use super::key_path::{KeyPath, set};
+use super::origins::{Spot, convert_value};
+use super::source::{AXES, Source, unusable, unusable_error};
+use std::sync::Arc;
+use toml::{Table, Value};
+
+/// An override that could not be applied to the file because an axis will replace the table it
+/// belongs to.
+#[derive(Clone, Debug)]
+pub(super) struct Deferred {
+    pub(super) path: KeyPath,
+    pub(super) problem: Diagnostic,
+}
+
+/// One `key=value` of the command line.
+#[derive(Clone, Debug)]
+pub(super) struct Override {
+    pub(super) text: Arc<str>,
+    pub(super) path: KeyPath,
+    pub(super) value: Value,
+}
+
+impl Source {
+    /// Applies one `key=value`; see the module's text for what wins over what.
+    pub fn apply_override(&mut self, text: &str) -> Result<(), Diagnostic> {
+        let Override {
+            text,
+            mut path,
+            value,
+        } = parse_override(text)?;
+        let mut covered = false;
+        if path.parts().first().is_some_and(|first| first == AXES) {
+            path = self.axis_path(path);
+        } else if let Some(Value::Table(axes)) = self.table.get_mut(AXES) {
+            let paths = axes
+                .keys()
+                .filter_map(|key| Some((key.clone(), KeyPath::parse(key).ok()?)))
+                .collect::<Vec<_>>();
+            for (key, axis) in paths {
+                if axis.below(&path).is_some() {
+                    axes.remove(&key);
+                    Arc::make_mut(&mut self.origins.base).remove(&[AXES.to_owned(), key]);
+                } else {
+                    covered |= path.below(&axis).is_some();
+                }
+            }
+        }
+        match set(&mut self.table, path.parts(), value.clone()) {
+            Ok(()) => Arc::make_mut(&mut self.origins.base).plant(path.parts(), &text),
+            Err(blocked) => {
+                let problem = blocked.diagnose(&text, &path);
+                if !covered {
+                    return Err(problem);
+                }
+                self.deferred.push(Deferred {
+                    path: path.clone(),
+                    problem,
+                });
+            }
+        }
+        self.overrides.push(Override { text, path, value });
+        Ok(())
+    }
+
+    /// `axes.a.b.c` means the axis `a.b.c`, and `axes.a.b.0.c` the key `c` of the first value of
+    /// the axis `a.b` if there is one.
+    fn axis_path(&self, path: KeyPath) -> KeyPath {
+        let axes = match self.table.get(AXES) {
+            Some(Value::Table(axes)) => axes,
+            _ => &Table::new(),
+        };
+        let [root, first, rest @ ..] = path.parts() else {
+            return path;
+        };
+        let first = KeyPath::parse(first).unwrap_or_else(|_| KeyPath::new([first]));
+        let wanted = KeyPath::new(first.parts().iter().chain(rest).cloned());
+        for key in axes.keys() {
+            let known = KeyPath::parse(key).unwrap_or_else(|_| KeyPath::new([key]));
+            match wanted.below(&known) {
+                Some([]) => return KeyPath::new([root, key]),
+                Some(below @ [index, ..]) if index.parse::<usize>().is_ok() => {
+                    return KeyPath::new([root, key].into_iter().chain(below).cloned());
+                }
+                _ => {}
+            }
+        }
+        KeyPath::new([root.clone(), wanted.to_string()])
+    }
+}
+
+fn parse_override(text: &str) -> Result<Override, Diagnostic> {
+    let refuse = |problem: String, help: &str| {
+        Err(Diagnostic::new(
+            Place::CommandLine {
+                argument: text.to_owned(),
+            },
+            problem,
+        )
+        .with_help(help))
+    };
+    let Some((key, raw)) = split_argument(text) else {
+        return refuse(
+            "an override needs `=` between key and value".into(),
+            "write key=value, such as train.steps=100",
+        );
+    };
+    if key.trim().is_empty() {
+        return refuse(
+            "an override needs a key before `=`".into(),
+            "write key=value, such as train.steps=100",
+        );
+    }
+    let path = match KeyPath::parse(key) {
+        Ok(path) => path,
+        Err(message) => {
+            let help = if key.contains('[') {
+                "elements of a list are named by their number: parts.0.base"
+            } else {
+                ""
+            };
+            return refuse(
+                format!("the key `{}` is not valid: {message}", key.trim()),
+                help,
+            );
+        }
+    };
+    let value = match parse_value(raw.trim()) {
+        Ok(value) => value,
+        Err((problem, help)) => return refuse(format!("the value of `{path}` {problem}"), &help),
+    };
+    if let Some((at, bad)) = unusable(&value, &path) {
+        return Err(unusable_error(
+            Place::CommandLine {
+                argument: text.to_owned(),
+            },
+            &at,
+            bad,
+        ));
+    }
+    Ok(Override {
+        text: text.into(),
+        path,
+        value,
+    })
+}
+
+/// Splits at the first `=` that is not inside quotes.
+pub(super) fn split_argument(text: &str) -> Option<(&str, &str)> {
+    let mut quote = None;
+    let mut escaped = false;
+    for (i, c) in text.char_indices() {
+        match (quote, c) {
+            (Some('"'), '\\') if !escaped => {
+                escaped = true;
+                continue;
+            }
+            (Some(open), c) if c == open && !escaped => quote = None,
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '=') => return Some((text.get(..i)?, text.get(i + 1..)?)),
+            _ => {}
+        }
+        escaped = false;
+    }
+    None
+}
+
+/// A TOML value, or a string for a word that is none; otherwise what is wrong and what to do.
+fn parse_value(raw: &str) -> Result<Value, (String, String)> {
+    let parsed = raw.parse::<toml_edit::Value>();
+    let error = match parsed {
+        Ok(value) => return Ok(convert_value(&value, &mut Spot::default())),
+        Err(error) => error.message().to_owned(),
+    };
+    if raw.is_empty() {
+        return Err((
+            "is missing".into(),
+            "write key=\"\" for an empty text".into(),
+        ));
+    }
+    if error.contains("overflowed") {
+        return Err((
+            format!("is too large: {raw}"),
+            "whole numbers go up to 9223372036854775807, others to 1e308".into(),
+        ));
+    }
+    if raw.contains(['[', ']', '{', '}', '"', '\'', '=', '#']) || raw.chars().any(char::is_control)
+    {
+        let help = "quote the whole argument for the shell: 'model.pe={kind=\"alibi\"}'";
+        return Err((
+            format!("is neither a TOML value nor a plain word: {error}"),
+            help.into(),
+        ));
+    }
+    if raw.contains(',') {
+        return Err((
+            "looks like a list without brackets".into(),
+            format!("write [{raw}], or \"{raw}\" for a text"),
+        ));
+    }
+    Ok(Value::String(raw.to_owned()))
+}

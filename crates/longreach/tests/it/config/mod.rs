@@ -1,0 +1,6 @@
+//! The reader of configurations: messages, meaning, and hostile input.
+
+mod errors;
+mod reading;
+mod storm;
+mod toy;
