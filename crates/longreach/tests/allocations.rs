@@ -3,7 +3,8 @@
 //! and not in a noisy time. A program of its own, because it replaces the global allocator.
 
 use burn::tensor::{Device, Tensor};
-use longreach::plan::planner::{Plan, Surroundings, plan};
+use longreach::plan::planner::{Plan, plan};
+use longreach::plan::surroundings::Surroundings;
 use longreach::run::model::initial_model;
 use longreach::run::train::train;
 use posenc::Positions;

@@ -5,11 +5,11 @@ use crate::console;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
 use crate::plan::memory::MemoryLimit;
-use crate::plan::planner::{applies, changed};
 use crate::plan::spec::{Decode, EvalSpec, Job, RunSpec, TRAINED, VariantSpec, untrained};
 use crate::plan::variants::{
     additions, check_additions, dropped, dropped_note, keeping, read_additions, stacked,
 };
+use crate::plan::variation::{applies, changed};
 use crate::run::evaluate::evaluate;
 use crate::run::record::{environment, spec_map, task_facts};
 use crate::run::task::build_task;

@@ -1,7 +1,35 @@
-//! From typed sections of a config to resolved runs and their cost.
+//! From the typed tables of a configuration to resolved runs and their cost.
+//!
+//! ```text
+//! planner.rs       every cell of the axes becomes the runs of its seeds
+//! sections.rs      the tables of a configuration as written
+//! check.rs         names, seeds, lengths, ranges
+//! task.rs          what is wrong with a task, by the key that names it
+//! model.rs         [model]: sizes, the encoding, positions
+//! train.rs         [train]: steps, batches, the optimizer, stages
+//! warm_start.rs    train.start_from
+//! eval.rs          [eval]: scores and the tokens they cost
+//! variation.rs     [[eval.variants]]: the trained weights under changed encodings
+//! variants.rs      what variants add to the trained encoding and drop of it
+//! notes.rs         what the author of a config may not expect
+//! spec.rs          a resolved run, whose hash is its identity
+//! surroundings.rs  where tasks find their texts
+//! cost.rs          arithmetic and time of a run
+//! memory.rs        memory of a run
+//! ```
 
+mod check;
 pub mod cost;
+mod eval;
 pub mod memory;
+mod model;
+mod notes;
 pub mod planner;
+mod sections;
 pub mod spec;
+pub mod surroundings;
+mod task;
+mod train;
 pub mod variants;
+pub mod variation;
+mod warm_start;

@@ -1,8 +1,8 @@
 //! The task of a job, with the text that the job was planned with.
 
 use crate::exit::{Exit, Failure};
-use crate::plan::planner::Surroundings;
 use crate::plan::spec::Job;
+use crate::plan::surroundings::Surroundings;
 use tasks::Task;
 
 /// Builds the task of a job for these test lengths and checks that it reads the text the job was

@@ -1,0 +1,263 @@
+//! `[model]`: sizes, the encoding, and where tokens stand.
+
+use super::check::{refused, whole};
+use super::sections::ModelSection;
+use super::spec::{Coordinates, ModelSpec, TrainSpec};
+use crate::config::axes::Cell;
+use crate::config::diagnostic::Diagnostic;
+use posenc::{Facts, Lengths, PositionsConfig};
+use tasks::{Scoring, Task};
+use tiny_transformer::{AttentionKind, Mask, TransformerConfig};
+
+/// Most trainable numbers: with gradients and the optimizer's moments 16 GiB.
+const MAX_PARAMETERS: u64 = 1 << 30;
+
+/// The lengths that defaults of an encoding depend on, in tokens.
+pub(super) fn lengths(train: &TrainSpec, task: &dyn Task, test_len: usize) -> Lengths {
+    Lengths {
+        train_len: train.seq_len,
+        test_len: task.seq_len(test_len),
+    }
+}
+
+/// Longest test, in tokens.
+pub(super) fn longest_test(task: &dyn Task, test_lens: &[usize]) -> usize {
+    let tokens = test_lens.iter().map(|length| task.seq_len(*length));
+    tokens.max().unwrap_or(0)
+}
+
+/// The transformer with its encoding and positions, all defaults that depend on lengths resolved.
+pub(super) fn resolve(
+    cell: &Cell,
+    written: &ModelSection,
+    transformer: TransformerConfig,
+    train: &TrainSpec,
+    task: &dyn Task,
+    test_lens: &[usize],
+) -> Result<ModelSpec, Diagnostic> {
+    let lengths = lengths(train, task, train.train_len);
+    let mut pe = written.pe.clone();
+    pe.resolve(&lengths);
+    let shape = transformer.shape();
+    pe.check(&shape)
+        .map_err(|error| refused(cell, "model.pe", &error))?;
+    let facts = pe.facts(&shape);
+    transformer
+        .check_encoding(&facts)
+        .map_err(|error| refused(cell, "model", &error))?;
+    let mut positions = written.positions.clone();
+    positions.resolve(&lengths, longest_test(task, test_lens));
+    let key = "model.positions";
+    check_positions(cell, key, &positions, &facts, &transformer, train.seq_len)?;
+    check_coordinates(cell, written.coordinates, &positions, &facts, task)?;
+    check_reach(cell, &facts, positions.rows(train.seq_len), train.seq_len)?;
+    Ok(ModelSpec {
+        transformer,
+        positions,
+        coordinates: written.coordinates,
+        pe,
+    })
+}
+
+/// Refuses a table of positions that ends before the training sequences do.
+fn check_reach(cell: &Cell, facts: &Facts, rows: usize, seq_len: usize) -> Result<(), Diagnostic> {
+    let Some(limit) = facts.max_position.filter(|limit| *limit < rows) else {
+        return Ok(());
+    };
+    let reach = if rows == seq_len {
+        String::new()
+    } else {
+        format!(" at positions up to {}", rows - 1)
+    };
+    let problem = format!("is shorter than the training sequences of {seq_len} tokens{reach}");
+    let allowed = format!("{rows} or more");
+    let help = format!("set model.pe.max_position to at least {rows}");
+    let error = cell.error("model.pe.max_position", &problem, &allowed, &help);
+    Err(error.with_value(limit))
+}
+
+/// Refuses a model that is too large to train here; returns its size.
+pub(super) fn check_parameters(cell: &Cell, model: &ModelSpec) -> Result<u64, Diagnostic> {
+    let facts = model.pe.facts(&model.transformer.shape());
+    let parameters = model.transformer.num_params(&facts);
+    if parameters <= MAX_PARAMETERS {
+        return Ok(parameters);
+    }
+    let allowed = format!("at most {MAX_PARAMETERS} of them");
+    let help = "lower d_model, d_ff, n_layers, head_dim or the size of a table of model.pe";
+    let error = cell.error("model", "has too many parameters", &allowed, help);
+    Err(error.with_value(format!("{parameters} parameters")))
+}
+
+/// Sizes and variants of the transformer, defaults filled in.
+pub(super) fn transformer(
+    cell: &Cell,
+    written: &ModelSection,
+    vocab_size: usize,
+) -> Result<TransformerConfig, Diagnostic> {
+    whole(
+        cell,
+        "model.n_heads",
+        written.n_heads as u64,
+        1,
+        1024,
+        "set it to at least 1",
+    )?;
+    whole(
+        cell,
+        "model.d_model",
+        written.d_model as u64,
+        1,
+        1 << 16,
+        "this suite is for small models",
+    )?;
+    let head_dim = head_dim(cell, written)?;
+    let config = TransformerConfig {
+        vocab_size,
+        d_model: written.d_model,
+        n_layers: written.n_layers,
+        n_heads: written.n_heads,
+        head_dim,
+        d_ff: written.d_ff.unwrap_or(4 * written.d_model),
+        norm: written.norm,
+        activation: written.activation,
+        tied_head: written.tied_head,
+        dropout: written.dropout,
+        embedding_std: written.embedding_std,
+        attention: written.attention,
+        mask: written.mask,
+        feature_map: written.feature_map,
+        normalizer: written.normalizer,
+        qk_norm: written.qk_norm,
+        matmul: written.matmul,
+    };
+    config
+        .check()
+        .map_err(|error| refused(cell, "model", &error))?;
+    Ok(config)
+}
+
+/// The width of a head as written, or that of equal parts of the model's width.
+fn head_dim(cell: &Cell, written: &ModelSection) -> Result<usize, Diagnostic> {
+    let (d_model, n_heads) = (written.d_model, written.n_heads);
+    if let Some(head_dim) = written.head_dim {
+        return Ok(head_dim);
+    }
+    if d_model.is_multiple_of(n_heads) {
+        return Ok(d_model / n_heads);
+    }
+    let divisors: Vec<usize> = (1..=d_model.min(1024))
+        .filter(|n| d_model.is_multiple_of(*n))
+        .collect();
+    let distance = |n: &&usize| n.abs_diff(n_heads);
+    let nearest = divisors.iter().min_by_key(distance).copied().unwrap_or(1);
+    let allowed: Vec<String> = divisors.iter().map(ToString::to_string).collect();
+    let problem = format!("must divide d_model = {d_model}");
+    let help = format!("set model.n_heads to {nearest}, or give model.head_dim");
+    let error = cell.error("model.n_heads", &problem, &allowed.join(", "), &help);
+    Err(error.with_value(n_heads))
+}
+
+/// Refuses a model that sees what comes after a token with a task whose answers stand there.
+pub(super) fn check_sees_no_answer(
+    cell: &Cell,
+    model: &TransformerConfig,
+    task: &dyn Task,
+) -> Result<(), Diagnostic> {
+    if model.mask == Mask::Causal || task.scoring() == Scoring::Masked {
+        return Ok(());
+    }
+    let problem = format!(
+        "lets the model read the answers of task `{}`, each of which is the next token",
+        task.kind()
+    );
+    let help = "remove it, or use task.kind = \"masked_text\", whose answers are hidden";
+    Err(cell
+        .error("model.mask", &problem, "causal", help)
+        .with_value("bidirectional"))
+}
+
+/// Refuses positions that the encoding cannot see, or that training cannot be given.
+pub(super) fn check_positions(
+    cell: &Cell,
+    table: &str,
+    positions: &PositionsConfig,
+    facts: &Facts,
+    model: &TransformerConfig,
+    seq_len: usize,
+) -> Result<(), Diagnostic> {
+    positions
+        .check(facts)
+        .map_err(|error| refused(cell, table, &error))?;
+    let replaced = matches!(positions, PositionsConfig::RandomizedDistances(_));
+    if replaced && facts.hooks.logits_bias && model.attention == AttentionKind::Linear {
+        let problem = "turns the bias into something that is not a decay, and linear attention only supports decays";
+        let help = "use kind = \"randomized\", or attention = \"softmax\"";
+        return Err(cell
+            .error(&format!("{table}.kind"), problem, "other positions", help)
+            .with_value(positions.kind()));
+    }
+    match positions.max_seq_len().filter(|longest| *longest < seq_len) {
+        None => Ok(()),
+        Some(longest) => {
+            let key = if replaced {
+                "max_distance"
+            } else {
+                "max_position"
+            };
+            let problem = format!("leaves no room for the training sequences of {seq_len} tokens");
+            let help = "leave it out for four times the training length";
+            Err(cell
+                .error(
+                    &format!("{table}.{key}"),
+                    &problem,
+                    &format!("{seq_len} or more"),
+                    help,
+                )
+                .with_value(longest))
+        }
+    }
+}
+
+/// Refuses the task's coordinates where it has none, where nothing reads them, or where positions
+/// bring their own.
+pub(super) fn check_coordinates(
+    cell: &Cell,
+    coordinates: Coordinates,
+    positions: &PositionsConfig,
+    facts: &Facts,
+    task: &dyn Task,
+) -> Result<(), Diagnostic> {
+    if coordinates == Coordinates::Positions {
+        return Ok(());
+    }
+    let axes = task.axes(1).len();
+    let (problem, allowed, help) = if axes == 0 {
+        (
+            format!("come from the task, and `{}` has none", task.kind()),
+            "positions",
+            "remove it, or use task.kind = \"grid\"",
+        )
+    } else if matches!(positions, PositionsConfig::Grid(_)) {
+        (
+            "come from the task, and from model.positions too".to_owned(),
+            "one of the two",
+            "remove model.positions",
+        )
+    } else if facts.axes > axes {
+        (
+            format!(
+                "have {axes} axes in task `{}`, and the encoding reads {}",
+                task.kind(),
+                facts.axes
+            ),
+            "positions",
+            "set model.pe.axes = 2",
+        )
+    } else {
+        return Ok(());
+    };
+    Err(cell
+        .error("model.coordinates", &problem, allowed, help)
+        .with_value("task"))
+}

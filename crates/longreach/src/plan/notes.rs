@@ -1,0 +1,118 @@
+//! Notes on what the author of a config may not expect.
+
+use super::planner::PlannedRun;
+use super::sections::VariantSection;
+use super::spec::{RunSpec, TRAINED, VariantSpec};
+use super::variants::{dropped, dropped_note, keeping, leaves};
+use crate::run::evaluate::unsupported;
+use posenc::{EncodingConfig, ModelShape};
+use std::collections::{BTreeMap, HashSet};
+
+/// Trained kinds that variants evaluate without, by variant and how to keep them.
+#[derive(Default)]
+pub(super) struct Dropped(BTreeMap<(String, Option<String>), Vec<&'static str>>);
+
+impl Dropped {
+    /// Notes what one variant evaluates without.
+    pub(super) fn note(
+        &mut self,
+        variant: &VariantSection,
+        trained: &EncodingConfig,
+        encoding: &EncodingConfig,
+        shape: &ModelShape,
+    ) {
+        let kinds = dropped(&variant.set, trained, encoding, shape);
+        if kinds.is_empty() {
+            return;
+        }
+        let keeping = match variant.add {
+            None => keeping(&variant.set, trained, encoding, shape),
+            Some(_) => None,
+        };
+        let noted = self.0.entry((variant.name.clone(), keeping)).or_default();
+        noted.extend(kinds);
+        let mut seen = HashSet::new();
+        noted.retain(|kind| seen.insert(*kind));
+    }
+
+    /// A sentence for each variant.
+    pub(super) fn texts(&self) -> Vec<String> {
+        let texts = self.0.iter();
+        texts
+            .map(|((name, keeping), kinds)| dropped_note(name, kinds, keeping.as_deref()))
+            .collect()
+    }
+}
+
+/// Where a run has no value, for the trained encoding and for variants that differ.
+pub(super) fn unsupported_notes(run: &PlannedRun) -> Vec<String> {
+    let spec = &run.job.spec;
+    let (mut notes, mut noted) = (Vec::new(), HashSet::new());
+    for variant in &spec.eval.variants {
+        let mut by_reason: BTreeMap<(&str, String), Vec<usize>> = BTreeMap::new();
+        for (index, test_len) in spec.eval.test_lens.iter().enumerate() {
+            if let Some(reason) = reason(spec, variant, index, run.test_seq_lens[index]) {
+                by_reason.entry(reason).or_default().push(*test_len);
+            }
+        }
+        for ((kind, reason), lengths) in by_reason {
+            let text = format!(
+                "`{kind}` has no value at {}: recorded as unsupported ({reason})",
+                shown(lengths)
+            );
+            if noted.insert(text.clone()) {
+                notes.push(match variant.name.as_str() {
+                    TRAINED => text,
+                    name => format!("variant `{name}`: {text}"),
+                });
+            }
+        }
+    }
+    notes
+}
+
+/// Which kind has no value at a test length, and why.
+fn reason<'a>(
+    spec: &'a RunSpec,
+    variant: &'a VariantSpec,
+    index: usize,
+    seq_len: usize,
+) -> Option<(&'a str, String)> {
+    let shape = spec.model.transformer.shape();
+    let positions = variant
+        .positions
+        .get(index)
+        .unwrap_or(&spec.model.positions);
+    let encoding = &variant.pe[index];
+    unsupported(spec, encoding, positions, seq_len)?;
+    if let Some(longest) = positions.max_seq_len().filter(|longest| seq_len > *longest) {
+        let reason = format!("positions are drawn out of {longest}");
+        return Some((positions.kind(), reason));
+    }
+    let ends = |part: &&EncodingConfig| part.facts(&shape).max_position;
+    let limited = leaves(encoding)
+        .into_iter()
+        .filter(|part| ends(part).is_some());
+    Some(match limited.min_by_key(ends) {
+        Some(part) => (
+            part.kind(),
+            format!("max_position = {}", ends(&part).unwrap_or(0)),
+        ),
+        None => (encoding.kind(), "it has no value there".to_owned()),
+    })
+}
+
+/// The shortest of some lengths, in order.
+fn shown(mut lengths: Vec<usize>) -> String {
+    const SHOWN: usize = 8;
+    lengths.sort_unstable();
+    let mut shown: Vec<String> = lengths
+        .iter()
+        .take(SHOWN)
+        .map(ToString::to_string)
+        .collect();
+    if lengths.len() > SHOWN {
+        shown.push(format!("{} more", lengths.len() - SHOWN));
+    }
+    shown.join(", ")
+}

@@ -1,0 +1,186 @@
+//! The tables of a configuration as written, read strictly. Values are checked against each other
+//! later, by the module of their section.
+
+use super::spec::{Coordinates, Decode, LengthCurriculum};
+use crate::run::optimizer::AdamWConfig;
+use posenc::{EncodingConfig, PositionsConfig};
+use serde::Deserialize;
+use std::path::PathBuf;
+use tasks::TaskConfig;
+use tiny_transformer::{
+    Activation, AttentionKind, FeatureMap, Mask, Matmul, NormKind, Normalizer, QkNorm,
+};
+use toml::{Table, Value};
+
+/// One cell of an experiment as written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Experiment {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) title: Option<String>,
+    #[serde(default = "one_seed")]
+    pub(super) seeds: Vec<u64>,
+    pub(super) task: TaskConfig,
+    pub(super) model: ModelSection,
+    pub(super) train: TrainSection,
+    pub(super) eval: EvalSection,
+    #[serde(default)]
+    pub(super) report: ReportSection,
+}
+
+/// `[report]`: what the report holds the records against. No part of a run's identity.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReportSection {
+    #[serde(default)]
+    pub(super) claims: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) assertions: bool,
+}
+
+fn one_seed() -> Vec<u64> {
+    vec![0]
+}
+
+/// `[model]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ModelSection {
+    pub(super) d_model: usize,
+    pub(super) n_layers: usize,
+    pub(super) n_heads: usize,
+    #[serde(default)]
+    pub(super) head_dim: Option<usize>,
+    #[serde(default)]
+    pub(super) d_ff: Option<usize>,
+    #[serde(default)]
+    pub(super) norm: NormKind,
+    #[serde(default)]
+    pub(super) activation: Activation,
+    #[serde(default)]
+    pub(super) tied_head: bool,
+    #[serde(default)]
+    pub(super) dropout: f64,
+    #[serde(default = "default_embedding_std")]
+    pub(super) embedding_std: f64,
+    #[serde(default)]
+    pub(super) qk_norm: QkNorm,
+    #[serde(default)]
+    pub(super) attention: AttentionKind,
+    #[serde(default)]
+    pub(super) mask: Mask,
+    #[serde(default)]
+    pub(super) feature_map: FeatureMap,
+    #[serde(default)]
+    pub(super) normalizer: Normalizer,
+    #[serde(default)]
+    pub(super) matmul: Matmul,
+    #[serde(default)]
+    pub(super) positions: PositionsConfig,
+    #[serde(default)]
+    pub(super) coordinates: Coordinates,
+    pub(super) pe: EncodingConfig,
+}
+
+fn default_embedding_std() -> f64 {
+    0.02
+}
+
+/// `[train]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrainSection {
+    pub(super) train_len: usize,
+    pub(super) steps: u64,
+    #[serde(default = "default_batch_size")]
+    pub(super) batch_size: usize,
+    #[serde(default)]
+    pub(super) length: LengthCurriculum,
+    #[serde(default = "default_min_len")]
+    pub(super) min_len: usize,
+    #[serde(default)]
+    pub(super) stages: Vec<StageSection>,
+    #[serde(default)]
+    pub(super) start_from: Option<PathBuf>,
+    #[serde(default = "default_lr")]
+    pub(super) lr: f64,
+    #[serde(default)]
+    pub(super) warmup_steps: Option<u64>,
+    #[serde(default = "default_final_lr")]
+    pub(super) final_lr: f64,
+    #[serde(default = "default_grad_clip")]
+    pub(super) grad_clip: f64,
+    #[serde(default)]
+    pub(super) adamw: AdamWConfig,
+}
+
+/// An element of `train.stages`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StageSection {
+    pub(super) steps: u64,
+    pub(super) train_len: usize,
+    #[serde(default)]
+    pub(super) batch_size: Option<usize>,
+}
+
+fn default_batch_size() -> usize {
+    32
+}
+fn default_min_len() -> usize {
+    1
+}
+fn default_lr() -> f64 {
+    1e-3
+}
+fn default_final_lr() -> f64 {
+    0.1
+}
+fn default_grad_clip() -> f64 {
+    1.0
+}
+
+/// `[eval]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EvalSection {
+    pub(super) test_lens: Vec<usize>,
+    #[serde(default)]
+    pub(super) seed: u64,
+    #[serde(default = "default_batch_tokens")]
+    pub(super) batch_tokens: usize,
+    #[serde(default)]
+    pub(super) decode: Decode,
+    #[serde(default)]
+    pub(super) last_tokens: Option<usize>,
+    #[serde(default)]
+    pub(super) attention_distance: bool,
+    #[serde(default)]
+    pub(super) variants: Vec<VariantSection>,
+}
+
+fn default_batch_tokens() -> usize {
+    4096
+}
+
+/// `[[eval.variants]]`: the trained weights under a changed encoding.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VariantSection {
+    /// Name in tables and plots.
+    pub name: String,
+    /// Keys and values the trained encoding must have for the variant to apply; all encodings
+    /// unless given.
+    #[serde(default)]
+    pub when: Table,
+    /// Keys to change in the trained encoding's table; with `kind`, a whole new encoding.
+    #[serde(default)]
+    pub set: Table,
+    /// What to stack on the trained encoding, after `set`: an encoding's table, or a list of them.
+    #[serde(default)]
+    pub add: Option<Value>,
+    /// Where tokens stand; as in training unless given.
+    #[serde(default)]
+    pub positions: Option<PositionsConfig>,
+}

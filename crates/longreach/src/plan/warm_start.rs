@@ -1,0 +1,128 @@
+//! `train.start_from`: the run whose weights a training starts from.
+
+use super::sections::Experiment;
+use super::spec::{Job, ModelSpec, WarmStart};
+use crate::config::axes::Cell;
+use crate::config::diagnostic::Diagnostic;
+use crate::run_dir::files::{jobs, read_job, recorded};
+use results::RunRecord;
+use results::record::RunStatus;
+use std::path::{Path, PathBuf};
+use tiny_transformer::TransformerConfig;
+
+/// A run to start from.
+pub(super) struct FoundStart {
+    pub(super) start: WarmStart,
+    pub(super) directory: PathBuf,
+    /// The method it is a seed of, for the record.
+    pub(super) method: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The run below `train.start_from` that was trained with this seed and a model of the same shape.
+pub(super) fn warm_start(
+    cell: &Cell,
+    written: &Experiment,
+    directory: &Path,
+    model: &ModelSpec,
+    seed: u64,
+) -> Result<Option<FoundStart>, Diagnostic> {
+    let Some(place) = &written.train.start_from else {
+        return Ok(None);
+    };
+    let (run, job, record) = recorded_run(cell, &directory.join(place), seed)?;
+    let theirs = &job.spec.model;
+    check_shape(cell, &theirs.transformer, &model.transformer)?;
+    let parameters = |of: &ModelSpec| of.pe.facts(&of.transformer.shape()).parameters;
+    let same_encoding =
+        theirs.pe.kind() == model.pe.kind() && parameters(theirs) == parameters(model);
+    let start = WarmStart {
+        run_id: record.run_id.clone(),
+        weights_blake3: record.model.weights_blake3.clone(),
+        parameters: record.model.parameters,
+        pe: same_encoding,
+    };
+    Ok(Some(FoundStart {
+        start,
+        directory: run,
+        method: record.method_spec(),
+    }))
+}
+
+fn refuse(cell: &Cell, problem: &str, allowed: &str, help: &str) -> Diagnostic {
+    cell.error("train.start_from", problem, allowed, help)
+}
+
+/// The one recorded run of a seed below a directory.
+fn recorded_run(
+    cell: &Cell,
+    place: &Path,
+    seed: u64,
+) -> Result<(PathBuf, Job, RunRecord), Diagnostic> {
+    let runs = jobs(place).map_err(|failure| {
+        let problem = format!("cannot be read: {}", failure.message);
+        let help = "it is relative to the config";
+        refuse(cell, &problem, "a directory of runs", help)
+    })?;
+    let of_seed = |run: PathBuf| {
+        let job = read_job(&run).ok()?;
+        let record = recorded(&run, &job).filter(|record| record.status == RunStatus::Ok)?;
+        (job.spec.seed == seed).then_some((run, job, record))
+    };
+    let mut found: Vec<(PathBuf, Job, RunRecord)> = runs.into_iter().filter_map(of_seed).collect();
+    if found.len() == 1 {
+        return Ok(found.remove(0));
+    }
+    let help = "name a directory with one, such as runs/EXPERIMENT/RUN_ID";
+    let names = found.iter().map(|(run, ..)| run.display().to_string());
+    let names: Vec<String> = names.take(5).collect();
+    let names = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    };
+    let problem = format!(
+        "holds {} recorded runs of seed {seed}: {names}",
+        found.len()
+    );
+    Err(refuse(cell, &problem, "one run of each seed", help))
+}
+
+/// Refuses weights whose shapes are not those of this model.
+fn check_shape(
+    cell: &Cell,
+    theirs: &TransformerConfig,
+    ours: &TransformerConfig,
+) -> Result<(), Diagnostic> {
+    let sizes = [
+        ("d_model", theirs.d_model, ours.d_model),
+        ("n_layers", theirs.n_layers, ours.n_layers),
+        ("n_heads", theirs.n_heads, ours.n_heads),
+        ("head_dim", theirs.head_dim, ours.head_dim),
+        ("d_ff", theirs.d_ff, ours.d_ff),
+        ("vocab_size", theirs.vocab_size, ours.vocab_size),
+    ];
+    let size = sizes.iter().find(|(_, theirs, ours)| theirs != ours);
+    let kinds = [
+        ("norm", theirs.norm == ours.norm),
+        ("qk_norm", theirs.qk_norm == ours.qk_norm),
+        ("activation", theirs.activation == ours.activation),
+        ("tied_head", theirs.tied_head == ours.tied_head),
+    ];
+    let kind = kinds.iter().find(|(_, same)| !same);
+    let (name, difference, allowed) = match (size, kind) {
+        (Some((name, theirs, ours)), _) => (
+            name,
+            format!("{name} is {theirs} there and {ours} here"),
+            format!("a run with {name} = {ours}"),
+        ),
+        (None, Some((name, _))) => (
+            name,
+            format!("{name} is different there"),
+            format!("a run with the same model.{name}"),
+        ),
+        (None, None) => return Ok(()),
+    };
+    let problem = format!("leads to weights of another model: {difference}");
+    let help = format!("set model.{name}, or name another run");
+    Err(refuse(cell, &problem, &allowed, &help))
+}
