@@ -1,12 +1,13 @@
 //! `longreach docs`: the pages of `docs/` that are generated from the program itself.
 
+use crate::commands::config_page;
 use crate::console;
 use crate::exit::{Exit, Failure};
 use clap::CommandFactory;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// Write the generated pages of docs/: cli.md and tasks.md
+/// Write the generated pages of docs/: cli.md, config.md and tasks.md
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directory to write to
@@ -20,7 +21,11 @@ pub struct Args {
 ///
 /// [`Exit::Resources`] if the directory cannot be written.
 pub fn run<C: CommandFactory>(arguments: &Args) -> Result<Exit, Failure> {
-    for (name, text) in [("cli.md", cli_page::<C>()), ("tasks.md", tasks_page())] {
+    for (name, text) in [
+        ("cli.md", cli_page::<C>()),
+        ("config.md", config_page::page()),
+        ("tasks.md", tasks_page()),
+    ] {
         let path = arguments.out.join(name);
         rundir::system()
             .write_whole(&path, text.as_bytes())

@@ -1,5 +1,6 @@
 //! `longreach list`: what there is to choose from, as a table or as JSON.
 
+use crate::commands::config_page;
 use crate::console::{self, json as to_json, table};
 use crate::device;
 use crate::exit::{Exit, Failure};
@@ -67,6 +68,8 @@ enum What {
         #[arg(long)]
         json: bool,
     },
+    /// Every key of a config as a JSON schema, for completion in editors
+    Schema,
 }
 
 /// Prints one of the lists.
@@ -79,6 +82,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         What::Encodings { json } => encodings(json)?,
         What::Tasks { json } => tasks(json)?,
         What::Devices { json } => devices(json)?,
+        What::Schema => to_json(&config_page::schema())?,
     };
     console::print(&text);
     Ok(Exit::Done)

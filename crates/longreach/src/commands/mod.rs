@@ -4,6 +4,7 @@ pub mod catalogue_page;
 pub mod check;
 pub mod compare;
 pub mod completions;
+pub mod config_page;
 pub mod docs;
 pub mod eval;
 pub mod gather;

@@ -16,7 +16,7 @@ pub const MAX_BYTES: usize = 1 << 20;
 /// Most values that a file may hold, tables and lists counted as one each.
 pub const MAX_FILE_VALUES: usize = 100_000;
 
-/// Most dots that a file may hold: each may open a table of its own, which the parser pays for
+/// Most dots that a file may hold: each may open another table, which the parser pays for
 /// before anything can be counted.
 const MAX_DOTS: usize = 50_000;
 

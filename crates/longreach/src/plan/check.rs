@@ -1,5 +1,6 @@
 //! Checks of names, seeds and lengths, and the range checks that every section uses.
 
+use super::keys;
 use super::sections::Experiment;
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
@@ -8,7 +9,7 @@ use posenc::ConfigError;
 use std::collections::BTreeSet;
 use toml::Value;
 
-/// Longest sequence: positions are exact in f32 up to here.
+/// Longest sequence, in tokens: positions are exact in f32 up to here.
 pub(super) const MAX_LENGTH: usize = 1 << 24;
 
 /// Most tokens of a batch, in training and in evaluation.
@@ -45,25 +46,31 @@ pub(super) fn whole(
         .with_value(value))
 }
 
-pub(super) fn number(
+/// Refuses a whole number outside the range that the list of keys gives.
+pub(super) fn listed_whole(
+    cell: &Cell,
+    key: &str,
+    value: u64,
+    help: &str,
+) -> Result<(), Diagnostic> {
+    let (low, high) = keys::whole(key);
+    whole(cell, key, value, low, high, help)
+}
+
+/// Refuses a number outside the range that the list of keys gives.
+pub(super) fn listed_number(
     cell: &Cell,
     key: &str,
     value: f64,
-    low: f64,
-    high: f64,
     help: &str,
 ) -> Result<(), Diagnostic> {
+    let (low, high) = keys::number(key);
     if value.is_finite() && (low..=high).contains(&value) {
         return Ok(());
     }
-    Err(cell
-        .error(
-            key,
-            "is out of range",
-            &format!("a number from {low} to {high}"),
-            help,
-        )
-        .with_value(value))
+    let allowed = format!("a number from {low} to {high}");
+    let error = cell.error(key, "is out of range", &allowed, help);
+    Err(error.with_value(value))
 }
 
 /// Refuses a list where a table belongs: it would be read as the table's values in their order.
@@ -150,7 +157,7 @@ fn check_seeds(cell: &Cell, seeds: &[u64]) -> Result<(), Diagnostic> {
     match seeds.iter().position(|seed| !seen.insert(*seed)) {
         Some(index) => Err(cell.error(
             &format!("seeds.{index}"),
-            "is there twice",
+            "is listed twice",
             "different seeds",
             "remove one of the two",
         )),
@@ -159,61 +166,36 @@ fn check_seeds(cell: &Cell, seeds: &[u64]) -> Result<(), Diagnostic> {
 }
 
 pub(super) fn check_lengths(cell: &Cell, written: &Experiment) -> Result<(), Diagnostic> {
-    let high = (MAX_LENGTH / 4) as u64;
-    whole(
-        cell,
-        "train.train_len",
-        written.train.train_len as u64,
-        1,
-        high,
-        "the longest length to train on, in the task's unit",
-    )?;
+    let train_len = written.train.train_len as u64;
+    let help = "the longest length to train on, in the task's unit";
+    listed_whole(cell, "train.train_len", train_len, help)?;
     let test_lens = &written.eval.test_lens;
     if test_lens.is_empty() || test_lens.len() > 1000 {
         let help = "write eval.test_lens = [64, 128, 256]";
-        return Err(cell.error(
-            "eval.test_lens",
-            "must name the lengths to test at",
-            "1 to 1000 lengths",
-            help,
-        ));
+        let problem = "must name the lengths to test at";
+        return Err(cell.error("eval.test_lens", problem, "1 to 1000 lengths", help));
     }
+    let (low, high) = keys::whole("eval.test_lens");
     let mut seen = BTreeSet::new();
     for (index, test_len) in test_lens.iter().enumerate() {
         let key = format!("eval.test_lens.{index}");
-        whole(
-            cell,
-            &key,
-            *test_len as u64,
-            1,
-            high,
-            "a length to test at, in the task's unit",
-        )?;
+        let help = "a length to test at, in the task's unit";
+        whole(cell, &key, *test_len as u64, low, high, help)?;
         if !seen.insert(*test_len) {
-            return Err(cell.error(
-                &key,
-                "is there twice",
-                "different lengths",
-                "remove one of the two",
-            ));
+            let allowed = "different lengths";
+            return Err(cell.error(&key, "is listed twice", allowed, "remove one of the two"));
         }
     }
-    whole(
+    let batch_tokens = written.eval.batch_tokens as u64;
+    listed_whole(
         cell,
         "eval.batch_tokens",
-        written.eval.batch_tokens as u64,
-        1,
-        MAX_BATCH_TOKENS as u64,
+        batch_tokens,
         "the default is 4096",
     )?;
-    whole(
-        cell,
-        "train.min_len",
-        written.train.min_len as u64,
-        1,
-        written.train.train_len as u64,
-        "it is the shortest length of `length = \"uniform\"`",
-    )
+    let min_len = written.train.min_len as u64;
+    let help = "it is the shortest length of `length = \"uniform\"`";
+    whole(cell, "train.min_len", min_len, 1, train_len, help)
 }
 
 /// Checks what names and numbers the runs of an experiment.

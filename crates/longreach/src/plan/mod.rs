@@ -3,6 +3,7 @@
 //! ```text
 //! planner.rs       every cell of the axes becomes the runs of its seeds
 //! sections.rs      the tables of a configuration as written
+//! keys.rs          every key with type, range, default, example and meaning
 //! check.rs         names, seeds, lengths, ranges
 //! task.rs          what is wrong with a task, by the key that names it
 //! model.rs         [model]: sizes, the encoding, positions
@@ -21,6 +22,7 @@
 mod check;
 pub mod cost;
 mod eval;
+pub mod keys;
 pub mod memory;
 mod model;
 mod notes;

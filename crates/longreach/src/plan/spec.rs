@@ -133,7 +133,7 @@ pub enum LengthCurriculum {
     Staged,
 }
 
-/// A stretch of the training with a length and a batch of its own.
+/// A stretch of the training with its own length and batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -169,7 +169,7 @@ pub struct EvalSpec {
     pub test_lens: Vec<usize>,
     /// Names the test sets.
     pub seed: u64,
-    /// Tokens per batch of evaluation; a longer sequence is a batch of its own.
+    /// Tokens per batch of evaluation; a longer sequence is a batch by itself.
     pub batch_tokens: usize,
     /// How answers are read off the model.
     #[serde(default, skip_serializing_if = "is_default")]

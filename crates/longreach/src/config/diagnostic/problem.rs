@@ -77,7 +77,7 @@ pub enum TableName {
     Document,
     /// The value at a key.
     Key(KeyPath),
-    /// A value with a name of its own, such as "encoding `rope`".
+    /// A value with another name, such as "encoding `rope`".
     Named(String),
 }
 

@@ -1,0 +1,177 @@
+//! The list of keys is what the reader accepts, and its ranges are those that are checked.
+
+use longreach::commands::config_page;
+use longreach::config::diagnostic::Problem;
+use longreach::plan::keys::{KEYS, Kind};
+use longreach::plan::planner::{Plan, plan};
+use std::collections::BTreeSet;
+
+/// A config with every table that has keys, so that each can be asked for the keys it knows.
+const WHOLE: &str = r#"
+name = "keys"
+task = { kind = "copy" }
+report = {}
+[model]
+d_model = 16
+n_layers = 1
+n_heads = 2
+pe = { kind = "rope" }
+[train]
+train_len = 8
+steps = 4
+length = "staged"
+stages = [{ steps = 4, train_len = 8 }]
+adamw = {}
+[eval]
+test_lens = [8]
+variants = [{ name = "window", add = { kind = "window" } }]
+"#;
+
+fn planned(overrides: &[String]) -> Result<Plan, longreach::config::diagnostic::Diagnostic> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.toml");
+    std::fs::write(&path, WHOLE).unwrap();
+    plan(&path, overrides)
+}
+
+/// The keys a table says it has when it is given another one.
+fn known(table: &str) -> BTreeSet<String> {
+    let prefix = if table.is_empty() {
+        String::new()
+    } else {
+        format!("{table}.")
+    };
+    let error = planned(&[format!("{prefix}zz_probe=1")]).err().unwrap();
+    match &error.problem {
+        Problem::UnknownKey { name, known, .. } if name == "zz_probe" => {
+            let path = |key: &String| format!("{prefix}{key}").replace(".0.", ".N.");
+            known.iter().map(path).collect()
+        }
+        _ => panic!("{error}"),
+    }
+}
+
+#[test]
+fn every_key_is_listed_and_no_other() {
+    assert!(planned(&[]).is_ok());
+    let tables = [
+        "",
+        "model",
+        "train",
+        "train.adamw",
+        "train.stages.0",
+        "eval",
+        "eval.variants.0",
+        "report",
+    ];
+    let accepted: BTreeSet<String> = tables.iter().flat_map(|table| known(table)).collect();
+    // Read before the tables are, and tables whose own keys are listed.
+    let before = ["axes", "max_runs"].map(str::to_owned);
+    let above = [
+        "model",
+        "train",
+        "train.adamw",
+        "train.stages",
+        "eval",
+        "eval.variants",
+        "report",
+    ]
+    .map(str::to_owned);
+    let expected: BTreeSet<String> = accepted.into_iter().chain(before).collect();
+    let listed: BTreeSet<String> = KEYS.iter().map(|key| key.path.to_owned()).collect();
+    let all: BTreeSet<String> = listed.into_iter().chain(above).collect();
+    assert_eq!(all, expected);
+}
+
+#[test]
+fn the_listed_ranges_are_those_that_are_checked() {
+    let refused = |path: &str, value: String| {
+        let key = path.replace(".N.", ".0.");
+        let error = planned(&[format!("{key}={value}")]).err();
+        let error = error.unwrap_or_else(|| panic!("{key} = {value} is accepted"));
+        error.to_string()
+    };
+    let mut tried = 0;
+    for key in KEYS {
+        // Ends that depend on another key are lower than those listed.
+        let (low, high, is_list) = match key.kind {
+            Kind::Whole(low, high) => (low, high, false),
+            Kind::Wholes(low, high) => (low, high, true),
+            Kind::Number(low, high) => {
+                for value in [low - 1.0, high * 2.0] {
+                    let error = refused(key.path, format!("{value:?}"));
+                    let allowed = format!("allowed: a number from {low} to {high}");
+                    assert!(error.contains(&allowed), "{}: {error}", key.path);
+                    tried += 1;
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        let written = |value: u64| {
+            if is_list {
+                format!("[{value}]")
+            } else {
+                value.to_string()
+            }
+        };
+        if let Some(below) = low.checked_sub(1) {
+            refused(key.path, written(below));
+            tried += 1;
+        }
+        if high < u64::MAX >> 1 {
+            refused(key.path, written(high + 1));
+            tried += 1;
+        }
+    }
+    assert!(tried > 40, "{tried} values");
+}
+
+#[test]
+fn names_and_examples_can_be_read() {
+    let read = |key: &str, value: &str| {
+        let key = key.replace(".N.", ".0.");
+        match planned(&[format!("{key}={value}")]) {
+            Ok(_) => {}
+            // A value may not go with the rest of the config; it must not be of another type.
+            Err(error) => assert!(
+                matches!(error.problem, Problem::Value { .. } | Problem::Other(_)),
+                "{key} = {value}: {error}"
+            ),
+        }
+    };
+    for key in KEYS {
+        if let Kind::Name(names) = key.kind {
+            for name in names {
+                read(key.path, &format!("\"{name}\""));
+            }
+        }
+        read(key.path, key.example);
+    }
+}
+
+#[test]
+fn the_page_of_keys_is_that_of_the_list() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
+    let committed = std::fs::read_to_string(path).unwrap();
+    let hint = "run `longreach docs`";
+    assert!(committed == config_page::page(), "{hint}");
+}
+
+#[test]
+fn the_schema_names_every_key() {
+    let schema = config_page::schema();
+    for key in KEYS {
+        let pointer = key
+            .path
+            .split('.')
+            .fold(String::new(), |pointer, part| match part {
+                "N" => format!("{pointer}/items"),
+                part => format!("{pointer}/properties/{part}"),
+            });
+        let found = schema.pointer(&pointer);
+        assert!(found.is_some(), "{pointer}");
+        assert!(found.unwrap()["description"].is_string(), "{pointer}");
+    }
+    assert_eq!(schema["required"].as_array().unwrap().len(), 5);
+}
