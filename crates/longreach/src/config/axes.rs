@@ -393,6 +393,24 @@ fn finish(source: &Source, key: &str, path: KeyPath, array: &[Value]) -> Result<
             spot,
         }));
     }
+    refuse_repeated(source, key, &path, &values)?;
+    let labels = label(&values);
+    Ok(Axis {
+        key: key.to_owned(),
+        path,
+        values,
+        labels,
+        patches,
+    })
+}
+
+/// Refuses an axis with two equal values.
+fn refuse_repeated(
+    source: &Source,
+    key: &str,
+    path: &KeyPath,
+    values: &[Value],
+) -> Result<(), Diagnostic> {
     let mut seen = HashMap::new();
     for (i, value) in values.iter().enumerate() {
         let mut text = String::new();
@@ -408,7 +426,7 @@ fn finish(source: &Source, key: &str, path: KeyPath, array: &[Value]) -> Result<
             let inside = source
                 .parsed_overrides()
                 .iter()
-                .find(|o| o.path.below(&path).is_some_and(|below| !below.is_empty()));
+                .find(|o| o.path.below(path).is_some_and(|below| !below.is_empty()));
             let note = inside
                 .map(|o| {
                     format!(
@@ -423,14 +441,7 @@ fn finish(source: &Source, key: &str, path: KeyPath, array: &[Value]) -> Result<
                 .with_help("keep one of the two"));
         }
     }
-    let labels = label(&values);
-    Ok(Axis {
-        key: key.to_owned(),
-        path,
-        values,
-        labels,
-        patches,
-    })
+    Ok(())
 }
 
 fn axis_blocked(source: &Source, axis: &Axis, blocked: &Blocked) -> Diagnostic {

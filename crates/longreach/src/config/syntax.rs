@@ -27,7 +27,20 @@ pub(super) fn syntax_error(document: &Document, error: &toml_edit::TomlError) ->
         };
         return diagnostic.with_help("keep one of the two");
     }
-    let (problem, help) = if message.starts_with("integer number overflowed") {
+    let (problem, help) = explain(message, word);
+    let key = key_at(document, span.start)
+        .map(|path| path.to_string())
+        .unwrap_or_default();
+    Diagnostic::new(place, problem)
+        .with_key(key)
+        .with_value(word)
+        .with_help(help)
+}
+
+/// What the parser's message means for the text it points at, and what to do. The parser gives its
+/// errors as text alone.
+fn explain(message: &str, word: &str) -> (String, &'static str) {
+    if message.starts_with("integer number overflowed") {
         (
             "this whole number is too large".to_owned(),
             "whole numbers go from -9223372036854775808 to 9223372036854775807",
@@ -68,14 +81,7 @@ pub(super) fn syntax_error(document: &Document, error: &toml_edit::TomlError) ->
         )
     } else {
         (format!("not valid TOML: {message}"), "")
-    };
-    let key = key_at(document, span.start)
-        .map(|path| path.to_string())
-        .unwrap_or_default();
-    Diagnostic::new(place, problem)
-        .with_key(key)
-        .with_value(word)
-        .with_help(help)
+    }
 }
 
 /// The key whose value, or the table whose header, stands around `offset` in a file that cannot be

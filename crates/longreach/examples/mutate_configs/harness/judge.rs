@@ -65,7 +65,8 @@ pub fn well_formed(failure: &Failure) -> Result<(), String> {
     if !matches!(failure.exit, Exit::Config | Exit::Input) {
         return wrong(&format!("exit code {}", failure.exit as u8));
     }
-    if !text.starts_with("error: ") || text.len() > 6000 {
+    let first = text.lines().next().unwrap_or("");
+    if first.is_empty() || first.starts_with("error") || text.len() > 6000 {
         return wrong("not a message of the usual form");
     }
     if text
