@@ -2,6 +2,7 @@
 
 use crate::plan::keys::{KEYS, Key, Kind};
 use posenc::{EncodingConfig, PositionsConfig};
+use schema::Number;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use tasks::TaskConfig;
@@ -14,8 +15,8 @@ pub fn page() -> String {
     let mut page = INTRODUCTION.trim_end().to_owned();
     page.push_str("\n\n## Every key\n\n");
     page.push_str(
-        "Keys without a default are required. `N` is a place in a list. `longreach list schema` prints \
-         the same as a JSON schema, for completion in editors.\n",
+        "Keys without a default are required. `N` is a place in a list. `longreach list schema` \
+         prints\nthe same as a JSON schema, for completion in editors.\n",
     );
     let mut section = None;
     for key in KEYS {
@@ -49,6 +50,22 @@ pub fn page() -> String {
             key.meaning
         );
     }
+    page.push_str("\n### Kinds\n\n| table | kinds | keys of each |\n|---|---|---|\n");
+    for (table, kinds, link) in [
+        ("task", TaskConfig::KINDS, "[tasks](tasks.md)"),
+        (
+            "model.pe",
+            EncodingConfig::KINDS,
+            "[catalogue](catalogue/README.md)",
+        ),
+        (
+            "model.positions",
+            PositionsConfig::KINDS,
+            "`longreach list schema`",
+        ),
+    ] {
+        let _ = writeln!(page, "| `{table}` | {} | {link} |", kinds.join(", "));
+    }
     page
 }
 
@@ -68,23 +85,20 @@ fn is_toml(text: &str) -> bool {
 }
 
 fn type_in_words(kind: Kind) -> String {
-    let kinds = |kinds: &[&str]| format!("table with `kind`: {}", kinds.join(", "));
     match kind {
         Kind::Text => "text".to_owned(),
         Kind::Truth => "true or false".to_owned(),
         Kind::Whole(low, high) if high == u64::MAX >> 1 => format!("whole number from {low}"),
         Kind::Whole(low, high) => format!("whole number, {low} to {high}"),
-        Kind::Number(low, high) => format!("number, {low} to {high}"),
+        Kind::Number(low, high) => format!("number, {} to {}", low.text(), high.text()),
         Kind::Name(names) => names.join(", "),
         Kind::Wholes(low, high) if high == u64::MAX >> 1 => {
             format!("list of whole numbers from {low}")
         }
         Kind::Wholes(low, high) => format!("list of whole numbers, {low} to {high}"),
-        Kind::Task => kinds(TaskConfig::KINDS),
-        Kind::Encoding => kinds(EncodingConfig::KINDS),
+        Kind::Task | Kind::Encoding | Kind::Positions => "table with `kind`".to_owned(),
         Kind::EncodingKeys => "table of keys of an encoding".to_owned(),
         Kind::Encodings => "table as `model.pe`, or a list of them".to_owned(),
-        Kind::Positions => kinds(PositionsConfig::KINDS),
         Kind::Axes => "table of lists".to_owned(),
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn listed_number(
     if value.is_finite() && (low..=high).contains(&value) {
         return Ok(());
     }
-    let allowed = format!("a number from {low} to {high}");
+    let allowed = schema::allowed(&(low..=high));
     let error = cell.error(key, "is out of range", &allowed, help);
     Err(error.with_value(value))
 }
