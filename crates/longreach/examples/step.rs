@@ -192,7 +192,7 @@ fn measure(args: &Args) -> anyhow::Result<()> {
             .map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
         }
         What::Eval => {
-            let model = initial_model(&spec, &device);
+            let model = initial_model(&spec, &device).expect("a resolved spec");
             let pass = Pass {
                 max_logits: MAX_LOGITS,
                 ..Pass::default()

@@ -116,7 +116,7 @@ fn a_step_allocates_little_and_always_the_same() {
 fn per_pass(encoding: &str, lengths: [usize; 2]) -> [usize; 2] {
     let plan = planned(encoding, &["model.n_heads=4"]);
     let device = Device::flex();
-    let model = initial_model(&plan.runs[0].job.spec, &device);
+    let model = initial_model(&plan.runs[0].job.spec, &device).expect("a planned spec");
     let pass = |length: usize| {
         let before = ALLOCATOR.stats().bytes_allocated;
         let tokens = || Tensor::zeros([1, length], &device);

@@ -1,6 +1,7 @@
-//! Distances between queries and keys, for the encodings that see nothing else.
+//! Distances between queries and keys, for the encodings that read nothing else.
 
-use crate::{Positions, encodings::upload};
+use crate::positions::Positions;
+use crate::tensors::upload;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,7 +17,7 @@ pub(crate) struct Distances {
     contiguous: bool,
 }
 
-/// The different distances of a block, and which of them each of its cells has.
+/// The distinct distances of a block, and the index of each cell into them.
 pub(crate) struct Distinct {
     /// `query - key`, each once, in no particular order.
     pub distances: Vec<f64>,
@@ -59,7 +60,7 @@ impl Distances {
         upload(cells.collect(), shape, &self.device)
     }
 
-    /// Whether a distance depends on nothing but the number of indices between query and key.
+    /// Whether a distance depends on the difference of the indices of query and key only.
     pub fn by_index(&self) -> bool {
         self.contiguous
     }

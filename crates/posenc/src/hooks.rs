@@ -1,29 +1,76 @@
-//! The one interface: an encoding is prepared for positions, then hooks in at five places.
+//! The interface to attention: an encoding is prepared for positions, then acts through five hooks.
 //!
 //! Shapes: `B` batch, `H` heads, `Q` and `K` query and key length, `D` d_model, `E` head_dim.
 
 use crate::Positions;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
+use std::fmt;
 use std::ops::Range;
 
 /// A trainable or fixed encoding of position.
 pub trait PositionalEncoding {
     /// Does all position-only work (cos and sin tables, distances) once per forward pass.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// If a position lies at or beyond [`max_position`](Self::max_position): callers ask first and
-    /// report `unsupported`.
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a>;
+    /// If a position lies at or beyond [`max_position`](Self::max_position).
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError>;
 
-    /// First position without a value, if there is one. A limit is data, not a panic.
+    /// First position without a value, if there is one.
     fn max_position(&self) -> Option<usize> {
         None
     }
 }
 
-/// Cos and sin of the angles by which pairs of dimensions turn, `[1, 1, length, pairs]`, perhaps
-/// times factors. Pairs are those of the first dimensions of a head; the rest stays.
+/// Why an encoding cannot be prepared for some positions.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum PrepareError {
+    /// A position has no value.
+    PastMaxPosition {
+        /// The largest position asked for.
+        position: f64,
+        /// The first position without a value.
+        max_position: usize,
+    },
+}
+
+impl fmt::Display for PrepareError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::PastMaxPosition {
+            position,
+            max_position,
+        } = self;
+        write!(
+            f,
+            "position {position} has no value: the encoding ends before position {max_position}"
+        )
+    }
+}
+
+impl std::error::Error for PrepareError {}
+
+/// Refuses positions at or beyond the first one without a value.
+pub(crate) fn within_limit(
+    positions: &Positions,
+    max_position: Option<usize>,
+) -> Result<(), PrepareError> {
+    match max_position {
+        Some(limit) if positions.rows() > limit => Err(PrepareError::PastMaxPosition {
+            position: positions.length() - 1.0,
+            max_position: limit,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Cos and sin tables of a rotation of queries and keys, `[1, 1, length, pairs]`, possibly
+/// multiplied by factors. Pairs are those of the first dimensions of a head; the rest stays.
+#[non_exhaustive]
 pub struct Rotation {
     /// Cos and sin for queries.
     pub queries: [Tensor<4>; 2],
@@ -33,29 +80,43 @@ pub struct Rotation {
     pub interleaved: bool,
 }
 
-/// All that an encoding does to queries and keys of a layer, where that is little enough for
-/// attention to do it in passing.
-pub struct Plain {
-    /// How pairs of dimensions turn.
+impl Rotation {
+    /// Tables of cos and sin for queries and for keys.
+    pub fn new(queries: [Tensor<4>; 2], keys: [Tensor<4>; 2], interleaved: bool) -> Self {
+        Self {
+            queries,
+            keys,
+            interleaved,
+        }
+    }
+}
+
+/// A transform of queries and keys that is simple enough to fuse into attention.
+#[non_exhaustive]
+pub struct FusedQk {
+    /// Rotation of pairs of dimensions.
     pub rotation: Option<Rotation>,
-    /// What the product of query and key is multiplied by, beside the division by the square root
-    /// of head_dim.
+    /// Factor on the logits, beside the division by the square root of head_dim.
     pub factor: f64,
 }
 
-impl Default for Plain {
-    /// Nothing.
+impl FusedQk {
+    /// A rotation and a factor on the logits.
+    pub fn new(rotation: Option<Rotation>, factor: f64) -> Self {
+        Self { rotation, factor }
+    }
+}
+
+impl Default for FusedQk {
+    /// The identity.
     fn default() -> Self {
-        Self {
-            rotation: None,
-            factor: 1.0,
-        }
+        Self::new(None, 1.0)
     }
 }
 
 /// An encoding bound to the positions of one forward pass. Every default is the identity.
 pub trait Prepared {
-    /// Adds to the embedded input `[B, Q, D]`, once, before block 0.
+    /// Adds to the embedded input, `[B, Q, D]`, once, before block 0.
     fn embed(&self, x: Tensor<3>) -> Tensor<3> {
         x
     }
@@ -70,17 +131,17 @@ pub trait Prepared {
         (q, k)
     }
 
-    /// What `transform_qk` does in this layer, if a [`Plain`] can say it and the layer has neither
-    /// a content bias nor an output bias.
+    /// `transform_qk` of this layer in a form that attention can fuse: at most a rotation and a
+    /// factor. `None` if it is none of that form, or the layer has a content or output bias.
     ///
-    /// Attention then need not call the other hooks of the layer but `logits_bias`. `None` is
-    /// always right, and slower.
-    fn plain(&self, layer: usize) -> Option<Plain> {
+    /// Attention then calls no other hook of the layer but `logits_bias`. `None` is always correct,
+    /// and slower.
+    fn fused_qk(&self, layer: usize) -> Option<FusedQk> {
         let _ = layer;
         None
     }
 
-    /// A bias on the logits that depends on positions alone, added after the division by
+    /// A bias on the logits that depends on positions only, added after the division by
     /// sqrt(head_dim).
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
         let _ = layer;
@@ -98,9 +159,9 @@ pub trait Prepared {
 
     /// A term added to attention's output, `[B, H, q_len, E]`, for the block in `content`.
     ///
-    /// `weights` computes the softmax of the block, `[B, H, q_len, k_len]`, when called: fused
-    /// attention does not hold it, so that only an encoding with a value term (Shaw) pays for
-    /// it. Linear attention cannot host such an encoding.
+    /// `weights` computes the softmax of the block, `[B, H, q_len, k_len]`, when called. Fused
+    /// attention does not hold it, so only an encoding with a value term (Shaw) pays for it.
+    /// Linear attention cannot host such an encoding.
     fn output_bias(
         &self,
         layer: usize,
@@ -112,41 +173,75 @@ pub trait Prepared {
     }
 }
 
-/// What a content-dependent bias may look at: one block of queries against the keys it can see.
+/// What a content-dependent bias may read: one block of queries against the keys it can attend to.
+#[non_exhaustive]
 pub struct Content<'a> {
     /// Queries of the block after `transform_qk`, `[B, H, q_len, E]`, not yet divided by
     /// sqrt(head_dim).
     pub q: &'a Tensor<4>,
     /// Keys of the block after `transform_qk`, `[B, H, k_len, E]`.
     pub k: &'a Tensor<4>,
-    /// Gives *all* prepared queries and keys as they were before `transform_qk`, or, inside a
-    /// `stack`, as the other parts left them; a block slices them by `queries` and `keys`.
+    /// Returns *all* prepared queries and keys before `transform_qk`, or, inside a `stack`, as the
+    /// other parts left them. A block slices them by `queries` and `keys`.
     pub raw: &'a dyn Fn() -> (Tensor<4>, Tensor<4>),
-    /// What q, k and v of the layer are projected from, `[B, K, D]`, for *all* prepared keys; a
-    /// block slices it by `keys`.
+    /// The layer's input that q, k and v are projected from, `[B, K, D]`, for *all* prepared keys.
+    /// A block slices it by `keys`.
     pub hidden: &'a Tensor<3>,
     /// Rows of the block, as indices into the prepared queries.
     pub queries: Range<usize>,
     /// Columns of the block, as indices into the prepared keys; always from 0.
     pub keys: Range<usize>,
-    /// The key index of the block's first query: row i sees the keys `0..=first_query + i`, as far
-    /// as there are any. Past all keys where attention is bidirectional, which no encoding
-    /// with [`Facts::causal`](crate::Facts) is hosted by.
+    /// Key index of the block's first query: row i attends to the keys `0..=first_query + i`, as
+    /// far as they exist. At or past the number of keys if attention is bidirectional, which
+    /// encodings with [`Facts::causal_only`](crate::Facts::causal_only) do not allow.
     pub first_query: usize,
-    /// What the product of q and k is multiplied by, `1 / sqrt(head_dim)`.
+    /// Factor on the product of q and k, `1 / sqrt(head_dim)`.
     pub scale: f64,
+}
+
+/// Rows and columns of a block of logits; see the fields of [`Content`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Indices into the prepared queries.
+    pub queries: Range<usize>,
+    /// Indices into the prepared keys.
+    pub keys: Range<usize>,
+    /// Key index of the first query.
+    pub first_query: usize,
+}
+
+impl<'a> Content<'a> {
+    /// A block of transformed queries `q` and keys `k`; the fields say more.
+    pub fn new(
+        [q, k]: [&'a Tensor<4>; 2],
+        raw: &'a dyn Fn() -> (Tensor<4>, Tensor<4>),
+        hidden: &'a Tensor<3>,
+        block: Block,
+        scale: f64,
+    ) -> Self {
+        Self {
+            q,
+            k,
+            raw,
+            hidden,
+            queries: block.queries,
+            keys: block.keys,
+            first_query: block.first_query,
+            scale,
+        }
+    }
 }
 
 impl Content<'_> {
     /// `scale q k^T`, `[B, H, q_len, k_len]`, before any bias or mask.
     ///
-    /// Computed when asked for: fused attention never holds the logits, and most encodings have no
-    /// use for them.
+    /// Computed on request: fused attention never holds the logits, and most encodings do not need
+    /// them.
     pub fn logits(&self) -> Tensor<4> {
         (self.q.clone() * self.scale).matmul(self.k.clone().swap_dims(2, 3))
     }
 
-    /// `[1, 1, q_len, k_len]`, true where the key comes after the query and is hidden from it.
+    /// `[1, 1, q_len, k_len]`, true where the key comes after the query and is masked.
     pub fn causal_mask(&self) -> Tensor<4, Bool> {
         let rows = self.queries.len();
         let hidden = (0..rows).flat_map(|row| {
@@ -165,14 +260,14 @@ pub trait BiasBlocks {
     /// The bias for these rows and columns, `[1, H or 1, q_len, k_len]`.
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4>;
 
-    /// Whether, where there are as many queries as keys, the bias depends on nothing but how many
-    /// indices a key lies before its query.
+    /// Whether the bias depends on the difference of the indices of query and key only, if there
+    /// are as many queries as keys.
     fn by_distance(&self) -> bool {
         false
     }
 
     /// Whether `bias(m, n) = bias(m, c) + bias(c, n)` for every key `n <= c <= m`: a decay, which
-    /// linear attention can carry along in its state.
+    /// linear attention can carry in its state.
     fn is_decay(&self) -> bool {
         false
     }
@@ -204,9 +299,8 @@ impl<'a> Bias<'a> {
         self.terms.iter().all(|term| term.is_decay())
     }
 
-    /// The sum for every number of indices from 0 up to `length - 1` that a key may lie before its
-    /// query, `[H or 1, length]`, if it depends on that alone: as many numbers as one row has,
-    /// for all of them.
+    /// The sum by how many indices a key lies before its query, from 0 to `length - 1`, `[H or 1,
+    /// length]`. `None` if it depends on more than that.
     pub fn by_distance(&self, length: usize) -> Option<Tensor<2>> {
         if !self.terms.iter().all(|term| term.by_distance()) {
             return None;

@@ -1,12 +1,13 @@
-//! Where initial weights come from: always the host, always by the parameter's path.
+//! Initial weights: drawn on the host, by the path of the parameter.
 //!
-//! Burn draws parameters lazily from a generator that is global to the process, so their values
-//! would depend on the order of first use and on the backend. Here every parameter is asked for by
-//! its path; a source with one stream per path gives every encoding of a seed the same common
-//! weights on every device.
+//! Burn draws parameters lazily from a generator that is global to the process, so that their
+//! values depend on the order of first use and on the backend. Here the source gets the path of
+//! every parameter. With one random stream per path, all encodings of a seed share the weights they
+//! have in common, on every device.
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// How the initial values of a parameter are distributed.
@@ -20,8 +21,7 @@ pub enum Distribution {
     Uniform(f64, f64),
 }
 
-/// Gives the values of the parameter at a path: `(path, shape, distribution)` to as many numbers as
-/// the shape holds, row-major.
+/// Returns the values of a parameter, row-major, from `(path, shape, distribution)`.
 type Source<'a> = dyn Fn(&str, &[usize], Distribution) -> Vec<f64> + 'a;
 
 /// Creates parameters on a device from values drawn on the host.
@@ -32,7 +32,8 @@ pub struct Init<'a> {
 }
 
 impl<'a> Init<'a> {
-    /// Asks `source` for the values of each parameter.
+    /// Takes the values of each parameter from `source`, a function of path, shape and
+    /// distribution that returns one number per entry, row-major.
     pub fn new(device: &'a Device, source: &'a Source<'a>) -> Self {
         Self {
             device,
@@ -41,7 +42,7 @@ impl<'a> Init<'a> {
         }
     }
 
-    /// Constants as they are and zeros for everything drawn: for code that needs the structure, not
+    /// Constants as they are, zeros for everything random: for code that needs the structure, not
     /// the numbers.
     pub fn zeros(device: &'a Device) -> Self {
         Self::new(device, &|_, shape, distribution| {
@@ -55,7 +56,7 @@ impl<'a> Init<'a> {
     }
 
     /// The same source, one level down. Names must be the field names of the module, so that paths
-    /// are those of a visitor.
+    /// equal those of a [`ModuleVisitor`](burn::module::ModuleVisitor).
     #[must_use]
     pub fn scope(&self, name: impl fmt::Display) -> Self {
         Self {
@@ -74,21 +75,43 @@ impl<'a> Init<'a> {
     ///
     /// # Panics
     ///
-    /// If the source gives another number of values than the shape holds.
+    /// If the source returns another number of values than the shape holds.
     pub fn param<const D: usize>(
         &self,
         name: &str,
         shape: [usize; D],
         distribution: Distribution,
     ) -> Param<Tensor<D>> {
+        let values = self.values(name, &shape, distribution);
+        Param::from_data(TensorData::new(values, shape), self.device)
+    }
+
+    /// Draws declared parameters, in order.
+    ///
+    /// # Panics
+    ///
+    /// As [`param`](Self::param).
+    pub fn draw(&self, declared: Vec<ParamSpec>) -> Parameters {
+        let drawn = declared.into_iter().map(|spec| {
+            let values = self.values(&spec.path, &spec.shape, spec.init);
+            (spec.path, TensorData::new(values, spec.shape))
+        });
+        Parameters {
+            prefix: String::new(),
+            drawn: drawn.collect(),
+            device: self.device.clone(),
+        }
+    }
+
+    fn values(&self, name: &str, shape: &[usize], distribution: Distribution) -> Vec<f64> {
         let path = self.join(&name);
-        let values = (self.source)(&path, &shape, distribution);
+        let values = (self.source)(&path, shape, distribution);
         assert_eq!(
             values.len(),
             shape.iter().product::<usize>(),
-            "source gave a wrong number of values for {path}"
+            "source returned a wrong number of values for {path}"
         );
-        Param::from_data(TensorData::new(values, shape), self.device)
+        values
     }
 
     fn join(&self, name: &dyn fmt::Display) -> String {
@@ -97,5 +120,89 @@ impl<'a> Init<'a> {
         } else {
             format!("{}.{name}", self.path)
         }
+    }
+}
+
+/// A trainable parameter as an encoding declares it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ParamSpec {
+    /// Path inside the encoding's module: `layers.0.weight`.
+    pub path: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Distribution of the initial values.
+    pub init: Distribution,
+}
+
+impl ParamSpec {
+    /// A parameter at `path`.
+    pub fn new(path: impl Into<String>, shape: impl Into<Vec<usize>>, init: Distribution) -> Self {
+        Self {
+            path: path.into(),
+            shape: shape.into(),
+            init,
+        }
+    }
+
+    /// The same parameter of a module that lies at `parent` inside another one.
+    #[must_use]
+    pub fn within(mut self, parent: &str) -> Self {
+        self.path = format!("{parent}.{}", self.path);
+        self
+    }
+}
+
+/// The declared parameters of a module, drawn, to be taken by their paths.
+pub struct Parameters {
+    prefix: String,
+    drawn: BTreeMap<String, TensorData>,
+    device: Device,
+}
+
+impl Parameters {
+    /// The parameter at `path`.
+    ///
+    /// # Panics
+    ///
+    /// If it was not declared, or with another number of dimensions.
+    pub fn take<const D: usize>(&mut self, path: &str) -> Param<Tensor<D>> {
+        self.take_optional(path)
+            .unwrap_or_else(|| panic!("`{}{path}` is not a declared parameter", self.prefix))
+    }
+
+    /// The parameter at `path`, if it was declared.
+    pub fn take_optional<const D: usize>(&mut self, path: &str) -> Option<Param<Tensor<D>>> {
+        let data = self.drawn.remove(&format!("{}{path}", self.prefix))?;
+        Some(Param::from_data(data, &self.device))
+    }
+
+    /// The parameters `name.0`, `name.1`, ..., as many as were declared.
+    pub fn take_list<const D: usize>(&mut self, name: &str) -> Vec<Param<Tensor<D>>> {
+        let take = |i: usize| self.take_optional(&format!("{name}.{i}"));
+        (0..).map_while(take).collect()
+    }
+
+    /// What `build` makes of the parameters under `name.0`, `name.1`, ..., as many groups as were
+    /// declared.
+    pub fn take_groups<T>(&mut self, name: &str, mut build: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        let mut built = Vec::new();
+        loop {
+            let group = format!("{name}.{}", built.len());
+            let inside = format!("{}{group}.", self.prefix);
+            if !self.drawn.keys().any(|path| path.starts_with(&inside)) {
+                return built;
+            }
+            built.push(self.scoped(&group, &mut build));
+        }
+    }
+
+    /// What `build` makes of the parameters under `name`.
+    pub fn scoped<T>(&mut self, name: &str, build: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.prefix.len();
+        self.prefix += &format!("{name}.");
+        let built = build(self);
+        self.prefix.truncate(outer);
+        built
     }
 }

@@ -1,11 +1,12 @@
-//! Biases of minus infinity: pairs of a query and a key that attention shall not see.
+//! Biases of minus infinity, which mask pairs of a query and a key.
 
-use crate::encodings::upload;
-use crate::{BiasBlocks, Positions};
+use crate::hooks::BiasBlocks;
+use crate::positions::Positions;
+use crate::tensors::upload;
 use burn::tensor::{Device, Tensor};
 use std::ops::Range;
 
-/// Hides every key that `seen(query, key)` refuses, for all heads alike.
+/// Masks every key for which `seen(query, key)` is false, in all heads.
 pub(crate) struct Window {
     positions: Positions,
     device: Device,

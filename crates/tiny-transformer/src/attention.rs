@@ -6,7 +6,7 @@ use crate::norm::Norm;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use kernels::Matmul;
-use posenc::{Content, Distribution, Init, Plain, Prepared, Rotation};
+use posenc::{Block, Content, Distribution, FusedQk, Init, Prepared, Rotation};
 use std::ops::Range;
 
 /// Query, key, value and output projections of one block.
@@ -178,7 +178,7 @@ impl Attention {
         {
             return None;
         }
-        let plain = encoding.plain(layer)?;
+        let fused = encoding.fused_qk(layer)?;
         let bias = match encoding.logits_bias(layer) {
             None => None,
             Some(bias) => Some(match bias.by_distance(length) {
@@ -189,11 +189,12 @@ impl Attention {
                 None => return None,
             }),
         };
-        let rotation = plain.rotation.map(
+        let rotation = fused.rotation.map(
             |Rotation {
                  queries,
                  keys,
                  interleaved,
+                 ..
              }| kernels::Rotation {
                 queries,
                 keys,
@@ -206,7 +207,7 @@ impl Attention {
             heads: self.n_heads,
             matmul: self.matmul,
         };
-        let scale = plain.factor / (self.head_dim as f64).sqrt();
+        let scale = fused.factor / (self.head_dim as f64).sqrt();
         Some(kernels::attention_half(
             x.clone(),
             norm.parameters(),
@@ -257,16 +258,12 @@ impl Attention {
             rows_of(&whole.v, &keys),
         );
         let scale = 1.0 / (self.head_dim as f64).sqrt();
-        let content = Content {
-            q: &q,
-            k: &k,
-            raw,
-            hidden,
+        let block = Block {
             queries: queries.clone(),
             keys: keys.clone(),
             first_query,
-            scale,
         };
+        let content = Content::new([&q, &k], raw, hidden, block, scale);
         let content_bias = encoding.content_bias(layer, &content);
         let logits_bias = encoding
             .logits_bias(layer)
@@ -294,7 +291,10 @@ pub(crate) fn transformed(
     q: Tensor<4>,
     k: Tensor<4>,
 ) -> (Tensor<4>, Tensor<4>) {
-    let Some(Plain { rotation, factor }) = encoding.plain(layer) else {
+    let Some(FusedQk {
+        rotation, factor, ..
+    }) = encoding.fused_qk(layer)
+    else {
         return encoding.transform_qk(layer, q, k);
     };
     let (q, k) = match rotation {
@@ -303,6 +303,7 @@ pub(crate) fn transformed(
             queries,
             keys,
             interleaved,
+            ..
         }) => {
             let turn = |x, [cos, sin]: [Tensor<4>; 2]| kernels::rotate(x, cos, sin, interleaved);
             (turn(q, queries), turn(k, keys))

@@ -7,7 +7,9 @@ use crate::norm::Norm;
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor, TensorData};
 use kernels::Matmul;
-use posenc::{Distribution, Encoding, EncodingConfig, Init, PositionalEncoding, Positions};
+use posenc::{
+    ConfigError, Distribution, Encoding, EncodingConfig, Init, PositionalEncoding, Positions,
+};
 
 /// A decoder-only transformer, or an encoder, around the encoding `E`.
 #[derive(Module, Debug)]
@@ -92,11 +94,18 @@ impl Pass<'_> {
 }
 
 impl Transformer<Encoding> {
-    /// Draws a model with an encoding of the catalogue. Both configurations must have passed their
-    /// checks.
-    pub fn new(config: &TransformerConfig, encoding: &EncodingConfig, init: &Init<'_>) -> Self {
-        let encoding = encoding.init(&config.shape(), &init.scope("encoding"));
-        Self::with(config, encoding, init)
+    /// Draws a model with an encoding of the catalogue. `config` must have passed its check.
+    ///
+    /// # Errors
+    ///
+    /// If the encoding fails its check, or one of its keys depends on lengths and is not resolved.
+    pub fn new(
+        config: &TransformerConfig,
+        encoding: &EncodingConfig,
+        init: &Init<'_>,
+    ) -> Result<Self, ConfigError> {
+        let encoding = encoding.init(&config.shape(), &init.scope("encoding"))?;
+        Ok(Self::with(config, encoding, init))
     }
 }
 
@@ -229,7 +238,10 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
         let [batch, length] = tokens.dims();
         let embedding = self.embedding.val();
         let [vocab, d_model] = embedding.dims();
-        let prepared = self.encoding.prepare(positions, &embedding.device());
+        let prepared = self
+            .encoding
+            .prepare(positions, &embedding.device())
+            .unwrap_or_else(|error| panic!("{error}"));
         let embedded = burn::tensor::module::embedding(embedding.clone(), tokens);
         let mut x = pass.drop(0, prepared.embed(embedded));
         pass.show(|| "embedding".to_owned(), &x);

@@ -6,7 +6,6 @@
 //! the committed records.
 
 use crate::commands::inspect;
-use crate::commands::list;
 use crate::console;
 use crate::exit::{Exit, Failure};
 use posenc::{EncodingConfig, Facts, ModelShape, PositionsConfig, RopeScaling};
@@ -233,7 +232,8 @@ fn picture(kind: &str) -> Result<String, Failure> {
 }
 
 fn example(kind: &str) -> Result<EncodingConfig, Failure> {
-    list::example(kind).ok_or_else(|| Failure::new(Exit::Bug, format!("`{kind}` has no example")))
+    EncodingConfig::example(kind)
+        .ok_or_else(|| Failure::new(Exit::Bug, format!("`{kind}` has no example")))
 }
 
 fn of_kind<'a>(measured: &'a [Measured], kind: &'a str) -> impl Iterator<Item = &'a Measured> {
@@ -314,15 +314,13 @@ fn kind_of(record: &RunRecord, variant: &str) -> Option<String> {
         .find(|spec| spec.get("name").and_then(serde_json::Value::as_str) == Some(variant))?;
     let encoding = spec.get("pe")?.get(0)?;
     let kind = encoding.get("kind")?.as_str()?;
-    if variant != crate::plan::spec::TRAINED && kind == "stack" {
-        let trained = record.spec.get("model")?.get("pe")?.get("kind")?;
-        let part = encoding
-            .get("parts")?
-            .as_array()?
-            .iter()
-            .filter_map(|part| part.get("kind"))
-            .find(|kind| *kind != trained);
-        return part.and_then(serde_json::Value::as_str).map(str::to_owned);
+    let config: EncodingConfig = serde_json::from_value(encoding.clone()).ok()?;
+    if let Some(parts) = config.stacked_parts()
+        && variant != crate::plan::spec::TRAINED
+    {
+        let trained = record.spec.get("model")?.get("pe")?.get("kind")?.as_str()?;
+        let mut kinds = parts.iter().map(EncodingConfig::kind);
+        return kinds.find(|kind| *kind != trained).map(str::to_owned);
     }
     Some(kind.to_owned())
 }
@@ -354,7 +352,7 @@ fn properties(facts: &Facts) -> String {
             "linear attention can host it",
             "linear attention cannot host it",
         ),
-        (facts.causal, "only a causal mask can host it", ""),
+        (facts.causal_only, "only a causal mask can host it", ""),
     ];
     let said = properties
         .iter()

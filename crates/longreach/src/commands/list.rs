@@ -162,23 +162,8 @@ fn parameters(parameters: &[(String, Vec<usize>)]) -> String {
     }
 }
 
-/// A kind with its defaults; what has none of its own around the simplest part there is.
-pub fn example(kind: &str) -> Option<EncodingConfig> {
-    let around = [
-        r#"{"kind":"stack","parts":[{"kind":"nope"}]}"#,
-        r#"{"kind":"nope_layers","part":{"kind":"rope"}}"#,
-    ];
-    let around = || {
-        around
-            .iter()
-            .filter_map(|text| serde_json::from_str(text).ok())
-            .find(|config: &EncodingConfig| config.kind() == kind)
-    };
-    EncodingConfig::default_of(kind).or_else(around)
-}
-
 fn line(kind: &str) -> Option<EncodingLine> {
-    let mut config = example(kind)?;
+    let mut config = EncodingConfig::example(kind)?;
     let defaults = serde_json::to_value(&config).unwrap_or_default();
     config.resolve(&posenc::Lengths {
         train_len: 64,
@@ -192,7 +177,7 @@ fn line(kind: &str) -> Option<EncodingLine> {
         relative,
         by_distance,
         linear,
-        causal,
+        causal_only,
         ..
     } = config.facts(&SHAPE);
     let about = config.about();
@@ -211,7 +196,7 @@ fn line(kind: &str) -> Option<EncodingLine> {
         relative,
         by_distance,
         linear,
-        causal,
+        causal: causal_only,
         scalings: if scaled.is_ok() {
             RopeScaling::KINDS
         } else {

@@ -3,7 +3,7 @@
 use crate::plan::spec::RunSpec;
 use crate::run::MAX_LOGITS;
 use crate::units::bytes;
-use posenc::{EncodingConfig, Facts, Hooks, PositionsConfig};
+use posenc::{EncodingConfig, Facts, PositionsConfig};
 use std::fmt;
 use std::str::FromStr;
 use tiny_transformer::AttentionKind;
@@ -140,7 +140,7 @@ pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     } * rows as f64
         * pairs;
     let bias = if materialised(spec, &facts) {
-        copies(spec.model.pe.kind(), facts.hooks) * pairs
+        facts.bias_workspace * pairs
     } else {
         0.0
     };
@@ -181,7 +181,7 @@ pub fn evaluation(
     };
     let numbers = watched
         + tokens * (5.0 * d_model + 3.0 * vocab)
-        + copies(encoding.kind(), facts.hooks) * bias
+        + facts.bias_workspace * bias
         + 3.0 * parameters as f64;
     (mib(78.0) + 4.0 * numbers) as u64
 }
@@ -203,20 +203,6 @@ fn materialised(spec: &RunSpec, facts: &Facts) -> bool {
 
 fn mib(n: f64) -> f64 {
     n * f64::from(1 << 20)
-}
-
-/// How many blocks of numbers are held at once while a block of a bias is made, as measured.
-fn copies(kind: &str, hooks: Hooks) -> f64 {
-    match kind {
-        // A hidden layer for every pair of positions.
-        "fire" => 22.0,
-        "t5" | "stack" => 4.0,
-        "cope" => 12.5,
-        "fox" => 5.0,
-        _ if hooks.content_bias || hooks.output_bias => 9.0,
-        _ if hooks.logits_bias => 2.5,
-        _ => 0.0,
-    }
 }
 
 #[cfg(test)]

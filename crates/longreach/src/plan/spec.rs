@@ -255,16 +255,13 @@ pub fn trained_path<'a>(
     variant: &EncodingConfig,
     path: &'a str,
 ) -> &'a str {
-    let EncodingConfig::Stack(stack) = variant else {
+    let Some(parts) = variant.stacked_parts() else {
         return path;
     };
-    if matches!(trained, EncodingConfig::Stack(_)) {
+    if trained.stacked_parts().is_some() {
         return path;
     }
-    let part = stack
-        .parts
-        .iter()
-        .position(|part| part.kind() == trained.kind());
+    let part = parts.iter().position(|part| part.kind() == trained.kind());
     part.and_then(|part| path.strip_prefix(&format!("parts.{part}.")))
         .unwrap_or(path)
 }

@@ -2,7 +2,8 @@
 
 use crate::config::diagnostic::{describe_value, normalise};
 use crate::plan::spec::untrained;
-use posenc::{ConfigError, EncodingConfig, ModelShape, StackConfig};
+use posenc::encodings::StackConfig;
+use posenc::{ConfigError, EncodingConfig, Lengths, ModelShape};
 use toml::{Table, Value};
 
 /// The encodings in `add`, a table or a list of tables, each with its key.
@@ -41,12 +42,7 @@ pub fn stacked(base: EncodingConfig, added: &[EncodingConfig]) -> EncodingConfig
     if added.is_empty() {
         return base;
     }
-    let mut parts = match base {
-        EncodingConfig::Stack(stack) => stack.parts,
-        one => vec![one],
-    };
-    parts.extend_from_slice(added);
-    EncodingConfig::Stack(StackConfig { parts })
+    base.stacked_with(added.iter().cloned())
 }
 
 /// Refuses additions that do not go with the encoding, or that training gave no parameters.
@@ -71,11 +67,7 @@ pub fn check_additions(
             help,
         ));
     }
-    let parts = if let EncodingConfig::Stack(stack) = base {
-        stack.parts.len()
-    } else {
-        1
-    };
+    let parts = base.stacked_parts().map_or(1, <[_]>::len);
     let count = parts + added.len();
     if count > StackConfig::MAX_PARTS {
         let problem = format!("makes a stack of {count} encodings, those of training included");
@@ -103,10 +95,10 @@ pub fn check_additions(
                 "remove it",
             ));
         }
-        if base_facts.turns && facts.turns {
+        if base_facts.rotates_qk && facts.rotates_qk {
             let problem = format!(
-                "turns queries and keys, which the trained `{}` does already",
-                turning(base, shape)
+                "rotates queries and keys, which the trained `{}` does already",
+                rotating(base, shape)
             );
             let help = format!(
                 "to replace the rotation write set = {}",
@@ -134,7 +126,7 @@ pub fn check_additions(
     stack.check(shape).map_err(|error| ConfigError {
         key: "add".to_owned(),
         problem: format!("cannot be stacked: {}", error.problem),
-        allowed: "biases on positions alone, such as alibi and window".to_owned(),
+        allowed: "biases on positions only, such as alibi and window".to_owned(),
         hint: "remove it, or choose another encoding".to_owned(),
         ..error
     })
@@ -149,13 +141,21 @@ fn additive(base: &posenc::Facts) -> String {
         n_heads: 4,
         head_dim: 16,
     };
+    let lengths = Lengths {
+        train_len: 64,
+        test_len: 64,
+    };
     let fits = |kind: &&str| {
         EncodingConfig::default_of(kind)
-            .map(|one| one.facts(&shape))
+            .map(|mut one| {
+                one.resolve(&lengths);
+                one.facts(&shape)
+            })
             .is_some_and(|facts| {
-                let turns_twice = base.turns && facts.turns;
-                let apart = facts.alone && (base.turns || base.meets);
-                facts.parameters.is_empty() && has_hooks(&facts) && !turns_twice && !apart
+                let rotates_twice = base.rotates_qk && facts.rotates_qk;
+                let excluded =
+                    facts.exclusive_in_stack && (base.rotates_qk || base.reads_transformed_qk);
+                facts.parameters.is_empty() && has_hooks(&facts) && !rotates_twice && !excluded
             })
     };
     EncodingConfig::KINDS
@@ -171,21 +171,21 @@ fn has_hooks(facts: &posenc::Facts) -> bool {
 }
 
 /// The kind of the part that rotates.
-fn turning(encoding: &EncodingConfig, shape: &ModelShape) -> &'static str {
-    let turns = |part: &&EncodingConfig| part.facts(shape).turns;
+fn rotating(encoding: &EncodingConfig, shape: &ModelShape) -> &'static str {
+    let rotates = |part: &&EncodingConfig| part.facts(shape).rotates_qk;
     leaves(encoding)
         .into_iter()
-        .find(turns)
+        .find(rotates)
         .map_or(encoding.kind(), EncodingConfig::kind)
 }
 
 /// The encodings inside stacks and schedules of layers.
 pub fn leaves(encoding: &EncodingConfig) -> Vec<&EncodingConfig> {
-    match encoding {
-        EncodingConfig::Stack(stack) => stack.parts.iter().flat_map(leaves).collect(),
-        EncodingConfig::NopeLayers(layers) => leaves(&layers.part),
-        one => vec![one],
+    let parts = encoding.parts();
+    if parts.is_empty() {
+        return vec![encoding];
     }
+    parts.iter().flat_map(|part| leaves(part.config)).collect()
 }
 
 /// The kinds of the trained encodings that a variant evaluates without. A rotation that replaces a
@@ -201,7 +201,7 @@ pub fn dropped(
     }
     let left = leaves(variant);
     let replaces = |part: &EncodingConfig, other: &EncodingConfig| {
-        part.kind() == other.kind() || part.facts(shape).turns && other.facts(shape).turns
+        part.kind() == other.kind() || part.facts(shape).rotates_qk && other.facts(shape).rotates_qk
     };
     let mut kinds: Vec<&str> = leaves(trained)
         .into_iter()

@@ -3,7 +3,7 @@
 use crate::run::MAX_LOGITS;
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use posenc::{Bias, Content, Encoding, PositionalEncoding, Positions, Prepared};
+use posenc::{Bias, Content, Encoding, PositionalEncoding, Positions, PrepareError, Prepared};
 use results::metric::ATTENTION_DISTANCE;
 use results::record::Metric;
 use std::collections::BTreeMap;
@@ -30,11 +30,15 @@ struct PreparedWatched<'a> {
 }
 
 impl PositionalEncoding for Watched {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedWatched {
-            inner: self.inner.prepare(positions, device),
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedWatched {
+            inner: self.inner.prepare(positions, device)?,
             sums: &self.sums,
-        })
+        }))
     }
 
     fn max_position(&self) -> Option<usize> {

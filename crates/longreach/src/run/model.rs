@@ -1,6 +1,7 @@
 //! Builds models, from a seed or from saved weights, and moves batches to and predictions from the
 //! device.
 
+use crate::exit::Failure;
 use crate::plan::spec::{RunSpec, trained_path};
 use crate::run::parameters::draw;
 use anyhow::Result;
@@ -11,7 +12,12 @@ use tasks::Batch;
 use tiny_transformer::Transformer;
 
 /// Draws the model of a spec on `device`.
-pub fn initial_model(spec: &RunSpec, device: &Device) -> Transformer {
+///
+/// # Errors
+///
+/// [`Exit::Input`](crate::exit::Exit::Input) if the encoding of a spec that was edited by hand is
+/// not resolved, or fails its check.
+pub fn initial_model(spec: &RunSpec, device: &Device) -> Result<Transformer, Failure> {
     let source =
         |path: &str, shape: &[usize], distribution| draw(spec.seed, path, shape, distribution);
     Transformer::new(
@@ -19,6 +25,7 @@ pub fn initial_model(spec: &RunSpec, device: &Device) -> Transformer {
         &spec.model.pe,
         &Init::new(device, &source),
     )
+    .map_err(Failure::input)
 }
 
 /// The model of a spec with saved weights, under `encoding`.
@@ -32,9 +39,9 @@ pub fn rebuild(
     weights: &Weights,
     device: &Device,
 ) -> Result<Transformer> {
-    with_saved(weights, device, |init| {
+    Ok(with_saved(weights, device, |init| {
         Transformer::new(&spec.model.transformer, encoding, init)
-    })
+    })??)
 }
 
 /// The encoding of a variant with the parameters that were trained.
@@ -52,9 +59,9 @@ pub fn rebuild_encoding(
         Some(inner) => format!("encoding.{}", trained_path(&spec.model.pe, encoding, inner)),
         None => path.to_owned(),
     };
-    with_saved_at(weights, device, trained, |init| {
+    Ok(with_saved_at(weights, device, trained, |init| {
         encoding.init(&spec.model.transformer.shape(), &init.scope("encoding"))
-    })
+    })??)
 }
 
 /// Builds a module whose parameters are asked for by path from saved weights.

@@ -91,7 +91,7 @@ impl State {
         let adamw = spec.train.adamw.clone();
         let Some(start) = start else {
             return Ok(Self {
-                model: initial_model(spec, autodiff),
+                model: initial_model(spec, autodiff)?,
                 optimizer: AdamW::new(adamw),
                 losses: Vec::new(),
                 tokens: 0,

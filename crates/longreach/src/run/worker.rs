@@ -258,7 +258,7 @@ impl Run<'_> {
     /// The weights before the first step: drawn from the seed, or shared with the run to start from.
     fn initial(&self) -> Result<Weights, Failure> {
         let spec = &self.job.spec;
-        let mut weights = parameters::of(&initial_model(spec, self.device));
+        let mut weights = parameters::of(&initial_model(spec, self.device)?);
         let Some(start) = &spec.train.start_from else {
             return Ok(weights);
         };

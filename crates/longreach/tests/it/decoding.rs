@@ -51,6 +51,7 @@ fn model(encoding: &EncodingConfig, vocab_size: usize) -> Transformer {
             .collect()
     };
     Transformer::new(&config, encoding, &Init::new(&Device::flex(), &source))
+        .expect("a resolved encoding")
 }
 
 fn forced(model: &Transformer, batch: &Batch) -> Vec<i64> {

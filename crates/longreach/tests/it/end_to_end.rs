@@ -182,7 +182,8 @@ fn encodings_of_a_seed_share_every_common_weight_and_seeds_do_not() {
     let plan = longreach::plan::planner::plan(&scratch.config, &[axis]).unwrap();
     let weights = |index: usize| {
         let run: &longreach::plan::planner::PlannedRun = &plan.runs[index];
-        let weights = parameters::of(&initial_model(&run.job.spec, &Device::flex()));
+        let weights =
+            parameters::of(&initial_model(&run.job.spec, &Device::flex()).expect("a planned spec"));
         assert_eq!(
             weights.count(""),
             run.parameters,

@@ -436,7 +436,7 @@ fn mistakes_name_the_key_the_value_and_the_fix() {
         (&["rope", "base"], &["needs `=`", "base=500000"]),
         (
             &["rope", "base=0"],
-            &["`base` out of range", "value: 0", "the paper uses 10000"],
+            &["`base` is out of range", "value: 0", "the paper uses 10000"],
         ),
         (&["rope", "base=ten"], &["`base` must be a number"]),
         (&["rope", "kind=alibi"], &["`kind` is set twice"]),
@@ -473,7 +473,7 @@ fn mistakes_name_the_key_the_value_and_the_fix() {
         (&["stack", "parts=[]"], &["key: parts"]),
         (
             &["stack", "parts=[{kind=\"rope\",base=0.5}]"],
-            &["`parts.0.base` out of range"],
+            &["`parts.0.base` is out of range"],
         ),
         (
             &["learned", "--positions", "0,512"],

@@ -443,7 +443,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
         &[
             "eval.variants.0.add",
             "shaw and xpos",
-            "fits nothing but itself",
+            "cannot be combined with another transform",
         ],
     ),
     (

@@ -1,17 +1,24 @@
-//! Formula: `-slope_h / factor |query - key|` added to the logits after the division by
-//! sqrt(head_dim). Source: Press et al. 2021 (arXiv 2108.12409), section 3; the authors' code for
-//! head counts that are no power of two. `factor`: slopes interpolated at test time, Al-Khateeb et
-//! al. 2023 (arXiv 2310.13017). Deviations: the symmetric form for keys after the query, which a
-//! causal mask hides; the authors add `slope_h key`, equal up to a constant per row, which the
-//! softmax does not see. Parameters: none.
-//! Limits: none; distances are exact below 2^24.
+//! `alibi`: a penalty on the logits linear in distance, one fixed slope per head.
+//!
+//! - Formula: `-slope_h / factor |query - key|` added to the logits after the division by
+//!   sqrt(head_dim).
+//! - Source: Press et al. 2021 (arXiv 2108.12409), section 3; the authors' code for head counts
+//!   that are no power of two. `factor`: slopes interpolated at test time, Al-Khateeb et al. 2023
+//!   (arXiv 2310.13017).
+//! - Deviations: the symmetric form for keys after the query, which a causal mask hides; the
+//!   authors add `slope_h key`, equal up to a constant per row, which cancels in the softmax.
+//! - Parameters: none.
+//! - Limits: none; distances are exact below 2^24.
 
-use super::upload;
-use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
+use crate::ConfigError;
 use crate::distances::Distances;
-use crate::{
-    Bias, BiasBlocks, ConfigError, Factor, Init, Plain, PositionalEncoding, Positions, Prepared,
-};
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::Parameters;
+use crate::positions::Positions;
+use crate::scaling::Factor;
+use crate::spec::{About, EncodingSpec};
+use crate::tensors::upload;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -20,6 +27,7 @@ use std::ops::Range;
 /// Configuration of [`Alibi`]; any number of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct AlibiConfig {
     /// Divides the slopes; `"auto"` is test length over training length.
     #[serde(skip_serializing_if = "is_one")]
@@ -68,22 +76,26 @@ pub fn slopes(n_heads: usize) -> Vec<f64> {
 }
 
 impl PositionalEncoding for Alibi {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let slopes = slopes(self.n_heads)
             .iter()
             .map(|slope| -slope / self.factor)
             .collect();
-        Box::new(PreparedAlibi {
+        Ok(Box::new(PreparedAlibi {
             slopes: upload(slopes, [1, self.n_heads, 1, 1], device),
             distances: Distances::new(positions, device),
             decays: !positions.replaces_distances(),
-        })
+        }))
     }
 }
 
 impl Prepared for PreparedAlibi {
-    fn plain(&self, _layer: usize) -> Option<Plain> {
-        Some(Plain::default())
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        Some(FusedQk::default())
     }
 
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
@@ -105,7 +117,7 @@ impl BiasBlocks for &PreparedAlibi {
     }
 }
 
-impl Spec for AlibiConfig {
+impl EncodingSpec for AlibiConfig {
     type Module = Alibi;
     const ABOUT: About = About {
         summary: "a penalty on the logits linear in distance, one fixed slope per head",
@@ -121,21 +133,24 @@ impl Spec for AlibiConfig {
         self.factor.resolve(lengths.train_len, lengths);
     }
 
-    fn facts(&self, _shape: &ModelShape) -> Facts {
-        let hooks = Hooks {
-            logits_bias: true,
-            ..Hooks::default()
-        };
+    fn unresolved(&self) -> Option<String> {
+        self.factor.unresolved().map(str::to_owned)
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks,
             relative: true,
             by_distance: true,
             linear: true,
-            ..Facts::default()
+            ..Facts::new(Hooks::LOGITS_BIAS)
         }
     }
 
-    fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Alibi {
+    fn slopes(&self, shape: &ModelShape) -> Option<Vec<f64>> {
+        Some(slopes(shape.n_heads))
+    }
+
+    fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> Alibi {
         Alibi {
             n_heads: shape.n_heads,
             factor: self.factor.value(),

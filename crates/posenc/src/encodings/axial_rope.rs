@@ -1,29 +1,38 @@
-//! Formula: RoPE over several coordinates. `split`: the head is cut into one block per axis, each
-//! an ordinary RoPE of that coordinate. `sectioned`: one set of frequencies over the whole head,
-//! whose pairs belong to the axes by consecutive sections; `interleaved`: by turns. `mixed`: pair i
-//! of head h turns by `p_0 f_hi0 + p_1 f_hi1` with trained frequencies. Source: RoPE-ViT, Heo et
-//! al. 2024 (arXiv 2403.13298), axial and mixed; sections as in Qwen2-VL (arXiv 2409.12191), by
-//! turns as in Qwen3-VL.
-//! Deviations: `mixed` starts from directions evenly spread over the heads, RoPE-ViT draws them; it
-//! shares frequencies between layers. `interleaved` takes turns to the last pair; Qwen3-VL leaves
-//! the last few pairs to the first axis. Parameters: none; `mixed`: `frequency_offset`, `[axes, H,
-//! head_dim/2]`, added to the initial frequencies and 0 at start. Limits: none by construction.
-//! Positions without axes stand at the same coordinate on every axis, as text does in Qwen2-VL.
+//! `axial_rope`: rotation of queries and keys by two or three coordinates.
+//!
+//! - Formula: RoPE over several coordinates. `split`: the head is cut into one block per axis, each
+//!   an ordinary RoPE of that coordinate. `sectioned`: one set of frequencies over the whole head,
+//!   whose pairs belong to the axes by consecutive sections; `interleaved`: alternating. `mixed`:
+//!   pair i of head h rotates by `p_0 f_hi0 + p_1 f_hi1` with trained frequencies.
+//! - Source: RoPE-ViT, Heo et al. 2024 (arXiv 2403.13298), axial and mixed; sections as in Qwen2-VL
+//!   (arXiv 2409.12191), alternating as in Qwen3-VL.
+//! - Deviations: `mixed` starts from directions evenly spread over the heads, RoPE-ViT draws them;
+//!   it shares frequencies between layers. `interleaved` alternates to the last pair; Qwen3-VL
+//!   leaves the last few pairs to the first axis.
+//! - Parameters: none; `mixed`: `frequency_offset`, `[axes, H, head_dim/2]`, added to the initial
+//!   frequencies and 0 at start.
+//! - Limits: none by construction. Positions without axes have the same coordinate on every axis,
+//!   as text in Qwen2-VL.
 
-use super::upload;
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
-use crate::error::in_range;
-use crate::frequencies::inv_freq;
-use crate::rotation::{RotaryLayout, Turn, moved, to_host};
-use crate::{ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::rotary::{BASES, RotaryLayout, inv_freq};
+use crate::rotary_tables::RotaryTables;
+use crate::spec::{About, EncodingSpec};
+use crate::tensors::{straight_through, to_host, upload};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
 /// How the pairs of a head are shared out among the axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum AxialMode {
     /// One block of the head per axis, each with all frequencies of a head of that width:
     /// RoPE-ViT's axial form.
@@ -40,6 +49,7 @@ pub enum AxialMode {
 /// Configuration of [`AxialRope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct AxialRopeConfig {
     /// Number of coordinates, 2 or 3.
     pub axes: usize,
@@ -67,7 +77,7 @@ impl Default for AxialRopeConfig {
 }
 
 impl AxialRopeConfig {
-    /// What the sections have to add up to, in units of what, and the sections.
+    /// Sizes of the sections: dimensions per axis in `split`, pairs per axis else.
     fn sections(&self, head_dim: usize) -> Vec<usize> {
         self.sections.clone().unwrap_or_else(|| {
             let pairs = head_dim / 2;
@@ -90,14 +100,14 @@ pub struct AxialRope {
 
 struct PreparedAxialRope {
     layout: RotaryLayout,
-    /// Width of each block of the head, and how it turns; one for the whole head unless `split`.
-    queries: Vec<(usize, Turn)>,
-    keys: Vec<(usize, Turn)>,
+    /// Width of each block of the head, and its tables; one for the whole head unless `split`.
+    queries: Vec<(usize, RotaryTables)>,
+    keys: Vec<(usize, RotaryTables)>,
 }
 
 impl AxialRope {
     /// The tables of one side; `coordinates[axis]` has an entry per position.
-    fn turns(&self, coordinates: &[&[f64]], device: &Device) -> Vec<(usize, Turn)> {
+    fn tables(&self, coordinates: &[&[f64]], device: &Device) -> Vec<(usize, RotaryTables)> {
         let (dim, base, length) = (self.head_dim, self.config.base, coordinates[0].len());
         let sections = self.config.sections(dim);
         let of_axes = |axis_of: &dyn Fn(usize) -> usize| {
@@ -110,7 +120,7 @@ impl AxialRope {
             });
             vec![(
                 dim,
-                Turn::of_angles(angles, 1.0, [1, 1, length, dim / 2], device),
+                RotaryTables::of_angles(angles, 1.0, [1, 1, length, dim / 2], device),
             )]
         };
         match self.config.mode {
@@ -122,7 +132,7 @@ impl AxialRope {
                         .flat_map(|p| theta.iter().map(move |theta| p * theta));
                     (
                         *width,
-                        Turn::of_angles(angles, 1.0, [1, 1, length, width / 2], device),
+                        RotaryTables::of_angles(angles, 1.0, [1, 1, length, width / 2], device),
                     )
                 };
                 sections.iter().enumerate().map(block).collect()
@@ -140,7 +150,7 @@ impl AxialRope {
         }
     }
 
-    fn mixed(&self, coordinates: &[&[f64]], device: &Device) -> Turn {
+    fn mixed(&self, coordinates: &[&[f64]], device: &Device) -> RotaryTables {
         let offset = self
             .frequency_offset
             .as_ref()
@@ -170,7 +180,7 @@ impl AxialRope {
         });
         let shape = [1, heads, length, pairs];
         // The angle moves by each coordinate times its frequency's change.
-        let moved = moved(offset);
+        let moved = straight_through(offset);
         let change = (0..2).map(|axis| {
             let coordinate: Tensor<4> =
                 upload(coordinates[axis].to_vec(), [1, 1, length, 1], device);
@@ -181,70 +191,64 @@ impl AxialRope {
                     .reshape([1, heads, 1, pairs])
         });
         let change = change.reduce(|sum, change| sum + change).expect("two axes");
-        Turn::of_angles(angles.collect::<Vec<f64>>().into_iter(), 1.0, shape, device)
-            .following(change)
+        RotaryTables::of_angles(angles.collect::<Vec<f64>>().into_iter(), 1.0, shape, device)
+            .with_gradient(change)
     }
 }
 
 impl PositionalEncoding for AxialRope {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let (queries, keys): (Vec<&[f64]>, Vec<&[f64]>) = (0..self.config.axes)
             .map(|axis| positions.axis(axis))
             .unzip();
-        Box::new(PreparedAxialRope {
+        Ok(Box::new(PreparedAxialRope {
             layout: self.config.layout,
-            queries: self.turns(&queries, device),
-            keys: self.turns(&keys, device),
-        })
+            queries: self.tables(&queries, device),
+            keys: self.tables(&keys, device),
+        }))
     }
 }
 
 impl Prepared for PreparedAxialRope {
     fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        let apply = |blocks: &[(usize, Turn)], x: Tensor<4>| {
+        let apply = |blocks: &[(usize, RotaryTables)], x: Tensor<4>| {
             let mut from = 0;
-            let turned = blocks.iter().map(|(width, turn)| {
+            let rotated = blocks.iter().map(|(width, tables)| {
                 from += width;
-                turn.apply(x.clone().slice_dim(3, from - width..from), self.layout)
+                tables.apply(x.clone().slice_dim(3, from - width..from), self.layout)
             });
-            let mut turned: Vec<Tensor<4>> = turned.collect();
-            if turned.len() == 1 {
-                turned.remove(0)
+            let mut rotated: Vec<Tensor<4>> = rotated.collect();
+            if rotated.len() == 1 {
+                rotated.remove(0)
             } else {
-                Tensor::cat(turned, 3)
+                Tensor::cat(rotated, 3)
             }
         };
         (apply(&self.queries, q), apply(&self.keys, k))
     }
 }
 
-impl Spec for AxialRopeConfig {
+impl EncodingSpec for AxialRopeConfig {
     type Module = AxialRope;
     const ABOUT: About = About {
         summary: "rotation of queries and keys by two or three coordinates",
-        formula: "pair i turns by p_a(i) theta_i, a(i) the axis it belongs to; mixed: by p_0 f_i0 \
+        formula: "pair i rotates by p_a(i) theta_i, a(i) the axis it belongs to; mixed: by p_0 f_i0 \
                   + p_1 f_i1",
         source: "Heo et al. 2024, arXiv 2403.13298; Wang et al. 2024, arXiv 2409.12191",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range(
-            "base",
-            self.base,
-            1.0 + 1e-9,
-            1e15,
-            "RoPE-ViT uses 100 for images, Qwen2-VL 1000000",
-        )?;
-        in_range(
-            "axes",
-            self.axes as f64,
-            2.0,
-            3.0,
-            "use kind = \"rope\" for one axis",
-        )?;
+        let hint = "RoPE-ViT uses 100 for images, Qwen2-VL 1000000";
+        in_range("base", self.base, BASES, hint)?;
+        in_range("axes", self.axes, 2..=3, "use kind = \"rope\" for one axis")?;
         let (dim, axes, mode) = (shape.head_dim, self.axes, self.mode);
         if dim % 2 == 1 || dim / 2 < axes {
-            let problem = format!("head_dim = {dim} has no pair of dimensions for each axis");
+            let problem =
+                format!("needs a pair of dimensions each, which head_dim = {dim} does not have");
             let allowed = format!("an even head_dim of at least {}", 2 * axes);
             return Err(ConfigError::new(
                 "axes",
@@ -259,7 +263,7 @@ impl Spec for AxialRopeConfig {
             return Err(ConfigError::new(
                 "axes",
                 axes,
-                "mixed frequencies are defined for two axes",
+                "must be 2 in mode `mixed`",
                 "2",
                 hint,
             ));
@@ -285,11 +289,11 @@ impl Spec for AxialRopeConfig {
                 "nothing".to_owned(),
             ),
             _ if sections.len() != axes => fail(
-                format!("{} sections for {axes} axes", sections.len()),
+                format!("has {} sections for {axes} axes", sections.len()),
                 format!("{axes} numbers"),
             ),
             AxialMode::Split if sections.iter().any(|width| width % 2 == 1 || *width == 0) => fail(
-                "pairs of dimensions must turn inside each block".to_owned(),
+                "must form pairs of dimensions inside each block".to_owned(),
                 "even numbers of at least 2".to_owned(),
             ),
             AxialMode::Split if total != dim => fail(
@@ -304,36 +308,26 @@ impl Spec for AxialRopeConfig {
         }
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
-        let trained = (
-            "frequency_offset".to_owned(),
-            vec![2, shape.n_heads, shape.head_dim / 2],
-        );
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let sizes = [2, shape.n_heads, shape.head_dim / 2];
+        let trained = ParamSpec::new("frequency_offset", sizes, Distribution::Constant(0.0));
+        let mixed = self.mode == AxialMode::Mixed;
+        mixed.then_some(trained).into_iter().collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                transform_qk: true,
-                ..Hooks::default()
-            },
-            parameters: if self.mode == AxialMode::Mixed {
-                vec![trained]
-            } else {
-                vec![]
-            },
             relative: true,
             linear: true,
-            turns: true,
+            rotates_qk: true,
             axes: self.axes,
-            ..Facts::default()
+            ..Facts::new(Hooks::TRANSFORM_QK)
         }
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> AxialRope {
-        let sizes = [2, shape.n_heads, shape.head_dim / 2];
-        let mixed = self.mode == AxialMode::Mixed;
-        let frequency_offset =
-            mixed.then(|| init.param("frequency_offset", sizes, Distribution::Constant(0.0)));
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> AxialRope {
         AxialRope {
-            frequency_offset,
+            frequency_offset: parameters.take_optional("frequency_offset"),
             n_heads: shape.n_heads,
             head_dim: shape.head_dim,
             config: self.clone(),

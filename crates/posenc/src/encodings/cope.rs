@@ -1,23 +1,33 @@
-//! Formula: a key's position is counted by content, `p_mn = sum of sigmoid(q_m.k_j) over j = n..m`,
-//! at most `max_position - 1`; logits get `q_m . e[p_mn]`, with e interpolated between the two
-//! nearest of `max_position` trained vectors. Source: Golovneva et al. 2024, CoPE (arXiv
-//! 2405.18719), eq. 3 to 7 and the code of its appendix. Deviations: none; gates see the logits
-//! after their division by sqrt(head_dim), as in the paper's code, or, with `scaled_gates = false`,
-//! before it, as in eq. 3. The product with e is not divided, as in the code. Parameters:
-//! `tables.L`, `[head_dim, max_position]` per layer L, shared by heads, 0 at start. Limits: none:
-//! counts past the end stay there. Causal only: counts end at the query. Linear attention cannot
-//! host it.
+//! `cope`: positions counted by content: queries decide which keys count, and are multiplied with a
+//! trained vector per count.
+//!
+//! - Formula: a key's position is counted by content, `p_mn = sum of sigmoid(q_m.k_j) over j =
+//!   n..m`, at most `max_position - 1`; logits get `q_m . e[p_mn]`, with e interpolated between the
+//!   two nearest of `max_position` trained vectors.
+//! - Source: Golovneva et al. 2024, CoPE (arXiv 2405.18719), eq. 3 to 7 and the code of its
+//!   appendix.
+//! - Deviations: none; gates see the logits after their division by sqrt(head_dim), as in the
+//!   paper's code, or, with `scaled_gates = false`, before it, as in eq. 3. The product with e is
+//!   not divided, as in the code.
+//! - Parameters: `tables.L`, `[head_dim, max_position]` per layer L, shared by heads, 0 at start.
+//! - Limits: none: counts past the end stay there. Causal only: counts end at the query. Linear
+//!   attention cannot host it.
 
-use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
-use crate::error::in_range;
-use crate::{ConfigError, Content, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, activation};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`Cope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct CopeConfig {
     /// Number of trained positions; the training length, but at most 64, unless given.
     pub max_position: Option<usize>,
@@ -37,7 +47,7 @@ impl Default for CopeConfig {
     }
 }
 
-/// Positions counted by what the tokens are.
+/// Positions counted by content.
 #[derive(Module, Debug)]
 pub struct Cope {
     tables: Vec<Param<Tensor<2>>>,
@@ -49,8 +59,12 @@ struct PreparedCope<'a> {
 }
 
 impl PositionalEncoding for Cope {
-    fn prepare<'a>(&'a self, _positions: &Positions, _device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedCope { encoding: self })
+    fn prepare<'a>(
+        &'a self,
+        _positions: &Positions,
+        _device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedCope { encoding: self }))
     }
 }
 
@@ -66,7 +80,7 @@ impl Prepared for PreparedCope<'_> {
             logits / content.scale
         };
         let gates = activation::sigmoid(logits).mask_fill(content.causal_mask().expand(shape), 0.0);
-        // The sum from a key to the query: all gates of the row, without those before the key.
+        // The sum from a key to the query: all gates of the row minus those before the key.
         let before = gates.clone().cumsum(3) - gates.clone();
         let counted = (gates.sum_dim(3) - before).clamp(0.0, last);
         let below = counted.clone().detach().floor();
@@ -81,28 +95,26 @@ impl Prepared for PreparedCope<'_> {
     }
 }
 
-impl Spec for CopeConfig {
+impl EncodingSpec for CopeConfig {
     type Module = Cope;
     const ABOUT: About = About {
-        summary: "positions counted by content: queries decide which keys count, and meet a \
-                  trained vector per count",
+        summary: "positions counted by content: queries decide which keys count, and are \
+                  multiplied with a trained vector per count",
         formula: "logits + q_m . e[sum_{j=n..m} sigmoid(q_m . k_j)]",
         source: "Golovneva et al. 2024, arXiv 2405.18719",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range(
+        in_range_if_set(
             "max_position",
-            self.max_position.unwrap_or(2) as f64,
-            2.0,
-            1e6,
+            self.max_position,
+            2..=1_000_000,
             "the paper uses 64",
         )?;
         in_range(
             "init_std",
             self.init_std,
-            0.0,
-            10.0,
+            0.0..=10.0,
             "the paper starts from 0",
         )
     }
@@ -112,38 +124,39 @@ impl Spec for CopeConfig {
             .get_or_insert(lengths.train_len.clamp(2, 64));
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
-        let table = |layer: usize| {
-            (
-                format!("tables.{layer}"),
-                vec![shape.head_dim, self.max_position.unwrap_or(2)],
-            )
-        };
-        Facts {
-            hooks: Hooks {
-                content_bias: true,
-                ..Hooks::default()
-            },
-            parameters: (0..shape.n_layers).map(table).collect(),
-            relative: true,
-            by_distance: true,
-            causal: true,
-            meets: true,
-            ..Facts::default()
-        }
+    fn unresolved(&self) -> Option<String> {
+        unset("max_position", self.max_position)
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Cope {
-        let (tables, positions) = (init.scope("tables"), self.max_position.unwrap_or(2));
-        let start = if self.init_std > 0.0 {
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let init = if self.init_std > 0.0 {
             Distribution::Normal(self.init_std)
         } else {
             Distribution::Constant(0.0)
         };
-        let table =
-            |layer: usize| tables.param(&layer.to_string(), [shape.head_dim, positions], start);
+        let tables = self.max_position.map(|positions| {
+            (0..shape.n_layers).map(move |layer| {
+                ParamSpec::new(format!("tables.{layer}"), [shape.head_dim, positions], init)
+            })
+        });
+        tables.into_iter().flatten().collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
+        Facts {
+            relative: true,
+            by_distance: true,
+            ignores_positions: true,
+            causal_only: true,
+            reads_transformed_qk: true,
+            bias_workspace: 12.5,
+            ..Facts::new(Hooks::CONTENT_BIAS)
+        }
+    }
+
+    fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> Cope {
         Cope {
-            tables: (0..shape.n_layers).map(table).collect(),
+            tables: parameters.take_list("tables"),
             scaled_gates: self.scaled_gates,
         }
     }

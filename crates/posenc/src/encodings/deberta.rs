@@ -1,27 +1,37 @@
-//! Formula: `(q_m.k_n + q_m.k_r[delta(m, n)] + k_n.q_r[delta(n, m)]) / sqrt(t head_dim)`, t the
-//! number of terms (3); `delta(m, n) = clip(m - n + k, 0, 2k - 1)`; k_r and q_r are projections of
-//! one table of relative positions. Source: He et al. 2020, DeBERTa (arXiv 2006.03654), eq. 3 and
-//! 4; Hugging Face `deberta_v2` for `buckets`. Deviations: k_r and q_r have projections of their
-//! own per layer, as in v1; v2 can share those of the content. q_r is read at delta(n, m), as eq. 4
-//! has it; the authors' code and Hugging Face read it at delta(m, n). Parameters: `table`, `[2k,
-//! D]`, shared by layers; `c2p.L` and `p2c.L`, `[D, H E]` per layer L. Limits: none: farther keys
-//! share the last rows. Linear attention cannot host it.
+//! `deberta`: disentangled attention: separate products of queries and of keys with trained
+//! relative positions.
+//!
+//! - Formula: `(q_m.k_n + q_m.k_r[delta(m, n)] + k_n.q_r[delta(n, m)]) / sqrt(t head_dim)`, t the
+//!   number of terms (3); `delta(m, n) = clip(m - n + k, 0, 2k - 1)`; k_r and q_r are projections
+//!   of one table of relative positions.
+//! - Source: He et al. 2020, DeBERTa (arXiv 2006.03654), eq. 3 and 4; Hugging Face `deberta_v2` for
+//!   `buckets`.
+//! - Deviations: k_r and q_r have projections of their own per layer, as in v1; v2 can share those
+//!   of the content. q_r is read at delta(n, m), as eq. 4 has it; the authors' code and Hugging
+//!   Face read it at delta(m, n).
+//! - Parameters: `table`, `[2k, D]`, shared by layers; `c2p.L` and `p2c.L`, `[D, H E]` per layer L.
+//! - Limits: none: farther keys share the last rows. Linear attention cannot host it.
 
-use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
+use crate::ConfigError;
 use crate::distances::Distances;
-use crate::error::in_range;
-use crate::{ConfigError, Content, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Which of the two mixed terms are there.
+/// Which of the two mixed terms are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum DebertaTerms {
-    /// Content to position alone.
+    /// Content to position only.
     C2p,
-    /// Position to content alone.
+    /// Position to content only.
     P2c,
     /// The paper.
     #[default]
@@ -31,10 +41,11 @@ pub enum DebertaTerms {
 /// Configuration of [`Deberta`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct DebertaConfig {
-    /// Which mixed terms are there.
+    /// Which mixed terms are used.
     pub terms: DebertaTerms,
-    /// Distance from which on all are one; the training length unless given.
+    /// Distances from this one on share a row; the training length unless given.
     pub max_distance: Option<usize>,
     /// k; distances past half of it grow by their logarithm (v2). One row per distance, k =
     /// `max_distance`, unless given.
@@ -56,8 +67,8 @@ impl Default for DebertaConfig {
 
 impl DebertaConfig {
     /// k: rows of the table in each direction.
-    fn span(&self) -> usize {
-        self.buckets.or(self.max_distance).unwrap_or(1)
+    fn span(&self) -> Option<usize> {
+        self.buckets.or(self.max_distance)
     }
 
     /// The bucket of a signed distance, itself where there are none.
@@ -76,14 +87,14 @@ impl DebertaConfig {
 
     /// Row of the table for a signed distance.
     fn row(&self, distance: f64) -> i32 {
-        let k = self.span() as f64;
+        let k = resolved(self.span()) as f64;
         (self.bucket(distance) + k)
             .round()
             .clamp(0.0, 2.0 * k - 1.0) as i32
     }
 }
 
-/// Disentangled attention: content and relative position meet each other's projections.
+/// Disentangled attention: products of content with relative position, in both directions.
 #[derive(Module, Debug)]
 pub struct Deberta {
     table: Param<Tensor<2>>,
@@ -99,7 +110,7 @@ struct PreparedDeberta<'a> {
 }
 
 impl Deberta {
-    /// 1 and a term for each of the two that is there.
+    /// Number of terms: content to content, and the mixed ones in use.
     fn terms(&self) -> f64 {
         1.0 + f64::from(u8::from(!self.c2p.is_empty())) + f64::from(u8::from(!self.p2c.is_empty()))
     }
@@ -115,11 +126,15 @@ impl Deberta {
 }
 
 impl PositionalEncoding for Deberta {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedDeberta {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedDeberta {
             encoding: self,
             distances: Distances::new(positions, device),
-        })
+        }))
     }
 }
 
@@ -172,102 +187,90 @@ impl Prepared for PreparedDeberta<'_> {
     }
 }
 
-impl Spec for DebertaConfig {
+impl EncodingSpec for DebertaConfig {
     type Module = Deberta;
     const ABOUT: About = About {
-        summary: "disentangled attention: queries meet trained relative positions as keys, keys \
-                  meet them as queries",
+        summary: "disentangled attention: separate products of queries and of keys with trained \
+                  relative positions",
         formula: "(q_m.k_n + q_m.k_r[delta(m, n)] + k_n.q_r[delta(n, m)]) / sqrt(3d)",
         source: "He et al. 2020, arXiv 2006.03654",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        let farthest = self.max_distance.unwrap_or(1 << 20);
-        in_range(
-            "max_distance",
-            self.max_distance.unwrap_or(2) as f64,
-            2.0,
-            1e6,
-            "leave it out for the training length",
+        let hint = "leave it out for the training length";
+        in_range_if_set("max_distance", self.max_distance, 2..=1_000_000, hint)?;
+        in_range_if_set(
+            "buckets",
+            self.buckets,
+            4..=1_000_000,
+            "DeBERTa v2 uses 256",
         )?;
-        if let Some(buckets) = self.buckets {
-            in_range("buckets", buckets as f64, 4.0, 1e6, "DeBERTa v2 uses 256")?;
-            if buckets / 2 + 1 >= farthest {
-                let problem = format!(
-                    "half of them hold one distance each and already reach max_distance = \
-                     {farthest}"
-                );
-                let hint = "raise max_distance or leave buckets out";
-                return Err(ConfigError::new(
-                    "buckets",
-                    buckets,
-                    problem,
-                    format!("below {}", 2 * (farthest - 1)),
-                    hint,
-                ));
-            }
+        let farthest = self.max_distance.unwrap_or(1 << 20);
+        if let Some(buckets) = self.buckets
+            && buckets / 2 + 1 >= farthest
+        {
+            return Err(ConfigError::new(
+                "buckets",
+                buckets,
+                format!(
+                    "is too large: half of the buckets hold one distance each and already reach \
+                     max_distance = {farthest}"
+                ),
+                format!("below {}", 2 * (farthest - 1)),
+                "raise max_distance or leave buckets out",
+            ));
         }
-        in_range("init_std", self.init_std, 0.0, 10.0, "DeBERTa uses 0.02")
+        in_range("init_std", self.init_std, 0.0..=10.0, "DeBERTa uses 0.02")
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
         self.max_distance.get_or_insert(lengths.train_len.max(2));
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
+    fn unresolved(&self) -> Option<String> {
+        unset("max_distance", self.max_distance)
+    }
+
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
         let ModelShape {
             d_model,
             n_layers,
             n_heads,
             head_dim,
         } = *shape;
+        let spread = Distribution::Normal(1.0 / (3.0 * d_model as f64).sqrt());
         let projections = |name: &'static str| {
-            (0..n_layers)
-                .map(move |layer| (format!("{name}.{layer}"), vec![d_model, n_heads * head_dim]))
+            (0..n_layers).map(move |layer| {
+                let path = format!("{name}.{layer}");
+                ParamSpec::new(path, [d_model, n_heads * head_dim], spread)
+            })
         };
+        let table = self.span().map(|span| {
+            ParamSpec::new(
+                "table",
+                [2 * span, d_model],
+                Distribution::Normal(self.init_std),
+            )
+        });
         let c2p = projections("c2p").filter(|_| self.terms != DebertaTerms::P2c);
         let p2c = projections("p2c").filter(|_| self.terms != DebertaTerms::C2p);
-        let table = ("table".to_owned(), vec![2 * self.span(), d_model]);
+        table.into_iter().chain(c2p).chain(p2c).collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                transform_qk: true,
-                content_bias: true,
-                ..Hooks::default()
-            },
-            parameters: std::iter::once(table).chain(c2p).chain(p2c).collect(),
             relative: true,
             by_distance: true,
-            meets: true,
-            ..Facts::default()
+            reads_transformed_qk: true,
+            ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
         }
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Deberta {
-        let ModelShape {
-            d_model,
-            n_layers,
-            n_heads,
-            head_dim,
-        } = *shape;
-        let table = init.param(
-            "table",
-            [2 * self.span(), d_model],
-            Distribution::Normal(self.init_std),
-        );
-        let spread = Distribution::Normal(1.0 / (3.0 * d_model as f64).sqrt());
-        let projections = |name: &str, there: bool| {
-            let init = init.scope(name);
-            let layers = if there { n_layers } else { 0 };
-            (0..layers)
-                .map(|layer| init.param(&layer.to_string(), [d_model, n_heads * head_dim], spread))
-                .collect::<Vec<_>>()
-        };
-        let c2p = projections("c2p", self.terms != DebertaTerms::P2c);
-        let p2c = projections("p2c", self.terms != DebertaTerms::C2p);
+    fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> Deberta {
         Deberta {
-            table,
-            c2p,
-            p2c,
+            table: parameters.take("table"),
+            c2p: parameters.take_list("c2p"),
+            p2c: parameters.take_list("p2c"),
             config: self.clone(),
         }
     }

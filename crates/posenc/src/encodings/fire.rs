@@ -1,22 +1,26 @@
-//! Formula: `f(psi(m - n) / psi(max(threshold, m)))` added to the logits, `psi(x) = ln(|c x| + 1)`,
-//! f a network of one hidden layer of ReLU units, threshold = `|multiplier L|`, L = `threshold`.
-//! The distance is measured in units of how far the query could look. Source: Li et al. 2023 (arXiv
-//! 2310.04418), section 3 and appendix; mcleish7/arithmetic. Deviations: none; the quotient has
-//! 1e-6 added to its denominator as in the public code. Parameters: `c` and `multiplier`, `[1]`;
-//! `w1`, `b1`, `[hidden]`; `w2`, `[hidden, H]`; `b2`, `[H]`; one set for all layers (FIRE-S) or,
-//! with `shared = false`, one per layer.
-//! Limits: causal only. The bias of a key depends on the query's position, not on the distance
-//! alone.
+//! `fire`: a trained function of distance, measured in units of how far the query could look, as a
+//! bias per head.
+//!
+//! - Formula: `f(psi(m - n) / psi(max(threshold, m)))` added to the logits, `psi(x) = ln(|c x| +
+//!   1)`, f a network of one hidden layer of ReLU units, threshold = `|multiplier L|`, L =
+//!   `threshold`. The distance is measured in units of how far the query could look.
+//! - Source: Li et al. 2023 (arXiv 2310.04418), section 3 and appendix; mcleish7/arithmetic.
+//! - Deviations: none; the quotient has 1e-6 added to its denominator as in the public code.
+//! - Parameters: `c` and `multiplier`, `[1]`; `w1`, `b1`, `[hidden]`; `w2`, `[hidden, H]`; `b2`,
+//!   `[H]`; one set for all layers (FIRE-S) or, with `shared = false`, one per layer.
+//! - Limits: causal only. The bias of a key depends on the query's position, not on the distance
+//!   only.
 
-use super::upload;
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
-use crate::error::in_range;
-use crate::{
-    Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions,
-    Prepared,
-};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec};
+use crate::tensors::upload;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, activation};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -26,12 +30,13 @@ const EPSILON: f64 = 1e-6;
 /// Configuration of [`Fire`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct FireConfig {
     /// Units of the hidden layer.
     pub hidden: usize,
     /// c at start.
     pub init_c: f64,
-    /// L, the position under which the query's own is not read, at start; the paper uses 512.
+    /// Initial L: queries before L are normalized by psi(L); the paper uses 512.
     pub threshold: f64,
     /// Whether all layers share one function.
     pub shared: bool,
@@ -54,7 +59,7 @@ pub struct Fire {
     functions: Vec<FireFunction>,
 }
 
-/// The function of one layer, or of all.
+/// The function of one layer, or of all layers.
 #[derive(Module, Debug)]
 pub struct FireFunction {
     c: Param<Tensor<1>>,
@@ -79,19 +84,23 @@ struct Layer<'a> {
 }
 
 impl PositionalEncoding for Fire {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let (queries, keys) = (positions.queries(), positions.keys());
-        Box::new(PreparedFire {
+        Ok(Box::new(PreparedFire {
             functions: &self.functions,
             queries: upload(queries.to_vec(), [queries.len(), 1], device),
             keys: upload(keys.to_vec(), [1, keys.len()], device),
-        })
+        }))
     }
 }
 
 impl Prepared for PreparedFire<'_> {
-    fn plain(&self, _layer: usize) -> Option<Plain> {
-        Some(Plain::default())
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        Some(FusedQk::default())
     }
 
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
@@ -121,7 +130,7 @@ impl BiasBlocks for Layer<'_> {
     }
 }
 
-impl Spec for FireConfig {
+impl EncodingSpec for FireConfig {
     type Module = Fire;
     const ABOUT: About = About {
         summary: "a trained function of distance, measured in units of how far the query could \
@@ -131,65 +140,59 @@ impl Spec for FireConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+        in_range("hidden", self.hidden, 1..=4096, "the paper uses 32")?;
+        in_range("init_c", self.init_c, 1e-6..=1e3, "the paper uses 0.1")?;
         in_range(
-            "hidden",
-            self.hidden as f64,
-            1.0,
-            4096.0,
-            "the paper uses 32",
-        )?;
-        in_range("init_c", self.init_c, 1e-6, 1e3, "the paper uses 0.1")?;
-        in_range("threshold", self.threshold, 1e-3, 1e9, "the paper uses 512")
+            "threshold",
+            self.threshold,
+            1e-3..=1e9,
+            "the paper uses 512",
+        )
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
-        let functions = if self.shared { 1 } else { shape.n_layers };
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
         let (hidden, heads) = (self.hidden, shape.n_heads);
+        // PyTorch's default for a linear layer: within 1/sqrt(inputs).
+        let inner = 1.0 / (hidden as f64).sqrt();
+        let (outer, inner) = (
+            Distribution::Uniform(-1.0, 1.0),
+            Distribution::Uniform(-inner, inner),
+        );
         let of = |i: usize| {
-            let sizes = [
-                ("c", vec![1]),
-                ("multiplier", vec![1]),
-                ("w1", vec![hidden]),
-                ("b1", vec![hidden]),
-                ("w2", vec![hidden, heads]),
-                ("b2", vec![heads]),
-            ];
-            sizes.map(|(name, shape)| (format!("functions.{i}.{name}"), shape))
+            [
+                ("c", vec![1], Distribution::Constant(self.init_c)),
+                ("multiplier", vec![1], Distribution::Constant(1.0)),
+                ("w1", vec![hidden], outer),
+                ("b1", vec![hidden], outer),
+                ("w2", vec![hidden, heads], inner),
+                ("b2", vec![heads], inner),
+            ]
+            .map(|(name, shape, init)| ParamSpec::new(format!("functions.{i}.{name}"), shape, init))
         };
+        let functions = if self.shared { 1 } else { shape.n_layers };
+        (0..functions).flat_map(of).collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                logits_bias: true,
-                ..Hooks::default()
-            },
-            parameters: (0..functions).flat_map(of).collect(),
-            causal: true,
-            ..Facts::default()
+            causal_only: true,
+            // A hidden layer for every pair of positions.
+            bias_workspace: 22.0,
+            ..Facts::new(Hooks::LOGITS_BIAS)
         }
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Fire {
-        let functions = if self.shared { 1 } else { shape.n_layers };
-        let scope = init.scope("functions");
-        // PyTorch's default for a linear layer: within 1/sqrt(inputs).
-        let inner = 1.0 / (self.hidden as f64).sqrt();
-        let function = |i: usize| {
-            let init = scope.scope(i);
-            FireFunction {
-                c: init.param("c", [1], Distribution::Constant(self.init_c)),
-                multiplier: init.param("multiplier", [1], Distribution::Constant(1.0)),
-                w1: init.param("w1", [self.hidden], Distribution::Uniform(-1.0, 1.0)),
-                b1: init.param("b1", [self.hidden], Distribution::Uniform(-1.0, 1.0)),
-                w2: init.param(
-                    "w2",
-                    [self.hidden, shape.n_heads],
-                    Distribution::Uniform(-inner, inner),
-                ),
-                b2: init.param("b2", [shape.n_heads], Distribution::Uniform(-inner, inner)),
-                threshold: self.threshold,
-            }
-        };
+    fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> Fire {
         Fire {
-            functions: (0..functions).map(function).collect(),
+            functions: parameters.take_groups("functions", |function| FireFunction {
+                c: function.take("c"),
+                multiplier: function.take("multiplier"),
+                w1: function.take("w1"),
+                b1: function.take("b1"),
+                w2: function.take("w2"),
+                b2: function.take("b2"),
+                threshold: self.threshold,
+            }),
         }
     }
 }

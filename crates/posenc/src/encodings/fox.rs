@@ -1,21 +1,31 @@
-//! Formula: each head forgets: logits get `sum of ln f_l over l = n+1..m`, with gates `f_l =
-//! sigmoid(w.x_l + b)` from the layer's input. Source: Lin et al. 2025, Forgetting Transformer
-//! (arXiv 2503.02130), eq. 4 to 8; ALiBi whose slope depends on the data. Deviations: none of the
-//! attention; the paper's other changes to the block (output gates, norms) are not encodings.
-//! Parameters: per layer L: `layers.L.weight`, `[D, H]`; `layers.L.bias`, `[H]`, starting at
-//! `init_bias`. Limits: none by construction. Causal only: gates between a key and a later query.
-//! Linear attention cannot host it here.
+//! `fox`: forget gates: a penalty on distance that every token sets for itself.
+//!
+//! - Formula: each head forgets: logits get `sum of ln f_l over l = n+1..m`, with gates `f_l =
+//!   sigmoid(w.x_l + b)` from the layer's input.
+//! - Source: Lin et al. 2025, Forgetting Transformer (arXiv 2503.02130), eq. 4 to 8; ALiBi whose
+//!   slope depends on the data.
+//! - Deviations: none of the attention; the paper's other changes to the block (output gates,
+//!   norms) are not encodings.
+//! - Parameters: per layer L: `layers.L.weight`, `[D, H]`; `layers.L.bias`, `[H]`, starting at
+//!   `init_bias`.
+//! - Limits: none by construction. Causal only: gates between a key and a later query. Linear
+//!   attention cannot host it here.
 
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
-use crate::error::in_range;
-use crate::{ConfigError, Content, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, activation};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`Fox`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct FoxConfig {
     /// The gates' bias at start: the larger, the longer a head remembers.
     pub init_bias: f64,
@@ -45,8 +55,12 @@ struct PreparedFox<'a> {
 }
 
 impl PositionalEncoding for Fox {
-    fn prepare<'a>(&'a self, _positions: &Positions, _device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedFox { encoding: self })
+    fn prepare<'a>(
+        &'a self,
+        _positions: &Positions,
+        _device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedFox { encoding: self }))
     }
 }
 
@@ -73,7 +87,7 @@ impl Prepared for PreparedFox<'_> {
     }
 }
 
-impl Spec for FoxConfig {
+impl EncodingSpec for FoxConfig {
     type Module = Fox;
     const ABOUT: About = About {
         summary: "forget gates: a penalty on distance that every token sets for itself",
@@ -82,54 +96,42 @@ impl Spec for FoxConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range(
-            "init_bias",
-            self.init_bias,
-            -20.0,
-            20.0,
-            "0 forgets half at every token, 5 next to nothing",
-        )
+        let hint = "0 forgets half at every token, 5 almost nothing";
+        in_range("init_bias", self.init_bias, -20.0..=20.0, hint)
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let ModelShape {
+            d_model, n_heads, ..
+        } = *shape;
+        let spread = Distribution::Normal(1.0 / (3.0 * d_model as f64).sqrt());
+        let start = Distribution::Constant(self.init_bias);
         let of = |layer: usize| {
             [
-                (
-                    format!("layers.{layer}.weight"),
-                    vec![shape.d_model, shape.n_heads],
-                ),
-                (format!("layers.{layer}.bias"), vec![shape.n_heads]),
+                ParamSpec::new(format!("layers.{layer}.weight"), [d_model, n_heads], spread),
+                ParamSpec::new(format!("layers.{layer}.bias"), [n_heads], start),
             ]
         };
+        (0..shape.n_layers).flat_map(of).collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                content_bias: true,
-                ..Hooks::default()
-            },
-            parameters: (0..shape.n_layers).flat_map(of).collect(),
             relative: true,
             by_distance: true,
-            causal: true,
-            ..Facts::default()
+            ignores_positions: true,
+            causal_only: true,
+            bias_workspace: 5.0,
+            ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Fox {
-        let scope = init.scope("layers");
-        let layer = |layer: usize| {
-            let init = scope.scope(layer);
-            let spread = Distribution::Normal(1.0 / (3.0 * shape.d_model as f64).sqrt());
-            FoxLayer {
-                weight: init.param("weight", [shape.d_model, shape.n_heads], spread),
-                bias: init.param(
-                    "bias",
-                    [shape.n_heads],
-                    Distribution::Constant(self.init_bias),
-                ),
-            }
-        };
+    fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> Fox {
         Fox {
-            layers: (0..shape.n_layers).map(layer).collect(),
+            layers: parameters.take_groups("layers", |layer| FoxLayer {
+                weight: layer.take("weight"),
+                bias: layer.take("bias"),
+            }),
         }
     }
 }

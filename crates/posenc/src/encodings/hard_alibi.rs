@@ -1,23 +1,34 @@
-//! Formula: head h = 0, 1, ... of the first `masked_heads` sees the keys at distance 0..=h alone;
-//! the other heads see everything. Source: Jelassi et al. 2024, Repeat After Me (arXiv 2402.01032),
-//! appendix; the authors' `hard_alibi_model.py`. Deviations: none.
-//! Parameters: none.
-//! Limits: none.
+//! `hard_alibi`: some heads see only the last few tokens, the others see everything and no
+//! position.
+//!
+//! - Formula: head h = 0, 1, ... of the first `masked_heads` sees the keys at distance 0..=h only;
+//!   the other heads see everything.
+//! - Source: Jelassi et al. 2024, Repeat After Me (arXiv 2402.01032), appendix; the authors'
+//!   `hard_alibi_model.py`.
+//! - Deviations: none.
+//! - Parameters: none.
+//! - Limits: none.
 
-use super::upload;
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
+use crate::ConfigError;
 use crate::distances::Distances;
-use crate::{Bias, BiasBlocks, ConfigError, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::Parameters;
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec};
+use crate::tensors::upload;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Configuration of [`HardAlibi`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct HardAlibiConfig {
-    /// Heads with a short sight; half of them unless given.
+    /// Heads with a limited view; half of them unless given.
     pub masked_heads: Option<usize>,
 }
 
@@ -27,7 +38,7 @@ impl HardAlibiConfig {
     }
 }
 
-/// Heads that see a few tokens back, beside heads without any position.
+/// Heads that see the last few tokens only, beside heads without any position.
 #[derive(Module, Debug)]
 pub struct HardAlibi {
     n_heads: usize,
@@ -41,19 +52,23 @@ struct PreparedHardAlibi {
 }
 
 impl PositionalEncoding for HardAlibi {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let distances = Distances::new(positions, device);
-        Box::new(PreparedHardAlibi {
+        Ok(Box::new(PreparedHardAlibi {
             encoding: [self.n_heads, self.masked],
             distances,
             device: device.clone(),
-        })
+        }))
     }
 }
 
 impl Prepared for PreparedHardAlibi {
-    fn plain(&self, _layer: usize) -> Option<Plain> {
-        Some(Plain::default())
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        Some(FusedQk::default())
     }
 
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
@@ -89,7 +104,7 @@ impl BiasBlocks for &PreparedHardAlibi {
     }
 }
 
-impl Spec for HardAlibiConfig {
+impl EncodingSpec for HardAlibiConfig {
     type Module = HardAlibi;
     const ABOUT: About = About {
         summary: "some heads see only the last few tokens, the others see everything and no \
@@ -99,33 +114,20 @@ impl Spec for HardAlibiConfig {
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+        let hint = "leave it out for half of the heads";
         let masked = self.masked(shape.n_heads);
-        if masked == 0 || masked > shape.n_heads {
-            let allowed = format!("1 to n_heads = {}", shape.n_heads);
-            return Err(ConfigError::new(
-                "masked_heads",
-                masked,
-                "out of range",
-                allowed,
-                "leave it out for half of the heads",
-            ));
-        }
-        Ok(())
+        in_range("masked_heads", masked, 1..=shape.n_heads, hint)
     }
 
-    fn facts(&self, _shape: &ModelShape) -> Facts {
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                logits_bias: true,
-                ..Hooks::default()
-            },
             relative: true,
             by_distance: true,
-            ..Facts::default()
+            ..Facts::new(Hooks::LOGITS_BIAS)
         }
     }
 
-    fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> HardAlibi {
+    fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> HardAlibi {
         HardAlibi {
             n_heads: shape.n_heads,
             masked: self.masked(shape.n_heads),

@@ -1,30 +1,38 @@
-//! Formula: row p of a trained table `[max_position, D]` is added to the input; D = d_model.
-//! Source: BERT (Devlin et al. 2018, arXiv 1810.04805) and GPT-2; Gehring et al. 2017 (arXiv
-//! 1705.03122). Deviations: none.
-//! Parameters: `table`, drawn from a normal distribution of deviation `init_std`.
-//! Limits: `max_position` rows; a longer sequence is unsupported, or, with `interpolate`, stretched
-//! over the table: position p of T reads the table at `p (max_position - 1) / (T - 1)`, between two
-//! rows. Rows that training never reached keep their initial values.
+//! `learned`: a trained vector per position, added to the input.
+//!
+//! - Formula: row p of a trained table `[max_position, D]` is added to the input; D = d_model.
+//! - Source: BERT (Devlin et al. 2018, arXiv 1810.04805) and GPT-2; Gehring et al. 2017 (arXiv
+//!   1705.03122).
+//! - Deviations: none.
+//! - Parameters: `table`, drawn from a normal distribution of deviation `init_std`.
+//! - Limits: `max_position` rows; a longer sequence is unsupported, or, with `interpolate`,
+//!   stretched over the table: position p of T reads the table at `p (max_position - 1) / (T - 1)`,
+//!   between two rows. Rows that training never reached keep their initial values.
 
-use super::{is_default, upload};
-use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
-use crate::error::in_range;
-use crate::{ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{FusedQk, PositionalEncoding, PrepareError, Prepared, within_limit};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
+use crate::tensors::upload;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`Learned`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct LearnedConfig {
     /// Rows of the table; the training length unless given.
     pub max_position: Option<usize>,
     /// Standard deviation of the initial values.
     pub init_std: f64,
-    /// Whether a sequence longer than the table is squeezed into it, as vision transformers do
-    /// when images grow.
-    #[serde(skip_serializing_if = "is_default")]
+    /// Whether the table is stretched over a longer sequence, as vision transformers do for larger
+    /// images.
+    #[serde(skip_serializing_if = "schema::is_default")]
     pub interpolate: bool,
 }
 
@@ -50,7 +58,11 @@ struct PreparedLearned {
 }
 
 impl PositionalEncoding for Learned {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let table = self.table.val();
         let [rows, _] = table.dims();
         let read = |rows: Vec<i32>| {
@@ -64,7 +76,7 @@ impl PositionalEncoding for Learned {
                 .unsqueeze_dim(0)
         };
         if positions.rows() <= rows {
-            return Box::new(PreparedLearned {
+            return Ok(Box::new(PreparedLearned {
                 rows: read(
                     positions
                         .queries()
@@ -72,13 +84,9 @@ impl PositionalEncoding for Learned {
                         .map(|p| p.round() as i32)
                         .collect(),
                 ),
-            });
+            }));
         }
-        assert!(
-            self.interpolate,
-            "position {} is past the learned table",
-            positions.rows() - 1
-        );
+        within_limit(positions, self.max_position())?;
         let last = (rows - 1) as f64;
         let places: Vec<f64> = positions
             .queries()
@@ -98,9 +106,9 @@ impl PositionalEncoding for Learned {
                     .collect(),
             )
         });
-        Box::new(PreparedLearned {
+        Ok(Box::new(PreparedLearned {
             rows: below * (upper.clone().neg() + 1.0) + above * upper,
-        })
+        }))
     }
 
     fn max_position(&self) -> Option<usize> {
@@ -113,12 +121,12 @@ impl Prepared for PreparedLearned {
         x + self.rows.clone()
     }
 
-    fn plain(&self, _layer: usize) -> Option<Plain> {
-        Some(Plain::default())
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        Some(FusedQk::default())
     }
 }
 
-impl Spec for LearnedConfig {
+impl EncodingSpec for LearnedConfig {
     type Module = Learned;
     const ABOUT: About = About {
         summary: "a trained vector per position, added to the input",
@@ -127,46 +135,40 @@ impl Spec for LearnedConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("init_std", self.init_std, 0.0, 10.0, "GPT-2 uses 0.02")?;
-        let rows = self.max_position.unwrap_or(1);
-        in_range(
-            "max_position",
-            rows as f64,
-            1.0,
-            (1u32 << 24) as f64,
-            "leave it out for the training length",
-        )
+        in_range("init_std", self.init_std, 0.0..=10.0, "GPT-2 uses 0.02")?;
+        let hint = "leave it out for the training length";
+        in_range_if_set("max_position", self.max_position, 1..=1 << 24, hint)
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
         self.max_position.get_or_insert(lengths.train_len);
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
-        let rows = self.max_position.unwrap_or(0);
+    fn unresolved(&self) -> Option<String> {
+        unset("max_position", self.max_position)
+    }
+
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let init = Distribution::Normal(self.init_std);
+        let table = self
+            .max_position
+            .map(|rows| ParamSpec::new("table", [rows, shape.d_model], init));
+        table.into_iter().collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                embed: true,
-                ..Hooks::default()
-            },
-            parameters: vec![("table".to_owned(), vec![rows, shape.d_model])],
-            max_position: (!self.interpolate).then_some(rows),
+            max_position: self.max_position.filter(|_| !self.interpolate),
             reads_length: self.interpolate,
             linear: true,
-            ..Facts::default()
+            ..Facts::new(Hooks::EMBED)
         }
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Learned {
-        let rows = self.max_position.unwrap_or(0);
-        let interpolate = self.interpolate;
+    fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> Learned {
         Learned {
-            interpolate,
-            table: init.param(
-                "table",
-                [rows, shape.d_model],
-                Distribution::Normal(self.init_std),
-            ),
+            table: parameters.take("table"),
+            interpolate: self.interpolate,
         }
     }
 }

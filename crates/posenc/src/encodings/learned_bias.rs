@@ -1,27 +1,33 @@
-//! Formula: a trained bias per head and distance, `table[min(|query - key|, max_distance), h]`,
-//! added to the logits. Source: T5's bias (Raffel et al. 2019, arXiv 1910.10683) without buckets;
-//! clipping as in Shaw et al. 2018 (arXiv 1803.02155). Deviations: distances count alike in both
-//! directions. Parameters: `table`, `[max_distance + 1, H]`, shared by layers.
-//! Limits: none: distances past the end share the last row. Rows that training never reached keep
-//! their initial values.
+//! `learned_bias`: a trained bias per head and distance, clipped; for example beside RoPE.
+//!
+//! - Formula: a trained bias per head and distance, `table[min(|query - key|, max_distance), h]`,
+//!   added to the logits.
+//! - Source: T5's bias (Raffel et al. 2019, arXiv 1910.10683) without buckets; clipping as in Shaw
+//!   et al. 2018 (arXiv 1803.02155).
+//! - Deviations: distances count alike in both directions.
+//! - Parameters: `table`, `[max_distance + 1, H]`, shared by layers.
+//! - Limits: none: distances past the end share the last row. Rows that training never reached keep
+//!   their initial values.
 
-use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
+use crate::ConfigError;
 use crate::distances::Distances;
-use crate::error::in_range;
-use crate::{
-    Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions,
-    Prepared,
-};
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Configuration of [`LearnedBias`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct LearnedBiasConfig {
-    /// The largest distance with a row of its own; the largest of training unless given.
+    /// The largest distance with its own row; the largest of training unless given.
     pub max_distance: Option<usize>,
     /// Standard deviation of the initial biases.
     pub init_std: f64,
@@ -48,17 +54,21 @@ struct PreparedLearnedBias {
 }
 
 impl PositionalEncoding for LearnedBias {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedLearnedBias {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedLearnedBias {
             table: self.table.val().transpose(),
             distances: Distances::new(positions, device),
-        })
+        }))
     }
 }
 
 impl Prepared for PreparedLearnedBias {
-    fn plain(&self, _layer: usize) -> Option<Plain> {
-        Some(Plain::default())
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        Some(FusedQk::default())
     }
 
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
@@ -81,7 +91,7 @@ impl BiasBlocks for &PreparedLearnedBias {
     }
 }
 
-impl Spec for LearnedBiasConfig {
+impl EncodingSpec for LearnedBiasConfig {
     type Module = LearnedBias;
     const ABOUT: About = About {
         summary: "a trained bias per head and distance, clipped; for example beside RoPE",
@@ -90,14 +100,9 @@ impl Spec for LearnedBiasConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range(
-            "max_distance",
-            self.max_distance.unwrap_or(1) as f64,
-            1.0,
-            1e7,
-            "leave it out for the training length",
-        )?;
-        in_range("init_std", self.init_std, 0.0, 10.0, "0.02 by default")
+        let hint = "leave it out for the training length";
+        in_range_if_set("max_distance", self.max_distance, 1..=10_000_000, hint)?;
+        in_range("init_std", self.init_std, 0.0..=10.0, "0.02 by default")
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
@@ -105,30 +110,29 @@ impl Spec for LearnedBiasConfig {
             .get_or_insert((lengths.train_len - 1).max(1));
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
+    fn unresolved(&self) -> Option<String> {
+        unset("max_distance", self.max_distance)
+    }
+
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let init = Distribution::Normal(self.init_std);
+        let table = self
+            .max_distance
+            .map(|last| ParamSpec::new("table", [last + 1, shape.n_heads], init));
+        table.into_iter().collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                logits_bias: true,
-                ..Hooks::default()
-            },
-            parameters: vec![(
-                "table".to_owned(),
-                vec![self.max_distance.unwrap_or(0) + 1, shape.n_heads],
-            )],
             relative: true,
             by_distance: true,
-            ..Facts::default()
+            ..Facts::new(Hooks::LOGITS_BIAS)
         }
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> LearnedBias {
-        let rows = self.max_distance.unwrap_or(0) + 1;
+    fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> LearnedBias {
         LearnedBias {
-            table: init.param(
-                "table",
-                [rows, shape.n_heads],
-                Distribution::Normal(self.init_std),
-            ),
+            table: parameters.take("table"),
         }
     }
 }

@@ -1,23 +1,31 @@
-//! Formula: queries are multiplied by `max(1, ln(p + 1) / ln L)`, or, in the form of Llama 4, by
-//! `1 + strength ln(floor((p + 1) / L) + 1)`.
-//! Source: entropy-invariant attention, Su 2021 (kexue.fm 8823) and bojone/rerope; Chiang and
-//! Cholak 2022 (arXiv 2202.12172). `llama4`: Hugging Face's Llama 4, layers without RoPE.
-//! Deviations: none.
-//! Parameters: none.
-//! Limits: causal only: p + 1 is the number of keys a query sees. Meant for a `stack`, at training
-//! or at test time.
+//! `log_scaling`: logits that grow with the logarithm of the query's position, against attention
+//! spreading thin.
+//!
+//! - Formula: queries are multiplied by `max(1, ln(p + 1) / ln L)`, or, in the form of Llama 4, by
+//!   `1 + strength ln(floor((p + 1) / L) + 1)`.
+//! - Source: entropy-invariant attention, Su 2021 (kexue.fm 8823) and bojone/rerope; Chiang and
+//!   Cholak 2022 (arXiv 2202.12172). `llama4`: Hugging Face's Llama 4, layers without RoPE.
+//! - Deviations: none.
+//! - Parameters: none.
+//! - Limits: causal only: p + 1 is the number of keys a query sees. Meant for a `stack`, at
+//!   training or at test time.
 
-use super::upload;
-use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
-use crate::error::in_range;
-use crate::{ConfigError, Init, PositionalEncoding, Positions, Prepared};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::init::Parameters;
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
+use crate::tensors::upload;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
 /// How the logits grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum LogScalingForm {
     /// `max(1, ln(p + 1) / ln L)`.
     #[default]
@@ -29,6 +37,7 @@ pub enum LogScalingForm {
 /// Configuration of [`LogScaling`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct LogScalingConfig {
     /// How the logits grow.
     pub form: LogScalingForm,
@@ -51,8 +60,12 @@ impl Default for LogScalingConfig {
 
 impl LogScalingConfig {
     /// The factor on a query at `position`.
+    ///
+    /// # Panics
+    ///
+    /// If `original_max_position_embeddings` is not resolved.
     pub fn factor(&self, position: f64) -> f64 {
-        let original = self.original_max_position_embeddings.unwrap_or(2) as f64;
+        let original = resolved(self.original_max_position_embeddings) as f64;
         match self.form {
             LogScalingForm::LogN => (libm::log(position + 1.0) / libm::log(original)).max(1.0),
             LogScalingForm::Llama4 => {
@@ -74,16 +87,20 @@ struct PreparedLogScaling {
 }
 
 impl PositionalEncoding for LogScaling {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let factors: Vec<f64> = positions
             .queries()
             .iter()
             .map(|p| self.config.factor(*p))
             .collect();
         let shape = [1, 1, factors.len(), 1];
-        Box::new(PreparedLogScaling {
+        Ok(Box::new(PreparedLogScaling {
             factors: upload(factors, shape, device),
-        })
+        }))
     }
 }
 
@@ -93,7 +110,7 @@ impl Prepared for PreparedLogScaling {
     }
 }
 
-impl Spec for LogScalingConfig {
+impl EncodingSpec for LogScalingConfig {
     type Module = LogScaling;
     const ABOUT: About = About {
         summary: "logits that grow with the logarithm of the query's position, against attention \
@@ -103,17 +120,15 @@ impl Spec for LogScalingConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        if let Some(original) = self.original_max_position_embeddings {
-            let hint = "leave it out for the training length";
-            in_range(
-                "original_max_position_embeddings",
-                original as f64,
-                2.0,
-                1e9,
-                hint,
-            )?;
-        }
-        in_range("strength", self.strength, 0.0, 100.0, "Llama 4 uses 0.1")
+        let hint = "leave it out for the training length";
+        let original = self.original_max_position_embeddings;
+        in_range_if_set(
+            "original_max_position_embeddings",
+            original,
+            2..=1_000_000_000,
+            hint,
+        )?;
+        in_range("strength", self.strength, 0.0..=100.0, "Llama 4 uses 0.1")
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
@@ -121,19 +136,22 @@ impl Spec for LogScalingConfig {
             .get_or_insert(lengths.train_len.max(2));
     }
 
-    fn facts(&self, _shape: &ModelShape) -> Facts {
+    fn unresolved(&self) -> Option<String> {
+        unset(
+            "original_max_position_embeddings",
+            self.original_max_position_embeddings,
+        )
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                transform_qk: true,
-                ..Hooks::default()
-            },
             linear: true,
-            causal: true,
-            ..Facts::default()
+            causal_only: true,
+            ..Facts::new(Hooks::TRANSFORM_QK)
         }
     }
 
-    fn init(&self, _shape: &ModelShape, _init: &Init<'_>) -> LogScaling {
+    fn build(&self, _shape: &ModelShape, _parameters: &mut Parameters) -> LogScaling {
         LogScaling {
             config: self.clone(),
         }

@@ -1,5 +1,7 @@
-//! One file per encoding. Each opens with the same five lines: formula, source, deviations,
-//! parameters, limits.
+//! The one list of encodings. One file each, which opens with the same five lines: formula, source,
+//! deviations, parameters, limits.
+//!
+//! A new encoding is a file here, its `mod` line and its line in the list.
 
 pub mod alibi;
 pub mod axial_rope;
@@ -27,19 +29,207 @@ pub mod transformer_xl;
 pub mod window;
 pub mod xpos;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use crate::ConfigError;
+use crate::facts::{Facts, Lengths, ModelShape};
+use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Init, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::rotary::Rotary;
+use crate::spec::{About, EncodingSpec, Part, refuse_unresolved};
+use burn::module::Module;
+use burn::tensor::Device;
+use std::collections::BTreeMap;
 
-/// Uploads a host table, rounding each entry once to the device's float type.
-pub(crate) fn upload<const D: usize>(
-    values: Vec<f64>,
-    shape: [usize; D],
-    device: &Device,
-) -> Tensor<D> {
-    Tensor::from_data(TensorData::new(values, shape), device)
+/// Generates the configuration enum, the module enum and their plumbing from one list.
+macro_rules! encodings {
+    ($($kind:literal => $file:ident::{$module:ident, $config:ident};)+) => {
+        $(pub use $file::{$config, $module};)+
+
+        schema::tagged! {
+            /// The configuration of any encoding; in TOML a table with `kind`.
+            #[derive(Clone, Debug, PartialEq)]
+            #[non_exhaustive]
+            pub enum EncodingConfig { $($kind => $module($config)),+ }
+        }
+
+        /// Any encoding of the catalogue.
+        #[derive(Module, Debug)]
+        #[non_exhaustive]
+        #[expect(
+            clippy::large_enum_variant,
+            reason = "a model holds one of them, and a box would cost every call an indirection"
+        )]
+        pub enum Encoding {
+            $(#[doc = concat!("`kind = \"", $kind, "\"`")] $module($module)),+
+        }
+
+        $(impl From<$config> for EncodingConfig {
+            fn from(config: $config) -> Self {
+                Self::$module(config)
+            }
+        })+
+
+        impl EncodingConfig {
+            /// The configuration of `kind` with its defaults, or, if a key has none, with the
+            /// simplest value of that key. `None` if there is no such kind.
+            pub fn example(kind: &str) -> Option<Self> {
+                let simplest = || match kind {
+                    $($kind => $config::example().map(Self::$module),)+
+                    _ => None,
+                };
+                Self::default_of(kind).or_else(simplest)
+            }
+
+            /// Refuses values that have no meaning for this model, naming the key.
+            ///
+            /// # Errors
+            ///
+            /// The first key that cannot work, with what is allowed.
+            pub fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+                match self { $(Self::$module(config) => config.check(shape)),+ }
+            }
+
+            /// Replaces defaults that depend on lengths by their values.
+            pub fn resolve(&mut self, lengths: &Lengths) {
+                match self { $(Self::$module(config) => config.resolve(lengths)),+ }
+            }
+
+            /// The first key whose value still depends on lengths.
+            pub fn unresolved(&self) -> Option<String> {
+                match self { $(Self::$module(config) => config.unresolved()),+ }
+            }
+
+            /// Path, shape and initial distribution of every parameter.
+            pub fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+                match self { $(Self::$module(config) => config.parameters(shape)),+ }
+            }
+
+            /// What the configured encoding declares about itself.
+            pub fn facts(&self, shape: &ModelShape) -> Facts {
+                match self { $(Self::$module(config) => config.facts(shape)),+ }
+            }
+
+            pub(crate) fn properties(&self, shape: &ModelShape) -> Facts {
+                match self { $(Self::$module(config) => config.properties(shape)),+ }
+            }
+
+            pub(crate) fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Encoding {
+                match self {
+                    $(Self::$module(config) => Encoding::$module(config.build(shape, parameters))),+
+                }
+            }
+
+            /// The catalogue's line for this kind.
+            pub fn about(&self) -> About {
+                match self { $(Self::$module(_) => $config::ABOUT),+ }
+            }
+
+            /// The rotation it is built on, if queries and keys are rotated by one set of
+            /// frequencies.
+            pub fn rotary(&self, shape: &ModelShape) -> Option<Rotary> {
+                match self { $(Self::$module(config) => config.rotary(shape)),+ }
+            }
+
+            /// Slopes of a linear penalty on distance, one per head, if that is what it is.
+            pub fn slopes(&self, shape: &ModelShape) -> Option<Vec<f64>> {
+                match self { $(Self::$module(config) => config.slopes(shape)),+ }
+            }
+
+            /// The encodings that it is made of.
+            pub fn parts(&self) -> Vec<Part<'_>> {
+                match self { $(Self::$module(config) => config.parts()),+ }
+            }
+        }
+
+        impl PositionalEncoding for Encoding {
+            fn prepare<'a>(
+                &'a self,
+                positions: &Positions,
+                device: &Device,
+            ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+                match self { $(Self::$module(encoding) => encoding.prepare(positions, device)),+ }
+            }
+
+            fn max_position(&self) -> Option<usize> {
+                match self { $(Self::$module(encoding) => encoding.max_position()),+ }
+            }
+        }
+    };
 }
 
-/// Left out of a serialized configuration, so that an option added later changes no identity of
-/// older runs.
-pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
+// rustfmt does not look into macros, so the `mod` lines stand above.
+encodings! {
+    "nope" => nope::{Nope, NopeConfig};
+    "sinusoidal" => sinusoidal::{Sinusoidal, SinusoidalConfig};
+    "learned" => learned::{Learned, LearnedConfig};
+    "rope" => rope::{Rope, RopeConfig};
+    "xpos" => xpos::{Xpos, XposConfig};
+    "axial_rope" => axial_rope::{AxialRope, AxialRopeConfig};
+    "pope" => pope::{Pope, PopeConfig};
+    "rerope" => rerope::{Rerope, ReropeConfig};
+    "self_extend" => self_extend::{SelfExtend, SelfExtendConfig};
+    "log_scaling" => log_scaling::{LogScaling, LogScalingConfig};
+    "alibi" => alibi::{Alibi, AlibiConfig};
+    "t5" => t5::{T5, T5Config};
+    "kerple" => kerple::{Kerple, KerpleConfig};
+    "fire" => fire::{Fire, FireConfig};
+    "sandwich" => sandwich::{Sandwich, SandwichConfig};
+    "learned_bias" => learned_bias::{LearnedBias, LearnedBiasConfig};
+    "hard_alibi" => hard_alibi::{HardAlibi, HardAlibiConfig};
+    "window" => window::{Window, WindowConfig};
+    "shaw" => shaw::{Shaw, ShawConfig};
+    "transformer_xl" => transformer_xl::{TransformerXl, TransformerXlConfig};
+    "deberta" => deberta::{Deberta, DebertaConfig};
+    "cope" => cope::{Cope, CopeConfig};
+    "fox" => fox::{Fox, FoxConfig};
+    "nope_layers" => nope_layers::{NopeLayers, NopeLayersConfig};
+    "stack" => stack::{Stack, StackConfig};
+}
+
+/// The encoding that examples of compounds hold where any will do.
+fn simplest() -> EncodingConfig {
+    NopeConfig::default().into()
+}
+
+/// The encoding that examples of compounds hold where one must act.
+fn usual() -> EncodingConfig {
+    RopeConfig::default().into()
+}
+
+impl EncodingConfig {
+    /// Builds the module.
+    ///
+    /// # Errors
+    ///
+    /// If [`check`](Self::check) fails, or a key is [unresolved](Self::unresolved).
+    pub fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Result<Encoding, ConfigError> {
+        self.check(shape)?;
+        refuse_unresolved(self.unresolved())?;
+        Ok(self.build(shape, &mut init.draw(self.parameters(shape))))
+    }
+
+    /// Numbers that follow from a resolved configuration and a training length in tokens, by name.
+    ///
+    /// Rotary encodings have `longest_wavelength` (tokens, before any scaling), `rotary_pairs`,
+    /// and `pairs_beyond_training`: how many of them turn less than once in training. Those of a
+    /// part are listed under its key: `parts.0.longest_wavelength`.
+    pub fn derived(&self, shape: &ModelShape, train_len: usize) -> BTreeMap<String, f64> {
+        let mut facts = BTreeMap::new();
+        if let Some(rotary) = self.rotary(shape) {
+            let wavelengths = rotary.unscaled().wavelengths();
+            let beyond = wavelengths
+                .iter()
+                .filter(|tokens| **tokens > train_len as f64);
+            facts.insert("pairs_beyond_training".to_owned(), beyond.count() as f64);
+            facts.insert("rotary_pairs".to_owned(), wavelengths.len() as f64);
+            if let Some(longest) = wavelengths.last() {
+                facts.insert("longest_wavelength".to_owned(), *longest);
+            }
+        }
+        for part in self.parts() {
+            let inner = part.config.derived(shape, train_len).into_iter();
+            facts.extend(inner.map(|(name, value)| (format!("{}.{name}", part.key), value)));
+        }
+        facts
+    }
 }

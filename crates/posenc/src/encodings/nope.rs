@@ -1,11 +1,17 @@
-//! Formula: none; order is visible through the causal mask alone.
-//! Source: Haviv et al. 2022 (arXiv 2203.16634); Kazemnejad et al. 2023 (arXiv 2305.19466).
-//! Deviations: none.
-//! Parameters: none.
-//! Limits: none. The unit of `stack`.
+//! `nope`: no encoding of position; order is visible through the causal mask only.
+//!
+//! - Formula: none; order is visible through the causal mask only.
+//! - Source: Haviv et al. 2022 (arXiv 2203.16634); Kazemnejad et al. 2023 (arXiv 2305.19466).
+//! - Deviations: none.
+//! - Parameters: none.
+//! - Limits: none. The unit of `stack`.
 
-use crate::catalogue::{About, Facts, ModelShape, Spec};
-use crate::{ConfigError, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::Parameters;
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec};
 use burn::module::Module;
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
@@ -13,6 +19,7 @@ use serde::{Deserialize, Serialize};
 /// Configuration of [`Nope`]: nothing to set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct NopeConfig {}
 
 /// No encoding of position.
@@ -22,21 +29,25 @@ pub struct Nope {}
 struct PreparedNope;
 
 impl Prepared for PreparedNope {
-    fn plain(&self, _layer: usize) -> Option<Plain> {
-        Some(Plain::default())
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        Some(FusedQk::default())
     }
 }
 
 impl PositionalEncoding for Nope {
-    fn prepare<'a>(&'a self, _positions: &Positions, _device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedNope)
+    fn prepare<'a>(
+        &'a self,
+        _positions: &Positions,
+        _device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedNope))
     }
 }
 
-impl Spec for NopeConfig {
+impl EncodingSpec for NopeConfig {
     type Module = Nope;
     const ABOUT: About = About {
-        summary: "no encoding of position; the causal mask alone shows order",
+        summary: "no encoding of position; order is visible through the causal mask only",
         formula: "identity",
         source: "Haviv et al. 2022, arXiv 2203.16634; Kazemnejad et al. 2023, arXiv 2305.19466",
     };
@@ -45,16 +56,17 @@ impl Spec for NopeConfig {
         Ok(())
     }
 
-    fn facts(&self, _shape: &ModelShape) -> Facts {
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
             relative: true,
             by_distance: true,
+            ignores_positions: true,
             linear: true,
-            ..Facts::default()
+            ..Facts::new(Hooks::NONE)
         }
     }
 
-    fn init(&self, _shape: &ModelShape, _init: &Init<'_>) -> Nope {
+    fn build(&self, _shape: &ModelShape, _parameters: &mut Parameters) -> Nope {
         Nope {}
     }
 }

@@ -1,22 +1,29 @@
-//! Formula: the hooks of `part` in every layer but each `every`-th, which has no encoding at all.
-//! Source: RNoPE, Yang et al. 2025 (arXiv 2501.18795); SmolLM3 (every fourth layer); Llama 4.
-//! Deviations: none; `embed` happens once, before the layers, whichever they are.
-//! Parameters: those of `part`, under `part.0`.
-//! Limits: those of its part.
+//! `nope_layers`: an encoding that every n-th layer does not use.
+//!
+//! - Formula: the hooks of `part` in every layer but each `every`-th, which has no encoding at all.
+//! - Source: RNoPE, Yang et al. 2025 (arXiv 2501.18795); SmolLM3 (every fourth layer); Llama 4.
+//! - Deviations: none; `embed` happens once, before the layers, whichever they are.
+//! - Parameters: those of `part`, under `part.0`.
+//! - Limits: those of its part.
 
-use crate::catalogue::{About, Encoding, EncodingConfig, Facts, Lengths, ModelShape, Spec};
-use crate::error::in_range;
-use crate::{Bias, ConfigError, Content, Init, Plain, PositionalEncoding, Positions, Prepared};
+use super::{Encoding, EncodingConfig};
+use crate::ConfigError;
+use crate::facts::{Facts, Lengths, ModelShape};
+use crate::hooks::{Bias, Content, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, Part};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`NopeLayers`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct NopeLayersConfig {
-    /// Layers `every`, `2 every`, ..., counted from 1, go without; every layer would be kind
-    /// `nope`.
+    /// Layers `every`, `2 every`, ..., counted from 1, have no encoding.
     #[serde(default = "every_fourth")]
     pub every: usize,
     /// The encoding of the other layers.
@@ -27,12 +34,34 @@ fn every_fourth() -> usize {
     4
 }
 
-/// An encoding that some layers go without.
+/// An encoding that every n-th layer does not use.
+///
+/// The part may be of any type, not only one of the catalogue.
 #[derive(Module, Debug)]
-pub struct NopeLayers {
+pub struct NopeLayers<E: Module = Encoding> {
     /// One; a list because a module cannot hold itself otherwise.
-    part: Vec<Encoding>,
+    part: Vec<E>,
     every: usize,
+}
+
+impl<E: Module + PositionalEncoding> NopeLayers<E> {
+    /// `part` in every layer but `every`, `2 every`, ..., counted from 1.
+    ///
+    /// # Errors
+    ///
+    /// If `every` is not in `2..=1024`.
+    pub fn new(part: E, every: usize) -> Result<Self, ConfigError> {
+        check_every(every)?;
+        Ok(Self {
+            part: vec![part],
+            every,
+        })
+    }
+}
+
+fn check_every(every: usize) -> Result<(), ConfigError> {
+    let hint = "use kind = \"nope\" for no encoding in any layer";
+    in_range("every", every, 2..=1024, hint)
 }
 
 struct PreparedNopeLayers<'a> {
@@ -46,12 +75,16 @@ impl PreparedNopeLayers<'_> {
     }
 }
 
-impl PositionalEncoding for NopeLayers {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedNopeLayers {
-            part: self.part[0].prepare(positions, device),
+impl<E: Module + PositionalEncoding> PositionalEncoding for NopeLayers<E> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedNopeLayers {
+            part: self.part[0].prepare(positions, device)?,
             every: self.every,
-        })
+        }))
     }
 
     fn max_position(&self) -> Option<usize> {
@@ -72,11 +105,11 @@ impl Prepared for PreparedNopeLayers<'_> {
         }
     }
 
-    fn plain(&self, layer: usize) -> Option<Plain> {
+    fn fused_qk(&self, layer: usize) -> Option<FusedQk> {
         if self.acts(layer) {
-            self.part.plain(layer)
+            self.part.fused_qk(layer)
         } else {
-            Some(Plain::default())
+            Some(FusedQk::default())
         }
     }
 
@@ -104,22 +137,16 @@ impl Prepared for PreparedNopeLayers<'_> {
     }
 }
 
-impl Spec for NopeLayersConfig {
+impl EncodingSpec for NopeLayersConfig {
     type Module = NopeLayers;
     const ABOUT: About = About {
-        summary: "an encoding that every n-th layer goes without",
+        summary: "an encoding that every n-th layer does not use",
         formula: "the hooks of `part`; identity in layers n, 2n, ...",
         source: "Yang et al. 2025, arXiv 2501.18795",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range(
-            "every",
-            self.every as f64,
-            2.0,
-            1024.0,
-            "use kind = \"nope\" for no encoding in any layer",
-        )?;
+        check_every(self.every)?;
         self.part.check(shape).map_err(|error| error.within("part"))
     }
 
@@ -127,19 +154,37 @@ impl Spec for NopeLayersConfig {
         self.part.resolve(lengths);
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
-        let part = self.part.facts(shape);
-        let parameters = part
-            .parameters
-            .iter()
-            .map(|(path, shape)| (format!("part.0.{path}"), shape.clone()))
-            .collect();
-        Facts { parameters, ..part }
+    fn unresolved(&self) -> Option<String> {
+        self.part.unresolved().map(|key| format!("part.{key}"))
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> NopeLayers {
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let declared = self.part.parameters(shape).into_iter();
+        declared.map(|spec| spec.within("part.0")).collect()
+    }
+
+    fn properties(&self, shape: &ModelShape) -> Facts {
+        self.part.properties(shape)
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        vec![Part::new(
+            "part".to_owned(),
+            "part.0".to_owned(),
+            &self.part,
+        )]
+    }
+
+    fn example() -> Option<Self> {
+        Some(Self {
+            every: every_fourth(),
+            part: Box::new(super::usual()),
+        })
+    }
+
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> NopeLayers {
         NopeLayers {
-            part: vec![self.part.init(shape, &init.scope("part").scope(0))],
+            part: vec![parameters.scoped("part.0", |part| self.part.build(shape, part))],
             every: self.every,
         }
     }

@@ -1,23 +1,33 @@
-//! Formula: dimension j of q and k becomes a vector of length `softplus(x_j)`, turned by `p
-//! theta_j`, for k by `p theta_j + delta_j`; `theta_j = base^(-j/d)`. The head doubles: `q.k =
-//! sum_j softplus(q_j) softplus(k_j) cos((m - n) theta_j - delta_j)`. Source: Gopalakrishnan et al.
-//! 2025, PoPE (arXiv 2509.10534); x-transformers' polar embedding. Deviations: none; the sign of
-//! delta is x-transformers'. Parameters: `delta`, `[H, d]`, shared by layers, clamped to -2 pi..0,
-//! 0 at start; none where `learnable` is off. Limits: none by construction; linear attention cannot
-//! host it, since it makes feature maps of its own.
+//! `pope`: polar coordinates: each dimension of queries and keys is a length that content sets and
+//! an angle that position sets.
+//!
+//! - Formula: dimension j of q and k becomes a vector of length `softplus(x_j)`, rotated by `p
+//!   theta_j`, for k by `p theta_j + delta_j`; `theta_j = base^(-j/d)`. The head doubles: `q.k =
+//!   sum_j softplus(q_j) softplus(k_j) cos((m - n) theta_j - delta_j)`.
+//! - Source: Gopalakrishnan et al. 2025, PoPE (arXiv 2509.10534); x-transformers' polar embedding.
+//! - Deviations: none; the sign of delta is x-transformers'.
+//! - Parameters: `delta`, `[H, d]`, shared by layers, clamped to -2 pi..0, 0 at start; none where
+//!   `learnable` is off.
+//! - Limits: none by construction; linear attention cannot host it, since it makes its own feature
+//!   maps.
 
-use super::upload;
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
-use crate::error::in_range;
-use crate::rotation::clamped;
-use crate::{ConfigError, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::rotary::BASES;
+use crate::spec::{About, EncodingSpec};
+use crate::tensors::{clamp_straight_through, upload};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, activation};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`Pope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct PopeConfig {
     /// theta_base.
     pub base: f64,
@@ -49,7 +59,11 @@ struct PreparedPope {
 }
 
 impl PositionalEncoding for Pope {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let dim = self.head_dim;
         let tables = |positions: &[f64]| {
             let theta = |j: usize| libm::pow(self.base, -(j as f64) / dim as f64);
@@ -62,8 +76,8 @@ impl PositionalEncoding for Pope {
         let mut keys = tables(positions.keys());
         if let Some(delta) = &self.delta {
             let [heads, _] = delta.val().dims();
-            let delta =
-                clamped(delta.val(), -2.0 * std::f64::consts::PI, 0.0).reshape([1, heads, 1, dim]);
+            let delta = clamp_straight_through(delta.val(), -2.0 * std::f64::consts::PI, 0.0)
+                .reshape([1, heads, 1, dim]);
             let (cos_delta, sin_delta) = (delta.clone().cos(), delta.sin());
             let [cos, sin] = keys;
             // The angle grows by delta.
@@ -72,10 +86,10 @@ impl PositionalEncoding for Pope {
                 sin * cos_delta + cos * sin_delta,
             ];
         }
-        Box::new(PreparedPope {
+        Ok(Box::new(PreparedPope {
             queries: tables(positions.queries()),
             keys,
-        })
+        }))
     }
 }
 
@@ -89,7 +103,7 @@ impl Prepared for PreparedPope {
     }
 }
 
-impl Spec for PopeConfig {
+impl EncodingSpec for PopeConfig {
     type Module = Pope;
     const ABOUT: About = About {
         summary: "polar coordinates: each dimension of queries and keys is a length that content \
@@ -99,34 +113,30 @@ impl Spec for PopeConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("base", self.base, 1.0 + 1e-9, 1e15, "the paper uses 10000")
+        in_range("base", self.base, BASES, "the paper uses 10000")
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let delta = ParamSpec::new(
+            "delta",
+            [shape.n_heads, shape.head_dim],
+            Distribution::Constant(0.0),
+        );
+        self.learnable.then_some(delta).into_iter().collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                transform_qk: true,
-                ..Hooks::default()
-            },
-            parameters: if self.learnable {
-                vec![("delta".to_owned(), vec![shape.n_heads, shape.head_dim])]
-            } else {
-                vec![]
-            },
             relative: true,
-            turns: true,
-            alone: true,
-            ..Facts::default()
+            rotates_qk: true,
+            exclusive_in_stack: true,
+            ..Facts::new(Hooks::TRANSFORM_QK)
         }
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Pope {
-        let sizes = [shape.n_heads, shape.head_dim];
-        let delta = self
-            .learnable
-            .then(|| init.param("delta", sizes, Distribution::Constant(0.0)));
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Pope {
         Pope {
-            delta,
+            delta: parameters.take_optional("delta"),
             head_dim: shape.head_dim,
             base: self.base,
         }

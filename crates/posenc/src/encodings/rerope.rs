@@ -1,32 +1,41 @@
-//! Formula: RoPE by the distance `d = m - n` up to `window` w; beyond it by w (ReRoPE), or by `w +
-//! (d - w)/leak` (leaky ReRoPE). Source: bojone/rerope; Su 2023 (kexue.fm 9708, 9728).
-//! Deviations: keys after the query, which a causal mask hides, follow plain RoPE.
-//! Parameters: none.
-//! Limits: causal only; none of length by construction; two products of queries and keys instead of
-//! one.
+//! `rerope`: rotary attention whose distance stops growing, or grows slower, beyond a window.
+//!
+//! - Formula: RoPE by the distance `d = m - n` up to `window` w; beyond it by w (ReRoPE), or by `w
+//!   + (d - w)/leak` (leaky ReRoPE).
+//! - Source: bojone/rerope; Su 2023 (kexue.fm 9708, 9728).
+//! - Deviations: keys after the query, which a causal mask hides, follow plain RoPE.
+//! - Parameters: none.
+//! - Limits: causal only; none of length by construction; two products of queries and keys instead
+//!   of one.
 
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
-use crate::error::in_range;
-use crate::rotation::RotaryLayout;
-use crate::zones::{PreparedZones, Zones};
-use crate::{ConfigError, Init, PositionalEncoding, Positions, Prepared, RopeConfig};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::init::Parameters;
+use crate::positions::Positions;
+use crate::rotary::{BASES, Rotary, RotaryLayout};
+use crate::rotary_tables::check_rotary_dim;
+use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
+use crate::two_zone::{PreparedZones, Zones};
 use burn::module::Module;
 use burn::tensor::Device;
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`Rerope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct ReropeConfig {
     /// theta_base.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,
-    /// Dimensions of each head that turn; the whole head unless given.
+    /// Rotated dimensions of each head; the whole head unless given.
     pub rotary_dim: Option<usize>,
     /// w; half the training length unless given.
     pub window: Option<usize>,
-    /// How many tokens beyond the window count as one; endlessly many unless given.
+    /// Tokens beyond the window that count as one; infinitely many unless given.
     pub leak: Option<f64>,
 }
 
@@ -43,9 +52,13 @@ impl Default for ReropeConfig {
 }
 
 impl ReropeConfig {
-    /// The distance that a pair at `distance >= 0` is turned by.
+    /// The distance that a pair at `distance >= 0` is rotated by.
+    ///
+    /// # Panics
+    ///
+    /// If `window` is not resolved.
     pub fn distance(&self, distance: f64) -> f64 {
-        let window = self.window.unwrap_or(1) as f64;
+        let window = resolved(self.window) as f64;
         if distance <= window {
             distance
         } else {
@@ -63,33 +76,33 @@ pub struct Rerope {
 }
 
 impl PositionalEncoding for Rerope {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let config = &self.config;
-        let frequencies = RopeConfig {
-            base: config.base,
-            rotary_dim: config.rotary_dim,
-            ..RopeConfig::default()
-        };
-        let window = config.window.unwrap_or(1) as f64;
-        // Distances from here: the difference of two positions slowed down, and what the window is
-        // ahead of it.
+        let dim = config.rotary_dim.unwrap_or(self.head_dim);
+        let window = resolved(config.window) as f64;
+        // A far distance is the difference of two slowed positions plus the head start of the
+        // window.
         let slow = |p: f64| config.leak.map_or(0.0, |leak| p / leak);
         let zones = Zones {
-            frequencies: frequencies.frequencies(self.head_dim, positions.length()),
+            frequencies: Rotary::new(config.base, dim).unscaled(),
             layout: config.layout,
-            outer_queries: positions
+            far_queries: positions
                 .queries()
                 .iter()
                 .map(|p| slow(*p) + window - slow(window))
                 .collect(),
-            outer_keys: positions.keys().iter().map(|p| slow(*p)).collect(),
+            far_keys: positions.keys().iter().map(|p| slow(*p)).collect(),
             from: window,
         };
-        Box::new(PreparedZones::new(zones, positions, device))
+        Ok(Box::new(PreparedZones::new(zones, positions, device)))
     }
 }
 
-impl Spec for ReropeConfig {
+impl EncodingSpec for ReropeConfig {
     type Module = Rerope;
     const ABOUT: About = About {
         summary: "rotary attention whose distance stops growing, or grows slower, beyond a window",
@@ -98,54 +111,39 @@ impl Spec for ReropeConfig {
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range(
-            "base",
-            self.base,
-            1.0 + 1e-9,
-            1e15,
-            "RoPE's paper uses 10000",
-        )?;
-        if let Some(window) = self.window {
-            in_range(
-                "window",
-                window as f64,
-                1.0,
-                1e9,
-                "leave it out for half the training length",
-            )?;
-        }
-        if let Some(leak) = self.leak {
-            in_range(
-                "leak",
-                leak,
-                1.0,
-                1e9,
-                "leave it out for ReRoPE, which never grows beyond the window",
-            )?;
-        }
-        crate::rotation::rotated(self.rotary_dim, shape).map(drop)
+        in_range("base", self.base, BASES, "RoPE's paper uses 10000")?;
+        let hint = "leave it out for half the training length";
+        in_range_if_set("window", self.window, 1..=1_000_000_000, hint)?;
+        let hint = "leave it out for ReRoPE, which never grows beyond the window";
+        in_range_if_set("leak", self.leak, 1.0..=1e9, hint)?;
+        check_rotary_dim(self.rotary_dim, shape).map(drop)
     }
 
-    fn resolve(&mut self, lengths: &crate::Lengths) {
+    fn resolve(&mut self, lengths: &Lengths) {
         self.window.get_or_insert((lengths.train_len / 2).max(1));
     }
 
-    fn facts(&self, _shape: &ModelShape) -> Facts {
-        let hooks = Hooks {
-            transform_qk: true,
-            content_bias: true,
-            ..Hooks::default()
-        };
+    fn unresolved(&self) -> Option<String> {
+        unset("window", self.window)
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks,
             relative: true,
-            causal: true,
-            turns: true,
-            ..Facts::default()
+            causal_only: true,
+            rotates_qk: true,
+            ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
         }
     }
 
-    fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Rerope {
+    fn rotary(&self, shape: &ModelShape) -> Option<Rotary> {
+        Some(Rotary::new(
+            self.base,
+            self.rotary_dim.unwrap_or(shape.head_dim),
+        ))
+    }
+
+    fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> Rerope {
         Rerope {
             head_dim: shape.head_dim,
             config: self.clone(),

@@ -1,47 +1,48 @@
-//! Formula: pair i of q and k at position p turns by the angle `p theta_i`, `theta_i =
-//! base^(-2i/r)`; scalings change theta_i; `learnable` trains alpha in `theta_i exp(alpha_i)`, from
-//! alpha = 0. Source: Su et al. 2021, RoFormer (arXiv 2104.09864), eq. 15 and 34; layouts of GPT-J
-//! (interleaved) and NeoX, Llama (half). Deviations: none; `rotary_dim` r turns the first r
-//! dimensions of a head only (GPT-J, NeoX), frequencies use r. Parameters: none; `log_frequency`,
-//! alpha, `[r/2]`, shared by layers and heads, where `learnable`. Limits: none by construction;
-//! `dynamic_ntk` reads the length of the sequence. Scalings and their sources: `frequencies.rs`.
+//! `rope`: rotation of queries and keys by their position.
+//!
+//! - Formula: pair i of q and k at position p rotates by the angle `p theta_i`, `theta_i =
+//!   base^(-2i/r)`; scalings change theta_i; `learnable` trains alpha in `theta_i exp(alpha_i)`,
+//!   from alpha = 0.
+//! - Source: Su et al. 2021, RoFormer (arXiv 2104.09864), eq. 15 and 34; layouts of GPT-J
+//!   (interleaved) and NeoX, Llama (half).
+//! - Deviations: none; `rotary_dim` r rotates the first r dimensions of a head only (GPT-J, NeoX),
+//!   frequencies use r.
+//! - Parameters: none; `log_frequency`, alpha, `[r/2]`, shared by layers and heads, where
+//!   `learnable`.
+//! - Limits: none by construction; `dynamic_ntk` reads the length of the sequence. Scalings and
+//!   their sources: [`crate::scaling`].
 
-use super::{is_default, upload};
-use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
-use crate::error::in_range;
-use crate::frequencies::{Frequencies, RopeScaling, inv_freq};
-use crate::rotation::{RotaryLayout, Turn, moved, rotated, to_host};
-use crate::{ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::rotary::{BASES, Frequencies, FrequencySpacing, Rotary, RotaryLayout};
+use crate::rotary_tables::{RotaryTables, check_rotary_dim};
+use crate::scaling::RopeScaling;
+use crate::spec::{About, EncodingSpec};
+use crate::tensors::{straight_through, to_host, upload};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
-
-/// How the frequencies of the pairs fall off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FrequencySpacing {
-    /// `base^(-2i/r)`: the paper.
-    #[default]
-    Geometric,
-    /// `1/(1 + 2i)`: folklore, without a claim of merit; `base` has no effect.
-    Linear,
-}
 
 /// Configuration of [`Rope`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct RopeConfig {
     /// theta_base; `rope_theta` at Hugging Face.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,
-    /// Dimensions of each head that turn; the whole head unless given.
+    /// Rotated dimensions of each head; the whole head unless given.
     pub rotary_dim: Option<usize>,
     /// How the frequencies fall off.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "schema::is_default")]
     pub spacing: FrequencySpacing,
     /// Whether the frequencies are trained.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "schema::is_default")]
     pub learnable: bool,
     /// Rescaling of the frequencies.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,15 +65,20 @@ impl Default for RopeConfig {
 
 impl RopeConfig {
     /// Frequencies and attention factor for a sequence of `length` tokens in heads of `head_dim`.
-    pub fn frequencies(&self, head_dim: usize, length: f64) -> Frequencies {
-        let dim = self.rotary_dim.unwrap_or(head_dim);
-        let plain = match self.spacing {
-            FrequencySpacing::Geometric => inv_freq(dim, self.base),
-            FrequencySpacing::Linear => (0..dim.div_ceil(2))
-                .map(|i| 1.0 / (1.0 + 2.0 * i as f64))
-                .collect(),
-        };
-        Frequencies::new(plain, dim, self.base, self.scaling.as_ref(), length)
+    ///
+    /// # Errors
+    ///
+    /// If a key of the scaling depends on lengths and is not resolved.
+    pub fn frequencies(&self, head_dim: usize, length: f64) -> Result<Frequencies, ConfigError> {
+        self.rotation(head_dim).frequencies(length)
+    }
+
+    fn rotation(&self, head_dim: usize) -> Rotary {
+        Rotary {
+            spacing: self.spacing,
+            scaling: self.scaling.clone(),
+            ..Rotary::new(self.base, self.rotary_dim.unwrap_or(head_dim))
+        }
     }
 }
 
@@ -87,13 +93,20 @@ pub struct Rope {
 
 struct PreparedRope {
     layout: RotaryLayout,
-    queries: Turn,
-    keys: Turn,
+    queries: RotaryTables,
+    keys: RotaryTables,
 }
 
 impl PositionalEncoding for Rope {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        let mut frequencies = self.config.frequencies(self.head_dim, positions.length());
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        let mut frequencies = self
+            .config
+            .frequencies(self.head_dim, positions.length())
+            .expect("`init` refuses an unresolved scaling");
         let alpha = self.log_frequency.as_ref().map(Param::val);
         if let Some(alpha) = &alpha {
             let alpha = to_host(alpha.clone());
@@ -103,10 +116,10 @@ impl PositionalEncoding for Rope {
                 .zip(alpha)
                 .for_each(|(theta, alpha)| *theta *= libm::exp(alpha));
         }
-        let turn = |positions: &[f64]| {
-            let turn = Turn::new(positions, &frequencies, device);
+        let tables = |positions: &[f64]| {
+            let tables = RotaryTables::new(positions, &frequencies, device);
             match &alpha {
-                None => turn,
+                None => tables,
                 Some(alpha) => {
                     let angles = positions
                         .iter()
@@ -117,16 +130,16 @@ impl PositionalEncoding for Rope {
                         [1, 1, positions.len(), frequencies.inv_freq.len()],
                         device,
                     );
-                    turn.following(angles * moved(alpha.clone()).unsqueeze())
+                    tables.with_gradient(angles * straight_through(alpha.clone()).unsqueeze())
                 }
             }
         };
-        let (queries, keys) = (turn(positions.queries()), turn(positions.keys()));
-        Box::new(PreparedRope {
+        let (queries, keys) = (tables(positions.queries()), tables(positions.keys()));
+        Ok(Box::new(PreparedRope {
             layout: self.config.layout,
             queries,
             keys,
-        })
+        }))
     }
 }
 
@@ -138,37 +151,35 @@ impl Prepared for PreparedRope {
         )
     }
 
-    fn plain(&self, _layer: usize) -> Option<Plain> {
-        Turn::plain(&self.queries, &self.keys, self.layout)
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        RotaryTables::fused_qk(&self.queries, &self.keys, self.layout)
     }
 }
 
-impl Spec for RopeConfig {
+impl EncodingSpec for RopeConfig {
     type Module = Rope;
     const ABOUT: About = About {
         summary: "rotation of queries and keys by their position",
-        formula: "pair i turns by p theta_i, theta_i = base^(-2i/r)",
+        formula: "pair i rotates by p theta_i, theta_i = base^(-2i/r)",
         source: "Su et al. 2021, arXiv 2104.09864",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("base", self.base, 1.0 + 1e-9, 1e15, "the paper uses 10000")?;
-        let dim = rotated(self.rotary_dim, shape)?;
+        in_range("base", self.base, BASES, "the paper uses 10000")?;
+        let dim = check_rotary_dim(self.rotary_dim, shape)?;
         let Some(scaling) = &self.scaling else {
             return Ok(());
         };
-        if self.spacing == FrequencySpacing::Linear && scaling.needs_base() {
-            let hint = "use spacing = \"geometric\", or linear scaling";
-            let problem = format!(
-                "scaling `{}` changes the base, which linear spacing does not have",
-                scaling.kind()
-            );
+        if self.spacing == FrequencySpacing::Linear && scaling.reads_base() {
             return Err(ConfigError::new(
                 "spacing",
                 "linear",
-                problem,
+                format!(
+                    "does not go with scaling `{}`, which changes the base",
+                    scaling.kind()
+                ),
                 "geometric",
-                hint,
+                "use spacing = \"geometric\", or linear scaling",
             ));
         }
         scaling.check(dim).map_err(|error| error.within("scaling"))
@@ -180,33 +191,34 @@ impl Spec for RopeConfig {
         }
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
+    fn unresolved(&self) -> Option<String> {
+        let key = self.scaling.as_ref().and_then(RopeScaling::unresolved);
+        key.map(|key| format!("scaling.{key}"))
+    }
+
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
         let pairs = self.rotary_dim.unwrap_or(shape.head_dim) / 2;
+        let trained = ParamSpec::new("log_frequency", [pairs], Distribution::Constant(0.0));
+        self.learnable.then_some(trained).into_iter().collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                transform_qk: true,
-                ..Hooks::default()
-            },
-            parameters: if self.learnable {
-                vec![("log_frequency".to_owned(), vec![pairs])]
-            } else {
-                vec![]
-            },
             reads_length: self.scaling.as_ref().is_some_and(RopeScaling::reads_length),
             relative: true,
             linear: true,
-            turns: true,
-            ..Facts::default()
+            rotates_qk: true,
+            ..Facts::new(Hooks::TRANSFORM_QK)
         }
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Rope {
-        let pairs = self.rotary_dim.unwrap_or(shape.head_dim) / 2;
-        let log_frequency = self
-            .learnable
-            .then(|| init.param("log_frequency", [pairs], Distribution::Constant(0.0)));
+    fn rotary(&self, shape: &ModelShape) -> Option<Rotary> {
+        Some(self.rotation(shape.head_dim))
+    }
+
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Rope {
         Rope {
-            log_frequency,
+            log_frequency: parameters.take_optional("log_frequency"),
             head_dim: shape.head_dim,
             config: self.clone(),
         }

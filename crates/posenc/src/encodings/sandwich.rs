@@ -1,23 +1,33 @@
-//! Formula: `(sum over i = 1..D/2 of cos(d / 10000^(2i/D)) - D/2) / ratio_h` added to the logits; d
-//! the distance, D = `width`, `ratio_h = 8h/H` for h = 1..=H: the product of two sinusoidal
-//! encodings, 0 at distance 0. Source: Chi et al. 2022, Sandwich (arXiv 2212.10356), section 5;
-//! NVIDIA NeMo's `sandwich_relative_position_embedding`. Deviations: none from NeMo, whose D is the
-//! width of a head. Parameters: none.
-//! Limits: none by construction; the sum oscillates past half of its longest wavelength.
+//! `sandwich`: a fixed bias that falls off like the product of two sinusoidal encodings, flatter
+//! for later heads.
+//!
+//! - Formula: `(sum over i = 1..D/2 of cos(d / 10000^(2i/D)) - D/2) / ratio_h` added to the logits;
+//!   d the distance, D = `width`, `ratio_h = 8h/H` for h = 1..=H: the product of two sinusoidal
+//!   encodings, 0 at distance 0.
+//! - Source: Chi et al. 2022, Sandwich (arXiv 2212.10356), section 5; NVIDIA NeMo's
+//!   `sandwich_relative_position_embedding`.
+//! - Deviations: none from NeMo, whose D is the width of a head.
+//! - Parameters: none.
+//! - Limits: none by construction; the sum oscillates past half of its longest wavelength.
 
-use super::upload;
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
+use crate::ConfigError;
 use crate::distances::Distances;
-use crate::error::in_range;
-use crate::{Bias, BiasBlocks, ConfigError, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::Parameters;
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec};
+use crate::tensors::upload;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Configuration of [`Sandwich`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SandwichConfig {
     /// D, the width of the sinusoidal encoding whose products these are; the paper finds 128 best.
     pub width: usize,
@@ -55,18 +65,22 @@ struct PreparedSandwich<'a> {
 }
 
 impl PositionalEncoding for Sandwich {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedSandwich {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedSandwich {
             encoding: self,
             distances: Distances::new(positions, device),
             device: device.clone(),
-        })
+        }))
     }
 }
 
 impl Prepared for PreparedSandwich<'_> {
-    fn plain(&self, _layer: usize) -> Option<Plain> {
-        Some(Plain::default())
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        Some(FusedQk::default())
     }
 
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
@@ -97,7 +111,7 @@ impl BiasBlocks for &PreparedSandwich<'_> {
     }
 }
 
-impl Spec for SandwichConfig {
+impl EncodingSpec for SandwichConfig {
     type Module = Sandwich;
     const ABOUT: About = About {
         summary: "a fixed bias that falls off like the product of two sinusoidal encodings, \
@@ -107,18 +121,12 @@ impl Spec for SandwichConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range(
-            "width",
-            self.width as f64,
-            2.0,
-            65_536.0,
-            "the paper uses 128",
-        )?;
+        in_range("width", self.width, 2..=65_536, "the paper uses 128")?;
         if self.width % 2 == 1 {
             return Err(ConfigError::new(
                 "width",
                 self.width,
-                "sines come with cosines",
+                "is odd, and every sine needs a cosine",
                 "an even number",
                 "the paper uses 128",
             ));
@@ -126,19 +134,15 @@ impl Spec for SandwichConfig {
         Ok(())
     }
 
-    fn facts(&self, _shape: &ModelShape) -> Facts {
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                logits_bias: true,
-                ..Hooks::default()
-            },
             relative: true,
             by_distance: true,
-            ..Facts::default()
+            ..Facts::new(Hooks::LOGITS_BIAS)
         }
     }
 
-    fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Sandwich {
+    fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> Sandwich {
         Sandwich {
             n_heads: shape.n_heads,
             config: self.clone(),

@@ -1,28 +1,38 @@
-//! Formula: RoPE by the distance `m - n` below `window` w; from w on by `floor(m/G) - floor(n/G) +
-//! w - floor(w/G)`, G = `group`. Source: Jin et al. 2024, Self-Extend (arXiv 2401.01325), section 3
-//! and the authors' code. Deviations: none.
-//! Parameters: none.
-//! Limits: causal only; none of length by construction; two products of queries and keys instead of
-//! one. Groups begin at fixed positions, so that logits depend on more than the distance.
+//! `self_extend`: rotary attention with exact distances in a window and distances between groups of
+//! tokens beyond it.
+//!
+//! - Formula: RoPE by the distance `m - n` below `window` w; from w on by `floor(m/G) - floor(n/G)
+//!   + w - floor(w/G)`, G = `group`.
+//! - Source: Jin et al. 2024, Self-Extend (arXiv 2401.01325), section 3 and the authors' code.
+//! - Deviations: none.
+//! - Parameters: none.
+//! - Limits: causal only; none of length by construction; two products of queries and keys instead
+//!   of one. Groups begin at fixed positions, so that logits depend on more than the distance.
 
-use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
-use crate::error::in_range;
-use crate::rotation::RotaryLayout;
-use crate::zones::{PreparedZones, Zones};
-use crate::{ConfigError, Init, PositionalEncoding, Positions, Prepared, RopeConfig};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::init::Parameters;
+use crate::positions::Positions;
+use crate::rotary::{BASES, Rotary, RotaryLayout};
+use crate::rotary_tables::check_rotary_dim;
+use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
+use crate::two_zone::{PreparedZones, Zones};
 use burn::module::Module;
 use burn::tensor::Device;
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`SelfExtend`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SelfExtendConfig {
     /// theta_base.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,
-    /// Dimensions of each head that turn; the whole head unless given.
+    /// Rotated dimensions of each head; the whole head unless given.
     pub rotary_dim: Option<usize>,
     /// w, the neighbours that keep their distances; half the training length unless given.
     pub window: Option<usize>,
@@ -44,12 +54,13 @@ impl Default for SelfExtendConfig {
 }
 
 impl SelfExtendConfig {
-    /// The distance that a query at m and a key at n are turned by.
+    /// The distance that a query at m and a key at n are rotated by.
+    ///
+    /// # Panics
+    ///
+    /// If `window` or `group` is not resolved.
     pub fn distance(&self, m: f64, n: f64) -> f64 {
-        let (window, group) = (
-            self.window.unwrap_or(1) as f64,
-            self.group.unwrap_or(1) as f64,
-        );
+        let (window, group) = (resolved(self.window) as f64, resolved(self.group) as f64);
         let grouped = |p: f64| (p / group).floor();
         if m - n < window {
             m - n
@@ -68,34 +79,34 @@ pub struct SelfExtend {
 }
 
 impl PositionalEncoding for SelfExtend {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let config = &self.config;
-        let frequencies = RopeConfig {
-            base: config.base,
-            rotary_dim: config.rotary_dim,
-            ..RopeConfig::default()
-        };
+        let dim = config.rotary_dim.unwrap_or(self.head_dim);
         let (window, group) = (
-            config.window.unwrap_or(1) as f64,
-            config.group.unwrap_or(1) as f64,
+            resolved(config.window) as f64,
+            resolved(config.group) as f64,
         );
         let grouped = |p: f64| (p / group).floor();
         let zones = Zones {
-            frequencies: frequencies.frequencies(self.head_dim, positions.length()),
+            frequencies: Rotary::new(config.base, dim).unscaled(),
             layout: config.layout,
-            outer_queries: positions
+            far_queries: positions
                 .queries()
                 .iter()
                 .map(|p| grouped(*p) + window - grouped(window))
                 .collect(),
-            outer_keys: positions.keys().iter().map(|p| grouped(*p)).collect(),
+            far_keys: positions.keys().iter().map(|p| grouped(*p)).collect(),
             from: window,
         };
-        Box::new(PreparedZones::new(zones, positions, device))
+        Ok(Box::new(PreparedZones::new(zones, positions, device)))
     }
 }
 
-impl Spec for SelfExtendConfig {
+impl EncodingSpec for SelfExtendConfig {
     type Module = SelfExtend;
     const ABOUT: About = About {
         summary: "rotary attention with exact distances in a window and distances between groups \
@@ -105,32 +116,12 @@ impl Spec for SelfExtendConfig {
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range(
-            "base",
-            self.base,
-            1.0 + 1e-9,
-            1e15,
-            "RoPE's paper uses 10000",
-        )?;
-        if let Some(window) = self.window {
-            in_range(
-                "window",
-                window as f64,
-                1.0,
-                1e9,
-                "leave it out for half the training length",
-            )?;
-        }
-        if let Some(group) = self.group {
-            in_range(
-                "group",
-                group as f64,
-                1.0,
-                1e9,
-                "leave it out for the smallest that fits the test length",
-            )?;
-        }
-        crate::rotation::rotated(self.rotary_dim, shape).map(drop)
+        in_range("base", self.base, BASES, "RoPE's paper uses 10000")?;
+        let hint = "leave it out for half the training length";
+        in_range_if_set("window", self.window, 1..=1_000_000_000, hint)?;
+        let hint = "leave it out for the smallest that fits the test length";
+        in_range_if_set("group", self.group, 1..=1_000_000_000, hint)?;
+        check_rotary_dim(self.rotary_dim, shape).map(drop)
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
@@ -149,22 +140,27 @@ impl Spec for SelfExtendConfig {
         });
     }
 
-    fn facts(&self, _shape: &ModelShape) -> Facts {
-        let hooks = Hooks {
-            transform_qk: true,
-            content_bias: true,
-            ..Hooks::default()
-        };
+    fn unresolved(&self) -> Option<String> {
+        unset("window", self.window).or(unset("group", self.group))
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks,
             relative: self.group == Some(1),
-            causal: true,
-            turns: true,
-            ..Facts::default()
+            causal_only: true,
+            rotates_qk: true,
+            ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
         }
     }
 
-    fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> SelfExtend {
+    fn rotary(&self, shape: &ModelShape) -> Option<Rotary> {
+        Some(Rotary::new(
+            self.base,
+            self.rotary_dim.unwrap_or(shape.head_dim),
+        ))
+    }
+
+    fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> SelfExtend {
         SelfExtend {
             head_dim: shape.head_dim,
             config: self.clone(),

@@ -1,25 +1,34 @@
-//! Formula: logits get `q . a_K[r]/sqrt(head_dim)` and outputs `sum over keys of weight a_V[r]`, r
-//! = clip(key - query, -k, k) + k. Source: Shaw et al. 2018 (arXiv 1803.02155), eq. 3 to 5; k =
-//! `max_distance`. Deviations: none.
-//! Parameters: `keys.L` and, with `values`, `values.L`, `[2k + 1, head_dim]` per layer L, shared by
-//! heads. Limits: none: farther keys share the last row. Linear attention cannot host it.
+//! `shaw`: trained vectors per clipped distance, added to keys and to values.
+//!
+//! - Formula: logits get `q . a_K[r]/sqrt(head_dim)` and outputs `sum over keys of weight a_V[r]`,
+//!   r = clip(key - query, -k, k) + k.
+//! - Source: Shaw et al. 2018 (arXiv 1803.02155), eq. 3 to 5; k = `max_distance`.
+//! - Deviations: none.
+//! - Parameters: `keys.L` and, with `values`, `values.L`, `[2k + 1, head_dim]` per layer L, shared
+//!   by heads.
+//! - Limits: none: farther keys share the last row. Linear attention cannot host it.
 
-use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
+use crate::ConfigError;
 use crate::distances::Distances;
-use crate::error::in_range;
-use crate::{ConfigError, Content, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor, TensorData};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`Shaw`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct ShawConfig {
-    /// k, the largest distance with rows of its own; at most 16, and half the training length,
+    /// k, the largest distance with its own rows; at most 16, and half the training length,
     /// unless given.
     pub max_distance: Option<usize>,
-    /// Whether outputs get a term too, as the paper has it.
+    /// Whether outputs also get a term, as in the paper.
     pub values: bool,
     /// Standard deviation of the initial vectors.
     pub init_std: f64,
@@ -35,7 +44,7 @@ impl Default for ShawConfig {
     }
 }
 
-/// Trained vectors per clipped distance, met by queries and added to values.
+/// Trained vectors per clipped distance, multiplied with queries and added to values.
 #[derive(Module, Debug)]
 pub struct Shaw {
     keys: Vec<Param<Tensor<2>>>,
@@ -76,18 +85,21 @@ impl PreparedShaw<'_> {
 }
 
 impl PositionalEncoding for Shaw {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedShaw {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedShaw {
             encoding: self,
             distances: Distances::new(positions, device),
-        })
+        }))
     }
 }
 
 impl Prepared for PreparedShaw<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        // One product per row of the table, then each cell takes its own: no vector per pair of
-        // positions.
+        // One product per row of the table, gathered per cell: no vector per pair of positions.
         let table = self.encoding.keys[layer].val().transpose().unsqueeze::<4>();
         Some(
             (content.q.clone() * content.scale)
@@ -108,13 +120,13 @@ impl Prepared for PreparedShaw<'_> {
             [batch, heads, q_len, table.dims()[0]],
             (&table.device(), table.dtype()),
         );
-        // What each row of the table weighs in all.
+        // Total weight of each row of the table.
         let weights = empty.scatter(3, self.rows(content), weights(), IndexingUpdateOp::Add);
         Some(weights.matmul(table.unsqueeze()))
     }
 }
 
-impl Spec for ShawConfig {
+impl EncodingSpec for ShawConfig {
     type Module = Shaw;
     const ABOUT: About = About {
         summary: "trained vectors per clipped distance, added to keys and to values",
@@ -124,14 +136,13 @@ impl Spec for ShawConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range(
+        in_range_if_set(
             "max_distance",
-            self.max_distance.unwrap_or(1) as f64,
-            1.0,
-            1e6,
+            self.max_distance,
+            1..=1_000_000,
             "the paper uses 16",
         )?;
-        in_range("init_std", self.init_std, 0.0, 10.0, "0.02 by default")
+        in_range("init_std", self.init_std, 0.0..=10.0, "0.02 by default")
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
@@ -139,49 +150,38 @@ impl Spec for ShawConfig {
             .get_or_insert((lengths.train_len / 2).clamp(1, 16));
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
-        let rows = 2 * self.max_distance.unwrap_or(1) + 1;
+    fn unresolved(&self) -> Option<String> {
+        unset("max_distance", self.max_distance)
+    }
+
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let Some(max_distance) = self.max_distance else {
+            return Vec::new();
+        };
+        let (rows, init) = (2 * max_distance + 1, Distribution::Normal(self.init_std));
         let tables = |name: &'static str| {
-            (0..shape.n_layers)
-                .map(move |layer| (format!("{name}.{layer}"), vec![rows, shape.head_dim]))
+            (0..shape.n_layers).map(move |layer| {
+                ParamSpec::new(format!("{name}.{layer}"), [rows, shape.head_dim], init)
+            })
         };
         let values = tables("values").filter(|_| self.values);
+        tables("keys").chain(values).collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                content_bias: true,
-                output_bias: self.values,
-                ..Hooks::default()
-            },
-            parameters: tables("keys").chain(values).collect(),
             relative: true,
             by_distance: true,
-            meets: true,
-            ..Facts::default()
+            reads_transformed_qk: true,
+            ..Facts::new(Hooks::CONTENT_BIAS | Hooks::OUTPUT_BIAS.when(self.values))
         }
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Shaw {
-        let max_distance = self.max_distance.unwrap_or(1);
-        let tables = |name: &str| {
-            let init = init.scope(name);
-            let table = |layer: usize| {
-                init.param(
-                    &layer.to_string(),
-                    [2 * max_distance + 1, shape.head_dim],
-                    Distribution::Normal(self.init_std),
-                )
-            };
-            (0..shape.n_layers).map(table).collect::<Vec<_>>()
-        };
-        let keys = tables("keys");
+    fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> Shaw {
         Shaw {
-            keys,
-            values: if self.values {
-                tables("values")
-            } else {
-                vec![]
-            },
-            max_distance,
+            keys: parameters.take_list("keys"),
+            values: parameters.take_list("values"),
+            max_distance: resolved(self.max_distance),
         }
     }
 }

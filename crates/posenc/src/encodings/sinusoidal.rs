@@ -1,23 +1,33 @@
-//! Formula: `PE(p, 2i) = scale sin(p base^(-2i/D))`, `PE(p, 2i+1) = scale cos(same)`, added to the
-//! input; D = d_model. Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.5; orders as in
-//! RoFormer's and tensor2tensor's code. Deviations: `scale` (1 is the paper's); the paper instead
-//! multiplies the embeddings by sqrt(D). Parameters: none; `scale`, one number shared by all, where
-//! `learnable_scale` (x-transformers' scaled sinusoid). Limits: none by construction; positions
-//! past the training length were never seen.
+//! `sinusoidal`: fixed sines and cosines added to the input.
+//!
+//! - Formula: `PE(p, 2i) = scale sin(p base^(-2i/D))`, `PE(p, 2i+1) = scale cos(same)`, added to
+//!   the input; D = d_model.
+//! - Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.5; orders as in RoFormer's and
+//!   tensor2tensor's code.
+//! - Deviations: `scale` (1 is the paper's); the paper instead multiplies the embeddings by
+//!   sqrt(D).
+//! - Parameters: none; `scale`, one number shared by all, where `learnable_scale` (x-transformers'
+//!   scaled sinusoid).
+//! - Limits: none by construction; positions past the training length were never seen.
 
-use super::{is_default, upload};
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
-use crate::error::in_range;
-use crate::frequencies::inv_freq;
-use crate::{ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::rotary::{BASES, inv_freq};
+use crate::spec::{About, EncodingSpec};
+use crate::tensors::upload;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// Where sines and cosines stand in the vector. The three are in public use and not interchangeable
+/// Order of sines and cosines in the vector. The three are in public use and not interchangeable
 /// for a trained model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum SinusoidalOrder {
     /// sin, cos, sin, cos, ...: the paper.
     #[default]
@@ -31,6 +41,7 @@ pub enum SinusoidalOrder {
 /// Configuration of [`Sinusoidal`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SinusoidalConfig {
     /// Base of the wavelengths.
     pub base: f64,
@@ -40,7 +51,7 @@ pub struct SinusoidalConfig {
     /// amplitude.
     pub scale: f64,
     /// Whether the factor is trained, starting from `scale`.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "schema::is_default")]
     pub learnable_scale: bool,
 }
 
@@ -95,7 +106,11 @@ impl SinusoidalConfig {
 }
 
 impl PositionalEncoding for Sinusoidal {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let rows = positions.queries();
         let fixed = if self.scale.is_some() {
             1.0
@@ -108,12 +123,12 @@ impl PositionalEncoding for Sinusoidal {
             .map(|value| fixed * value)
             .collect();
         let table = upload(values, [1, rows.len(), self.d_model], device);
-        Box::new(PreparedSinusoidal {
+        Ok(Box::new(PreparedSinusoidal {
             table: match &self.scale {
                 None => table,
                 Some(scale) => table * scale.val().unsqueeze(),
             },
-        })
+        }))
     }
 }
 
@@ -122,12 +137,12 @@ impl Prepared for PreparedSinusoidal {
         x + self.table.clone()
     }
 
-    fn plain(&self, _layer: usize) -> Option<Plain> {
-        Some(Plain::default())
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        Some(FusedQk::default())
     }
 }
 
-impl Spec for SinusoidalConfig {
+impl EncodingSpec for SinusoidalConfig {
     type Module = Sinusoidal;
     const ABOUT: About = About {
         summary: "fixed sines and cosines added to the input",
@@ -136,40 +151,30 @@ impl Spec for SinusoidalConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("base", self.base, 1.0 + 1e-9, 1e15, "the paper uses 10000")?;
+        in_range("base", self.base, BASES, "the paper uses 10000")?;
         in_range(
             "scale",
             self.scale,
-            1e-6,
-            1e6,
+            1e-6..=1e6,
             "the paper's table has scale 1",
         )
     }
 
-    fn facts(&self, _shape: &ModelShape) -> Facts {
-        let hooks = Hooks {
-            embed: true,
-            ..Hooks::default()
-        };
-        let parameters = if self.learnable_scale {
-            vec![("scale".to_owned(), vec![1])]
-        } else {
-            vec![]
-        };
+    fn parameters(&self, _shape: &ModelShape) -> Vec<ParamSpec> {
+        let scale = ParamSpec::new("scale", [1], Distribution::Constant(self.scale));
+        self.learnable_scale.then_some(scale).into_iter().collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks,
-            parameters,
             linear: true,
-            ..Facts::default()
+            ..Facts::new(Hooks::EMBED)
         }
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Sinusoidal {
-        let scale = self
-            .learnable_scale
-            .then(|| init.param("scale", [1], Distribution::Constant(self.scale)));
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Sinusoidal {
         Sinusoidal {
-            scale,
+            scale: parameters.take_optional("scale"),
             d_model: shape.d_model,
             config: self.clone(),
         }

@@ -1,11 +1,18 @@
-//! Formula: the parts' hooks one after the other, in order; biases add.
-//! Source: hybrids such as RoPE + ALiBi or sinusoidal + T5 are sums of their parts' hooks.
-//! Deviations: none.
-//! Parameters: those of its parts, under `parts.0`, `parts.1`, ...
-//! Limits: the tightest of its parts.
+//! `stack`: several encodings at once.
+//!
+//! - Formula: the parts' hooks one after the other, in order; biases add.
+//! - Source: hybrids such as RoPE + ALiBi or sinusoidal + T5 are sums of their parts' hooks.
+//! - Deviations: none.
+//! - Parameters: those of its parts, under `parts.0`, `parts.1`, ...
+//! - Limits: the tightest of its parts.
 
-use crate::catalogue::{About, Encoding, EncodingConfig, Facts, Hooks, Lengths, ModelShape, Spec};
-use crate::{Bias, ConfigError, Content, Init, Plain, PositionalEncoding, Positions, Prepared};
+use super::{Encoding, EncodingConfig};
+use crate::ConfigError;
+use crate::facts::{Facts, Lengths, ModelShape};
+use crate::hooks::{Bias, Content, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, Part};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -13,30 +20,53 @@ use serde::{Deserialize, Serialize};
 /// Configuration of [`Stack`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct StackConfig {
     /// The encodings to combine, first applied first.
     pub parts: Vec<EncodingConfig>,
 }
 
 /// Several encodings at once.
+///
+/// The parts may be of any type, not only encodings of the catalogue: an enum of your own over
+/// [`Encoding`] and your module makes a mixed stack.
 #[derive(Module, Debug)]
-pub struct Stack {
-    parts: Vec<Encoding>,
+pub struct Stack<E: Module = Encoding> {
+    parts: Vec<E>,
+}
+
+impl<E: Module + PositionalEncoding> Stack<E> {
+    /// `parts` in order, first applied first, each with the facts it declares.
+    ///
+    /// # Errors
+    ///
+    /// If there are no parts or more than [`StackConfig::MAX_PARTS`], or two that exclude each
+    /// other.
+    pub fn new(parts: Vec<(E, Facts)>) -> Result<Self, ConfigError> {
+        let (parts, facts): (Vec<E>, Vec<Facts>) = parts.into_iter().unzip();
+        let names: Vec<String> = (0..facts.len()).map(|i| format!("part {i}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        check_count(parts.len())?;
+        check_exclusive(&names, &facts)?;
+        Ok(Self { parts })
+    }
 }
 
 struct PreparedStack<'a> {
     parts: Vec<Box<dyn Prepared + 'a>>,
 }
 
-impl PositionalEncoding for Stack {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedStack {
-            parts: self
-                .parts
-                .iter()
-                .map(|part| part.prepare(positions, device))
-                .collect(),
-        })
+impl<E: Module + PositionalEncoding> PositionalEncoding for Stack<E> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        let parts = self.parts.iter();
+        let prepared = parts.map(|part| part.prepare(positions, device));
+        Ok(Box::new(PreparedStack {
+            parts: prepared.collect::<Result<_, _>>()?,
+        }))
     }
 
     fn max_position(&self) -> Option<usize> {
@@ -58,18 +88,16 @@ impl Prepared for PreparedStack<'_> {
             .fold((q, k), |(q, k), part| part.transform_qk(layer, q, k))
     }
 
-    fn plain(&self, layer: usize) -> Option<Plain> {
-        self.parts.iter().try_fold(Plain::default(), |all, part| {
-            let part = part.plain(layer)?;
-            // Two rotations one after the other are none of this form.
-            let rotation = match (all.rotation, part.rotation) {
+    fn fused_qk(&self, layer: usize) -> Option<FusedQk> {
+        let mut parts = self.parts.iter();
+        parts.try_fold(FusedQk::default(), |fused, part| {
+            let part = part.fused_qk(layer)?;
+            // Two rotations in sequence are not one rotation.
+            let rotation = match (fused.rotation, part.rotation) {
                 (Some(_), Some(_)) => return None,
                 (one, other) => one.or(other),
             };
-            Some(Plain {
-                rotation,
-                factor: all.factor * part.factor,
-            })
+            Some(FusedQk::new(rotation, fused.factor * part.factor))
         })
     }
 
@@ -111,8 +139,8 @@ impl Prepared for PreparedStack<'_> {
 }
 
 impl PreparedStack<'_> {
-    /// Queries and keys as all parts but one leave them: a part that replaces its own rotation must
-    /// not undo the rest with it.
+    /// Queries and keys as all parts but one leave them: a part that undoes its own rotation must not
+    /// undo those of the others.
     fn without(
         &self,
         skipped: usize,
@@ -129,7 +157,64 @@ impl StackConfig {
     pub const MAX_PARTS: usize = 16;
 }
 
-impl Spec for StackConfig {
+impl EncodingConfig {
+    /// The parts of a stack; `None` for any other kind.
+    pub fn stacked_parts(&self) -> Option<&[Self]> {
+        match self {
+            Self::Stack(stack) => Some(&stack.parts),
+            _ => None,
+        }
+    }
+
+    /// A stack of this encoding and `added`. The parts of a stack become parts of the new one.
+    #[must_use]
+    pub fn stacked_with(self, added: impl IntoIterator<Item = Self>) -> Self {
+        let mut parts = match self {
+            Self::Stack(stack) => stack.parts,
+            other => vec![other],
+        };
+        parts.extend(added);
+        Self::Stack(StackConfig { parts })
+    }
+}
+
+fn check_count(parts: usize) -> Result<(), ConfigError> {
+    if (1..=StackConfig::MAX_PARTS).contains(&parts) {
+        return Ok(());
+    }
+    Err(ConfigError::new(
+        "parts",
+        format!("{parts} encodings"),
+        format!("must have 1 to {} entries", StackConfig::MAX_PARTS),
+        format!("1 to {} encodings", StackConfig::MAX_PARTS),
+        "use kind = \"nope\" for no encoding",
+    ))
+}
+
+/// Refuses a part that rotates or reads queries and keys beside one that excludes it.
+fn check_exclusive(names: &[&str], facts: &[Facts]) -> Result<(), ConfigError> {
+    let Some(exclusive) = facts.iter().position(|facts| facts.exclusive_in_stack) else {
+        return Ok(());
+    };
+    let conflicts = |(i, facts): (usize, &Facts)| {
+        i != exclusive && (facts.reads_transformed_qk || facts.rotates_qk)
+    };
+    let Some(other) = facts.iter().enumerate().position(conflicts) else {
+        return Ok(());
+    };
+    let (exclusive, other) = (names[exclusive], names[other]);
+    Err(ConfigError::new(
+        "parts",
+        format!("{other} and {exclusive}"),
+        format!(
+            "hold `{exclusive}`, which cannot be combined with another transform of queries and keys"
+        ),
+        "one of the two",
+        "remove either; biases on positions only and `fox` can be added to both",
+    ))
+}
+
+impl EncodingSpec for StackConfig {
     type Module = Stack;
     const ABOUT: About = About {
         summary: "several encodings at once",
@@ -138,89 +223,63 @@ impl Spec for StackConfig {
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
-        if self.parts.is_empty() || self.parts.len() > Self::MAX_PARTS {
-            return Err(ConfigError::new(
-                "parts",
-                self.parts.len(),
-                "a stack of nothing or of too much",
-                "1 to 16 encodings",
-                "use kind = \"nope\" for no encoding",
-            ));
-        }
-        let check = |(i, part): (usize, &EncodingConfig)| {
+        check_count(self.parts.len())?;
+        for (i, part) in self.parts.iter().enumerate() {
             part.check(shape)
-                .map_err(|error| error.within(&format!("parts.{i}")))
-        };
-        self.parts.iter().enumerate().try_for_each(check)?;
-        let facts: Vec<Facts> = self.parts.iter().map(|part| part.facts(shape)).collect();
-        let Some(alone) = facts.iter().position(|facts| facts.alone) else {
-            return Ok(());
-        };
-        match facts
-            .iter()
-            .enumerate()
-            .position(|(i, facts)| i != alone && (facts.meets || facts.turns))
-        {
-            Some(other) => Err(ConfigError::new(
-                "parts",
-                format!(
-                    "{} and {}",
-                    self.parts[other].kind(),
-                    self.parts[alone].kind()
-                ),
-                format!(
-                    "what {} makes of queries and keys fits nothing but itself",
-                    self.parts[alone].kind()
-                ),
-                "one of the two",
-                "remove either; biases on positions alone and `fox` go with both",
-            )),
-            None => Ok(()),
+                .map_err(|error| error.within(&format!("parts.{i}")))?;
         }
+        let kinds: Vec<&str> = self.parts.iter().map(EncodingConfig::kind).collect();
+        let facts = self.parts.iter().map(|part| part.properties(shape));
+        check_exclusive(&kinds, &facts.collect::<Vec<_>>())
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
         self.parts.iter_mut().for_each(|part| part.resolve(lengths));
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
-        let parts: Vec<Facts> = self.parts.iter().map(|part| part.facts(shape)).collect();
-        let under = |i: usize, (path, shape): &(String, Vec<usize>)| {
-            (format!("parts.{i}.{path}"), shape.clone())
-        };
-        Facts {
-            hooks: parts
-                .iter()
-                .fold(Hooks::default(), |hooks, part| hooks.or(part.hooks)),
-            parameters: parts
-                .iter()
-                .enumerate()
-                .flat_map(|(i, part)| part.parameters.iter().map(move |p| under(i, p)))
-                .collect(),
-            max_position: parts.iter().filter_map(|part| part.max_position).min(),
-            reads_length: parts.iter().any(|part| part.reads_length),
-            // Two rotations need not commute, and what meets a query that another part has turned
-            // sees by how much.
-            relative: parts.iter().all(|part| part.relative)
-                && parts.iter().filter(|part| part.turns || part.meets).count() < 2,
-            by_distance: parts.iter().all(|part| part.by_distance),
-            linear: parts.iter().all(|part| part.linear),
-            causal: parts.iter().any(|part| part.causal),
-            turns: parts.iter().any(|part| part.turns),
-            meets: parts.iter().any(|part| part.meets),
-            alone: parts.iter().any(|part| part.alone),
-            axes: parts.iter().map(|part| part.axes).max().unwrap_or(0),
-        }
+    fn unresolved(&self) -> Option<String> {
+        let parts = self.parts.iter().enumerate();
+        parts
+            .filter_map(|(i, part)| Some(format!("parts.{i}.{}", part.unresolved()?)))
+            .next()
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Stack {
-        let parts = init.scope("parts");
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let parts = self.parts.iter().enumerate();
+        parts
+            .flat_map(|(i, part)| {
+                let declared = part.parameters(shape).into_iter();
+                declared.map(move |spec| spec.within(&format!("parts.{i}")))
+            })
+            .collect()
+    }
+
+    fn properties(&self, shape: &ModelShape) -> Facts {
+        let parts = self.parts.iter().map(|part| part.properties(shape));
+        Facts::stacked(&parts.collect::<Vec<_>>())
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let place = |i: usize| format!("parts.{i}");
+        let parts = self.parts.iter().enumerate();
+        parts
+            .map(|(i, part)| Part::new(place(i), place(i), part))
+            .collect()
+    }
+
+    fn example() -> Option<Self> {
+        Some(Self {
+            parts: vec![super::simplest()],
+        })
+    }
+
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Stack {
+        let parts = self.parts.iter().enumerate();
         Stack {
-            parts: self
-                .parts
-                .iter()
-                .enumerate()
-                .map(|(i, part)| part.init(shape, &parts.scope(i)))
+            parts: parts
+                .map(|(i, part)| {
+                    parameters.scoped(&format!("parts.{i}"), |inner| part.build(shape, inner))
+                })
                 .collect(),
         }
     }

@@ -1,34 +1,40 @@
-//! Formula: a trained bias per head and bucket of distance d = query - key. Of `num_buckets` N
-//! buckets the first half hold one distance each; the rest grow with the logarithm up to
-//! `max_distance` M: `N/2 + floor(ln(d/(N/2)) / ln(M/(N/2)) N/2)`, capped. Source: Raffel et al.
-//! 2019 (arXiv 1910.10683), section 2.1; mesh-tensorflow; Hugging Face `T5Attention`. Deviations:
-//! T5 does not divide logits by sqrt(head_dim); with `scaled = false` queries are multiplied by it,
-//! else not. Parameters: `table`, `[num_buckets, H]`, shared by layers.
-//! Limits: causal only unless `bidirectional`; none of length: the last bucket has no end. Buckets
-//! that training never reached keep their initial values.
+//! `t5`: a trained bias per head and bucket of distance, buckets growing with the logarithm.
+//!
+//! - Formula: a trained bias per head and bucket of distance d = query - key. Of `num_buckets` N
+//!   buckets the first half hold one distance each; the rest grow with the logarithm up to
+//!   `max_distance` M: `N/2 + floor(ln(d/(N/2)) / ln(M/(N/2)) N/2)`, capped.
+//! - Source: Raffel et al. 2019 (arXiv 1910.10683), section 2.1; mesh-tensorflow; Hugging Face
+//!   `T5Attention`.
+//! - Deviations: T5 does not divide logits by sqrt(head_dim); with `scaled = false` queries are
+//!   multiplied by it, else not.
+//! - Parameters: `table`, `[num_buckets, H]`, shared by layers.
+//! - Limits: causal only unless `bidirectional`; none of length: the last bucket has no end.
+//!   Buckets that training never reached keep their initial values.
 
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
+use crate::ConfigError;
 use crate::distances::Distances;
-use crate::error::in_range;
-use crate::{
-    Bias, BiasBlocks, ConfigError, Distribution, Init, Plain, PositionalEncoding, Positions,
-    Prepared,
-};
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Configuration of [`T5`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct T5Config {
     /// Buckets of distances.
     pub num_buckets: usize,
-    /// Distance from which on all share the last bucket. Buckets beyond the training length are
+    /// Distances from this one on share the last bucket. Buckets beyond the training length are
     /// never trained.
     pub max_distance: usize,
-    /// Whether keys after the query have buckets of their own, half of all.
+    /// Whether keys after the query have their own buckets, half of all.
     pub bidirectional: bool,
     /// Whether logits keep their division by sqrt(head_dim), which T5 itself does not have.
     pub scaled: bool,
@@ -87,19 +93,23 @@ struct PreparedT5<'a> {
 }
 
 impl PositionalEncoding for T5 {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         // Head by bucket, so that a block gathers along buckets.
-        Box::new(PreparedT5 {
+        Ok(Box::new(PreparedT5 {
             table: self.table.val().transpose(),
             distances: Distances::new(positions, device),
             encoding: self,
-        })
+        }))
     }
 }
 
 impl Prepared for PreparedT5<'_> {
     fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        // The model's head_dim: beside PoPE, heads are wider than what their product is divided by.
+        // The model's head_dim: beside PoPE, heads are wider, but logits are divided by its root.
         (
             if self.encoding.config.scaled {
                 q
@@ -110,16 +120,13 @@ impl Prepared for PreparedT5<'_> {
         )
     }
 
-    fn plain(&self, _layer: usize) -> Option<Plain> {
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
         let factor = if self.encoding.config.scaled {
             1.0
         } else {
             (self.encoding.head_dim as f64).sqrt()
         };
-        Some(Plain {
-            factor,
-            ..Plain::default()
-        })
+        Some(FusedQk::new(None, factor))
     }
 
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
@@ -141,7 +148,7 @@ impl BiasBlocks for &PreparedT5<'_> {
     }
 }
 
-impl Spec for T5Config {
+impl EncodingSpec for T5Config {
     type Module = T5;
     const ABOUT: About = About {
         summary: "a trained bias per head and bucket of distance, buckets growing with the \
@@ -151,24 +158,23 @@ impl Spec for T5Config {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        let (step, least) = if self.bidirectional { (4, 4) } else { (2, 2) };
+        let step = if self.bidirectional { 4 } else { 2 };
         in_range(
             "num_buckets",
-            self.num_buckets as f64,
-            f64::from(least),
-            1e6,
+            self.num_buckets,
+            step..=1_000_000,
             "T5 uses 32",
         )?;
         if !self.num_buckets.is_multiple_of(step) {
-            let problem = if self.bidirectional {
-                "a quarter of them hold one distance each"
+            let share = if self.bidirectional {
+                "a quarter"
             } else {
-                "half of them hold one distance each"
+                "half"
             };
             return Err(ConfigError::new(
                 "num_buckets",
                 self.num_buckets,
-                problem,
+                format!("must be a multiple of {step}: {share} of them hold one distance each"),
                 format!("a multiple of {step}"),
                 "T5 uses 32",
             ));
@@ -176,49 +182,45 @@ impl Spec for T5Config {
         let exact = self.num_buckets / step;
         in_range(
             "max_distance",
-            self.max_distance as f64,
-            1.0,
-            1e9,
+            self.max_distance,
+            1..=1_000_000_000,
             "T5 uses 128",
         )?;
         if self.max_distance <= exact {
-            let problem = format!("the {exact} buckets of one distance each already reach it");
-            let hint = "raise max_distance or lower num_buckets";
             return Err(ConfigError::new(
                 "max_distance",
                 self.max_distance,
-                problem,
+                format!("is already reached by the {exact} buckets of one distance each"),
                 format!("above {exact}"),
-                hint,
+                "raise max_distance or lower num_buckets",
             ));
         }
-        in_range("init_std", self.init_std, 0.0, 10.0, "0.02 by default")
+        in_range("init_std", self.init_std, 0.0..=10.0, "0.02 by default")
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let init = Distribution::Normal(self.init_std);
+        vec![ParamSpec::new(
+            "table",
+            [self.num_buckets, shape.n_heads],
+            init,
+        )]
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                logits_bias: true,
-                transform_qk: !self.scaled,
-                ..Hooks::default()
-            },
-            parameters: vec![("table".to_owned(), vec![self.num_buckets, shape.n_heads])],
             relative: true,
             by_distance: true,
             // Without buckets for keys after the query, all of those are at distance 0.
-            causal: !self.bidirectional,
-            ..Facts::default()
+            causal_only: !self.bidirectional,
+            bias_workspace: 4.0,
+            ..Facts::new(Hooks::LOGITS_BIAS | Hooks::TRANSFORM_QK.when(!self.scaled))
         }
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> T5 {
-        let table = init.param(
-            "table",
-            [self.num_buckets, shape.n_heads],
-            Distribution::Normal(self.init_std),
-        );
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> T5 {
         T5 {
-            table,
+            table: parameters.take("table"),
             head_dim: shape.head_dim,
             config: self.clone(),
         }

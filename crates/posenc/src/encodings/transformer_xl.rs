@@ -1,23 +1,33 @@
-//! Formula: `q.k + q.r(m - n) + u.k + v.r(m - n)`, all over sqrt(head_dim), with `r(d) = W_R R(d)`
-//! and R(d) = [sin | cos] of the distance. Source: Dai et al. 2019 (arXiv 1901.02860), section 3.3
-//! and appendix B; per layer as in XLNet (Yang et al. 2019, arXiv 1906.08237). Deviations: none;
-//! the segment memory of the paper is a longer list of keys, not an encoding. Parameters: per layer
-//! L: `layers.L.projection`, `[D, H E]`; `layers.L.u` and `layers.L.v`, `[H, E]`. Limits: none by
-//! construction. Linear attention cannot host it.
+//! `transformer_xl`: separate products of queries with keys and with a projected sinusoid of the
+//! distance, each with a trained bias on the query.
+//!
+//! - Formula: `q.k + q.r(m - n) + u.k + v.r(m - n)`, all over sqrt(head_dim), with `r(d) = W_R
+//!   R(d)` and R(d) = [sin | cos] of the distance.
+//! - Source: Dai et al. 2019 (arXiv 1901.02860), section 3.3 and appendix B; per layer as in XLNet
+//!   (Yang et al. 2019, arXiv 1906.08237).
+//! - Deviations: none; the segment memory of the paper is a longer list of keys, not an encoding.
+//! - Parameters: per layer L: `layers.L.projection`, `[D, H E]`; `layers.L.u` and `layers.L.v`,
+//!   `[H, E]`.
+//! - Limits: none by construction. Linear attention cannot host it.
 
-use super::upload;
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
+use crate::ConfigError;
 use crate::distances::Distances;
-use crate::error::in_range;
-use crate::frequencies::inv_freq;
-use crate::{ConfigError, Content, Distribution, Init, PositionalEncoding, Positions, Prepared};
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::rotary::{BASES, inv_freq};
+use crate::spec::{About, EncodingSpec};
+use crate::tensors::upload;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`TransformerXl`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct TransformerXlConfig {
     /// Base of the sinusoidal table's wavelengths.
     pub base: f64,
@@ -48,7 +58,7 @@ impl TransformerXlConfig {
     }
 }
 
-/// Attention to content and to distance apart, each with its own query.
+/// Separate attention to content and to distance, each with its own bias on the query.
 #[derive(Module, Debug)]
 pub struct TransformerXl {
     layers: Vec<TransformerXlLayer>,
@@ -56,7 +66,7 @@ pub struct TransformerXl {
     config: TransformerXlConfig,
 }
 
-/// What one layer trains.
+/// Parameters of one layer.
 #[derive(Module, Debug)]
 pub struct TransformerXlLayer {
     projection: Param<Tensor<2>>,
@@ -71,12 +81,16 @@ struct PreparedTransformerXl<'a> {
 }
 
 impl PositionalEncoding for TransformerXl {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedTransformerXl {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedTransformerXl {
             encoding: self,
             distances: Distances::new(positions, device),
             device: device.clone(),
-        })
+        }))
     }
 }
 
@@ -115,79 +129,58 @@ impl Prepared for PreparedTransformerXl<'_> {
     }
 }
 
-impl Spec for TransformerXlConfig {
+impl EncodingSpec for TransformerXlConfig {
     type Module = TransformerXl;
     const ABOUT: About = About {
-        summary: "queries meet keys and, apart from them, a projected sinusoid of the distance, \
-                  each with a trained bias on the query",
+        summary: "separate products of queries with keys and with a projected sinusoid of the \
+                  distance, each with a trained bias on the query",
         formula: "(q + u).k + (q + v).W_R R(m - n), over sqrt(d)",
         source: "Dai et al. 2019, arXiv 1901.02860; Yang et al. 2019, arXiv 1906.08237",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("base", self.base, 1.0 + 1e-9, 1e15, "the paper uses 10000")?;
-        in_range("init_std", self.init_std, 0.0, 10.0, "XLNet uses 0.02")
+        in_range("base", self.base, BASES, "the paper uses 10000")?;
+        in_range("init_std", self.init_std, 0.0..=10.0, "XLNet uses 0.02")
     }
 
-    fn facts(&self, shape: &ModelShape) -> Facts {
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
         let ModelShape {
             d_model,
             n_layers,
             n_heads,
             head_dim,
         } = *shape;
+        let spread = Distribution::Normal(1.0 / (3.0 * d_model as f64).sqrt());
+        let start = Distribution::Normal(self.init_std);
         let of = |layer: usize| {
-            let sizes = [
-                ("projection", vec![d_model, n_heads * head_dim]),
-                ("u", vec![n_heads, head_dim]),
-                ("v", vec![n_heads, head_dim]),
-            ];
-            sizes.map(|(name, shape)| (format!("layers.{layer}.{name}"), shape))
+            [
+                ("projection", [d_model, n_heads * head_dim], spread),
+                ("u", [n_heads, head_dim], start),
+                ("v", [n_heads, head_dim], start),
+            ]
+            .map(|(name, shape, init)| {
+                ParamSpec::new(format!("layers.{layer}.{name}"), shape, init)
+            })
         };
+        (0..n_layers).flat_map(of).collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                content_bias: true,
-                ..Hooks::default()
-            },
-            parameters: (0..n_layers).flat_map(of).collect(),
             relative: true,
             by_distance: true,
-            meets: true,
-            ..Facts::default()
+            reads_transformed_qk: true,
+            ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }
 
-    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> TransformerXl {
-        let ModelShape {
-            d_model,
-            n_layers,
-            n_heads,
-            head_dim,
-        } = *shape;
-        let scope = init.scope("layers");
-        let layer = |layer: usize| {
-            let init = scope.scope(layer);
-            let spread = 1.0 / (3.0 * d_model as f64).sqrt();
-            TransformerXlLayer {
-                projection: init.param(
-                    "projection",
-                    [d_model, n_heads * head_dim],
-                    Distribution::Normal(spread),
-                ),
-                u: init.param(
-                    "u",
-                    [n_heads, head_dim],
-                    Distribution::Normal(self.init_std),
-                ),
-                v: init.param(
-                    "v",
-                    [n_heads, head_dim],
-                    Distribution::Normal(self.init_std),
-                ),
-            }
-        };
+    fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> TransformerXl {
         TransformerXl {
-            layers: (0..n_layers).map(layer).collect(),
+            layers: parameters.take_groups("layers", |layer| TransformerXlLayer {
+                projection: layer.take("projection"),
+                u: layer.take("u"),
+                v: layer.take("v"),
+            }),
             config: self.clone(),
         }
     }

@@ -1,20 +1,30 @@
-//! Formula: a query sees the last `size` keys, itself among them, and the first `sinks` of the
-//! sequence; logits of others are -infinity. Source: sliding windows, Beltagy et al. 2020 (arXiv
-//! 2004.05150); attention sinks, Xiao et al. 2023, StreamingLLM (arXiv 2309.17453). Deviations:
-//! sinks keep their own positions; StreamingLLM renumbers what the cache holds. Parameters: none.
-//! Limits: none. Meant for a `stack`, at training or at test time.
+//! `window`: a sliding window: each query sees the keys just before it, and the first few of the
+//! sequence (attention sinks).
+//!
+//! - Formula: a query sees the last `size` keys, itself among them, and the first `sinks` of the
+//!   sequence; logits of others are -infinity.
+//! - Source: sliding windows, Beltagy et al. 2020 (arXiv 2004.05150); attention sinks, Xiao et al.
+//!   2023, StreamingLLM (arXiv 2309.17453).
+//! - Deviations: sinks keep their own positions; StreamingLLM renumbers what the cache holds.
+//! - Parameters: none.
+//! - Limits: none. Meant for a `stack`, at training or at test time.
 
-use crate::catalogue::{About, Facts, Hooks, Lengths, ModelShape, Spec};
-use crate::error::in_range;
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{Bias, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::Parameters;
 use crate::mask::Window as Mask;
-use crate::{Bias, ConfigError, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
 use burn::module::Module;
 use burn::tensor::Device;
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`Window`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct WindowConfig {
     /// Keys a query sees, counted back from itself; the training length unless given.
     pub size: Option<usize>,
@@ -34,18 +44,22 @@ struct PreparedWindow {
 }
 
 impl PositionalEncoding for Window {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let (size, sinks) = (self.size as f64, self.sinks as f64);
         let mask = Mask::new(positions, device, move |query, key| {
             (query - key).abs() < size || key < sinks
         });
-        Box::new(PreparedWindow { mask })
+        Ok(Box::new(PreparedWindow { mask }))
     }
 }
 
 impl Prepared for PreparedWindow {
-    fn plain(&self, _layer: usize) -> Option<Plain> {
-        Some(Plain::default())
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        Some(FusedQk::default())
     }
 
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
@@ -53,7 +67,7 @@ impl Prepared for PreparedWindow {
     }
 }
 
-impl Spec for WindowConfig {
+impl EncodingSpec for WindowConfig {
     type Module = Window;
     const ABOUT: About = About {
         summary: "a sliding window: each query sees the keys just before it, and the first few of \
@@ -63,34 +77,34 @@ impl Spec for WindowConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+        let hint = "leave it out for the training length";
+        in_range_if_set("size", self.size, 1..=1_000_000_000, hint)?;
         in_range(
-            "size",
-            self.size.unwrap_or(1) as f64,
-            1.0,
-            1e9,
-            "leave it out for the training length",
-        )?;
-        in_range("sinks", self.sinks as f64, 0.0, 1e9, "StreamingLLM uses 4")
+            "sinks",
+            self.sinks,
+            0..=1_000_000_000,
+            "StreamingLLM uses 4",
+        )
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
         self.size.get_or_insert(lengths.train_len);
     }
 
-    fn facts(&self, _shape: &ModelShape) -> Facts {
+    fn unresolved(&self) -> Option<String> {
+        unset("size", self.size)
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            hooks: Hooks {
-                logits_bias: true,
-                ..Hooks::default()
-            },
             relative: self.sinks == 0,
-            ..Facts::default()
+            ..Facts::new(Hooks::LOGITS_BIAS)
         }
     }
 
-    fn init(&self, _shape: &ModelShape, _init: &Init<'_>) -> Window {
+    fn build(&self, _shape: &ModelShape, _parameters: &mut Parameters) -> Window {
         Window {
-            size: self.size.unwrap_or(1),
+            size: resolved(self.size),
             sinks: self.sinks,
         }
     }

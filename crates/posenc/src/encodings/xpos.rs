@@ -1,37 +1,46 @@
-//! Formula: RoPE with pair i of q at position m scaled by `zeta_i^((m - c)/scale_base)` and of k at
-//! n by the inverse, so that their product carries `zeta_i^((m - n)/scale_base)`; `zeta_i = (2i/r +
-//! gamma)/(1 + gamma)`. Source: Sun et al. 2022 (arXiv 2212.10554), section 3; torchscale.
-//! `block_size`: the paper's blockwise causal attention, section 4. Deviations: c is the middle of
-//! the positions, torchscale's and x-transformers' differ; products do not depend on it.
-//! Parameters: none.
-//! Limits: causal only, since the factor grows for keys after the query; `max_position` keeps the
-//! powers inside f32.
+//! `xpos`: rotation of queries and keys whose product also decays with distance, slower pairs less.
+//!
+//! - Formula: RoPE with pair i of q at position m scaled by `zeta_i^((m - c)/scale_base)` and of k
+//!   at n by the inverse, so that their product carries `zeta_i^((m - n)/scale_base)`; `zeta_i =
+//!   (2i/r + gamma)/(1 + gamma)`.
+//! - Source: Sun et al. 2022 (arXiv 2212.10554), section 3; torchscale. `block_size`: the paper's
+//!   blockwise causal attention, section 4.
+//! - Deviations: c is the middle of the positions, torchscale's and x-transformers' differ;
+//!   products do not depend on it.
+//! - Parameters: none.
+//! - Limits: causal only, since the factor grows for keys after the query; `max_position` keeps the
+//!   powers inside f32.
 
-use super::upload;
-use crate::catalogue::{About, Facts, Hooks, ModelShape, Spec};
-use crate::error::in_range;
-use crate::frequencies::{Frequencies, inv_freq};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{Bias, FusedQk, PositionalEncoding, PrepareError, Prepared, within_limit};
+use crate::init::Parameters;
 use crate::mask::Window;
-use crate::rotation::{RotaryLayout, Turn, rotated};
-use crate::{Bias, ConfigError, Init, Plain, PositionalEncoding, Positions, Prepared};
+use crate::positions::Positions;
+use crate::rotary::{BASES, Rotary, RotaryLayout};
+use crate::rotary_tables::{RotaryTables, check_rotary_dim};
+use crate::spec::{About, EncodingSpec, in_range_if_set};
+use crate::tensors::upload;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// The largest power of e a factor may reach: f32 ends at e^88, and a query's meets a key's.
+/// Largest exponent of e in a factor: f32 ends at e^88, and factors of query and key multiply.
 const LARGEST_EXPONENT: f64 = 80.0;
 
 /// Configuration of [`Xpos`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct XposConfig {
     /// theta_base.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,
-    /// Dimensions of each head that turn; the whole head unless given.
+    /// Rotated dimensions of each head; the whole head unless given.
     pub rotary_dim: Option<usize>,
-    /// gamma: how strongly the slowest pairs are spared the decay.
+    /// gamma: the larger, the weaker the decay.
     pub gamma: f64,
     /// Tokens after which pair i has decayed by `zeta_i`.
     pub scale_base: f64,
@@ -78,23 +87,20 @@ pub struct Xpos {
 
 struct PreparedXpos {
     layout: RotaryLayout,
-    queries: Turn,
-    keys: Turn,
+    queries: RotaryTables,
+    keys: RotaryTables,
     blocks: Option<Window>,
 }
 
 impl PositionalEncoding for Xpos {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
-        assert!(
-            positions.rows() <= self.config.max_position(),
-            "position {} is past what xpos can scale",
-            positions.rows() - 1
-        );
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        within_limit(positions, self.max_position())?;
         let dim = self.config.rotary_dim.unwrap_or(self.head_dim);
-        let frequencies = Frequencies {
-            inv_freq: inv_freq(dim, self.config.base),
-            attention_factor: 1.0,
-        };
+        let frequencies = Rotary::new(self.config.base, dim).unscaled();
         let zeta = self.config.zeta(dim);
         let smallest = positions
             .queries()
@@ -103,7 +109,7 @@ impl PositionalEncoding for Xpos {
             .copied()
             .fold(f64::INFINITY, f64::min);
         let middle = f64::midpoint(smallest, positions.length() - 1.0);
-        let turn = |positions: &[f64], sign: f64| {
+        let tables = |positions: &[f64], sign: f64| {
             let power = |p: &f64, zeta: &f64| {
                 libm::pow(*zeta, sign * (p - middle) / self.config.scale_base)
             };
@@ -112,19 +118,19 @@ impl PositionalEncoding for Xpos {
                 .flat_map(|p| zeta.iter().map(move |zeta| power(p, zeta)))
                 .collect();
             let factors = upload(factors, [1, 1, positions.len(), zeta.len()], device);
-            Turn::new(positions, &frequencies, device).scaled(factors)
+            RotaryTables::new(positions, &frequencies, device).scaled(factors)
         };
-        Box::new(PreparedXpos {
+        Ok(Box::new(PreparedXpos {
             layout: self.config.layout,
-            queries: turn(positions.queries(), 1.0),
-            keys: turn(positions.keys(), -1.0),
+            queries: tables(positions.queries(), 1.0),
+            keys: tables(positions.keys(), -1.0),
             blocks: self.config.block_size.map(|size| {
                 let block = move |p: f64| (p / size as f64).floor();
                 Window::new(positions, device, move |query, key| {
                     block(query) - block(key) <= 1.0
                 })
             }),
-        })
+        }))
     }
 
     fn max_position(&self) -> Option<usize> {
@@ -140,8 +146,8 @@ impl Prepared for PreparedXpos {
         )
     }
 
-    fn plain(&self, _layer: usize) -> Option<Plain> {
-        Turn::plain(&self.queries, &self.keys, self.layout)
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        RotaryTables::fused_qk(&self.queries, &self.keys, self.layout)
     }
 
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
@@ -149,7 +155,7 @@ impl Prepared for PreparedXpos {
     }
 }
 
-impl Spec for XposConfig {
+impl EncodingSpec for XposConfig {
     type Module = Xpos;
     const ABOUT: About = About {
         summary: "rotation of queries and keys whose product also decays with distance, slower \
@@ -160,46 +166,41 @@ impl Spec for XposConfig {
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
-        in_range("base", self.base, 1.0 + 1e-9, 1e15, "the paper uses 10000")?;
-        in_range("gamma", self.gamma, 1e-3, 1e3, "the paper uses 0.4")?;
+        in_range("base", self.base, BASES, "the paper uses 10000")?;
+        in_range("gamma", self.gamma, 1e-3..=1e3, "the paper uses 0.4")?;
         in_range(
             "scale_base",
             self.scale_base,
-            1.0,
-            1e9,
+            1.0..=1e9,
             "torchscale uses 512",
         )?;
-        if let Some(size) = self.block_size {
-            in_range(
-                "block_size",
-                size as f64,
-                1.0,
-                1e9,
-                "the paper uses half the training length",
-            )?;
-        }
-        rotated(self.rotary_dim, shape).map(drop)
+        let hint = "the paper uses half the training length";
+        in_range_if_set("block_size", self.block_size, 1..=1_000_000_000, hint)?;
+        check_rotary_dim(self.rotary_dim, shape).map(drop)
     }
 
-    fn facts(&self, _shape: &ModelShape) -> Facts {
+    fn properties(&self, _shape: &ModelShape) -> Facts {
+        let blocks = self.block_size.is_some();
         Facts {
-            hooks: Hooks {
-                transform_qk: true,
-                logits_bias: self.block_size.is_some(),
-                ..Hooks::default()
-            },
             max_position: Some(self.max_position()),
             // Blocks begin at fixed positions.
-            relative: self.block_size.is_none(),
-            linear: self.block_size.is_none(),
-            causal: true,
-            turns: true,
-            alone: true,
-            ..Facts::default()
+            relative: !blocks,
+            linear: !blocks,
+            causal_only: true,
+            rotates_qk: true,
+            exclusive_in_stack: true,
+            ..Facts::new(Hooks::TRANSFORM_QK | Hooks::LOGITS_BIAS.when(blocks))
         }
     }
 
-    fn init(&self, shape: &ModelShape, _init: &Init<'_>) -> Xpos {
+    fn rotary(&self, shape: &ModelShape) -> Option<Rotary> {
+        Some(Rotary::new(
+            self.base,
+            self.rotary_dim.unwrap_or(shape.head_dim),
+        ))
+    }
+
+    fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> Xpos {
         Xpos {
             head_dim: shape.head_dim,
             config: self.clone(),

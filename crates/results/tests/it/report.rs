@@ -1235,9 +1235,7 @@ fn another_metric_is_named_where_the_leading_one_tells_nothing_apart() {
     );
     let text = summary(&with([0.2, 0.7], 1));
     assert!(
-        text.contains(
-            "token_accuracy does (one seed: no test): from b (0.700) down to a (0.200)"
-        ),
+        text.contains("token_accuracy does (one seed: no test): from b (0.700) down to a (0.200)"),
         "{text}"
     );
     assert!(

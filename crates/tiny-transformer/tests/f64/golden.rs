@@ -48,7 +48,9 @@ fn golden_numbers_of_rotated_features() {
             json!({"kind": "rope", "layout": inputs["layout"], "base": inputs["base"]}),
             &shape,
         );
-        let prepared = rope.prepare(&Positions::contiguous(length), &DEVICE);
+        let prepared = rope
+            .prepare(&Positions::contiguous(length), &DEVICE)
+            .expect("positions in range");
         let numerators = flat(&expected["numerator_weights"]);
         for (normalizer, outputs, denominators) in [
             (

@@ -119,7 +119,7 @@ fn every_other_encoding(skip: usize, variant: usize, lengths: &[usize]) {
             .collect();
         lengths.dedup();
         agrees(&name, &lengths, &Pass::default(), &|init| {
-            Transformer::new(&config, &encoding, init)
+            Transformer::new(&config, &encoding, init).expect("a resolved encoding")
         });
     }
 }
@@ -164,7 +164,7 @@ fn gradients_through_normalised_queries_and_keys() {
                 &format!("{name}, {qk_norm:?}"),
                 &[7],
                 &Pass::default(),
-                &|init| Transformer::new(&config, &encoding, init),
+                &|init| Transformer::new(&config, &encoding, init).expect("a resolved encoding"),
             );
         }
     }
@@ -176,7 +176,7 @@ fn gradients_of_linear_attention() {
     for (name, encoding) in encodings() {
         if encoding.facts(&config.shape()).linear {
             agrees(&name, &[reach(&encoding, 13)], &Pass::default(), &|init| {
-                Transformer::new(&config, &encoding, init)
+                Transformer::new(&config, &encoding, init).expect("a resolved encoding")
             });
         }
     }
@@ -200,7 +200,7 @@ fn gradients_of_linear_attention_through_its_state() {
         let config = linear(of_variant(1), map, normalizer);
         let name = format!("{map:?}, {normalizer:?}");
         agrees(&name, &[67], &Pass::default(), &|init| {
-            Transformer::new(&config, &stack, init)
+            Transformer::new(&config, &stack, init).expect("a resolved encoding")
         });
     }
 }
@@ -227,7 +227,7 @@ fn gradients_through_every_hook_and_through_blocks() {
         ..Pass::default()
     };
     agrees("stack, row by row", &[7], &pass, &|init| {
-        Transformer::new(&config, &stack, init)
+        Transformer::new(&config, &stack, init).expect("a resolved encoding")
     });
 }
 
@@ -249,6 +249,6 @@ fn gradients_through_dropout() {
         .find(|(_, encoding)| encoding.kind() == "rope")
         .expect("rope");
     agrees("rope", &[7], &pass, &|init| {
-        Transformer::new(&config, &rope, init)
+        Transformer::new(&config, &rope, init).expect("a resolved encoding")
     });
 }

@@ -36,7 +36,9 @@ pub fn tensor(values: Vec<f64>, shape: [usize; 4]) -> Tensor<4> {
 pub fn build(value: Value, shape: &ModelShape) -> Encoding {
     let config = config(value);
     config.check(shape).expect("an encoding that works");
-    config.init(shape, &Init::zeros(&DEVICE))
+    config
+        .init(shape, &Init::zeros(&DEVICE))
+        .expect("a resolved configuration")
 }
 
 /// Weights of all keys, `[heads, length, length]`: what comes out where value n is the n-th unit
@@ -53,7 +55,9 @@ pub fn weights_of(
         .map(|at| f64::from(u8::from(at / length % length == at % length)))
         .collect();
     let [q, k] = [q, k].map(|x| feature_map(x, map, normalizer));
-    let prepared = encoding.prepare(&Positions::contiguous(length), &DEVICE);
+    let prepared = encoding
+        .prepare(&Positions::contiguous(length), &DEVICE)
+        .expect("positions in range");
     host(linear_attention(
         q,
         k,
@@ -246,7 +250,9 @@ fn denominators_are_kept_away_from_zero() {
     };
     let rope = build(json!({"kind": "rope"}), &shape);
     let positions = Positions::same(vec![0.0, std::f64::consts::PI]);
-    let prepared = rope.prepare(&positions, &DEVICE);
+    let prepared = rope
+        .prepare(&positions, &DEVICE)
+        .expect("positions in range");
     let one = tensor(vec![1.0, 0.0, 1.0, 0.0], [1, 1, 2, 2]);
     let out = host(linear_attention(
         one.clone(),
@@ -309,8 +315,12 @@ fn encodings_are_hosted_or_refused_as_they_declare() {
         softmax()
             .check_encoding(&facts)
             .expect("softmax attention hosts everything");
-        let built = encoding.init(&shape, &Init::zeros(&DEVICE));
-        let prepared = built.prepare(&Positions::contiguous(6), &DEVICE);
+        let built = encoding
+            .init(&shape, &Init::zeros(&DEVICE))
+            .expect("a resolved configuration");
+        let prepared = built
+            .prepare(&Positions::contiguous(6), &DEVICE)
+            .expect("positions in range");
         let decays = (0..shape.n_layers).all(|layer| {
             prepared
                 .logits_bias(layer)

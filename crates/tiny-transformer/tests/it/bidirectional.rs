@@ -156,8 +156,8 @@ fn encodings_of_causal_models_are_told_by_their_facts() {
     for (name, encoding) in encodings() {
         let facts = encoding.facts(&config.shape());
         match config.check_encoding(&facts) {
-            Ok(()) => assert!(!facts.causal, "{name}"),
-            Err(error) => assert!(facts.causal && error.key == "mask", "{name}: {error}"),
+            Ok(()) => assert!(!facts.causal_only, "{name}"),
+            Err(error) => assert!(facts.causal_only && error.key == "mask", "{name}: {error}"),
         }
         assert!(
             small(NormKind::LayerNorm, Activation::Gelu, false)

@@ -41,7 +41,8 @@ fn memorise(
     for step in 1..=most_steps {
         let source = |path: &str, _: &[usize], _| current[path].1.clone();
         let model: Transformer<Encoding> =
-            Transformer::new(config, encoding, &Init::new(&device, &source));
+            Transformer::new(config, encoding, &Init::new(&device, &source))
+                .expect("a resolved encoding");
         let (inputs, targets) = (
             ints(&inputs, batch, &device),
             ints(&targets, batch, &device),
@@ -99,7 +100,8 @@ fn memorises_and_survives(every_other: usize) {
             trained[path].1.clone()
         });
         let model: Transformer<Encoding> =
-            Transformer::new(&config, &encoding, &Init::new(&device, &source));
+            Transformer::new(&config, &encoding, &Init::new(&device, &source))
+                .expect("a resolved encoding");
         let [inputs, targets] =
             [14, 15].map(|seed| ints(&tokens(seed, 4, length, config.vocab_size), 4, &device));
         let (nll, _) = model.nll(

@@ -118,7 +118,7 @@ fn gradients_in_f32_are_those_of_the_reference() {
         let config = small(norm, activation, tied);
         for (kind, reference) in references() {
             agrees(kind, &config, &reference, &|init| {
-                Transformer::new(&config, &of_kind(kind), init)
+                Transformer::new(&config, &of_kind(kind), init).expect("a resolved encoding")
             });
         }
         agrees("all hooks", &config, &[Part::AllHooks], &|init| {
@@ -224,7 +224,8 @@ fn every_parameter_is_drawn_once_by_the_path_it_is_found_at() {
                 draw(path, shape, distribution)
             };
             let device = device();
-            let model = Transformer::new(&config, &encoding, &Init::new(&device, &source));
+            let model = Transformer::new(&config, &encoding, &Init::new(&device, &source))
+                .expect("a resolved encoding");
             let mut asked = asked.into_inner();
             asked.sort();
             let found: Vec<_> = weights(&model)

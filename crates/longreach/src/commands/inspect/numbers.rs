@@ -3,9 +3,10 @@
 use crate::exit::{Exit, Failure};
 use crate::run::parameters::draw;
 use burn::tensor::{DType, Device, Tensor, TensorData};
+use posenc::rotary;
 use posenc::{
-    Content, Encoding, EncodingConfig, Facts, Init, Lengths, ModelShape, PositionalEncoding,
-    Positions, RopeConfig,
+    Block, Content, Encoding, EncodingConfig, Facts, Hooks, Init, Lengths, ModelShape,
+    PositionalEncoding, Positions, Prepared,
 };
 use serde::Serialize;
 use std::f64::consts::PI;
@@ -32,6 +33,9 @@ pub struct Subject {
 /// for.
 #[derive(Debug, Serialize)]
 pub struct Numbers {
+    /// Key of its table inside the encoding it is a part of; empty for the whole.
+    #[serde(skip)]
+    pub key: String,
     pub kind: &'static str,
     pub summary: &'static str,
     pub formula: &'static str,
@@ -132,6 +136,15 @@ impl Subject {
         self.config.facts(&self.shape)
     }
 
+    /// Whether it rotates queries and keys by one set of frequencies and does nothing else with
+    /// them, so that the laws of rotations hold.
+    pub fn only_rotates(&self) -> bool {
+        let facts = self.facts();
+        self.config.rotary(&self.shape).is_some()
+            && facts.hooks == Hooks::TRANSFORM_QK
+            && !facts.exclusive_in_stack
+    }
+
     /// About how many numbers so many positions are.
     pub fn count(&self, positions: usize) -> usize {
         let hooks = self.facts().hooks;
@@ -149,40 +162,31 @@ impl Subject {
 
     /// The parts of an encoding made of others; nothing otherwise.
     pub fn parts(&self) -> Vec<Subject> {
-        let part = |name: &str, (i, config): (usize, &EncodingConfig)| {
-            let path = self
-                .path
-                .iter()
-                .cloned()
-                .chain([name.to_owned(), i.to_string()])
-                .collect();
+        let subject = |part: posenc::spec::Part<'_>| {
+            let steps = part.path.split('.').map(str::to_owned);
             Subject {
-                config: config.clone(),
-                path,
+                config: part.config.clone(),
+                path: self.path.iter().cloned().chain(steps).collect(),
                 ..*self
             }
         };
-        match &self.config {
-            EncodingConfig::Stack(stack) => stack
-                .parts
-                .iter()
-                .enumerate()
-                .map(|it| part("parts", it))
-                .collect(),
-            EncodingConfig::NopeLayers(layers) => vec![part("part", (0, &layers.part))],
-            _ => Vec::new(),
-        }
+        self.config.parts().into_iter().map(subject).collect()
     }
 
     /// The module that training with seed 0 starts from.
-    pub fn encoding(&self, device: &Device) -> Encoding {
+    ///
+    /// # Errors
+    ///
+    /// A bug: the configuration was resolved and checked when it was read.
+    pub fn encoding(&self, device: &Device) -> Result<Encoding, Failure> {
         let source =
             |path: &str, shape: &[usize], distribution| draw(SEED, path, shape, distribution);
         let init = self
             .path
             .iter()
             .fold(Init::new(device, &source), |init, step| init.scope(step));
-        self.config.init(&self.shape, &init)
+        let encoding = self.config.init(&self.shape, &init);
+        encoding.map_err(|error| Failure::new(Exit::Bug, error.to_string()))
     }
 
     /// Positions that also tell the length of the sequence, by a last key of its own, to encodings
@@ -206,11 +210,8 @@ impl Subject {
             return Ok(None);
         }
         let zeros = Tensor::<3>::zeros([1, positions.len(), self.shape.d_model], device);
-        let added = host(
-            encoding
-                .prepare(&self.positions(positions, positions), device)
-                .embed(zeros),
-        )?;
+        let added =
+            host(prepared(encoding, &self.positions(positions, positions), device)?.embed(zeros))?;
         Ok(Some(
             added
                 .chunks(self.shape.d_model)
@@ -227,7 +228,7 @@ impl Subject {
         keys: &[f64],
         device: &Device,
     ) -> Result<Option<Vec<Vec<Vec<f32>>>>, Failure> {
-        let prepared = encoding.prepare(&self.positions(queries, keys), device);
+        let prepared = prepared(encoding, &self.positions(queries, keys), device)?;
         let Some(bias) = prepared.logits_bias(0) else {
             return Ok(None);
         };
@@ -257,7 +258,7 @@ impl Subject {
             head_dim,
             ..
         } = self.shape;
-        let prepared = encoding.prepare(&Positions::contiguous(length), device);
+        let prepared = prepared(encoding, &Positions::contiguous(length), device)?;
         let mut stream = Stream::new(SEED, "inspect response", 0);
         let mut draw = |width: usize| {
             let values: Vec<f32> = (0..RESPONSE_DRAWS * width)
@@ -285,16 +286,12 @@ impl Subject {
         let raw = || (x.clone(), x.clone());
         let (q, k) = prepared.transform_qk(0, x.clone(), x.clone());
         let scale = 1.0 / (head_dim as f64).sqrt();
-        let content = Content {
-            q: &q,
-            k: &k,
-            raw: &raw,
-            hidden: &hidden,
+        let block = Block {
             queries: 0..length,
             keys: 0..length,
             first_query: 0,
-            scale,
         };
+        let content = Content::new([&q, &k], &raw, &hidden, block, scale);
         let mut logits = content.logits();
         if let Some(bias) = prepared.content_bias(0, &content) {
             logits = logits + bias;
@@ -338,19 +335,27 @@ impl Subject {
         let (mine, other_positions) = (positions.to_vec(), vec![top]);
         match side {
             Side::Query => host(
-                encoding
-                    .prepare(&Positions::new(mine, other_positions), device)
+                prepared(encoding, &Positions::new(mine, other_positions), device)?
                     .transform_qk(0, x, other)
                     .0,
             ),
             Side::Key => host(
-                encoding
-                    .prepare(&Positions::new(other_positions, mine), device)
+                prepared(encoding, &Positions::new(other_positions, mine), device)?
                     .transform_qk(0, other, x)
                     .1,
             ),
         }
     }
+}
+
+/// The encoding at these positions.
+fn prepared<'a>(
+    encoding: &'a Encoding,
+    positions: &Positions,
+    device: &Device,
+) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    let prepared = encoding.prepare(positions, device);
+    prepared.map_err(|error| Failure::new(Exit::Bug, error.to_string()))
 }
 
 /// Which of the two a vector is.
@@ -366,18 +371,24 @@ pub enum Side {
 ///
 /// A bug: a hook gave a tensor that cannot be read.
 pub fn gather(subject: &Subject, positions: &[f64], device: &Device) -> Result<Numbers, Failure> {
-    let encoding = subject.encoding(device);
+    let encoding = subject.encoding(device)?;
     let about = subject.config.about();
-    let rotary = match turned_by(&subject.config) {
-        Some(config) => Some(rotary(subject, &config, &encoding, positions, device)?),
+    let rotary = match subject.config.rotary(&subject.shape) {
+        Some(rotation) => Some(rotary(subject, &rotation, &encoding, positions, device)?),
         None => None,
     };
-    let parts = subject
-        .parts()
-        .iter()
-        .map(|part| gather(part, positions, device))
-        .collect::<Result<_, _>>()?;
+    let inner = subject.parts();
+    let parts = inner.iter().zip(subject.config.parts());
+    let parts = parts.map(|(inner, part)| {
+        let numbers = gather(inner, positions, device)?;
+        Ok(Numbers {
+            key: part.key,
+            ..numbers
+        })
+    });
+    let parts = parts.collect::<Result<_, Failure>>()?;
     Ok(Numbers {
+        key: String::new(),
         kind: subject.config.kind(),
         summary: about.summary,
         formula: about.formula,
@@ -386,8 +397,7 @@ pub fn gather(subject: &Subject, positions: &[f64], device: &Device) -> Result<N
             .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?,
         facts: subject.facts(),
         rotary,
-        slopes: matches!(subject.config, EncodingConfig::Alibi(_))
-            .then(|| posenc::slopes(subject.shape.n_heads)),
+        slopes: subject.config.slopes(&subject.shape),
         embedding: subject.embedding(&encoding, positions, device)?,
         logits_bias: subject.bias(&encoding, positions, positions, device)?,
         response: response(subject, &encoding, device)?,
@@ -411,35 +421,16 @@ fn response(subject: &Subject, encoding: &Encoding, device: &Device) -> Result<R
     })
 }
 
-/// The frequencies an encoding turns by, as the configuration of a plain rotation with them.
-fn turned_by(config: &EncodingConfig) -> Option<RopeConfig> {
-    let plain = |base, layout, rotary_dim| RopeConfig {
-        base,
-        layout,
-        rotary_dim,
-        ..RopeConfig::default()
-    };
-    match config {
-        EncodingConfig::Rope(config) => Some(config.clone()),
-        EncodingConfig::Xpos(config) => Some(plain(config.base, config.layout, config.rotary_dim)),
-        EncodingConfig::Rerope(config) => {
-            Some(plain(config.base, config.layout, config.rotary_dim))
-        }
-        EncodingConfig::SelfExtend(config) => {
-            Some(plain(config.base, config.layout, config.rotary_dim))
-        }
-        _ => None,
-    }
-}
-
 fn rotary(
     subject: &Subject,
-    config: &RopeConfig,
+    rotation: &rotary::Rotary,
     encoding: &Encoding,
     positions: &[f64],
     device: &Device,
 ) -> Result<Rotary, Failure> {
-    let frequencies = config.frequencies(subject.shape.head_dim, subject.lengths.test_len as f64);
+    let frequencies = rotation
+        .frequencies(subject.lengths.test_len as f64)
+        .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
     let factor = frequencies.attention_factor;
     let table = |of: fn(f64) -> f64| -> Vec<Vec<f64>> {
         positions
@@ -453,27 +444,22 @@ fn rotary(
             })
             .collect()
     };
-    let plain = RopeConfig {
-        scaling: None,
-        ..config.clone()
-    }
-    .frequencies(subject.shape.head_dim, 1.0)
-    .inv_freq;
+    let plain = rotation.unscaled().inv_freq;
     Ok(Rotary {
         cos: table(libm::cos),
         sin: table(libm::sin),
         wavelengths: frequencies.wavelengths(),
         bounds: bounds(
-            config.base,
+            rotation.base,
             &plain,
             &frequencies.inv_freq,
             subject.lengths.train_len as f64,
         ),
         decay: decay(&frequencies.inv_freq, subject.lengths.test_len),
-        // The laws of rotations hold for what does nothing else with queries and keys.
-        checks: match subject.config {
-            EncodingConfig::Rope(_) => checks(subject, encoding, 2 * plain.len(), factor, device)?,
-            _ => Vec::new(),
+        checks: if subject.only_rotates() {
+            checks(subject, encoding, 2 * plain.len(), factor, device)?
+        } else {
+            Vec::new()
         },
         inv_freq: frequencies.inv_freq,
         plain_inv_freq: plain,

@@ -109,7 +109,7 @@ struct Drawing<'a> {
 
 impl Drawing<'_> {
     fn all(&self, out: &mut Vec<(String, Picture)>) -> Result<(), Failure> {
-        let encoding = self.subject.encoding(self.device);
+        let encoding = self.subject.encoding(self.device)?;
         let mut add = |name: &str, picture| out.push((format!("{}-{name}", self.name), picture));
         if let Some(rotary) = &self.numbers.rotary {
             add("spectrum", self.spectrum(rotary));
@@ -118,7 +118,7 @@ impl Drawing<'_> {
             }
             add("decay", self.decay(rotary));
         }
-        if self.numbers.kind == "rope" {
+        if self.subject.only_rotates() {
             add("similarity", self.turned(&encoding)?);
         }
         add("response", self.response());

@@ -150,13 +150,8 @@ fn encoding(
         );
     }
     response(out, numbers);
-    for (index, part) in numbers.parts.iter().enumerate() {
-        let name = if numbers.kind == "stack" {
-            format!("parts.{index}")
-        } else {
-            "part".to_owned()
-        };
-        let _ = write!(out, "\n{name}: ");
+    for part in &numbers.parts {
+        let _ = write!(out, "\n{}: ", part.key);
         encoding(out, part, inspection, &[]);
     }
 }

@@ -4,8 +4,8 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData, activation};
 use posenc::{
-    Content, Distribution, Encoding, EncodingConfig, Init, Lengths, ModelShape, PositionalEncoding,
-    Positions, Prepared,
+    Block, Content, Distribution, Encoding, EncodingConfig, Init, Lengths, ModelShape,
+    PositionalEncoding, Positions, Prepared,
 };
 use serde_json::Value;
 use std::cell::RefCell;
@@ -104,7 +104,9 @@ pub fn build(config: &EncodingConfig, shape: &ModelShape) -> Encoding {
     config
         .check(shape)
         .unwrap_or_else(|error| panic!("{config:?}: {error}"));
-    config.init(shape, &Init::new(&Device::flex(), &draw))
+    config
+        .init(shape, &Init::new(&Device::flex(), &draw))
+        .expect("a resolved configuration")
 }
 
 pub fn build_stirred(config: &EncodingConfig, shape: &ModelShape) -> Encoding {
@@ -129,7 +131,9 @@ pub fn build_recorded(
         drawn.borrow_mut().insert(path.to_owned(), values.clone());
         values
     };
-    let encoding = config.init(shape, &Init::new(&Device::flex(), &source));
+    let encoding = config
+        .init(shape, &Init::new(&Device::flex(), &source))
+        .expect("a resolved configuration");
     (encoding, drawn.into_inner())
 }
 
@@ -274,6 +278,7 @@ impl<'a> Attention<'a> {
             );
             encoding
                 .prepare(&at, &Device::flex())
+                .expect("positions in range")
                 .embed(random(seed, [1, at.queries().len(), d_model]))
         };
         let (queries, keys) = (
@@ -299,7 +304,9 @@ impl<'a> Attention<'a> {
         raw: (Tensor<4>, Tensor<4>),
         hidden: Tensor<3>,
     ) -> Self {
-        let prepared = encoding.prepare(positions, &Device::flex());
+        let prepared = encoding
+            .prepare(positions, &Device::flex())
+            .expect("positions in range");
         let turned = prepared.transform_qk(layer, raw.0.clone(), raw.1.clone());
         let scale = 1.0 / (SHAPE.head_dim as f64).sqrt();
         Self {
@@ -333,16 +340,17 @@ impl<'a> Attention<'a> {
         let raw = || self.raw.clone();
         let (hidden, scale, first_query) =
             (&self.hidden, self.scale, self.first_query + queries.start);
-        look(&Content {
-            q: &q,
-            k: &k,
-            raw: &raw,
+        look(&Content::new(
+            [&q, &k],
+            &raw,
             hidden,
-            queries,
-            keys,
-            first_query,
+            Block {
+                queries: queries,
+                keys: keys,
+                first_query: first_query,
+            },
             scale,
-        })
+        ))
     }
 
     pub fn content_bias(&self, queries: Range<usize>, keys: Range<usize>) -> Option<Tensor<4>> {

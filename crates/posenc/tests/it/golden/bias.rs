@@ -1,7 +1,8 @@
 //! Golden numbers of biases that depend on positions alone; the module above says how they are compared.
 
 use super::support::*;
-use posenc::{Lengths, slopes};
+use posenc::Lengths;
+use posenc::encodings::alibi::slopes;
 use serde_json::json;
 
 /// `[H, Q, K]` bias of ALiBi.

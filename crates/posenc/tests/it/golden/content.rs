@@ -2,7 +2,9 @@
 //! are compared.
 
 use super::support::*;
-use posenc::{DebertaConfig, Positions, TransformerXlConfig};
+use posenc::Positions;
+use posenc::encodings::{DebertaConfig, TransformerXlConfig};
+use posenc::spec::EncodingSpec;
 use serde_json::json;
 
 #[test]
@@ -163,11 +165,10 @@ fn deberta() {
                     case.size("max_distance"),
                     case.list("distances"),
                 );
-                let deberta = DebertaConfig {
-                    buckets: Some(buckets),
-                    max_distance: Some(max_distance),
-                    ..Default::default()
-                };
+                let deberta = DebertaConfig::default().with(|config| {
+                    config.buckets = Some(buckets);
+                    config.max_distance = Some(max_distance);
+                });
                 assert_eq!(
                     distances
                         .iter()

@@ -3,7 +3,9 @@
 
 use super::support::*;
 use burn::tensor::{Device, Tensor};
-use posenc::{Axis, DebertaConfig, EncodingConfig, PositionalEncoding, Positions};
+use posenc::encodings::DebertaConfig;
+use posenc::spec::EncodingSpec;
+use posenc::{Axis, EncodingConfig, PositionalEncoding, Positions};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -104,7 +106,9 @@ fn rope() {
             let EncodingConfig::Rope(of_length) = &rope else {
                 panic!("{rope:?}")
             };
-            let frequencies = of_length.frequencies(dim, 1_000_001.0);
+            let frequencies = of_length
+                .frequencies(dim, 1_000_001.0)
+                .expect("a resolved scaling");
             exact(
                 name,
                 &frequencies.inv_freq,
@@ -204,7 +208,9 @@ fn sinusoidal() {
             &shape(width, 1, width),
             &[],
         );
-        let prepared = encoding.prepare(&Positions::same(POSITIONS.to_vec()), &Device::flex());
+        let prepared = encoding
+            .prepare(&Positions::same(POSITIONS.to_vec()), &Device::flex())
+            .expect("positions in range");
         let zeros = Tensor::zeros([1, POSITIONS.len(), width], &Device::flex());
         one_ulp(&case.name, &host(prepared.embed(zeros)), &case.wanted());
     }
@@ -421,11 +427,10 @@ fn t5_buckets() {
 fn deberta_buckets() {
     for case in of_kind("deberta") {
         let [buckets, max_distance] = ["buckets", "max_distance"].map(|key| Some(case.size(key)));
-        let deberta = DebertaConfig {
-            buckets,
-            max_distance,
-            ..Default::default()
-        };
+        let deberta = DebertaConfig::default().with(|config| {
+            config.buckets = buckets;
+            config.max_distance = max_distance;
+        });
         let buckets: Vec<f64> = case
             .list("distances")
             .iter()

@@ -2,9 +2,9 @@
 
 use super::support::*;
 use burn::tensor::{Device, Tensor};
-use posenc::{
-    EncodingConfig, Lengths, PositionalEncoding, Positions, PositionsConfig, ReropeConfig,
-};
+use posenc::encodings::ReropeConfig;
+use posenc::spec::EncodingSpec;
+use posenc::{EncodingConfig, Lengths, PositionalEncoding, Positions, PositionsConfig};
 use serde_json::json;
 
 #[test]
@@ -16,7 +16,9 @@ fn sinusoidal() {
         let encoding = build(&sinusoidal, &shape(d_model, 1, d_model), &[]);
         let positions = case.list("positions");
         let length = positions.len();
-        let prepared = encoding.prepare(&Positions::same(positions), &Device::flex());
+        let prepared = encoding
+            .prepare(&Positions::same(positions), &Device::flex())
+            .expect("positions in range");
         let added = host(prepared.embed(Tensor::zeros([1, length, d_model], &Device::flex())));
         one_ulp(&case.name, &added, &case.wanted());
     }
@@ -33,11 +35,10 @@ fn position_maps() {
                     &case.inputs["leak"],
                     case.size("length"),
                 );
-                let rerope = ReropeConfig {
-                    window: Some(window),
-                    leak: leak.as_f64(),
-                    ..Default::default()
-                };
+                let rerope = ReropeConfig::default().with(|config| {
+                    config.window = Some(window);
+                    config.leak = leak.as_f64();
+                });
                 let distances: Vec<f64> = (0..length)
                     .flat_map(|m| (0..=m).map(move |n| (m - n) as f64))
                     .collect();

@@ -3,9 +3,10 @@
 use super::support::*;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
-use posenc::{
-    Axis, EncodingConfig, Lengths, PositionalEncoding, Positions, RopeConfig, XposConfig, inv_freq,
-};
+use posenc::encodings::{RopeConfig, XposConfig};
+use posenc::rotary::inv_freq;
+use posenc::spec::EncodingSpec;
+use posenc::{Axis, EncodingConfig, Lengths, PositionalEncoding, Positions};
 use serde_json::json;
 
 #[test]
@@ -16,11 +17,10 @@ fn rope() {
             "inv_freq" => {
                 let dim = case.size("dim");
                 exact(name, &inv_freq(dim, base), &expected);
-                let frequencies = RopeConfig {
-                    base,
-                    ..Default::default()
-                }
-                .frequencies(dim, 1.0);
+                let frequencies = RopeConfig::default()
+                    .with(|config| config.base = base)
+                    .frequencies(dim, 1.0)
+                    .expect("a resolved scaling");
                 exact(name, &frequencies.inv_freq, &expected);
                 let wavelengths: Vec<f64> =
                     expected.iter().map(|f| std::f64::consts::TAU / f).collect();
@@ -92,7 +92,9 @@ fn rope_scaling() {
                 EncodingConfig::Rope(scaled.clone())
                     .check(&shape(dim, 1, dim))
                     .unwrap_or_else(|error| panic!("{name}: {error}"));
-                let got = scaled.frequencies(dim, length.unwrap_or(123.0));
+                let got = scaled
+                    .frequencies(dim, length.unwrap_or(123.0))
+                    .expect("a resolved scaling");
                 exact(name, &got.inv_freq, &numbers(&case.expected["inv_freq"]));
                 exact(
                     name,
@@ -162,10 +164,10 @@ fn rope_combinations() {
                     let row = |x: &Vec<f64>| {
                         Tensor::from_data(TensorData::new(x.clone(), [1, 1, 1, width]), &device)
                     };
-                    let (turned_q, turned_k) =
-                        encoding
-                            .prepare(&positions, &device)
-                            .transform_qk(0, row(&q), row(&k));
+                    let (turned_q, turned_k) = encoding
+                        .prepare(&positions, &device)
+                        .expect("positions in range")
+                        .transform_qk(0, row(&q), row(&k));
                     let score: Tensor<1> = (turned_q * turned_k).sum();
                     close(
                         name,
@@ -220,11 +222,9 @@ fn xpos() {
     for case in cases(include_str!("../../golden/xpos.json"), 5) {
         let name = &case.name;
         if case.kind == "zeta" {
-            let zeta = XposConfig {
-                gamma: case.number("gamma"),
-                ..Default::default()
-            }
-            .zeta(case.size("dim"));
+            let zeta = XposConfig::default()
+                .with(|config| config.gamma = case.number("gamma"))
+                .zeta(case.size("dim"));
             exact(name, &zeta, &case.wanted());
             continue;
         }

@@ -4,7 +4,7 @@
 pub use crate::common::{config, host, tensor};
 use burn::tensor::{Device, Tensor};
 use posenc::{
-    Content, Distribution, Encoding, EncodingConfig, Init, ModelShape, PositionalEncoding,
+    Block, Content, Distribution, Encoding, EncodingConfig, Init, ModelShape, PositionalEncoding,
     Positions, Prepared,
 };
 use serde_json::{Value, json};
@@ -169,7 +169,9 @@ pub fn build_on(
             (None, _) => panic!("{config:?}: no value for {path}"),
         }
     };
-    let encoding = config.init(shape, &Init::new(device, &source));
+    let encoding = config
+        .init(shape, &Init::new(device, &source))
+        .expect("a resolved configuration");
     for (path, _) in parameters {
         assert!(
             asked.borrow().iter().any(|asked| asked == path),
@@ -197,7 +199,9 @@ pub fn fire_of(case: &Case) -> Encoding {
 /// `[H, Q, K]` of a position-only bias.
 pub fn position_bias(encoding: &Encoding, queries: Vec<f64>, keys: Vec<f64>) -> Vec<f64> {
     let (q_len, k_len) = (queries.len(), keys.len());
-    let prepared = encoding.prepare(&Positions::new(queries, keys), &Device::flex());
+    let prepared = encoding
+        .prepare(&Positions::new(queries, keys), &Device::flex())
+        .expect("positions in range");
     let bias = prepared
         .logits_bias(0)
         .expect("a bias")
@@ -235,6 +239,7 @@ pub fn transformed(
 ) -> (Vec<f64>, Vec<f64>) {
     let (q, k) = encoding
         .prepare(positions, &Device::flex())
+        .expect("positions in range")
         .transform_qk(0, q, k);
     (host(q), host(k))
 }
@@ -316,7 +321,9 @@ impl Inputs {
         positions: &Positions,
         of: impl FnOnce(&dyn Prepared, &Content<'_>) -> R,
     ) -> R {
-        let prepared = encoding.prepare(positions, &Device::flex());
+        let prepared = encoding
+            .prepare(positions, &Device::flex())
+            .expect("positions in range");
         let (q, k) = prepared.transform_qk(0, self.q.clone(), self.k.clone());
         let [_, _, q_len, head_dim] = self.q.dims();
         let k_len = self.k.dims()[2];
@@ -329,16 +336,17 @@ impl Inputs {
         let scale = 1.0 / (head_dim as f64).sqrt();
         of(
             &*prepared,
-            &Content {
-                q: &q,
-                k: &k,
-                raw: &raw,
-                hidden: &hidden,
-                queries,
-                keys,
-                first_query,
+            &Content::new(
+                [&q, &k],
+                &raw,
+                &hidden,
+                Block {
+                    queries: queries,
+                    keys: keys,
+                    first_query: first_query,
+                },
                 scale,
-            },
+            ),
         )
     }
 

@@ -92,7 +92,10 @@ fn split_heads_are_one_rope_per_axis() {
 
 #[test]
 fn pairs_of_the_whole_head_belong_to_axes_by_sections_or_by_turns() {
-    let theta = rope(json!({"kind": "rope"})).frequencies(8, 1.0).inv_freq;
+    let theta = rope(json!({"kind": "rope"}))
+        .frequencies(8, 1.0)
+        .expect("a resolved scaling")
+        .inv_freq;
     for (value, owners) in [
         (
             json!({"kind": "axial_rope", "mode": "sectioned"}),
@@ -172,7 +175,7 @@ fn a_sequence_without_axes_is_turned_by_its_positions_alone() {
 #[test]
 fn mixed_frequencies_start_in_directions_spread_over_the_heads() {
     let mixed = json!({"kind": "axial_rope", "mode": "mixed", "base": 100.0});
-    let theta = posenc::inv_freq(8, 100.0);
+    let theta = posenc::rotary::inv_freq(8, 100.0);
     let (trained, values) = build_recorded(&config(mixed.clone()), &SHAPE);
     let zeros = vec![0.0; 32];
     let start = build(&config(mixed), &SHAPE);
@@ -217,20 +220,21 @@ fn the_gradient_of_a_mixed_frequency_is_that_of_its_angle() {
     let device = Device::flex().autodiff();
     let offset = noise(3, 32);
     let source = |_: &str, _: &[usize], _: posenc::Distribution| offset.clone();
-    let encoding = mixed.init(&SHAPE, &Init::new(&device, &source));
+    let encoding = mixed
+        .init(&SHAPE, &Init::new(&device, &source))
+        .expect("a resolved configuration");
     let tracked =
         |values: Vec<f64>| Tensor::<4>::from_data(TensorData::new(values, [1, 4, 1, 8]), &device);
     let positions = Positions::contiguous(1).with_axes(vec![axis(&[3.0]), axis(&[-5.0])]);
     let (x, weight) = (noise(1, 32), noise(2, 32));
-    let (q, _) = encoding.prepare(&positions, &device).transform_qk(
-        0,
-        tracked(x.clone()),
-        tracked(x.clone()),
-    );
+    let (q, _) = encoding
+        .prepare(&positions, &device)
+        .expect("positions in range")
+        .transform_qk(0, tracked(x.clone()), tracked(x.clone()));
     let found = gradients(&encoding, &(q * tracked(weight.clone())).sum())
         .remove("frequency_offset")
         .expect("the one parameter");
-    let theta = posenc::inv_freq(8, 10_000.0);
+    let theta = posenc::rotary::inv_freq(8, 10_000.0);
     for (at, found) in found.iter().enumerate() {
         let (axis, head, pair) = (at / 16, at / 4 % 4, at % 4);
         let direction = [

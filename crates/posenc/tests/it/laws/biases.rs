@@ -7,10 +7,10 @@ use crate::common::{
 };
 use burn::nn::PositionalEncodingConfig;
 use burn::tensor::Device;
-use posenc::{
-    DebertaConfig, EncodingConfig, ModelShape, PositionalEncoding, Positions, SandwichConfig,
-    SinusoidalConfig, T5Config, slopes,
-};
+use posenc::encodings::alibi::slopes;
+use posenc::encodings::{DebertaConfig, SandwichConfig, SinusoidalConfig, T5Config};
+use posenc::spec::EncodingSpec;
+use posenc::{EncodingConfig, ModelShape, PositionalEncoding, Positions};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -108,11 +108,10 @@ fn alibi_is_a_product_of_slope_and_distance_whose_factor_divides() {
 #[test]
 fn buckets_rise_with_distance_and_every_one_is_reached() {
     for (num_buckets, max_distance) in [(32, 128), (8, 20), (2, 2), (16, 16), (64, 4096)] {
-        let t5 = T5Config {
-            num_buckets,
-            max_distance,
-            ..T5Config::default()
-        };
+        let t5 = T5Config::default().with(|config| {
+            config.num_buckets = num_buckets;
+            config.max_distance = max_distance;
+        });
         let buckets: Vec<usize> = (0..=2 * max_distance)
             .map(|distance| t5.bucket(-(distance as f64)))
             .collect();
@@ -142,11 +141,10 @@ fn buckets_rise_with_distance_and_every_one_is_reached() {
             "keys after the query are in bucket 0"
         );
 
-        let both = T5Config {
-            num_buckets: 2 * num_buckets,
-            bidirectional: true,
-            ..t5.clone()
-        };
+        let both = t5.clone().with(|config| {
+            config.num_buckets = 2 * num_buckets;
+            config.bidirectional = true;
+        });
         for (distance, bucket) in buckets.iter().enumerate().skip(1) {
             assert_eq!(
                 both.bucket(-(distance as f64)),
@@ -204,11 +202,10 @@ fn t5_without_scaling_takes_back_the_division_by_the_root_of_the_head() {
 #[test]
 fn logarithmic_buckets_of_deberta_are_distances_at_first_and_end_in_the_last_row() {
     for (buckets, max_distance) in [(8, 40), (256, 512), (32, 64)] {
-        let deberta = DebertaConfig {
-            buckets: Some(buckets),
-            max_distance: Some(max_distance),
-            ..DebertaConfig::default()
-        };
+        let deberta = DebertaConfig::default().with(|config| {
+            config.buckets = Some(buckets);
+            config.max_distance = Some(max_distance);
+        });
         let half = buckets / 2;
         let rows: Vec<f64> = (0..max_distance)
             .map(|distance| deberta.bucket(distance as f64))
@@ -231,11 +228,9 @@ fn logarithmic_buckets_of_deberta_are_distances_at_first_and_end_in_the_last_row
         }
     }
     assert_eq!(
-        DebertaConfig {
-            max_distance: Some(5),
-            ..DebertaConfig::default()
-        }
-        .bucket(-70.0),
+        DebertaConfig::default()
+            .with(|config| config.max_distance = Some(5))
+            .bucket(-70.0),
         -70.0,
         "clipped later"
     );
@@ -262,7 +257,9 @@ fn kernels_are_those_of_kerple() {
         };
         let kerple = config(json!({"kind": "kerple", "form": form}));
         let bias = bias_of(
-            &kerple.init(&SHAPE, &posenc::Init::new(&device, &source)),
+            &kerple
+                .init(&SHAPE, &posenc::Init::new(&device, &source))
+                .expect("a resolved configuration"),
             &positions,
         );
         let most = if form == "log" { f64::INFINITY } else { 2.0 };
@@ -302,8 +299,12 @@ fn a_parameter_out_of_range_keeps_its_gradient() {
             }
         };
         let kerple = config(json!({"kind": "kerple", "form": form}));
-        let encoding = kerple.init(&SHAPE, &posenc::Init::new(&device, &source));
-        let prepared = encoding.prepare(&Positions::contiguous(5), &device);
+        let encoding = kerple
+            .init(&SHAPE, &posenc::Init::new(&device, &source))
+            .expect("a resolved configuration");
+        let prepared = encoding
+            .prepare(&Positions::contiguous(5), &device)
+            .expect("positions in range");
         let bias = prepared.logits_bias(0).expect("a bias").block(0..5, 0..5);
         for (path, gradient) in gradients(&encoding, &bias.sum()) {
             assert!(
@@ -317,7 +318,7 @@ fn a_parameter_out_of_range_keeps_its_gradient() {
 #[test]
 fn sandwich_is_the_product_of_two_sinusoidal_encodings() {
     for width in [8, 64, 128] {
-        let sandwich = SandwichConfig { width };
+        let sandwich = SandwichConfig::default().with(|config| config.width = width);
         assert_eq!(sandwich.value(0.0), 0.0);
         let row = |position: f64| -> Vec<f64> {
             let theta = |i: usize| 10_000f64.powf(-2.0 * i as f64 / width as f64);
@@ -433,11 +434,10 @@ fn interleaved_sinusoidal_agrees_with_burn_at_small_positions() {
 #[test]
 fn a_learned_scale_starts_as_the_fixed_one() {
     let of = |learnable_scale: bool| {
-        let config = EncodingConfig::Sinusoidal(SinusoidalConfig {
-            scale: 0.3,
-            learnable_scale,
-            ..SinusoidalConfig::default()
-        });
+        let config = EncodingConfig::Sinusoidal(SinusoidalConfig::default().with(|config| {
+            config.scale = 0.3;
+            config.learnable_scale = learnable_scale;
+        }));
         host(
             prepare(&build(&config, &SHAPE), &Positions::contiguous(9))
                 .embed(random(1, [1, 9, 32])),

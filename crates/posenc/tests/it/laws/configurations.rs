@@ -2,7 +2,8 @@
 
 use super::rope;
 use crate::common::{LENGTHS, SHAPE, all_configs, all_values, config};
-use posenc::{EncodingConfig, Factor, Lengths, ModelShape, RopeScaling};
+use posenc::scaling::Factor;
+use posenc::{EncodingConfig, Lengths, ModelShape, RopeScaling};
 use serde_json::{Value, json};
 
 #[test]

@@ -197,9 +197,9 @@ fn deberta_equals_a_loop_over_pairs() {
         };
         let k = deberta.buckets.or(deberta.max_distance).expect("resolved") as f64;
         let (c2p, p2c) = match deberta.terms {
-            posenc::DebertaTerms::C2p => (true, false),
-            posenc::DebertaTerms::P2c => (false, true),
-            posenc::DebertaTerms::Both => (true, true),
+            posenc::encodings::deberta::DebertaTerms::C2p => (true, false),
+            posenc::encodings::deberta::DebertaTerms::P2c => (false, true),
+            _ => (true, true),
         };
         // delta(a, b) = clip(a - b + k, 0, 2k - 1)
         let delta = |a: f64, b: f64| (deberta.bucket(a - b) + k).clamp(0.0, 2.0 * k - 1.0) as usize;

@@ -7,34 +7,48 @@ use crate::common::{
 };
 use burn::module::Module;
 use burn::tensor::Tensor;
+use posenc::encodings::RopeConfig;
 use posenc::{
-    Bias, EncodingConfig, Facts, Hooks, Init, PositionalEncoding, Positions, RopeConfig,
+    Bias, EncodingConfig, Facts, Hooks, Init, PositionalEncoding, Positions, PrepareError,
     RopeScaling,
 };
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[test]
 fn the_list_names_every_kind_once() {
-    let kinds: BTreeSet<&str> = EncodingConfig::KINDS.iter().copied().collect();
-    assert_eq!(kinds.len(), EncodingConfig::KINDS.len());
-    assert_eq!(
-        kinds.len(),
-        25,
-        "a new kind is a new line here, and its laws"
-    );
+    let mut kinds: Vec<String> = EncodingConfig::KINDS
+        .iter()
+        .map(|k| (*k).to_owned())
+        .collect();
+    kinds.sort();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/encodings");
+    let files = std::fs::read_dir(folder).expect("the encodings' files");
+    let stem = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.expect("an entry").path();
+        path.file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned()
+    };
+    let mut files: Vec<String> = files.map(stem).filter(|name| name != "mod").collect();
+    files.sort();
+    assert_eq!(files, kinds, "one file for each kind, named like it");
     for (_, config) in all_configs() {
         let about = config.about();
         assert!(!about.summary.is_empty() && !about.formula.is_empty() && !about.source.is_empty());
     }
-    for kind in ["stack", "nope_layers"] {
-        assert!(
+    for kind in EncodingConfig::KINDS {
+        let example = EncodingConfig::example(kind).expect("every kind has an example");
+        assert_eq!(example.kind(), *kind);
+        assert_eq!(
             EncodingConfig::default_of(kind).is_none(),
-            "{kind} has no default parts"
+            !example.parts().is_empty(),
+            "{kind}: only parts have no default"
         );
     }
+    assert!(EncodingConfig::example("rpoe").is_none());
     assert!(EncodingConfig::default_of("rpoe").is_none());
     assert_eq!(
         EncodingConfig::default_of("rope"),
@@ -232,7 +246,9 @@ fn declared_parameters_are_the_ones_visited_and_drawn() {
             draw(path, shape, distribution)
         };
         let device = device();
-        let encoding = config.init(&SHAPE, &Init::new(&device, &source));
+        let encoding = config
+            .init(&SHAPE, &Init::new(&device, &source))
+            .expect("a resolved configuration");
         let facts = config.facts(&SHAPE);
         assert_eq!(facts.parameters, parameters(&encoding), "{name}: visited");
         assert_eq!(facts.parameters, *asked.borrow(), "{name}: drawn");
@@ -247,7 +263,7 @@ fn values_come_from_the_source_by_path() {
         json!({"kind": "stack", "parts": [{"kind": "nope"}, {"kind": "learned", "max_position": 4}]}),
     );
     let scoped = Init::new(&device, &draw).scope("model").scope("encoding");
-    let encoding = stack.init(&SHAPE, &scoped);
+    let encoding = stack.init(&SHAPE, &scoped).expect("resolved");
     let rows = host(
         prepare(&encoding, &Positions::contiguous(4))
             .embed(Tensor::zeros([1, 4, SHAPE.d_model], &device)),
@@ -260,7 +276,9 @@ fn values_come_from_the_source_by_path() {
     assert!(largest_difference(&rows, &expected) < 1e-8);
     let empty = host(
         prepare(
-            &stack.init(&SHAPE, &Init::zeros(&device)),
+            &stack
+                .init(&SHAPE, &Init::zeros(&device))
+                .expect("a resolved configuration"),
             &Positions::contiguous(4),
         )
         .embed(Tensor::zeros([1, 4, 32], &device)),
@@ -277,18 +295,24 @@ fn a_limit_is_declared_and_is_where_values_end() {
             encoding.max_position(),
             "{name}"
         );
-        let works = |position: usize| {
-            catch_unwind(AssertUnwindSafe(|| {
-                drop(prepare(&encoding, &Positions::from_offset(position, 1)))
-            }))
-            .is_ok()
+        let prepare = |position: usize| {
+            let positions = Positions::from_offset(position, 1);
+            encoding.prepare(&positions, &device()).map(drop)
         };
         match encoding.max_position() {
             Some(limit) => {
-                assert!(works(limit - 1), "{name}: the last position has a value");
-                assert!(!works(limit), "{name}: one further is refused, not clamped");
+                assert_eq!(
+                    prepare(limit - 1),
+                    Ok(()),
+                    "{name}: the last position has a value"
+                );
+                let refused = PrepareError::PastMaxPosition {
+                    position: limit as f64,
+                    max_position: limit,
+                };
+                assert_eq!(prepare(limit), Err(refused), "{name}: refused, not clamped");
             }
-            None => assert!(works(16_000_000), "{name}"),
+            None => assert_eq!(prepare(16_000_000), Ok(()), "{name}"),
         }
     }
     let limits = [
@@ -403,6 +427,7 @@ fn replaced_distances_are_seen_by_the_encodings_that_say_so() {
             &Positions::contiguous(6).with_distances(vec![0.0, 2.0, 3.0, 17.0, 30.0, 31.0]),
         );
         let sees = largest_difference(&plain, &stretched) > 0.0;
+        assert_eq!(facts.ignores_positions, !sees, "{name}");
         if facts.by_distance {
             assert_eq!(sees, largest_difference(&plain, &uneven) > 0.0, "{name}");
         }
@@ -510,8 +535,8 @@ fn derived_facts_are_those_of_the_frequencies_and_stand_under_the_key_of_their_p
         let rotates = config
             .parts()
             .iter()
-            .any(|(_, part)| part.rotary().is_some());
+            .any(|part| part.config.rotary(&SHAPE).is_some());
         let empty = config.derived(&SHAPE, 64).is_empty();
-        assert_eq!(empty, config.rotary().is_none() && !rotates, "{name}");
+        assert_eq!(empty, config.rotary(&SHAPE).is_none() && !rotates, "{name}");
     }
 }

@@ -8,6 +8,7 @@ mod blocks;
 mod configurations;
 mod contents;
 mod declared;
+mod hosts;
 mod positions;
 mod refusals;
 mod rotation_variants;
@@ -17,7 +18,8 @@ mod stacks;
 
 use crate::common::{config, host, tensor};
 use burn::tensor::Device;
-use posenc::{Bias, Encoding, EncodingConfig, PositionalEncoding, Positions, Prepared, RopeConfig};
+use posenc::encodings::RopeConfig;
+use posenc::{Bias, Encoding, EncodingConfig, PositionalEncoding, Positions, Prepared};
 use serde_json::Value;
 use std::ops::Range;
 
@@ -26,7 +28,9 @@ pub fn device() -> Device {
 }
 
 pub fn prepare<'a>(encoding: &'a Encoding, positions: &Positions) -> Box<dyn Prepared + 'a> {
-    encoding.prepare(positions, &device())
+    encoding
+        .prepare(positions, &device())
+        .expect("positions in range")
 }
 
 pub fn bias_block(bias: &Bias<'_>, queries: Range<usize>, keys: Range<usize>) -> Vec<f64> {

@@ -513,13 +513,13 @@ fn refusals_of_rules_name_their_key() {
         (error.key.as_str(), error.value.as_str()),
         ("kind", "randomized_distances")
     );
-    // The refusal lists who could: all that look at distances and look at them at all.
+    // The refusal lists who could: all that read distances, and read positions at all.
     for kind in EncodingConfig::KINDS {
         let Some(config) = of(kind) else { continue };
         let facts: Facts = config.facts(&SHAPE);
         let listed = error.allowed.split([' ', ',']).any(|word| word == *kind);
-        let looks = !["nope", "cope", "fox"].contains(kind);
-        assert_eq!(listed, facts.by_distance && looks, "{kind}");
+        let reads = facts.by_distance && !facts.ignores_positions;
+        assert_eq!(listed, reads, "{kind}");
         assert_eq!(sampled.check(&facts).is_ok(), facts.by_distance, "{kind}");
     }
 }

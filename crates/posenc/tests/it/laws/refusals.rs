@@ -1,6 +1,6 @@
 //! Values an encoding cannot work with are refused, with the key that is wrong.
 
-use crate::common::{SHAPE, all_configs, config};
+use crate::common::{LENGTHS, SHAPE, all_configs, config};
 use posenc::{EncodingConfig, ModelShape};
 use serde_json::{Value, json};
 
@@ -384,10 +384,11 @@ fn the_ends_of_ranges_are_inside() {
         json!({"kind": "rope", "scaling": {"kind": "proportional", "fraction": 0.0}}),
         json!({"kind": "shaw", "max_distance": 1, "init_std": 0.0}),
     ] {
-        let config = config(value.clone());
+        let mut config = config(value.clone());
         config
             .check(&SHAPE)
             .unwrap_or_else(|error| panic!("{value}: {error}"));
+        config.resolve(&LENGTHS);
         let encoding = crate::common::build_stirred(&config, &SHAPE);
         let logits =
             crate::common::Attention::new(&encoding, &posenc::Positions::contiguous(7), 0, 0)

@@ -5,7 +5,9 @@ use super::rotations::{pairwise, rotated};
 use crate::common::{
     Attention, SHAPE, all_configs, build, build_recorded, config, dot, largest_difference, logits,
 };
-use posenc::{EncodingConfig, Positions, RotaryLayout, XposConfig};
+use posenc::rotary::RotaryLayout;
+use posenc::spec::EncodingSpec;
+use posenc::{EncodingConfig, Positions};
 use serde_json::{Value, json};
 
 // xPos
@@ -17,14 +19,11 @@ fn xpos_is_rope_times_a_power_of_zeta() {
             continue;
         };
         let encoding = build(
-            &EncodingConfig::Xpos(XposConfig {
-                block_size: None,
-                ..xpos.clone()
-            }),
+            &EncodingConfig::Xpos(xpos.clone().with(|config| config.block_size = None)),
             &SHAPE,
         );
         let dim = xpos.rotary_dim.unwrap_or(SHAPE.head_dim);
-        let theta = posenc::inv_freq(dim, xpos.base);
+        let theta = posenc::rotary::inv_freq(dim, xpos.base);
         let gamma = xpos.gamma;
         let zeta: Vec<f64> = (0..dim / 2)
             .map(|i| (2.0 * i as f64 / dim as f64 + gamma) / (1.0 + gamma))
@@ -78,7 +77,7 @@ fn rerope_and_self_extend_turn_every_pair_by_the_distance_they_name() {
             EncodingConfig::SelfExtend(c) => (c.base, c.layout, c.rotary_dim),
             _ => continue,
         };
-        let theta = posenc::inv_freq(rotary_dim.unwrap_or(SHAPE.head_dim), base);
+        let theta = posenc::rotary::inv_freq(rotary_dim.unwrap_or(SHAPE.head_dim), base);
         let encoding = build(&config, &SHAPE);
         for positions in [
             Positions::contiguous(90),
@@ -198,10 +197,7 @@ fn the_default_group_is_the_smallest_whose_distances_training_saw() {
         );
         assert_eq!(window, (train_len / 2).max(1));
         let largest = |group: usize| {
-            let config = posenc::SelfExtendConfig {
-                group: Some(group),
-                ..resolved.clone()
-            };
+            let config = resolved.clone().with(|config| config.group = Some(group));
             (0..test_len)
                 .map(|n| config.distance(test_len as f64 - 1.0, n as f64))
                 .fold(0.0, f64::max)

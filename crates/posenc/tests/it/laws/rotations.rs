@@ -7,7 +7,9 @@ use crate::common::{
 };
 use burn::nn::RotaryEncodingConfig;
 use burn::tensor::{Device, Tensor, TensorData};
-use posenc::{Encoding, EncodingConfig, Init, ModelShape, Positions, RotaryLayout};
+use posenc::rotary::RotaryLayout;
+use posenc::spec::EncodingSpec;
+use posenc::{Encoding, EncodingConfig, Init, ModelShape, Positions};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -81,7 +83,7 @@ proptest! {
         // Every rotary encoding of the list that has no bias and reads no length, in heads of 8.
         let rotary: Vec<(String, EncodingConfig)> = all_configs().into_iter().filter(|(_, config)| {
             let facts = config.facts(&SHAPE);
-            let only = posenc::Hooks { transform_qk: true, ..Default::default() };
+            let only = posenc::Hooks::TRANSFORM_QK;
             facts.hooks == only && facts.relative && !facts.reads_length && facts.max_position.is_none()
         }).collect();
         let (name, config) = &rotary[index % rotary.len()];
@@ -120,7 +122,10 @@ fn position_0_does_not_turn() {
         let EncodingConfig::Rope(rope) = &config else {
             continue;
         };
-        let factor = rope.frequencies(SHAPE.head_dim, 1.0).attention_factor;
+        let factor = rope
+            .frequencies(SHAPE.head_dim, 1.0)
+            .expect("a resolved scaling")
+            .attention_factor;
         let x = host(random(9, [SHAPE.head_dim]));
         let rounded = f64::from(factor as f32);
         let rotary = rope.rotary_dim.unwrap_or(SHAPE.head_dim);
@@ -246,12 +251,22 @@ fn scalings_that_read_the_length_keep_nothing_between_passes() {
         let EncodingConfig::Rope(dynamic) = &dynamic else {
             unreachable!()
         };
-        let plain = rope(json!({"kind": "rope"})).frequencies(8, 1.0);
+        let plain = rope(json!({"kind": "rope"}))
+            .frequencies(8, 1.0)
+            .expect("a resolved scaling");
         for length in [1.0, 2.0, 511.0, 512.0] {
-            assert_eq!(dynamic.frequencies(8, length), plain);
+            assert_eq!(
+                dynamic.frequencies(8, length).expect("a resolved scaling"),
+                plain
+            );
         }
         let slowest: Vec<f64> = [512.0, 513.0, 1024.0, 4096.0, 65_536.0]
-            .map(|length| dynamic.frequencies(8, length).inv_freq[3])
+            .map(|length| {
+                dynamic
+                    .frequencies(8, length)
+                    .expect("a resolved scaling")
+                    .inv_freq[3]
+            })
             .to_vec();
         assert!(
             slowest.windows(2).all(|pair| pair[0] >= pair[1]) && slowest[0] > slowest[4],
@@ -293,6 +308,7 @@ fn a_resonant_pair_repeats_after_its_wavelength() {
     let encoding = build(&resonant, &heads_of(8));
     for (pair, wavelength) in frequencies
         .frequencies(8, 1.0)
+        .expect("a resolved scaling")
         .wavelengths()
         .into_iter()
         .enumerate()
@@ -315,10 +331,7 @@ fn learnable_frequencies_start_as_the_fixed_ones_bit_for_bit() {
         if !rope.learnable {
             continue;
         }
-        let fixed = EncodingConfig::Rope(posenc::RopeConfig {
-            learnable: false,
-            ..rope.clone()
-        });
+        let fixed = EncodingConfig::Rope(rope.clone().with(|config| config.learnable = false));
         for position in [0.0, 1.0, 77.0, 65_537.0] {
             let x = host(random(1, [8]));
             assert_eq!(
@@ -330,7 +343,10 @@ fn learnable_frequencies_start_as_the_fixed_ones_bit_for_bit() {
         // Trained, they are the frequencies times e^alpha.
         let (trained, values) = build_recorded(&learnable, &SHAPE);
         let alpha = &values["log_frequency"];
-        let theta = rope.frequencies(SHAPE.head_dim, 1.0).inv_freq;
+        let theta = rope
+            .frequencies(SHAPE.head_dim, 1.0)
+            .expect("a resolved scaling")
+            .inv_freq;
         let theta: Vec<f64> = theta
             .iter()
             .zip(alpha)
@@ -351,7 +367,9 @@ fn the_gradient_of_a_frequency_is_that_of_its_angle() {
     let device = Device::flex().autodiff();
     let alpha = [0.2, -0.1, 0.05, 0.3];
     let source = |_: &str, _: &[usize], _: posenc::Distribution| alpha.to_vec();
-    let encoding = learnable.init(&SHAPE, &Init::new(&device, &source));
+    let encoding = learnable
+        .init(&SHAPE, &Init::new(&device, &source))
+        .expect("a resolved configuration");
     let (x, weight, position) = (noise(1, 8), noise(2, 8), 9.0);
     let tracked = |values: &[f64]| {
         Tensor::<4>::from_data(TensorData::new(values.to_vec(), [1, 1, 1, 8]), &device)
@@ -360,13 +378,15 @@ fn the_gradient_of_a_frequency_is_that_of_its_angle() {
         &encoding,
         &Positions::new(vec![position], vec![position]),
         &device,
-    );
+    )
+    .expect("positions in range");
     let (q, _) = prepared.transform_qk(0, tracked(&x), tracked(&x));
     let found = gradients(&encoding, &(q * tracked(&weight)).sum())
         .remove("log_frequency")
         .expect("the one parameter");
     let theta = super::rope(json!({"kind": "rope"}))
         .frequencies(8, 1.0)
+        .expect("a resolved scaling")
         .inv_freq;
     for i in 0..4 {
         let angle = position * theta[i] * alpha[i].exp();

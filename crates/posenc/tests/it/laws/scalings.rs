@@ -1,16 +1,23 @@
 //! Frequencies of rotary encodings and what rescales them.
 
 use super::rope;
-use posenc::{EncodingConfig, Frequencies, Lengths, RopeScaling};
+use crate::common::LENGTHS;
+use posenc::rotary::Frequencies;
+use posenc::spec::EncodingSpec;
+use posenc::{EncodingConfig, Lengths, RopeScaling};
 use serde_json::{Value, json};
 
 fn scaled(scaling: &Value, head_dim: usize, length: f64) -> Frequencies {
-    rope(json!({"kind": "rope", "scaling": scaling})).frequencies(head_dim, length)
+    let mut rope = rope(json!({"kind": "rope", "scaling": scaling}));
+    rope.resolve(&LENGTHS);
+    rope.frequencies(head_dim, length)
+        .expect("a resolved scaling")
 }
 
 fn plain(head_dim: usize) -> Vec<f64> {
     rope(json!({"kind": "rope"}))
         .frequencies(head_dim, 1.0)
+        .expect("a resolved scaling")
         .inv_freq
 }
 
@@ -176,6 +183,7 @@ fn a_longer_test_never_changes_a_shorter_one() {
                 unreachable!()
             };
             rope.frequencies(64, test_len as f64)
+                .expect("a resolved scaling")
         };
         let first = of(128);
         of(4096);
@@ -213,6 +221,7 @@ fn proportional_rotation_keeps_the_fastest_pairs_as_they_are_in_the_full_head() 
     }
     let partial = rope(json!({"kind": "rope", "rotary_dim": 32}))
         .frequencies(64, 1.0)
+        .expect("a resolved scaling")
         .inv_freq;
     assert!(
         (partial[1] - plain[1]).abs() > 1e-3,
@@ -237,12 +246,14 @@ fn resonant_wavelengths_are_the_nearest_whole_numbers() {
 
 #[test]
 fn linear_spacing_falls_off_as_the_odd_numbers() {
-    let linear =
-        rope(json!({"kind": "rope", "spacing": "linear", "base": 7.0})).frequencies(8, 1.0);
+    let linear = rope(json!({"kind": "rope", "spacing": "linear", "base": 7.0}))
+        .frequencies(8, 1.0)
+        .expect("a resolved scaling");
     assert_eq!(linear.inv_freq, [1.0, 1.0 / 3.0, 1.0 / 5.0, 1.0 / 7.0]);
     let scaled = rope(
         json!({"kind": "rope", "spacing": "linear", "scaling": {"kind": "linear", "factor": 2.0}}),
     )
-    .frequencies(8, 1.0);
+    .frequencies(8, 1.0)
+    .expect("a resolved scaling");
     assert_eq!(scaled.inv_freq, [0.5, 0.5 / 3.0, 0.5 / 5.0, 0.5 / 7.0]);
 }

@@ -52,7 +52,9 @@ fn nope_is_the_unit_of_stack() {
                 )
             };
             let device = device();
-            let stacked = stack.init(&SHAPE, &Init::new(&device, &draw_part));
+            let stacked = stack
+                .init(&SHAPE, &Init::new(&device, &draw_part))
+                .expect("a resolved configuration");
             assert_eq!(all_hooks(&stacked, &positions, 0), alone, "{name}");
             let (facts, of_part) = (stack.facts(&SHAPE), part.facts(&SHAPE));
             assert_eq!(
@@ -235,7 +237,7 @@ fn every_nth_layer_goes_without() {
     for part in [
         json!({"kind": "rope"}),
         json!({"kind": "alibi"}),
-        json!({"kind": "shaw", "init_std": 0.5}),
+        json!({"kind": "shaw", "init_std": 0.5, "max_distance": 1}),
         json!({"kind": "pope"}),
     ] {
         for every in [2, 3, 4] {
@@ -248,7 +250,9 @@ fn every_nth_layer_goes_without() {
             let draw_part = |path: &str, shape: &[usize], distribution| {
                 crate::common::stirred(&format!("part.0.{path}"), shape, distribution)
             };
-            let alone = config(part.clone()).init(&shape, &Init::new(&device, &draw_part));
+            let alone = config(part.clone())
+                .init(&shape, &Init::new(&device, &draw_part))
+                .expect("a resolved configuration");
             let positions = Positions::contiguous(6);
             for layer in 0..9 {
                 let expected = if (layer + 1) % every == 0 {

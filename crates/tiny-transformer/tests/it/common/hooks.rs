@@ -79,14 +79,18 @@ impl PreparedAllHooks<'_> {
 }
 
 impl PositionalEncoding for AllHooks {
-    fn prepare<'a>(&'a self, positions: &Positions, device: &Device) -> Box<dyn Prepared + 'a> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, posenc::PrepareError> {
         let prepared = PreparedAllHooks {
             encoding: self,
             positions: positions.clone(),
             device: device.clone(),
         };
         prepared.note(Call::Prepare);
-        Box::new(prepared)
+        Ok(Box::new(prepared))
     }
 }
 
@@ -259,8 +263,12 @@ impl ContentOnly {
 struct PreparedContentOnly<'a>(&'a ContentOnly);
 
 impl PositionalEncoding for ContentOnly {
-    fn prepare<'a>(&'a self, _positions: &Positions, _device: &Device) -> Box<dyn Prepared + 'a> {
-        Box::new(PreparedContentOnly(self))
+    fn prepare<'a>(
+        &'a self,
+        _positions: &Positions,
+        _device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, posenc::PrepareError> {
+        Ok(Box::new(PreparedContentOnly(self)))
     }
 }
 

@@ -176,7 +176,7 @@ pub fn model(
     encoding
         .check(&config.shape())
         .expect("an encoding that works");
-    Transformer::new(config, encoding, &Init::new(device, &draw))
+    Transformer::new(config, encoding, &Init::new(device, &draw)).expect("a resolved encoding")
 }
 
 /// Shape and values of one parameter.

@@ -1,7 +1,8 @@
 //! The model written out again on the host, in f64, one number at a time.
 
 use super::{AllHooks, Weights};
-use posenc::{inv_freq, slopes};
+use posenc::encodings::alibi::slopes;
+use posenc::rotary::inv_freq;
 use std::f64::consts::PI;
 use tiny_transformer::{
     Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig,

@@ -1,19 +1,22 @@
-//! Where positions come from: contiguous, shifted, drawn at random, squeezed, or on a grid, for any
-//! encoding.
+//! Samplers: one rule per kind for the positions of a sequence, for any encoding.
 //!
-//! A sampler draws one set of positions per batch, shared by its rows and by queries and keys, from
-//! whole numbers it asks the caller for, so that this crate holds no generator.
+//! A sampler draws one set of positions per batch, shared by its rows and by queries and keys. It
+//! takes random numbers from the caller, so this crate holds no generator.
 
-use crate::catalogue::{Facts, Lengths, tagged};
-use crate::error::{ConfigError, in_range};
-use crate::frequencies::Factor;
-use crate::positions::{Axis, Positions};
+use super::{Axis, Positions};
+use crate::ConfigError;
+use crate::encodings::EncodingConfig;
+use crate::facts::{Facts, Lengths, ModelShape};
+use crate::scaling::Factor;
+use crate::spec::{in_range_if_set, resolved, unset};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-tagged! {
+schema::tagged! {
     /// A rule for positions; in TOML a table with `kind`.
     #[derive(Clone, Debug, PartialEq)]
+    #[non_exhaustive]
     pub enum PositionsConfig {
         "contiguous" => Contiguous(ContiguousPositions),
         "random_offset" => RandomOffset(RandomOffsetPositions),
@@ -27,12 +30,14 @@ tagged! {
 /// 0, 1, 2, ...
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ContiguousPositions {}
 
 /// u, u + 1, u + 2, ... with u uniform over what leaves room. SHAPE, Kiyono et al. 2021 (arXiv
 /// 2109.05644).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct RandomOffsetPositions {
     /// One more than the largest position; four times the training length, or the longest test
     /// length if that is more, unless given.
@@ -43,6 +48,7 @@ pub struct RandomOffsetPositions {
 /// 2023 (arXiv 2305.16843).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct RandomizedPositions {
     /// L_max; four times the training length, or the longest test length if that is more, unless
     /// given.
@@ -55,6 +61,7 @@ pub struct RandomizedPositions {
 /// which equal distances of the sequence become different distances.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct RandomizedDistances {
     /// One more than the largest distance; four times the training length, or the longest test
     /// length if that is more, unless given.
@@ -64,6 +71,7 @@ pub struct RandomizedDistances {
 /// p / `factor`. Chen et al. 2023 (arXiv 2306.15595).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct InterpolatedPositions {
     /// `"auto"`: test length over training length, 1 in training.
     pub factor: Factor,
@@ -74,6 +82,7 @@ pub struct InterpolatedPositions {
 /// axes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct GridPositions {
     /// Sizes of all axes but the first, whose size has no end.
     pub sizes: Vec<usize>,
@@ -94,25 +103,31 @@ impl PositionsConfig {
             Self::RandomOffset(c) => drop(c.max_position.get_or_insert(room)),
             Self::Randomized(c) => drop(c.max_position.get_or_insert(room)),
             Self::RandomizedDistances(c) => drop(c.max_distance.get_or_insert(room)),
-            Self::Interpolated(c) => c.factor.resolve(lengths.train_len.max(1), lengths),
+            Self::Interpolated(c) => c.factor.resolve(lengths.train_len, lengths),
             Self::Contiguous(_) | Self::Grid(_) => {}
         }
     }
 
-    /// Refuses values without a meaning, and encodings that could not see what is drawn.
+    /// The first key whose value still depends on lengths.
+    pub fn unresolved(&self) -> Option<String> {
+        match self {
+            Self::RandomOffset(c) => unset("max_position", c.max_position),
+            Self::Randomized(c) => unset("max_position", c.max_position),
+            Self::RandomizedDistances(c) => unset("max_distance", c.max_distance),
+            Self::Interpolated(c) => c.factor.unresolved().map(str::to_owned),
+            Self::Contiguous(_) | Self::Grid(_) => None,
+        }
+    }
+
+    /// Refuses values that have no meaning, and encodings that do not read what is drawn.
     ///
     /// # Errors
     ///
     /// The key that cannot work, relative to the table of the positions.
     pub fn check(&self, encoding: &Facts) -> Result<(), ConfigError> {
         let room = |key: &str, value: Option<usize>| {
-            in_range(
-                key,
-                value.unwrap_or(1) as f64,
-                1.0,
-                1e9,
-                "leave it out for four times the training length",
-            )
+            let hint = "leave it out for four times the training length";
+            in_range_if_set(key, value, 1..=1_000_000_000, hint)
         };
         match self {
             Self::Contiguous(_) => Ok(()),
@@ -124,34 +139,24 @@ impl PositionsConfig {
             Self::RandomizedDistances(_) => Err(ConfigError::new(
                 "kind",
                 self.kind(),
-                "the encoding does not see positions through distances alone",
-                "encodings whose facts say so: alibi, t5, kerple, sandwich, learned_bias, \
-                 hard_alibi, shaw, transformer_xl, deberta",
+                "does not apply: the encoding does not read positions through distances only",
+                format!("encodings that do: {}", kinds_by_distance().join(", ")),
                 "use kind = \"randomized\" for this encoding",
             )),
             Self::Interpolated(c) => c.factor.check("factor"),
             Self::Grid(c) => {
                 if c.sizes.is_empty() || c.sizes.len() > 2 {
-                    let (shown, allowed) = (
-                        format!("{:?}", c.sizes),
-                        "one size for two axes, two sizes for three",
-                    );
                     return Err(ConfigError::new(
                         "sizes",
-                        shown,
-                        "a grid has two or three axes",
-                        allowed,
+                        format!("{:?}", c.sizes),
+                        "must make a grid of two or three axes",
+                        "one size for two axes, two sizes for three",
                         "write sizes = [8]",
                     ));
                 }
-                c.sizes.iter().enumerate().try_for_each(|(i, size)| {
-                    in_range(
-                        &format!("sizes.{i}"),
-                        *size as f64,
-                        1.0,
-                        1e6,
-                        "cells per row",
-                    )
+                let mut sizes = c.sizes.iter().enumerate();
+                sizes.try_for_each(|(i, size)| {
+                    in_range(&format!("sizes.{i}"), *size, 1..=1_000_000, "cells per row")
                 })
             }
         }
@@ -167,12 +172,16 @@ impl PositionsConfig {
         }
     }
 
-    /// One more than the largest position that a sequence of this length may be given, as a number
-    /// of table rows.
+    /// One more than the largest position that a sequence of this length may get, as a number of
+    /// table rows.
+    ///
+    /// # Panics
+    ///
+    /// If a key is [unresolved](Self::unresolved).
     pub fn rows(&self, seq_len: usize) -> usize {
         match self {
-            Self::RandomOffset(c) => c.max_position.unwrap_or(seq_len),
-            Self::Randomized(c) => c.max_position.unwrap_or(seq_len),
+            Self::RandomOffset(c) => resolved(c.max_position),
+            Self::Randomized(c) => resolved(c.max_position),
             Self::Interpolated(c) => {
                 ((seq_len - 1) as f64 / c.factor.value() + 1.0).ceil() as usize
             }
@@ -180,12 +189,18 @@ impl PositionsConfig {
         }
     }
 
-    /// Positions of a sequence; `below(n)` gives a whole number under n, uniformly.
+    /// Positions of a sequence; `below(n)` returns a uniform whole number under n.
     ///
     /// # Panics
     ///
-    /// If the sequence is longer than [`max_seq_len`](Self::max_seq_len).
+    /// If the sequence is longer than [`max_seq_len`](Self::max_seq_len), or a key is
+    /// [unresolved](Self::unresolved).
     pub fn sample(&self, seq_len: usize, below: &mut dyn FnMut(u64) -> u64) -> Positions {
+        assert_eq!(
+            self.unresolved(),
+            None,
+            "positions are resolved before they are drawn"
+        );
         let longest = self.max_seq_len().unwrap_or(seq_len);
         assert!(seq_len <= longest, "{seq_len} positions out of {longest}");
         match self {
@@ -230,8 +245,31 @@ impl PositionsConfig {
     }
 }
 
-/// `count` different numbers below `bound` in rising order, every set as likely as any other
-/// (Floyd's algorithm).
+/// Kinds whose example reads positions, through distances only; those made of others left out.
+fn kinds_by_distance() -> Vec<&'static str> {
+    let lengths = Lengths {
+        train_len: 64,
+        test_len: 64,
+    };
+    let shape = ModelShape {
+        d_model: 16,
+        n_layers: 1,
+        n_heads: 2,
+        head_dim: 8,
+    };
+    let by_distance = |kind: &&&str| {
+        EncodingConfig::example(kind).is_some_and(|mut config| {
+            config.resolve(&lengths);
+            let facts = config.facts(&shape);
+            config.parts().is_empty() && facts.by_distance && !facts.ignores_positions
+        })
+    };
+    let kinds = EncodingConfig::KINDS.iter().filter(by_distance);
+    kinds.copied().collect()
+}
+
+/// A uniform sample without replacement of `count` numbers below `bound`, ascending (Floyd's
+/// algorithm).
 fn subsample(count: usize, bound: usize, below: &mut dyn FnMut(u64) -> u64) -> BTreeSet<usize> {
     let mut chosen = BTreeSet::new();
     for last in bound - count..bound {

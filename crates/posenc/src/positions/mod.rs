@@ -1,10 +1,16 @@
-//! Where the queries and the keys stand: a value made outside the encoding, so that randomized,
-//! shifted or interpolated positions need no second version of any encoding.
+//! Positions of queries and keys, and the samplers that draw them.
+//!
+//! Positions are a value made outside the encoding, so that randomized, shifted or interpolated
+//! positions need no second version of any encoding.
+
+pub mod samplers;
+
+pub use samplers::PositionsConfig;
 
 /// The positions of the queries and of the keys of one forward pass.
 ///
-/// Positions are real numbers in units of tokens, 0 for the first. Queries and keys are held apart
-/// so that decoding one token against a cache is `Positions::new(vec![t], (0..=t))`.
+/// Positions are real numbers in units of tokens, 0 for the first. Queries and keys are separate, so
+/// that decoding one token against a cache is `Positions::new(vec![t], (0..=t))`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Positions {
     queries: Vec<f64>,
@@ -46,8 +52,7 @@ impl Positions {
     ///
     /// # Panics
     ///
-    /// If there is no key, or a position is negative or not finite: samplers are expected to make
-    /// neither.
+    /// If there is no key, or a position is negative or not finite.
     pub fn new(queries: Vec<f64>, keys: Vec<f64>) -> Self {
         assert!(!keys.is_empty(), "positions need at least one key");
         assert!(
@@ -65,12 +70,12 @@ impl Positions {
         }
     }
 
-    /// The same positions with coordinates on several axes, for the encodings that see more than
-    /// the sequence.
+    /// The same positions with coordinates on several axes, for encodings that read more than the
+    /// sequence.
     ///
     /// # Panics
     ///
-    /// If an axis has not one finite coordinate per query and per key.
+    /// Unless every axis has one finite coordinate per query and per key.
     #[must_use]
     pub fn with_axes(mut self, axes: Vec<Axis>) -> Self {
         for axis in &axes {
@@ -91,8 +96,8 @@ impl Positions {
     /// The same positions with the distance `d` between a query and a key replaced by
     /// `distances[d]`, in both directions.
     ///
-    /// Only encodings with [`Facts::by_distance`](crate::Facts) see it; positions must then be
-    /// whole numbers.
+    /// Only encodings with [`Facts::by_distance`](crate::Facts::by_distance) read it; positions must
+    /// then be whole numbers.
     ///
     /// # Panics
     ///
@@ -143,8 +148,8 @@ impl Positions {
         &self.keys
     }
 
-    /// The coordinates on axis `index`. A sequence without axes stands at its position on every
-    /// axis, as text does in multimodal rotary encodings.
+    /// The coordinates on axis `index`. Without axes, the coordinate on every axis is the position,
+    /// as for text in multimodal rotary encodings.
     ///
     /// # Panics
     ///
@@ -159,7 +164,7 @@ impl Positions {
         }
     }
 
-    /// Number of axes with coordinates of their own.
+    /// Number of axes with their own coordinates.
     pub fn num_axes(&self) -> usize {
         self.axes.len()
     }
@@ -178,7 +183,7 @@ impl Positions {
         self.distances.is_some()
     }
 
-    /// The length that length-reading encodings see: one more than the largest position, as in
+    /// The length that length-dependent encodings read: one more than the largest position, as in
     /// Hugging Face's dynamic scaling.
     pub fn length(&self) -> f64 {
         self.queries

@@ -1,0 +1,221 @@
+//! What a configured encoding declares about itself, and the sizes it is declared for.
+
+use serde::Serialize;
+use std::ops::BitOr;
+
+/// Sizes of the model that hosts an encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelShape {
+    /// Width of the residual stream.
+    pub d_model: usize,
+    /// Number of blocks.
+    pub n_layers: usize,
+    /// Attention heads per block.
+    pub n_heads: usize,
+    /// Width of one head.
+    pub head_dim: usize,
+}
+
+/// Lengths in tokens that length-dependent defaults such as `factor = "auto"` resolve to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// Longest sequence trained on.
+    pub train_len: usize,
+    /// Sequence length the encoding is about to be used at.
+    pub test_len: usize,
+}
+
+/// Which of the five hooks an encoding uses; combine the constants with `|`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Hooks {
+    /// Adds to the embedded input.
+    pub embed: bool,
+    /// Transforms queries and keys.
+    pub transform_qk: bool,
+    /// Adds a position-only bias to the logits.
+    pub logits_bias: bool,
+    /// Adds a bias that depends on queries and keys.
+    pub content_bias: bool,
+    /// Adds a term to attention's output that depends on the weights.
+    pub output_bias: bool,
+}
+
+impl Hooks {
+    /// No hook: the encoding is the identity.
+    pub const NONE: Self = Self {
+        embed: false,
+        transform_qk: false,
+        logits_bias: false,
+        content_bias: false,
+        output_bias: false,
+    };
+    /// [`Prepared::embed`](crate::hooks::Prepared::embed).
+    pub const EMBED: Self = Self {
+        embed: true,
+        ..Self::NONE
+    };
+    /// [`Prepared::transform_qk`](crate::hooks::Prepared::transform_qk).
+    pub const TRANSFORM_QK: Self = Self {
+        transform_qk: true,
+        ..Self::NONE
+    };
+    /// [`Prepared::logits_bias`](crate::hooks::Prepared::logits_bias).
+    pub const LOGITS_BIAS: Self = Self {
+        logits_bias: true,
+        ..Self::NONE
+    };
+    /// [`Prepared::content_bias`](crate::hooks::Prepared::content_bias).
+    pub const CONTENT_BIAS: Self = Self {
+        content_bias: true,
+        ..Self::NONE
+    };
+    /// [`Prepared::output_bias`](crate::hooks::Prepared::output_bias).
+    pub const OUTPUT_BIAS: Self = Self {
+        output_bias: true,
+        ..Self::NONE
+    };
+
+    /// These hooks if `condition` holds, else none.
+    #[must_use]
+    pub fn when(self, condition: bool) -> Self {
+        if condition { self } else { Self::NONE }
+    }
+}
+
+impl BitOr for Hooks {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self {
+            embed: self.embed || other.embed,
+            transform_qk: self.transform_qk || other.transform_qk,
+            logits_bias: self.logits_bias || other.logits_bias,
+            content_bias: self.content_bias || other.content_bias,
+            output_bias: self.output_bias || other.output_bias,
+        }
+    }
+}
+
+impl std::fmt::Display for Hooks {
+    /// The names of the hooks in use, or `none`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let named = [
+            (self.embed, "embed"),
+            (self.transform_qk, "transform_qk"),
+            (self.logits_bias, "logits_bias"),
+            (self.content_bias, "content_bias"),
+            (self.output_bias, "output_bias"),
+        ];
+        let used = named.iter().filter(|(on, _)| *on).map(|(_, name)| *name);
+        let used: Vec<&str> = used.collect();
+        f.write_str(&if used.is_empty() {
+            "none".to_owned()
+        } else {
+            used.join(", ")
+        })
+    }
+}
+
+/// What a configured encoding declares about itself.
+///
+/// Tests compare each line with what the hooks are observed to do. Start from [`Facts::new`] and
+/// set what differs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Facts {
+    /// Hooks that are not the identity.
+    pub hooks: Hooks,
+    /// Path inside the encoding and shape of every parameter.
+    pub parameters: Vec<(String, Vec<usize>)>,
+    /// First position without a value.
+    pub max_position: Option<usize>,
+    /// Whether the same position is encoded differently in sequences of different length.
+    pub reads_length: bool,
+    /// Whether logits depend on `key - query` only; if `reads_length`, at a given length.
+    pub relative: bool,
+    /// Whether positions are read through the distances between queries and keys only, so that
+    /// distances may be drawn at random.
+    pub by_distance: bool,
+    /// Whether positions are not read at all: order comes from the mask or from content.
+    pub ignores_positions: bool,
+    /// Whether linear attention can host it.
+    pub linear: bool,
+    /// Whether it needs a causal mask: the bias of a pair is defined for keys up to the query.
+    pub causal_only: bool,
+    /// Whether queries and keys are rotated by their positions, so that other parts of a `stack`
+    /// that read them read rotated ones.
+    pub rotates_qk: bool,
+    /// Whether trained vectors of head_dim are multiplied with queries or keys as `transform_qk`
+    /// left them.
+    pub reads_transformed_qk: bool,
+    /// Whether no other part of a `stack` may rotate queries and keys or read them transformed:
+    /// PoPE makes heads wider, the two factors of xPos only fit each other.
+    pub exclusive_in_stack: bool,
+    /// Axes of [`Positions`](crate::Positions) it reads; 0 if it reads the position only.
+    pub axes: usize,
+    /// Memory for one block of its bias, in numbers per logit of the block, with all intermediate
+    /// results; measured by `scripts/memory` where it was not derived from the hooks.
+    pub bias_workspace: f64,
+}
+
+impl Facts {
+    /// Facts of an encoding with these hooks, and with none of the properties below.
+    ///
+    /// The workspace of a bias is that of a typical one: 2.5 numbers per logit for a position-only
+    /// bias, 9 for one that depends on content.
+    pub fn new(hooks: Hooks) -> Self {
+        let bias_workspace = match hooks {
+            hooks if hooks.content_bias || hooks.output_bias => 9.0,
+            hooks if hooks.logits_bias => 2.5,
+            _ => 0.0,
+        };
+        Self {
+            hooks,
+            bias_workspace,
+            ..Self::default()
+        }
+    }
+
+    /// Facts of several encodings applied one after the other, parameters left out.
+    pub fn stacked(parts: &[Self]) -> Self {
+        let any = |fact: fn(&Self) -> bool| parts.iter().any(fact);
+        let all = |fact: fn(&Self) -> bool| parts.iter().all(fact);
+        let readers = |part: &&Self| part.rotates_qk || part.reads_transformed_qk;
+        let hooks = parts
+            .iter()
+            .fold(Hooks::NONE, |hooks, part| hooks | part.hooks);
+        let workspace: f64 = parts.iter().map(|part| part.bias_workspace).sum();
+        Self {
+            hooks,
+            parameters: Vec::new(),
+            max_position: parts.iter().filter_map(|part| part.max_position).min(),
+            reads_length: any(|part| part.reads_length),
+            // Two rotations need not commute, and a bias that reads rotated queries depends on the
+            // angle they were rotated by.
+            relative: all(|part| part.relative) && parts.iter().filter(readers).count() < 2,
+            by_distance: all(|part| part.by_distance),
+            ignores_positions: all(|part| part.ignores_positions),
+            linear: all(|part| part.linear),
+            causal_only: any(|part| part.causal_only),
+            rotates_qk: any(|part| part.rotates_qk),
+            reads_transformed_qk: any(|part| part.reads_transformed_qk),
+            exclusive_in_stack: any(|part| part.exclusive_in_stack),
+            axes: parts.iter().map(|part| part.axes).max().unwrap_or(0),
+            // The running sum and the result of an addition, beside the parts.
+            bias_workspace: if workspace > 0.0 {
+                workspace + 1.5
+            } else {
+                0.0
+            },
+        }
+    }
+
+    /// Number of trainable numbers.
+    pub fn num_params(&self) -> usize {
+        self.parameters
+            .iter()
+            .map(|(_, shape)| shape.iter().product::<usize>())
+            .sum()
+    }
+}

@@ -1,0 +1,8 @@
+//! The names that a host of encodings needs: `use posenc::prelude::*;`.
+
+pub use crate::encodings::{Encoding, EncodingConfig};
+pub use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+pub use crate::hooks::{Bias, Block, Content, FusedQk, PositionalEncoding, Prepared};
+pub use crate::init::{Distribution, Init};
+pub use crate::positions::{Positions, PositionsConfig};
+pub use crate::spec::EncodingSpec;

@@ -1,0 +1,57 @@
+//! NTK-aware scaling by the length of every forward pass.
+
+use super::ntk::{check_dim, stretched_base};
+use super::{OriginalLength, Scaling, Unscaled};
+use crate::ConfigError;
+use crate::facts::Lengths;
+use crate::rotary::{Frequencies, inv_freq};
+use schema::in_range;
+use serde::{Deserialize, Serialize};
+
+/// Dynamic NTK: `base' = base (s T/L - (s - 1))^(d/(d-2))` for `T > L`, plain otherwise. Reads the
+/// length of every forward pass and keeps no state between them. Hugging Face `dynamic`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct DynamicNtkScaling {
+    /// `s`; 1 already scales with the length.
+    pub factor: f64,
+    /// `L`; the training length unless given.
+    pub original_max_position_embeddings: Option<usize>,
+}
+
+impl Default for DynamicNtkScaling {
+    fn default() -> Self {
+        Self {
+            factor: 1.0,
+            original_max_position_embeddings: None,
+        }
+    }
+}
+
+impl Scaling for DynamicNtkScaling {
+    const READS_LENGTH: bool = true;
+    const READS_BASE: bool = true;
+
+    fn scale(&self, plain: &Unscaled, length: f64) -> Frequencies {
+        let original = self.original_max_position_embeddings.value();
+        let factor = self.factor * length.max(original) / original - (self.factor - 1.0);
+        let base = stretched_base(plain.base, plain.dim, factor);
+        Frequencies::new(inv_freq(plain.dim, base))
+    }
+
+    fn check(&self, dim: usize) -> Result<(), ConfigError> {
+        self.original_max_position_embeddings.check()?;
+        let hint = "1 scales by test length over training length";
+        in_range("factor", self.factor, 1.0..=1e6, hint)?;
+        check_dim("dynamic_ntk", dim)
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        self.original_max_position_embeddings.resolve(lengths);
+    }
+
+    fn unresolved(&self) -> Option<&'static str> {
+        self.original_max_position_embeddings.unresolved()
+    }
+}

@@ -1,0 +1,76 @@
+//! YaRN by the length of every forward pass.
+
+use super::yarn::{YarnScaling, check_ramp};
+use super::{Factor, OriginalLength, Scaling, Unscaled};
+use crate::ConfigError;
+use crate::facts::Lengths;
+use crate::rotary::Frequencies;
+use serde::{Deserialize, Serialize};
+
+/// YaRN with `s = max(1, T/L)` taken from the length of every forward pass, without state between
+/// them. jquesnelle/yarn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct DynamicYarnScaling {
+    /// `L`; the training length unless given.
+    pub original_max_position_embeddings: Option<usize>,
+    /// Turns within `L` above which a pair is left alone.
+    pub beta_fast: f64,
+    /// Turns within `L` below which a pair is interpolated in full.
+    pub beta_slow: f64,
+    /// Factor on cos and sin; `0.1 ln s + 1` unless given.
+    pub attention_factor: Option<f64>,
+    /// Whether the ramp's ends are rounded to whole dimensions.
+    pub truncate: bool,
+}
+
+impl Default for DynamicYarnScaling {
+    fn default() -> Self {
+        let YarnScaling {
+            beta_fast,
+            beta_slow,
+            truncate,
+            ..
+        } = YarnScaling::default();
+        Self {
+            original_max_position_embeddings: None,
+            beta_fast,
+            beta_slow,
+            attention_factor: None,
+            truncate,
+        }
+    }
+}
+
+impl Scaling for DynamicYarnScaling {
+    const READS_LENGTH: bool = true;
+    const READS_BASE: bool = true;
+
+    fn scale(&self, plain: &Unscaled, length: f64) -> Frequencies {
+        let factor = (length / self.original_max_position_embeddings.value()).max(1.0);
+        let at_length = YarnScaling {
+            factor: Factor::Fixed(factor),
+            original_max_position_embeddings: self.original_max_position_embeddings,
+            beta_fast: self.beta_fast,
+            beta_slow: self.beta_slow,
+            attention_factor: self.attention_factor,
+            truncate: self.truncate,
+            ..YarnScaling::default()
+        };
+        at_length.scale(plain, length)
+    }
+
+    fn check(&self, _dim: usize) -> Result<(), ConfigError> {
+        self.original_max_position_embeddings.check()?;
+        check_ramp(self.beta_slow, self.beta_fast, self.attention_factor)
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        self.original_max_position_embeddings.resolve(lengths);
+    }
+
+    fn unresolved(&self) -> Option<&'static str> {
+        self.original_max_position_embeddings.unresolved()
+    }
+}

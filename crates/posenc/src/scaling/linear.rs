@@ -1,0 +1,40 @@
+//! Position interpolation.
+
+use super::{Factor, OriginalLength, Scaling, Unscaled};
+use crate::ConfigError;
+use crate::facts::Lengths;
+use crate::rotary::Frequencies;
+use serde::{Deserialize, Serialize};
+
+/// Position interpolation: `theta_i / s`. Chen et al. 2023 (arXiv 2306.15595).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct LinearScaling {
+    /// `s`.
+    pub factor: Factor,
+    /// `L`, for `factor = "auto"`; the training length unless given.
+    pub original_max_position_embeddings: Option<usize>,
+}
+
+impl Scaling for LinearScaling {
+    fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
+        let factor = self.factor.value();
+        Frequencies::new(plain.inv_freq.iter().map(|theta| theta / factor).collect())
+    }
+
+    fn check(&self, _dim: usize) -> Result<(), ConfigError> {
+        self.original_max_position_embeddings.check()?;
+        self.factor.check("factor")
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        let original = self.original_max_position_embeddings.resolve(lengths);
+        self.factor.resolve(original, lengths);
+    }
+
+    fn unresolved(&self) -> Option<&'static str> {
+        // The original length matters to `auto` only.
+        self.factor.unresolved()
+    }
+}

@@ -1,0 +1,63 @@
+//! The scaling of Llama 3.1: NTK by parts with Meta's defaults.
+
+use super::{Factor, OriginalLength, Scaling, Unscaled, blend, check_rising, turns};
+use crate::ConfigError;
+use crate::facts::Lengths;
+use crate::rotary::Frequencies;
+use serde::{Deserialize, Serialize};
+
+/// Llama 3: wavelengths over `L / low_freq_factor` are stretched by `s`, those under `L /
+/// high_freq_factor` are left alone, with a ramp between. Meta's code for Llama 3.1; Hugging Face
+/// `llama3`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Llama3Scaling {
+    /// `s`.
+    pub factor: Factor,
+    /// `L`; the training length unless given.
+    pub original_max_position_embeddings: Option<usize>,
+    /// Turns within `L` below which a pair is interpolated in full.
+    pub low_freq_factor: f64,
+    /// Turns within `L` above which a pair is left alone.
+    pub high_freq_factor: f64,
+}
+
+impl Default for Llama3Scaling {
+    fn default() -> Self {
+        Self {
+            factor: Factor::Auto,
+            original_max_position_embeddings: None,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+        }
+    }
+}
+
+impl Scaling for Llama3Scaling {
+    fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
+        let original = self.original_max_position_embeddings.value();
+        let (low, high) = (self.low_freq_factor, self.high_freq_factor);
+        blend(plain, self.factor.value(), |theta| {
+            ((turns(theta, original) - low) / (high - low)).clamp(0.0, 1.0)
+        })
+    }
+
+    fn check(&self, _dim: usize) -> Result<(), ConfigError> {
+        self.original_max_position_embeddings.check()?;
+        self.factor.check("factor")?;
+        let low = ("low_freq_factor", self.low_freq_factor);
+        let high = ("high_freq_factor", self.high_freq_factor);
+        check_rising(low, high, "Llama 3.1 uses 1 and 4")
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        let original = self.original_max_position_embeddings.resolve(lengths);
+        self.factor.resolve(original, lengths);
+    }
+
+    fn unresolved(&self) -> Option<&'static str> {
+        let original = self.original_max_position_embeddings.unresolved();
+        original.or(self.factor.unresolved())
+    }
+}

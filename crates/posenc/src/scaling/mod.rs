@@ -1,0 +1,185 @@
+//! Rescalings of rotary frequencies: one file each, one line each in the list.
+//!
+//! Notation: `d` rotated dimensions, pair index `i = 0..d/2`, training length `L`, test length `T`,
+//! factor `s`. A scaling maps plain frequencies to scaled ones and an attention factor.
+
+mod dynamic_ntk;
+mod dynamic_yarn;
+mod factor;
+mod linear;
+mod llama3;
+mod longrope;
+mod ntk;
+mod ntk_by_parts;
+mod proportional;
+mod resonance;
+mod yarn;
+
+use crate::ConfigError;
+use crate::facts::Lengths;
+use crate::rotary::Frequencies;
+use crate::spec::in_range_if_set;
+pub use factor::Factor;
+use schema::in_range;
+use std::f64::consts::PI;
+use std::ops::RangeInclusive;
+
+/// Frequencies before any scaling.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unscaled {
+    /// Radians per token of each pair, fastest first.
+    pub inv_freq: Vec<f64>,
+    /// Rotated dimensions of a head.
+    pub dim: usize,
+    /// The base that `inv_freq` was computed from, if its spacing is geometric.
+    pub base: f64,
+}
+
+/// A rescaling of rotary frequencies.
+pub trait Scaling {
+    /// Whether the frequencies depend on the length of the forward pass.
+    const READS_LENGTH: bool = false;
+    /// Whether the formula reads the base and not only the frequencies.
+    const READS_BASE: bool = false;
+
+    /// Scaled frequencies for a sequence of `length` tokens; `check` must have passed and every
+    /// key be resolved.
+    fn scale(&self, plain: &Unscaled, length: f64) -> Frequencies;
+
+    /// Refuses values for which the formula has no meaning; `dim` is the number of rotated
+    /// dimensions.
+    ///
+    /// # Errors
+    ///
+    /// The first key that cannot work, with what is allowed.
+    fn check(&self, dim: usize) -> Result<(), ConfigError>;
+
+    /// Replaces defaults that depend on lengths by their values.
+    fn resolve(&mut self, lengths: &Lengths) {
+        let _ = lengths;
+    }
+
+    /// The first key whose value still depends on lengths.
+    fn unresolved(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// Generates [`RopeScaling`] and its plumbing from one list.
+macro_rules! scalings {
+    ($($kind:literal => $module:ident::$config:ident as $variant:ident;)+) => {
+        $(pub use $module::$config;)+
+
+        schema::tagged! {
+            /// A rescaling of rotary frequencies, at training or at test time.
+            #[derive(Clone, Debug, PartialEq)]
+            #[non_exhaustive]
+            pub enum RopeScaling { $($kind => $variant($config)),+ }
+        }
+
+        impl RopeScaling {
+            /// Replaces every default that depends on lengths: `original_max_position_embeddings`
+            /// and `factor = "auto"`.
+            pub fn resolve(&mut self, lengths: &Lengths) {
+                match self { $(Self::$variant(config) => config.resolve(lengths)),+ }
+            }
+
+            /// The first key whose value still depends on lengths.
+            pub fn unresolved(&self) -> Option<&'static str> {
+                match self { $(Self::$variant(config) => config.unresolved()),+ }
+            }
+
+            pub(crate) fn reads_length(&self) -> bool {
+                match self { $(Self::$variant(_) => $config::READS_LENGTH),+ }
+            }
+
+            pub(crate) fn reads_base(&self) -> bool {
+                match self { $(Self::$variant(_) => $config::READS_BASE),+ }
+            }
+
+            pub(crate) fn check(&self, dim: usize) -> Result<(), ConfigError> {
+                match self { $(Self::$variant(config) => config.check(dim)),+ }
+            }
+
+            pub(crate) fn scale(&self, plain: &Unscaled, length: f64) -> Frequencies {
+                match self { $(Self::$variant(config) => config.scale(plain, length)),+ }
+            }
+        }
+    };
+}
+
+// rustfmt does not look into macros, so the `mod` lines stand above.
+scalings! {
+    "linear" => linear::LinearScaling as Linear;
+    "ntk" => ntk::NtkScaling as Ntk;
+    "ntk_by_parts" => ntk_by_parts::NtkByPartsScaling as NtkByParts;
+    "dynamic_ntk" => dynamic_ntk::DynamicNtkScaling as DynamicNtk;
+    "yarn" => yarn::YarnScaling as Yarn;
+    "dynamic_yarn" => dynamic_yarn::DynamicYarnScaling as DynamicYarn;
+    "longrope" => longrope::LongropeScaling as Longrope;
+    "llama3" => llama3::Llama3Scaling as Llama3;
+    "proportional" => proportional::ProportionalScaling as Proportional;
+    "resonance" => resonance::ResonanceScaling as Resonance;
+}
+
+/// The key `original_max_position_embeddings`: `L`, the training length unless given.
+trait OriginalLength {
+    fn check(&self) -> Result<(), ConfigError>;
+    /// Sets it to the training length unless it is set; returns it.
+    fn resolve(&mut self, lengths: &Lengths) -> usize;
+    fn unresolved(&self) -> Option<&'static str>;
+    fn value(&self) -> f64;
+}
+
+impl OriginalLength for Option<usize> {
+    fn check(&self) -> Result<(), ConfigError> {
+        let hint = "leave it out for the training length";
+        in_range_if_set(ORIGINAL, *self, 1..=1_000_000_000, hint)
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) -> usize {
+        *self.get_or_insert(lengths.train_len)
+    }
+
+    fn unresolved(&self) -> Option<&'static str> {
+        self.is_none().then_some(ORIGINAL)
+    }
+
+    fn value(&self) -> f64 {
+        crate::spec::resolved(*self) as f64
+    }
+}
+
+const ORIGINAL: &str = "original_max_position_embeddings";
+
+/// Refuses two numbers that are out of range or do not rise.
+fn check_rising(low: (&str, f64), high: (&str, f64), hint: &str) -> Result<(), ConfigError> {
+    const RANGE: RangeInclusive<f64> = 1e-6..=1e6;
+    for (key, value) in [low, high] {
+        in_range(key, value, RANGE, hint)?;
+    }
+    if high.1 > low.1 {
+        return Ok(());
+    }
+    Err(ConfigError::new(
+        high.0,
+        high.1,
+        format!("must be larger than {}", low.0),
+        format!("above {}", low.1),
+        format!("swap {} and {}; {hint}", low.0, high.0),
+    ))
+}
+
+/// Blends interpolated and plain frequencies; `kept(theta)` is the share of the plain one.
+fn blend(plain: &Unscaled, factor: f64, kept: impl Fn(f64) -> f64) -> Frequencies {
+    let blended = |theta: &f64| {
+        let kept = kept(*theta);
+        (1.0 - kept) * *theta / factor + kept * *theta
+    };
+    Frequencies::new(plain.inv_freq.iter().map(blended).collect())
+}
+
+/// Turns a pair of this frequency completes within `original` tokens.
+fn turns(theta: f64, original: f64) -> f64 {
+    original * theta / (2.0 * PI)
+}

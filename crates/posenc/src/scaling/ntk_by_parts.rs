@@ -1,0 +1,63 @@
+//! NTK by parts: interpolates slow pairs only.
+
+use super::{Factor, OriginalLength, Scaling, Unscaled, blend, check_rising, turns};
+use crate::ConfigError;
+use crate::facts::Lengths;
+use crate::rotary::Frequencies;
+use serde::{Deserialize, Serialize};
+
+/// NTK by parts: pairs that turn more than `beta` times within `L` keep their frequency, pairs that
+/// turn less than `alpha` times are interpolated, with a ramp linear in the number of turns
+/// between. Peng et al. 2023 (arXiv 2309.00071), eq. 17 to 19, as the paper has it; YaRN's code has
+/// a ramp linear in the pair index.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct NtkByPartsScaling {
+    /// `s`.
+    pub factor: Factor,
+    /// `L`; the training length unless given.
+    pub original_max_position_embeddings: Option<usize>,
+    /// Turns within `L` below which a pair is interpolated in full.
+    pub alpha: f64,
+    /// Turns within `L` above which a pair is left alone.
+    pub beta: f64,
+}
+
+impl Default for NtkByPartsScaling {
+    fn default() -> Self {
+        Self {
+            factor: Factor::Auto,
+            original_max_position_embeddings: None,
+            alpha: 1.0,
+            beta: 32.0,
+        }
+    }
+}
+
+impl Scaling for NtkByPartsScaling {
+    fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
+        let original = self.original_max_position_embeddings.value();
+        let ramp = |theta| {
+            ((turns(theta, original) - self.alpha) / (self.beta - self.alpha)).clamp(0.0, 1.0)
+        };
+        blend(plain, self.factor.value(), ramp)
+    }
+
+    fn check(&self, _dim: usize) -> Result<(), ConfigError> {
+        self.original_max_position_embeddings.check()?;
+        self.factor.check("factor")?;
+        let (alpha, beta) = (("alpha", self.alpha), ("beta", self.beta));
+        check_rising(alpha, beta, "the paper uses 1 and 32")
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        let original = self.original_max_position_embeddings.resolve(lengths);
+        self.factor.resolve(original, lengths);
+    }
+
+    fn unresolved(&self) -> Option<&'static str> {
+        let original = self.original_max_position_embeddings.unresolved();
+        original.or(self.factor.unresolved())
+    }
+}

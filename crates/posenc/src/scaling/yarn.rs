@@ -1,0 +1,155 @@
+//! YaRN: interpolates slow pairs and sharpens the softmax.
+
+use super::{Factor, OriginalLength, Scaling, Unscaled, check_rising};
+use crate::ConfigError;
+use crate::facts::Lengths;
+use crate::rotary::Frequencies;
+use crate::spec::in_range_if_set;
+use serde::{Deserialize, Serialize};
+use std::f64::consts::PI;
+
+/// YaRN: pairs that turn often in training keep their frequency, pairs that never complete a turn
+/// are interpolated, a linear ramp over the pair index lies between, and cos and sin carry an
+/// attention factor. Peng et al. 2023 (arXiv 2309.00071), in the form of the authors' code and
+/// Hugging Face (the paper's ramp is linear in the number of turns instead).
+///
+/// With `L` under about 201 and `beta_fast = 32` the ramp starts at pair 0: nearly plain
+/// interpolation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct YarnScaling {
+    /// `s`.
+    pub factor: Factor,
+    /// `L`; the training length unless given.
+    pub original_max_position_embeddings: Option<usize>,
+    /// Turns within `L` above which a pair is left alone.
+    pub beta_fast: f64,
+    /// Turns within `L` below which a pair is interpolated in full.
+    pub beta_slow: f64,
+    /// Factor on cos and sin; `0.1 ln s + 1` unless given.
+    pub attention_factor: Option<f64>,
+    /// Numerator's multiplier where the attention factor is a ratio (DeepSeek); only together with
+    /// `mscale_all_dim`.
+    pub mscale: Option<f64>,
+    /// Denominator's multiplier of that ratio.
+    pub mscale_all_dim: Option<f64>,
+    /// Whether the ramp's ends are rounded to whole dimensions.
+    pub truncate: bool,
+}
+
+impl Default for YarnScaling {
+    fn default() -> Self {
+        Self {
+            factor: Factor::Auto,
+            original_max_position_embeddings: None,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            attention_factor: None,
+            mscale: None,
+            mscale_all_dim: None,
+            truncate: true,
+        }
+    }
+}
+
+impl YarnScaling {
+    /// `0.1 m ln s + 1`, or what the options ask for.
+    fn attention_factor(&self) -> f64 {
+        let s = self.factor.value();
+        let mscale = |m: f64| {
+            if s <= 1.0 {
+                1.0
+            } else {
+                0.1 * m * libm::log(s) + 1.0
+            }
+        };
+        match (self.attention_factor, self.mscale, self.mscale_all_dim) {
+            (Some(factor), _, _) => factor,
+            (None, Some(m), Some(all)) if m != 0.0 && all != 0.0 => mscale(m) / mscale(all),
+            _ => mscale(1.0),
+        }
+    }
+
+    fn check_mscale(&self) -> Result<(), ConfigError> {
+        let hint = "leave both mscale keys out for 0.1 ln(factor) + 1";
+        let keys = [
+            ("mscale", self.mscale),
+            ("mscale_all_dim", self.mscale_all_dim),
+        ];
+        for (key, value) in keys {
+            in_range_if_set(key, value, 0.0..=1e3, hint)?;
+        }
+        let (given, missing, value) = match keys {
+            [(given, Some(value)), (missing, None)] => (given, missing, value),
+            [(missing, None), (given, Some(value))] => (given, missing, value),
+            _ => return Ok(()),
+        };
+        Err(ConfigError::new(
+            given,
+            value,
+            format!("has no effect without {missing}"),
+            "both or neither",
+            format!("add {missing} or remove {given}"),
+        ))
+    }
+}
+
+impl Scaling for YarnScaling {
+    const READS_BASE: bool = true;
+
+    fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
+        let (s, d) = (self.factor.value(), plain.dim as f64);
+        let original = self.original_max_position_embeddings.value();
+        // The dimension whose pair completes `turns` turns within the training length.
+        let dimension = |turns: f64| {
+            d * libm::log(original / (turns * 2.0 * PI)) / (2.0 * libm::log(plain.base))
+        };
+        let (mut low, mut high) = (dimension(self.beta_fast), dimension(self.beta_slow));
+        if self.truncate {
+            (low, high) = (low.floor(), high.ceil());
+        }
+        // `high` stops at d - 1, not d/2 - 1, in every public implementation.
+        (low, high) = (low.max(0.0), high.min(d - 1.0));
+        if low == high {
+            high += 0.001;
+        }
+        let scaled = plain.inv_freq.iter().enumerate().map(|(i, theta)| {
+            let ramp = ((i as f64 - low) / (high - low)).clamp(0.0, 1.0);
+            theta / s * ramp + theta * (1.0 - ramp)
+        });
+        Frequencies {
+            inv_freq: scaled.collect(),
+            attention_factor: self.attention_factor(),
+        }
+    }
+
+    fn check(&self, _dim: usize) -> Result<(), ConfigError> {
+        self.original_max_position_embeddings.check()?;
+        self.factor.check("factor")?;
+        check_ramp(self.beta_slow, self.beta_fast, self.attention_factor)?;
+        self.check_mscale()
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        let original = self.original_max_position_embeddings.resolve(lengths);
+        self.factor.resolve(original, lengths);
+    }
+
+    fn unresolved(&self) -> Option<&'static str> {
+        let original = self.original_max_position_embeddings.unresolved();
+        original.or(self.factor.unresolved())
+    }
+}
+
+/// Refuses ends of the ramp that do not rise, and an attention factor out of range.
+pub(super) fn check_ramp(
+    beta_slow: f64,
+    beta_fast: f64,
+    attention_factor: Option<f64>,
+) -> Result<(), ConfigError> {
+    let (slow, fast) = (("beta_slow", beta_slow), ("beta_fast", beta_fast));
+    check_rising(slow, fast, "the paper uses 1 and 32")?;
+    let hint = "leave it out for 0.1 ln(factor) + 1";
+    in_range_if_set("attention_factor", attention_factor, 1e-3..=1e3, hint)
+}

@@ -1,0 +1,180 @@
+//! The interface of a configuration: what an encoding's own file has to say about it.
+
+use crate::facts::{Facts, Lengths, ModelShape};
+use crate::hooks::PositionalEncoding;
+use crate::init::{Init, ParamSpec, Parameters};
+use crate::rotary::Rotary;
+use crate::{ConfigError, EncodingConfig};
+use burn::module::Module;
+use schema::{Number, in_range};
+use serde::Serialize;
+use std::ops::RangeBounds;
+
+/// A line of the catalogue, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct About {
+    /// One line: what it does to which tensor.
+    pub summary: &'static str,
+    /// The formula, in plain text.
+    pub formula: &'static str,
+    /// First author, year and identifier.
+    pub source: &'static str,
+}
+
+impl About {
+    /// A line of the catalogue.
+    pub const fn new(summary: &'static str, formula: &'static str, source: &'static str) -> Self {
+        Self {
+            summary,
+            formula,
+            source,
+        }
+    }
+}
+
+/// An encoding inside another one.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Part<'a> {
+    /// Key of its table, relative to the outer one: `parts.0`, `part`.
+    pub key: String,
+    /// Path of its module inside the outer one: `parts.0`, `part.0`.
+    pub path: String,
+    /// Its configuration.
+    pub config: &'a EncodingConfig,
+}
+
+impl<'a> Part<'a> {
+    pub(crate) fn new(key: String, path: String, config: &'a EncodingConfig) -> Self {
+        Self { key, path, config }
+    }
+}
+
+/// The configuration of one encoding: what is allowed, what it declares, how it is built.
+///
+/// Every kind of [`EncodingConfig`] implements it. Implement it for an encoding of your own to get
+/// the same checks, parameter paths and initial values.
+pub trait EncodingSpec: Sized {
+    /// The module built from it.
+    type Module: PositionalEncoding + Module;
+    /// The catalogue's line.
+    const ABOUT: About;
+
+    /// Refuses values that have no meaning for this model.
+    ///
+    /// # Errors
+    ///
+    /// The first key that cannot work, with what is allowed.
+    fn check(&self, shape: &ModelShape) -> Result<(), ConfigError>;
+
+    /// Replaces defaults that depend on lengths by their values.
+    fn resolve(&mut self, lengths: &Lengths) {
+        let _ = lengths;
+    }
+
+    /// The first key whose value still depends on lengths, until [`resolve`](Self::resolve).
+    fn unresolved(&self) -> Option<String> {
+        None
+    }
+
+    /// Every parameter in the order of the module's fields. The one declaration of paths, shapes
+    /// and initial distributions; tables of an unresolved size are left out.
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let _ = shape;
+        Vec::new()
+    }
+
+    /// What it declares, without the parameters; meaningful once `check` passed.
+    fn properties(&self, shape: &ModelShape) -> Facts;
+
+    /// Builds the module from the declared parameters; called by [`init`](Self::init).
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Self::Module;
+
+    /// The rotation it is built on, if queries and keys are rotated by one set of frequencies.
+    fn rotary(&self, shape: &ModelShape) -> Option<Rotary> {
+        let _ = shape;
+        None
+    }
+
+    /// Slopes of a linear penalty on distance, one per head, if that is what it is.
+    fn slopes(&self, shape: &ModelShape) -> Option<Vec<f64>> {
+        let _ = shape;
+        None
+    }
+
+    /// The encodings of the catalogue that it is made of.
+    fn parts(&self) -> Vec<Part<'_>> {
+        Vec::new()
+    }
+
+    /// A small configuration, for kinds with a key that has no default.
+    fn example() -> Option<Self> {
+        None
+    }
+
+    /// This configuration with some fields changed:
+    /// `RopeConfig::default().with(|rope| rope.base = 500_000.0)`.
+    #[must_use]
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    /// What it declares, parameters included.
+    fn facts(&self, shape: &ModelShape) -> Facts {
+        let parameters = self.parameters(shape).into_iter();
+        Facts {
+            parameters: parameters.map(|spec| (spec.path, spec.shape)).collect(),
+            ..self.properties(shape)
+        }
+    }
+
+    /// Builds the module.
+    ///
+    /// # Errors
+    ///
+    /// If `check` fails, or a key is [unresolved](Self::unresolved).
+    fn init(&self, shape: &ModelShape, init: &Init<'_>) -> Result<Self::Module, ConfigError> {
+        self.check(shape)?;
+        refuse_unresolved(self.unresolved())?;
+        Ok(self.build(shape, &mut init.draw(self.parameters(shape))))
+    }
+}
+
+/// Refuses a configuration that still has a key without a value.
+pub(crate) fn refuse_unresolved(key: Option<String>) -> Result<(), ConfigError> {
+    key.map_or(Ok(()), |key| {
+        Err(ConfigError::new(
+            key,
+            "",
+            "depends on the training length, which is not known here",
+            "a value",
+            "set it, or call `resolve` with the lengths",
+        ))
+    })
+}
+
+/// A value that [`EncodingSpec::init`] has found resolved.
+///
+/// # Panics
+///
+/// If it is not: only code that skips `init` gets here.
+pub(crate) fn resolved<T>(value: Option<T>) -> T {
+    value.expect("`init` refuses unresolved keys")
+}
+
+/// Checks a value against a range if it is set.
+pub(crate) fn in_range_if_set<T: Number>(
+    key: &str,
+    value: Option<T>,
+    range: impl RangeBounds<T>,
+    hint: &str,
+) -> Result<(), ConfigError> {
+    value.map_or(Ok(()), |value| in_range(key, value, range, hint))
+}
+
+/// The name of a key that is not set.
+pub(crate) fn unset<T>(key: &str, value: Option<T>) -> Option<String> {
+    value.is_none().then(|| key.to_owned())
+}
