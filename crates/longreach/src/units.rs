@@ -39,3 +39,12 @@ pub fn duration(secs: f64) -> String {
         s => format!("{:.1} days", s / 86_400.0),
     }
 }
+
+/// The first `most` names with commas between them, and how many more there are.
+pub fn first_of(names: &[String], most: usize) -> String {
+    let mut shown: Vec<String> = names.iter().take(most).cloned().collect();
+    if names.len() > most {
+        shown.push(format!("{} more", names.len() - most));
+    }
+    shown.join(", ")
+}

@@ -91,6 +91,6 @@ pub fn environment(name: &DeviceName) -> Environment {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("LONGREACH_COMMIT").to_owned(),
         device: name.kind.to_owned(),
-        burn: "0.22.1".to_owned(),
+        burn: env!("LONGREACH_BURN").to_owned(),
     }
 }

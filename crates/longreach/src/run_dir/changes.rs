@@ -1,18 +1,18 @@
-//! What has changed since runs were made: another config, another program. Told key by key; nothing
-//! is lost and nothing is reused wrongly, because a run's name is the hash of all that determines
-//! its numbers.
+//! Notes on runs that another config or another build wrote, key by key. Such runs are neither
+//! overwritten nor reused: a run's id is the hash of everything that determines its numbers.
 
 use crate::plan::planner::Plan;
 use crate::run_dir::files::{JOB_FILE, RECORD_FILE, read_job};
-use crate::units::count;
+use crate::run_dir::walk::directories_with;
+use crate::units::{count, first_of};
 use results::RunRecord;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Runs of other configs that are looked at.
+/// Runs of other configs that are read.
 const MAX_OTHERS: usize = 50;
-/// Keys that are told.
+/// Keys in a note.
 const MAX_KEYS: usize = 8;
 
 /// Where two JSON documents differ: dotted keys with both values.
@@ -47,7 +47,7 @@ pub fn differences<'a>(
     found
 }
 
-/// Runs of the same experiment that this config does not ask for, if there are any, and in what the
+/// A note on runs of the same experiment that belong to another config, and the keys in which the
 /// nearest differs.
 pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
     let ours: BTreeSet<&str> = plan
@@ -55,15 +55,11 @@ pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
         .iter()
         .map(|run| run.job.run_id.as_str())
         .collect();
-    let entries = std::fs::read_dir(experiment).ok()?.flatten();
-    let mut others: Vec<_> = entries
-        .filter(|entry| {
-            !ours.contains(entry.file_name().to_string_lossy().as_ref())
-                && entry.path().join(JOB_FILE).is_file()
-        })
-        .map(|entry| entry.path())
-        .collect();
-    others.sort();
+    let mut others = directories_with(experiment, JOB_FILE);
+    others.retain(|run| {
+        let name = run.file_name().unwrap_or_default().to_string_lossy();
+        !ours.contains(name.as_ref())
+    });
     let unfinished = others
         .iter()
         .filter(|run| !run.join(RECORD_FILE).exists())
@@ -89,17 +85,10 @@ pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
     let ((id, theirs), ours) =
         pairs.min_by_key(|((_, theirs), ours)| differences(theirs, ours).len())?;
     let differ = differences(theirs, ours);
-    let value = |value: Option<&Value>| {
-        value.map_or("nothing".to_owned(), |value| short(&value.to_string()))
-    };
-    let mut told: Vec<String> = differ
-        .iter()
-        .take(MAX_KEYS)
-        .map(|(key, theirs, ours)| format!("{key} = {} (here {})", value(*theirs), value(*ours)))
+    let differ: Vec<String> = differ
+        .into_iter()
+        .map(|(key, theirs, ours)| format!("{key} = {} (here {})", shown(theirs), shown(ours)))
         .collect();
-    if differ.len() > MAX_KEYS {
-        told.push(format!("{} more", differ.len() - MAX_KEYS));
-    }
     let unfinished = if unfinished > 0 {
         format!(", {unfinished} of them unfinished")
     } else {
@@ -110,11 +99,11 @@ pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
          {id}, differs in {}",
         experiment.display(),
         count(others.len(), "run"),
-        told.join(", ")
+        first_of(&differ, MAX_KEYS)
     ))
 }
 
-/// Records that another program wrote, if there are any.
+/// A note on records that another commit wrote, if there are any.
 pub fn other_programs(records: &[RunRecord]) -> Option<String> {
     let ours = env!("LONGREACH_COMMIT");
     let others: Vec<&str> = records
@@ -126,14 +115,20 @@ pub fn other_programs(records: &[RunRecord]) -> Option<String> {
     (!others.is_empty()).then(|| {
         let commits: Vec<&str> = commits.into_iter().take(MAX_KEYS).collect();
         format!(
-            "{} recorded by another commit ({}); this program is of {ours}",
+            "{} recorded by another commit ({}); this build is of {ours}",
             count(others.len(), "run"),
             commits.join(", ")
         )
     })
 }
 
-pub(crate) fn short(text: &str) -> String {
+/// A value in a message.
+pub fn shown(value: Option<&Value>) -> String {
+    value.map_or("nothing".to_owned(), |value| short(&value.to_string()))
+}
+
+/// The first 60 characters of a text.
+pub fn short(text: &str) -> String {
     if text.chars().count() <= 60 {
         text.to_owned()
     } else {
@@ -147,7 +142,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_changed_key_is_told_and_no_other() {
+    fn every_changed_key_is_listed_and_no_other() {
         let theirs = json!({ "train": { "steps": 600, "lr": 0.001 }, "seed": 0, "gone": [1, 2] });
         let ours = json!({ "train": { "steps": 700, "lr": 0.001, "new": true }, "seed": 0 });
         let found: Vec<String> = differences(&theirs, &ours)

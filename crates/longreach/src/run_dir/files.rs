@@ -2,19 +2,20 @@
 
 use crate::exit::{Exit, Failure};
 use crate::plan::spec::Job;
+use crate::run_dir::walk::directories_in;
 use results::RunRecord;
 use results::record::RunStatus;
 use rundir::{Disk, checkpoint, lock};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The job a run directory belongs to.
+/// The job of a run.
 pub const JOB_FILE: &str = "job.json";
 
 /// The final weights.
 pub const WEIGHTS_FILE: &str = "weights.safetensors";
 
-/// How long everything took; the only file that differs between reruns.
+/// Wall-clock times; the only file that differs between reruns.
 pub const TIMINGS_FILE: &str = "timings.json";
 
 /// The record.
@@ -23,10 +24,10 @@ pub const RECORD_FILE: &str = results::store::RECORD_FILE;
 /// The batch at which a training stopped being finite.
 pub const DIVERGED_FILE: &str = "diverged.json";
 
-/// What a failed worker said.
+/// The message of a failed worker.
 pub const ERROR_FILE: &str = "error.txt";
 
-/// No job is larger.
+/// Largest job that is read, in bytes.
 const MAX_JOB_BYTES: u64 = 1 << 24;
 
 /// The directory of a planned run below the directory of all runs.
@@ -34,23 +35,23 @@ pub fn run_dir(runs: &Path, job: &Job) -> PathBuf {
     results::store::run_dir(runs, &job.experiment, &job.run_id)
 }
 
-/// The record of a job, if it is there, whole, and of this job.
+/// The record of a job, if it exists, is readable, and belongs to this job.
 pub fn recorded(directory: &Path, job: &Job) -> Option<RunRecord> {
     let record = results::read_record(&directory.join(RECORD_FILE)).ok()?;
     (record.run_id == job.run_id).then_some(record)
 }
 
-/// Removes what a recorded run does not need.
+/// Removes files that a recorded run no longer needs.
 pub fn tidy(disk: &dyn Disk, directory: &Path, record: &RunRecord) {
-    // The last good state of a run that diverged is worth looking at.
+    // The checkpoint of a run that diverged is kept for inspection.
     if record.status == RunStatus::Ok {
         checkpoint::clear(disk, directory);
     }
     let _ = disk.remove_tree(&directory.join(ERROR_FILE));
 }
 
-/// Takes a run for this process, until the file is dropped or the process ends, however it ends;
-/// removes what dead processes left half written.
+/// Locks a run for this process until the returned file is dropped or the process ends, and removes
+/// files that dead processes left half written.
 ///
 /// # Errors
 ///
@@ -58,7 +59,7 @@ pub fn tidy(disk: &dyn Disk, directory: &Path, record: &RunRecord) {
 /// [`Exit::Input`] if it is a link.
 pub fn take(disk: &dyn Disk, directory: &Path) -> Result<File, Failure> {
     if directory.is_symlink() {
-        let help = "a run lies in its own directory; name the place it leads to as --runs, or \
+        let help = "a run needs a real directory; pass the target of the link as --runs, or \
                     remove the link";
         return Err(Failure::input(format!(
             "{} is a link\n  = help: {help}",
@@ -100,7 +101,7 @@ pub fn read_job(directory: &Path) -> Result<Job, Failure> {
     Ok(job)
 }
 
-/// Directories below the one that is named: experiments, then runs.
+/// Levels below a directory of all runs: experiments, then runs.
 const DEPTH: usize = 3;
 
 /// Directories with a job, no deeper than an experiment's runs; links are not followed.
@@ -109,21 +110,17 @@ const DEPTH: usize = 3;
 ///
 /// [`Exit::Input`] if a directory cannot be read.
 pub fn jobs(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
-    below(directory, DEPTH)
+    jobs_within(directory, DEPTH)
 }
 
-fn below(directory: &Path, depth: usize) -> Result<Vec<PathBuf>, Failure> {
+fn jobs_within(directory: &Path, depth: usize) -> Result<Vec<PathBuf>, Failure> {
     if directory.join(JOB_FILE).is_file() {
         return Ok(vec![directory.to_owned()]);
     }
-    if depth == 0 {
-        return Ok(Vec::new());
-    }
     let mut found = Vec::new();
-    for entry in fs_err::read_dir(directory).map_err(Failure::input)? {
-        let entry = entry.map_err(Failure::input)?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.extend(below(&entry.path(), depth - 1)?);
+    if depth > 0 {
+        for inner in directories_in(directory).map_err(Failure::input)? {
+            found.extend(jobs_within(&inner, depth - 1)?);
         }
     }
     Ok(found)

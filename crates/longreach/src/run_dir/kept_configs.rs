@@ -1,17 +1,18 @@
 //! The configs of an experiment, kept beside its runs: `runs/NAME/configs/ID.toml` is a config as
-//! it was run, and `ID.json` lists its runs and how its report is written. With them `longreach
-//! report runs/NAME` can tell which config the records belong to.
+//! it was run, and `ID.json` lists its runs and the options of its report. `longreach report
+//! runs/NAME` finds in them the config that the records belong to.
 //!
-//! Both files are written whole. A crash between them leaves a config without a list, which no
-//! reader looks at, and which the next `run` completes.
+//! Both files are written atomically. A crash between them leaves a config without a list, which
+//! readers ignore and the next `run` completes.
 
 use crate::exit::{Exit, Failure};
 use crate::plan::planner::Plan;
 use crate::run_dir::changes;
-use crate::units::count;
+use crate::units::{count, first_of};
 use results::record::Label;
 use results::{Claims, ReportSpec, RunRecord};
 use rundir::Disk;
+use schema::text::excerpt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,13 +70,13 @@ impl Config {
     pub fn of(plan: &Plan) -> Result<(Self, String), Failure> {
         let body = toml::to_string(&plan.table)
             .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
-        let directory = schema::text::excerpt(&plan.directory.display().to_string());
+        let directory = excerpt(&plan.directory.display().to_string());
         let text =
             format!("# written by longreach run; paths are relative to {directory}\n\n{body}");
         let name = plan.path.file_name().unwrap_or_default().to_string_lossy();
         let config = Self {
             id: id_of(&text),
-            file: schema::text::excerpt(&name),
+            file: excerpt(&name),
             title: plan.title.clone(),
             order: plan.order.clone(),
             variants: plan.variants.clone(),
@@ -171,8 +172,7 @@ pub fn write(disk: &dyn Disk, experiment: &Path, plan: &Plan) -> Result<(), Fail
     Ok(())
 }
 
-/// The configs kept in an experiment's directory, by id, and what was found there and cannot be
-/// used.
+/// The configs kept in an experiment's directory, by id, and notes on those that cannot be used.
 pub fn read(experiment: &Path) -> (Vec<Config>, Vec<String>) {
     let directory = experiment.join(CONFIGS_DIR);
     let is_id =
@@ -241,55 +241,51 @@ fn read_one(directory: &Path, id: &str) -> Result<Config, String> {
 pub struct Belonging {
     /// The config that all of them belong to; none if there are several, or some belong to none.
     pub config: Option<Config>,
-    /// Every config that has some of the records, how many, and in what it differs from the first.
+    /// One line for each config that has some of the records: how many, and how it differs from the
+    /// first.
     pub lines: Vec<String>,
 }
 
-/// Finds out which of the configs kept in an experiment's directory the records belong to. A config
+/// Finds which of the configs kept in an experiment's directory the records belong to. A config
 /// that has all of them is chosen over those that have a part; of several that have all, each must
 /// have the same report.
 pub fn belonging(experiment: &Path, records: &[RunRecord]) -> Belonging {
     let (configs, unusable) = read(experiment);
     let runs: BTreeSet<&str> = records.iter().map(run_of).collect();
     let recorded = |config: &Config| {
-        runs.iter()
-            .filter(|run| config.runs.contains_key(**run))
-            .count()
+        let is_own = |run: &&&str| config.runs.contains_key(**run);
+        runs.iter().filter(is_own).count()
     };
-    let mut found: Vec<&Config> = configs
+    let mut found: Vec<(usize, &Config)> = configs
         .iter()
-        .filter(|config| recorded(config) > 0)
+        .map(|config| (recorded(config), config))
+        .filter(|(n, _)| *n > 0)
         .collect();
-    found.sort_by(|a, b| recorded(b).cmp(&recorded(a)).then_with(|| a.id.cmp(&b.id)));
-    let covering: Vec<&Config> = found
-        .iter()
-        .filter(|config| recorded(config) == runs.len())
-        .copied()
-        .collect();
-    let alike = covering
+    found.sort_by(|(a, first), (b, second)| b.cmp(a).then_with(|| first.id.cmp(&second.id)));
+    let complete = found.iter().filter(|(n, _)| *n == runs.len());
+    let covering: Vec<&Config> = complete.map(|(_, config)| *config).collect();
+    let mut same_report = covering
         .windows(2)
-        .all(|pair| pair[0].reports_like(pair[1], records));
-    let unknown = runs
+        .map(|pair| pair[0].reports_like(pair[1], records));
+    let config = if same_report.all(|same| same) {
+        covering.first().map(|config| (*config).clone())
+    } else {
+        None
+    };
+    let mut lines: Vec<String> = found
         .iter()
-        .filter(|run| !found.iter().any(|config| config.runs.contains_key(**run)))
-        .count();
-    let mut lines = Vec::new();
-    for (index, config) in found.iter().take(MAX_LISTED).enumerate() {
-        let of = format!(
-            "config {}: {} of {} recorded",
-            config.name(),
-            recorded(config),
-            count(config.runs.len(), "run")
-        );
-        lines.push(if index == 0 {
-            of
-        } else {
-            format!("{of}; {}", differing(found[0], config))
-        });
-    }
+        .take(MAX_LISTED)
+        .map(|(n, config)| line(*n, config, found[0].1))
+        .collect();
     if found.len() > MAX_LISTED {
         lines.push(format!("{} more configs", found.len() - MAX_LISTED));
     }
+    let has = |run: &str| {
+        found
+            .iter()
+            .any(|(_, config)| config.runs.contains_key(run))
+    };
+    let unknown = runs.iter().filter(|run| !has(run)).count();
     if unknown > 0 {
         let place = experiment.join(CONFIGS_DIR);
         lines.push(format!(
@@ -299,44 +295,40 @@ pub fn belonging(experiment: &Path, records: &[RunRecord]) -> Belonging {
         ));
     }
     lines.extend(unusable);
-    Belonging {
-        config: covering
-            .first()
-            .filter(|_| alike)
-            .map(|config| (*config).clone()),
-        lines,
+    Belonging { config, lines }
+}
+
+/// `config 1a2b3c4d (x.toml): 3 of 4 runs recorded`, and how it differs from the first.
+fn line(recorded: usize, config: &Config, first: &Config) -> String {
+    let runs = count(config.runs.len(), "run");
+    let line = format!("config {}: {recorded} of {runs} recorded", config.name());
+    if config.id == first.id {
+        line
+    } else {
+        format!("{line}; {}", differing(first, config))
     }
 }
 
 /// In which keys a config differs from the first.
 fn differing(first: &Config, other: &Config) -> String {
-    let keys = changes::differences(&first.table, &other.table);
-    let value = |value: Option<&Value>| {
-        value.map_or("nothing".to_owned(), |value| {
-            changes::short(&value.to_string())
-        })
-    };
-    let mut listed: Vec<String> = keys
-        .iter()
-        .take(MAX_KEYS)
+    let listed: Vec<String> = changes::differences(&first.table, &other.table)
+        .into_iter()
         .map(|(key, theirs, ours)| {
-            format!(
-                "{} = {} (there {})",
-                schema::text::excerpt(key),
-                value(*ours),
-                value(*theirs)
-            )
+            let (key, ours) = (excerpt(&key), changes::shown(ours));
+            format!("{key} = {ours} (there {})", changes::shown(theirs))
         })
         .collect();
-    if keys.len() > MAX_KEYS {
-        listed.push(format!("{} more", keys.len() - MAX_KEYS));
-    }
-    match listed.is_empty() {
-        true => format!(
+    if listed.is_empty() {
+        format!(
             "the same keys and values as {}, read from another directory",
             first.id
-        ),
-        false => format!("differs from {} in {}", first.id, listed.join(", ")),
+        )
+    } else {
+        format!(
+            "differs from {} in {}",
+            first.id,
+            first_of(&listed, MAX_KEYS)
+        )
     }
 }
 
@@ -377,16 +369,11 @@ pub fn named(experiment: &Path, name: &str) -> Result<Config, Failure> {
     } else {
         "names neither a config kept there nor a file".into()
     };
-    let names: Vec<String> = configs.iter().take(MAX_LISTED).map(Config::name).collect();
-    let more = if configs.len() > MAX_LISTED {
-        format!(", {} more", configs.len() - MAX_LISTED)
-    } else {
-        String::new()
-    };
+    let names: Vec<String> = configs.iter().map(Config::name).collect();
     let allowed = if names.is_empty() {
         "a config file".to_owned()
     } else {
-        format!("a config file, or one of {}{more}", names.join(", "))
+        format!("a config file, or one of {}", first_of(&names, MAX_LISTED))
     };
     let notes: String = unusable
         .iter()

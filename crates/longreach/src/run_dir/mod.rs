@@ -8,3 +8,4 @@ pub mod kept_configs;
 pub mod seal;
 pub mod selection;
 pub mod survey;
+pub mod walk;

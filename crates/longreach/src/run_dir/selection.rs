@@ -5,7 +5,8 @@ use crate::config::diagnostic::closest_first;
 use crate::exit::{Exit, Failure};
 use crate::plan::spec::{Job, RunSpec};
 use crate::run_dir::files::{JOB_FILE, RECORD_FILE, read_job};
-use crate::units::count;
+use crate::run_dir::walk::{directories_in, directories_with};
+use crate::units::{count, first_of};
 use schema::text::excerpt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,11 +111,12 @@ fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<PathBuf>, Failu
     if !path.is_dir() {
         return beginning(path);
     }
-    let runs = runs_in(path);
+    let runs = directories_with(path, JOB_FILE);
     if runs.is_empty() {
-        let experiments: Vec<String> = below(path)
+        let experiments: Vec<String> = directories_in(path)
+            .unwrap_or_default()
             .iter()
-            .filter(|other| !runs_in(other).is_empty())
+            .filter(|other| !directories_with(other, JOB_FILE).is_empty())
             .map(|other| text(other))
             .collect();
         if experiments.is_empty() {
@@ -161,7 +163,7 @@ fn beginning(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    let runs = runs_in(parent);
+    let runs = directories_with(parent, JOB_FILE);
     if runs.is_empty() {
         let help = "name the directory of a run or of an experiment, such as runs/quickstart";
         return Err(Failure::input(format!(
@@ -218,45 +220,14 @@ fn describe(directory: &Path) -> String {
     )
 }
 
-/// Directories in a directory, sorted; links are not followed.
-fn below(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut below: Vec<PathBuf> = entries
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| entry.path())
-        .collect();
-    below.sort();
-    below
-}
-
-/// Directories of runs in a directory.
-fn runs_in(directory: &Path) -> Vec<PathBuf> {
-    below(directory)
-        .into_iter()
-        .filter(|run| run.join(JOB_FILE).is_file())
-        .collect()
-}
-
 fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The first of some names, and how many more there are.
+/// The first of some names, as one harmless line.
 fn list(names: &[String]) -> String {
-    let more = if names.len() > MAX_LISTED {
-        format!(", {} more", names.len() - MAX_LISTED)
-    } else {
-        String::new()
-    };
-    format!(
-        "{}{more}",
-        names
-            .iter()
-            .take(MAX_LISTED)
-            .map(|name| excerpt(name))
-            .collect::<Vec<_>>()
-            .join(", ")
-    )
+    let names: Vec<String> = names.iter().map(|name| excerpt(name)).collect();
+    first_of(&names, MAX_LISTED)
 }
 
 /// A `key=value` that a run must have.

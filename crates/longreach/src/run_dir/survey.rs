@@ -2,6 +2,7 @@
 //! over more than one level of experiments has to be asked for.
 
 use crate::exit::{Exit, Failure};
+use crate::run_dir::walk::{directories_in, directories_with};
 use crate::units::count;
 use results::store::{JSONL_FILE, MAX_DEPTH, RECORD_FILE};
 use std::collections::VecDeque;
@@ -11,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// their runs.
 pub const PLAIN_DEPTH: usize = 2;
 
-/// Directories that are looked at to find what is too far below.
-const MAX_LOOKED_AT: usize = 20_000;
+/// Directories that are read to find records that lie too deep.
+const MAX_VISITED: usize = 20_000;
 /// Experiments that a refusal lists.
 const MAX_LISTED: usize = 10;
 
@@ -25,8 +26,8 @@ struct Place {
     depth: usize,
 }
 
-/// How many levels below the roots are to be read. Reading more than a run, an experiment or a
-/// directory of experiments must be asked for.
+/// How many levels below the roots to read. More than a run, an experiment or a directory of
+/// experiments needs `recursive`.
 ///
 /// # Errors
 ///
@@ -74,40 +75,25 @@ pub fn depth(roots: &[PathBuf], recursive: bool) -> Result<usize, Failure> {
 
 /// Whether a directory holds the directories of recorded runs, and is not one itself.
 pub fn is_experiment(directory: &Path) -> bool {
-    let entries = || std::fs::read_dir(directory).into_iter().flatten().flatten();
     directory.is_dir()
         && !directory.join(RECORD_FILE).is_file()
-        && entries().any(|entry| {
-            entry.file_type().is_ok_and(|kind| kind.is_dir())
-                && entry.path().join(RECORD_FILE).is_file()
-        })
+        && !directories_with(directory, RECORD_FILE).is_empty()
 }
 
-/// Directories with records below a root, the nearest first, and whether all were looked at.
-/// Neither links nor hidden directories are entered, nor those of runs.
+/// Directories with records below a root, the nearest first, and whether all were visited.
+/// Links, hidden directories and the directories of runs are not entered.
 fn places(root: &Path) -> (Vec<Place>, bool) {
-    let (mut found, mut looked_at): (Vec<Place>, usize) = (Vec::new(), 0);
+    let (mut found, mut visited): (Vec<Place>, usize) = (Vec::new(), 0);
     let mut queue = VecDeque::from([(root.to_owned(), 0)]);
     if root.join(RECORD_FILE).is_file() {
         return (found, true);
     }
     while let Some((directory, depth)) = queue.pop_front() {
-        looked_at += 1;
-        if looked_at > MAX_LOOKED_AT || (depth > PLAIN_DEPTH && found.len() > MAX_LISTED) {
+        visited += 1;
+        if visited > MAX_VISITED || (depth > PLAIN_DEPTH && found.len() > MAX_LISTED) {
             return (found, false);
         }
-        let mut below = Vec::new();
-        for entry in std::fs::read_dir(&directory)
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let hidden = entry.file_name().to_string_lossy().starts_with('.');
-            if !hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                below.push(entry.path());
-            }
-        }
-        below.sort();
+        let below = directories_in(&directory).unwrap_or_default();
         let (runs, others): (Vec<PathBuf>, Vec<PathBuf>) = below
             .into_iter()
             .partition(|path| path.join(RECORD_FILE).is_file());
