@@ -101,13 +101,13 @@ const REPORT_DIR: &str = "report";
 /// Name of the directory for a report over the runs of several configs.
 const REPORT_ALL_DIR: &str = "report-all";
 
-/// Writes the report of some records and returns it with the paths written.
+/// Writes the report of some records; returns it with the paths of its files.
 ///
 /// # Errors
 ///
 /// [`Exit::Input`] if there is nothing to report, [`Exit::Resources`] if the directory cannot be
 /// written.
-pub fn write(
+fn write(
     records: &[RunRecord],
     excluded: &[Excluded],
     spec: &ReportSpec,
@@ -141,7 +141,7 @@ pub fn of_sweep(
     };
     let run_links = links(&out, records.iter().map(place).collect());
     let mut all = records;
-    // Damaged files below the directory concern `report`, which lists them.
+    // Damaged files are listed by `report`; here they are ignored.
     if let Ok(found) = find_records_within(&[experiment.to_owned()], 1) {
         let is_ours = |record: &RunRecord| {
             let of = record.evaluation_of.as_deref();
@@ -171,17 +171,16 @@ pub fn of_sweep(
     Ok(summary(&report.summary, &paths))
 }
 
-/// Relative addresses of run directories by experiment and run id, seen from the directory of a
-/// report.
-fn links(
-    out: &Path,
-    runs: Vec<((String, String), Option<PathBuf>)>,
-) -> BTreeMap<(String, String), String> {
+/// A run by experiment and run id, and its directory if it has one.
+type PlacedRun = ((String, String), Option<PathBuf>);
+
+/// Links to run directories by experiment and run id, relative to the directory of a report.
+fn links(out: &Path, runs: Vec<PlacedRun>) -> BTreeMap<(String, String), String> {
     let absolute = |path: &Path| std::path::absolute(path).ok();
     let Some(out) = absolute(out) else {
         return BTreeMap::new();
     };
-    let link = |(run, directory): ((String, String), Option<PathBuf>)| {
+    let link = |(run, directory): PlacedRun| {
         let directory = absolute(&directory?)?;
         let shared = out
             .components()
@@ -213,77 +212,35 @@ fn links(
 fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure> {
     let mut found = find(&request.directories, request.recursive)?;
     let directories = std::mem::take(&mut found.directories);
-    let place = |(record, directory): (&RunRecord, Option<PathBuf>)| {
-        (
-            (record.experiment.clone(), record.run_id.clone()),
-            directory,
-        )
-    };
-    let placed: Vec<((String, String), Option<PathBuf>)> =
-        found.records.iter().zip(directories).map(place).collect();
+    let runs = found
+        .records
+        .iter()
+        .map(|record| (record.experiment.clone(), record.run_id.clone()));
+    let placed: Vec<PlacedRun> = runs.zip(directories).collect();
     if request.no_evals {
         found
             .records
             .retain(|record| record.evaluation_of.is_none());
-        found.excluded.retain(|excluded| {
-            !excluded
-                .path
-                .parent()
-                .is_some_and(|directory| directory.ends_with(EVALS_DIR))
-        });
+        let is_eval = |path: &Path| path.parent().is_some_and(|dir| dir.ends_with(EVALS_DIR));
+        found.excluded.retain(|excluded| !is_eval(&excluded.path));
     }
     let read = found.records.len();
     let (config, lines) = config_of(request, &mut found.records)?;
     // Without a config the lines are printed in the report too.
     let mixed = config.is_none() && !lines.is_empty();
-    let spec = match config {
-        Some(config) => {
-            config.label(&mut found.records);
-            let theirs = config.report_spec();
-            ReportSpec {
-                title: request.title.clone().unwrap_or(theirs.title),
-                claims: if spec.claims == Claims::default() {
-                    theirs.claims
-                } else {
-                    spec.claims
-                },
-                assertions: spec.assertions || theirs.assertions,
-                order: if spec.order.is_empty() {
-                    theirs.order
-                } else {
-                    spec.order
-                },
-                ..spec
-            }
-        }
-        None => {
-            let experiments: Vec<&str> = by_experiment(&found.records).into_keys().collect();
-            let title = request
-                .title
-                .clone()
-                .unwrap_or_else(|| experiments.join(", "));
-            ReportSpec {
-                title,
-                notes: lines.clone(),
-                ..spec
-            }
-        }
-    };
+    let mut spec = titled(request, spec, config.as_ref(), &mut found.records);
     let name = if mixed { REPORT_ALL_DIR } else { REPORT_DIR };
     let out = request
         .out
         .clone()
         .unwrap_or_else(|| beside(&request.directories[0], name));
     print_sources(&found.records);
+    if config.is_none() {
+        spec.notes.clone_from(&lines);
+    }
     let directories = placed.iter().filter_map(|(_, directory)| directory.clone());
-    let notes = edit_notes(&found.records, directories);
-    let spec = ReportSpec {
-        notes: spec.notes.iter().cloned().chain(notes).collect(),
-        ..spec
-    };
-    lines
-        .iter()
-        .for_each(|line| console::tell(&format!("note: {line}")));
+    spec.notes.extend(edit_notes(&found.records, directories));
+    console::notes(&lines);
     if mixed {
         console::tell(
             "  = help: `--config ID` or `--config FILE` reports on the runs of one config, as \
@@ -291,8 +248,7 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
         );
     }
     console::tell(&format!("writing to {}", out.display()));
-    let run_links = links(&out, placed);
-    let spec = ReportSpec { run_links, ..spec };
+    spec.run_links = links(&out, placed);
     let (report, paths) = write(&found.records, &found.excluded, &spec, &out)?;
     let others = read - found.records.len();
     let others = if others > 0 {
@@ -307,9 +263,43 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
     ))
 }
 
+/// The options of a report with those of the config that its records belong to; arguments win. The
+/// records get the labels of that config.
+fn titled(
+    request: &Args,
+    spec: ReportSpec,
+    config: Option<&Config>,
+    records: &mut [RunRecord],
+) -> ReportSpec {
+    let title = request.title.clone();
+    let Some(config) = config else {
+        let experiments = || by_experiment(records).into_keys().collect::<Vec<_>>();
+        return ReportSpec {
+            title: title.unwrap_or_else(|| experiments().join(", ")),
+            ..spec
+        };
+    };
+    config.label(records);
+    let own = config.report_spec();
+    ReportSpec {
+        title: title.unwrap_or(own.title),
+        claims: if spec.claims == Claims::default() {
+            own.claims
+        } else {
+            spec.claims
+        },
+        assertions: spec.assertions || own.assertions,
+        order: if spec.order.is_empty() {
+            own.order
+        } else {
+            spec.order
+        },
+        ..spec
+    }
+}
+
 /// The config that the records of an experiment belong to, if they belong to exactly one or one was
-/// named; else what there is to say about it. Keeps the records of a config that was named, and no
-/// others.
+/// named; otherwise notes on the configs. If one was named, only its records are kept.
 fn config_of(
     request: &Args,
     records: &mut Vec<RunRecord>,

@@ -1,11 +1,12 @@
-//! `longreach status`: what state runs are in, read from their directories alone.
+//! `longreach status`: the state of runs, read only from their directories.
 
 use crate::console::table;
 use crate::console::{self, plain};
 use crate::exit::{Exit, Failure};
+use crate::plan::spec::Job;
 use crate::run_dir::files::{ERROR_FILE, RECORD_FILE, jobs, read_job};
 use crate::units::count;
-use results::record::RunStatus;
+use results::record::{Divergence, RunStatus};
 use rundir::steplog::LOG_FILE;
 use rundir::{checkpoint, lock};
 use serde::Serialize;
@@ -13,27 +14,27 @@ use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// What a run's directory says about it.
+/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Asked for, and nothing done yet.
+    /// Written by a sweep, not started yet.
     Planned,
-    /// A process holds it.
+    /// A process holds its lock.
     Running,
-    /// No process holds it; it goes on from its checkpoint.
+    /// No process holds it; it resumes from its checkpoint.
     Stopped,
     /// Recorded.
     Done,
-    /// Recorded; its loss or a gradient stopped being finite.
+    /// Recorded; its loss or a gradient became non-finite.
     Diverged,
     /// Its worker ended with an error.
     Failed,
-    /// Its job is of another version, or was changed: `longreach run` would make another run of it.
+    /// Its job is of another version, or was edited: `longreach run` makes another run of it.
     Stale,
 }
 
-/// A line of the answer.
+/// One run of the list.
 #[derive(Debug, Serialize)]
 struct Line {
     directory: PathBuf,
@@ -43,7 +44,7 @@ struct Line {
     state: RunState,
     step: u64,
     steps: u64,
-    /// Who holds it, or what its worker said.
+    /// Who holds it, or the message of its worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
@@ -137,73 +138,61 @@ fn line(run: &Path) -> Line {
     let job = match read_job(run) {
         Ok(job) => job,
         Err(failure) => {
-            let (experiment, name) = (String::new(), "?".to_owned());
-            let note = Some(failure.message);
             return Line {
                 directory: run.to_owned(),
-                experiment,
-                name,
+                experiment: String::new(),
+                name: "?".to_owned(),
                 seed: 0,
                 state: RunState::Stale,
                 step: 0,
                 steps: 0,
-                note,
+                note: Some(failure.message),
             };
         }
     };
-    let steps = job.spec.train.steps;
-    let (state, step, note) = if job.spec.run_id().ok().as_deref() != Some(&job.run_id) {
-        (
-            RunState::Stale,
-            0,
-            Some("job.json is not what its run_id names".to_owned()),
-        )
-    } else if let Ok(record) = results::read_record(&run.join(RECORD_FILE)) {
-        let note = record.diverged.map(|diverged| {
-            format!(
-                "the {} was not finite at step {}",
-                diverged.what, diverged.step
-            )
-        });
-        (
-            if record.status == RunStatus::Ok {
-                RunState::Done
-            } else {
-                RunState::Diverged
-            },
-            record.train.steps,
-            note,
-        )
-    } else if let Some(holder) = lock::holder(run) {
-        (
-            RunState::Running,
-            last_step(&run.join(LOG_FILE)).unwrap_or(0),
-            Some(holder.to_string()),
-        )
-    } else if let Ok(said) = rundir::read::start(&run.join(ERROR_FILE), 1 << 16) {
-        let said = String::from_utf8_lossy(&said).into_owned();
-        (
-            RunState::Failed,
-            checkpoint::newest_step(run).unwrap_or(0),
-            Some(said),
-        )
-    } else {
-        match checkpoint::newest_step(run) {
-            Some(step) => (RunState::Stopped, step, None),
-            None => (RunState::Planned, 0, None),
-        }
-    };
+    let (state, step, note) = state(run, &job);
     let labels: Vec<&str> = job.labels.iter().map(|label| label.text.as_str()).collect();
-    let name = labels.join(", ");
     Line {
         directory: run.to_owned(),
-        experiment: job.experiment,
-        name,
+        name: labels.join(", "),
         seed: job.spec.seed,
         state,
         step,
-        steps,
+        steps: job.spec.train.steps,
         note,
+        experiment: job.experiment,
+    }
+}
+
+/// The state of a run, its last known step, and a note.
+fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
+    if job.spec.run_id().ok().as_deref() != Some(&job.run_id) {
+        let note = "the spec in job.json does not have this run_id".to_owned();
+        return (RunState::Stale, 0, Some(note));
+    }
+    if let Ok(record) = results::read_record(&run.join(RECORD_FILE)) {
+        let steps = record.train.steps;
+        let note = |Divergence { step, what, .. }: Divergence| {
+            format!("the {what} was not finite at step {step}")
+        };
+        let state = match record.status {
+            RunStatus::Ok => RunState::Done,
+            RunStatus::Diverged => RunState::Diverged,
+        };
+        return (state, steps, record.diverged.map(note));
+    }
+    if let Some(holder) = lock::holder(run) {
+        let step = last_step(&run.join(LOG_FILE)).unwrap_or(0);
+        return (RunState::Running, step, Some(holder.to_string()));
+    }
+    let newest = checkpoint::newest_step(run);
+    if let Ok(message) = rundir::read::start(&run.join(ERROR_FILE), 1 << 16) {
+        let message = String::from_utf8_lossy(&message).into_owned();
+        return (RunState::Failed, newest.unwrap_or(0), Some(message));
+    }
+    match newest {
+        Some(step) => (RunState::Stopped, step, None),
+        None => (RunState::Planned, 0, None),
     }
 }
 

@@ -1,4 +1,5 @@
-//! `longreach verify`: is what a run left still what it was? On request, would it come out again?
+//! `longreach verify`: whether the files of runs are unchanged, and on request whether training
+//! again gives the same bytes.
 
 use crate::console;
 use crate::device::{self, DeviceName};
@@ -41,7 +42,7 @@ const EXAMPLES: &str = r#"Examples:
   longreach verify runs/quickstart
   longreach verify runs/quickstart/0123456789abcdef --retrain"#;
 
-/// What was looked at in a run, and what is wrong with it.
+/// What was checked in a run, and what is wrong with it.
 #[derive(Debug, Default)]
 struct Findings {
     checked: Vec<String>,
@@ -61,20 +62,15 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
     }
     found.sort();
     found.dedup();
-    let (recorded, unfinished): (Vec<PathBuf>, Vec<PathBuf>) = found
-        .into_iter()
-        .partition(|run| run.join(RECORD_FILE).exists());
+    let is_recorded = |run: &PathBuf| run.join(RECORD_FILE).exists();
+    let (recorded, unfinished): (Vec<_>, Vec<_>) = found.into_iter().partition(is_recorded);
     if recorded.is_empty() {
-        let help = "name the directory of a recorded run, or one with such directories, such as \
-                    runs/quickstart";
-        let shown: Vec<String> = request
-            .directories
-            .iter()
-            .map(|directory| directory.display().to_string())
-            .collect();
+        let directories = request.directories.iter();
+        let directories: Vec<String> = directories.map(|path| path.display().to_string()).collect();
         return Err(Failure::input(format!(
-            "{} holds no recorded run\n  = help: {help}",
-            shown.join(", ")
+            "{} holds no recorded run\n  = help: name the directory of a recorded run, or one \
+             with such directories, such as runs/quickstart",
+            directories.join(", ")
         )));
     }
     if request.retrain {
@@ -83,25 +79,7 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
     let mut bad = 0;
     for run in &recorded {
         let findings = verify(run, request)?;
-        let word = if findings.wrong.is_empty() {
-            "ok   "
-        } else {
-            "WRONG"
-        };
-        let print = |text: String| console::print(&console::plain(&text));
-        print(format!(
-            "{word} {}: {}",
-            run.display(),
-            findings.checked.join(", ")
-        ));
-        findings
-            .wrong
-            .iter()
-            .for_each(|wrong| print(format!("      wrong: {wrong}")));
-        findings
-            .notes
-            .iter()
-            .for_each(|note| print(format!("      note: {note}")));
+        findings.print(run);
         bad += usize::from(!findings.wrong.is_empty());
     }
     let left = if unfinished.is_empty() {
@@ -141,9 +119,9 @@ fn verify(run: &Path, request: &Args) -> Result<Findings, Failure> {
             return Ok(findings);
         }
     };
-    findings.say("job and record", identity(run, &job, &record));
-    findings.say("weights", weights(run, &record));
-    findings.say("step log", step_log(run, &job, &record));
+    findings.add("job and record", identity(run, &job, &record));
+    findings.add("weights", weights(run, &record));
+    findings.add("step log", step_log(run, &job, &record));
     match build_task(&job, &job.spec.eval.test_lens) {
         Ok(task) if task.corpus().is_some() => findings.checked.push("corpus".to_owned()),
         Ok(_) => {}
@@ -154,19 +132,36 @@ fn verify(run: &Path, request: &Args) -> Result<Findings, Failure> {
         .extend(changes::other_programs(std::slice::from_ref(&record)));
     if request.retrain && findings.wrong.is_empty() {
         let compared = retrain(run, &record, request)?;
-        findings.say("trained again", compared);
+        findings.add("trained again", compared);
     }
     Ok(findings)
 }
 
 impl Findings {
-    fn say(&mut self, what: &str, wrong: Vec<String>) {
+    fn print(&self, run: &Path) {
+        let print = |text: String| console::print(&console::plain(&text));
+        let word = if self.wrong.is_empty() {
+            "ok   "
+        } else {
+            "WRONG"
+        };
+        let checked = self.checked.join(", ");
+        print(format!("{word} {}: {checked}", run.display()));
+        for wrong in &self.wrong {
+            print(format!("      wrong: {wrong}"));
+        }
+        for note in &self.notes {
+            print(format!("      note: {note}"));
+        }
+    }
+
+    fn add(&mut self, what: &str, wrong: Vec<String>) {
         self.checked.push(what.to_owned());
         self.wrong.extend(wrong);
     }
 }
 
-/// The directory, the job, the spec and the record name one and the same run.
+/// Directory, job, spec and record agree on the run.
 fn identity(run: &Path, job: &crate::plan::spec::Job, record: &RunRecord) -> Vec<String> {
     let mut wrong = Vec::new();
     let id = job.spec.run_id().unwrap_or_default();
@@ -187,7 +182,7 @@ fn identity(run: &Path, job: &crate::plan::spec::Job, record: &RunRecord) -> Vec
     }
     if seal_holds(run) == Some(false) {
         wrong.push(format!(
-            "{RECORD_FILE} was changed after it was written: it does not fit its hash in \
+            "{RECORD_FILE} was changed after it was written: it does not match its hash in \
              {TIMINGS_FILE}"
         ));
     }
@@ -236,7 +231,7 @@ fn weights(run: &Path, record: &RunRecord) -> Vec<String> {
     }
 }
 
-/// The log tells every step, and what the record says of them follows from it.
+/// The log holds every step, and the record agrees with it.
 fn step_log(run: &Path, job: &crate::plan::spec::Job, record: &RunRecord) -> Vec<String> {
     let steps = match steplog::read_whole(run, job.spec.train.steps) {
         Ok(steps) => steps,
@@ -245,14 +240,14 @@ fn step_log(run: &Path, job: &crate::plan::spec::Job, record: &RunRecord) -> Vec
     let mut wrong = Vec::new();
     if steps.len() as u64 != record.train.steps {
         wrong.push(format!(
-            "{LOG_FILE} tells {} steps, the record {}",
+            "{LOG_FILE} holds {} steps, the record {}",
             steps.len(),
             record.train.steps
         ));
     }
     if record.status == RunStatus::Ok && record.train.steps != job.spec.train.steps {
         wrong.push(format!(
-            "the record tells {} steps, {JOB_FILE} asks for {}",
+            "the record holds {} steps, {JOB_FILE} asks for {}",
             record.train.steps, job.spec.train.steps
         ));
     }
@@ -275,7 +270,7 @@ fn step_log(run: &Path, job: &crate::plan::spec::Job, record: &RunRecord) -> Vec
     wrong
 }
 
-/// Trains the job once more elsewhere and compares every byte that must not differ.
+/// Trains the job again in a temporary directory and compares every byte that must not differ.
 fn retrain(run: &Path, record: &RunRecord, request: &Args) -> Result<Vec<String>, Failure> {
     let scratch = tempfile::tempdir().map_err(Failure::resources)?;
     let again = scratch.path().join(run.file_name().unwrap_or_default());
@@ -294,11 +289,11 @@ fn retrain(run: &Path, record: &RunRecord, request: &Args) -> Result<Vec<String>
         }
     }
     let mut fresh = results::read_record(&again.join(RECORD_FILE)).map_err(Failure::input)?;
-    // Another commit or another name may say the same.
+    // Commit and labels may differ.
     let mut expected = record.clone();
     expected.environment.clone_from(&fresh.environment);
     expected.labels.clone_from(&fresh.labels);
-    // Lengths that one of the two left out for want of memory cannot be compared.
+    // Lengths that either of the two skipped for lack of memory cannot be compared.
     let out: Vec<(String, usize)> = expected
         .evals
         .iter()

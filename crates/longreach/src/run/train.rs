@@ -146,7 +146,7 @@ pub fn train(
             let what = first_not_finite(loss, &norms, &squares, |observe| {
                 step_loss(Some(observe));
             });
-            diverged = Some((step, what, batch));
+            diverged = Some((divergence(step, what, &batch), batch));
             break;
         }
         let norm = squares.iter().sum::<f64>().sqrt();
@@ -168,28 +168,26 @@ pub fn train(
             break;
         }
     }
-    let losses = &state.losses;
     let tail = (spec.train.steps / 10).max(1) as usize;
-    let final_loss_nats = diverged
-        .is_none()
-        .then(|| mean(&losses[losses.len().saturating_sub(tail)..]));
+    let last = state.losses.len().saturating_sub(tail);
+    let final_loss_nats = diverged.is_none().then(|| mean(&state.losses[last..]));
     Ok(Trained {
         model: burn::module::Module::valid(&state.model),
-        steps: losses.len() as u64,
+        steps: state.losses.len() as u64,
         tokens: state.tokens,
-        curve: thin(losses),
+        curve: thin(&state.losses),
         final_loss_nats,
-        diverged: diverged.map(|(step, what, batch)| {
-            let batch_blake3 = Some(identity(&batch));
-            let divergence = Divergence {
-                step,
-                what,
-                batch: batch_blake3,
-            };
-            (divergence, batch)
-        }),
+        diverged,
         stopped,
     })
+}
+
+fn divergence(step: u64, what: String, batch: &Batch) -> Divergence {
+    Divergence {
+        step,
+        what,
+        batch: Some(identity(batch)),
+    }
 }
 
 /// The batch of a step and its positions: a function of the spec and the step.

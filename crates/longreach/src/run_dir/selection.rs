@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Names in a list of what there is.
+/// Names in a list of possible ones.
 const MAX_LISTED: usize = 10;
-/// Values of a key in a list of what there is.
+/// Values of a key in a list of possible ones.
 const MAX_VALUES: usize = 20;
 
 /// A run that was selected.
@@ -269,7 +269,40 @@ impl Filter {
         })
     }
 
-    /// What a run has at the key, if anything; several values only of labels.
+    /// Checks that some run has the key, and some run the value.
+    fn check(&self, known: &[&Value]) -> Result<(), Failure> {
+        let refuse = |problem: &str, allowed: &str, help: &str| {
+            let message = format!(
+                "--where {}: {problem}\n  = allowed: {allowed}\n  = help: {help}",
+                self.text
+            );
+            Err(Failure::new(Exit::Config, message))
+        };
+        let values: BTreeSet<String> = known
+            .iter()
+            .flat_map(|view| self.found(view))
+            .map(plain)
+            .collect();
+        if values.is_empty() {
+            let keys: BTreeSet<String> = known.iter().flat_map(|view| keys(view)).collect();
+            let mut keys: Vec<String> = keys.into_iter().collect();
+            closest_first(&self.key, &mut keys);
+            let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+            keys.sort_by_key(|key| last(key) != last(&self.key));
+            let help = "keys are those of a config, such as model.pe.base; `pe` is short for \
+                        model.pe.kind";
+            return refuse("none of the runs has this key", &list(&keys), help);
+        }
+        if !known.iter().any(|view| self.passes(view)) {
+            let values: Vec<String> = values.into_iter().collect();
+            let allowed = format!("{} = {}", self.key, first_of(&values, MAX_VALUES));
+            let problem = "none of the runs has this value";
+            return refuse(problem, &allowed, "write one of these values");
+        }
+        Ok(())
+    }
+
+    /// The values of a run at the key; more than one only for labels.
     fn found<'a>(&self, view: &'a Value) -> Vec<&'a Value> {
         if self.key == "label" {
             return view
@@ -363,48 +396,8 @@ fn filtered(
         .map(|run| run.job.as_ref().ok().map(view))
         .collect();
     let known: Vec<&Value> = views.iter().flatten().collect();
-    let fail = |filter: &Filter, problem: &str, allowed: &str, help: &str| {
-        let message = format!(
-            "--where {}: {problem}\n  = allowed: {allowed}\n  = help: {help}",
-            filter.text
-        );
-        Err(Failure::new(Exit::Config, message))
-    };
     for filter in filters {
-        let values: BTreeSet<String> = known
-            .iter()
-            .flat_map(|view| filter.found(view))
-            .map(plain)
-            .collect();
-        if values.is_empty() {
-            let mut keys: Vec<String> = known
-                .iter()
-                .flat_map(|view| keys(view))
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect();
-            closest_first(&filter.key, &mut keys);
-            let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-            keys.sort_by_key(|key| last(key) != last(&filter.key));
-            let help = "keys are those of a config, such as model.pe.base; `pe` is short for \
-                        model.pe.kind";
-            return fail(filter, "none of the runs has this key", &list(&keys), help);
-        }
-        if !known.iter().any(|view| filter.passes(view)) {
-            let more = if values.len() > MAX_VALUES {
-                format!(", {} more", values.len() - MAX_VALUES)
-            } else {
-                String::new()
-            };
-            let values: Vec<String> = values.into_iter().take(MAX_VALUES).collect();
-            let allowed = format!("{} = {}{more}", filter.key, values.join(", "));
-            return fail(
-                filter,
-                "none of the runs has this value",
-                &allowed,
-                "write one of these values",
-            );
-        }
+        filter.check(&known)?;
     }
     let passes = |view: &Option<Value>| {
         view.as_ref()
@@ -417,30 +410,34 @@ fn filtered(
         .map(|(run, _)| run)
         .collect();
     if passing.is_empty() {
-        let numbers: BTreeMap<&str, usize> = filters
-            .iter()
-            .map(|filter| {
-                (
-                    filter.text.as_str(),
-                    known.iter().filter(|view| filter.passes(view)).count(),
-                )
-            })
-            .collect();
-        let each: Vec<String> = numbers
-            .iter()
-            .map(|(text, n)| format!("{text} ({})", count(*n, "run")))
-            .collect();
-        let message = "--where: each of these selects runs, but no run has all of them";
-        let help = "all filters must hold; give fewer, or call the command once for each";
-        return Err(Failure::new(
-            Exit::Config,
-            format!("{message}\n  = note: {}\n  = help: {help}", each.join(", ")),
-        ));
+        return Err(none_has_all(filters, &known));
     }
     Ok(passing)
 }
 
-/// A value in a list of what there is.
+/// Every filter selects runs, but no run passes all of them.
+fn none_has_all(filters: &[Filter], known: &[&Value]) -> Failure {
+    let passing = |filter: &Filter| known.iter().filter(|view| filter.passes(view)).count();
+    let numbers: BTreeMap<&str, usize> = filters
+        .iter()
+        .map(|filter| (filter.text.as_str(), passing(filter)))
+        .collect();
+    let each: Vec<String> = numbers
+        .iter()
+        .map(|(text, n)| format!("{text} ({})", count(*n, "run")))
+        .collect();
+    let help = "all filters must hold; give fewer, or call the command once for each";
+    Failure::new(
+        Exit::Config,
+        format!(
+            "--where: each of these selects runs, but no run has all of them\n  = note: {}\n  = \
+             help: {help}",
+            each.join(", ")
+        ),
+    )
+}
+
+/// A value in a list of possible ones.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => excerpt(text),

@@ -1,0 +1,201 @@
+//! What commands print, as snapshots: a change of a text is reviewed like a change of code.
+//! `INSTA_UPDATE=always` writes them.
+
+use crate::common::{Scratch, TINY, exits, longreach};
+use std::path::Path;
+
+/// Command lines with what they print and their exit codes, run in `place`.
+fn transcript(place: &Path, commands: &[&[&str]]) -> String {
+    let mut text = String::new();
+    for arguments in commands {
+        let output = longreach()
+            .args(*arguments)
+            .current_dir(place)
+            .output()
+            .unwrap();
+        let quoted: Vec<String> = arguments
+            .iter()
+            .map(|word| {
+                let plain = !word.is_empty() && !word.contains([' ', '"', '{', '*']);
+                if plain {
+                    (*word).to_owned()
+                } else {
+                    format!("'{word}'")
+                }
+            })
+            .collect();
+        text.push_str(&format!("$ longreach {}\n", quoted.join(" ")));
+        for bytes in [&output.stdout, &output.stderr] {
+            text.push_str(&String::from_utf8_lossy(bytes));
+        }
+        let code = output.status.code().unwrap_or(-1);
+        text.push_str(&format!("[exit code {code}]\n\n"));
+    }
+    neutral(&text, place)
+}
+
+/// A transcript without what differs between machines: paths, trailing blanks, durations, the
+/// commit of the build.
+fn neutral(text: &str, place: &Path) -> String {
+    let text = text.replace(&place.display().to_string(), "DIR");
+    let commit = env!("CARGO_PKG_VERSION");
+    let text = text.replace(commit, "VERSION");
+    let lines = text.lines().map(|line| seconds(line.trim_end()) + "\n");
+    lines.collect()
+}
+
+/// `(0.1 s)` and `about 3 s left` with `N` in place of the number.
+fn seconds(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut shown: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    for index in 1..words.len() {
+        if matches!(words[index], "s" | "s)" | "s," | "s;") {
+            let number = words[index - 1].trim_start_matches('(');
+            if number.parse::<f64>().is_ok() {
+                shown[index - 1] = words[index - 1].replace(number, "N");
+            }
+        }
+    }
+    shown.join(" ")
+}
+
+#[test]
+fn lists() {
+    let place = tempfile::tempdir().unwrap();
+    let commands: &[&[&str]] = &[&["list", "encodings"], &["list", "tasks"]];
+    insta::assert_snapshot!(transcript(place.path(), commands));
+}
+
+#[test]
+fn inspections() {
+    let place = tempfile::tempdir().unwrap();
+    let commands: &[&[&str]] = &[
+        &["inspect", "rope", "base=500000", "--positions", "0,1,4095"],
+        &[
+            "inspect",
+            "rope",
+            "scaling={kind=\"yarn\",factor=8}",
+            "--seq-len",
+            "4096",
+        ],
+        &["inspect", "alibi", "n_heads=12"],
+        &["inspect", "sinusoidal", "d_model=8", "--positions", "0,1,2"],
+    ];
+    insta::assert_snapshot!(transcript(place.path(), commands));
+}
+
+#[test]
+fn mistakes_of_inspections() {
+    let place = tempfile::tempdir().unwrap();
+    let commands: &[&[&str]] = &[
+        &["inspect", "rpoe"],
+        &["inspect", "rope", "bsae=1"],
+        &["inspect", "rope", "base=\"x\""],
+        &["inspect", "rope", "base=0.5"],
+        &["inspect", "rope", "base"],
+        &["inspect", "rope", "kind=alibi"],
+        &["inspect", "stack"],
+        &["inspect", "rope", "n_heads=5", "d_model=64"],
+        &["inspect", "rope", "--positions", "0,,1"],
+        &["inspect", "rope", "--positions", "x"],
+        &["inspect", "rope", "--positions", "-1"],
+        &["inspect", "rope", "--seq-len", "0"],
+        &["inspect", "learned", "max_position=8", "--positions", "8"],
+        &["inspect", "learned", "max_position=8", "--positions", "0.5"],
+    ];
+    insta::assert_snapshot!(transcript(place.path(), commands));
+}
+
+#[test]
+fn a_plan() {
+    let scratch = Scratch::with(TINY);
+    let commands: &[&[&str]] = &[
+        &["check", "x.toml"],
+        &[
+            "check",
+            "x.toml",
+            "seeds=[0]",
+            "axes.\"model.pe\"=[{kind=\"rope\"}]",
+            "--json",
+        ],
+    ];
+    insta::assert_snapshot!(transcript(scratch.directory.path(), commands));
+}
+
+#[test]
+fn commands_without_anything_to_work_on() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("empty")).unwrap();
+    std::fs::write(place.path().join("x.toml"), TINY).unwrap();
+    let commands: &[&[&str]] = &[
+        &["run", "nowhere.toml"],
+        &["run", "x.toml", "--device", "tpu"],
+        &["run", "x.toml", "--device", "cpu:1"],
+        &["run", "x.toml", "--device", "cuda"],
+        &["run", "x.toml", "--checkpoint-every", "often"],
+        &["run", "x.toml", "--memory-limit", "much"],
+        &["run", "x.toml", "--memory-limit", "1KiB"],
+        &["run", "x.toml", "--jobs", "0"],
+        &["status"],
+        &["status", "empty"],
+        &["verify", "empty"],
+        &["report", "nowhere"],
+        &["report", "empty"],
+        &["report", "empty", "--format", "doc"],
+        &["gather", "empty", "--out", "x.jsonl"],
+        &["compare", "nowhere", "empty"],
+        &["compare", "empty", "empty"],
+        &["eval", "nowhere"],
+        &["eval", "empty"],
+        &["eval", "empty", "--lengths", "0"],
+        &["worker", "empty"],
+    ];
+    insta::assert_snapshot!(transcript(place.path(), commands));
+}
+
+#[test]
+fn a_trained_experiment() {
+    let scratch = Scratch::with(TINY);
+    let one = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
+    exits(&scratch.longreach("run", &one), 0);
+    let place = scratch.directory.path();
+    let commands: &[&[&str]] = &[
+        &["run", "x.toml", one[0], one[1]],
+        &["status"],
+        &["verify"],
+        &["compare", "runs", "runs"],
+        &["report", "runs/tiny"],
+        &["report", "runs/tiny", "--baseline", "alibi"],
+        &["report", "runs/tiny", "--config", "nothing"],
+        &["report", "runs", "--config", "x.toml"],
+        &["gather", "runs/tiny", "--out", "records.jsonl"],
+        &["eval", "runs/tiny", "--lengths", "4,4"],
+        &["eval", "runs/tiny", "--where", "pe"],
+        &["eval", "runs/tiny", "--where", "pe=alibi"],
+        &["eval", "runs/tiny", "--where", "base=3"],
+        &["eval", "runs/tiny", "--last-tokens", "2"],
+        &["eval", "runs/tiny", "--variant", "scaling = 3"],
+        &[
+            "eval",
+            "runs/tiny",
+            "--variant",
+            "scaling = { kind = \"yran\" }",
+        ],
+        &["eval", "runs/tiny", "--variant", "kind = \"learned\""],
+        &[
+            "eval",
+            "runs/tiny",
+            "--variant",
+            "add = { kind = \"rope\" }",
+        ],
+        &[
+            "eval",
+            "runs/tiny",
+            "--variant",
+            "add = { kind = \"window\", size = 0 }",
+        ],
+        &["eval", "runs/zzzz"],
+        &["eval", "runs"],
+    ];
+    insta::assert_snapshot!(transcript(place, commands));
+}
