@@ -1,8 +1,8 @@
-//! Exit codes, and the error that carries one.
+//! Exit codes, and the error that carries one. `docs/exit-codes.md` explains them.
 
 use std::fmt;
 
-/// What the process ends with.
+/// Exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -10,21 +10,21 @@ pub enum Exit {
     Done = 0,
     /// Some runs failed; the others are recorded.
     SomeFailed = 1,
-    /// A config, an override or an argument cannot work.
+    /// A config, an override or an argument is wrong.
     Config = 2,
-    /// A file that was named cannot be used.
+    /// An input file is missing or damaged.
     Input = 3,
     /// Another process holds the run.
     Busy = 4,
     /// Every run diverged.
     Diverged = 5,
-    /// The disk or the memory does not suffice.
+    /// Not enough disk or memory.
     Resources = 6,
-    /// The device is not there or not compiled in.
+    /// The device is missing, failed, or is not compiled in.
     Device = 7,
-    /// A broken promise of this program.
+    /// A bug of this program.
     Bug = 70,
-    /// Stopped on request (USR1) to be started again: what cluster schedulers requeue on.
+    /// Stopped by USR1 after saving; cluster schedulers requeue on this code.
     TryAgain = 75,
     /// Stopped by INT after saving.
     Interrupted = 130,
@@ -33,7 +33,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// What a process of this program ended with.
+    /// The exit of this program with a code.
     pub fn from_code(code: i32) -> Option<Self> {
         use Exit::*;
         let all = [
@@ -59,10 +59,10 @@ impl Exit {
     }
 }
 
-/// A message for people and the code for the shell.
+/// An error message and the exit code that goes with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What the process ends with.
+    /// Exit code of the process.
     pub exit: Exit,
     /// What went wrong, where, what is allowed and the likely fix.
     pub message: String,
@@ -77,17 +77,17 @@ impl Failure {
         }
     }
 
-    /// For what cannot happen.
+    /// An internal error.
     pub fn bug(error: impl fmt::Display) -> Self {
         Self::new(Exit::Bug, error.to_string())
     }
 
-    /// For errors of reading or writing in the output directory.
+    /// An error of reading or writing in the output directory.
     pub fn resources(error: impl fmt::Display) -> Self {
         Self::new(Exit::Resources, error.to_string())
     }
 
-    /// For files that were named and cannot be used.
+    /// An input file that cannot be used.
     pub fn input(error: impl fmt::Display) -> Self {
         Self::new(Exit::Input, error.to_string())
     }

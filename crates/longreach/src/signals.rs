@@ -1,4 +1,4 @@
-//! Requests to stop: the first one asks for a clean end, a later one ends the process at once.
+//! Requests to stop: the first signal asks for a clean end, a later one ends the process at once.
 //!
 //! One thread receives the signals and passes the first one on to the workers of a sweep. The sweep
 //! cannot end before its workers have been asked, however fast two signals follow each other.
@@ -108,7 +108,7 @@ fn ask(exit: Exit) {
     }
 }
 
-/// Ends the process without saving, after its workers. What was saved before remains.
+/// Ends the process without saving, after its workers. What was saved remains.
 #[cfg(unix)]
 fn leave_at_once() -> ! {
     // The lock is kept: no worker starts any more.
@@ -116,13 +116,13 @@ fn leave_at_once() -> ! {
     workers.iter().for_each(|worker| kill(*worker));
     let code = asked().unwrap_or(Exit::Interrupted) as i32;
     console::tell(
-        "stopped at once by a second signal; the same command goes on from what was saved before",
+        "stopped at once by a second signal; the same command continues from what was saved",
     );
     signal_hook::low_level::exit(code)
 }
 
 /// Ends the process `limit` after a request, if a computation such as one batch at a very long
-/// length takes longer than that. What was saved before remains.
+/// length takes longer than that. What was saved remains.
 pub fn leave_within(limit: Duration) {
     static WATCHING: OnceLock<()> = OnceLock::new();
     WATCHING.get_or_init(|| {
@@ -130,8 +130,8 @@ pub fn leave_within(limit: Duration) {
             let exit = wait_for_request();
             std::thread::sleep(limit);
             console::tell(
-                "error: stopped in the middle of a computation; the same command goes on from \
-                 what was saved before",
+                "stopped in the middle of a computation; the same command continues from what was \
+                 saved",
             );
             std::process::exit(exit as i32);
         });
@@ -246,7 +246,7 @@ pub fn ended_on_request(signal: i32) -> Option<(Exit, &'static str)> {
         SIGUSR1 => Some((Exit::TryAgain, "stopped before it began")),
         SIGKILL if KILLED.load(Ordering::SeqCst) => Some((
             asked()?,
-            "did not leave in time and was killed; the same command goes on from its last \
+            "did not leave in time and was killed; the same command continues from its last \
              checkpoint",
         )),
         _ => None,

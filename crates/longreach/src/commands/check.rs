@@ -1,4 +1,4 @@
-//! `longreach check`: what a config would run, and what it would cost.
+//! `longreach check`: the runs of a config and their estimated cost.
 
 use crate::console;
 use crate::console::table;
@@ -60,7 +60,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// A run of the plan, as printed.
+/// A run of the plan.
 #[derive(Debug, Serialize)]
 pub struct PlanRow {
     /// Hash of the resolved spec.

@@ -4,11 +4,11 @@ use crate::plan::memory;
 use crate::plan::planner::PlannedRun;
 use serde::Serialize;
 
-/// Arithmetic rate of one process that time estimates assume, in FLOP/s: about what the
-/// quickstart's workers reach on the machine of `docs/performance.md`.
+/// Speed of one process that time estimates assume, in FLOP/s: about that of the quickstart's workers
+/// on the machine of `docs/performance.md`.
 pub const ASSUMED_FLOPS: f64 = 8e10;
 
-/// What one evaluation would need.
+/// Memory of one evaluation.
 #[derive(Debug, Serialize)]
 pub struct PlannedEvaluation {
     /// The variant.

@@ -1,4 +1,5 @@
-//! How far each head looks: an encoding that does what another does and watches the weights.
+//! Mean attention distance of every head, measured by a wrapper around the encoding that reads the
+//! attention weights.
 
 use crate::run::MAX_LOGITS;
 use burn::module::Module;
@@ -10,16 +11,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tiny_transformer::{Pass, Transformer};
 
-/// What the definition of the metrics says.
+/// Definition of the metrics, for records.
 pub const DEFINITION: &str = "distance in tokens between a query and what it attends to, each key \
                               weighed by its attention weight, the mean over all queries of the \
                               test windows; it describes the model and is no score.";
 
-/// An encoding whose weights are watched.
+/// An encoding that also sums attention distances.
 #[derive(Module, Debug)]
 pub struct Watched {
     inner: Encoding,
-    /// For every layer, of every head: the sum over queries of the distance looked at.
+    /// `[layer][head]`: sum over queries of the mean distance attended to.
     #[module(skip)]
     sums: Arc<Mutex<Vec<Vec<f64>>>>,
 }
@@ -80,7 +81,7 @@ impl Prepared for PreparedWatched<'_> {
             TensorData::new(distances.collect::<Vec<f32>>(), shape),
             &content.q.device(),
         );
-        // A sum for every row of the batch and head, so that no sum in f32 is long.
+        // One sum per row of the batch and head keeps the sums in f32 short.
         let looked = (weights() * distances).sum_dim(3).sum_dim(2);
         let [batch, heads, ..] = looked.dims();
         let looked = looked
@@ -102,14 +103,14 @@ impl Prepared for PreparedWatched<'_> {
     }
 }
 
-/// Sums of the distances each head looks at, over many passes.
+/// Sums of attention distances over many passes.
 pub struct Profile {
     model: Transformer<Watched>,
     queries: u64,
 }
 
 impl Profile {
-    /// Of a model under an encoding.
+    /// Starts with a model under a wrapped encoding.
     pub fn new(model: Transformer, encoding: Encoding) -> Self {
         Self {
             model: model.with_encoding(Watched {
@@ -134,7 +135,7 @@ impl Profile {
         );
     }
 
-    /// A metric for every head; layers and heads are counted from 1.
+    /// One metric per head; layers and heads count from 1.
     pub fn metrics(&self) -> BTreeMap<String, Metric> {
         let sums = self
             .model
@@ -158,7 +159,7 @@ impl Profile {
         metrics
     }
 
-    /// The model under another encoding.
+    /// Returns the model under another encoding.
     pub fn into_model(self, encoding: Encoding) -> Transformer {
         self.model.with_encoding(encoding)
     }

@@ -8,13 +8,13 @@ use posenc::Positions;
 use tasks::Batch;
 use tiny_transformer::{Cache, Pass, Transformer};
 
-/// The most likely token at every counted place of a batch, row by row, 0 elsewhere; `None` if a
+/// The most likely token at every counted position of a batch, row by row, 0 elsewhere; `None` if a
 /// signal asked to stop.
 ///
-/// A row is read up to its first counted place and then, where `reads_its_answers`, goes on with
-/// what the model said; other tokens are read as they are. `positions` gives those of a sequence of
-/// a length. With `cached` every token is read once, which is right where no token's logits change
-/// when more tokens follow; without, every answer is read off a forward pass over the whole prefix.
+/// A row is read up to its first counted position. With `reads_its_answers` the model's answers then
+/// replace the following inputs. `positions` returns the positions of a sequence of a length. With
+/// `cached` every token is read once, which is exact if later tokens do not change a token's logits;
+/// without it every answer takes a forward pass over the whole prefix.
 pub fn greedy(
     model: &Transformer,
     batch: &Batch,

@@ -1,8 +1,8 @@
-//! AdamW with one clock for all parameters and state by parameter path.
+//! AdamW with one step count for all parameters and state keyed by parameter path.
 //!
-//! Burn's optimizer keys its state by random ids and drops in silence what it cannot match on load,
-//! and its clipping works per tensor; PyTorch's recipes mean the norm over all parameters. Sixty
-//! lines buy exact resume and the recipe people expect.
+//! Burn's optimizer keys its state by random ids, silently drops what it cannot match on load, and
+//! clips every tensor separately. This one resumes exactly and takes the gradient norm over all
+//! parameters, as PyTorch recipes do.
 
 use crate::run::parameters::ParamPath;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
@@ -12,8 +12,8 @@ use rundir::{HostTensor, Weights};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Loshchilov and Hutter 2017 (arXiv 1711.05101), with PyTorch's defaults; the decay applies to
-/// every parameter, as there.
+/// Loshchilov and Hutter 2017 (arXiv 1711.05101), with PyTorch's defaults. As in PyTorch, the
+/// decay applies to every parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdamWConfig {
@@ -21,7 +21,7 @@ pub struct AdamWConfig {
     pub beta1: f64,
     /// Decay of the second moment.
     pub beta2: f64,
-    /// Added to the root of the second moment.
+    /// Added to the square root of the second moment.
     pub eps: f64,
     /// Decoupled weight decay, times the learning rate of the step.
     pub weight_decay: f64,
@@ -52,7 +52,7 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// No state yet.
+    /// An optimizer without state.
     pub fn new(config: AdamWConfig) -> Self {
         Self {
             config,
@@ -61,8 +61,8 @@ impl AdamW {
         }
     }
 
-    /// The state after `step` updates, as [`moments`](Self::moments) gave it, on a device without
-    /// autodiff.
+    /// Restores the state after `step` updates from what [`moments`](Self::moments) returned; `device`
+    /// is without autodiff.
     pub fn resumed(
         config: AdamWConfig,
         step: u64,

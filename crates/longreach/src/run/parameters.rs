@@ -11,12 +11,12 @@ use rundir::{HostTensor, Weights};
 use std::collections::BTreeMap;
 use tasks::Stream;
 
-/// The path of the parameter a visitor or mapper stands at.
+/// The path of the parameter that a visitor or mapper has reached.
 #[derive(Default)]
 pub struct ParamPath(Vec<String>);
 
 impl ParamPath {
-    /// Goes down into a field; enum variants leave no trace.
+    /// Enters a field; enum variants are not part of the path.
     pub fn enter(&mut self, name: &str, container: &str) {
         self.0.push(if container.starts_with("Enum") {
             String::new()
@@ -25,7 +25,7 @@ impl ParamPath {
         });
     }
 
-    /// Comes back up.
+    /// Leaves a field.
     pub fn exit(&mut self) {
         self.0.pop();
     }

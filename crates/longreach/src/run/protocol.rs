@@ -1,4 +1,4 @@
-//! What a sweep and its workers tell each other: options as arguments, events as lines of JSON.
+//! The protocol between a sweep and its workers: options as arguments, events as lines of JSON.
 
 use crate::device::DeviceName;
 use crate::plan::memory::MemoryLimit;
@@ -19,16 +19,16 @@ pub enum Event {
         /// Loss of the last step, nats per counted token.
         loss_nats: f64,
     },
-    /// Goes on from a checkpoint, or could not.
+    /// Resumed from a checkpoint, or skipped damaged ones.
     Resumed {
-        /// Steps that need not be trained again.
+        /// Step to resume at; 0 if training starts anew.
         step: u64,
-        /// What is worth saying.
+        /// Notes for the user.
         notes: Vec<String>,
     },
-    /// Another process has the run; said by the sweep itself.
+    /// Another process holds the run; made by the sweep itself.
     Elsewhere {
-        /// Which.
+        /// The process.
         who: String,
     },
     /// One evaluation done.
@@ -52,23 +52,24 @@ pub enum Event {
     },
 }
 
-/// How to run: nothing here changes a run's numbers, but for the lengths that do not fit.
+/// How to run. Nothing here changes the numbers of a run, except that lengths beyond the memory limit
+/// are skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct How {
     /// The device.
     pub device: DeviceName,
-    /// When checkpoints are written.
+    /// When to write checkpoints.
     pub checkpoint_every: CheckpointEvery,
-    /// What lengths are left out.
+    /// Lengths estimated to need more are skipped.
     pub memory_limit: MemoryLimit,
 }
 
-/// When checkpoints are written. Never a part of a run's numbers.
+/// When to write checkpoints; never changes the numbers of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckpointEvery {
-    /// After so many steps.
+    /// After this many steps.
     Steps(u64),
-    /// After so much time, between two steps.
+    /// After this much time, between two steps.
     Time(Duration),
 }
 
@@ -98,7 +99,7 @@ impl std::str::FromStr for CheckpointEvery {
             Ok(n) if n > 0 && seconds => Ok(Self::Time(Duration::from_secs(n))),
             Ok(n) if n > 0 => Ok(Self::Steps(n)),
             _ => Err(format!(
-                "`{text}` is neither a number of steps (500) nor of seconds (30s), of at least 1"
+                "`{text}` is neither a number of steps (500) nor of seconds (30s); both start at 1"
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! What a record says beside its numbers: the spec, the task, and what produced it.
+//! The parts of a record beside its numbers: spec, task and environment.
 
 use crate::device::DeviceName;
 use crate::exit::{Exit, Failure};
@@ -64,7 +64,7 @@ fn definitions(spec: &RunSpec, task: &dyn Task) -> BTreeMap<String, String> {
     definitions
 }
 
-/// The task as a record holds it, the definitions of its metrics being those of this evaluation.
+/// The task as a record holds it, with the definitions of its metrics in this evaluation.
 pub fn task_facts(spec: &RunSpec, task: &dyn Task) -> TaskFacts {
     let corpus = task.corpus().map(|corpus| CorpusFacts {
         source: corpus.source.clone(),
@@ -85,7 +85,7 @@ pub fn task_facts(spec: &RunSpec, task: &dyn Task) -> TaskFacts {
     }
 }
 
-/// What produced a record.
+/// Program and device of a record.
 pub fn environment(name: &DeviceName) -> Environment {
     Environment {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use tasks::{Batch, Scoring, Stream, Task, TestSet};
 use tiny_transformer::{Pass, Transformer};
 
-/// Bins that loss by position is stored in at most.
+/// Most bins of the loss by position.
 const POSITION_BINS: usize = 64;
 
 /// Mean loss over all counted targets, in nats.
@@ -200,7 +200,7 @@ impl Sums {
         metrics
     }
 
-    /// `decoded` holds the answers where they are not those of this pass.
+    /// Adds a batch. `decoded` holds the answers unless teacher forcing gives them.
     fn add(
         &mut self,
         batch: &Batch,
@@ -248,7 +248,7 @@ impl Sums {
         }
     }
 
-    /// Means over bins of equal width; bins in which nothing counts are left out.
+    /// Means over bins of equal width; bins without counted targets are left out.
     fn by_position(&self) -> Vec<PositionBin> {
         let width = self.nll.len().div_ceil(POSITION_BINS);
         let bins = (0..self.nll.len()).step_by(width).filter_map(|from| {

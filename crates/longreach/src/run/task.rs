@@ -10,8 +10,8 @@ use tasks::Task;
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if a corpus is missing or another one, [`Exit::Config`] if a length cannot be
-/// made.
+/// [`Exit::Input`] if a corpus is missing or has changed, [`Exit::Config`] if the task has no
+/// sequence of a length.
 pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failure> {
     let spec = &job.spec;
     let built = Surroundings::of(&job.config_dir).build(

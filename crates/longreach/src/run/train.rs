@@ -1,5 +1,4 @@
-//! The training loop: step `s` is a function of the weights, the optimizer's state and (spec, s),
-//! and of nothing else.
+//! The training loop. Step `s` depends only on the weights, the optimizer's state and (spec, s).
 
 use crate::exit::Failure;
 use crate::plan::spec::{LengthCurriculum, RunSpec};
@@ -14,10 +13,10 @@ use rundir::steplog::Step;
 use tasks::{Batch, Stream, Task};
 use tiny_transformer::{Observe, Pass, Transformer};
 
-/// Points a stored loss curve has at most.
+/// Most points of a stored loss curve.
 const CURVE_POINTS: u64 = 200;
 
-/// A trained model and the story of its training.
+/// A trained model and the record of its training.
 pub struct Trained {
     /// On the device without autodiff.
     pub model: Transformer,
@@ -31,11 +30,11 @@ pub struct Trained {
     pub final_loss_nats: Option<f64>,
     /// Set if training stopped early, with the batch it stopped at.
     pub diverged: Option<(Divergence, Batch)>,
-    /// Whether the watcher ended it before its last step.
+    /// Whether the watcher stopped it before its last step.
     pub stopped: bool,
 }
 
-/// Where a training goes on, or starts from other weights than drawn ones.
+/// The state that training starts from: a checkpoint, or the weights of another run.
 #[derive(Default)]
 pub struct Start {
     /// Steps applied.
@@ -50,10 +49,10 @@ pub struct Start {
     pub moments: [Weights; 2],
 }
 
-/// Gives the parameters and the optimizer's moments after the step just heard of.
+/// Returns the parameters and the optimizer's moments after the current step.
 pub type Snapshot<'a> = dyn Fn() -> (Weights, [Weights; 2]) + 'a;
 
-/// Hears of every step; ends the training by saying `false`.
+/// Called after every step; stops the training by returning false.
 pub type Watch<'a> = dyn FnMut(Step, &Snapshot<'_>) -> Result<bool, Failure> + 'a;
 
 /// Length of the batch of a step, in the task's unit.
@@ -305,7 +304,7 @@ fn first_not_finite(
     first.into_inner().unwrap_or_else(|| "loss".to_owned())
 }
 
-/// BLAKE3 of what a batch holds.
+/// BLAKE3 hash of a batch.
 fn identity(batch: &Batch) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher
@@ -323,7 +322,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Means over equal stretches of steps, at most `CURVE_POINTS` of them.
+/// Means over equal intervals of steps, at most `CURVE_POINTS` of them.
 pub fn thin(losses: &[f64]) -> Vec<CurvePoint> {
     let stretch = (losses.len() as u64).div_ceil(CURVE_POINTS).max(1) as usize;
     let points = losses.chunks(stretch).scan(0, |step, chunk| {

@@ -1,5 +1,5 @@
-//! Do records still say what was run? A run id is a hash of its spec, so a spec that was edited no
-//! longer fits its id.
+//! Notes on records that were edited after the run. A run id is a hash of its spec, so an edited spec
+//! no longer matches its id.
 
 use crate::plan::spec::RunSpec;
 use crate::run_dir::files::RECORD_FILE;
@@ -9,15 +9,15 @@ use schema::text::excerpt;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Runs that are named one by one; the others are counted.
+/// Runs that a note names; the others are counted.
 const MOST_NAMED: usize = 5;
 
-/// A note that names the records that do not fit themselves: a spec of another version, a spec that
-/// is not that of the run id, a seed that is not that of the spec.
+/// A note on records that contradict themselves: a spec of another version, a spec that does not hash
+/// to the run id, or a seed other than the spec's.
 pub fn integrity_notes(records: &[RunRecord]) -> Vec<String> {
     let found = records
         .iter()
-        .filter_map(|record| Some((record.run_id.clone(), misfit(record)?)));
+        .filter_map(|record| Some((record.run_id.clone(), contradiction(record)?)));
     note(
         "records edited by hand or by another version",
         &found.collect::<Vec<_>>(),
@@ -26,8 +26,8 @@ pub fn integrity_notes(records: &[RunRecord]) -> Vec<String> {
     .collect()
 }
 
-/// What does not fit in a record.
-fn misfit(record: &RunRecord) -> Option<String> {
+/// The contradiction in a record.
+fn contradiction(record: &RunRecord) -> Option<String> {
     let spec: RunSpec = match serde_json::from_value(serde_json::Value::Object(record.spec.clone()))
     {
         Ok(spec) => spec,
@@ -43,14 +43,14 @@ fn misfit(record: &RunRecord) -> Option<String> {
 }
 
 /// Notes that name the run directories whose record was changed after it was written, and those
-/// that are not named after their run. Directories without a record are none of a run.
+/// that are not named after their run. Directories without a record are skipped.
 pub fn directory_notes(runs: impl Iterator<Item = PathBuf>) -> Vec<String> {
     let (mut changed, mut renamed) = (Vec::new(), Vec::new());
     for run in runs.collect::<BTreeSet<_>>() {
         if seal_holds(&run) == Some(false) {
             changed.push((
                 tail(&run),
-                format!("{RECORD_FILE} does not fit the hash in timings.json"),
+                format!("{RECORD_FILE} does not match the hash in timings.json"),
             ));
         }
         if let Ok(record) = results::read_record(&run.join(RECORD_FILE))
@@ -78,7 +78,7 @@ pub fn directory_notes(runs: impl Iterator<Item = PathBuf>) -> Vec<String> {
         .collect()
 }
 
-/// The experiment's and the run's directory: enough to find it, and nothing of the machine.
+/// The last two directories of a path, so that a report names no path of the machine.
 fn tail(run: &Path) -> String {
     let parts: Vec<_> = run
         .components()
@@ -87,7 +87,7 @@ fn tail(run: &Path) -> String {
     excerpt(&parts[parts.len().saturating_sub(2)..].join("/"))
 }
 
-/// One note of what was found under a heading, if anything was.
+/// One note with a heading; `None` if nothing was found.
 fn note(heading: &str, found: &[(String, String)]) -> Option<String> {
     let named: Vec<String> = found
         .iter()

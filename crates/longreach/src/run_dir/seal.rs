@@ -1,4 +1,4 @@
-//! `timings.json`, and the seal of a record in it: the hash by which an edited record is noticed.
+//! `timings.json` and the seal in it: a hash that shows whether a record was edited.
 
 use crate::exit::Failure;
 use crate::run_dir::files::{RECORD_FILE, TIMINGS_FILE};
@@ -7,7 +7,7 @@ use rundir::Disk;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// No timings are larger.
+/// Largest file that is read, in bytes.
 const MAX_TIMINGS_BYTES: u64 = 1 << 20;
 
 /// Wall-clock figures of a run.
@@ -21,9 +21,9 @@ pub struct Timings {
     pub eval_secs: f64,
     /// Each evaluation.
     pub evals: Vec<EvalTiming>,
-    /// Largest resident memory in training, where the system tells.
+    /// Largest resident memory in training, if the system reports it.
     pub train_peak_memory_bytes: Option<u64>,
-    /// What was estimated for it.
+    /// Estimate of the same.
     pub train_estimated_memory_bytes: u64,
     /// What changed on the way: a resume under another program, checkpoints that were skipped.
     pub notes: Vec<String>,
@@ -46,15 +46,14 @@ pub struct EvalTiming {
     pub test_len: usize,
     /// Seconds.
     pub secs: f64,
-    /// Largest resident memory meanwhile, where the system tells.
+    /// Largest resident memory during it, if the system reports it.
     pub peak_memory_bytes: Option<u64>,
-    /// What was estimated for it.
+    /// Estimate of the same.
     pub estimated_memory_bytes: u64,
 }
 
-/// Replaces a record, whole or not at all, and its seal; `timings` replace those that are there. A
-/// record that does not fit its seal gets no new one, so that [`seal_holds`] still says that it was
-/// changed.
+/// Replaces a record atomically, and its seal; `timings` replace the old ones. A record that does not
+/// match its seal gets no new one, so [`seal_holds`] still returns false.
 ///
 /// # Errors
 ///
@@ -79,7 +78,7 @@ pub fn replace_record(
     };
     if let Some(timings) = &mut timings {
         if sealed {
-            // Both fit, so that no crash between the two files makes a whole record look changed.
+            // With both hashes valid, a crash between the two files cannot make a record look edited.
             timings.record_blake3.push(seal(text.as_bytes()));
         }
         write(timings)?;
@@ -93,8 +92,7 @@ pub fn replace_record(
     Ok(())
 }
 
-/// Whether the record in a run's directory is the one that was written there. `None` if there is no
-/// record or no seal.
+/// Whether the record of a run is unchanged since it was written. `None` without a record or a seal.
 pub fn seal_holds(directory: &Path) -> Option<bool> {
     let seals = timings(directory)?.record_blake3;
     let record = rundir::read::bounded(
@@ -119,7 +117,7 @@ pub fn record_text(directory: &Path, record: &RunRecord) -> Result<String, Failu
     results::store::record_text(&directory.join(RECORD_FILE), record).map_err(Failure::bug)
 }
 
-/// The timings of a run, if they are there and readable.
+/// The timings of a run, if they can be read.
 pub fn timings(directory: &Path) -> Option<Timings> {
     let bytes = rundir::read::bounded(&directory.join(TIMINGS_FILE), MAX_TIMINGS_BYTES).ok()?;
     serde_json::from_slice(&bytes).ok()
