@@ -46,7 +46,7 @@ Exit codes:
 enum Command {
     Run(run::Args),
     Check(check::Args),
-    Eval(eval::Args),
+    Eval(eval::args::Args),
     Report(report::Args),
     Gather(gather::Args),
     Compare(compare::Args),

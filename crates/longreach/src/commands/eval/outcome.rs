@@ -1,0 +1,76 @@
+//! What became of the evaluations of `longreach eval`.
+
+use crate::exit::{Exit, Failure};
+use crate::units::count;
+use results::store::EVALS_DIR;
+use results::{ReportSpec, RunRecord, report};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What became of the evaluations.
+pub struct Outcome {
+    /// Number of selected runs.
+    pub selected: usize,
+    /// The records of the evaluations with their paths, including those that existed before.
+    pub evaluated: Vec<(RunRecord, PathBuf)>,
+    /// Runs that failed: name, directory, and why.
+    pub failed: Vec<(String, PathBuf, Failure)>,
+    /// Set if a signal stopped the evaluations.
+    pub stopped: Option<Exit>,
+}
+
+impl Outcome {
+    /// The table over all evaluated runs, and the paths of the records.
+    ///
+    /// # Errors
+    ///
+    /// [`Exit::Input`] if no record has a score.
+    pub fn table(&self) -> Result<String, Failure> {
+        let records: Vec<RunRecord> = self
+            .evaluated
+            .iter()
+            .map(|(record, _)| record.clone())
+            .collect();
+        let spec = ReportSpec {
+            formats: [].into(),
+            png: false,
+            ..ReportSpec::default()
+        };
+        let summary = report(&records, &[], &spec)
+            .map_err(Failure::input)?
+            .summary;
+        let summary = summary.trim_end();
+        if let [(_, path)] = self.evaluated.as_slice() {
+            return Ok(format!("{summary}\n\nrecord: {}", path.display()));
+        }
+        let experiments: BTreeSet<&Path> = self
+            .evaluated
+            .iter()
+            .filter_map(|(_, path)| path.parent()?.parent()?.parent())
+            .collect();
+        let places: Vec<String> = experiments
+            .iter()
+            .map(|place| place.join("RUN_ID").join(EVALS_DIR).display().to_string())
+            .collect();
+        let experiments: Vec<String> = experiments
+            .iter()
+            .map(|place| place.display().to_string())
+            .collect();
+        Ok(format!(
+            "{summary}\n\n{}: {} (`longreach report {}` shows them)",
+            count(self.evaluated.len(), "record"),
+            places.join(", "),
+            experiments.join(" ")
+        ))
+    }
+
+    /// Exit code of the process.
+    pub fn exit(&self) -> Exit {
+        match (self.stopped, self.failed.as_slice()) {
+            (Some(exit), _) => exit,
+            (None, []) if self.evaluated.is_empty() => Exit::Diverged,
+            (None, []) => Exit::Done,
+            (None, _) => Exit::SomeFailed,
+        }
+    }
+}

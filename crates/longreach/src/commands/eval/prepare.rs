@@ -1,0 +1,228 @@
+//! Checks of `longreach eval` before any evaluation: runs, lengths, scores and variants.
+
+use crate::commands::eval::args::Args;
+use crate::commands::eval::variants::variants;
+use crate::exit::{Exit, Failure};
+use crate::plan::memory::MemoryLimit;
+use crate::plan::spec::{Decode, EvalSpec, Job, RunSpec};
+use crate::run::task::build_task;
+use crate::run::worker::skipped_fits;
+use crate::run_dir::files::RECORD_FILE;
+use crate::run_dir::selection::Run;
+use results::record::RunStatus;
+use results::store::EVALS_DIR;
+use results::{RunRecord, read_record};
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use tasks::{Scoring, Task};
+use tiny_transformer::AttentionKind;
+
+/// A run that is ready to be evaluated.
+pub struct Prepared {
+    /// The job of the trained run.
+    pub job: Job,
+    /// The run's own record.
+    pub record: RunRecord,
+    /// The run's spec with the evaluation that was asked for.
+    pub spec: RunSpec,
+    /// The hash of `spec`: the evaluation's id.
+    pub id: String,
+    /// The task, with test sets of the lengths.
+    pub task: Rc<dyn Task>,
+}
+
+/// Tasks that are built already: the runs of an experiment share their corpora.
+pub type Tasks = HashMap<String, Rc<dyn Task>>;
+
+/// Checks everything that can be checked before a run is evaluated; `None` for a run that diverged.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if the run is not finished, [`Exit::Config`] for lengths, scores or variants that
+/// do not fit it.
+pub fn prepare(
+    run: &Run,
+    request: &Args,
+    tasks: &mut Tasks,
+    notes: &mut BTreeSet<String>,
+) -> Result<Option<Prepared>, Failure> {
+    let job = run.job.clone()?;
+    let unfinished = |error| {
+        Failure::input(format!(
+            "{error}\n  = help: finish the run first: `longreach run` with its config"
+        ))
+    };
+    let record = read_record(&run.directory.join(RECORD_FILE)).map_err(unfinished)?;
+    if record.status == RunStatus::Diverged {
+        return Ok(None);
+    }
+    let lengths = request
+        .lengths
+        .clone()
+        .unwrap_or_else(|| job.spec.eval.test_lens.clone());
+    let task = task(&job, &lengths, tasks)?;
+    let mut spec = job.spec.clone();
+    check_scores(request, &spec, task.as_ref(), &lengths)?;
+    let (variants, variant_notes) =
+        variants(&job.spec, task.as_ref(), &lengths, &request.variants)?;
+    notes.extend(variant_notes);
+    spec.eval = EvalSpec {
+        variants,
+        test_lens: lengths,
+        decode: request.decode.unwrap_or(spec.eval.decode),
+        last_tokens: request.last_tokens.or(spec.eval.last_tokens),
+        attention_distance: request.attention_distance || spec.eval.attention_distance,
+        ..spec.eval
+    };
+    let id = spec
+        .run_id()
+        .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+    Ok(Some(Prepared {
+        job,
+        record,
+        spec,
+        id,
+        task,
+    }))
+}
+
+fn task(job: &Job, lengths: &[usize], tasks: &mut Tasks) -> Result<Rc<dyn Task>, Failure> {
+    let RunSpec {
+        task,
+        corpus_blake3,
+        train,
+        eval,
+        ..
+    } = &job.spec;
+    let key = format!(
+        "{task:?} {corpus_blake3:?} {} {lengths:?} {} {:?}",
+        train.train_len, eval.seed, job.config_dir
+    );
+    if let Some(task) = tasks.get(&key) {
+        return Ok(task.clone());
+    }
+    let task: Rc<dyn Task> = build_task(job, lengths)?.into();
+    tasks.insert(key, task.clone());
+    Ok(task)
+}
+
+/// The record of this evaluation and its path, if it exists, can be read, is of these weights, and is
+/// complete.
+pub fn existing(
+    directory: &Path,
+    prepared: &Prepared,
+    limit: MemoryLimit,
+) -> Option<(RunRecord, PathBuf)> {
+    let Prepared {
+        record: own,
+        spec,
+        id,
+        task,
+        ..
+    } = prepared;
+    if *id == own.run_id {
+        return Some((own.clone(), directory.join(RECORD_FILE)));
+    }
+    let path = evaluation_path(directory, id);
+    let record = read_record(&path).ok()?;
+    let seq_lens: Vec<usize> = spec
+        .eval
+        .test_lens
+        .iter()
+        .map(|length| task.seq_len(*length))
+        .collect();
+    let same = record.run_id == *id && record.model == own.model;
+    (same && !skipped_fits(&record, spec, &seq_lens, limit)).then_some((record, path))
+}
+
+/// The path of the record of an evaluation.
+pub fn evaluation_path(directory: &Path, id: &str) -> PathBuf {
+    directory.join(EVALS_DIR).join(format!("{id}.json"))
+}
+
+/// Checks `--lengths`.
+///
+/// # Errors
+///
+/// [`Exit::Config`] for none, a repeated one, or one out of range.
+pub fn check_lengths(lengths: &[usize]) -> Result<(), Failure> {
+    let distinct: std::collections::BTreeSet<&usize> = lengths.iter().collect();
+    if lengths.is_empty()
+        || lengths.contains(&0)
+        || lengths.iter().any(|length| *length > 1 << 22)
+        || distinct.len() < lengths.len()
+    {
+        let shown = lengths
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",");
+        let message = format!(
+            "--lengths {shown}: cannot be\n  = allowed: different whole numbers from 1 to {}\n  = \
+             help: write --lengths 128,256,512",
+            1 << 22
+        );
+        return Err(Failure::new(Exit::Config, message));
+    }
+    Ok(())
+}
+
+/// Refuses scores that the task and model do not have, as a config does.
+fn check_scores(
+    request: &Args,
+    spec: &RunSpec,
+    task: &dyn Task,
+    lengths: &[usize],
+) -> Result<(), Failure> {
+    let refuse = |flag: String, problem: &str, allowed: &str, help: &str| {
+        Err(Failure::new(
+            Exit::Config,
+            format!("{flag}: {problem}\n  = allowed: {allowed}\n  = help: {help}"),
+        ))
+    };
+    let kind = task.kind();
+    if let Some(decode) = request
+        .decode
+        .filter(|decode| *decode != Decode::TeacherForced && task.scoring() != Scoring::Answer)
+    {
+        let flag = clap::ValueEnum::to_possible_value(&decode).map_or(String::new(), |value| {
+            format!("--decode {}", value.get_name())
+        });
+        let problem = format!("has nothing to decode: task `{kind}` asks for no answers");
+        return refuse(
+            flag,
+            &problem,
+            "teacher_forced",
+            "leave it out, or evaluate a run on a task with answers, such as copy",
+        );
+    }
+    if request.attention_distance && spec.model.transformer.attention == AttentionKind::Linear {
+        let problem = "needs weights, and linear attention has none";
+        return refuse(
+            "--attention-distance".to_owned(),
+            problem,
+            "absent",
+            "leave it out, or evaluate a run with softmax attention",
+        );
+    }
+    let Some(last) = request.last_tokens.or(spec.eval.last_tokens) else {
+        return Ok(());
+    };
+    let flag = format!("--last-tokens {last}");
+    if task.scoring() != Scoring::LanguageModel {
+        let problem = format!("is for text: task `{kind}` is scored where its answers are");
+        return refuse(flag, &problem, "absent", "leave it out");
+    }
+    let shortest = lengths.iter().copied().min().unwrap_or(1);
+    if !(1..=shortest).contains(&last) {
+        let problem = "a test window has fewer predictions";
+        return refuse(
+            flag,
+            problem,
+            &format!("a whole number from 1 to {shortest}"),
+            "give fewer, or longer --lengths",
+        );
+    }
+    Ok(())
+}
