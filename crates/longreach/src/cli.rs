@@ -50,7 +50,7 @@ enum Command {
     Report(report::Args),
     Gather(gather::Args),
     Compare(compare::Args),
-    Inspect(inspect::Args),
+    Inspect(inspect::request::Args),
     Catalogue(catalogue_page::Args),
     Status(status::Args),
     Verify(verify::Args),

@@ -1,9 +1,9 @@
 //! `longreach eval`: trained runs at other lengths or under other encodings, without retraining.
 
 pub mod args;
-pub mod outcome;
-pub mod prepare;
-pub mod variants;
+mod outcome;
+mod prepare;
+mod variants;
 
 use crate::commands::eval::args::Args;
 use crate::commands::eval::outcome::Outcome;

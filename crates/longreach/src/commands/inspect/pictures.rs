@@ -1,7 +1,7 @@
 //! Pictures of an encoding, each as SVG and PNG.
 
-use super::numbers::{self, Decay, Numbers, Rotary, Side, Subject, dot};
-use super::text::number;
+use crate::commands::inspect::numbers::{self, Decay, Numbers, Rotary, Side, Subject, dot};
+use crate::commands::inspect::text::number;
 use crate::exit::{Exit, Failure};
 use burn::tensor::Device;
 use posenc::{Encoding, Lengths};

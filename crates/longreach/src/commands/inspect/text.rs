@@ -1,7 +1,7 @@
 //! The short form for a terminal; all of it is in the JSON.
 
-use super::Inspection;
-use super::numbers::{Decay, Numbers, Rotary};
+use crate::commands::inspect::inspection::Inspection;
+use crate::commands::inspect::numbers::{Decay, Numbers, Rotary};
 use std::fmt::Write as _;
 
 /// Rows and columns of a table of positions.
@@ -109,8 +109,18 @@ fn encoding(
     if let Some(slopes) = &numbers.slopes {
         heads(out, slopes);
     }
+    tables(out, numbers, inspection);
+    response(out, numbers);
+    for part in &numbers.parts {
+        let _ = write!(out, "\n{}: ", part.key);
+        encoding(out, part, inspection, &[]);
+    }
+}
+
+/// What the encoding adds to the input, and the bias of the first head.
+fn tables(out: &mut String, numbers: &Numbers, inspection: &Inspection) {
     if let Some(embedding) = &numbers.embedding {
-        let drawn = facts.parameters.is_empty();
+        let drawn = numbers.facts.parameters.is_empty();
         let note = if drawn {
             ""
         } else {
@@ -149,11 +159,6 @@ fn encoding(
             rows,
         );
     }
-    response(out, numbers);
-    for part in &numbers.parts {
-        let _ = write!(out, "\n{}: ", part.key);
-        encoding(out, part, inspection, &[]);
-    }
 }
 
 fn pairs(out: &mut String, rotary: &Rotary, inspection: &Inspection) {
@@ -191,6 +196,12 @@ fn pairs(out: &mut String, rotary: &Rotary, inspection: &Inspection) {
             "(every {step}th of {count} pairs and the last; all with --json)"
         );
     }
+    bounds(out, rotary, scaled, inspection);
+}
+
+/// What the wavelengths mean for the training length.
+fn bounds(out: &mut String, rotary: &Rotary, scaled: bool, inspection: &Inspection) {
+    let (train_len, count) = (inspection.train_len, rotary.inv_freq.len());
     let bounds = &rotary.bounds;
     let after = if scaled {
         format!(
