@@ -193,7 +193,7 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
     (
         "task={kind=\"masked_text\",files=[\"long.txt\"],random=0.3}",
         2,
-        &["task.random", "what `mask` leaves"],
+        &["task.random", "`mask` = 0.8 leaves"],
     ),
     (
         "task={kind=\"masked_text\",files=[\"long.txt\"],rate=1e-9}",

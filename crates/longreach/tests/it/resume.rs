@@ -113,7 +113,7 @@ fn killed(calm: &Calm, name: &str) -> PathBuf {
 }
 
 fn finish(run: &Path) -> (Output, String) {
-    let output = worker(run, 1).output().unwrap();
+    let output = worker(run, 1).arg("--events").output().unwrap();
     exits(&output, 0);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     (output, said)
@@ -163,7 +163,7 @@ fn a_signal_saves_leaves_and_says_how() {
         assert!(asked.elapsed() < Duration::from_secs(10));
         exits(&output, exit);
         assert!(
-            stderr(&output).contains("run the same command again to go on"),
+            stderr(&output).contains("run the same command again to continue"),
             "{}",
             stderr(&output)
         );
