@@ -1,5 +1,5 @@
-//! Output for people: lines, tables, JSON. A reader that left early (`| head`, a closed terminal) is
-//! not an error and ends no run.
+//! Output for people: lines, tables, JSON. A reader that left early (`| head`, a closed terminal)
+//! is not an error and ends no run.
 
 use crate::exit::Failure;
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
@@ -54,8 +54,8 @@ pub fn json(value: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string_pretty(value).map_err(Failure::bug)
 }
 
-/// A text made harmless for a terminal: control characters other than line breaks and tabs, and marks
-/// that change the direction of writing, become U+FFFD.
+/// A text made harmless for a terminal: control characters other than line breaks and tabs, and
+/// marks that change the direction of writing, become U+FFFD.
 pub fn plain(text: &str) -> String {
     let obeyed = |c: char| {
         c.is_control() && !matches!(c, '\n' | '\t')

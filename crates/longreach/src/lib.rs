@@ -1,11 +1,13 @@
 //! Longreach: from a TOML file to trained runs, their evaluations at longer lengths, and a report.
 //!
 //! ```text
-//! config (TOML) -> cells (axes) -> RunSpec (no default left) -> worker process: train, evaluate, record -> report
+//! config (TOML) -> cells (axes) -> RunSpec (no default left)
+//!     -> worker process (train, evaluate, record) -> report
 //! ```
 //!
-//! [`config`] reads files, [`plan`] resolves them to runs, [`run`] is one run in one process,
-//! [`sweep`] starts many, [`run_dir`] finds what runs left, [`commands`] is what people type.
+//! [`config`] reads files, [`plan`] resolves them to runs, [`run`] executes one run in one process,
+//! [`sweep`] starts many, [`run_dir`] reads and writes their directories, [`commands`] holds the
+//! command line.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

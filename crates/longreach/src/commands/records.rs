@@ -18,8 +18,8 @@ const MAX_LISTED: usize = 10;
 ///
 /// # Errors
 ///
-/// [`crate::exit::Exit::Input`] if one cannot be read, [`crate::exit::Exit::Config`] if one holds more than one level of
-/// experiments.
+/// [`crate::exit::Exit::Input`] if one cannot be read, [`crate::exit::Exit::Config`] if one holds
+/// more than one level of experiments.
 pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     exist(roots)?;
     let depth = survey::depth(roots, recursive)?;

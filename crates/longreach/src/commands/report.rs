@@ -21,7 +21,13 @@ pub struct Args {
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
     /// Files to write
-    #[arg(long, value_delimiter = ',', value_parser = format, default_value = "md,html,csv,tex", value_name = "FORMAT,...")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_parser = format,
+        default_value = "md,html,csv,tex",
+        value_name = "FORMAT,..."
+    )]
     format: Vec<Format>,
     /// Directory to write to [default: DIR/report, or DIR/report-all if the runs of an experiment
     /// belong to several configs]

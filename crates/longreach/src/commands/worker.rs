@@ -31,8 +31,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// The failure after a panic on a device other than a CPU: drivers that lose their device panic,
-    /// and a process in which that happened cannot continue.
+    /// The failure after a panic on a device other than a CPU: drivers that lose their device
+    /// panic, and a process in which that happened cannot continue.
     pub fn device_failure(&self) -> Option<Failure> {
         let help = "the last checkpoint is whole; the same command continues from it";
         (!self.device.is_cpu()).then(|| {

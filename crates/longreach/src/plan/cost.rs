@@ -4,8 +4,8 @@ use crate::plan::memory;
 use crate::plan::planner::PlannedRun;
 use serde::Serialize;
 
-/// Speed of one process that time estimates assume, in FLOP/s: about that of the quickstart's workers
-/// on the machine of `docs/performance.md`.
+/// Speed of one process that time estimates assume, in FLOP/s: about that of the quickstart's
+/// workers on the machine of `docs/performance.md`.
 pub const ASSUMED_FLOPS: f64 = 8e10;
 
 /// Memory of one evaluation.

@@ -11,10 +11,10 @@ use tiny_transformer::{Cache, Pass, Transformer};
 /// The most likely token at every counted position of a batch, row by row, 0 elsewhere; `None` if a
 /// signal asked to stop.
 ///
-/// A row is read up to its first counted position. With `reads_its_answers` the model's answers then
-/// replace the following inputs. `positions` returns the positions of a sequence of a length. With
-/// `cached` every token is read once, which is exact if later tokens do not change a token's logits;
-/// without it every answer takes a forward pass over the whole prefix.
+/// A row is read up to its first counted position. With `reads_its_answers` the model's answers
+/// then replace the following inputs. `positions` returns the positions of a sequence of a length.
+/// With `cached` every token is read once, which is exact if later tokens do not change a token's
+/// logits; without it every answer takes a forward pass over the whole prefix.
 pub fn greedy(
     model: &Transformer,
     batch: &Batch,

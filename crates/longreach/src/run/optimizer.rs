@@ -61,8 +61,8 @@ impl AdamW {
         }
     }
 
-    /// Restores the state after `step` updates from what [`moments`](Self::moments) returned; `device`
-    /// is without autodiff.
+    /// Restores the state after `step` updates from what [`moments`](Self::moments) returned;
+    /// `device` is without autodiff.
     pub fn resumed(
         config: AdamWConfig,
         step: u64,

@@ -52,8 +52,8 @@ pub enum Event {
     },
 }
 
-/// How to run. Nothing here changes the numbers of a run, except that lengths beyond the memory limit
-/// are skipped.
+/// How to run. Nothing here changes the numbers of a run, except that lengths beyond the memory
+/// limit are skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct How {
     /// The device.

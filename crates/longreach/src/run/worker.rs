@@ -243,7 +243,8 @@ impl Run<'_> {
         })
     }
 
-    /// Repeats the evaluations of a recorded run, with the lengths that did not fit into memory then.
+    /// Repeats the evaluations of a recorded run, with the lengths that did not fit into memory
+    /// then.
     fn evaluate_again(&self, mut record: RunRecord) -> Result<(), Failure> {
         let (model, path) = (&record.model, self.directory.join(WEIGHTS_FILE));
         let weights = Weights::load(&path, model.parameters, &model.weights_blake3)
@@ -255,7 +256,8 @@ impl Run<'_> {
         replace_record(self.disk, self.directory, &record, Some(timings))
     }
 
-    /// The weights before the first step: drawn from the seed, or shared with the run to start from.
+    /// The weights before the first step: drawn from the seed, or shared with the run to start
+    /// from.
     fn initial(&self) -> Result<Weights, Failure> {
         let spec = &self.job.spec;
         let mut weights = parameters::of(&initial_model(spec, self.device)?);
@@ -481,5 +483,12 @@ fn diverged_batch(step: u64, batch: &Batch) -> serde_json::Value {
         targets,
         counted,
     } = batch;
-    serde_json::json!({ "step": step, "rows": rows, "seq_len": seq_len, "inputs": inputs, "targets": targets, "counted": counted })
+    serde_json::json!({
+        "step": step,
+        "rows": rows,
+        "seq_len": seq_len,
+        "inputs": inputs,
+        "targets": targets,
+        "counted": counted,
+    })
 }

@@ -1,5 +1,5 @@
-//! Notes on records that were edited after the run. A run id is a hash of its spec, so an edited spec
-//! no longer matches its id.
+//! Notes on records that were edited after the run. A run id is a hash of its spec, so an edited
+//! spec no longer matches its id.
 
 use crate::plan::spec::RunSpec;
 use crate::run_dir::files::RECORD_FILE;
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// Runs that a note names; the others are counted.
 const MOST_NAMED: usize = 5;
 
-/// A note on records that contradict themselves: a spec of another version, a spec that does not hash
-/// to the run id, or a seed other than the spec's.
+/// A note on records that contradict themselves: a spec of another version, a spec that does not
+/// hash to the run id, or a seed other than the spec's.
 pub fn integrity_notes(records: &[RunRecord]) -> Vec<String> {
     let found = records
         .iter()

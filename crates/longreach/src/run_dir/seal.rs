@@ -52,8 +52,8 @@ pub struct EvalTiming {
     pub estimated_memory_bytes: u64,
 }
 
-/// Replaces a record atomically, and its seal; `timings` replace the old ones. A record that does not
-/// match its seal gets no new one, so [`seal_holds`] still returns false.
+/// Replaces a record atomically, and its seal; `timings` replace the old ones. A record that does
+/// not match its seal gets no new one, so [`seal_holds`] still returns false.
 ///
 /// # Errors
 ///
@@ -78,7 +78,8 @@ pub fn replace_record(
     };
     if let Some(timings) = &mut timings {
         if sealed {
-            // With both hashes valid, a crash between the two files cannot make a record look edited.
+            // With both hashes valid, a crash between the two files cannot make a record look
+            // edited.
             timings.record_blake3.push(seal(text.as_bytes()));
         }
         write(timings)?;
@@ -92,7 +93,8 @@ pub fn replace_record(
     Ok(())
 }
 
-/// Whether the record of a run is unchanged since it was written. `None` without a record or a seal.
+/// Whether the record of a run is unchanged since it was written. `None` without a record or a
+/// seal.
 pub fn seal_holds(directory: &Path) -> Option<bool> {
     let seals = timings(directory)?.record_blake3;
     let record = rundir::read::bounded(

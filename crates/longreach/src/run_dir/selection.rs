@@ -366,8 +366,12 @@ fn view(job: &Job) -> Value {
         "experiment": job.experiment, "seed": seed, "task": task, "model": model, "train": train,
         "label": job.labels.iter().map(|label| &label.text).collect::<Vec<_>>(),
         "eval": {
-            "test_lens": eval.test_lens, "seed": eval.seed, "batch_tokens": eval.batch_tokens, "decode": eval.decode,
-            "last_tokens": eval.last_tokens, "attention_distance": eval.attention_distance,
+            "test_lens": eval.test_lens,
+            "seed": eval.seed,
+            "batch_tokens": eval.batch_tokens,
+            "decode": eval.decode,
+            "last_tokens": eval.last_tokens,
+            "attention_distance": eval.attention_distance,
         },
     });
     for (key, value) in [

@@ -86,7 +86,8 @@ impl Queue<'_> {
         self.lock().drain(..).count()
     }
 
-    /// Swaps a run that another process holds for the next one in the queue; false if there is none.
+    /// Swaps a run that another process holds for the next one in the queue; false if there is
+    /// none.
     fn postpone(&self, index: usize) -> bool {
         let mut waiting = self.lock();
         let Some(next) = waiting.pop_front() else {

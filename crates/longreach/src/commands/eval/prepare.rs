@@ -39,8 +39,8 @@ pub type Tasks = HashMap<String, Rc<dyn Task>>;
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if the run is not finished, [`Exit::Config`] for lengths, scores or variants that
-/// do not fit it.
+/// [`Exit::Input`] if the run is not finished, [`Exit::Config`] for lengths, scores or variants
+/// that do not fit it.
 pub fn prepare(
     run: &Run,
     request: &Args,
@@ -107,8 +107,8 @@ fn task(job: &Job, lengths: &[usize], tasks: &mut Tasks) -> Result<Rc<dyn Task>,
     Ok(task)
 }
 
-/// The record of this evaluation and its path, if it exists, can be read, is of these weights, and is
-/// complete.
+/// The record of this evaluation and its path, if it exists, can be read, is of these weights, and
+/// is complete.
 pub fn existing(
     directory: &Path,
     prepared: &Prepared,
