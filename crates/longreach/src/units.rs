@@ -20,13 +20,13 @@ pub fn short(n: f64) -> String {
     }
 }
 
-/// `512 MiB`, `1.5 GiB`.
+/// `64 KiB`, `512 MiB`, `1.5 GiB`.
 pub fn bytes(n: f64) -> String {
-    let gib = n / f64::from(1 << 30);
-    if gib >= 1.0 {
-        format!("{gib:.1} GiB")
-    } else {
-        format!("{:.0} MiB", gib * 1024.0)
+    let kib = n / 1024.0;
+    match kib {
+        _ if kib >= 1_048_576.0 => format!("{:.1} GiB", kib / 1_048_576.0),
+        _ if kib >= 1024.0 || kib == 0.0 => format!("{:.0} MiB", kib / 1024.0),
+        _ => format!("{kib:.0} KiB"),
     }
 }
 

@@ -37,11 +37,14 @@ pub fn run<C: CommandFactory>(arguments: &Args) -> Result<Exit, Failure> {
 
 const GENERATED: &str = "<!-- Written by `longreach docs`; a test compares it. -->";
 
-/// The help of every command, as the terminal shows it.
+/// The part of docs/cli.md that is written by hand.
+const CLI_INTRO: &str = include_str!("cli_page.md");
+
+/// A table of tasks and the help of every command, as the terminal shows it.
 pub fn cli_page<C: CommandFactory>() -> String {
     let mut program = C::command().term_width(100);
     program.build();
-    let mut page = format!("# Commands\n\n{GENERATED}\n\n");
+    let mut page = format!("# Commands\n\n{GENERATED}\n\n{CLI_INTRO}\n");
     let _ = writeln!(page, "```text\n{}\n```", help(&mut program));
     let commands: Vec<String> = visible(&program);
     for name in commands {
@@ -82,7 +85,7 @@ fn help(command: &mut clap::Command) -> String {
 pub fn tasks_page() -> String {
     let mut page = format!(
         "# Tasks\n\n{GENERATED}\n\nA config chooses a task with `[task]` and `kind`. The tables \
-         show every key with its default; keys without a default are required or absent unless \
+         show every key with its default;\nkeys without a default are required, or absent unless \
          given.\n"
     );
     for info in tasks::TaskConfig::kinds() {

@@ -49,6 +49,9 @@ pub fn by_experiment(records: &[RunRecord]) -> BTreeMap<&str, [usize; 2]> {
 /// Prints which experiments are read.
 pub fn print_sources(records: &[RunRecord]) {
     let experiments = by_experiment(records);
+    if experiments.is_empty() {
+        return;
+    }
     let listed = experiments
         .iter()
         .take(MAX_LISTED)

@@ -42,7 +42,7 @@ pub struct Args {
     /// Claims and published numbers of a source to check the records against: a TOML file
     #[arg(long, value_name = "FILE")]
     claims: Option<PathBuf>,
-    /// Check the records against 22 published findings
+    /// Check the records against the 22 published findings that a correct suite reproduces
     #[arg(long)]
     assertions: bool,
     /// Order lines and rows by the axes and variants of this config; repeat for several configs.

@@ -159,7 +159,8 @@ pub fn check_lengths(lengths: &[usize]) -> Result<(), Failure> {
             .collect::<Vec<_>>()
             .join(",");
         let message = format!(
-            "--lengths {shown}: cannot be\n  = allowed: different whole numbers from 1 to {}\n  = \
+            "--lengths {shown}: lengths are missing, repeated or out of range\n  = \
+             allowed: different whole numbers from 1 to {}\n  = \
              help: write --lengths 128,256,512",
             1 << 22
         );
