@@ -23,3 +23,8 @@ pub mod run_dir;
 pub mod signals;
 pub mod sweep;
 pub mod units;
+
+/// The Rust code of the README, as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

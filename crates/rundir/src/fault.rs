@@ -4,10 +4,11 @@
 //! `LONGREACH_FAULT` is one of
 //!
 //! ```text
-//! kill before OPERATION N     die as by kill -9 before the Nth time of an operation such as `rename step-N`
+//! kill before OPERATION N     kill -9 before the Nth time of an operation like `rename step-N`
 //! kill after OPERATION N
 //! error N                     the Nth operation of this process fails (EIO), no other does
-//! full N                      from the Nth on, operations that need space fail (ENOSPC); writes are cut in half
+//! full N                      from the Nth on, operations that need space fail (ENOSPC), and
+//!                             writes are cut in half
 //! ```
 //!
 //! and `LONGREACH_OPERATIONS` names a file to which the name of every operation is appended.
@@ -98,7 +99,14 @@ impl Disk for Faulty {
                 .open(path)?;
             file.write_all(format!("{name}\n").as_bytes())?;
         }
-        let kill = |when: bool| matches!(&self.fault, Some(Fault::Kill { before, name: at, hit: n }) if *before == when && *at == name && *n == hit);
+        let kill = |when: bool| match &self.fault {
+            Some(Fault::Kill {
+                before,
+                name: at,
+                hit: n,
+            }) => *before == when && *at == name && *n == hit,
+            _ => false,
+        };
         if kill(true) {
             die();
         }

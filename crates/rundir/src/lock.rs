@@ -1,4 +1,4 @@
-//! One process per run: a file lock of the operating system, which is released when its holder ends.
+//! One process per run: a file lock of the operating system, released when its holder ends.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};

@@ -106,8 +106,8 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// If it is no safetensors file of f32, holds a number that is not finite, or has a header larger
-    /// than [`MAX_HEADER_BYTES`].
+    /// If it is no safetensors file of f32, holds a number that is not finite, or has a header
+    /// larger than [`MAX_HEADER_BYTES`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let header = bytes
             .first_chunk()

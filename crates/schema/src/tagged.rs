@@ -146,8 +146,8 @@ macro_rules! tagged {
                         self,
                         mut map: A,
                     ) -> Result<$name, A::Error> {
-                        type Read<'de, A> = fn(A) -> Result<$name, <A as serde::de::MapAccess<'de>>::Error>;
-                        let readers: &[Read<'de, A>] = &[$(
+                        type Read<A, E> = fn(A) -> Result<$name, E>;
+                        let readers: &[Read<A, A::Error>] = &[$(
                             |rest| {
                                 let rest = serde::de::value::MapAccessDeserializer::new(rest);
                                 <$config as serde::Deserialize>::deserialize(rest)
