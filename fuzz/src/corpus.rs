@@ -14,7 +14,7 @@
 //! | 6 | windows: non-overlapping below 128, sliding above, with this stride |
 //! | 7 | `eval_tokens`; above 250, also a `max_bytes` below the size of the corpus |
 
-use longreach_tasks::{BuildContext, Task, TaskConfig, TaskError, TestSet};
+use longreach_tasks::{BuildContext, TEACHER_FORCED, Task, TaskConfig, TaskError, TestSet};
 use std::path::{Path, PathBuf};
 
 /// Longest input: files are written at every run, and longer ones reach no other code.
@@ -186,7 +186,7 @@ fn built(
         }
         assert_eq!(rows, all.rows);
     }
-    let definitions = task.definitions();
+    let definitions = task.definitions(TEACHER_FORCED);
     assert!(!definitions.is_empty());
     // What a report says of the windows is what was scored.
     if definitions

@@ -109,7 +109,7 @@ impl Task for Echo {
     fn primary_metric(&self) -> &'static str {
         "loss_nats"
     }
-    fn definitions(&self) -> BTreeMap<String, String> {
+    fn definitions(&self, _: &str) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
     fn chance(&self) -> BTreeMap<String, f64> {

@@ -1,12 +1,13 @@
 //! Records of runs and reports on them: store, statistics over seeds, claims, tables, plots.
 //!
 //! ```text
-//! runs/<experiment>/<run_id>/record.json ──find_records──▶ Vec<RunRecord> ──report──▶ report.md report.html results.csv tables.tex *.svg
+//! runs/<experiment>/<run_id>/record.json
+//!   ──find_records──▶ Vec<RunRecord> ──report──▶ report.md results.csv *.svg ...
 //! ```
 //!
-//! [`gather_jsonl`] makes one file of a directory of runs, [`read_jsonl`] reads it. Records may be of
-//! unknown origin: every read is bounded, damaged records are listed and hide no others, and no
-//! name in a record becomes markup, a formula or a path.
+//! [`gather_jsonl`] makes one file of a directory of runs, [`read_jsonl`] reads it. Records may be
+//! of unknown origin: every read is bounded, damaged records are listed and hide no others, and
+//! no name in a record becomes markup, a formula or a path.
 //!
 //! A report is a pure function of records and a [`ReportSpec`]: it reads no clock, environment,
 //! network or device, and the order of the records does not matter. The crate does not link the
@@ -17,7 +18,7 @@
 //! store/        reading, searching and writing records
 //! compare/      two sets of records, equal or within a tolerance
 //! metric.rs     the metric registry
-//! stats.rs      means, intervals and rank correlation over seeds
+//! stats/        means, intervals and rank correlation over seeds
 //! spec.rs       resolved specs as JSON
 //! analysis/     settings, methods and the numbers behind a cell
 //! claims/       claims of sources and committed assertions

@@ -163,7 +163,7 @@ impl RunRecord {
 
     /// The spec of the method that this run is one seed of: the resolved spec without the seed, and
     /// without what differs between seeds by construction. A warm start is named by the method
-    /// of the run it started from, `train.start_from.from`, instead of by that run's id and weights.
+    /// of the run it started from, `train.start_from.from`, instead of that run's id and weights.
     pub fn method_spec(&self) -> Map<String, Value> {
         let mut spec = self.spec.clone();
         spec.shift_remove("seed");

@@ -26,7 +26,9 @@ mod text;
 pub use error::TaskError;
 pub use permutation::Permutation;
 pub use stream::Stream;
-pub use task::{Batch, BuildContext, CorpusFacts, Scoring, Task, TaskSpec, TestSet};
+pub use task::{
+    Batch, BuildContext, CorpusFacts, Scoring, TEACHER_FORCED, Task, TaskSpec, TestSet,
+};
 pub use tasks::*;
 pub use text::{
     CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, Level, NonOverlapping,

@@ -87,6 +87,9 @@ pub struct BuildContext<'a> {
     pub eval_seed: u64,
 }
 
+/// Answer tokens are predictions given the true tokens before them.
+pub const TEACHER_FORCED: &str = "teacher-forced";
+
 /// A task: what is trained on and what is tested, at any length. Every method is a pure function of
 /// its arguments.
 pub trait Task: Send + Sync {
@@ -136,7 +139,9 @@ pub trait Task: Send + Sync {
     /// The metric a report shows first.
     fn primary_metric(&self) -> &'static str;
     /// Each metric in one sentence: what is averaged, what is counted, under which conditions.
-    fn definitions(&self) -> BTreeMap<String, String>;
+    /// `answers`: how the tokens of scored answers are produced, [`TEACHER_FORCED`] or a phrase that
+    /// says how they are decoded; ignored by tasks without answers.
+    fn definitions(&self, answers: &str) -> BTreeMap<String, String>;
     /// What guessing scores, by metric; a metric whose chance level depends on the length is
     /// absent.
     fn chance(&self) -> BTreeMap<String, f64>;

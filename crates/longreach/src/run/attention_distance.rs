@@ -11,11 +11,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tiny_transformer::{Pass, Transformer};
 
-/// Definition of the metrics, for records.
-pub const DEFINITION: &str = "distance in tokens between a query and what it attends to, each key \
-                              weighed by its attention weight, the mean over all queries of the \
-                              test windows; it describes the model and is no score.";
-
 /// An encoding that also sums attention distances.
 #[derive(Module, Debug)]
 pub struct Watched {

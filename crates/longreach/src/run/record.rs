@@ -3,12 +3,10 @@
 use crate::device::DeviceName;
 use crate::exit::{Exit, Failure};
 use crate::plan::spec::RunSpec;
-use crate::run::attention_distance::DEFINITION;
-use crate::run::score::LAST_LOSS_NATS;
-use results::metric::ATTENTION_DISTANCE;
+use results::metric;
 use results::record::{CorpusFacts, Environment, TaskFacts};
 use std::collections::BTreeMap;
-use tasks::{Scoring, Task};
+use tasks::Task;
 
 /// The resolved spec as a record holds it.
 ///
@@ -27,39 +25,27 @@ pub fn spec_map(spec: &RunSpec) -> Result<serde_json::Map<String, serde_json::Va
 
 /// The task's definitions of its metrics, and those of what the evaluation adds to them.
 fn definitions(spec: &RunSpec, task: &dyn Task) -> BTreeMap<String, String> {
-    let mut definitions = task.definitions();
-    for score in ["exact_match", "token_accuracy"] {
-        if let Some(text) = definitions
-            .get_mut(score)
-            .filter(|_| task.scoring() == Scoring::Answer)
-        {
-            *text = text.replace("teacher-forced", spec.eval.decode.in_words());
-        }
-    }
-    if let Some(exact) = definitions.get("exact_match").cloned() {
+    let mut definitions = task.definitions(spec.eval.decode.in_words());
+    if let Some(exact) = definitions.get(metric::EXACT_MATCH).cloned() {
         let group = |(name, what): (String, String)| {
             (
-                format!("exact_match_{name}"),
+                format!("{}_{name}", metric::EXACT_MATCH),
                 format!("over the {what}: {exact}"),
             )
         };
         definitions.extend(task.groups().into_iter().map(group));
     }
-    if let Some((last, loss)) = spec
-        .eval
-        .last_tokens
-        .zip(definitions.get("loss_nats").cloned())
-    {
-        definitions.insert(
-            LAST_LOSS_NATS.to_owned(),
-            format!(
-                "over the last {last} predictions of every window, of those that are scored: \
-                 {loss}"
-            ),
+    let loss = definitions.get(metric::LOSS_NATS);
+    if let Some((last, loss)) = spec.eval.last_tokens.zip(loss) {
+        let last = format!(
+            "over the last {last} predictions of every window, of those that are scored: {loss}"
         );
+        definitions.insert(metric::LAST_LOSS_NATS.to_owned(), last);
     }
-    if spec.eval.attention_distance {
-        definitions.insert(ATTENTION_DISTANCE.to_owned(), DEFINITION.to_owned());
+    if spec.eval.attention_distance
+        && let Some(def) = metric::find(metric::ATTENTION_DISTANCE)
+    {
+        definitions.insert(def.name.to_owned(), format!("{}.", def.definition));
     }
     definitions
 }

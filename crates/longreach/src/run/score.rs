@@ -7,6 +7,7 @@ use crate::run::model::{likeliest, upload};
 use crate::signals;
 use burn::tensor::Device;
 use posenc::{Positions, PositionsConfig};
+use results::metric::LAST_LOSS_NATS;
 use results::record::{EvalRow, EvalStatus, Metric, PositionBin};
 use std::collections::BTreeMap;
 use tasks::{Batch, Scoring, Stream, Task, TestSet};
@@ -17,9 +18,6 @@ const POSITION_BINS: usize = 64;
 
 /// Mean loss over all counted targets, in nats.
 const LOSS_NATS: &str = "loss_nats";
-
-/// Mean loss over the last predictions of every window of text.
-pub const LAST_LOSS_NATS: &str = "last_loss_nats";
 
 /// One variant at one length.
 pub struct Test<'a> {

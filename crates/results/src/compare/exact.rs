@@ -124,9 +124,10 @@ impl Comparison {
     }
 }
 
-/// What two records of one run disagree in, in a few words; none where they agree. Allowed to differ:
-/// experiment, labels, build, device, the bins of the loss by position, and rows that one of them
-/// lacks or skipped for lack of memory.
+/// What two records of one run disagree in, in a few words; none where they agree.
+///
+/// Allowed to differ: experiment, labels, build, device, the bins of the loss by position, and rows
+/// that one of them lacks or skipped for lack of memory.
 pub(crate) fn disagreement(a: &RunRecord, b: &RunRecord) -> Option<String> {
     if std::ptr::eq(a, b) {
         return None;

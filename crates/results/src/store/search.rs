@@ -32,10 +32,11 @@ pub fn read_jsonl(path: &Path) -> Result<Found, StoreError> {
 }
 
 /// Finds records under `roots`, each of which may be a directory of runs, of an experiment or of a
-/// run, a `record.json`, or a file of one record per line. Symbolic links below a root are not
-/// followed and hidden directories not entered. Depth, width and sizes have bounds; whatever exceeds
-/// one is listed. With the record of a run, those of its later evaluations are read
-/// ([`EVALS_DIR`]).
+/// run, a `record.json`, or a file of one record per line.
+///
+/// Symbolic links below a root are not followed and hidden directories not entered. Depth, width
+/// and sizes are bounded; whatever exceeds a bound is listed. With the record of a run, those of
+/// its later evaluations are read ([`EVALS_DIR`]).
 ///
 /// # Errors
 ///

@@ -33,8 +33,8 @@ pub fn record_text(path: &Path, record: &RunRecord) -> Result<String, StoreError
 ///
 /// # Errors
 ///
-/// A root that cannot be searched, a run that is recorded twice with different numbers, no record at
-/// all, or a file that cannot be written.
+/// A root that cannot be searched, a run that is recorded twice with different numbers, no record
+/// at all, or a file that cannot be written.
 pub fn gather_jsonl(
     roots: &[PathBuf],
     path: &Path,

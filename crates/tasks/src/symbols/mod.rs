@@ -23,5 +23,7 @@ mod tests;
 
 pub(crate) use draw::{digits, digits_len, distinct};
 pub(crate) use layout::{Row, RowLayout, UNSCORED};
-pub(crate) use rule::{HeldOut, Rule, StringRule, check_alphabet, check_fits, example, show};
+pub(crate) use rule::{
+    Counted, HeldOut, Rule, StringRule, check_alphabet, check_fits, example, show,
+};
 pub(crate) use task::SymbolTask;

@@ -21,6 +21,17 @@ pub(crate) enum HeldOut {
     ByHash,
 }
 
+/// The scored tokens of a task, in the words of its definitions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    /// The tokens of a row, as the subject of a sentence, with its verb.
+    pub whole: &'static str,
+    /// The tokens, with a comma where the phrase needs one.
+    pub tokens: &'static str,
+    /// Which token is scored first.
+    pub first: &'static str,
+}
+
 /// The rule of a task: which free choices make a row, and which row they make.
 pub(crate) trait Rule: Send + Sync + 'static {
     /// The tag of the task in a configuration.
@@ -70,12 +81,13 @@ pub(crate) trait Rule: Send + Sync + 'static {
     fn primary_metric(&self) -> &'static str {
         "exact_match"
     }
-    /// Which tokens count, and where the first of them is.
-    fn counted(&self) -> (&'static str, &'static str) {
-        (
-            "answer tokens, EOS included,",
-            "first scored token is the one after SEP",
-        )
+    /// The scored tokens, for definitions.
+    fn counted(&self) -> Counted {
+        Counted {
+            whole: "answer and EOS are",
+            tokens: "answer tokens, EOS included,",
+            first: "first scored token is the one after SEP",
+        }
     }
     /// A sentence for every definition: what the answer is, where the task's name does not say it.
     fn remark(&self) -> Option<String> {

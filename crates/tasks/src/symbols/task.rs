@@ -1,8 +1,8 @@
 //! Training batches and test sets of a rule, and their metrics.
 
 use super::layout::Row;
-use super::rule::{HeldOut, Rule};
-use crate::{Batch, BuildContext, Permutation, Scoring, Stream, Task, TaskError};
+use super::rule::{Counted, HeldOut, Rule};
+use crate::{Batch, BuildContext, Permutation, Scoring, Stream, TEACHER_FORCED, Task, TaskError};
 use schema::in_range;
 use std::collections::BTreeMap;
 
@@ -237,13 +237,12 @@ impl<R: Rule> Task for SymbolTask<R> {
     fn primary_metric(&self) -> &'static str {
         self.rule.primary_metric()
     }
-    fn definitions(&self) -> BTreeMap<String, String> {
-        let (what, first) = self.rule.counted();
-        let whole = if what.contains("EOS included") {
-            "answer and EOS are"
-        } else {
-            "scored tokens are"
-        };
+    fn definitions(&self, answers: &str) -> BTreeMap<String, String> {
+        let Counted {
+            whole,
+            tokens,
+            first,
+        } = self.rule.counted();
         let remark = self
             .rule
             .remark()
@@ -252,26 +251,29 @@ impl<R: Rule> Task for SymbolTask<R> {
         [
             (
                 "exact_match",
+                answers,
                 format!("share of test rows whose {whole} all predicted right"),
             ),
             (
                 "token_accuracy",
+                answers,
                 format!(
-                    "share of {what} predicted right, every token of every row weighing the same"
+                    "share of {tokens} predicted right, every token of every row weighing the same"
                 ),
             ),
             (
                 "loss_nats",
+                TEACHER_FORCED,
                 format!(
-                    "mean negative log-likelihood in nats of the {what} every token weighing the \
+                    "mean negative log-likelihood in nats of the {tokens} every token weighing the \
                      same"
                 ),
             ),
         ]
-        .map(|(metric, meaning)| {
+        .map(|(metric, mode, meaning)| {
             (
                 metric.to_string(),
-                format!("{meaning}; teacher-forced, {first}; {rows}{remark}."),
+                format!("{meaning}; {mode}, {first}; {rows}{remark}."),
             )
         })
         .into()

@@ -16,7 +16,9 @@
 //! code: vocabulary 8192, power 0.01, 4 to 64 pairs. Its filler is random by default; here it is 0
 //! unless `random_filler`.
 
-use crate::symbols::{HeldOut, Row, RowLayout, Rule, SymbolTask, UNSCORED, check_fits, distinct};
+use crate::symbols::{
+    Counted, HeldOut, Row, RowLayout, Rule, SymbolTask, UNSCORED, check_fits, distinct,
+};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -143,11 +145,12 @@ impl Rule for Mqar {
     fn primary_metric(&self) -> &'static str {
         "token_accuracy"
     }
-    fn counted(&self) -> (&'static str, &'static str) {
-        (
-            "values asked for,",
-            "each is scored at its query's own token",
-        )
+    fn counted(&self) -> Counted {
+        Counted {
+            whole: "scored tokens are",
+            tokens: "values asked for,",
+            first: "each is scored at its query's own token",
+        }
     }
     fn remark(&self) -> Option<String> {
         Some(format!(

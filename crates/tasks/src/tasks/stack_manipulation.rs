@@ -12,7 +12,7 @@
 //!
 //! Source: stack manipulation of Ruoss et al. 2023 (arXiv 2305.16843).
 
-use crate::symbols::{HeldOut, Row, Rule, SymbolTask, show};
+use crate::symbols::{Counted, HeldOut, Row, Rule, SymbolTask, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
 
@@ -75,11 +75,12 @@ impl Rule for StackManipulation {
     fn guess(&self) -> f64 {
         1.0 / 3.0
     }
-    fn counted(&self) -> (&'static str, &'static str) {
-        (
-            "answer tokens, end marker included and the zeros and EOS after it not,",
-            "first scored token is the one after SEP",
-        )
+    fn counted(&self) -> Counted {
+        Counted {
+            whole: "scored tokens are",
+            tokens: "answer tokens, end marker included and the zeros and EOS after it not,",
+            first: "first scored token is the one after SEP",
+        }
     }
 }
 

@@ -359,7 +359,7 @@ impl Task for MaskedText {
     fn primary_metric(&self) -> &'static str {
         "loss_nats"
     }
-    fn definitions(&self) -> BTreeMap<String, String> {
+    fn definitions(&self, _: &str) -> BTreeMap<String, String> {
         let Self {
             config: MaskedTextConfig {
                 rate, mask, random, ..

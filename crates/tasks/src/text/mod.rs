@@ -25,7 +25,9 @@ pub use config::{
 };
 pub use masked::MaskedTextConfig;
 
-use crate::{Batch, BuildContext, CorpusFacts, Scoring, Stream, Task, TaskError, TaskSpec};
+use crate::{
+    Batch, BuildContext, CorpusFacts, Scoring, Stream, TEACHER_FORCED, Task, TaskError, TaskSpec,
+};
 use std::{collections::BTreeMap, f64::consts::LN_2};
 use windows::Plan;
 
@@ -206,7 +208,7 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
     fn primary_metric(&self) -> &'static str {
         "loss_nats"
     }
-    fn definitions(&self) -> BTreeMap<String, String> {
+    fn definitions(&self, _: &str) -> BTreeMap<String, String> {
         let Tokens {
             one,
             bytes_per_token,
@@ -230,9 +232,9 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
             ("bits_per_byte", bits),
         ]
         .map(|(metric, meaning)| {
-            let windows = self.plan.describe().replace("byte", one);
+            let windows = self.plan.describe(one);
             let how = format!(
-                "{meaning}; every scored {one} weighs the same; teacher-forced; {windows}{note}."
+                "{meaning}; every scored {one} weighs the same; {TEACHER_FORCED}; {windows}{note}."
             );
             (metric.to_string(), how)
         })

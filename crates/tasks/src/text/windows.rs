@@ -77,28 +77,28 @@ impl Plan {
         )
     }
 
-    pub(crate) fn describe(&self) -> String {
+    pub(crate) fn describe(&self, one: &str) -> String {
         let span = self.span;
         let windows = match self.windows {
             Windows::NonOverlapping(_) if self.common => {
                 format!(
-                    "non-overlapping windows, stride = window, over the same {span} bytes at \
+                    "non-overlapping windows, stride = window, over the same {span} {one}s at \
                      every test length; each scores all its predictions"
                 )
             }
             Windows::NonOverlapping(_) => format!(
                 "non-overlapping windows, stride = window, over the largest multiple of the \
-                 length within {span} bytes (the test lengths have no common multiple there); \
+                 length within {span} {one}s (the test lengths have no common multiple there); \
                  each scores all its predictions"
             ),
             Windows::Sliding(sliding) => format!(
-                "sliding windows of stride {0} over the same {span} bytes at every test length; \
-                 the first scores all its predictions, every later one its last {0}, so each byte \
+                "sliding windows of stride {0} over the same {span} {one}s at every test length; \
+                 the first scores all its predictions, every later one its last {0}, so each {one} \
                  is scored once",
                 sliding.stride
             ),
         };
-        format!("{windows}; the first scored byte is the second of the validation split")
+        format!("{windows}; the first scored {one} is the second of the validation split")
     }
 }
 

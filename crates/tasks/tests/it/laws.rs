@@ -2,7 +2,7 @@
 //! those of text, with its defaults and variants.
 
 use crate::common;
-use longreach_tasks::{Batch, BuildContext, Scoring, Task, TaskConfig, TestSet};
+use longreach_tasks::{Batch, BuildContext, Scoring, TEACHER_FORCED, Task, TaskConfig, TestSet};
 use std::collections::BTreeSet;
 
 fn ctx(eval_seed: u64) -> BuildContext<'static> {
@@ -192,7 +192,7 @@ fn says_what_it_measures() {
         assert!(table.contains(&format!("\"{}\"", task.kind())));
         assert_eq!(task.scoring(), Scoring::Answer);
         assert!(!task.unit().is_empty() && task.corpus().is_none());
-        let definitions = task.definitions();
+        let definitions = task.definitions(TEACHER_FORCED);
         assert!(definitions.contains_key(task.primary_metric()), "{table}");
         assert_eq!(
             definitions.keys().collect::<Vec<_>>(),

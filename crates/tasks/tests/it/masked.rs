@@ -1,7 +1,7 @@
 //! Masked text against its definition: what is hidden, how, and that it is the same for everyone.
 
 use crate::common;
-use longreach_tasks::{Batch, Scoring, Task, TaskConfig};
+use longreach_tasks::{Batch, Scoring, TEACHER_FORCED, Task, TaskConfig};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tempfile::TempDir;
@@ -175,7 +175,7 @@ proptest! {
 #[test]
 fn says_what_it_measures() {
     let task = Source::new(2_000).build("", &[64, 128], 0);
-    let definitions = task.definitions();
+    let definitions = task.definitions(TEACHER_FORCED);
     assert_eq!(
         definitions.keys().collect::<Vec<_>>(),
         ["bits_per_byte", "loss_nats", "perplexity", "token_accuracy"]

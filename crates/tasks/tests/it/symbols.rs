@@ -2,7 +2,8 @@
 
 use crate::common;
 use longreach_tasks::{
-    Batch, BuildContext, CopyConfig, ReverseConfig, Scoring, Task, TaskConfig, TaskSpec, TestSet,
+    Batch, BuildContext, CopyConfig, ReverseConfig, Scoring, TEACHER_FORCED, Task, TaskConfig,
+    TaskSpec, TestSet,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -265,7 +266,7 @@ fn rows_of_the_first_release() {
         hash.as_str(),
         "2e0937046e02ef417898438e833c92db35e0b92cd337c253ed1d7f4289b9560f"
     );
-    let definitions = task("copy", 16, 256).definitions();
+    let definitions = task("copy", 16, 256).definitions(TEACHER_FORCED);
     assert_eq!(
         definitions["token_accuracy"],
         "share of answer tokens, EOS included, predicted right, every token of every row weighing \
@@ -289,9 +290,12 @@ fn says_what_it_measures() {
             (task.kind(), task.unit(), task.vocab_size(), task.scoring()),
             (kind, "symbols", 19, Scoring::Answer)
         );
-        assert!(task.definitions().contains_key(task.primary_metric()));
         assert!(
-            task.definitions()
+            task.definitions(TEACHER_FORCED)
+                .contains_key(task.primary_metric())
+        );
+        assert!(
+            task.definitions(TEACHER_FORCED)
                 .values()
                 .all(|d| d.contains("teacher-forced") && d.ends_with('.'))
         );

@@ -1,7 +1,7 @@
 //! The text task over temporary directories and a made-up Cargo home.
 
 use crate::common;
-use longreach_tasks::{BuildContext, Task, TaskConfig, TaskError};
+use longreach_tasks::{BuildContext, TEACHER_FORCED, Task, TaskConfig, TaskError};
 use schema::Invalid;
 use std::collections::BTreeSet;
 use std::fs;
@@ -609,8 +609,11 @@ fn says_what_it_measures() {
             },
         )
         .unwrap();
-        assert!(task.definitions().contains_key(task.primary_metric()));
-        task.definitions()["loss_nats"].clone()
+        assert!(
+            task.definitions(TEACHER_FORCED)
+                .contains_key(task.primary_metric())
+        );
+        task.definitions(TEACHER_FORCED)["loss_nats"].clone()
     };
     assert_eq!(
         definitions(range, &[4, 6]),
@@ -661,7 +664,7 @@ fn characters_are_those_of_the_training_split() {
     assert_eq!(scored(&*task, 4).len(), 48);
     let bytes: usize = valid.chars().skip(1).take(48).map(char::len_utf8).sum();
     assert!((task.bytes_per_token().unwrap() - bytes as f64 / 48.0).abs() < 1e-12);
-    let definitions = task.definitions();
+    let definitions = task.definitions(TEACHER_FORCED);
     assert!(definitions["loss_nats"].contains(
         "the 4 characters of the training split; 9 of the 48 scored characters are none of them"
     ));
