@@ -1,45 +1,26 @@
-//! What every operation costs beside its definition, its library's product, or a copy of as many
-//! bytes: `cargo bench --workspace --bench operations`, with `-- NAME` for some of them and `--
-//! --test` to run each once.
+//! The cost of every operation beside its definition, the tensor library's product, or a copy of the
+//! same number of bytes: `cargo bench --workspace --bench operations`, with `-- NAME` to select some
+//! and `-- --test` to run each once.
 //!
-//! One thread, and time is CPU time, so that other work on the machine counts for little. Inputs
-//! are the same every time. Sizes are those of a training step of the reference workload: 32 x 128
-//! tokens, d_model 128, d_ff 512, 4 heads. A backward pass begins by filling the gradient of the
-//! output with ones. The library multiplies matrices by the `gemm` crate, with AVX-512 under
-//! `--features kernels/x86-v4`.
+//! One thread and CPU time, so that other work on the machine matters little. Inputs are the same
+//! every time. Sizes are those of a training step of the reference workload: 32 x 128 tokens,
+//! d_model 128, d_ff 512, 4 heads. A backward pass begins by filling the gradient of the output with
+//! ones. The library's products use the `gemm` crate, with AVX-512 under
+//! `--features longreach-kernels/x86-v4`.
 
 use burn::nn::RotaryEncodingConfig;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{BatchSize, BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group};
-use longreach_kernels::{AdamWStep, Attention, Bias, Matmul, Mlp, Norm, Rotation, reference};
-use product::{From, Matrix, MatrixMut, multiply, padded, product, product_transposed};
+use longreach_kernels::{
+    AdamWStep, AttentionWeights, Bias, Matmul, MlpWeights, Norm, Rotation, bench, reference,
+};
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 #[path = "../tests/it/common/noise.rs"]
 mod random;
-// The products themselves are no part of the interface.
-#[path = "../src/amx.rs"]
-#[allow(dead_code, unused_imports, unused_macros)]
-mod amx;
-#[path = "../src/flex.rs"]
-#[allow(dead_code, unused_imports, unused_macros)]
-mod flex;
-#[path = "../src/memory.rs"]
-#[allow(dead_code, unused_imports, unused_macros)]
-mod memory;
-#[path = "../src/product.rs"]
-#[allow(dead_code, unused_imports, unused_macros)]
-mod product;
-#[path = "../src/simd.rs"]
-#[allow(dead_code, unused_imports, unused_macros)]
-mod simd;
-#[path = "../src/split.rs"]
-#[allow(dead_code, unused_imports, unused_macros)]
-mod split;
-
 /// As in the binary: what is measured is what runs.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -53,7 +34,7 @@ const HEADS: usize = 4;
 const HEAD_DIM: usize = D / HEADS;
 const VOCAB: usize = 64;
 
-/// CPU time of this process; the time on the wall where the system does not tell.
+/// CPU time of this process; wall time on systems without it.
 struct CpuTime(WallTime);
 
 impl Measurement for CpuTime {
@@ -121,8 +102,8 @@ fn flat<const N: usize>(x: Tensor<N>) -> Tensor<1> {
 
 type Op<'a> = &'a dyn Fn(&[Tensor<1>]) -> Tensor<1>;
 
-/// Forward without autodiff and backward of an operation and its definition, over flat inputs of
-/// these sizes.
+/// The forward pass outside autodiff and the backward pass of an operation and its definition, over
+/// flat inputs of these sizes.
 fn pair(group: &mut Group<'_>, name: &str, sizes: &[usize], fused: Op<'_>, definition: Op<'_>) {
     let data = || sizes.iter().zip(1..).map(|(n, seed)| noise([*n], seed));
     let inputs: Vec<Tensor<1>> = data()
@@ -146,12 +127,11 @@ fn pair(group: &mut Group<'_>, name: &str, sizes: &[usize], fused: Op<'_>, defin
     }
 }
 
-/// Products of matrices as operations are made of them: nothing is allocated, and the right-hand
-/// matrix is put into panels first.
+/// Matrix products as inside operations: the right-hand matrix is packed first, and nothing is
+/// allocated.
 fn products(c: &mut Criterion<CpuTime>) {
     let mut group = group(c, "product");
-    // How many, rows, summed, columns: chunks of linear layers, and what attention does with 128
-    // keys.
+    // Count, n, k, m: chunks of linear layers, and the products of attention with 128 keys.
     let shapes = [
         [32, 128, 128, 384],
         [32, 128, 128, 512],
@@ -164,19 +144,13 @@ fn products(c: &mut Criterion<CpuTime>) {
         group.throughput(Throughput::Elements(2 * (count * n * k * m) as u64));
         let [a, b] = [noise([count, n, k], 1), noise([count, k, m], 2)];
         let [a_rows, b_rows] = [&a, &b].map(|x| x.as_slice::<f32>().expect("f32"));
-        let (mut panels, mut y) = (vec![0.0; k * padded(m)], vec![0.0; n * m]);
+        let (mut panels, mut y) = (vec![0.0; bench::packed_len(k, m)], vec![0.0; n * m]);
         group.bench_function(
             format!("{count} x [{n}, {k}] [{k}, {m}], ours"),
             |bencher| {
                 bencher.iter(|| {
                     for (a, b) in a_rows.chunks(n * k).zip(b_rows.chunks(k * m)) {
-                        Matrix::rows(b, k, m, m).pack(&mut panels, m);
-                        product(
-                            Matrix::rows(a, n, k, k),
-                            Matrix::panels(&panels, k, m),
-                            MatrixMut::rows(&mut y, n, m, m),
-                            From::Zero,
-                        );
+                        bench::gemm(a, b, &mut y, [n, k, m], &mut panels);
                     }
                     black_box(&mut y);
                 });
@@ -187,17 +161,10 @@ fn products(c: &mut Criterion<CpuTime>) {
             |bencher| {
                 // The gradient of a weight: `a^T` times as many rows.
                 let b = vec![0.5; n * m];
-                let (mut panels, mut y) = (vec![0.0; n * padded(m)], vec![0.0; k * m]);
+                let (mut panels, mut y) = (vec![0.0; bench::packed_len(n, m)], vec![0.0; k * m]);
                 bencher.iter(|| {
                     for a in a_rows.chunks(n * k) {
-                        Matrix::rows(&b, n, m, m).pack(&mut panels, m);
-                        let y = MatrixMut::rows(&mut y, k, m, m);
-                        product_transposed(
-                            Matrix::rows(a, n, k, k),
-                            Matrix::panels(&panels, n, m),
-                            y,
-                            From::Zero,
-                        );
+                        bench::gemm_transposed(a, &b, &mut y, [n, k, m], &mut panels);
                     }
                     black_box(&mut y);
                 });
@@ -209,11 +176,7 @@ fn products(c: &mut Criterion<CpuTime>) {
                 |bencher| {
                     bencher.iter(|| {
                         for (a, b) in a_rows.chunks(n * k).zip(b_rows.chunks(k * m)) {
-                            let (a, b) = (
-                                Matrix::rows(a, n, k, k).left(matmul),
-                                Matrix::rows(b, k, m, m).right(m, matmul),
-                            );
-                            multiply(&a, &b, MatrixMut::rows(&mut y, n, m, m), From::Zero);
+                            bench::linear_gemm(a, b, &mut y, [n, k, m], matmul);
                         }
                         black_box(&mut y);
                     });
@@ -284,18 +247,18 @@ fn linear_layers(c: &mut Criterion<CpuTime>) {
     );
 }
 
-fn halves(c: &mut Criterion<CpuTime>) {
-    let mut group = group(c, "half");
+fn model_blocks(c: &mut Criterion<CpuTime>) {
+    let mut group = group(c, "block");
     for (gated, matmul) in [
         (false, Matmul::F32),
         (true, Matmul::F32),
         (false, Matmul::Bf16x6),
         (false, Matmul::Bf16x3),
     ] {
-        let mlp = |mlp: fn(Tensor<2>, Norm, Mlp) -> Tensor<2>| {
+        let mlp = |mlp: fn(Tensor<2>, Norm, MlpWeights) -> Tensor<2>| {
             move |x: &[Tensor<1>]| {
                 let [up, gate] = [3, 5].map(|i| x.get(i).map(|x| x.clone().reshape([D, FF]) * 0.1));
-                let weights = Mlp {
+                let weights = MlpWeights {
                     up: up.expect("an input"),
                     gate,
                     down: x[4].clone().reshape([FF, D]) * 0.1,
@@ -338,7 +301,7 @@ fn halves(c: &mut Criterion<CpuTime>) {
         let attention = |half: fn(
             Tensor<3>,
             Norm,
-            Attention,
+            AttentionWeights,
             Option<Rotation>,
             Option<Bias>,
             f64,
@@ -348,13 +311,13 @@ fn halves(c: &mut Criterion<CpuTime>) {
                     x[3].clone().reshape([D, 3 * D]) * 0.1,
                     x[4].clone().reshape([D, D]) * 0.1,
                 ];
-                let weights = Attention {
+                let weights = AttentionWeights {
                     qkv,
                     output,
                     heads: HEADS,
                     matmul,
                 };
-                let bias = biased.then(|| Bias::Distances(x[5].clone().reshape([HEADS, LENGTH])));
+                let bias = biased.then(|| Bias::ByDistance(x[5].clone().reshape([HEADS, LENGTH])));
                 let x = (
                     x[0].clone().reshape([BATCH, LENGTH, D]),
                     norm(&x[1], Some(&x[2])),
@@ -375,8 +338,8 @@ fn halves(c: &mut Criterion<CpuTime>) {
             &mut group,
             &format!("attention, {name}, {matmul:?}"),
             &sizes,
-            &attention(longreach_kernels::attention_half),
-            &attention(reference::attention_half),
+            &attention(longreach_kernels::attention_block),
+            &attention(reference::attention_block),
         );
     }
 }
@@ -535,7 +498,7 @@ fn tables(length: usize, pairs: usize) -> [Tensor<4>; 2] {
     })
 }
 
-/// Rotation alone, beside a copy: both read and write as many bytes, and both make a new tensor.
+/// Rotation beside a copy, which reads and writes the same number of bytes.
 fn rotations(c: &mut Criterion<CpuTime>) {
     let mut group = group(c, "rotation");
     for length in [4096, 16384] {
@@ -591,10 +554,10 @@ fn config() -> Criterion<CpuTime> {
         .sample_size(20)
 }
 
-criterion_group! { name = operations; config = config(); targets = products, linear_layers, halves, pieces, updates, rotations }
+criterion_group! { name = operations; config = config(); targets = products, linear_layers, model_blocks, pieces, updates, rotations }
 
-/// Runs itself again with the setting of the allocator that `longreach run` gives its workers,
-/// which is read before a program begins: memory stays instead of being cleared again and again.
+/// Runs itself again with the allocator setting that `longreach run` gives its workers: freed memory
+/// stays mapped. The allocator reads it before `main`.
 fn main() -> ExitCode {
     const SETTING: &str = "MIMALLOC_PURGE_DELAY";
     if std::env::var_os(SETTING).is_none() {

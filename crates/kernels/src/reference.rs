@@ -1,7 +1,7 @@
-//! The definitions: each operation of this crate in plain tensor operations, which any backend and
-//! any float type runs.
+//! The definitions: each operation of this crate in plain tensor operations, for any backend and
+//! float type.
 
-use crate::{AdamWStep, Attention, Bias, Mlp, Norm, Rotation};
+use crate::{AdamWStep, AttentionWeights, Bias, MlpWeights, Norm, Rotation};
 use burn::tensor::{Int, Tensor, TensorData, activation, module};
 
 /// Definition of [`nll`](crate::nll).
@@ -40,7 +40,7 @@ pub fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>) -> Tensor<2> {
 }
 
 /// Definition of [`mlp`](crate::mlp).
-pub fn mlp(x: Tensor<2>, norm: Norm, weights: Mlp) -> Tensor<2> {
+pub fn mlp(x: Tensor<2>, norm: Norm, weights: MlpWeights) -> Tensor<2> {
     let rows = normed(x.clone(), norm);
     let up = rows.clone().matmul(weights.up);
     let inner = match weights.gate {
@@ -74,8 +74,8 @@ pub fn attention(
     weights(q, k, bias, scale, first_query).matmul(v)
 }
 
-/// The weights of [`attention`](crate::attention), `[B, H, Q, first_query + Q]` or as many as there
-/// are keys: what each visible value is multiplied by.
+/// The weights of [`attention`](crate::attention) on the visible keys, `[B, H, Q, min(first_query +
+/// Q, K)]`.
 pub fn weights(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -97,8 +97,8 @@ pub fn weights(
     }
     let logits =
         logits + Tensor::from_data(TensorData::new(hidden, [1, 1, queries, visible]), options);
-    // Softmax, but 0 where nothing is visible. The largest logit only shifts the range, so it needs
-    // no gradient.
+    // A softmax that gives 0 where nothing is visible. The largest logit only shifts the range, so it
+    // needs no gradient.
     let largest = logits.clone().detach().max_dim(3);
     let empty = largest.clone().equal_elem(f32::NEG_INFINITY);
     let weights = (logits - largest.mask_fill(empty.clone(), 0.0)).exp();
@@ -106,11 +106,11 @@ pub fn weights(
     weights / sum
 }
 
-/// Definition of [`attention_half`](crate::attention_half).
-pub fn attention_half(
+/// Definition of [`attention_block`](crate::attention_block).
+pub fn attention_block(
     x: Tensor<3>,
     norm: Norm,
-    weights: Attention,
+    weights: AttentionWeights,
     rotation: Option<Rotation>,
     bias: Option<Bias>,
     scale: f64,
@@ -125,7 +125,7 @@ pub fn attention_half(
         part.reshape([batch, length, weights.heads, inner / weights.heads])
             .swap_dims(1, 2)
     });
-    let turn = |x, tables: fn(&Rotation) -> &[Tensor<4>; 2]| match &rotation {
+    let rotated = |x, tables: fn(&Rotation) -> &[Tensor<4>; 2]| match &rotation {
         None => x,
         Some(rotation) => {
             let [cos, sin] = tables(rotation).clone();
@@ -133,12 +133,12 @@ pub fn attention_half(
         }
     };
     let (q, k) = (
-        turn(q, |rotation| &rotation.queries),
-        turn(k, |rotation| &rotation.keys),
+        rotated(q, |rotation| &rotation.queries),
+        rotated(k, |rotation| &rotation.keys),
     );
     let bias = bias.map(|bias| match bias {
-        Bias::Cells(bias) => bias,
-        Bias::Distances(bias) => spread(bias, length),
+        Bias::Dense(bias) => bias,
+        Bias::ByDistance(bias) => dense_bias(bias, length),
     });
     let attended = attention(q, k, v, bias, scale, 0)
         .swap_dims(1, 2)
@@ -146,9 +146,9 @@ pub fn attention_half(
     x + attended.matmul(weights.output).reshape([batch, length, d])
 }
 
-/// Values by distance, `[H, n]`, for every query and key, `[1, H, L, L]`; of keys after the query
-/// the first value, which is hidden.
-fn spread(values: Tensor<2>, length: usize) -> Tensor<4> {
+/// A bias by distance, `[H, n]`, as one value per query and key, `[1, H, L, L]`. Keys after the
+/// query, which are hidden, get the first value.
+fn dense_bias(values: Tensor<2>, length: usize) -> Tensor<4> {
     let heads = values.dims()[0];
     let cells =
         (0..length).flat_map(|query| (0..length).map(move |key| query.saturating_sub(key) as i32));

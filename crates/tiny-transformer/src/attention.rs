@@ -182,9 +182,9 @@ impl Attention {
         let bias = match encoding.logits_bias(layer) {
             None => None,
             Some(bias) => Some(match bias.by_distance(length) {
-                Some(values) => kernels::Bias::Distances(values),
+                Some(values) => kernels::Bias::ByDistance(values),
                 None if batch * self.n_heads * length * length <= max_logits => {
-                    kernels::Bias::Cells(bias.block(0..length, 0..length))
+                    kernels::Bias::Dense(bias.block(0..length, 0..length))
                 }
                 None => return None,
             }),
@@ -201,14 +201,14 @@ impl Attention {
                 interleaved,
             },
         );
-        let weights = kernels::Attention {
+        let weights = kernels::AttentionWeights {
             qkv: self.qkv.val(),
             output: self.output.val(),
             heads: self.n_heads,
             matmul: self.matmul,
         };
         let scale = fused.factor / (self.head_dim as f64).sqrt();
-        Some(kernels::attention_half(
+        Some(kernels::attention_block(
             x.clone(),
             norm.parameters(),
             weights,

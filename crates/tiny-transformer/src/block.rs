@@ -110,7 +110,7 @@ impl Mlp {
             self.gate.as_ref().map(Param::val),
             self.down.val(),
         );
-        let weights = kernels::Mlp {
+        let weights = kernels::MlpWeights {
             up,
             gate,
             down,

@@ -2,7 +2,7 @@
 
 use crate::common::{Input, compare, differences, input, same_for_any_threads};
 use burn::tensor::{Tensor, TensorData};
-use longreach_kernels::{Attention, Bias, Matmul, Mlp, Norm, Rotation, reference};
+use longreach_kernels::{AttentionWeights, Bias, Matmul, MlpWeights, Norm, Rotation, reference};
 
 type Op = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1> + Sync>;
 
@@ -44,7 +44,7 @@ const MATMULS: [(Matmul, f64); 3] = [
 /// Fused and defined, over `n` rows, with their inputs.
 fn operations(n: usize, d: usize, ff: usize, matmul: Matmul) -> Vec<(String, Vec<Input>, Op, Op)> {
     type Linear = fn(Tensor<2>, Option<Norm>, Tensor<2>, Matmul) -> Tensor<2>;
-    type Half = fn(Tensor<2>, Norm, Mlp) -> Tensor<2>;
+    type Half = fn(Tensor<2>, Norm, MlpWeights) -> Tensor<2>;
     let mut operations: Vec<(String, Vec<Input>, Op, Op)> = Vec::new();
     for norms in 0..3 {
         let mut inputs = vec![input(&[n, d], 1)];
@@ -82,7 +82,7 @@ fn operations(n: usize, d: usize, ff: usize, matmul: Matmul) -> Vec<(String, Vec
                         .clone()
                         .reshape::<2, _>(shape)
                 };
-                let weights = Mlp {
+                let weights = MlpWeights {
                     up: next([d, ff]),
                     gate: gate.then(|| next([d, ff])),
                     down: next([ff, d]),
@@ -178,7 +178,14 @@ impl Half {
 
     fn op(
         self,
-        half: fn(Tensor<3>, Norm, Attention, Option<Rotation>, Option<Bias>, f64) -> Tensor<3>,
+        half: fn(
+            Tensor<3>,
+            Norm,
+            AttentionWeights,
+            Option<Rotation>,
+            Option<Bias>,
+            f64,
+        ) -> Tensor<3>,
     ) -> Op {
         Box::new(move |x| {
             let [batch, heads, length, head_dim, d] = self.sizes;
@@ -212,14 +219,14 @@ impl Half {
                 }
             });
             let bias = self.bias.zip(bias).map(|(kind, bias)| match kind {
-                Ok([b, h]) => Bias::Cells(bias.reshape([b, h, length, length])),
-                Err(h) => Bias::Distances(bias.reshape([h, length + 3])),
+                Ok([b, h]) => Bias::Dense(bias.reshape([b, h, length, length])),
+                Err(h) => Bias::ByDistance(bias.reshape([h, length + 3])),
             });
             let x = x[0].clone().reshape([batch, length, d]);
             half(
                 x,
                 norm,
-                Attention {
+                AttentionWeights {
                     qkv,
                     output,
                     heads,
@@ -300,8 +307,8 @@ fn attention_halves_agree_with_their_definition() {
         {
             let half = Half { matmul, ..half };
             let (fused, definition) = (
-                half.op(longreach_kernels::attention_half),
-                half.op(reference::attention_half),
+                half.op(longreach_kernels::attention_block),
+                half.op(reference::attention_block),
             );
             compare(
                 leeway,
@@ -315,12 +322,12 @@ fn attention_halves_agree_with_their_definition() {
 }
 
 #[test]
-fn gradients_of_the_defined_attention_half_are_those_of_finite_differences() {
+fn gradients_of_the_defined_attention_block_are_those_of_finite_differences() {
     for half in halves([2, 2, 3, 2, 3]) {
         differences(
             &format!("{half:?}"),
             &half.inputs(),
-            &*half.op(reference::attention_half),
+            &*half.op(reference::attention_block),
         );
     }
 }
@@ -337,7 +344,7 @@ fn attention_halves_do_not_depend_on_the_number_of_threads() {
             same_for_any_threads(
                 &format!("{half:?}"),
                 &half.inputs(),
-                &*half.op(longreach_kernels::attention_half),
+                &*half.op(longreach_kernels::attention_block),
             );
         }
     }

@@ -1,11 +1,14 @@
-//! Fused softmax and negative log-likelihood.
+//! Softmax and negative log-likelihood in one pass.
 
-use crate::flex::{Input, dense, for_each, record, tensor};
-use crate::simd::{Lanes, dispatch, sum_over};
+use super::op::{FusedOp, required};
+use super::simd::{Lanes, dispatch, sum_over};
+use super::tensors::{contiguous, tensor};
+use super::threads::for_each;
 use burn::backend::TensorMetadata;
+use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
-/// Rows one task handles.
+/// Rows per task.
 const ROWS: usize = 32;
 
 /// Per row: the negative log-likelihood of its target, and the logarithm of its sum of
@@ -40,7 +43,8 @@ impl WithSimd for Forward<'_> {
             );
             let shift = s.splat(largest);
             let sum = sum_over!(s, vectors.len(), |i| s.exp(s.sub(vectors[i], shift)));
-            // Lanes past the end of the row hold zeros; their exponentials are left out one by one.
+            // Lanes past the end of the row would add exponentials of 0, so the tail is summed one
+            // by one.
             let mut rest = [0.0; 64];
             s.partial_store_f32s(
                 &mut rest[..tail.len()],
@@ -54,7 +58,7 @@ impl WithSimd for Forward<'_> {
     }
 }
 
-/// `(softmax - onehot) grad`.
+/// The gradient of the logits: `(softmax - onehot) grad`.
 struct Backward<'a> {
     logits: &'a [f32],
     targets: &'a [usize],
@@ -90,57 +94,68 @@ impl WithSimd for Backward<'_> {
     }
 }
 
-pub(crate) fn nll(inputs: [Input; 1], targets: Vec<usize>) -> Input {
-    record(
-        inputs,
-        |[logits], _| {
-            let [n, width] = logits.shape().dims();
-            assert!(
-                targets.iter().all(|t| *t < width),
-                "every target is one of {width} classes"
-            );
-            let logits = dense(logits);
-            let (mut nll, mut log_sum) = (vec![0.0; n], vec![0.0; n]);
-            let inputs = logits
-                .storage::<f32>()
-                .chunks(ROWS * width.max(1))
-                .zip(targets.chunks(ROWS));
-            let outputs = nll.chunks_mut(ROWS).zip(log_sum.chunks_mut(ROWS));
-            let tasks = inputs
-                .zip(outputs)
-                .map(|((logits, targets), (nll, log_sum))| Forward {
-                    logits,
-                    targets,
-                    nll,
-                    log_sum,
-                });
-            for_each(tasks.collect(), n * width, dispatch);
-            (tensor(nll, [n]), (logits, targets, log_sum))
-        },
-        |(logits, targets, log_sum), grad, _| {
-            let shape: [usize; 2] = logits.shape().dims();
-            let [n, width] = shape;
-            let grad = dense(grad);
-            let mut output = vec![0.0; n * width];
-            let rows = ROWS * width.max(1);
-            let inputs = logits
-                .storage::<f32>()
-                .chunks(rows)
-                .zip(targets.chunks(ROWS))
-                .zip(log_sum.chunks(ROWS));
-            let outputs = grad
-                .storage::<f32>()
-                .chunks(ROWS)
-                .zip(output.chunks_mut(rows));
-            let task = |(((logits, targets), log_sum), (grad, output))| Backward {
-                logits,
-                targets,
-                log_sum,
-                grad,
-                output,
-            };
-            for_each(inputs.zip(outputs).map(task).collect(), n * width, dispatch);
-            [Some(tensor(output, shape))]
-        },
-    )
+/// [`crate::nll`] of logits; the targets take no gradient.
+pub(super) struct Nll {
+    pub(super) targets: Vec<usize>,
+}
+
+/// What the backward pass needs.
+pub(super) struct Saved {
+    logits: FlexTensor,
+    /// Logarithm of the sum of exponentials of every row.
+    log_sum: Vec<f32>,
+}
+
+impl FusedOp<1> for Nll {
+    type Saved = Saved;
+
+    fn forward(&self, inputs: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, Saved) {
+        let [logits] = inputs.map(required);
+        let [n, width] = logits.shape().dims();
+        assert!(
+            self.targets.iter().all(|t| *t < width),
+            "every target is one of {width} classes"
+        );
+        let logits = contiguous(logits);
+        let (mut nll, mut log_sum) = (vec![0.0; n], vec![0.0; n]);
+        let inputs = logits
+            .storage::<f32>()
+            .chunks(ROWS * width.max(1))
+            .zip(self.targets.chunks(ROWS));
+        let outputs = nll.chunks_mut(ROWS).zip(log_sum.chunks_mut(ROWS));
+        let task = |((logits, targets), (nll, log_sum))| Forward {
+            logits,
+            targets,
+            nll,
+            log_sum,
+        };
+        for_each(inputs.zip(outputs).map(task).collect(), n * width, dispatch);
+        (tensor(nll, [n]), Saved { logits, log_sum })
+    }
+
+    fn backward(&self, saved: &Saved, grad: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+        let shape @ [n, width]: [usize; 2] = saved.logits.shape().dims();
+        let grad = contiguous(grad);
+        let mut output = vec![0.0; n * width];
+        let rows = ROWS * width.max(1);
+        let inputs = saved
+            .logits
+            .storage::<f32>()
+            .chunks(rows)
+            .zip(self.targets.chunks(ROWS))
+            .zip(saved.log_sum.chunks(ROWS));
+        let outputs = grad
+            .storage::<f32>()
+            .chunks(ROWS)
+            .zip(output.chunks_mut(rows));
+        let task = |(((logits, targets), log_sum), (grad, output))| Backward {
+            logits,
+            targets,
+            log_sum,
+            grad,
+            output,
+        };
+        for_each(inputs.zip(outputs).map(task).collect(), n * width, dispatch);
+        [Some(tensor(output, shape))]
+    }
 }

@@ -1,17 +1,19 @@
 //! The matrix unit (AMX) of newer x86 server processors: products of tiles of bfloat16 pairs,
 //! summed in `f32`.
 //!
-//! The only `unsafe` code of this project: its instructions have no safe form. Everything else in a
-//! product of parts is in `split`, which also says in plain arithmetic what these instructions
-//! compute.
-#![allow(unsafe_code)]
+//! The only `unsafe` code of this project: these instructions have no safe form. `bf16_product` calls
+//! them, and `emulated` gives the same bits in `f32` arithmetic.
+#![cfg_attr(
+    all(target_arch = "x86_64", target_os = "linux"),
+    expect(unsafe_code, reason = "AMX instructions have no safe form")
+)]
 
-/// Rows of a tile, pairs of a row of the left-hand one, columns of the right-hand one.
+/// Rows of a tile; pairs per row of a left-hand tile; columns of a right-hand tile.
 pub(crate) const SIDE: usize = 16;
 /// Pairs in a tile.
 pub(crate) const TILE: usize = SIDE * SIDE;
 
-/// Where the sums of two strips of columns lie: of the first number of each, and from row to row.
+/// Where the sums of a pair of column strips lie: index of the first number of each, row strides.
 #[derive(Clone, Copy)]
 pub(crate) struct Places {
     pub(crate) starts: [usize; 2],
@@ -31,7 +33,7 @@ mod linux {
     use std::marker::PhantomData;
     use std::sync::LazyLock;
 
-    /// The unit, with its tiles laid out on this thread, until it is dropped.
+    /// The unit, configured for this thread until it is dropped. Not `Send`.
     pub(crate) struct Unit(PhantomData<*mut ()>);
 
     /// What `ldtilecfg` reads: eight tiles of 16 rows of 64 bytes.
@@ -61,7 +63,7 @@ mod linux {
         }
     };
 
-    /// Whether the processor has the unit, and the system lets this process use it.
+    /// Whether the processor has the unit and the operating system permits its use.
     static USABLE: LazyLock<bool> = LazyLock::new(|| {
         const BF16_AND_TILES: u32 = 1 << 22 | 1 << 24;
         if __cpuid(0).eax < 7 || __cpuid_count(7, 0).edx & BF16_AND_TILES != BF16_AND_TILES {
@@ -69,9 +71,8 @@ mod linux {
         }
         const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
         const XFEATURE_XTILEDATA: libc::c_long = 18;
-        // SAFETY: this system call takes two integers, and only lets the threads of this process
-        // keep the state of tiles; systems that do not know it, or whose processor has no
-        // tiles, answer with an error.
+        // SAFETY: this system call takes two integers and only permits the threads of this process
+        // to use tile state. Unknown to the kernel, or without the unit, it returns an error.
         unsafe {
             libc::syscall(
                 libc::SYS_arch_prctl,
@@ -87,17 +88,20 @@ mod linux {
             if !*USABLE {
                 return None;
             }
-            // SAFETY: the unit is there and may be used, and the layout is one of those the manual
-            // allows.
+            // SAFETY: the unit exists and is permitted, and the configuration is valid by the manual.
             unsafe {
                 asm!("ldtilecfg [{}]", in(reg) &raw const LAYOUT, options(nostack, readonly, preserves_flags))
             };
             Some(Self(PhantomData))
         }
 
-        /// 32 x 32 sums at these places in `c`, which start from 0 where `fresh`, else from what is
-        /// there. To each is added, block of summed indices after block, every product of
-        /// parts that counts; `a` and `b` hold as many blocks of `P` x 2 tiles each.
+        /// Adds `a b` to 32 x 32 sums at `places` in `c`, which start from 0 if `fresh`.
+        ///
+        /// `a` and `b` hold the same number of blocks of summed indices, `P` x 2 tiles each.
+        ///
+        /// # Panics
+        ///
+        /// If `a` and `b` are no such blocks, or `places` reach past `c`.
         pub(crate) fn sum<const P: usize>(
             &self,
             a: &[u32],
@@ -118,16 +122,17 @@ mod linux {
                     "a place for every sum"
                 );
             }
-            // Both from one pointer: a second borrow would end the first.
+            // Both pointers from one borrow: a second borrow would invalidate the first.
             let base = c.as_mut_ptr();
             let [first, second] = places.starts.map(|start| base.wrapping_add(start));
             let [first_stride, second_stride] = places.strides.map(|stride| 4 * stride);
             let lower = |start: *mut f32, stride: usize| start.wrapping_byte_add(SIDE * stride);
             macro_rules! run {
                 ($block:literal, $($line:expr),+) => {
-                    // SAFETY: tiles are laid out, because `self` exists and cannot leave its thread. Loads of `a` and `b` stay
-                    // inside `blocks` blocks of `2 P` KiB; sums are read and written in 32 rows of 16 numbers from either start on,
-                    // all of them inside `c` as asserted above, which is borrowed mutably. Nothing else is written.
+                    // SAFETY: tiles are configured, because `self` exists and cannot leave its
+                    // thread. Loads of `a` and `b` stay inside `blocks` blocks of `2 P` KiB. Sums
+                    // are read and written in 32 rows of 16 numbers from each start, inside `c` as
+                    // asserted above, which is borrowed mutably. Nothing else is written.
                     unsafe {
                         asm!(
                             "test {fresh:e}, {fresh:e}",
@@ -170,9 +175,9 @@ mod linux {
                     }
                 };
             }
-            // Tiles 4 and 5 hold the upper and lower rows of a part of `a`, 6 and 7 the two strips
-            // of a part of `b`. The order of the products is that of `split::pairs`,
-            // and what the next one shares with the last stays where it is.
+            // Tiles 0 to 3 are the sums, 4 and 5 the upper and lower rows of a part of `a`, 6 and 7
+            // the two strips of a part of `b`. The products follow `bf16_product::part_pairs`;
+            // tiles that the next product shares are not loaded again.
             macro_rules! left {
                 ($part:literal) => {
                     concat!(
@@ -235,7 +240,7 @@ mod linux {
 
     impl Drop for Unit {
         fn drop(&mut self) {
-            // SAFETY: gives back what `open` has laid out; nothing is kept in tiles between calls.
+            // SAFETY: releases the configuration of `open`; no call leaves data in the tiles.
             unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
         }
     }

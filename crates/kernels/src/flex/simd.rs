@@ -1,5 +1,5 @@
-//! Vectors of `f32` for whatever instruction set the machine has: short names, and exp and the
-//! normal tail in terms of them.
+//! Vector arithmetic on `f32` for the instruction set of this machine: short names, and exp, sigmoid
+//! and the normal distribution function.
 
 use pulp::{Arch, Simd, WithSimd};
 use std::sync::LazyLock;
@@ -10,11 +10,10 @@ pub(crate) fn dispatch<Op: WithSimd>(op: Op) -> Op::Output {
     ARCH.dispatch(op)
 }
 
-/// Sum over `i` in `0..n` of a vector expression in i, then over its lanes, in a fixed order of
+/// Sum over `i` in `0..n` of a vector expression in `i`, then over its lanes, in a fixed order of
 /// four partial sums.
 ///
-/// A macro, because a closure may be compiled without the instruction set of the function around
-/// it.
+/// A macro, because a closure may be compiled without the instruction set of its caller.
 macro_rules! sum_over {
     ($s:ident, $n:expr, |$i:ident| $value:expr) => {{
         let n = $n;
@@ -37,11 +36,11 @@ macro_rules! sum_over {
 }
 pub(crate) use sum_over;
 
-/// Below this the exponential is 0: its results would leave the normal range of `f32` just after.
+/// Below this, exp returns 0: its results would soon leave the normal range of `f32`.
 const EXP_FLOOR: f32 = -87.3;
 
-/// Short names for the operations the kernels are made of. A comparison with NaN is false
-/// everywhere, so that choosing by `select(less(x, limit), ..)` hands a NaN on.
+/// Short names for vector operations. Comparisons with NaN are false, so that
+/// `select(less(x, limit), ..)` propagates NaN.
 pub(crate) trait Lanes: Simd {
     #[inline(always)]
     fn splat(self, x: f32) -> Self::f32s {
@@ -82,14 +81,13 @@ pub(crate) trait Lanes: Simd {
     /// -inf.
     #[inline(always)]
     fn exp(self, x: Self::f32s) -> Self::f32s {
-        // Adding this shifts the rounded exponent, biased by 127, into the lowest bits of the
-        // mantissa.
+        // Adding this moves the rounded exponent, biased by 127, into the lowest mantissa bits.
         const SHIFT: f32 = 12_582_912.0 + 127.0;
         let low = self.less_than_f32s(x, self.splat(EXP_FLOOR));
         let y = self.select_f32s(low, self.splat(EXP_FLOOR), x);
         let shifted = self.fma(y, self.splat(std::f32::consts::LOG2_E), self.splat(SHIFT));
         let exponent = self.sub(shifted, self.splat(SHIFT));
-        // ln 2 in two parts, the first with so few bits that its product with the exponent is
+        // ln 2 in two parts. The first has few enough bits that its product with the exponent is
         // exact.
         let r = self.fma(exponent, self.splat(-355.0 / 512.0), y);
         let r = self.fma(exponent, self.splat(2.121_944_4e-4), r);
@@ -111,7 +109,7 @@ pub(crate) trait Lanes: Simd {
         self.select_f32s(low, self.zero(), self.mul(p, power))
     }
 
-    /// Highest power first.
+    /// A polynomial by Horner's rule, coefficient of the highest power first.
     #[inline(always)]
     fn polynomial(self, x: Self::f32s, coefficients: &[f32]) -> Self::f32s {
         let mut sum = self.splat(coefficients[0]);
@@ -124,12 +122,11 @@ pub(crate) trait Lanes: Simd {
     /// The normal distribution function at `x`, and `e^(-x^2 / 2)`.
     ///
     /// The tail beyond |x| is the exponential times a polynomial in 1 / (1 + 0.3 |x|), fitted for
-    /// the least relative error, so that the result keeps its relative accuracy however small
-    /// it is.
+    /// least relative error: small results keep their relative accuracy.
     #[inline(always)]
     fn normal(self, x: Self::f32s) -> (Self::f32s, Self::f32s) {
         let (one, half) = (self.splat(1.0), self.splat(0.5));
-        // Everything is 0 or 1 past 15, and the square stays finite.
+        // Past 15 the result is 0 or 1; the square must stay finite.
         let u = self.abs_f32s(x);
         let u = self.select_f32s(
             self.greater_than_f32s(u, self.splat(15.0)),
@@ -175,101 +172,9 @@ pub(crate) trait Lanes: Simd {
 
 impl<S: Simd> Lanes for S {}
 
-/// Rows and columns of the squares that [`transpose`] works on.
-pub(crate) const SQUARE: usize = 16;
-
-/// Transposes squares of 32 bits each where they lie, from the start of a cache line on.
-pub(crate) fn transpose(squares: &mut [[u32; SQUARE * SQUARE]]) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(simd) = pulp::x86::V4::try_new() {
-        return simd.vectorize(Transpose { simd, squares });
-    }
-    for square in squares {
-        let before = *square;
-        for (at, x) in square.iter_mut().enumerate() {
-            *x = before[at % SQUARE * SQUARE + at / SQUARE];
-        }
-    }
-}
-
-/// The same with vectors of 16: pairs of rows are interleaved, then pairs of pairs, and so on.
-#[cfg(target_arch = "x86_64")]
-struct Transpose<'a> {
-    simd: pulp::x86::V4,
-    squares: &'a mut [[u32; SQUARE * SQUARE]],
-}
-
-#[cfg(target_arch = "x86_64")]
-impl pulp::NullaryFnOnce for Transpose<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call(self) {
-        let simd = self.simd.avx512f;
-        for square in self.squares {
-            let rows: &mut [std::arch::x86_64::__m512i] = bytemuck::cast_slice_mut(square);
-            let mut x: [_; SQUARE] = std::array::from_fn(|i| rows[i]);
-            for i in (0..SQUARE).step_by(2) {
-                (x[i], x[i + 1]) = (
-                    simd._mm512_unpacklo_epi32(x[i], x[i + 1]),
-                    simd._mm512_unpackhi_epi32(x[i], x[i + 1]),
-                );
-            }
-            for i in (0..SQUARE).step_by(4) {
-                let [a, b, c, d] = [x[i], x[i + 1], x[i + 2], x[i + 3]];
-                x[i] = simd._mm512_unpacklo_epi64(a, c);
-                x[i + 1] = simd._mm512_unpackhi_epi64(a, c);
-                x[i + 2] = simd._mm512_unpacklo_epi64(b, d);
-                x[i + 3] = simd._mm512_unpackhi_epi64(b, d);
-            }
-            // Row i of four now holds, in each of its quarters q, column 4 q + i of these rows.
-            for i in 0..4 {
-                let [a, b, c, d] = [x[i], x[4 + i], x[8 + i], x[12 + i]];
-                let [even_low, odd_low] = [
-                    simd._mm512_shuffle_i32x4::<0x88>(a, b),
-                    simd._mm512_shuffle_i32x4::<0xdd>(a, b),
-                ];
-                let [even_high, odd_high] = [
-                    simd._mm512_shuffle_i32x4::<0x88>(c, d),
-                    simd._mm512_shuffle_i32x4::<0xdd>(c, d),
-                ];
-                rows[i] = simd._mm512_shuffle_i32x4::<0x88>(even_low, even_high);
-                rows[4 + i] = simd._mm512_shuffle_i32x4::<0x88>(odd_low, odd_high);
-                rows[8 + i] = simd._mm512_shuffle_i32x4::<0xdd>(even_low, even_high);
-                rows[12 + i] = simd._mm512_shuffle_i32x4::<0xdd>(odd_low, odd_high);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Buffer;
-
-    #[test]
-    fn squares_are_transposed() {
-        let mut buffer = Buffer::new(2 * SQUARE * SQUARE);
-        buffer
-            .iter_mut()
-            .enumerate()
-            .for_each(|(i, x)| *x = i as f32);
-        let before = buffer.to_vec();
-        transpose(
-            bytemuck::cast_slice_mut::<f32, u32>(&mut buffer)
-                .as_chunks_mut()
-                .0,
-        );
-        for (square, before) in buffer
-            .chunks(SQUARE * SQUARE)
-            .zip(before.chunks(SQUARE * SQUARE))
-        {
-            assert!(
-                (0..SQUARE * SQUARE)
-                    .all(|at| square[at] == before[at % SQUARE * SQUARE + at / SQUARE])
-            );
-        }
-    }
 
     /// Applies `exp` (0), `normal` (1) or `sigmoid` (2) to every element.
     struct Apply<'a>(&'a [f32], u8);

@@ -1,15 +1,17 @@
-//! Fused GELU and SwiGLU.
+//! GELU and SwiGLU, over whole tensors and for rows inside other operations.
 
-use crate::flex::{Input, dense, for_each, record, tensor};
-use crate::simd::{Lanes, dispatch};
+use super::op::{FusedOp, required};
+use super::simd::{Lanes, dispatch};
+use super::tensors::{contiguous, tensor};
+use super::threads::for_each;
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
-/// Elements one task handles.
+/// Elements per task.
 const CHUNK: usize = 1 << 13;
 
-/// `y = gelu(x)`, and its derivative where the slice for it is not empty.
+/// `y = gelu(x)`, and the derivative if `slope` is not empty.
 struct Gelu<'a> {
     x: &'a [f32],
     y: &'a mut [f32],
@@ -47,14 +49,14 @@ impl WithSimd for Gelu<'_> {
     }
 }
 
-/// Turns the gradient of `y = gelu(x)` into that of `x`, and computes `y` again.
-struct GeluPull<'a> {
+/// Turns the gradient of `y = gelu(x)` into that of `x`, and recomputes `y`.
+struct GeluBackward<'a> {
     x: &'a [f32],
     y: &'a mut [f32],
     grad: &'a mut [f32],
 }
 
-impl WithSimd for GeluPull<'_> {
+impl WithSimd for GeluBackward<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -74,7 +76,7 @@ impl WithSimd for GeluPull<'_> {
 }
 
 /// `y = gelu(x)` on one thread.
-pub(crate) fn gelu_rows(x: &[f32], y: &mut [f32]) {
+pub(super) fn gelu_forward(x: &[f32], y: &mut [f32]) {
     dispatch(Gelu {
         x,
         y,
@@ -83,19 +85,19 @@ pub(crate) fn gelu_rows(x: &[f32], y: &mut [f32]) {
 }
 
 /// `y = gelu(x)` and `grad *= gelu'(x)` on one thread.
-pub(crate) fn gelu_pull(x: &[f32], y: &mut [f32], grad: &mut [f32]) {
-    dispatch(GeluPull { x, y, grad });
+pub(super) fn gelu_backward(x: &[f32], y: &mut [f32], grad: &mut [f32]) {
+    dispatch(GeluBackward { x, y, grad });
 }
 
 /// `y = silu(gate) up` on one thread.
-pub(crate) fn swiglu_rows(gate: &[f32], up: &[f32], y: &mut [f32]) {
+pub(super) fn swiglu_forward(gate: &[f32], up: &[f32], y: &mut [f32]) {
     dispatch(Swiglu { gate, up, y });
 }
 
 /// Turns the gradient of `silu(gate) up` into that of `up`, and writes that of `gate`, on one
 /// thread.
-pub(crate) fn swiglu_pull(gate: &[f32], up: &[f32], grad: &mut [f32], grad_gate: &mut [f32]) {
-    dispatch(SwigluBack {
+pub(super) fn swiglu_backward(gate: &[f32], up: &[f32], grad: &mut [f32], grad_gate: &mut [f32]) {
+    dispatch(SwigluBackward {
         gate,
         up,
         grad,
@@ -120,41 +122,47 @@ impl WithSimd for Multiply<'_> {
     }
 }
 
-pub(crate) fn gelu(inputs: [Input; 1]) -> Input {
-    record(
-        inputs,
-        |[x], tracked| {
-            let shape = x.shape();
-            let x = dense(x);
-            let n = shape.num_elements();
-            let (mut y, mut slope) = (vec![0.0; n], vec![0.0; if tracked { n } else { 0 }]);
-            let mut slopes = slope.chunks_mut(CHUNK);
-            let chunks = x.storage::<f32>().chunks(CHUNK).zip(y.chunks_mut(CHUNK));
-            let tasks = chunks
-                .map(|(x, y)| Gelu {
-                    x,
-                    y,
-                    slope: slopes.next().unwrap_or_default(),
-                })
-                .collect();
-            for_each(tasks, n * 4, dispatch);
-            (tensor(y, shape.dims::<2>()), slope)
-        },
-        |slope: &Vec<f32>, grad, _| {
-            let mut grad = dense(grad);
-            let n = slope.len();
-            let chunks = grad
-                .storage_mut::<f32>()
-                .chunks_mut(CHUNK)
-                .zip(slope.chunks(CHUNK));
-            for_each(
-                chunks.map(|(x, y)| Multiply { x, y }).collect(),
-                n,
-                dispatch,
-            );
-            [Some(grad)]
-        },
-    )
+/// [`crate::gelu`].
+pub(super) struct GeluOp;
+
+impl FusedOp<1> for GeluOp {
+    /// The derivative at every element, if tracked.
+    type Saved = Vec<f32>;
+
+    fn forward(&self, inputs: [Option<FlexTensor>; 1], tracked: bool) -> (FlexTensor, Vec<f32>) {
+        let [x] = inputs.map(required);
+        let shape = x.shape();
+        let x = contiguous(x);
+        let n = shape.num_elements();
+        let (mut y, mut slope) = (vec![0.0; n], vec![0.0; if tracked { n } else { 0 }]);
+        let mut slopes = slope.chunks_mut(CHUNK);
+        let chunks = x.storage::<f32>().chunks(CHUNK).zip(y.chunks_mut(CHUNK));
+        let tasks = chunks
+            .map(|(x, y)| Gelu {
+                x,
+                y,
+                slope: slopes.next().unwrap_or_default(),
+            })
+            .collect();
+        for_each(tasks, n * 4, dispatch);
+        (tensor(y, shape.dims::<2>()), slope)
+    }
+
+    fn backward(
+        &self,
+        slope: &Vec<f32>,
+        grad: FlexTensor,
+        _: [bool; 1],
+    ) -> [Option<FlexTensor>; 1] {
+        let mut grad = contiguous(grad);
+        let chunks = grad
+            .storage_mut::<f32>()
+            .chunks_mut(CHUNK)
+            .zip(slope.chunks(CHUNK));
+        let tasks = chunks.map(|(x, y)| Multiply { x, y }).collect();
+        for_each(tasks, slope.len(), dispatch);
+        [Some(grad)]
+    }
 }
 
 /// `y = silu(gate) up`.
@@ -165,7 +173,7 @@ struct Swiglu<'a> {
 }
 
 #[inline(always)]
-fn silu_times<S: Simd>(s: S, gate: S::f32s, up: S::f32s) -> S::f32s {
+fn swiglu<S: Simd>(s: S, gate: S::f32s, up: S::f32s) -> S::f32s {
     s.mul(s.mul(gate, s.sigmoid(gate)), up)
 }
 
@@ -178,11 +186,11 @@ impl WithSimd for Swiglu<'_> {
         let (up, up_tail) = S::as_simd_f32s(self.up);
         let (y, y_tail) = S::as_mut_simd_f32s(self.y);
         for ((gate, up), y) in gate.iter().zip(up).zip(y) {
-            *y = silu_times(s, *gate, *up);
+            *y = swiglu(s, *gate, *up);
         }
         s.partial_store_f32s(
             y_tail,
-            silu_times(
+            swiglu(
                 s,
                 s.partial_load_f32s(gate_tail),
                 s.partial_load_f32s(up_tail),
@@ -191,8 +199,8 @@ impl WithSimd for Swiglu<'_> {
     }
 }
 
-/// Turns the gradient into that of `up`, and writes that of `gate`.
-struct SwigluBack<'a> {
+/// Turns the gradient of `y = silu(gate) up` into that of `up`, and writes that of `gate`.
+struct SwigluBackward<'a> {
     gate: &'a [f32],
     up: &'a [f32],
     grad: &'a mut [f32],
@@ -201,7 +209,7 @@ struct SwigluBack<'a> {
 
 /// Gradients of `up` and `gate`.
 #[inline(always)]
-fn silu_pull<S: Simd>(s: S, gate: S::f32s, up: S::f32s, grad: S::f32s) -> (S::f32s, S::f32s) {
+fn swiglu_grads<S: Simd>(s: S, gate: S::f32s, up: S::f32s, grad: S::f32s) -> (S::f32s, S::f32s) {
     let sigmoid = s.sigmoid(gate);
     let silu = s.mul(gate, sigmoid);
     // silu' = sigmoid + silu (1 - sigmoid).
@@ -209,7 +217,7 @@ fn silu_pull<S: Simd>(s: S, gate: S::f32s, up: S::f32s, grad: S::f32s) -> (S::f3
     (s.mul(grad, silu), s.mul(s.mul(grad, up), slope))
 }
 
-impl WithSimd for SwigluBack<'_> {
+impl WithSimd for SwigluBackward<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -219,9 +227,9 @@ impl WithSimd for SwigluBack<'_> {
         let (grad, grad_tail) = S::as_mut_simd_f32s(self.grad);
         let (grad_gate, grad_gate_tail) = S::as_mut_simd_f32s(self.grad_gate);
         for (((gate, up), grad), grad_gate) in gate.iter().zip(up).zip(grad).zip(grad_gate) {
-            (*grad, *grad_gate) = silu_pull(s, *gate, *up, *grad);
+            (*grad, *grad_gate) = swiglu_grads(s, *gate, *up, *grad);
         }
-        let (up, gate) = silu_pull(
+        let (up, gate) = swiglu_grads(
             s,
             s.partial_load_f32s(gate_tail),
             s.partial_load_f32s(up_tail),
@@ -232,48 +240,58 @@ impl WithSimd for SwigluBack<'_> {
     }
 }
 
-pub(crate) fn swiglu(inputs: [Input; 2]) -> Input {
-    record(
-        inputs,
-        |[gate, up], _| {
-            let shape = gate.shape();
-            let (gate, up) = (dense(gate), dense(up));
-            let n = shape.num_elements();
-            let mut y = vec![0.0; n];
-            let inputs = gate
-                .storage::<f32>()
-                .chunks(CHUNK)
-                .zip(up.storage::<f32>().chunks(CHUNK));
-            let tasks = inputs
-                .zip(y.chunks_mut(CHUNK))
-                .map(|((gate, up), y)| Swiglu { gate, up, y })
-                .collect();
-            for_each(tasks, n * 2, dispatch);
-            (tensor(y, shape.dims::<2>()), (gate, up))
-        },
-        |(gate, up): &(FlexTensor, FlexTensor), grad, _| {
-            let shape = grad.shape();
-            let mut grad = dense(grad);
-            let n = shape.num_elements();
-            let mut grad_gate = vec![0.0; n];
-            let inputs = gate
-                .storage::<f32>()
-                .chunks(CHUNK)
-                .zip(up.storage::<f32>().chunks(CHUNK));
-            let outputs = grad
-                .storage_mut::<f32>()
-                .chunks_mut(CHUNK)
-                .zip(grad_gate.chunks_mut(CHUNK));
-            let tasks = inputs
-                .zip(outputs)
-                .map(|((gate, up), (grad, grad_gate))| SwigluBack {
-                    gate,
-                    up,
-                    grad,
-                    grad_gate,
-                });
-            for_each(tasks.collect(), n * 3, dispatch);
-            [Some(tensor(grad_gate, shape.dims::<2>())), Some(grad)]
-        },
-    )
+/// [`crate::swiglu`].
+pub(super) struct SwigluOp;
+
+impl FusedOp<2> for SwigluOp {
+    /// Gate and up.
+    type Saved = [FlexTensor; 2];
+
+    fn forward(&self, inputs: [Option<FlexTensor>; 2], _: bool) -> (FlexTensor, Self::Saved) {
+        let [gate, up] = inputs.map(required);
+        let shape = gate.shape();
+        let (gate, up) = (contiguous(gate), contiguous(up));
+        let n = shape.num_elements();
+        let mut y = vec![0.0; n];
+        let inputs = gate
+            .storage::<f32>()
+            .chunks(CHUNK)
+            .zip(up.storage::<f32>().chunks(CHUNK));
+        let tasks = inputs
+            .zip(y.chunks_mut(CHUNK))
+            .map(|((gate, up), y)| Swiglu { gate, up, y })
+            .collect();
+        for_each(tasks, n * 2, dispatch);
+        (tensor(y, shape.dims::<2>()), [gate, up])
+    }
+
+    fn backward(
+        &self,
+        [gate, up]: &Self::Saved,
+        grad: FlexTensor,
+        _: [bool; 2],
+    ) -> [Option<FlexTensor>; 2] {
+        let shape = grad.shape();
+        let mut grad = contiguous(grad);
+        let n = shape.num_elements();
+        let mut grad_gate = vec![0.0; n];
+        let inputs = gate
+            .storage::<f32>()
+            .chunks(CHUNK)
+            .zip(up.storage::<f32>().chunks(CHUNK));
+        let outputs = grad
+            .storage_mut::<f32>()
+            .chunks_mut(CHUNK)
+            .zip(grad_gate.chunks_mut(CHUNK));
+        let tasks = inputs
+            .zip(outputs)
+            .map(|((gate, up), (grad, grad_gate))| SwigluBackward {
+                gate,
+                up,
+                grad,
+                grad_gate,
+            });
+        for_each(tasks.collect(), n * 3, dispatch);
+        [Some(tensor(grad_gate, shape.dims::<2>())), Some(grad)]
+    }
 }

@@ -1,12 +1,13 @@
 //! One update of AdamW in one pass over memory.
 
+use super::simd::{Lanes, dispatch};
+use super::tensors::contiguous;
+use super::threads::for_each;
 use crate::AdamWStep;
-use crate::flex::{dense, for_each};
-use crate::simd::{Lanes, dispatch};
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
-/// Elements one task handles.
+/// Elements per task.
 const CHUNK: usize = 1 << 13;
 
 struct Update<'a> {
@@ -21,8 +22,9 @@ struct Update<'a> {
 type Four<S> = [<S as Simd>::f32s; 4];
 
 impl Update<'_> {
-    /// The operations of the definition, in its order and rounded as there. Not a closure: that may
-    /// be compiled without the instruction set of what is around.
+    /// The operations of the definition, in its order and with its rounding: no fused multiply-adds.
+    ///
+    /// Not a closure, which may be compiled without the instruction set of its caller.
     #[inline(always)]
     fn apply<S: Simd>(
         s: S,
@@ -74,15 +76,15 @@ impl WithSimd for Update<'_> {
 }
 
 /// Parameter and moments after one update.
-pub(crate) fn adamw(
+pub(super) fn adamw(
     theta: FlexTensor,
     grad: FlexTensor,
     moments: [FlexTensor; 2],
     step: &AdamWStep,
 ) -> [FlexTensor; 3] {
-    let (mut theta, grad) = (dense(theta), dense(grad));
+    let (mut theta, grad) = (contiguous(theta), contiguous(grad));
     let n = grad.storage::<f32>().len();
-    let [mut first, mut second] = moments.map(dense);
+    let [mut first, mut second] = moments.map(contiguous);
     let AdamWStep {
         grad_scale,
         beta1,

@@ -1,16 +1,18 @@
-//! Fused rotation of pairs of dimensions.
+//! Rotation of pairs of dimensions by tables of cos and sin.
 
-use crate::flex::{Input, Strided, dense, fill, for_each, record, strided_output};
-use crate::simd::{Lanes, dispatch};
+use super::op::{FusedOp, required};
+use super::simd::{Lanes, dispatch};
+use super::tensors::{Strided, contiguous, strided_output};
+use super::threads::{fill, for_each};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
-/// Numbers a task turns.
+/// Numbers per task.
 const BLOCK: usize = 1024;
 
-/// Whole rows of the output, in the order `[B, L, H]`.
-struct Turn<'a> {
+/// A task: whole rows of the output, in the order `[B, L, H]`.
+struct RotateRows<'a> {
     x: &'a Strided<'a>,
     /// Batch, position and head of the first.
     first: [usize; 3],
@@ -24,7 +26,7 @@ struct Turn<'a> {
     y: &'a mut [f32],
 }
 
-impl WithSimd for Turn<'_> {
+impl WithSimd for RotateRows<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -34,7 +36,7 @@ impl WithSimd for Turn<'_> {
         for y in self.y.chunks_exact_mut(head_dim) {
             let angles = position * self.pairs..(position + 1) * self.pairs;
             let tables = [&self.cos[angles.clone()], &self.sin[angles]];
-            turn_row(
+            rotate_row(
                 s,
                 self.x.row(batch, head, position),
                 y,
@@ -53,10 +55,10 @@ impl WithSimd for Turn<'_> {
     }
 }
 
-/// Turns the pairs of one row by the angles of one position; dimensions past the last pair pass
-/// through.
+/// Rotates the pairs of one row by the angles of one position; dimensions past the last pair are
+/// copied.
 #[inline(always)]
-pub(crate) fn turn_row<S: Simd>(
+fn rotate_row<S: Simd>(
     s: S,
     x: &[f32],
     y: &mut [f32],
@@ -65,12 +67,12 @@ pub(crate) fn turn_row<S: Simd>(
     interleaved: bool,
 ) {
     let pairs = cos.len();
-    let (turned, rest) = y.split_at_mut(2 * pairs);
+    let (rotated, rest) = y.split_at_mut(2 * pairs);
     if !rest.is_empty() {
         rest.copy_from_slice(&x[2 * pairs..]);
     }
     if interleaved {
-        let input = x.chunks_exact(2).zip(turned.chunks_exact_mut(2));
+        let input = x.chunks_exact(2).zip(rotated.chunks_exact_mut(2));
         for ((x, y), (cos, sin)) in input.zip(cos.iter().zip(sin)) {
             let sin = sign * sin;
             y[0] = x[0] * cos - x[1] * sin;
@@ -78,9 +80,9 @@ pub(crate) fn turn_row<S: Simd>(
         }
     } else {
         let (a, b) = x[..2 * pairs].split_at(pairs);
-        let (turned_a, turned_b) = turned.split_at_mut(pairs);
+        let (rotated_a, rotated_b) = rotated.split_at_mut(pairs);
         let sign = s.splat(sign);
-        let turn = |a, b, cos, sin| {
+        let rotate = |a, b, cos, sin| {
             let sin = s.mul(sign, sin);
             (
                 s.sub(s.mul(a, cos), s.mul(b, sin)),
@@ -89,25 +91,24 @@ pub(crate) fn turn_row<S: Simd>(
         };
         let [(a, a_tail), (b, b_tail), (cos, cos_tail), (sin, sin_tail)] =
             [a, b, cos, sin].map(S::as_simd_f32s);
-        let [(turned_a, turned_a_tail), (turned_b, turned_b_tail)] =
-            [turned_a, turned_b].map(S::as_mut_simd_f32s);
+        let [(rotated_a, rotated_a_tail), (rotated_b, rotated_b_tail)] =
+            [rotated_a, rotated_b].map(S::as_mut_simd_f32s);
         for i in 0..a.len() {
-            (turned_a[i], turned_b[i]) = turn(a[i], b[i], cos[i], sin[i]);
+            (rotated_a[i], rotated_b[i]) = rotate(a[i], b[i], cos[i], sin[i]);
         }
         if !a_tail.is_empty() {
             let [a, b, cos, sin] =
                 [a_tail, b_tail, cos_tail, sin_tail].map(|x| s.partial_load_f32s(x));
-            let (a, b) = turn(a, b, cos, sin);
-            s.partial_store_f32s(turned_a_tail, a);
-            s.partial_store_f32s(turned_b_tail, b);
+            let (a, b) = rotate(a, b, cos, sin);
+            s.partial_store_f32s(rotated_a_tail, a);
+            s.partial_store_f32s(rotated_b_tail, b);
         }
     }
 }
 
-fn turn(
+fn rotate(
     x: &FlexTensor,
-    cos: &FlexTensor,
-    sin: &FlexTensor,
+    [cos, sin]: &[FlexTensor; 2],
     sign: f32,
     interleaved: bool,
 ) -> FlexTensor {
@@ -119,7 +120,7 @@ fn turn(
     let rows = |start: usize, y: &mut [f32]| {
         let row = start / head_dim;
         let first = [row / heads / length, row / heads % length, row % heads];
-        dispatch(Turn {
+        dispatch(RotateRows {
             x: &x,
             first,
             cos,
@@ -130,6 +131,7 @@ fn turn(
             y,
         });
     };
+    // Blocks of whole rows can be written straight into new memory.
     let y = if BLOCK.is_multiple_of(head_dim) {
         fill::<BLOCK>(n, n, rows)
     } else {
@@ -143,15 +145,31 @@ fn turn(
     strided_output(y, x.shape)
 }
 
-pub(crate) fn rotate(inputs: [Input; 3], interleaved: bool) -> Input {
-    record(
-        inputs,
-        |[x, cos, sin], _| {
-            let (cos, sin) = (dense(cos), dense(sin));
-            (turn(&x, &cos, &sin, 1.0, interleaved), (cos, sin))
-        },
-        move |(cos, sin): &(FlexTensor, FlexTensor), grad, _| {
-            [Some(turn(&grad, cos, sin, -1.0, interleaved)), None, None]
-        },
-    )
+/// [`crate::rotate`] of x, cos and sin; the tables take no gradient.
+pub(super) struct Rotate {
+    pub(super) interleaved: bool,
+}
+
+impl FusedOp<3> for Rotate {
+    /// Cos and sin.
+    type Saved = [FlexTensor; 2];
+
+    fn forward(&self, inputs: [Option<FlexTensor>; 3], _: bool) -> (FlexTensor, Self::Saved) {
+        let [x, cos, sin] = inputs.map(required);
+        let tables = [cos, sin].map(contiguous);
+        (rotate(&x, &tables, 1.0, self.interleaved), tables)
+    }
+
+    fn backward(
+        &self,
+        tables: &Self::Saved,
+        grad: FlexTensor,
+        _: [bool; 3],
+    ) -> [Option<FlexTensor>; 3] {
+        [
+            Some(rotate(&grad, tables, -1.0, self.interleaved)),
+            None,
+            None,
+        ]
+    }
 }

@@ -1,19 +1,18 @@
-//! Memory that is used again: what one step works in, the next one finds warm.
+//! A pool of buffers: the memory of one training step is reused, still mapped, by the next.
 //!
-//! A buffer holds whatever was left in it. Nothing here is ever read before it is written, and
-//! every buffer goes back when it is dropped, so that a training step after the first asks the
-//! system for nothing.
+//! A new buffer holds arbitrary old numbers: callers write before they read. Dropping a buffer
+//! returns it to the pool, so that steps after the first allocate nothing from the system.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
-/// Numbers kept for the next step at most, 512 MiB of them; what comes back beyond that is freed.
-const KEPT: usize = 1 << 27;
-/// Numbers that fill a cache line: buffers start at one.
+/// The most numbers the pool keeps, 512 MiB; buffers returned beyond that are freed.
+const CAPACITY: usize = 1 << 27;
+/// Numbers per cache line; buffers start at one.
 const LINE: usize = 16;
 
-/// Buffers nobody uses, by length, and how many numbers they hold together.
+/// Free buffers by length, and their total length.
 struct Pool {
     free: BTreeMap<usize, Vec<Vec<f32>>>,
     held: usize,
@@ -24,7 +23,7 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
     held: 0,
 });
 
-/// Some numbers, of whatever value, from the start of a cache line on.
+/// Numbers of arbitrary value, aligned to a cache line.
 pub(crate) struct Buffer {
     values: Vec<f32>,
     start: usize,
@@ -63,7 +62,7 @@ impl Drop for Buffer {
         }
         let values = std::mem::take(&mut self.values);
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-        if pool.held + values.len() <= KEPT {
+        if pool.held + values.len() <= CAPACITY {
             pool.held += values.len();
             pool.free.entry(values.len()).or_default().push(values);
         }

@@ -1,17 +1,18 @@
-//! Fused LayerNorm and RMSNorm.
+//! LayerNorm and RMSNorm, over whole tensors and for rows inside other operations.
 
-use crate::flex::{Input, dense, for_each, record, tensor};
-use crate::simd::{Lanes, dispatch, sum_over};
+use super::op::{FusedOp, required};
+use super::simd::{Lanes, dispatch, sum_over};
+use super::tensors::{contiguous, tensor};
+use super::threads::for_each;
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
-/// Rows one task handles, which is also how many rows one partial sum of the gradients of scale and
-/// shift covers.
+/// Rows per task, and per partial sum of the gradients of scale and shift.
 const ROWS: usize = 64;
 
-/// Rows of `x` to rows of `y`. Per row, `stats` receives the mean (0 without a shift: that is an
-/// RMSNorm) and the factor.
+/// Normalises rows of `x` into rows of `y`. Per row, `stats` receives the mean, 0 in an RMSNorm, and
+/// the factor.
 struct Forward<'a> {
     x: &'a [f32],
     scale: &'a [f32],
@@ -70,14 +71,14 @@ impl WithSimd for Forward<'_> {
     }
 }
 
-/// Turns rows of the gradient into the gradient of `x`, and sums what scale and shift receive from
-/// these rows.
+/// Turns rows of the gradient of `y` into those of `x`, and adds the contributions of these rows to
+/// the gradients of scale and shift.
 struct Backward<'a> {
     x: &'a [f32],
     scale: &'a [f32],
     stats: &'a [[f32; 2]],
     grad: &'a mut [f32],
-    /// Gradient of scale; then that of shift, where there is one.
+    /// Gradients of scale and, in a LayerNorm, shift.
     sums: &'a mut [f32],
 }
 
@@ -150,17 +151,17 @@ impl WithSimd for Backward<'_> {
     }
 }
 
-/// The parameters of a norm: a LayerNorm where there is a shift, else an RMSNorm.
+/// The parameters of a norm: a LayerNorm with a shift, an RMSNorm without one.
 #[derive(Clone, Copy)]
-pub(crate) struct Norm<'a> {
-    pub(crate) scale: &'a [f32],
-    pub(crate) shift: Option<&'a [f32]>,
-    pub(crate) eps: f32,
+pub(super) struct Norm<'a> {
+    pub(super) scale: &'a [f32],
+    pub(super) shift: Option<&'a [f32]>,
+    pub(super) eps: f32,
 }
 
 impl Norm<'_> {
     /// Normalises the rows of `x` into `y`.
-    pub(crate) fn rows(self, x: &[f32], y: &mut [f32], stats: &mut [[f32; 2]]) {
+    pub(super) fn forward(self, x: &[f32], y: &mut [f32], stats: &mut [[f32; 2]]) {
         dispatch(Forward {
             x,
             scale: self.scale,
@@ -171,9 +172,15 @@ impl Norm<'_> {
         });
     }
 
-    /// Turns the gradient of those rows into that of `x`; `sums` grows by what scale and then shift
-    /// receive.
-    pub(crate) fn pull(self, x: &[f32], stats: &[[f32; 2]], grad: &mut [f32], sums: &mut [f32]) {
+    /// Turns the gradient of those rows into that of `x`; adds to `sums`, the gradients of scale and
+    /// shift.
+    pub(super) fn backward(
+        self,
+        x: &[f32],
+        stats: &[[f32; 2]],
+        grad: &mut [f32],
+        sums: &mut [f32],
+    ) {
         dispatch(Backward {
             x,
             scale: self.scale,
@@ -184,11 +191,32 @@ impl Norm<'_> {
     }
 }
 
-/// What the gradient needs: x, scale, and mean and factor of every row.
-struct Kept {
+/// What the backward pass needs.
+pub(super) struct Saved {
     x: FlexTensor,
     scale: FlexTensor,
+    /// Mean and factor of every row.
     stats: Vec<[f32; 2]>,
+    /// Whether there is a shift: a LayerNorm.
+    shift: bool,
+}
+
+/// A LayerNorm of x, scale and shift, or an RMSNorm of x and scale.
+pub(super) struct RowNorm {
+    pub(super) eps: f64,
+}
+
+impl FusedOp<3> for RowNorm {
+    type Saved = Saved;
+
+    fn forward(&self, inputs: [Option<FlexTensor>; 3], _: bool) -> (FlexTensor, Saved) {
+        let [x, scale, shift] = inputs;
+        forward(required(x), required(scale), shift, self.eps)
+    }
+
+    fn backward(&self, saved: &Saved, grad: FlexTensor, _: [bool; 3]) -> [Option<FlexTensor>; 3] {
+        backward(saved, grad)
+    }
 }
 
 fn forward(
@@ -196,9 +224,10 @@ fn forward(
     scale: FlexTensor,
     shift: Option<FlexTensor>,
     eps: f64,
-) -> (FlexTensor, Kept) {
+) -> (FlexTensor, Saved) {
     let [n, width] = x.shape().dims();
-    let (x, scale, shift) = (dense(x), dense(scale), shift.map(dense));
+    let has_shift = shift.is_some();
+    let (x, scale, shift) = (contiguous(x), contiguous(scale), shift.map(contiguous));
     let (mut y, mut stats) = (vec![0.0; n * width], vec![[0.0; 2]; n]);
     let chunk = ROWS * width.max(1);
     let outputs = y.chunks_mut(chunk).zip(stats.chunks_mut(ROWS));
@@ -220,28 +249,34 @@ fn forward(
         n * width,
         dispatch,
     );
-    (tensor(y, [n, width]), Kept { x, scale, stats })
+    let saved = Saved {
+        x,
+        scale,
+        stats,
+        shift: has_shift,
+    };
+    (tensor(y, [n, width]), saved)
 }
 
-/// Gradients of x, scale and, if there is one, shift.
-fn backward(kept: &Kept, grad: FlexTensor, shift: bool) -> [FlexTensor; 3] {
+/// The gradients of x, scale and, for a LayerNorm, shift.
+fn backward(saved: &Saved, grad: FlexTensor) -> [Option<FlexTensor>; 3] {
     let [n, width] = grad.shape().dims();
-    let mut grad = dense(grad);
+    let mut grad = contiguous(grad);
     let chunk = ROWS * width.max(1);
-    let both = if shift { 2 * width } else { width };
+    let both = if saved.shift { 2 * width } else { width };
     let mut sums = vec![0.0; n.div_ceil(ROWS).max(1) * both];
-    let inputs = kept
+    let inputs = saved
         .x
         .storage::<f32>()
         .chunks(chunk)
-        .zip(kept.stats.chunks(ROWS));
+        .zip(saved.stats.chunks(ROWS));
     let outputs = grad
         .storage_mut::<f32>()
         .chunks_mut(chunk)
         .zip(sums.chunks_mut(both.max(1)));
     let task = |((x, stats), (grad, sums))| Backward {
         x,
-        scale: kept.scale.storage(),
+        scale: saved.scale.storage(),
         stats,
         grad,
         sums,
@@ -259,25 +294,9 @@ fn backward(kept: &Kept, grad: FlexTensor, shift: bool) -> [FlexTensor; 3] {
     }
     sums.truncate(both);
     let shift = sums.split_off(width);
-    let shift_width = shift.len();
-    [grad, tensor(sums, [width]), tensor(shift, [shift_width])]
-}
-
-pub(crate) fn layer_norm(inputs: [Input; 3], eps: f64) -> Input {
-    record(
-        inputs,
-        |[x, scale, shift], _| forward(x, scale, Some(shift), eps),
-        |kept: &Kept, grad, _| backward(kept, grad, true).map(Some),
-    )
-}
-
-pub(crate) fn rms_norm(inputs: [Input; 2], eps: f64) -> Input {
-    record(
-        inputs,
-        |[x, scale], _| forward(x, scale, None, eps),
-        |kept: &Kept, grad, _| {
-            let [x, scale, _] = backward(kept, grad, false);
-            [Some(x), Some(scale)]
-        },
-    )
+    [
+        Some(grad),
+        Some(tensor(sums, [width])),
+        saved.shift.then(|| tensor(shift, [width])),
+    ]
 }

@@ -1,0 +1,340 @@
+//! The backward pass of attention: weights are computed again, tile by tile.
+
+use super::AttentionCall;
+use super::forward::block;
+use super::lanes::{Mask, WIDTH, blocks, blocks_mut, each};
+use super::qkv_layout::{PartView, TILE};
+use super::row_ops::{RotateTile, RowRotation};
+use crate::flex::buffer_pool::Buffer;
+use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, multiply_f32, multiply_f32_transposed};
+use crate::flex::simd::{Lanes, dispatch, sum_over};
+use crate::flex::threads::for_each;
+use burn_flex::FlexTensor;
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// Partial sums of the gradient of one slice of a broadcast bias. A constant, so that the result
+/// does not depend on the number of threads.
+const GROUPS: usize = 8;
+
+/// The backward pass of the softmax of a tile: logits become weights, and the gradients of the
+/// weights become those of the logits.
+struct SoftmaxBackward<'a> {
+    weights: &'a mut [f32],
+    grads: &'a mut [f32],
+    mask: Mask<'a>,
+    log_sum: &'a [f32],
+    /// Per query, the dot product of the output and its gradient.
+    delta: &'a [f32],
+}
+
+impl WithSimd for SoftmaxBackward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let weights = blocks_mut::<S>(self.weights);
+        self.mask.apply(s, weights);
+        let (log_sum, delta) = (blocks::<S>(self.log_sum)[0], blocks::<S>(self.delta)[0]);
+        for (weight, grad) in weights.iter_mut().zip(blocks_mut::<S>(self.grads)) {
+            *weight = each!(|i| s.exp(s.sub(weight[i], log_sum[i])));
+            *grad = each!(|i| s.mul(weight[i], s.sub(grad[i], delta[i])));
+        }
+    }
+}
+
+/// The dot product of every row of `a` with the same row of `b`.
+struct RowDots<'a> {
+    a: Matrix<'a>,
+    b: Matrix<'a>,
+    output: &'a mut [f32],
+}
+
+impl WithSimd for RowDots<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        self.output.fill(0.0);
+        let [rows, width] = self.a.shape();
+        let mut scratch = [Vec::new(), Vec::new()];
+        for (row, output) in (0..rows).zip(self.output) {
+            let [first, second] = &mut scratch;
+            let (a, a_tail) = S::as_simd_f32s(self.a.contiguous_row(row, first));
+            let (b, b_tail) = S::as_simd_f32s(self.b.contiguous_row(row, second));
+            debug_assert_eq!(
+                a.len() * S::F32_LANES + a_tail.len(),
+                width,
+                "rows of one width"
+            );
+            *output = sum_over!(s, a.len(), |i| s.mul(a[i], b[i]))
+                + a_tail.iter().zip(b_tail).map(|(a, b)| a * b).sum::<f32>();
+        }
+    }
+}
+
+/// A task: the heads that share one partial sum of the gradient of the bias, in order; without such
+/// a sum, one head.
+struct Backward<'a, 'b> {
+    call: &'a AttentionCall<'a>,
+    output: PartView<'a>,
+    grad: PartView<'a>,
+    log_sum: &'a [f32],
+    heads: Vec<HeadGrads<'b>>,
+    /// In the layout of a slice of the bias; empty if it takes no gradient.
+    bias: &'b mut [f32],
+}
+
+/// Receives the gradients of one head, by tile.
+pub(crate) struct HeadGrads<'b> {
+    at: [usize; 2],
+    q: Vec<&'b mut [f32]>,
+    k: Vec<&'b mut [f32]>,
+    v: Vec<&'b mut [f32]>,
+}
+
+/// What the backward pass of a block of queries needs for every tile of keys.
+struct QueryBlock<'a> {
+    index: usize,
+    range: Range<usize>,
+    query: Matrix<'a>,
+    grad: Matrix<'a>,
+    /// Queries and gradients transposed, one lane per query.
+    columns: [Buffer; 2],
+    /// Weights and gradients of the logits of one tile.
+    tiles: [Buffer; 2],
+    log_sum: Vec<f32>,
+    delta: Vec<f32>,
+}
+
+impl Backward<'_, '_> {
+    fn run(mut self) {
+        for mut head in std::mem::take(&mut self.heads) {
+            self.head(&mut head);
+        }
+    }
+
+    /// All gradients of one head.
+    fn head(&mut self, head: &mut HeadGrads<'_>) {
+        let (call, at, width) = (self.call, head.at, *WIDTH);
+        let [_, heads, queries, head_dim] = call.q.shape();
+        let log_sum = &self.log_sum[(at[0] * heads + at[1]) * queries..][..queries];
+        for tile in head.k.iter_mut().chain(&mut head.v) {
+            tile.fill(0.0);
+        }
+        let empty = || Matrix::packed(&[], 0, head_dim);
+        let mut block = QueryBlock {
+            index: 0,
+            range: 0..0,
+            query: empty(),
+            grad: empty(),
+            columns: [(); 2].map(|()| Buffer::new(head_dim * width)),
+            tiles: [(); 2].map(|()| Buffer::new(TILE * width)),
+            log_sum: vec![0.0; width],
+            delta: vec![0.0; width],
+        };
+        for (index, start) in (0..queries).step_by(width).enumerate() {
+            let range = start..(start + width).min(queries);
+            let [query, grad, output] =
+                [&call.q, &self.grad, &self.output].map(|view| view.matrix(at, range.clone()));
+            for (matrix, columns) in [query, grad].into_iter().zip(&mut block.columns) {
+                matrix.pack_transposed(columns);
+            }
+            dispatch(RowDots {
+                a: grad,
+                b: output,
+                output: &mut block.delta,
+            });
+            block.log_sum[..range.len()].copy_from_slice(&log_sum[range.clone()]);
+            block.log_sum[range.len()..].fill(0.0);
+            let visible = call.visible(&range);
+            (block.index, block.range) = (index, range);
+            (block.query, block.grad) = (query, grad);
+            for start in (0..visible).step_by(TILE) {
+                self.tile(head, &mut block, start..(start + TILE).min(visible));
+            }
+        }
+        rotate_back(call, head);
+    }
+
+    /// Adds what one block of queries and one tile of keys contribute to the gradients of a head.
+    fn tile(&mut self, head: &mut HeadGrads<'_>, from: &mut QueryBlock<'_>, tile: Range<usize>) {
+        let (call, at, width) = (self.call, head.at, *WIDTH);
+        let [_, _, queries, head_dim] = call.q.shape();
+        let (n, own) = (tile.len(), call.first_query + from.range.start);
+        let [keys, values] = [&call.k, &call.v].map(|view| view.matrix(at, tile.clone()));
+        let [weights, grads] = from.tiles.each_mut().map(|buffer| &mut buffer[..n * width]);
+        let [query_columns, grad_columns] = from
+            .columns
+            .each_ref()
+            .map(|columns| Matrix::packed(&columns[..], head_dim, width));
+        let (logits, products) = (&mut *weights, &mut *grads);
+        multiply_f32(
+            keys,
+            query_columns,
+            MatrixMut::packed(logits, n, width),
+            Accumulate::Overwrite,
+        );
+        multiply_f32(
+            values,
+            grad_columns,
+            MatrixMut::packed(products, n, width),
+            Accumulate::Overwrite,
+        );
+        dispatch(SoftmaxBackward {
+            weights,
+            grads,
+            mask: Mask {
+                first_key: tile.start,
+                own,
+                bias: call.bias_rows(at, from.index, own),
+            },
+            log_sum: &from.log_sum,
+            delta: &from.delta,
+        });
+        self.add_to_bias(from.index, own, tile.start, grads);
+        let [weights, grads] = [&*weights, &*grads].map(|tile| Matrix::packed(tile, n, width));
+        let key_shape = [call.k.shape()[2], head_dim];
+        multiply_f32(
+            weights,
+            from.grad,
+            block(&mut head.v, 0, key_shape, &tile),
+            Accumulate::Add,
+        );
+        multiply_f32(
+            grads,
+            from.query,
+            block(&mut head.k, 0, key_shape, &tile),
+            Accumulate::Add,
+        );
+        let accumulate = if tile.start == 0 {
+            Accumulate::Overwrite
+        } else {
+            Accumulate::Add
+        };
+        multiply_f32_transposed(
+            grads,
+            keys,
+            block(&mut head.q, 0, [queries, head_dim], &from.range),
+            accumulate,
+        );
+    }
+
+    /// Adds the gradients of the logits of one tile to those of the bias.
+    fn add_to_bias(&mut self, block: usize, own: usize, first_key: usize, grads: &[f32]) {
+        let (Some(bias), false) = (self.call.bias, self.bias.is_empty()) else {
+            return;
+        };
+        let width = *WIDTH;
+        let (range, by_distance) = bias.range(block, own);
+        let sums = &mut self.bias[range];
+        for (key, grads) in grads.chunks_exact(width).enumerate() {
+            let first = if by_distance {
+                own + width - first_key - key
+            } else {
+                (first_key + key) * width
+            };
+            sums[first..][..width]
+                .iter_mut()
+                .zip(grads)
+                .for_each(|(sum, grad)| *sum += grad);
+        }
+    }
+}
+
+/// Turns the gradients of rotated queries and keys into those of the unrotated ones.
+fn rotate_back(call: &AttentionCall<'_>, head: &mut HeadGrads<'_>) {
+    let head_dim = call.q.shape()[3];
+    let rotations = call.rotation.map(|rotation| {
+        [&rotation.queries, &rotation.keys].map(|tables| RowRotation::new(tables, rotation, -1.0))
+    });
+    for (part, (tiles, factor)) in [(&mut head.q, call.scale), (&mut head.k, 1.0)]
+        .into_iter()
+        .enumerate()
+    {
+        for (index, tile) in tiles.iter_mut().enumerate() {
+            RotateTile {
+                tile,
+                head_dim,
+                first: index * TILE,
+                rotation: rotations.map(|rotations| rotations[part]),
+                factor,
+            }
+            .run();
+        }
+    }
+}
+
+/// One [`HeadGrads`] per batch and head, from the tiles of the gradients of q, k and v.
+pub(crate) fn grads_by_head<'b>(
+    heads: usize,
+    parts: [Vec<Vec<&'b mut [f32]>>; 3],
+) -> Vec<HeadGrads<'b>> {
+    let [q, k, v] = parts;
+    let parts = q.into_iter().zip(k).zip(v).enumerate();
+    parts
+        .map(|(i, ((q, k), v))| HeadGrads {
+            at: [i / heads, i % heads],
+            q,
+            k,
+            v,
+        })
+        .collect()
+}
+
+/// The gradients of q, k and v, into `heads`, and, if wanted, of the bias.
+///
+/// Gradients of a shared bias are summed over a fixed number of groups of heads, so that the result
+/// is equal for any number of threads.
+pub(crate) fn attention_backward(
+    call: &AttentionCall<'_>,
+    output: PartView<'_>,
+    grad: PartView<'_>,
+    log_sum: &[f32],
+    head_grads: Vec<HeadGrads<'_>>,
+    bias_wanted: bool,
+) -> Option<FlexTensor> {
+    let [batch, heads, queries, head_dim] = call.q.shape();
+    let bias = call.bias.filter(|_| bias_wanted);
+    let slice_len = bias.map_or(0, |bias| bias.slice_len);
+    let work =
+        batch * heads * queries * call.visible(&(0..queries)).div_ceil(4) * head_dim.div_ceil(8);
+    let task = |heads, bias| Backward {
+        call,
+        output,
+        grad,
+        log_sum,
+        heads,
+        bias,
+    };
+    let Some(bias) = bias else {
+        let tasks = head_grads
+            .into_iter()
+            .map(|head| task(vec![head], <&mut [f32]>::default()))
+            .collect();
+        for_each(tasks, work, Backward::run);
+        return None;
+    };
+    // The heads of each slice, in order, then cut into groups.
+    let mut members: Vec<Vec<HeadGrads<'_>>> = (0..bias.slices()).map(|_| Vec::new()).collect();
+    for head in head_grads {
+        members[bias.slice(head.at)].push(head);
+    }
+    let mut groups = Vec::new();
+    for (slice, mut heads) in members.into_iter().enumerate() {
+        let size = heads.len().div_ceil(GROUPS).max(1);
+        while !heads.is_empty() {
+            let rest = heads.split_off(size.min(heads.len()));
+            groups.push((slice, heads));
+            heads = rest;
+        }
+    }
+    let slices: Vec<usize> = groups.iter().map(|(slice, _)| *slice).collect();
+    let mut partial = vec![0.0; groups.len() * slice_len];
+    let tasks = groups
+        .into_iter()
+        .zip(partial.chunks_mut(slice_len.max(1)))
+        .map(|((_, heads), bias)| task(heads, bias));
+    for_each(tasks.collect(), work, Backward::run);
+    Some(bias.collect(&partial, slices.into_iter(), call.first_query))
+}

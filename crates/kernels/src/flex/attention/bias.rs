@@ -1,0 +1,184 @@
+//! The bias of attention, rearranged so that a block of queries reads it as vectors.
+
+use super::lanes::WIDTH;
+use crate::flex::tensors::{Strided, tensor};
+use crate::flex::threads::for_each;
+use burn_flex::FlexTensor;
+use std::ops::Range;
+
+/// A bias, laid out for query blocks.
+pub(crate) struct BlockBias {
+    values: Vec<f32>,
+    batches: usize,
+    heads: usize,
+    pub(super) slice_len: usize,
+    kind: BiasKind,
+}
+
+enum BiasKind {
+    /// One value per query and key. By query block: for every key the block sees, one row of lanes.
+    Dense {
+        /// Start of each block in a slice, and the end.
+        starts: Vec<usize>,
+        /// Queries and keys.
+        shape: [usize; 2],
+    },
+    /// One value per distance from query to key, starting at minus a block's width.
+    ByDistance { count: usize },
+}
+
+/// The bias of one block of queries.
+#[derive(Clone, Copy)]
+pub(super) enum BiasRows<'a> {
+    /// One row of lanes per key.
+    Dense(&'a [f32]),
+    /// The values by distance, and the start of the window for key 0. The window moves back by one
+    /// from key to key.
+    ByDistance(&'a [f32], usize),
+}
+
+impl<'a> BiasRows<'a> {
+    /// The lanes for one key.
+    #[inline(always)]
+    pub(super) fn row(self, key: usize, width: usize) -> &'a [f32] {
+        match self {
+            Self::Dense(values) => &values[key * width..][..width],
+            Self::ByDistance(values, start) => &values[start - key..][..width],
+        }
+    }
+}
+
+impl BlockBias {
+    /// From `[1 or B, 1 or H, Q, K]`.
+    pub(crate) fn dense(bias: &FlexTensor, first_query: usize) -> Self {
+        let bias = Strided::new(bias);
+        let [batches, heads, queries, keys] = bias.shape;
+        let width = *WIDTH;
+        let mut starts = vec![0];
+        for start in (0..queries).step_by(width) {
+            let visible = (first_query + (start + width).min(queries)).min(keys);
+            starts.push(starts[starts.len() - 1] + visible * width);
+        }
+        let slice_len = starts[starts.len() - 1];
+        let mut values = vec![0.0; batches * heads * slice_len];
+        let n = values.len();
+        for_each(
+            values.chunks_mut(slice_len.max(1)).enumerate().collect(),
+            n,
+            |(index, values)| {
+                for (block, bounds) in starts.windows(2).enumerate() {
+                    let values = &mut values[bounds[0]..bounds[1]];
+                    let rows = block * width..((block + 1) * width).min(queries);
+                    for (lane, row) in rows.enumerate() {
+                        let row = bias.row(index / heads, index % heads, row);
+                        for (x, lanes) in row.iter().zip(values.chunks_exact_mut(width)) {
+                            lanes[lane] = *x;
+                        }
+                    }
+                }
+            },
+        );
+        Self {
+            values,
+            batches,
+            heads,
+            slice_len,
+            kind: BiasKind::Dense {
+                starts,
+                shape: [queries, keys],
+            },
+        }
+    }
+
+    /// From `[1 or H, n]`, one column per distance from 0.
+    pub(crate) fn by_distance(bias: &FlexTensor) -> Self {
+        let [heads, count] = burn::backend::TensorMetadata::shape(bias).dims();
+        let width = *WIDTH;
+        let slice_len = count + 2 * width;
+        let mut values = vec![0.0; heads * slice_len];
+        for (slice, row) in values
+            .chunks_exact_mut(slice_len)
+            .zip(bias.storage::<f32>().chunks(count.max(1)))
+        {
+            slice[width..][..count].copy_from_slice(row);
+        }
+        Self {
+            values,
+            batches: 1,
+            heads,
+            slice_len,
+            kind: BiasKind::ByDistance { count },
+        }
+    }
+
+    /// The slice that a batch and head use.
+    pub(super) fn slice(&self, [batch, head]: [usize; 2]) -> usize {
+        (if self.batches == 1 { 0 } else { batch }) * self.heads
+            + if self.heads == 1 { 0 } else { head }
+    }
+
+    /// The part of a slice for a block whose first query has key index `own`, and whether the slice
+    /// is by distance.
+    pub(super) fn range(&self, block: usize, own: usize) -> (Range<usize>, bool) {
+        match &self.kind {
+            BiasKind::Dense { starts, .. } => (starts[block]..starts[block + 1], false),
+            BiasKind::ByDistance { .. } => (0..own + 2 * *WIDTH, true),
+        }
+    }
+
+    pub(super) fn rows(&self, at: [usize; 2], block: usize, own: usize) -> BiasRows<'_> {
+        let (range, by_distance) = self.range(block, own);
+        let values = &self.values[self.slice(at) * self.slice_len..][range];
+        if by_distance {
+            BiasRows::ByDistance(values, own + *WIDTH)
+        } else {
+            BiasRows::Dense(values)
+        }
+    }
+
+    /// The number of slices.
+    pub(super) fn slices(&self) -> usize {
+        self.batches * self.heads
+    }
+
+    /// The gradient of the original tensor, from sums over groups of heads and the slice of each.
+    pub(super) fn collect(
+        &self,
+        sums: &[f32],
+        slices: impl Iterator<Item = usize>,
+        first_query: usize,
+    ) -> FlexTensor {
+        let width = *WIDTH;
+        let sums = slices.zip(sums.chunks(self.slice_len.max(1)));
+        match &self.kind {
+            BiasKind::ByDistance { count } => {
+                let mut output = vec![0.0; self.heads * count];
+                for (slice, sum) in sums {
+                    output[slice * count..][..*count]
+                        .iter_mut()
+                        .zip(&sum[width..])
+                        .for_each(|(y, x)| *y += x);
+                }
+                tensor(output, [self.heads, *count])
+            }
+            BiasKind::Dense {
+                starts,
+                shape: [queries, keys],
+            } => {
+                let mut output = vec![0.0; self.batches * self.heads * queries * keys];
+                for (slice, sum) in sums {
+                    let output = &mut output[slice * queries * keys..][..queries * keys];
+                    for (row, output) in output.chunks_mut(*keys).enumerate() {
+                        let lanes = sum[starts[row / width]..].chunks_exact(width);
+                        let visible = (first_query + row + 1).min(*keys);
+                        output[..visible]
+                            .iter_mut()
+                            .zip(lanes)
+                            .for_each(|(y, lanes)| *y += lanes[row % width]);
+                    }
+                }
+                tensor(output, [self.batches, self.heads, *queries, *keys])
+            }
+        }
+    }
+}

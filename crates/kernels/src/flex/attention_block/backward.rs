@@ -1,0 +1,249 @@
+//! The backward pass of the attention block.
+
+use super::{AttentionBlock, Saved};
+use crate::flex::attention::{PartView, TILE, attention_backward, grads_by_head};
+use crate::flex::buffer_pool::Buffer;
+use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply};
+use crate::flex::partial_sums::{NormPartialSums, PartialSums, group_rows, store, weight};
+use crate::flex::threads::for_each;
+use burn::backend::TensorMetadata;
+use burn_flex::FlexTensor;
+use std::ops::Range;
+
+/// The transposed weights.
+struct Transposed<'a> {
+    qkv: Rhs<'a>,
+    output: Rhs<'a>,
+}
+
+/// The partial sums of the gradients of the parameters for one group of rows.
+struct Sums<'a> {
+    qkv: &'a mut [f32],
+    output: &'a mut [f32],
+    norm: &'a mut [f32],
+    /// Whether these are the first rows.
+    accumulate: Accumulate,
+}
+
+impl Saved {
+    /// The gradients of scale, shift, qkv, output and, if wanted, the bias; `grad`, that of the
+    /// output, becomes that of `x`.
+    pub(super) fn backward(
+        &self,
+        op: &AttentionBlock,
+        grad: &mut [f32],
+        bias_wanted: bool,
+    ) -> [Option<FlexTensor>; 5] {
+        let [batch, _, length, head_dim] = op.shape;
+        let [inner, d] = self.output.shape().dims();
+        let transposed = Transposed {
+            qkv: weight(&self.qkv).as_rhs_transposed(d, op.matmul),
+            output: weight(&self.output).as_rhs_transposed(head_dim, op.matmul),
+        };
+        let n = grad.len() / d.max(1);
+        let rows = group_rows(n);
+        let groups = n.div_ceil(rows.max(1));
+        let mut qkv = PartialSums::grouped(groups, [d, 3 * inner], head_dim);
+        let (mut output, mut norm) = (
+            PartialSums::new(groups, [inner, d]),
+            NormPartialSums::new(groups, Some(self.norm.view())),
+        );
+        let sums = qkv.groups().zip(output.groups()).zip(norm.groups());
+        let sums = sums.map(|((qkv, output), norm)| Sums {
+            qkv,
+            output,
+            norm,
+            accumulate: Accumulate::Overwrite,
+        });
+        let by_sequence =
+            rows.is_multiple_of(length) && groups >= rayon::current_num_threads() && !bias_wanted;
+        // Gradients of attention and of the projections: for one sequence at a time, so that they
+        // stay in L2, or for all at once.
+        let scratch = |sequences: usize| {
+            [op.output_layout(sequences), op.qkv_layout(sequences)]
+                .map(|layout| Buffer::new(layout.len()))
+        };
+        let (mut shared, mut bias_grad) = (None, None);
+        if !by_sequence {
+            let mut scratch = scratch(batch);
+            bias_grad =
+                self.backward_attention(op, 0..batch, grad, &transposed, &mut scratch, bias_wanted);
+            shared = Some(scratch);
+        }
+        let tasks = grad
+            .chunks_mut((rows * d).max(1))
+            .zip(sums)
+            .enumerate()
+            .collect();
+        for_each(tasks, n * d * inner / 4, |(group, (grad, mut sums))| {
+            let first = group * rows;
+            if let Some([_, projected_grad]) = &shared {
+                return self.backward_projections(
+                    op,
+                    first,
+                    grad,
+                    projected_grad,
+                    0..batch,
+                    &transposed,
+                    &mut sums,
+                );
+            }
+            let mut scratch = scratch(1);
+            for (index, grad) in grad.chunks_mut(length * d).enumerate() {
+                let sequence = first / length + index;
+                let sequences = sequence..sequence + 1;
+                self.backward_attention(
+                    op,
+                    sequences.clone(),
+                    grad,
+                    &transposed,
+                    &mut scratch,
+                    false,
+                );
+                self.backward_projections(
+                    op,
+                    sequence * length,
+                    grad,
+                    &scratch[1],
+                    sequences,
+                    &transposed,
+                    &mut sums,
+                );
+            }
+        });
+        let [scale, shift] = norm.totals();
+        [
+            scale,
+            shift,
+            Some(qkv.total()),
+            Some(output.total()),
+            bias_grad,
+        ]
+    }
+
+    /// From the gradient of the output of some sequences those of the output of attention and of
+    /// the projections, into the two buffers, and, if wanted, that of the bias.
+    fn backward_attention(
+        &self,
+        op: &AttentionBlock,
+        sequences: Range<usize>,
+        grad: &[f32],
+        transposed: &Transposed<'_>,
+        [attended_grad, projected_grad]: &mut [Buffer; 2],
+        bias_wanted: bool,
+    ) -> Option<FlexTensor> {
+        let [_, heads, length, head_dim] = op.shape;
+        let [inner, d] = self.output.shape().dims();
+        let (qkv_layout, output_layout) = (
+            op.qkv_layout(sequences.len()),
+            op.output_layout(sequences.len()),
+        );
+        for_each(
+            output_layout.tiles(attended_grad),
+            grad.len() * inner / 32,
+            |(rows, tile)| {
+                let grad =
+                    Matrix::row_major(&grad[rows.start * d..], rows.len(), d, d).as_lhs(op.matmul);
+                multiply(
+                    &grad,
+                    &transposed.output,
+                    MatrixMut::grouped(tile, rows.len(), inner, head_dim),
+                    Accumulate::Overwrite,
+                );
+            },
+        );
+        let of = |each: usize| sequences.start * each..sequences.end * each;
+        let projected = &self.projected[of(op.qkv_layout(1).len())];
+        let (attended, log_sum) = (
+            &self.attended[of(op.output_layout(1).len())],
+            &self.log_sum[of(heads * length)],
+        );
+        let parts = qkv_layout
+            .tiles_by_head(projected_grad)
+            .try_into()
+            .expect("queries, keys and values");
+        let [output, output_grad] = [attended, attended_grad].map(|values| PartView {
+            values,
+            layout: output_layout,
+            part: 0,
+        });
+        let call = op.call(sequences.clone(), projected, self.bias.as_ref());
+        attention_backward(
+            &call,
+            output,
+            output_grad,
+            log_sum,
+            grads_by_head(heads, parts),
+            bias_wanted,
+        )
+    }
+
+    /// Adds the contributions of the rows from `first` on to the gradients of the parameters.
+    ///
+    /// `projected_grad` is the gradient of the projections of `sequences`. `grad`, that of the
+    /// output of these rows, becomes that of `x`.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call per group of rows, or sequence"
+    )]
+    fn backward_projections(
+        &self,
+        op: &AttentionBlock,
+        first: usize,
+        grad: &mut [f32],
+        projected_grad: &[f32],
+        sequences: Range<usize>,
+        transposed: &Transposed<'_>,
+        sums: &mut Sums<'_>,
+    ) {
+        let (norm, x) = (self.norm.view(), self.x.storage::<f32>());
+        let ([batch, _, length, head_dim], matmul) = (op.shape, op.matmul);
+        let [inner, d] = self.output.shape().dims();
+        let [mut normed, mut grad_normed] = [(); 2].map(|()| Buffer::new(TILE * d));
+        for part in op
+            .output_layout(batch)
+            .cut_at_tiles(first..first + grad.len() / d)
+        {
+            let count = part.len();
+            let grad = &mut grad[(part.start - first) * d..(part.end - first) * d];
+            let right = Matrix::row_major(grad, count, d, d).as_rhs(d, matmul);
+            let attended = op
+                .output_layout(batch)
+                .rows(&self.attended, part.clone())
+                .as_lhs_transposed(matmul);
+            multiply(
+                &attended,
+                &right,
+                MatrixMut::packed(sums.output, inner, d),
+                sums.accumulate,
+            );
+            let (x, normed, grad_normed) = (
+                &x[part.start * d..part.end * d],
+                &mut normed[..count * d],
+                &mut grad_normed[..count * d],
+            );
+            let mut stats = [[0.0; 2]; TILE];
+            norm.forward(x, normed, &mut stats[..count]);
+            let before = sequences.start * length;
+            let projected = op
+                .qkv_layout(sequences.len())
+                .rows(projected_grad, part.start - before..part.end - before);
+            let normed = Matrix::row_major(normed, count, d, d).as_lhs_transposed(matmul);
+            multiply(
+                &normed,
+                &projected.as_rhs(head_dim, matmul),
+                MatrixMut::grouped(sums.qkv, d, 3 * inner, head_dim),
+                sums.accumulate,
+            );
+            multiply(
+                &projected.as_lhs(matmul),
+                &transposed.qkv,
+                MatrixMut::row_major(grad_normed, count, d, d),
+                Accumulate::Overwrite,
+            );
+            norm.backward(x, &stats[..count], grad_normed, sums.norm);
+            store(grad, grad_normed, Accumulate::Add);
+            sums.accumulate = Accumulate::Add;
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! GEMM on plain slices, for the benchmarks of this crate alone.
+
+use super::gemm::{
+    Accumulate, Matrix, MatrixMut, multiply, multiply_f32, multiply_f32_transposed, padded,
+};
+use crate::Matmul;
+
+/// Length of the packed copy of a matrix with these rows and columns.
+pub fn packed_len(rows: usize, cols: usize) -> usize {
+    rows * padded(cols)
+}
+
+/// `y = a b` in `f32` of `[n, k]` and `[k, m]`; `b` is packed into `panels` first. Allocates nothing.
+pub fn gemm(a: &[f32], b: &[f32], y: &mut [f32], [n, k, m]: [usize; 3], panels: &mut [f32]) {
+    Matrix::row_major(b, k, m, m).pack(panels, m);
+    multiply_f32(
+        Matrix::row_major(a, n, k, k),
+        Matrix::packed(panels, k, m),
+        MatrixMut::row_major(y, n, m, m),
+        Accumulate::Overwrite,
+    );
+}
+
+/// `y = a^T b` in `f32` of `[n, k]` and `[n, m]`, as in the gradient of a weight; `b` is packed into
+/// `panels` first. Allocates nothing.
+pub fn gemm_transposed(
+    a: &[f32],
+    b: &[f32],
+    y: &mut [f32],
+    [n, k, m]: [usize; 3],
+    panels: &mut [f32],
+) {
+    Matrix::row_major(b, n, m, m).pack(panels, m);
+    multiply_f32_transposed(
+        Matrix::row_major(a, n, k, k),
+        Matrix::packed(panels, n, m),
+        MatrixMut::row_major(y, k, m, m),
+        Accumulate::Overwrite,
+    );
+}
+
+/// `y = a b` of `[n, k]` and `[k, m]` in the arithmetic of a linear layer.
+pub fn linear_gemm(a: &[f32], b: &[f32], y: &mut [f32], [n, k, m]: [usize; 3], matmul: Matmul) {
+    let a = Matrix::row_major(a, n, k, k).as_lhs(matmul);
+    let b = Matrix::row_major(b, k, m, m).as_rhs(m, matmul);
+    multiply(
+        &a,
+        &b,
+        MatrixMut::row_major(y, n, m, m),
+        Accumulate::Overwrite,
+    );
+}

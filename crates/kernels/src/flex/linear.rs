@@ -1,0 +1,182 @@
+//! Linear layers, with or without a norm before them.
+
+use super::buffer_pool::Buffer;
+use super::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply};
+use super::norm::Norm;
+use super::op::{FusedOp, required};
+use super::partial_sums::{CHUNK, NormPartialSums, NormTensors, PartialSums, group_rows, weight};
+use super::tensors::{contiguous, tensor};
+use super::threads::for_each;
+use crate::Matmul;
+use burn::backend::TensorMetadata;
+use burn_flex::FlexTensor;
+
+/// `norm(x) w` of x, scale, shift and w; without a scale `x w`.
+pub(super) struct Linear {
+    pub(super) eps: f64,
+    pub(super) matmul: Matmul,
+}
+
+/// What the backward pass needs.
+pub(super) struct Saved {
+    x: FlexTensor,
+    norm: Option<NormTensors>,
+    w: FlexTensor,
+}
+
+impl FusedOp<4> for Linear {
+    type Saved = Saved;
+
+    fn forward(&self, inputs: [Option<FlexTensor>; 4], _: bool) -> (FlexTensor, Saved) {
+        let [x, scale, shift, w] = inputs.map(|x| x.map(contiguous));
+        let (x, w) = (required(x), required(w));
+        let norm = scale.map(|scale| NormTensors {
+            scale,
+            shift,
+            eps: self.eps,
+        });
+        let ([n, _], [_, m]) = (x.shape().dims(), w.shape().dims());
+        let mut y = vec![0.0; n * m];
+        let rhs = weight(&w).as_rhs(m, self.matmul).prepared();
+        let view = norm.as_ref().map(NormTensors::view);
+        forward(x.storage(), view, &rhs, &mut y, self.matmul);
+        (tensor(y, [n, m]), Saved { x, norm, w })
+    }
+
+    fn backward(
+        &self,
+        Saved { x, norm, w }: &Saved,
+        grad: FlexTensor,
+        _: [bool; 4],
+    ) -> [Option<FlexTensor>; 4] {
+        let grad = contiguous(grad);
+        let shape: [usize; 2] = x.shape().dims();
+        let mut grad_x = vec![0.0; shape[0] * shape[1]];
+        let transposed = weight(w).as_rhs_transposed(shape[1], self.matmul);
+        let norm = norm.as_ref().map(NormTensors::view);
+        let (norm_sums, weight_sums) = backward(
+            x.storage(),
+            norm,
+            &transposed,
+            grad.storage(),
+            &mut grad_x,
+            self.matmul,
+        );
+        let [scale, shift] = norm_sums.totals();
+        [
+            Some(tensor(grad_x, shape)),
+            scale,
+            shift,
+            Some(weight_sums.total()),
+        ]
+    }
+}
+
+/// `y = norm(x) w`, without a norm `x w`. `x` is `[n, k]`, `w` is `[k, m]`.
+fn forward(x: &[f32], norm: Option<Norm<'_>>, w: &Rhs<'_>, y: &mut [f32], matmul: Matmul) {
+    let [k, m] = w.shape();
+    let chunks = x
+        .chunks(CHUNK * k.max(1))
+        .zip(y.chunks_mut(CHUNK * m.max(1)));
+    for_each(chunks.collect(), x.len() * m / 32, |(x, y)| {
+        let rows = x.len() / k;
+        let y = MatrixMut::row_major(y, rows, m, m);
+        let mut normed = Buffer::new(if norm.is_some() { x.len() } else { 0 });
+        let x = match norm {
+            None => x,
+            Some(norm) => {
+                norm.forward(x, &mut normed, &mut [[0.0; 2]; CHUNK][..rows]);
+                &normed
+            }
+        };
+        let lhs = Matrix::row_major(x, rows, k, k).as_lhs(matmul);
+        multiply(&lhs, w, y, Accumulate::Overwrite);
+    });
+}
+
+/// The gradients of the norm and of `w` from that of `y`; that of `x` goes to `grad_x`.
+/// `transposed` is the transposed `w`, `[m, k]`.
+fn backward(
+    x: &[f32],
+    norm: Option<Norm<'_>>,
+    transposed: &Rhs<'_>,
+    grad: &[f32],
+    grad_x: &mut [f32],
+    matmul: Matmul,
+) -> (NormPartialSums, PartialSums) {
+    let [m, k] = transposed.shape();
+    let n = x.len() / k.max(1);
+    let rows = group_rows(n);
+    let groups = n.div_ceil(rows.max(1));
+    let mut weight_sums = PartialSums::new(groups, [k, m]);
+    let mut norm_sums = NormPartialSums::new(groups, norm);
+    let inputs = x.chunks(rows * k).zip(grad.chunks(rows * m));
+    let outputs = grad_x
+        .chunks_mut(rows * k)
+        .zip(weight_sums.groups())
+        .zip(norm_sums.groups());
+    let task = |((x, grad), ((grad_x, weight), norm_sums))| Group {
+        x,
+        grad,
+        grad_x,
+        weight,
+        norm_sums,
+    };
+    for_each(
+        inputs.zip(outputs).map(task).collect(),
+        x.len() * m / 16,
+        |group: Group<'_>| group.backward(norm, transposed, matmul),
+    );
+    (norm_sums, weight_sums)
+}
+
+/// A task of the backward pass: the rows that share one partial sum.
+struct Group<'a> {
+    x: &'a [f32],
+    grad: &'a [f32],
+    grad_x: &'a mut [f32],
+    weight: &'a mut [f32],
+    norm_sums: &'a mut [f32],
+}
+
+impl Group<'_> {
+    fn backward(self, norm: Option<Norm<'_>>, transposed: &Rhs<'_>, matmul: Matmul) {
+        let [m, k] = transposed.shape();
+        let mut normed = Buffer::new(CHUNK * k);
+        let mut accumulate = Accumulate::Overwrite;
+        for ((x, grad), grad_x) in self
+            .x
+            .chunks(CHUNK * k)
+            .zip(self.grad.chunks(CHUNK * m))
+            .zip(self.grad_x.chunks_mut(CHUNK * k))
+        {
+            let rows = x.len() / k;
+            let mut stats = [[0.0; 2]; CHUNK];
+            let input = match norm {
+                None => x,
+                Some(norm) => {
+                    let normed = &mut normed[..x.len()];
+                    norm.forward(x, normed, &mut stats[..rows]);
+                    normed
+                }
+            };
+            let grad = Matrix::row_major(grad, rows, m, m);
+            multiply(
+                &Matrix::row_major(input, rows, k, k).as_lhs_transposed(matmul),
+                &grad.as_rhs(m, matmul),
+                MatrixMut::packed(self.weight, k, m),
+                accumulate,
+            );
+            multiply(
+                &grad.as_lhs(matmul),
+                transposed,
+                MatrixMut::row_major(grad_x, rows, k, k),
+                Accumulate::Overwrite,
+            );
+            if let Some(norm) = norm {
+                norm.backward(x, &stats[..rows], grad_x, self.norm_sums);
+            }
+            accumulate = Accumulate::Add;
+        }
+    }
+}

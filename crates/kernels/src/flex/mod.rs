@@ -1,0 +1,250 @@
+//! The fused operations on the Flex backend: choosing between them and their definitions.
+//!
+//! | module | content |
+//! |---|---|
+//! | `op`, `tensors`, `threads`, `buffer_pool` | Burn's tensors as slices, gradients, threads, memory |
+//! | `simd`, `transpose` | vector arithmetic for the instruction set of this machine |
+//! | `gemm` | matrix products: layouts, packing, micro-kernels, bfloat16 parts, AMX |
+//! | `linear`, `mlp`, `attention_block`, `attention` | operations made of matrix products |
+//! | `activation`, `norm`, `nll`, `rotate`, `adamw` | row-wise and element-wise operations |
+
+mod activation;
+mod adamw;
+mod attention;
+mod attention_block;
+pub mod bench;
+mod buffer_pool;
+mod gemm;
+mod linear;
+mod mlp;
+mod nll;
+mod norm;
+mod op;
+mod partial_sums;
+mod rotate;
+mod simd;
+mod tensors;
+mod threads;
+mod transpose;
+
+use crate::{AdamWStep, AttentionWeights, Bias, Matmul, MlpWeights, Norm, Rotation, reference};
+use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind};
+use burn::tensor::{Int, Tensor};
+use burn_flex::FlexTensor;
+use op::apply;
+use tensors::is_supported;
+
+pub(crate) use threads::on_threads;
+
+pub(crate) fn matrix_unit() -> bool {
+    gemm::amx::Unit::open().is_some()
+}
+
+impl Norm {
+    fn is_supported(&self) -> bool {
+        is_supported(&self.scale) && self.shift.as_ref().is_none_or(is_supported)
+    }
+
+    /// Scale and shift.
+    fn into_dispatch(self) -> [Option<DispatchTensor>; 2] {
+        [
+            Some(self.scale.into_dispatch()),
+            self.shift.map(Tensor::into_dispatch),
+        ]
+    }
+}
+
+pub(crate) fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>, matmul: Matmul) -> Tensor<2> {
+    let supported =
+        is_supported(&x) && norm.as_ref().is_none_or(Norm::is_supported) && is_supported(&w);
+    if !supported {
+        return reference::linear(x, norm, w);
+    }
+    let eps = norm.as_ref().map_or(0.0, |norm| norm.eps);
+    let [scale, shift] = norm.map_or([None, None], Norm::into_dispatch);
+    let inputs = [
+        Some(x.into_dispatch()),
+        scale,
+        shift,
+        Some(w.into_dispatch()),
+    ];
+    apply(linear::Linear { eps, matmul }, inputs)
+}
+
+pub(crate) fn mlp(x: Tensor<2>, norm: Norm, weights: MlpWeights) -> Tensor<2> {
+    let supported = is_supported(&x)
+        && norm.is_supported()
+        && [&weights.up, &weights.down].into_iter().all(is_supported)
+        && weights.gate.as_ref().is_none_or(is_supported);
+    if !supported {
+        return reference::mlp(x, norm, weights);
+    }
+    let op = mlp::Mlp {
+        eps: norm.eps,
+        matmul: weights.matmul,
+    };
+    let [scale, shift] = norm.into_dispatch();
+    let inputs = [
+        Some(x.into_dispatch()),
+        scale,
+        shift,
+        Some(weights.up.into_dispatch()),
+        weights.gate.map(Tensor::into_dispatch),
+        Some(weights.down.into_dispatch()),
+    ];
+    apply(op, inputs)
+}
+
+pub(crate) fn attention_block(
+    x: Tensor<3>,
+    norm: Norm,
+    weights: AttentionWeights,
+    rotation: Option<Rotation>,
+    bias: Option<Bias>,
+    scale: f64,
+) -> Tensor<3> {
+    // Tables that take a gradient are left to the definition.
+    let tables = rotation.as_ref().map(attention::RotationTables::new);
+    let supported = is_supported(&x)
+        && norm.is_supported()
+        && [&weights.qkv, &weights.output]
+            .into_iter()
+            .all(is_supported)
+        && bias.as_ref().is_none_or(|bias| match bias {
+            Bias::Dense(bias) => is_supported(bias),
+            Bias::ByDistance(bias) => is_supported(bias),
+        })
+        && !matches!(tables, Some(None));
+    if !supported {
+        return reference::attention_block(x, norm, weights, rotation, bias, scale);
+    }
+    let [batch, length, d] = x.dims();
+    let head_dim = weights.output.dims()[0] / weights.heads;
+    let op = attention_block::AttentionBlock {
+        shape: [batch, weights.heads, length, head_dim],
+        eps: norm.eps,
+        bias_by_distance: matches!(bias, Some(Bias::ByDistance(_))),
+        rotation: tables.flatten(),
+        scale,
+        matmul: weights.matmul,
+    };
+    let [norm_scale, shift] = norm.into_dispatch();
+    let inputs = [
+        Some(x.reshape([batch * length, d]).into_dispatch()),
+        norm_scale,
+        shift,
+        Some(weights.qkv.into_dispatch()),
+        Some(weights.output.into_dispatch()),
+        bias.map(|bias| match bias {
+            Bias::Dense(bias) => bias.into_dispatch(),
+            Bias::ByDistance(bias) => bias.into_dispatch(),
+        }),
+    ];
+    apply::<_, 2, _>(op, inputs).reshape([batch, length, d])
+}
+
+pub(crate) fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
+    if is_supported(&logits)
+        && let Some(targets) = tensors::indices(targets.clone())
+    {
+        return apply(nll::Nll { targets }, [Some(logits.into_dispatch())]);
+    }
+    reference::nll(logits, targets)
+}
+
+pub(crate) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: f64) -> Tensor<2> {
+    if !(is_supported(&x) && is_supported(&scale) && is_supported(&shift)) {
+        return reference::layer_norm(x, scale, shift, eps);
+    }
+    let inputs = [
+        x.into_dispatch(),
+        scale.into_dispatch(),
+        shift.into_dispatch(),
+    ];
+    apply(norm::RowNorm { eps }, inputs.map(Some))
+}
+
+pub(crate) fn rms_norm(x: Tensor<2>, scale: Tensor<1>, eps: f64) -> Tensor<2> {
+    if !(is_supported(&x) && is_supported(&scale)) {
+        return reference::rms_norm(x, scale, eps);
+    }
+    let inputs = [Some(x.into_dispatch()), Some(scale.into_dispatch()), None];
+    apply(norm::RowNorm { eps }, inputs)
+}
+
+pub(crate) fn gelu(x: Tensor<2>) -> Tensor<2> {
+    if !is_supported(&x) {
+        return reference::gelu(x);
+    }
+    apply(activation::GeluOp, [Some(x.into_dispatch())])
+}
+
+pub(crate) fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
+    if !(is_supported(&gate) && is_supported(&up)) {
+        return reference::swiglu(gate, up);
+    }
+    apply(
+        activation::SwigluOp,
+        [gate, up].map(|x| Some(x.into_dispatch())),
+    )
+}
+
+pub(crate) fn attention(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    bias: Option<Tensor<4>>,
+    scale: f64,
+    first_query: usize,
+) -> Tensor<4> {
+    if ![Some(&q), Some(&k), Some(&v), bias.as_ref()]
+        .into_iter()
+        .flatten()
+        .all(is_supported)
+    {
+        return reference::attention(q, k, v, bias, scale, first_query);
+    }
+    let inputs = [Some(q), Some(k), Some(v), bias].map(|x| x.map(Tensor::into_dispatch));
+    apply(attention::Attention { scale, first_query }, inputs)
+}
+
+pub(crate) fn adamw(
+    theta: Tensor<1>,
+    grad: Tensor<1>,
+    moments: Option<[Tensor<1>; 2]>,
+    step: &AdamWStep,
+) -> [Tensor<1>; 3] {
+    let zeros = || [(); 2].map(|()| Tensor::zeros(theta.dims(), (&theta.device(), theta.dtype())));
+    let [first, second] = moments.unwrap_or_else(zeros);
+    if ![&theta, &grad, &first, &second]
+        .into_iter()
+        .all(|x| is_supported(x) && !x.is_autodiff())
+    {
+        return reference::adamw(theta, grad, Some([first, second]), step);
+    }
+    // By value, so that tensors nobody else holds are updated in place.
+    let [theta, grad, first, second] = [theta, grad, first, second].map(flex_tensor);
+    adamw::adamw(theta, grad, [first, second], step).map(|x| {
+        Tensor::from_dispatch(DispatchTensor {
+            kind: DispatchTensorKind::Flex(BackendTensor::Float(x)),
+            autodiff: DispatchAutodiffContext::Disabled,
+        })
+    })
+}
+
+/// A supported tensor outside autodiff.
+fn flex_tensor<const D: usize>(x: Tensor<D>) -> FlexTensor {
+    match x.into_dispatch().kind {
+        DispatchTensorKind::Flex(BackendTensor::Float(x)) => x,
+        _ => unreachable!("checked to be supported, and outside autodiff"),
+    }
+}
+
+pub(crate) fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
+    let constant_tables = !cos.is_tracked() && !sin.is_tracked();
+    if !(constant_tables && [&x, &cos, &sin].into_iter().all(is_supported)) {
+        return reference::rotate(x, cos, sin, interleaved);
+    }
+    let inputs = [x, cos, sin].map(|x| Some(x.into_dispatch()));
+    apply(rotate::Rotate { interleaved }, inputs)
+}

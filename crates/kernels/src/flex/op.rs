@@ -1,0 +1,170 @@
+//! The one way from Burn's tensors to a fused operation and back, with its gradient.
+
+use super::tensors::tensor;
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::NoCheckpointing};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{
+    Autodiff, BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind, Flex,
+};
+use burn::tensor::Tensor;
+use burn_flex::FlexTensor;
+use std::fmt;
+use std::sync::Arc;
+
+/// A fused operation on at most `N` tensors, with one output. Its other settings are its fields.
+pub(super) trait FusedOp<const N: usize>: Send + Sync + 'static {
+    /// What the backward pass needs of the forward pass.
+    type Saved: Send + Sync + 'static;
+
+    /// The output, and what is saved; `tracked` where a gradient may be asked for. An optional
+    /// input that is missing is `None`.
+    fn forward(&self, inputs: [Option<FlexTensor>; N], tracked: bool) -> (FlexTensor, Self::Saved);
+
+    /// The gradients of the inputs from that of the output. Those not `wanted` are ignored.
+    fn backward(
+        &self,
+        saved: &Self::Saved,
+        grad: FlexTensor,
+        wanted: [bool; N],
+    ) -> [Option<FlexTensor>; N];
+}
+
+/// An input that every call of the operation has.
+pub(super) fn required(input: Option<FlexTensor>) -> FlexTensor {
+    input.expect("a required input")
+}
+
+/// Runs a fused operation and, if an input is tracked, records its backward pass.
+///
+/// # Panics
+///
+/// If an input is not [supported](super::tensors::is_supported).
+pub(super) fn apply<const N: usize, const D: usize, Op: FusedOp<N>>(
+    op: Op,
+    inputs: [Option<DispatchTensor>; N],
+) -> Tensor<D> {
+    let context = inputs
+        .iter()
+        .flatten()
+        .fold(DispatchAutodiffContext::Disabled, |context, input| {
+            context.merge(input.autodiff)
+        });
+    let inputs = inputs.map(|input| input.map(Input::from));
+    let autodiff = inputs
+        .iter()
+        .flatten()
+        .any(|input| matches!(input, Input::Autodiff(_)));
+    let kind = if autodiff {
+        DispatchTensorKind::Autodiff(Box::new(DispatchTensorKind::Flex(BackendTensor::Autodiff(
+            record(op, inputs),
+        ))))
+    } else {
+        let inputs = inputs.map(|input| input.map(Input::into_values));
+        DispatchTensorKind::Flex(BackendTensor::Float(op.forward(inputs, false).0))
+    };
+    Tensor::from_dispatch(DispatchTensor {
+        kind,
+        autodiff: context,
+    })
+}
+
+/// A tensor with its place in a graph of gradients.
+type Tracked = FloatTensor<Autodiff<Flex>>;
+
+enum Input {
+    /// Outside autodiff.
+    Plain(FlexTensor),
+    /// Inside autodiff, tracked or not.
+    Autodiff(Tracked),
+}
+
+impl From<DispatchTensor> for Input {
+    fn from(tensor: DispatchTensor) -> Self {
+        match tensor.kind {
+            DispatchTensorKind::Flex(BackendTensor::Float(x)) => Self::Plain(x),
+            DispatchTensorKind::Autodiff(inner) => match *inner {
+                DispatchTensorKind::Flex(BackendTensor::Autodiff(x)) => Self::Autodiff(x),
+                _ => unreachable!("callers check that inputs are supported"),
+            },
+            _ => unreachable!("callers check that inputs are supported"),
+        }
+    }
+}
+
+impl Input {
+    fn into_values(self) -> FlexTensor {
+        match self {
+            Self::Plain(x) => x,
+            Self::Autodiff(x) => x.into_primitive(),
+        }
+    }
+
+    fn into_tracked(self) -> Tracked {
+        match self {
+            Self::Plain(x) => Tracked::new(x),
+            Self::Autodiff(x) => x,
+        }
+    }
+}
+
+/// The gradients of the inputs, from that of the output and which of them are wanted.
+type Pullback<const N: usize> =
+    Arc<dyn Fn(FlexTensor, [bool; N]) -> [Option<FlexTensor>; N] + Send + Sync>;
+
+#[derive(Clone)]
+struct State<const N: usize>(Pullback<N>);
+
+impl<const N: usize> fmt::Debug for State<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("State")
+    }
+}
+
+/// The backward step of every fused operation.
+#[derive(Debug)]
+struct FusedBackward;
+
+impl<const N: usize> Backward<Flex, N> for FusedBackward {
+    type State = State<N>;
+
+    fn backward(self, ops: Ops<State<N>, N>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let grad = grads.consume::<Flex>(&ops.node);
+        let wanted = ops.parents.each_ref().map(Option::is_some);
+        for (parent, grad) in ops.parents.iter().zip(ops.state.0(grad, wanted)) {
+            if let (Some(parent), Some(grad)) = (parent, grad) {
+                grads.register::<Flex>(parent.id, grad);
+            }
+        }
+    }
+}
+
+/// Runs an operation inside autodiff.
+fn record<const N: usize, Op: FusedOp<N>>(op: Op, inputs: [Option<Input>; N]) -> Tracked {
+    let present = inputs.each_ref().map(Option::is_some);
+    // The graph wants N parents: an untracked, empty tensor stands for a missing input.
+    let tracked = inputs.map(|input| {
+        input.map_or_else(
+            || Tracked::new(tensor(Vec::new(), [0])),
+            Input::into_tracked,
+        )
+    });
+    let nodes = tracked.each_ref().map(Tracked::node);
+    let mut present = present.into_iter();
+    let values = tracked.map(|x| {
+        let values = x.into_primitive();
+        (present.next() == Some(true)).then_some(values)
+    });
+    match Backward::<Flex, N>::prepare::<NoCheckpointing>(FusedBackward, nodes)
+        .compute_bound()
+        .stateful()
+    {
+        OpsKind::Tracked(prepared) => {
+            let (output, saved) = op.forward(values, true);
+            let pullback = move |grad, wanted| op.backward(&saved, grad, wanted);
+            prepared.finish(State(Arc::new(pullback)), output)
+        }
+        OpsKind::UnTracked(prepared) => prepared.finish(op.forward(values, false).0),
+    }
+}

@@ -1,0 +1,118 @@
+//! Splitting work over the thread pool, in a way that never changes a result.
+
+use rayon::prelude::*;
+use std::cell::Cell;
+
+thread_local! {
+    /// Whether this thread runs a task of [`for_each`] or [`map`].
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sets [`BUSY`] until it is dropped, also by a panic.
+struct Busy;
+
+impl Busy {
+    fn new() -> Self {
+        BUSY.set(true);
+        Self
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.set(false);
+    }
+}
+
+/// Whether `elements` of work, about a nanosecond each, are worth waking other threads for. Never
+/// inside a task: the other threads are busy with other tasks.
+pub(super) fn parallel(elements: usize) -> bool {
+    elements >= 1 << 15 && !BUSY.get() && rayon::current_num_threads() > 1
+}
+
+/// Runs `f` on every task, on several threads if there is enough work.
+pub(super) fn for_each<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) + Sync + Send) {
+    if !parallel(elements) {
+        return tasks.into_iter().for_each(f);
+    }
+    tasks.into_par_iter().for_each(|task| {
+        let _busy = Busy::new();
+        f(task);
+    });
+}
+
+/// The results of `f` for all tasks, in order, on several threads if there is enough work.
+pub(super) fn map<T: Send, R: Send>(
+    tasks: Vec<T>,
+    elements: usize,
+    f: impl Fn(T) -> R + Sync + Send,
+) -> Vec<R> {
+    if !parallel(elements) {
+        return tasks.into_iter().map(f).collect();
+    }
+    let f = |task| {
+        let _busy = Busy::new();
+        f(task)
+    };
+    tasks.into_par_iter().map(f).collect()
+}
+
+/// [`for_each`] for a few large tasks that use [`for_each`] inside: in parallel where that keeps all
+/// threads busy, else one after the other, each on all threads.
+pub(super) fn for_each_large<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) + Sync + Send) {
+    let threads = rayon::current_num_threads();
+    if tasks.len().is_multiple_of(threads) || tasks.len() >= 4 * threads {
+        for_each(tasks, elements, f);
+    } else {
+        tasks.into_iter().for_each(f);
+    }
+}
+
+/// Stack of a worker in bytes: that of the main thread on common systems.
+const STACK: usize = 8 << 20;
+
+/// Runs `f` on a worker of the pool that [`for_each`] uses.
+pub(crate) fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    // Fails where the pool exists already, whose creator has chosen the stack.
+    let _ = rayon::ThreadPoolBuilder::new()
+        .stack_size(STACK)
+        .build_global();
+    rayon::scope(|_| f())
+}
+
+/// A vector of `n` numbers, made `BLOCK` at a time: `write` receives the index of a block's first
+/// number and the block. Several threads work if there is enough work, `elements`.
+///
+/// New memory is written once; a vector of zeros would be written twice.
+pub(super) fn fill<const BLOCK: usize>(
+    n: usize,
+    elements: usize,
+    write: impl Fn(usize, &mut [f32]) + Sync + Send,
+) -> Vec<f32> {
+    let mut values = if parallel(elements) {
+        let block = |index: usize| {
+            let mut block = [0.0; BLOCK];
+            write(index * BLOCK, &mut block[..BLOCK.min(n - index * BLOCK)]);
+            block
+        };
+        let blocks: Vec<[f32; BLOCK]> = (0..n.div_ceil(BLOCK)).into_par_iter().map(block).collect();
+        blocks.into_flattened()
+    } else {
+        let (mut values, mut block) = (Vec::with_capacity(n), [0.0; BLOCK]);
+        for start in (0..n).step_by(BLOCK) {
+            let block = &mut block[..BLOCK.min(n - start)];
+            write(start, block);
+            values.extend_from_slice(block);
+        }
+        values
+    };
+    values.truncate(n);
+    values
+}
+
+/// A copy, made by several threads if it is large.
+pub(super) fn copy_of(x: &[f32]) -> Vec<f32> {
+    fill::<1024>(x.len(), x.len(), |first, block| {
+        block.copy_from_slice(&x[first..][..block.len()])
+    })
+}
