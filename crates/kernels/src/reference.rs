@@ -97,8 +97,8 @@ pub fn weights(
     }
     let logits =
         logits + Tensor::from_data(TensorData::new(hidden, [1, 1, queries, visible]), options);
-    // A softmax that gives 0 where nothing is visible. The largest logit only shifts the range, so it
-    // needs no gradient.
+    // A softmax that gives 0 where nothing is visible. The largest logit only shifts the range, so
+    // it needs no gradient.
     let largest = logits.clone().detach().max_dim(3);
     let empty = largest.clone().equal_elem(f32::NEG_INFINITY);
     let weights = (logits - largest.mask_fill(empty.clone(), 0.0)).exp();

@@ -22,7 +22,8 @@ struct Update<'a> {
 type Four<S> = [<S as Simd>::f32s; 4];
 
 impl Update<'_> {
-    /// The operations of the definition, in its order and with its rounding: no fused multiply-adds.
+    /// The operations of the definition, in its order and with its rounding: no fused
+    /// multiply-adds.
     ///
     /// Not a closure, which may be compiled without the instruction set of its caller.
     #[inline(always)]

@@ -10,7 +10,8 @@ pub fn packed_len(rows: usize, cols: usize) -> usize {
     rows * padded(cols)
 }
 
-/// `y = a b` in `f32` of `[n, k]` and `[k, m]`; `b` is packed into `panels` first. Allocates nothing.
+/// `y = a b` in `f32` of `[n, k]` and `[k, m]`; `b` is packed into `panels` first. Allocates
+/// nothing.
 pub fn gemm(a: &[f32], b: &[f32], y: &mut [f32], [n, k, m]: [usize; 3], panels: &mut [f32]) {
     Matrix::row_major(b, k, m, m).pack(panels, m);
     multiply_f32(
@@ -21,8 +22,8 @@ pub fn gemm(a: &[f32], b: &[f32], y: &mut [f32], [n, k, m]: [usize; 3], panels: 
     );
 }
 
-/// `y = a^T b` in `f32` of `[n, k]` and `[n, m]`, as in the gradient of a weight; `b` is packed into
-/// `panels` first. Allocates nothing.
+/// `y = a^T b` in `f32` of `[n, k]` and `[n, m]`, as in the gradient of a weight; `b` is packed
+/// into `panels` first. Allocates nothing.
 pub fn gemm_transposed(
     a: &[f32],
     b: &[f32],

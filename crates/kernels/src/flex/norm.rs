@@ -11,8 +11,8 @@ use pulp::{Simd, WithSimd};
 /// Rows per task, and per partial sum of the gradients of scale and shift.
 const ROWS: usize = 64;
 
-/// Normalises rows of `x` into rows of `y`. Per row, `stats` receives the mean, 0 in an RMSNorm, and
-/// the factor.
+/// Normalises rows of `x` into rows of `y`. Per row, `stats` receives the mean, 0 in an RMSNorm,
+/// and the factor.
 struct Forward<'a> {
     x: &'a [f32],
     scale: &'a [f32],
@@ -172,8 +172,8 @@ impl Norm<'_> {
         });
     }
 
-    /// Turns the gradient of those rows into that of `x`; adds to `sums`, the gradients of scale and
-    /// shift.
+    /// Turns the gradient of those rows into that of `x`; adds to `sums`, the gradients of scale
+    /// and shift.
     pub(super) fn backward(
         self,
         x: &[f32],

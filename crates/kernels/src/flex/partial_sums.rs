@@ -1,5 +1,5 @@
-//! Gradients of parameters, summed over a fixed number of groups of rows and then over the groups in
-//! order: equal for any number of threads.
+//! Gradients of parameters, summed over a fixed number of groups of rows and then over the groups
+//! in order: equal for any number of threads.
 
 use super::buffer_pool::Buffer;
 use super::gemm::{Accumulate, Matrix, padded_groups};

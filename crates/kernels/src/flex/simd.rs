@@ -1,5 +1,5 @@
-//! Vector arithmetic on `f32` for the instruction set of this machine: short names, and exp, sigmoid
-//! and the normal distribution function.
+//! Vector arithmetic on `f32` for the instruction set of this machine: short names, and exp,
+//! sigmoid and the normal distribution function.
 
 use pulp::{Arch, Simd, WithSimd};
 use std::sync::LazyLock;

@@ -1,8 +1,9 @@
 //! The backward pass of attention: weights are computed again, tile by tile.
 
-use super::AttentionCall;
+use super::call::AttentionCall;
 use super::forward::block;
-use super::lanes::{Mask, WIDTH, blocks, blocks_mut, each};
+use super::lanes::{WIDTH, blocks, blocks_mut, each};
+use super::mask::Mask;
 use super::qkv_layout::{PartView, TILE};
 use super::row_ops::{RotateTile, RowRotation};
 use crate::flex::buffer_pool::Buffer;

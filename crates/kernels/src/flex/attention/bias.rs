@@ -29,7 +29,7 @@ enum BiasKind {
 
 /// The bias of one block of queries.
 #[derive(Clone, Copy)]
-pub(super) enum BiasRows<'a> {
+pub(crate) enum BiasRows<'a> {
     /// One row of lanes per key.
     Dense(&'a [f32]),
     /// The values by distance, and the start of the window for key 0. The window moves back by one

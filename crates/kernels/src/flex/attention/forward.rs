@@ -5,8 +5,9 @@
 //! So the softmax needs no sums across lanes, hidden keys are hardly computed, and everything else
 //! is a product of small matrices. The result for a query does not depend on its block or thread.
 
-use super::AttentionCall;
-use super::lanes::{Block, Mask, WIDE, WIDTH, blocks_mut, each};
+use super::call::AttentionCall;
+use super::lanes::{Block, WIDE, WIDTH, blocks_mut, each};
+use super::mask::Mask;
 use super::qkv_layout::TILE;
 use super::row_ops::ScaleRows;
 use crate::flex::buffer_pool::Buffer;

@@ -1,7 +1,6 @@
-//! Blocks of queries as vector lanes, and the mask of a tile of their logits.
+//! Blocks of queries as vector lanes.
 
-use super::bias::BiasRows;
-use crate::flex::simd::{Lanes, dispatch};
+use crate::flex::simd::dispatch;
 use pulp::{Simd, WithSimd};
 use std::sync::LazyLock;
 
@@ -56,42 +55,4 @@ pub(super) fn blocks<S: Simd>(values: &[f32]) -> &[Block<S>] {
 #[inline(always)]
 pub(super) fn blocks_mut<S: Simd>(values: &mut [f32]) -> &mut [Block<S>] {
     S::as_mut_simd_f32s(values).0.as_chunks_mut::<WIDE>().0
-}
-
-/// The causal mask and the bias of one block of queries against one tile of keys.
-#[derive(Clone, Copy)]
-pub(super) struct Mask<'a> {
-    pub(super) first_key: usize,
-    /// Key index of the block's first query.
-    pub(super) own: usize,
-    pub(super) bias: Option<BiasRows<'a>>,
-}
-
-impl Mask<'_> {
-    /// Adds the bias, and sets the logits of later keys to -inf.
-    #[inline(always)]
-    pub(super) fn apply<S: Simd>(self, s: S, tile: &mut [Block<S>]) {
-        if let Some(bias) = self.bias {
-            for (i, x) in tile.iter_mut().enumerate() {
-                let bias = blocks::<S>(bias.row(self.first_key + i, WIDE * S::F32_LANES))[0];
-                *x = each!(|i| s.add(x[i], bias[i]));
-            }
-        }
-        let mut index = [[s.zero(); WIDE]];
-        bytemuck::cast_slice_mut::<_, f32>(&mut index)
-            .iter_mut()
-            .enumerate()
-            .for_each(|(i, x)| *x = i as f32);
-        let [index] = index;
-        let hidden = s.splat(f32::NEG_INFINITY);
-        // Every lane sees the keys up to the first query of the block: only later rows are compared.
-        for (i, x) in tile
-            .iter_mut()
-            .enumerate()
-            .skip((self.own + 1).saturating_sub(self.first_key))
-        {
-            let ahead = s.splat((self.first_key + i - self.own) as f32);
-            *x = each!(|i| s.select_f32s(s.less_than_f32s(index[i], ahead), hidden, x[i]));
-        }
-    }
 }

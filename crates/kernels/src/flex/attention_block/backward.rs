@@ -1,6 +1,6 @@
 //! The backward pass of the attention block.
 
-use super::{AttentionBlock, Saved};
+use super::state::{AttentionBlock, Saved};
 use crate::flex::attention::{PartView, TILE, attention_backward, grads_by_head};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply};

@@ -1,8 +1,8 @@
 //! The matrix unit (AMX) of newer x86 server processors: products of tiles of bfloat16 pairs,
 //! summed in `f32`.
 //!
-//! The only `unsafe` code of this project: these instructions have no safe form. `bf16_product` calls
-//! them, and `emulated` gives the same bits in `f32` arithmetic.
+//! The only `unsafe` code of this project: these instructions have no safe form. `bf16_product`
+//! calls them, and `emulated` gives the same bits in `f32` arithmetic.
 #![cfg_attr(
     all(target_arch = "x86_64", target_os = "linux"),
     expect(unsafe_code, reason = "AMX instructions have no safe form")
@@ -88,7 +88,8 @@ mod linux {
             if !*USABLE {
                 return None;
             }
-            // SAFETY: the unit exists and is permitted, and the configuration is valid by the manual.
+            // SAFETY: the unit exists and is permitted, and the configuration is valid by the
+            // manual.
             unsafe {
                 asm!("ldtilecfg [{}]", in(reg) &raw const LAYOUT, options(nostack, readonly, preserves_flags))
             };

@@ -21,6 +21,15 @@ pub(super) const BLOCK: usize = 2 * SIDE;
 /// The upper half of 32 bits: a bfloat16.
 pub(super) const UPPER: u32 = 0xffff_0000;
 
+/// Which parts of left-hand and right-hand numbers are multiplied, in order: those whose product is
+/// not below the last bit.
+pub(super) const fn part_pairs(parts: usize) -> &'static [[usize; 2]] {
+    match parts {
+        2 => &[[0, 1], [0, 0], [1, 0]],
+        _ => &[[0, 2], [0, 1], [1, 1], [1, 0], [2, 0], [0, 0]],
+    }
+}
+
 /// Splits numbers into bfloat16 parts, each in the upper half of 32 bits. Three parts add up to the
 /// number itself.
 #[inline(always)]
@@ -51,8 +60,8 @@ struct Role {
 }
 
 /// How the blocks of a matrix in parts lie: one pair of strips after the other, each with all its
-/// blocks of summed indices. A strip is 16 rows of a left-hand matrix, or 16 columns of a right-hand
-/// one.
+/// blocks of summed indices. A strip is 16 rows of a left-hand matrix, or 16 columns of a
+/// right-hand one.
 #[derive(Clone, Copy)]
 pub(super) struct BlockShape {
     pub(super) parts: usize,

@@ -3,26 +3,16 @@
 //! Products of parts are exact in `f32`, and those too small to matter are left out. The rest is
 //! summed in `f32`, in an order that [`EmulatedUnit`] defines; the matrix unit gives the same bits.
 
-use super::Accumulate;
 use super::amx::{Places, SIDE, Unit};
 use super::bf16_parts::{BLOCK, Bf16Parts, BlockShape};
 use super::emulated::EmulatedUnit;
-use super::matrix::MatrixMut;
+use super::matrix::{Accumulate, MatrixMut};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::simd::dispatch;
 use std::ops::Range;
 
 /// Blocks along the summed index that are used for all rows before the next ones: they stay in L1.
 const DEPTH: usize = 4;
-
-/// Which parts of left-hand and right-hand numbers are multiplied, in order: those whose product is
-/// not below the last bit.
-pub(super) const fn part_pairs(parts: usize) -> &'static [[usize; 2]] {
-    match parts {
-        2 => &[[0, 1], [0, 0], [1, 0]],
-        _ => &[[0, 2], [0, 1], [1, 1], [1, 0], [2, 0], [0, 0]],
-    }
-}
 
 /// `y = a b`, or `y += a b`.
 pub(super) fn multiply_bf16(
@@ -223,7 +213,7 @@ fn sum(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flex::gemm::bf16_parts::{BLOCK, split};
+    use crate::flex::gemm::bf16_parts::{BLOCK, part_pairs, split};
     use crate::flex::gemm::f32_tiles::tests::noise;
     use crate::flex::gemm::matrix::Matrix;
     use crate::flex::gemm::multiply_f32;

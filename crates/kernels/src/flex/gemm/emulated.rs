@@ -4,8 +4,7 @@
 //! the two halves of the block are summed by themselves, then added to each other and to the sum.
 
 use super::amx::{Places, SIDE, TILE};
-use super::bf16_parts::{BLOCK, UPPER};
-use super::bf16_product::part_pairs;
+use super::bf16_parts::{BLOCK, UPPER, part_pairs};
 use crate::flex::simd::Lanes;
 use pulp::{Simd, WithSimd};
 

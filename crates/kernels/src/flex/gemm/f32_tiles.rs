@@ -7,9 +7,8 @@
 //! A tile of the result stays in registers while one row of a panel after the other is multiplied
 //! by single elements of the left-hand matrix, which is read where it lies.
 
-use super::Accumulate;
 use super::layout::{Order, Segment, Widths, WidthsOf};
-use super::matrix::{Matrix, MatrixMut};
+use super::matrix::{Accumulate, Matrix, MatrixMut};
 use crate::flex::simd::{Lanes, dispatch};
 use pulp::{Simd, WithSimd};
 

@@ -1,7 +1,16 @@
-//! A matrix: a layout and a slice.
+//! A matrix: a layout and a slice. And what a product does with one.
 
 use super::layout::{Layout2d, Order, Segment, WIDTHS, Widths};
 use std::ops::{Deref, DerefMut, Range};
+
+/// What a product does with its target.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Accumulate {
+    /// `y = a b`.
+    Overwrite,
+    /// `y += a b`.
+    Add,
+}
 
 /// A matrix over the slice `V`.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! The backward pass of the feed-forward block.
 
-use super::{Saved, Share, Weights, by_panel, saves_inner, sizes, widest};
+use super::weights::{Saved, Share, Weights, by_panel, saves_inner, sizes, widest};
 use crate::Matmul;
 use crate::flex::activation::{gelu_backward, swiglu_backward, swiglu_forward};
 use crate::flex::buffer_pool::Buffer;

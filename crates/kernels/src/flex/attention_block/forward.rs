@@ -1,0 +1,154 @@
+//! The forward pass of the attention block.
+
+use super::state::{AttentionBlock, Saved};
+use crate::flex::attention::{BlockBias, RotateTile, RowRotation, TILE, attention_forward};
+use crate::flex::buffer_pool::Buffer;
+use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply, padded};
+use crate::flex::norm::Norm;
+use crate::flex::partial_sums::weight;
+use crate::flex::tensors::tensor;
+use crate::flex::threads::{copy_of, for_each, for_each_large};
+use burn::backend::TensorMetadata;
+use burn_flex::FlexTensor;
+
+impl AttentionBlock {
+    /// Projects the normalised rows of one sequence to queries, keys and values, rotates queries
+    /// and keys, and scales queries.
+    fn project(&self, x: &[f32], norm: Norm<'_>, weight: &Rhs<'_>, projected: &mut [f32]) {
+        let [_, heads, _, head_dim] = self.shape;
+        let [d, columns] = weight.shape();
+        let work = x.len() * columns / 32;
+        for_each(self.qkv_layout(1).tiles(projected), work, |(rows, tile)| {
+            let (n, first) = (rows.len(), rows.start);
+            let mut normed = Buffer::new(n * d);
+            norm.forward(
+                &x[rows.start * d..rows.end * d],
+                &mut normed,
+                &mut [[0.0; 2]; TILE][..n],
+            );
+            let normed = Matrix::row_major(&normed, n, d, d).as_lhs(self.matmul);
+            multiply(
+                &normed,
+                weight,
+                MatrixMut::grouped(tile, n, columns, head_dim),
+                Accumulate::Overwrite,
+            );
+            // Rotated while the tile is still in L1.
+            let rotations = self.rotation.as_ref().map(|rotation| {
+                [&rotation.queries, &rotation.keys]
+                    .map(|tables| RowRotation::new(tables, rotation, 1.0))
+            });
+            for (index, tile) in tile
+                .chunks_mut(n * padded(head_dim))
+                .enumerate()
+                .take(2 * heads)
+            {
+                let (part, factor) = if index < heads {
+                    (0, self.scale as f32)
+                } else {
+                    (1, 1.0)
+                };
+                RotateTile {
+                    tile,
+                    head_dim,
+                    first,
+                    rotation: rotations.map(|rotations| rotations[part]),
+                    factor,
+                }
+                .run();
+            }
+        });
+    }
+
+    /// The output of the block. The buffers of `saved` are filled, or stay empty.
+    pub(super) fn forward_sequences(&self, saved: &mut Saved) -> FlexTensor {
+        let [_, heads, length, head_dim] = self.shape;
+        let ([n, d], inner) = (saved.x.shape().dims(), heads * head_dim);
+        let mut y = copy_of(saved.x.storage());
+        let [mut projected, mut attended, mut log_sum] = [
+            (&mut saved.projected, self.qkv_layout(1).len()),
+            (&mut saved.attended, self.output_layout(1).len()),
+            (&mut saved.log_sum, heads * length),
+        ]
+        .map(|(values, len)| values.chunks_mut(len.max(1)));
+        let rows = (length * d).max(1);
+        let task = |(index, (x, y))| {
+            let [projected, attended, log_sum] = [&mut projected, &mut attended, &mut log_sum]
+                .map(|values| values.next().unwrap_or_default());
+            Sequence {
+                index,
+                x,
+                y,
+                projected,
+                attended,
+                log_sum,
+            }
+        };
+        let x = saved.x.storage::<f32>();
+        let tasks = x.chunks(rows).zip(y.chunks_mut(rows)).enumerate().map(task);
+        let weights = [
+            weight(&saved.qkv).as_rhs(head_dim, self.matmul).prepared(),
+            weight(&saved.output).as_rhs(d, self.matmul).prepared(),
+        ];
+        let (norm, bias) = (saved.norm.view(), saved.bias.as_ref());
+        for_each_large(
+            tasks.collect(),
+            n * d * inner / 8,
+            |sequence: Sequence<'_>| sequence.run(self, norm, weights.each_ref(), bias),
+        );
+        tensor(y, [n, d])
+    }
+}
+
+/// A task of the forward pass: one sequence. Intermediate values go to memory that is saved for the
+/// backward pass, or, if that is empty, to scratch.
+struct Sequence<'a> {
+    index: usize,
+    x: &'a [f32],
+    y: &'a mut [f32],
+    projected: &'a mut [f32],
+    attended: &'a mut [f32],
+    log_sum: &'a mut [f32],
+}
+
+impl Sequence<'_> {
+    /// Adds the output of the block to `y`.
+    fn run(
+        self,
+        op: &AttentionBlock,
+        norm: Norm<'_>,
+        [qkv, output]: [&Rhs<'_>; 2],
+        bias: Option<&BlockBias>,
+    ) {
+        let [inner, d] = output.shape();
+        let (qkv_layout, output_layout) = (op.qkv_layout(1), op.output_layout(1));
+        let saved = !self.projected.is_empty();
+        let mut scratch = [qkv_layout.len(), output_layout.len()]
+            .map(|len| Buffer::new(if saved { 0 } else { len }));
+        let [projected, attended] = &mut scratch;
+        let (projected, attended) = if saved {
+            (self.projected, self.attended)
+        } else {
+            (&mut projected[..], &mut attended[..])
+        };
+        op.project(self.x, norm, qkv, projected);
+        attention_forward(
+            &op.call(self.index..self.index + 1, projected, bias),
+            attended,
+            self.log_sum,
+        );
+        for_each(
+            output_layout.split_rows(self.y, d),
+            self.x.len() * inner / 32,
+            |(rows, y)| {
+                let y = MatrixMut::row_major(y, rows.len(), d, d);
+                multiply(
+                    &output_layout.rows(attended, rows).as_lhs(op.matmul),
+                    output,
+                    y,
+                    Accumulate::Add,
+                );
+            },
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! The weights of the feed-forward block, prepared panel by panel, and what is saved.
+
+use crate::Matmul;
+use crate::flex::buffer_pool::Buffer;
+use crate::flex::gemm::{Panel, Rhs};
+use crate::flex::partial_sums::{NormTensors, weight};
+use crate::flex::threads::map;
+use burn::backend::TensorMetadata;
+use burn_flex::FlexTensor;
+
+/// What the backward pass needs.
+pub(crate) struct Saved {
+    pub(super) x: FlexTensor,
+    pub(super) norm: NormTensors,
+    pub(super) weights: Weights<FlexTensor>,
+    /// `norm(x) up` and, with a gate, `norm(x) gate`, each chunk of rows packed. Empty where they
+    /// are recomputed.
+    pub(super) inner: Vec<Buffer>,
+    pub(super) matmul: Matmul,
+}
+
+/// One value per weight.
+pub(crate) struct Weights<T> {
+    pub(super) up: T,
+    pub(super) gate: Option<T>,
+    pub(super) down: T,
+}
+
+/// Whether the inputs of the activation are saved for the backward pass: reading them back is
+/// faster than recomputing them with `f32` products, but slower than with bfloat16 parts.
+pub(super) fn saves_inner(matmul: Matmul) -> bool {
+    matmul == Matmul::F32
+}
+
+/// `[d, ff]`.
+pub(super) fn sizes(weights: &Weights<FlexTensor>) -> [usize; 2] {
+    weights.up.shape().dims()
+}
+
+/// The share of a weight in the product for one panel of the activation.
+#[derive(Clone, Copy)]
+pub(super) enum Share {
+    /// Columns of `up` and `gate`.
+    Columns,
+    ColumnsTransposed,
+    /// Rows of `down`.
+    Rows,
+    RowsTransposed,
+}
+
+/// Prepares these weights panel by panel, in parallel; a missing weight gives no panels.
+pub(super) fn by_panel<'a, const N: usize>(
+    weights: [Option<(&'a FlexTensor, Share)>; N],
+    [d, ff]: [usize; 2],
+    matmul: Matmul,
+) -> [Vec<Rhs<'a>>; N] {
+    let tasks = |(w, share)| Panel::steps(ff, matmul).map(move |panel| (w, share, panel));
+    let made = map(
+        weights.into_iter().flatten().flat_map(tasks).collect(),
+        N * d * ff,
+        |(w, share, panel): (&'a FlexTensor, Share, Panel)| {
+            let (matrix, columns) = (weight(w), panel.columns());
+            match share {
+                Share::Columns => matrix
+                    .column_range(columns)
+                    .as_rhs(panel.count, matmul)
+                    .prepared(),
+                Share::ColumnsTransposed => {
+                    matrix.column_range(columns).as_rhs_transposed(d, matmul)
+                }
+                Share::Rows => matrix.row_range(columns).as_rhs(d, matmul).prepared(),
+                Share::RowsTransposed => matrix
+                    .row_range(columns)
+                    .as_rhs_transposed(panel.count, matmul),
+            }
+        },
+    );
+    let (mut made, panels) = (made.into_iter(), Panel::steps(ff, matmul).count());
+    weights.map(|weight| {
+        made.by_ref()
+            .take(if weight.is_some() { panels } else { 0 })
+            .collect()
+    })
+}
+
+/// Length of the widest panel.
+pub(super) fn widest(rows: usize, cols: usize, matmul: Matmul) -> usize {
+    Panel::steps(cols, matmul)
+        .next()
+        .map_or(0, |panel| panel.range(rows).len())
+}
