@@ -1,12 +1,15 @@
-//! Multi-head attention, causal or bidirectional, that knows an encoding by its hooks alone.
+//! Multi-head attention, causal or bidirectional. It knows an encoding only by its hooks.
 
 use crate::config::{AttentionKind, FeatureMap, Mask, Normalizer, TransformerConfig};
-use crate::linear::{feature_map, linear_attention};
+use crate::heads::{fused_rotation, transform_qk, wide_attention};
+use crate::init::fan_in;
+use crate::linear_attention::{feature_map, linear_attention};
 use crate::norm::Norm;
+use crate::pass::Past;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use kernels::Matmul;
-use posenc::{Block, Content, Distribution, FusedQk, Init, Prepared, Rotation};
+use posenc::{Block, Content, Distribution, Init, Prepared};
 use std::ops::Range;
 
 /// Query, key, value and output projections of one block.
@@ -16,9 +19,9 @@ pub struct Attention {
     qkv: Param<Tensor<2>>,
     /// `[n_heads head_dim, d_model]`.
     output: Param<Tensor<2>>,
-    /// Over each head's query, where queries and keys are normalised.
+    /// Norm over each head's query, if queries and keys are normalised.
     q_norm: Option<Norm>,
-    /// Over each head's key.
+    /// Norm over each head's key.
     k_norm: Option<Norm>,
     n_heads: usize,
     head_dim: usize,
@@ -34,15 +37,8 @@ pub struct Attention {
     matmul: Matmul,
 }
 
-/// What one layer keeps of the tokens before: keys *before* `transform_qk`, so that encodings that
-/// read the length stay right when it grows; values; and what both were projected from.
-#[derive(Clone, Debug, Default)]
-pub struct Past {
-    held: Option<(Tensor<4>, Tensor<4>, Tensor<3>)>,
-}
-
-/// Everything of one layer's pass that its blocks share.
-struct Whole<'a> {
+/// The inputs of softmax attention that all blocks of queries share.
+struct Inputs<'a> {
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,
@@ -64,8 +60,8 @@ impl Attention {
                 .map(|kind| Norm::new(kind, shape.head_dim, &init.scope(name)))
         };
         let inner = shape.n_heads * shape.head_dim;
-        // The output of each half of a block is scaled down so that the residual stream starts with
-        // the same variance at any depth.
+        // Scaled down with depth, so that the residual stream starts with the same variance at any
+        // depth.
         let depth = (2.0 * shape.n_layers as f64).sqrt();
         Self {
             qkv: init.param(
@@ -90,11 +86,11 @@ impl Attention {
         }
     }
 
-    /// Attends `x`, `[B, L, d_model]`, to what `past` holds, to itself and to everything before it,
-    /// or after it too where attention is bidirectional; `past` holds it afterwards too.
+    /// The attention of `x`, `[B, L, d_model]`, to the tokens in `past` and to itself: causal, or
+    /// in both directions. `x` is appended to `past`.
     ///
     /// At most `max_logits` logits (batch x heads x queries x keys) are held at once: longer
-    /// sequences go block by block over queries, and keys after a block are never looked at.
+    /// sequences go block by block over queries. Keys after a causal block are never read.
     pub fn forward(
         &self,
         x: Tensor<3>,
@@ -123,13 +119,9 @@ impl Attention {
         let (q, mut k, mut v) = (part(0, &self.q_norm), part(1, &self.k_norm), part(2, &None));
         let mut hidden = x;
         if let Some(past) = past {
-            if let Some((keys, values, before)) = past.held.take() {
-                k = Tensor::cat(vec![keys, k], 2);
-                v = Tensor::cat(vec![values, v], 2);
-                hidden = Tensor::cat(vec![before, hidden], 1);
-            }
-            past.held = Some((k.clone(), v.clone(), hidden.clone()));
+            (k, v, hidden) = past.extend(k, v, hidden);
         }
+        // A first query past all keys sees every key.
         let first_query = if self.mask == Mask::Causal {
             k.dims()[2] - length
         } else {
@@ -138,9 +130,9 @@ impl Attention {
         let attended = match self.kind {
             AttentionKind::Softmax => {
                 let raw = || (q.clone(), k.clone());
-                let (q, k) = transformed(encoding, layer, q.clone(), k.clone());
+                let (q, k) = transform_qk(encoding, layer, q.clone(), k.clone());
                 self.softmax(
-                    &Whole {
+                    &Inputs {
                         q,
                         k,
                         v,
@@ -163,9 +155,9 @@ impl Attention {
             .reshape([batch, length, d_model])
     }
 
-    /// The sum of `x`, `[B, L, d_model]`, and what it gives after `norm`, in one operation, where
-    /// the encoding is plain enough.
-    pub fn added(
+    /// `x + attention(norm(x))` of `x`, `[B, L, d_model]`, as one fused operation; `None` if the
+    /// encoding or the settings of this block do not allow it.
+    pub fn forward_residual(
         &self,
         x: &Tensor<3>,
         norm: &Norm,
@@ -189,18 +181,7 @@ impl Attention {
                 None => return None,
             }),
         };
-        let rotation = fused.rotation.map(
-            |Rotation {
-                 queries,
-                 keys,
-                 interleaved,
-                 ..
-             }| kernels::Rotation {
-                queries,
-                keys,
-                interleaved,
-            },
-        );
+        let rotation = fused.rotation.map(fused_rotation);
         let weights = kernels::AttentionWeights {
             qkv: self.qkv.val(),
             output: self.output.val(),
@@ -218,13 +199,13 @@ impl Attention {
         ))
     }
 
-    fn softmax(&self, whole: &Whole<'_>, max_logits: usize) -> Tensor<4> {
-        let [batch, heads, length, _] = whole.q.dims();
-        let keys = whole.k.dims()[2];
+    fn softmax(&self, inputs: &Inputs<'_>, max_logits: usize) -> Tensor<4> {
+        let [batch, heads, length, _] = inputs.q.dims();
+        let keys = inputs.k.dims()[2];
         let rows = (max_logits / (batch * heads * keys)).clamp(1, length);
         let blocks = (0..length)
             .step_by(rows)
-            .map(|start| self.block(whole, start..(start + rows).min(length)));
+            .map(|start| self.block(inputs, start..(start + rows).min(length)));
         let mut blocks: Vec<Tensor<4>> = blocks.collect();
         if blocks.len() == 1 {
             blocks.remove(0)
@@ -234,16 +215,16 @@ impl Attention {
     }
 
     /// One block of queries against all keys up to its last row, or against all.
-    fn block(&self, whole: &Whole<'_>, queries: Range<usize>) -> Tensor<4> {
-        let Whole {
+    fn block(&self, inputs: &Inputs<'_>, queries: Range<usize>) -> Tensor<4> {
+        let Inputs {
             raw,
             hidden,
             layer,
             encoding,
             ..
-        } = *whole;
-        let first_query = whole.first_query + queries.start;
-        let keys = 0..(whole.first_query + queries.end).min(whole.k.dims()[2]);
+        } = *inputs;
+        let first_query = inputs.first_query + queries.start;
+        let keys = 0..(inputs.first_query + queries.end).min(inputs.k.dims()[2]);
         let rows_of = |t: &Tensor<4>, range: &Range<usize>| {
             let whole = t.dims()[2] == range.len();
             if whole {
@@ -253,9 +234,9 @@ impl Attention {
             }
         };
         let (q, k, v) = (
-            rows_of(&whole.q, &queries),
-            rows_of(&whole.k, &keys),
-            rows_of(&whole.v, &keys),
+            rows_of(&inputs.q, &queries),
+            rows_of(&inputs.k, &keys),
+            rows_of(&inputs.v, &keys),
         );
         let scale = 1.0 / (self.head_dim as f64).sqrt();
         let block = Block {
@@ -275,70 +256,10 @@ impl Attention {
         let weights =
             || kernels::reference::weights(q.clone(), k.clone(), bias.clone(), scale, first_query);
         let term = encoding.output_bias(layer, &content, &weights);
-        let attended = attention(q.clone(), k.clone(), v, bias.clone(), scale, first_query);
+        let attended = wide_attention(q.clone(), k.clone(), v, bias.clone(), scale, first_query);
         match term {
             Some(term) => attended + term,
             None => attended,
         }
     }
-}
-
-/// What [`Prepared::transform_qk`] gives, in one operation each where the encoding says that it
-/// turns them.
-pub(crate) fn transformed(
-    encoding: &dyn Prepared,
-    layer: usize,
-    q: Tensor<4>,
-    k: Tensor<4>,
-) -> (Tensor<4>, Tensor<4>) {
-    let Some(FusedQk {
-        rotation, factor, ..
-    }) = encoding.fused_qk(layer)
-    else {
-        return encoding.transform_qk(layer, q, k);
-    };
-    let (q, k) = match rotation {
-        None => (q, k),
-        Some(Rotation {
-            queries,
-            keys,
-            interleaved,
-            ..
-        }) => {
-            let turn = |x, [cos, sin]: [Tensor<4>; 2]| kernels::rotate(x, cos, sin, interleaved);
-            (turn(q, queries), turn(k, keys))
-        }
-    };
-    (if factor == 1.0 { q } else { q * factor }, k)
-}
-
-/// [`kernels::attention`] for queries and keys that may be wider than the values.
-fn attention(
-    q: Tensor<4>,
-    k: Tensor<4>,
-    v: Tensor<4>,
-    bias: Option<Tensor<4>>,
-    scale: f64,
-    first_query: usize,
-) -> Tensor<4> {
-    let ([batch, heads, keys, width], wide) = (v.dims(), q.dims()[3]);
-    if wide == width {
-        return kernels::attention(q, k, v, bias, scale, first_query);
-    }
-    let rest = Tensor::zeros([batch, heads, keys, wide - width], (&v.device(), v.dtype()));
-    kernels::attention(
-        q,
-        k,
-        Tensor::cat(vec![v, rest], 3),
-        bias,
-        scale,
-        first_query,
-    )
-    .slice_dim(3, 0..width)
-}
-
-/// Standard deviation that keeps the variance of a product with unit-variance inputs below 1,
-/// PyTorch's default for linear layers.
-pub(crate) fn fan_in(width: usize) -> f64 {
-    1.0 / (3.0 * width as f64).sqrt()
 }

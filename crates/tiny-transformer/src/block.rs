@@ -1,9 +1,10 @@
-//! One pre-norm block: attention and a feed-forward half, each added to the residual stream.
+//! One pre-norm block: attention and a feed-forward network, each added to the residual stream.
 
-use crate::attention::{Attention, Past, fan_in};
+use crate::attention::Attention;
 use crate::config::{Activation, TransformerConfig};
-use crate::model::Pass;
+use crate::init::fan_in;
 use crate::norm::Norm;
+use crate::pass::{Pass, Past};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use kernels::Matmul;
@@ -18,7 +19,7 @@ pub struct Block {
     mlp: Mlp,
 }
 
-/// The feed-forward half.
+/// The feed-forward network of a block.
 #[derive(Module, Debug)]
 pub struct Mlp {
     up: Param<Tensor<2>>,
@@ -39,8 +40,8 @@ impl Block {
         }
     }
 
-    /// The residual stream `[B, L, d_model]` after this block; `past` holds what the block keeps of
-    /// the tokens before.
+    /// The residual stream `[B, L, d_model]` after this block. `past` holds the earlier tokens;
+    /// these are appended.
     pub fn forward(
         &self,
         x: Tensor<3>,
@@ -49,15 +50,20 @@ impl Block {
         pass: &Pass<'_>,
         past: Option<&mut Past>,
     ) -> Tensor<3> {
-        let whole = pass.dropout.is_none();
-        let added = match past {
-            None if whole => {
-                self.attention
-                    .added(&x, &self.attention_norm, layer, encoding, pass.max_logits)
-            }
+        // Dropout lies between a network and its residual sum, and a cache needs the keys: both
+        // rule the fused operation out.
+        let fused = pass.dropout.is_none();
+        let attended = match past {
+            None if fused => self.attention.forward_residual(
+                &x,
+                &self.attention_norm,
+                layer,
+                encoding,
+                pass.max_logits,
+            ),
             _ => None,
         };
-        let x = added.unwrap_or_else(|| {
+        let x = attended.unwrap_or_else(|| {
             let attended = self.attention.forward(
                 self.attention_norm.forward(x.clone()),
                 layer,
@@ -65,13 +71,13 @@ impl Block {
                 pass.max_logits,
                 past,
             );
-            x + pass.drop(2 * layer + 1, attended)
+            x + pass.apply_dropout(2 * layer + 1, attended)
         });
-        if whole {
-            return self.mlp.added(x, &self.mlp_norm);
+        if fused {
+            return self.mlp.forward_residual(x, &self.mlp_norm);
         }
         let fed = self.mlp.forward(x.clone(), &self.mlp_norm);
-        x + pass.drop(2 * layer + 2, fed)
+        x + pass.apply_dropout(2 * layer + 2, fed)
     }
 }
 
@@ -88,7 +94,7 @@ impl Mlp {
         }
     }
 
-    /// What is added to `x`, `[B, L, d_model]`.
+    /// The output for `x`, `[B, L, d_model]`, without the residual sum.
     pub fn forward(&self, x: Tensor<3>, norm: &Norm) -> Tensor<3> {
         let shape = x.dims();
         let [batch, length, d_model] = shape;
@@ -101,8 +107,8 @@ impl Mlp {
         kernels::linear(inner, None, self.down.val(), self.matmul).reshape(shape)
     }
 
-    /// The sum of `x` and what [`forward`](Self::forward) gives, in one operation.
-    pub fn added(&self, x: Tensor<3>, norm: &Norm) -> Tensor<3> {
+    /// `x` plus the output of [`forward`](Self::forward), as one fused operation.
+    pub fn forward_residual(&self, x: Tensor<3>, norm: &Norm) -> Tensor<3> {
         let shape = x.dims();
         let [batch, length, d_model] = shape;
         let (up, gate, down) = (

@@ -4,7 +4,7 @@ use kernels::Matmul;
 use posenc::{ConfigError, Facts, ModelShape};
 use serde::{Deserialize, Serialize};
 
-/// Normalisation before each half of a block and before the head.
+/// Normalisation before attention, before the feed-forward network and before the head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormKind {
@@ -15,7 +15,7 @@ pub enum NormKind {
     RmsNorm,
 }
 
-/// Non-linearity of the feed-forward half.
+/// Non-linearity of the feed-forward network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
@@ -37,7 +37,7 @@ pub enum QkNorm {
     /// LayerNorm with a scale and a shift that all heads of a block share, one pair for queries and
     /// one for keys.
     LayerNorm,
-    /// RMSNorm with such a scale.
+    /// RMSNorm with a scale, shared in the same way.
     RmsNorm,
 }
 
@@ -51,7 +51,7 @@ impl QkNorm {
     }
 }
 
-/// How a query meets the keys.
+/// How attention weighs the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttentionKind {
@@ -84,7 +84,8 @@ pub enum FeatureMap {
     Relu,
 }
 
-/// What linear attention divides by when an encoding transforms its features, phi(q) to R phi(q).
+/// The denominator of linear attention when an encoding transforms its features, phi(q) to R
+/// phi(q).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Normalizer {
@@ -98,12 +99,23 @@ pub enum Normalizer {
     Cosine,
 }
 
-/// Left out of a specification, so that an option added later changes no identity of older runs.
+/// Options with their default are not serialised, so that a new option changes no run id.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Everything about the model but its encoding.
+/// Everything about the model except its encoding.
+///
+/// ```
+/// use tiny_transformer::{NormKind, TransformerConfig};
+///
+/// let config = TransformerConfig::new(64)
+///     .with_d_model(64)
+///     .with_layers(2)
+///     .with_norm(NormKind::RmsNorm);
+/// assert_eq!((config.head_dim, config.d_ff), (16, 256));
+/// config.check().expect("sizes that work");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransformerConfig {
@@ -125,15 +137,15 @@ pub struct TransformerConfig {
     pub activation: Activation,
     /// Whether the head is the transposed embedding.
     pub tied_head: bool,
-    /// Probability of zeroing an element after the embedding and after each half of a block, in
-    /// training.
+    /// Probability of dropping an element after the embedding, attention and feed-forward network,
+    /// in training.
     pub dropout: f64,
     /// Standard deviation of the initial embedding.
     pub embedding_std: f64,
     /// Normalisation of queries and keys.
     #[serde(default, skip_serializing_if = "is_default")]
     pub qk_norm: QkNorm,
-    /// How a query meets the keys.
+    /// How attention weighs the values.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attention: AttentionKind,
     /// Which keys a query may see.
@@ -142,12 +154,98 @@ pub struct TransformerConfig {
     /// The features of linear attention.
     #[serde(default, skip_serializing_if = "is_default")]
     pub feature_map: FeatureMap,
-    /// What linear attention divides by.
+    /// The denominator of linear attention.
     #[serde(default, skip_serializing_if = "is_default")]
     pub normalizer: Normalizer,
-    /// How linear layers are multiplied out on the CPU: a matter of rounding and speed alone.
+    /// The arithmetic of linear layers on the CPU. It only affects rounding and speed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub matmul: Matmul,
+}
+
+impl Default for TransformerConfig {
+    /// 4 layers of width 128 with 4 heads, over 256 kinds of token; softmax attention, causal.
+    fn default() -> Self {
+        Self {
+            vocab_size: 256,
+            d_model: 128,
+            n_layers: 4,
+            n_heads: 4,
+            head_dim: 32,
+            d_ff: 512,
+            norm: NormKind::default(),
+            activation: Activation::default(),
+            tied_head: false,
+            dropout: 0.0,
+            embedding_std: 0.02,
+            qk_norm: QkNorm::default(),
+            attention: AttentionKind::default(),
+            mask: Mask::default(),
+            feature_map: FeatureMap::default(),
+            normalizer: Normalizer::default(),
+            matmul: Matmul::default(),
+        }
+    }
+}
+
+/// One `with_` method per listed field.
+macro_rules! builder {
+    ($($method:ident $field:ident: $type:ty;)+) => {
+        $(
+            #[doc = concat!("Sets [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+            #[must_use]
+            pub fn $method(self, $field: $type) -> Self {
+                Self { $field, ..self }
+            }
+        )+
+    };
+}
+
+impl TransformerConfig {
+    /// The default model over `vocab_size` kinds of token.
+    pub fn new(vocab_size: usize) -> Self {
+        Self {
+            vocab_size,
+            ..Self::default()
+        }
+    }
+
+    /// Sets `d_model`, and `d_ff` to four times it; `head_dim` becomes `d_model / n_heads`.
+    #[must_use]
+    pub fn with_d_model(self, d_model: usize) -> Self {
+        Self {
+            d_model,
+            head_dim: d_model / self.n_heads.max(1),
+            d_ff: 4 * d_model,
+            ..self
+        }
+    }
+
+    /// Sets `n_heads`; `head_dim` becomes `d_model / n_heads`.
+    #[must_use]
+    pub fn with_heads(self, n_heads: usize) -> Self {
+        Self {
+            n_heads,
+            head_dim: self.d_model / n_heads.max(1),
+            ..self
+        }
+    }
+
+    builder! {
+        with_layers n_layers: usize;
+        with_head_dim head_dim: usize;
+        with_d_ff d_ff: usize;
+        with_norm norm: NormKind;
+        with_activation activation: Activation;
+        with_tied_head tied_head: bool;
+        with_dropout dropout: f64;
+        with_embedding_std embedding_std: f64;
+        with_qk_norm qk_norm: QkNorm;
+        with_attention attention: AttentionKind;
+        with_mask mask: Mask;
+        with_feature_map feature_map: FeatureMap;
+        with_normalizer normalizer: Normalizer;
+        with_matmul matmul: Matmul;
+    }
 }
 
 impl TransformerConfig {

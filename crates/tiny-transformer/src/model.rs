@@ -1,17 +1,18 @@
 //! The model: embedding, encoding, blocks, head.
 
-use crate::attention::{Past, fan_in};
 use crate::block::Block;
 use crate::config::{Mask, TransformerConfig};
+use crate::init::fan_in;
 use crate::norm::Norm;
+use crate::pass::{Cache, Pass, Past};
 use burn::module::{Module, Param};
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor};
 use kernels::Matmul;
 use posenc::{
     ConfigError, Distribution, Encoding, EncodingConfig, Init, PositionalEncoding, Positions,
 };
 
-/// A decoder-only transformer, or an encoder, around the encoding `E`.
+/// A decoder-only transformer, or an encoder with [`Mask::Bidirectional`], around the encoding `E`.
 #[derive(Module, Debug)]
 pub struct Transformer<E: Module = Encoding> {
     /// `[vocab_size, d_model]`.
@@ -25,72 +26,6 @@ pub struct Transformer<E: Module = Encoding> {
     mask: Mask,
     #[module(skip)]
     matmul: Matmul,
-}
-
-/// What a model keeps of the tokens it has seen, so that the next ones need not see them again.
-#[derive(Clone, Debug, Default)]
-pub struct Cache {
-    layers: Vec<Past>,
-    length: usize,
-}
-
-impl Cache {
-    /// Tokens seen so far.
-    pub fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Whether no token has been seen.
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-}
-
-/// What one forward pass may use: how many logits at once, and which elements dropout keeps.
-#[derive(Clone, Copy)]
-pub struct Pass<'a> {
-    /// Most attention logits (batch x heads x queries x keys) held at once.
-    pub max_logits: usize,
-    /// Factors by which to multiply the output of site `0..=2 n_layers`: 0 for what is dropped, `1
-    /// / (1 - dropout)` for the rest. Given the site and the number of elements; `None`
-    /// outside training.
-    pub dropout: Option<&'a dyn Fn(usize, usize) -> Vec<f32>>,
-    /// Is shown the residual stream after the embedding and after every block, and the logits, by
-    /// name.
-    pub observe: Option<&'a Observe<'a>>,
-}
-
-/// Looks at a tensor on its way through a model.
-pub type Observe<'a> = dyn Fn(&str, &Tensor<3>) + 'a;
-
-impl Default for Pass<'_> {
-    /// Evaluation, with about 16 MiB of logits at a time.
-    fn default() -> Self {
-        Self {
-            max_logits: 1 << 22,
-            dropout: None,
-            observe: None,
-        }
-    }
-}
-
-impl Pass<'_> {
-    fn show(&self, name: impl FnOnce() -> String, x: &Tensor<3>) {
-        if let Some(observe) = self.observe {
-            observe(&name(), x);
-        }
-    }
-
-    pub(crate) fn drop(&self, site: usize, x: Tensor<3>) -> Tensor<3> {
-        match self.dropout {
-            None => x,
-            Some(factors) => {
-                let (shape, device) = (x.dims(), x.device());
-                let factors = factors(site, shape.iter().product());
-                x * Tensor::<3>::from_data(TensorData::new(factors, shape), &device)
-            }
-        }
-    }
 }
 
 impl Transformer<Encoding> {
@@ -110,7 +45,7 @@ impl Transformer<Encoding> {
 }
 
 impl<E: Module + PositionalEncoding> Transformer<E> {
-    /// Draws a model around an encoding that is already there.
+    /// Draws a model around an encoding that exists already, of posenc or of your own.
     pub fn with(config: &TransformerConfig, encoding: E, init: &Init<'_>) -> Self {
         let blocks = init.scope("blocks");
         let (vocab, d) = (config.vocab_size, config.d_model);
@@ -132,7 +67,7 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
         }
     }
 
-    /// The same weights around another encoding: train once, test under another scaling.
+    /// The same weights around another encoding, to test a trained model under another scaling.
     pub fn with_encoding<F: Module + PositionalEncoding>(self, encoding: F) -> Transformer<F> {
         let Self {
             embedding,
@@ -159,8 +94,36 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
         &self.encoding
     }
 
-    /// Logits `[B, L, vocab_size]` of the token after each of `tokens`, `[B, L]`, or of the token
-    /// itself, as the model was trained.
+    /// Logits `[B, L, vocab_size]` at each of `tokens`, `[B, L]`: of the next token in a language
+    /// model.
+    ///
+    /// ```
+    /// use burn::tensor::{Device, Int, Tensor};
+    /// use posenc::{EncodingConfig, Init, Positions};
+    /// use tiny_transformer::{Cache, Pass, Transformer, TransformerConfig};
+    ///
+    /// let config = TransformerConfig::new(11).with_d_model(16).with_heads(2).with_d_ff(32);
+    /// let encoding = EncodingConfig::default_of("rope").expect("rope needs no keys");
+    /// let (device, pass) = (Device::default(), Pass::default());
+    /// let model = Transformer::new(&config, &encoding, &Init::zeros(&device)).expect("it fits");
+    ///
+    /// let tokens = Tensor::<2, Int>::from_data([[1, 2, 3], [4, 5, 6]], &device);
+    /// let logits = model.forward(tokens.clone(), &Positions::contiguous(3), &pass);
+    /// assert_eq!(logits.dims(), [2, 3, 11]);
+    ///
+    /// // Token by token, with earlier keys and values from a cache.
+    /// let mut cache = Cache::default();
+    /// for i in 0..3 {
+    ///     let next = tokens.clone().slice_dim(1, i..i + 1);
+    ///     model.extend(next, &Positions::contiguous(i + 1), &mut cache, &pass);
+    /// }
+    /// assert_eq!(cache.len(), 3);
+    ///
+    /// // The loss of every token, in nats.
+    /// let targets = tokens.clone();
+    /// let (nll, _) = model.nll(tokens, targets, &Positions::contiguous(3), &pass);
+    /// assert_eq!(nll.dims(), [2, 3]);
+    /// ```
     ///
     /// # Panics
     ///
@@ -186,19 +149,19 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
         )
     }
 
-    /// The same for tokens that continue what `cache` holds: `positions` are those of *all* tokens,
-    /// the last of them these. The cache holds these tokens afterwards too.
+    /// Logits of tokens that continue those in `cache`. `positions` covers cached and new tokens;
+    /// the new ones are appended to `cache`. See the example of [`forward`](Self::forward).
     ///
-    /// Positions are prepared anew for every call, and keys are kept before the encoding transforms
-    /// them, so that rotations that read the length turn all keys by the true one. What the
-    /// layers below made of earlier tokens stays as it was at their length: for an encoding
-    /// that reads the length ([`Facts::reads_length`](posenc::Facts)) only a single layer without
-    /// an embedded position gives what [`forward`](Self::forward) gives.
+    /// Every call prepares all positions, and the cache holds keys before the encoding transforms
+    /// them: rotations that read the length use the current one for all keys. The outputs of lower
+    /// layers for earlier tokens are not recomputed. For an encoding that reads the length
+    /// ([`Facts::reads_length`](posenc::Facts)), the logits therefore equal those of
+    /// [`forward`](Self::forward) only in a single layer without an embedded position.
     ///
     /// # Panics
     ///
-    /// If the positions are not as many as the cache's tokens and these, the batch has changed, or
-    /// attention is bidirectional: then earlier tokens see later ones.
+    /// If `positions` does not cover cached and new tokens, the batch size has changed, or
+    /// attention is bidirectional: earlier tokens would see later ones.
     pub fn extend(
         &self,
         tokens: Tensor<2, Int>,
@@ -211,7 +174,7 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
         assert_eq!(
             self.mask,
             Mask::Causal,
-            "what a token sees must not change with the tokens after it"
+            "a cache needs causal attention: earlier tokens must not see later ones"
         );
         assert_eq!(
             (positions.queries().len(), positions.keys().len()),
@@ -243,7 +206,7 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
             .prepare(positions, &embedding.device())
             .unwrap_or_else(|error| panic!("{error}"));
         let embedded = burn::tensor::module::embedding(embedding.clone(), tokens);
-        let mut x = pass.drop(0, prepared.embed(embedded));
+        let mut x = pass.apply_dropout(0, prepared.embed(embedded));
         pass.show(|| "embedding".to_owned(), &x);
         for (layer, (block, past)) in self.blocks.iter().zip(past).enumerate() {
             x = block.forward(x, layer, prepared.as_ref(), pass, past.as_deref_mut());
@@ -260,7 +223,8 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
         logits
     }
 
-    /// Negative log-likelihood in nats of each target, `[B, L]`, and the logits it comes from.
+    /// Negative log-likelihood of each target in nats, `[B, L]`, and the logits, `[B, L,
+    /// vocab_size]`.
     pub fn nll(
         &self,
         tokens: Tensor<2, Int>,

@@ -1,19 +1,19 @@
-//! Linear attention: similarities that are products of features, so that what came before fits into
-//! a state of fixed size.
+//! Linear attention: similarities are products of features, so that all earlier tokens fit into a
+//! state of fixed size.
 //!
 //! Katharopoulos et al. 2020 (arXiv 2006.16236); with rotation, RoFormer (arXiv 2104.09864), eq.
 //! 19.
 
-use crate::attention::transformed;
 use crate::config::{FeatureMap, Normalizer};
+use crate::heads::transform_qk;
 use burn::tensor::{Tensor, TensorData, activation};
 use posenc::{Bias, Prepared};
 use std::ops::Range;
 
-/// Rows that go through the state together; within them every pair is computed.
+/// Rows per chunk. Within a chunk every pair is computed; earlier chunks are in the state.
 const CHUNK: usize = 64;
 
-/// The smallest size of a denominator, which rotated features may bring to 0.
+/// The least magnitude of a denominator, which rotated features may bring to 0.
 const LEAST_DENOMINATOR: f64 = 1e-6;
 
 /// The features of queries or keys, `[B, H, L, E]`, before an encoding transforms them.
@@ -49,36 +49,36 @@ pub fn linear_attention(
     let decay = encoding.logits_bias(layer);
     assert!(
         decay.as_ref().is_none_or(Bias::is_decay),
-        "linear attention carries decays alone"
+        "linear attention can only host biases that are decays"
     );
     let decay = decay.as_ref();
     let [batch, heads, keys, width] = v.dims();
     let ones = |width: usize, length: usize| {
         Tensor::<4>::ones([batch, heads, length, width], (&v.device(), v.dtype()))
     };
-    let (turned_q, turned_k) = transformed(encoding, layer, q.clone(), k.clone());
+    let (rotated_q, rotated_k) = transform_qk(encoding, layer, q.clone(), k.clone());
     let (numerator, denominator) = match normalizer {
         Normalizer::Unrotated => {
-            let numerator = prefix_sums(turned_q, turned_k, v.clone(), decay, first_query);
+            let numerator = prefix_sums(rotated_q, rotated_k, v.clone(), decay, first_query);
             (
                 numerator,
                 prefix_sums(q, k, ones(1, keys), decay, first_query),
             )
         }
         Normalizer::Rotated | Normalizer::Cosine => {
-            let (turned_q, turned_k) = if normalizer == Normalizer::Cosine {
-                // The 1 of 1 + cosine is one more feature.
-                let queries = turned_q.dims()[2];
+            let (rotated_q, rotated_k) = if normalizer == Normalizer::Cosine {
+                // The 1 in 1 + cosine is one more feature.
+                let queries = rotated_q.dims()[2];
                 (
-                    Tensor::cat(vec![ones(1, queries), turned_q], 3),
-                    Tensor::cat(vec![ones(1, keys), turned_k], 3),
+                    Tensor::cat(vec![ones(1, queries), rotated_q], 3),
+                    Tensor::cat(vec![ones(1, keys), rotated_k], 3),
                 )
             } else {
-                (turned_q, turned_k)
+                (rotated_q, rotated_k)
             };
             let sums = prefix_sums(
-                turned_q,
-                turned_k,
+                rotated_q,
+                rotated_k,
                 Tensor::cat(vec![v.clone(), ones(1, keys)], 3),
                 decay,
                 first_query,
@@ -89,6 +89,7 @@ pub fn linear_attention(
             )
         }
     };
+    // Clamps the magnitude and keeps the sign.
     let sign = denominator.clone().detach().greater_equal_elem(0.0).float() * 2.0 - 1.0;
     let denominator = (denominator * sign.clone()).clamp_min(LEAST_DENOMINATOR) * sign;
     numerator / denominator
@@ -97,7 +98,8 @@ pub fn linear_attention(
 /// `sum over keys n <= m of exp(decay(m, n)) (q_m . k_n) v_n`, `[B, H, Q, V]`, in time and memory
 /// linear in the length.
 ///
-/// The state at row a is that sum's factor of `q_m` over the keys before a, as row a sees them.
+/// The state at row a is the factor of `q_m` in that sum over the keys before a, with decays
+/// relative to row a.
 fn prefix_sums(
     q: Tensor<4>,
     k: Tensor<4>,
@@ -112,7 +114,7 @@ fn prefix_sums(
         Some(by) => x * by,
         None => x,
     };
-    // Keys, each as row `anchor` sees them, times values.
+    // Keys, decayed relative to row `anchor`, times values.
     let gathered = |keys: Range<usize>, anchor: usize| {
         let k = k.clone().slice_dim(2, keys.clone()).swap_dims(2, 3);
         let k = scale(k, factor(anchor..anchor + 1, keys.clone()));
@@ -158,7 +160,7 @@ fn prefix_sums(
     }
 }
 
-/// 1 where a row of a chunk sees a key of the same chunk, `[1, 1, rows, rows]`.
+/// The causal mask of a chunk, `[1, 1, rows, rows]`: 1 for visible keys.
 fn visible(rows: usize, like: &Tensor<4>) -> Tensor<4> {
     let cells = (0..rows).flat_map(|row| (0..rows).map(move |key| f32::from(u8::from(key <= row))));
     Tensor::from_data(
