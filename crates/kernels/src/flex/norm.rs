@@ -86,6 +86,7 @@ impl WithSimd for Backward<'_> {
     type Output = ();
 
     #[inline(always)]
+    #[expect(clippy::too_many_lines, reason = "one pass per row, and its tail")]
     fn with_simd<S: Simd>(self, s: S) {
         let width = self.scale.len();
         let (scale, scale_tail) = S::as_simd_f32s(self.scale);

@@ -55,10 +55,10 @@ impl Saved {
             norm,
             accumulate: Accumulate::Overwrite,
         });
-        let by_sequence =
-            rows.is_multiple_of(length) && groups >= rayon::current_num_threads() && !bias_wanted;
         // Gradients of attention and of the projections: for one sequence at a time, so that they
         // stay in L2, or for all at once.
+        let by_sequence =
+            rows.is_multiple_of(length) && groups >= rayon::current_num_threads() && !bias_wanted;
         let scratch = |sequences: usize| {
             [op.output_layout(sequences), op.qkv_layout(sequences)]
                 .map(|layout| Buffer::new(layout.len()))
@@ -88,37 +88,39 @@ impl Saved {
                     &mut sums,
                 );
             }
-            let mut scratch = scratch(1);
-            for (index, grad) in grad.chunks_mut(length * d).enumerate() {
-                let sequence = first / length + index;
-                let sequences = sequence..sequence + 1;
-                self.backward_attention(
-                    op,
-                    sequences.clone(),
-                    grad,
-                    &transposed,
-                    &mut scratch,
-                    false,
-                );
-                self.backward_projections(
-                    op,
-                    sequence * length,
-                    grad,
-                    &scratch[1],
-                    sequences,
-                    &transposed,
-                    &mut sums,
-                );
-            }
+            let first = first / length;
+            self.backward_sequences(op, first, grad, &transposed, scratch(1), &mut sums);
         });
-        let [scale, shift] = norm.totals();
-        [
-            scale,
-            shift,
-            Some(qkv.total()),
-            Some(output.total()),
-            bias_grad,
-        ]
+        let ([scale, shift], weights) = (norm.totals(), [qkv, output].map(PartialSums::total));
+        let [qkv, output] = weights.map(Some);
+        [scale, shift, qkv, output, bias_grad]
+    }
+
+    /// The whole backward pass of a group of sequences, one after the other.
+    fn backward_sequences(
+        &self,
+        op: &AttentionBlock,
+        first: usize,
+        grad: &mut [f32],
+        transposed: &Transposed<'_>,
+        mut scratch: [Buffer; 2],
+        sums: &mut Sums<'_>,
+    ) {
+        let (length, d) = (op.shape[2], self.output.shape()[1]);
+        for (index, grad) in grad.chunks_mut(length * d).enumerate() {
+            let sequence = first + index;
+            let sequences = sequence..sequence + 1;
+            self.backward_attention(op, sequences.clone(), grad, transposed, &mut scratch, false);
+            self.backward_projections(
+                op,
+                sequence * length,
+                grad,
+                &scratch[1],
+                sequences,
+                transposed,
+                sums,
+            );
+        }
     }
 
     /// From the gradient of the output of some sequences those of the output of attention and of

@@ -103,6 +103,10 @@ mod linux {
         /// # Panics
         ///
         /// If `a` and `b` are no such blocks, or `places` reach past `c`.
+        #[expect(
+            clippy::too_many_lines,
+            reason = "one assembly block, and the macros that write it"
+        )]
         pub(crate) fn sum<const P: usize>(
             &self,
             a: &[u32],

@@ -32,6 +32,25 @@ fn flush<S: Simd>(s: S, x: S::f32s) -> S::f32s {
     )
 }
 
+/// Lower and upper halves of the pairs of every tile, as `f32`; subnormal numbers become 0.
+fn halves(tiles: &[u32]) -> Vec<[[f32; TILE]; 2]> {
+    let number = |bits: u32| {
+        if bits & 0x7f80_0000 == 0 {
+            bits & 1 << 31
+        } else {
+            bits
+        }
+    };
+    let half =
+        |tile: &[u32; TILE], shift: u32| tile.map(|x| f32::from_bits(number((x << shift) & UPPER)));
+    tiles
+        .as_chunks::<TILE>()
+        .0
+        .iter()
+        .map(|tile| [half(tile, 16), half(tile, 0)])
+        .collect()
+}
+
 impl WithSimd for EmulatedUnit<'_> {
     type Output = ();
 
@@ -45,25 +64,6 @@ impl WithSimd for EmulatedUnit<'_> {
             places,
             fresh,
         } = self;
-        // Lower and upper halves of the pairs of every tile, as `f32`.
-        let halves = |tiles: &[u32]| -> Vec<[[f32; TILE]; 2]> {
-            let number = |bits: u32| {
-                if bits & 0x7f80_0000 == 0 {
-                    bits & 1 << 31
-                } else {
-                    bits
-                }
-            };
-            let half = |tile: &[u32; TILE], shift: u32| {
-                tile.map(|x| f32::from_bits(number((x << shift) & UPPER)))
-            };
-            tiles
-                .as_chunks::<TILE>()
-                .0
-                .iter()
-                .map(|tile| [half(tile, 16), half(tile, 0)])
-                .collect()
-        };
         let (a, b) = (halves(a), halves(b));
         for (strip, first) in [0, 1]
             .into_iter()
