@@ -5,7 +5,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`encodings`] | the list: [`EncodingConfig`], [`Encoding`], and a module for each kind |
-//! | [`hooks`] | the interface to attention: [`PositionalEncoding`], [`Prepared`] and their arguments |
+//! | [`hooks`] | the interface to attention: [`PositionalEncoding`], [`Prepared`], [`Bias`] |
 //! | [`facts`] | what an encoding declares: [`Facts`], [`Hooks`], [`ModelShape`], [`Lengths`] |
 //! | [`spec`] | the interface of a configuration: [`EncodingSpec`](spec::EncodingSpec) |
 //! | [`positions`] | [`Positions`] and the samplers that draw them: [`PositionsConfig`] |

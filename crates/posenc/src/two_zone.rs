@@ -1,4 +1,4 @@
-//! Rotary attention in two zones: near pairs rotate by their distance, far pairs by mapped positions.
+//! Rotary attention in two zones: near pairs rotate by distance, far pairs by mapped positions.
 //!
 //! Queries and keys are rotated as usual, so that fused attention computes the near zone. The far
 //! zone is a content-dependent bias: far logits minus near logits.

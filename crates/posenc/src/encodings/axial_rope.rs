@@ -86,6 +86,46 @@ impl AxialRopeConfig {
             (0..self.axes).map(|axis| unit * share(axis)).collect()
         })
     }
+
+    /// Refuses sections that do not share out a head of `dim` dimensions.
+    fn check_sections(&self, sections: &[usize], dim: usize) -> Result<(), ConfigError> {
+        let axes = self.axes;
+        let total = sections
+            .iter()
+            .fold(0usize, |sum, width| sum.saturating_add(*width));
+        let fail = |problem: String, allowed: String| {
+            Err(ConfigError::new(
+                "sections",
+                format!("{sections:?}"),
+                problem,
+                allowed,
+                "leave it out for even shares",
+            ))
+        };
+        match self.mode {
+            AxialMode::Interleaved | AxialMode::Mixed => fail(
+                "has no effect in this mode".to_owned(),
+                "nothing".to_owned(),
+            ),
+            _ if sections.len() != axes => fail(
+                format!("has {} sections for {axes} axes", sections.len()),
+                format!("{axes} numbers"),
+            ),
+            AxialMode::Split if sections.iter().any(|width| width % 2 == 1 || *width == 0) => fail(
+                "must form pairs of dimensions inside each block".to_owned(),
+                "even numbers of at least 2".to_owned(),
+            ),
+            AxialMode::Split if total != dim => fail(
+                format!("adds up to {}", total),
+                format!("dimensions that add up to head_dim = {dim}"),
+            ),
+            AxialMode::Sectioned if sections.contains(&0) || total != dim / 2 => fail(
+                format!("adds up to {}", total),
+                format!("pairs that add up to head_dim/2 = {}", dim / 2),
+            ),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Rotation by several coordinates at once.
@@ -268,44 +308,8 @@ impl EncodingSpec for AxialRopeConfig {
                 hint,
             ));
         }
-        let Some(sections) = &self.sections else {
-            return Ok(());
-        };
-        let total = sections
-            .iter()
-            .fold(0usize, |sum, width| sum.saturating_add(*width));
-        let fail = |problem: String, allowed: String| {
-            Err(ConfigError::new(
-                "sections",
-                format!("{sections:?}"),
-                problem,
-                allowed,
-                "leave it out for even shares",
-            ))
-        };
-        match mode {
-            AxialMode::Interleaved | AxialMode::Mixed => fail(
-                "has no effect in this mode".to_owned(),
-                "nothing".to_owned(),
-            ),
-            _ if sections.len() != axes => fail(
-                format!("has {} sections for {axes} axes", sections.len()),
-                format!("{axes} numbers"),
-            ),
-            AxialMode::Split if sections.iter().any(|width| width % 2 == 1 || *width == 0) => fail(
-                "must form pairs of dimensions inside each block".to_owned(),
-                "even numbers of at least 2".to_owned(),
-            ),
-            AxialMode::Split if total != dim => fail(
-                format!("adds up to {}", total),
-                format!("dimensions that add up to head_dim = {dim}"),
-            ),
-            AxialMode::Sectioned if sections.contains(&0) || total != dim / 2 => fail(
-                format!("adds up to {}", total),
-                format!("pairs that add up to head_dim/2 = {}", dim / 2),
-            ),
-            _ => Ok(()),
-        }
+        let given = self.sections.as_deref();
+        given.map_or(Ok(()), |sections| self.check_sections(sections, dim))
     }
 
     fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {

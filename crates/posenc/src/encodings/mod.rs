@@ -55,10 +55,6 @@ macro_rules! encodings {
         /// Any encoding of the catalogue.
         #[derive(Module, Debug)]
         #[non_exhaustive]
-        #[expect(
-            clippy::large_enum_variant,
-            reason = "a model holds one of them, and a box would cost every call an indirection"
-        )]
         pub enum Encoding {
             $(#[doc = concat!("`kind = \"", $kind, "\"`")] $module($module)),+
         }
@@ -113,7 +109,11 @@ macro_rules! encodings {
                 match self { $(Self::$module(config) => config.properties(shape)),+ }
             }
 
-            pub(crate) fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Encoding {
+            pub(crate) fn build(
+                &self,
+                shape: &ModelShape,
+                parameters: &mut Parameters,
+            ) -> Encoding {
                 match self {
                     $(Self::$module(config) => Encoding::$module(config.build(shape, parameters))),+
                 }

@@ -139,8 +139,8 @@ impl Prepared for PreparedStack<'_> {
 }
 
 impl PreparedStack<'_> {
-    /// Queries and keys as all parts but one leave them: a part that undoes its own rotation must not
-    /// undo those of the others.
+    /// Queries and keys as all parts but one leave them: a part that undoes its own rotation must
+    /// not undo those of the others.
     fn without(
         &self,
         skipped: usize,

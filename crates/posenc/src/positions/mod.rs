@@ -9,8 +9,8 @@ pub use samplers::PositionsConfig;
 
 /// The positions of the queries and of the keys of one forward pass.
 ///
-/// Positions are real numbers in units of tokens, 0 for the first. Queries and keys are separate, so
-/// that decoding one token against a cache is `Positions::new(vec![t], (0..=t))`.
+/// Positions are real numbers in units of tokens, 0 for the first. Queries and keys are separate,
+/// so that decoding one token against a cache is `Positions::new(vec![t], (0..=t))`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Positions {
     queries: Vec<f64>,

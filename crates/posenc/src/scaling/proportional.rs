@@ -6,9 +6,9 @@ use crate::rotary::Frequencies;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
-/// p-RoPE: only the fastest share `fraction` of the pairs rotates, with the frequencies they have in
-/// the full head; the rest is not rotated. 1 is plain RoPE, 0 no encoding. Barbero et al. 2024 (arXiv
-/// 2410.06205), appendix D; Hugging Face `proportional`.
+/// p-RoPE: only the fastest share `fraction` of the pairs rotates, with the frequencies they have
+/// in the full head; the rest is not rotated. 1 is plain RoPE, 0 no encoding. Barbero et al. 2024
+/// (arXiv 2410.06205), appendix D; Hugging Face `proportional`.
 ///
 /// Not partial rotation (`rotary_dim`), which pairs inside a slice of the head and spreads all
 /// frequencies over it.

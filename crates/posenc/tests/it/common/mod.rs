@@ -345,9 +345,9 @@ impl<'a> Attention<'a> {
             &raw,
             hidden,
             Block {
-                queries: queries,
-                keys: keys,
-                first_query: first_query,
+                queries,
+                keys,
+                first_query,
             },
             scale,
         ))

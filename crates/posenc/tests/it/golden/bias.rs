@@ -19,6 +19,10 @@ fn alibi_bias(n_heads: usize, queries: Vec<f64>, keys: Vec<f64>) -> Vec<f64> {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a case for each kind of its golden file"
+)]
 fn alibi() {
     for case in cases(include_str!("../../golden/alibi.json"), 22) {
         let (name, heads, expected) = (&case.name, case.size("n_heads"), case.wanted());

@@ -8,6 +8,10 @@ use posenc::spec::EncodingSpec;
 use serde_json::json;
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a case for each kind of its golden file"
+)]
 fn shaw() {
     for case in cases(include_str!("../../golden/shaw.json"), 2) {
         let (name, max_distance) = (&case.name, &case.inputs["max_distance"]);
@@ -75,6 +79,10 @@ fn shaw() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a case for each kind of its golden file"
+)]
 fn transformer_xl() {
     let xl = config(json!({"kind": "transformer_xl"}));
     for case in cases(include_str!("../../golden/transformer_xl.json"), 4) {
@@ -155,6 +163,10 @@ fn transformer_xl() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a case for each kind of its golden file"
+)]
 fn deberta() {
     for case in cases(include_str!("../../golden/deberta.json"), 5) {
         let (name, expected) = (&case.name, case.wanted());

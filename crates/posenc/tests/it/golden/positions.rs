@@ -25,6 +25,10 @@ fn sinusoidal() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a case for each kind of its golden file"
+)]
 fn position_maps() {
     for case in cases(include_str!("../../golden/position_maps.json"), 4) {
         let (name, expected) = (&case.name, case.wanted());
@@ -112,6 +116,7 @@ fn position_maps() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one draw, looked at from all sides")]
 fn randomized_positions() {
     const DRAWS: u32 = 4000;
     for case in cases(include_str!("../../golden/randomized_positions.json"), 3) {

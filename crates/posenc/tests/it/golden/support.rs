@@ -341,9 +341,9 @@ impl Inputs {
                 &raw,
                 &hidden,
                 Block {
-                    queries: queries,
-                    keys: keys,
-                    first_query: first_query,
+                    queries,
+                    keys,
+                    first_query,
                 },
                 scale,
             ),

@@ -58,6 +58,7 @@ fn options_added_later_leave_the_text_of_older_configurations_alone() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of texts and errors")]
 fn what_is_not_understood_is_refused() {
     let kinds: Vec<String> = EncodingConfig::KINDS
         .iter()
@@ -201,6 +202,7 @@ fn what_is_resolved_passes_its_check_at_every_length() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of keys and values")]
 fn resolving_replaces_what_depends_on_lengths_and_nothing_else() {
     let resolved = |value: Value, train_len: usize, test_len: usize| {
         let mut config = config(value);

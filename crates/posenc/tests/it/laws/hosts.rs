@@ -96,7 +96,7 @@ fn an_unresolved_key_is_named_and_not_built() {
             None => assert_eq!(config, resolved, "nothing to resolve"),
             Some(key) => {
                 assert_ne!(config, resolved, "{key}");
-                let error = config.init(&SHAPE, &init).err().expect("not built");
+                let error = config.init(&SHAPE, &init).expect_err("not built");
                 assert_eq!(error.key, key);
             }
         }
@@ -161,7 +161,7 @@ mod foreign {
     }
 
     #[derive(Module, Debug)]
-    #[expect(clippy::large_enum_variant, reason = "as any host's enum would be")]
+    #[expect(clippy::large_enum_variant, reason = "a test holds two of them")]
     pub enum Mixed {
         Own(Constant),
         Catalogue(Encoding),

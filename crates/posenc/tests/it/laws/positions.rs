@@ -168,6 +168,7 @@ fn rules_survive_json_and_refuse_what_they_do_not_know() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of samplers and lengths")]
 fn room_is_four_training_lengths_or_the_longest_sequence() {
     let lengths = Lengths {
         train_len: 64,

@@ -14,6 +14,7 @@ fn with(mut value: Value, options: Value) -> Value {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of values and keys")]
 fn every_refusal_names_its_key() {
     let shape = |head_dim: usize| ModelShape {
         d_model: 4 * head_dim,

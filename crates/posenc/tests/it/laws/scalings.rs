@@ -1,7 +1,6 @@
 //! Frequencies of rotary encodings and what rescales them.
 
 use super::rope;
-use crate::common::LENGTHS;
 use posenc::rotary::Frequencies;
 use posenc::spec::EncodingSpec;
 use posenc::{EncodingConfig, Lengths, RopeScaling};
@@ -9,7 +8,11 @@ use serde_json::{Value, json};
 
 fn scaled(scaling: &Value, head_dim: usize, length: f64) -> Frequencies {
     let mut rope = rope(json!({"kind": "rope", "scaling": scaling}));
-    rope.resolve(&LENGTHS);
+    // At the training length, where `auto` is 1 and nothing is stretched.
+    rope.resolve(&Lengths {
+        train_len: length as usize,
+        test_len: length as usize,
+    });
     rope.frequencies(head_dim, length)
         .expect("a resolved scaling")
 }
