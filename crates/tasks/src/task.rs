@@ -139,8 +139,8 @@ pub trait Task: Send + Sync {
     /// The metric a report shows first.
     fn primary_metric(&self) -> &'static str;
     /// Each metric in one sentence: what is averaged, what is counted, under which conditions.
-    /// `answers`: how the tokens of scored answers are produced, [`TEACHER_FORCED`] or a phrase that
-    /// says how they are decoded; ignored by tasks without answers.
+    /// `answers`: how the tokens of scored answers are produced, [`TEACHER_FORCED`] or a phrase
+    /// that says how they are decoded; ignored by tasks without answers.
     fn definitions(&self, answers: &str) -> BTreeMap<String, String>;
     /// What guessing scores, by metric; a metric whose chance level depends on the length is
     /// absent.

@@ -57,8 +57,8 @@ pub(super) fn map<T: Send, R: Send>(
     tasks.into_par_iter().map(f).collect()
 }
 
-/// [`for_each`] for a few large tasks that use [`for_each`] inside: in parallel where that keeps all
-/// threads busy, else one after the other, each on all threads.
+/// [`for_each`] for a few large tasks that use [`for_each`] inside: in parallel where that keeps
+/// all threads busy, else one after the other, each on all threads.
 pub(super) fn for_each_large<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) + Sync + Send) {
     let threads = rayon::current_num_threads();
     if tasks.len().is_multiple_of(threads) || tasks.len() >= 4 * threads {
