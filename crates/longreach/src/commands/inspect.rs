@@ -5,15 +5,20 @@
 //! `factor = "auto"` take the length from `--seq-len`, or from the largest position if that is
 //! longer.
 
+mod checks;
+mod digits;
+mod drawing;
 mod inspection;
 mod numbers;
 mod pictures;
 pub mod request;
+mod rotary_pictures;
+mod subject;
 mod text;
 
 use crate::commands::inspect::inspection::{Inspection, Model};
-use crate::commands::inspect::numbers::Subject;
 use crate::commands::inspect::request::{Args, Command, length, positions};
+use crate::commands::inspect::subject::Subject;
 use crate::console;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};

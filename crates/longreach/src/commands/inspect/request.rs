@@ -1,6 +1,6 @@
 //! Arguments of `longreach inspect`, read and checked like a config.
 
-use crate::commands::inspect::numbers::Subject;
+use crate::commands::inspect::subject::Subject;
 use crate::config::diagnostic::{Diagnostic, Place, Problem, TableName, closest, deserialize};
 use crate::config::source::Source;
 

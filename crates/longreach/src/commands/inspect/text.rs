@@ -1,5 +1,6 @@
 //! The short form for a terminal; all of it is in the JSON.
 
+use crate::commands::inspect::digits::number;
 use crate::commands::inspect::inspection::Inspection;
 use crate::commands::inspect::numbers::{Decay, Numbers, Rotary};
 use std::fmt::Write as _;
@@ -53,6 +54,30 @@ fn encoding(
     inspection: &Inspection,
     surroundings: &[(&str, String)],
 ) {
+    let lines = facts(numbers, surroundings);
+    let _ = writeln!(out, "{}: {}", numbers.kind, numbers.summary);
+    for (name, line) in lines {
+        let _ = writeln!(out, "  {name:<11} {line}");
+    }
+    if let Some(rotary) = &numbers.rotary {
+        pairs(out, rotary, inspection);
+        turns(out, rotary, &inspection.positions);
+        decay(out, &rotary.decay);
+        checks(out, rotary);
+    }
+    if let Some(slopes) = &numbers.slopes {
+        heads(out, slopes);
+    }
+    tables(out, numbers, inspection);
+    response(out, numbers);
+    for part in &numbers.parts {
+        let _ = write!(out, "\n{}: ", part.key);
+        encoding(out, part, inspection, &[]);
+    }
+}
+
+/// The declared facts of an encoding, a line each.
+fn facts(numbers: &Numbers, surroundings: &[(&str, String)]) -> Vec<(String, String)> {
     let facts = &numbers.facts;
     let parameters = facts
         .parameters
@@ -96,25 +121,8 @@ fn encoding(
             format!("depend {depends}; sequence length {reads}"),
         ),
     ]);
-    let _ = writeln!(out, "{}: {}", numbers.kind, numbers.summary);
-    for (name, line) in lines {
-        let _ = writeln!(out, "  {name:<11} {line}");
-    }
-    if let Some(rotary) = &numbers.rotary {
-        pairs(out, rotary, inspection);
-        turns(out, rotary, &inspection.positions);
-        decay(out, &rotary.decay);
-        checks(out, rotary);
-    }
-    if let Some(slopes) = &numbers.slopes {
-        heads(out, slopes);
-    }
-    tables(out, numbers, inspection);
-    response(out, numbers);
-    for part in &numbers.parts {
-        let _ = write!(out, "\n{}: ", part.key);
-        encoding(out, part, inspection, &[]);
-    }
+    let owned = |(name, line): (&str, String)| (name.to_owned(), line);
+    lines.into_iter().map(owned).collect()
 }
 
 /// What the encoding adds to the input, and the bias of the first head.
@@ -464,34 +472,4 @@ fn inline(value: &serde_json::Value) -> String {
             .map_or_else(|| n.to_string(), crate::config::diagnostic::float_text),
         other => other.to_string(),
     }
-}
-
-/// Six significant digits.
-pub fn number(value: f64) -> String {
-    number_of(value, 6)
-}
-
-fn number_of(value: f64, digits: usize) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    if !value.is_finite() {
-        return value.to_string();
-    }
-    // The exponent after rounding: 9.9999999 is 10.
-    let scientific = format!("{value:.*e}", digits.saturating_sub(1));
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let power: i32 = exponent.parse().unwrap_or(0);
-    let trim = |text: &str| {
-        if text.contains('.') {
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
-        } else {
-            text.to_owned()
-        }
-    };
-    if (-4..=7).contains(&power) {
-        let decimals = (digits as i32 - 1 - power).max(0) as usize;
-        return trim(&format!("{value:.decimals$}"));
-    }
-    format!("{}e{power}", trim(mantissa))
 }
