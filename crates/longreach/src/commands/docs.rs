@@ -93,7 +93,7 @@ pub fn tasks_page() -> String {
         let defaults = toml::to_string(&defaults).unwrap_or_default();
         let _ = write!(
             page,
-            "\n## {}\n\n{}\n\n```toml\n[task]\n{}\n```\n\nExamples:\n\n```text\n{}\n```\n",
+            "\n## {}\n\n{}\n\n```text\n[task]\n{}\n```\n\nExamples:\n\n```text\n{}\n```\n",
             info.kind,
             info.summary,
             defaults.trim(),

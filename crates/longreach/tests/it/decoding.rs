@@ -89,6 +89,10 @@ fn until_wrong(batch: &Batch, guesses: &[i64], row: usize) -> Vec<usize> {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn both_agree_up_to_the_first_mistake_where_no_length_is_read() {
     for kind in [
         "copy",
@@ -336,6 +340,10 @@ fn randomized_positions_are_drawn_anew_for_every_token() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn the_last_tokens_of_text_and_the_depths_of_a_passkey_are_scored_on_their_own() {
     let scratch = Scratch::with(TINY);
     std::fs::write(
@@ -419,6 +427,10 @@ fn the_last_tokens_of_text_and_the_depths_of_a_passkey_are_scored_on_their_own()
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn attention_distances_of_every_head_are_recorded_and_drawn() {
     let scratch = Scratch::with(TINY);
     let axis =
@@ -510,6 +522,10 @@ fn attention_distances_of_every_head_are_recorded_and_drawn() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn a_grid_tells_encodings_of_two_axes_where_its_tokens_stand() {
     let grid = [
         "seeds=[0]",
@@ -624,6 +640,10 @@ fn what_no_task_has_a_use_for_is_refused() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn an_evaluation_of_a_recorded_run_may_score_in_other_ways() {
     let scratch = Scratch::with(&TINY.replace("kind = \"yarn\"", "kind = \"dynamic_ntk\""));
     let rope = "axes.\"model.pe\"=[{kind=\"rope\"}]";

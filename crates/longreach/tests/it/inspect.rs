@@ -409,6 +409,7 @@ fn a_stack_shows_its_parts_and_their_sum() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn mistakes_name_the_key_the_value_and_the_fix() {
     let cases: &[(&[&str], &[&str])] = &[
         (
@@ -559,6 +560,10 @@ fn mistakes_name_the_key_the_value_and_the_fix() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn pictures_are_written_and_listed() {
     let directory = tempfile::tempdir().unwrap();
     let files = |arguments: &[&str], out: &str| -> Vec<String> {
@@ -756,7 +761,7 @@ fn text_of_rope() {
         });
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
     rope: rotation of queries and keys by their position
-      formula     pair i turns by p theta_i, theta_i = base^(-2i/r)
+      formula     pair i rotates by p theta_i, theta_i = base^(-2i/r)
       source      Su et al. 2021, arXiv 2104.09864
       config      base = 10000, layout = "half"
       model       d_model = 32, n_heads = 4, head_dim = 8, n_layers = 2

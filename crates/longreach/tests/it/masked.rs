@@ -52,6 +52,10 @@ fn records(scratch: &Scratch) -> Vec<Value> {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn a_staged_masked_run_learns_and_is_reported() {
     let scratch = scratch();
     let output = scratch.longreach("run", &[]);

@@ -66,6 +66,10 @@ fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn an_experiment_is_evaluated_with_filters_and_what_is_there_is_skipped() {
     let scratch = trained();
     let place = scratch.directory.path();
@@ -240,6 +244,10 @@ fn a_run_is_named_by_the_beginning_of_its_id() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn a_run_that_cannot_be_evaluated_does_not_stop_the_others() {
     let scratch = Scratch::with(TINY);
     let sweep = [
@@ -316,6 +324,10 @@ fn a_run_that_cannot_be_evaluated_does_not_stop_the_others() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn a_report_of_an_experiment_is_the_one_that_run_wrote() {
     let scratch = trained();
     let place = scratch.directory.path();
@@ -414,6 +426,10 @@ fn a_report_of_an_experiment_is_the_one_that_run_wrote() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn reports_of_two_configs_do_not_replace_each_other() {
     let scratch = trained();
     let place = scratch.directory.path();
@@ -508,6 +524,10 @@ fn reports_of_two_configs_do_not_replace_each_other() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn later_evaluations_are_in_the_report_unless_they_are_not_wanted() {
     let scratch = trained();
     let place = scratch.directory.path();

@@ -33,6 +33,10 @@ fn read(path: &Path) -> serde_json::Value {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn verify_finds_what_was_changed_and_trains_again() {
     let (scratch, run) = one();
     let runs = scratch.runs().display().to_string();
@@ -233,6 +237,10 @@ fn a_run_that_diverges_says_where_and_keeps_its_batch() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn lengths_that_do_not_fit_are_left_out_and_evaluated_when_they_do() {
     let (calm, run) = one();
     let whole = std::fs::read(run.join("record.json")).unwrap();

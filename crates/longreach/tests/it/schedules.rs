@@ -129,6 +129,10 @@ fn stages_that_do_not_fit_are_refused_by_name() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn a_training_starts_from_another_runs_weights_under_another_encoding() {
     let base = Scratch::with(TINY);
     exits(
@@ -199,6 +203,10 @@ fn a_training_starts_from_another_runs_weights_under_another_encoding() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn starts_that_cannot_work_are_refused_by_name() {
     let base = Scratch::with(TINY);
     exits(&base.longreach("run", &["seeds=[0]"]), 0);

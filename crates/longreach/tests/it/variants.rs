@@ -135,6 +135,10 @@ const TRAINED: &str = "{ kind = \"rope\" }, { kind = \"alibi\" }, { kind = \"ker
                        \"kerple\" }] }";
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn an_addition_is_evaluated_with_the_trained_weights() {
     let variants = variant("wide", "add = { kind = \"window\", size = 1000 }")
         + &variant("narrow", "add = { kind = \"window\", size = 3, sinks = 1 }")
@@ -237,6 +241,10 @@ fn an_addition_is_evaluated_with_the_trained_weights() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story: every step builds on the one before"
+)]
 fn check_and_run_note_a_variant_that_drops_the_trained_encoding() {
     let window = variant("window", "set = { kind = \"window\", size = 3 }");
     let note = "variant `window` evaluates without the trained `rope`, `alibi`: `set` with `kind` \

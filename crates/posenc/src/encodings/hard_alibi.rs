@@ -114,9 +114,9 @@ impl EncodingSpec for HardAlibiConfig {
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
-        let hint = "leave it out for half of the heads";
-        let masked = self.masked(shape.n_heads);
-        in_range("masked_heads", masked, 1..=shape.n_heads, hint)
+        let n_heads = shape.n_heads;
+        let hint = format!("leave it out for half of the heads; n_heads = {n_heads}");
+        in_range("masked_heads", self.masked(n_heads), 1..=n_heads, &hint)
     }
 
     fn properties(&self, _shape: &ModelShape) -> Facts {

@@ -5,7 +5,8 @@ pub fn number(value: f64) -> String {
     number_of(value, 6)
 }
 
-fn number_of(value: f64, digits: usize) -> String {
+/// A number with this many significant digits.
+pub fn number_of(value: f64, digits: usize) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }

@@ -1,6 +1,6 @@
 //! The short form for a terminal; all of it is in the JSON.
 
-use crate::commands::inspect::digits::number;
+use crate::commands::inspect::digits::{number, number_of};
 use crate::commands::inspect::inspection::Inspection;
 use crate::commands::inspect::numbers::{Decay, Numbers, Rotary};
 use std::fmt::Write as _;
