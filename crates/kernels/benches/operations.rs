@@ -291,14 +291,14 @@ fn model_blocks(c: &mut Criterion<CpuTime>) {
         keys: [cos.clone(), sin.clone()],
         interleaved: false,
     };
-    for (name, turned, biased, matmul) in [
+    for (name, rotated, biased, matmul) in [
         ("nothing", false, false, Matmul::F32),
         ("rotation", true, false, Matmul::F32),
         ("rotation", true, false, Matmul::Bf16x6),
         ("rotation", true, false, Matmul::Bf16x3),
         ("bias by distance", false, true, Matmul::F32),
     ] {
-        let attention = |half: fn(
+        let attention = |block: fn(
             Tensor<3>,
             Norm,
             AttentionWeights,
@@ -322,11 +322,11 @@ fn model_blocks(c: &mut Criterion<CpuTime>) {
                     x[0].clone().reshape([BATCH, LENGTH, D]),
                     norm(&x[1], Some(&x[2])),
                 );
-                flat(half(
+                flat(block(
                     x.0,
                     x.1,
                     weights,
-                    turned.then(rotation),
+                    rotated.then(rotation),
                     bias,
                     1.0 / (HEAD_DIM as f64).sqrt(),
                 ))
@@ -449,7 +449,7 @@ fn pieces(c: &mut Criterion<CpuTime>) {
     group.throughput(Throughput::Elements((TOKENS * D) as u64));
     pair(
         &mut group,
-        "attention alone",
+        "attention by itself",
         &[TOKENS * D; 3],
         &attention(longreach_kernels::attention),
         &attention(reference::attention),

@@ -163,28 +163,28 @@ fn dense_bias(values: Tensor<2>, length: usize) -> Tensor<4> {
 pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
     let [batch, heads, length, head_dim] = x.dims();
     let pairs = cos.dims()[3];
-    let turned = x.clone().slice_dim(3, 0..2 * pairs);
+    let rotated = x.clone().slice_dim(3, 0..2 * pairs);
     let (a, b) = if interleaved {
-        let split = turned.reshape([batch, heads, length, pairs, 2]);
+        let split = rotated.reshape([batch, heads, length, pairs, 2]);
         let [a, b] = [0..1, 1..2].map(|part| split.clone().slice_dim(4, part).squeeze_dim::<4>(4));
         (a, b)
     } else {
         (
-            turned.clone().slice_dim(3, 0..pairs),
-            turned.slice_dim(3, pairs..2 * pairs),
+            rotated.clone().slice_dim(3, 0..pairs),
+            rotated.slice_dim(3, pairs..2 * pairs),
         )
     };
     let turned_a = a.clone() * cos.clone() - b.clone() * sin.clone();
     let turned_b = b * cos + a * sin;
-    let turned = if interleaved {
+    let rotated = if interleaved {
         Tensor::stack::<5>(vec![turned_a, turned_b], 4).reshape([batch, heads, length, 2 * pairs])
     } else {
         Tensor::cat(vec![turned_a, turned_b], 3)
     };
     if 2 * pairs == head_dim {
-        turned
+        rotated
     } else {
-        Tensor::cat(vec![turned, x.slice_dim(3, 2 * pairs..head_dim)], 3)
+        Tensor::cat(vec![rotated, x.slice_dim(3, 2 * pairs..head_dim)], 3)
     }
 }
 

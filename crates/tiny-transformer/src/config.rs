@@ -129,7 +129,7 @@ pub struct TransformerConfig {
     pub n_heads: usize,
     /// Width of one head; `d_model / n_heads` in most models.
     pub head_dim: usize,
-    /// Inner width of the feed-forward half.
+    /// Inner width of the feed-forward network.
     pub d_ff: usize,
     /// Normalisation.
     pub norm: NormKind,

@@ -103,7 +103,8 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
     /// use tiny_transformer::{Cache, Pass, Transformer, TransformerConfig};
     ///
     /// let config = TransformerConfig::new(11).with_d_model(16).with_heads(2).with_d_ff(32);
-    /// let encoding = EncodingConfig::default_of("rope").expect("rope needs no keys");
+    /// let kind = EncodingConfig::KINDS[0];
+    /// let encoding = EncodingConfig::default_of(kind).expect("this kind needs no keys");
     /// let (device, pass) = (Device::default(), Pass::default());
     /// let model = Transformer::new(&config, &encoding, &Init::zeros(&device)).expect("it fits");
     ///

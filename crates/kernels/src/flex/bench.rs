@@ -1,4 +1,4 @@
-//! GEMM on plain slices, for the benchmarks of this crate alone.
+//! GEMM on plain slices, for the benchmarks of this crate only.
 
 use super::gemm::{
     Accumulate, Matrix, MatrixMut, multiply, multiply_f32, multiply_f32_transposed, padded,

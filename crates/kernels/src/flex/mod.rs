@@ -2,7 +2,8 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `op`, `tensors`, `threads`, `buffer_pool` | Burn's tensors as slices, gradients, threads, memory |
+//! | `op`, `tensors` | Burn's tensors as slices, gradients |
+//! | `threads`, `buffer_pool` | splitting work, reusing memory |
 //! | `simd`, `transpose` | vector arithmetic for the instruction set of this machine |
 //! | `gemm` | matrix products: layouts, packing, micro-kernels, bfloat16 parts, AMX |
 //! | `linear`, `mlp`, `attention_block`, `attention` | operations made of matrix products |

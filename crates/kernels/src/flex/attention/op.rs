@@ -1,4 +1,4 @@
-//! Attention as an operation of its own, on tensors in any layout.
+//! Attention as a separate operation, on tensors in any layout.
 
 use super::backward::{attention_backward, grads_by_head};
 use super::bias::BlockBias;

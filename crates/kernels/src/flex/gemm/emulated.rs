@@ -8,7 +8,7 @@ use super::bf16_parts::{BLOCK, UPPER, part_pairs};
 use crate::flex::simd::Lanes;
 use pulp::{Simd, WithSimd};
 
-/// Rows that are summed side by side: the sums of one row alone would wait for each other.
+/// Rows that are summed side by side: the additions of a single row would wait for each other.
 const ROWS: usize = 8;
 
 /// `c += a b` for a block of 32 x 32 sums, as [`Unit::sum`](super::amx::Unit::sum) computes it.

@@ -4,7 +4,7 @@
 //! one after the other. Within a panel, rows follow each other. The last panel is narrower: as
 //! narrow as whole vectors allow.
 //!
-//! Panels may restart with every *group* of columns. Each group is then a packed matrix of its own.
+//! Panels may restart with every *group* of columns. Each group is then a separate packed matrix.
 //! Attention uses one group per head.
 
 use crate::Matmul;
