@@ -27,7 +27,7 @@ pub(crate) struct Distinct {
 }
 
 impl Distances {
-    pub fn new(positions: &Positions, device: &Device) -> Self {
+    pub(crate) fn new(positions: &Positions, device: &Device) -> Self {
         let (queries, keys) = (positions.queries(), positions.keys());
         let on_device = [
             upload(queries.to_vec(), [1, 1, queries.len(), 1], device),
@@ -44,7 +44,7 @@ impl Distances {
     }
 
     /// `query - key` of every cell, `[1, 1, q_len, k_len]`.
-    pub fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
+    pub(crate) fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
         if !self.positions.replaces_distances() {
             let [q, k] = &self.on_device;
             return q.clone().slice_dim(2, queries) - k.clone().slice_dim(3, keys);
@@ -61,12 +61,12 @@ impl Distances {
     }
 
     /// Whether a distance depends on the difference of the indices of query and key only.
-    pub fn by_index(&self) -> bool {
+    pub(crate) fn by_index(&self) -> bool {
         self.contiguous
     }
 
     /// The different distances of a block: what a table has to be asked for.
-    pub fn distinct(&self, queries: Range<usize>, keys: Range<usize>) -> Distinct {
+    pub(crate) fn distinct(&self, queries: Range<usize>, keys: Range<usize>) -> Distinct {
         let shape = [queries.len(), keys.len()];
         let (q, k) = (
             &self.positions.queries()[queries],
@@ -108,7 +108,7 @@ impl Distances {
 
 impl Distinct {
     /// Spreads values per distance, `[H, distances]`, over the cells: `[1, H, q_len, k_len]`.
-    pub fn spread(&self, values: Tensor<2>) -> Tensor<4> {
+    pub(crate) fn spread(&self, values: Tensor<2>) -> Tensor<4> {
         let [heads, _] = values.dims();
         let [rows, columns] = self.shape;
         let cells = self.cells(&values.device());
@@ -116,7 +116,7 @@ impl Distinct {
     }
 
     /// Row of a table for each distance, as `row(distance)` says, in the order of `distances`.
-    pub fn rows(&self, device: &Device, row: impl Fn(f64) -> usize) -> Tensor<1, Int> {
+    pub(crate) fn rows(&self, device: &Device, row: impl Fn(f64) -> usize) -> Tensor<1, Int> {
         let rows: Vec<i32> = self
             .distances
             .iter()
@@ -127,7 +127,7 @@ impl Distinct {
     }
 
     /// The cells' indices, `[q_len * k_len]`.
-    pub fn cells(&self, device: &Device) -> Tensor<1, Int> {
+    pub(crate) fn cells(&self, device: &Device) -> Tensor<1, Int> {
         Tensor::from_data(
             TensorData::new(self.cells.clone(), [self.cells.len()]),
             device,

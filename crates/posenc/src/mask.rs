@@ -14,7 +14,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub fn new(
+    pub(crate) fn new(
         positions: &Positions,
         device: &Device,
         seen: impl Fn(f64, f64) -> bool + 'static,

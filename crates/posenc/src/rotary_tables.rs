@@ -16,7 +16,7 @@ pub(crate) struct RotaryTables {
 
 impl RotaryTables {
     /// Rotates pair i by `position * inv_freq[i]`.
-    pub fn new(positions: &[f64], frequencies: &Frequencies, device: &Device) -> Self {
+    pub(crate) fn new(positions: &[f64], frequencies: &Frequencies, device: &Device) -> Self {
         let angles = positions
             .iter()
             .flat_map(|p| frequencies.inv_freq.iter().map(move |theta| p * theta));
@@ -25,7 +25,7 @@ impl RotaryTables {
     }
 
     /// Any angles, row by row, in radians.
-    pub fn of_angles(
+    pub(crate) fn of_angles(
         angles: impl Iterator<Item = f64>,
         factor: f64,
         shape: [usize; 4],
@@ -45,7 +45,7 @@ impl RotaryTables {
     ///
     /// Trained angles still come from the host in f64. Cos and sin keep their exact values and get
     /// the first derivative, `cos(a + da) = cos a - da sin a`.
-    pub fn with_gradient(self, angles: Tensor<4>) -> Self {
+    pub(crate) fn with_gradient(self, angles: Tensor<4>) -> Self {
         Self {
             cos: self.cos.clone() - self.sin.clone() * angles.clone(),
             sin: self.sin + self.cos * angles,
@@ -53,7 +53,7 @@ impl RotaryTables {
     }
 
     /// The same angles with cos and sin multiplied by `factor`, of a shape that broadcasts.
-    pub fn scaled(self, factor: Tensor<4>) -> Self {
+    pub(crate) fn scaled(self, factor: Tensor<4>) -> Self {
         Self {
             cos: self.cos * factor.clone(),
             sin: self.sin * factor,
@@ -61,7 +61,7 @@ impl RotaryTables {
     }
 
     /// Rotates `x`, `[B, H, positions, E]`; dimensions past the rotated ones pass through.
-    pub fn apply(&self, x: Tensor<4>, layout: RotaryLayout) -> Tensor<4> {
+    pub(crate) fn apply(&self, x: Tensor<4>, layout: RotaryLayout) -> Tensor<4> {
         let [batch, heads, length, head_dim] = x.dims();
         let pairs = self.cos.dims()[3];
         let rest = (2 * pairs < head_dim).then(|| x.clone().slice_dim(3, 2 * pairs..head_dim));
@@ -99,7 +99,7 @@ impl RotaryTables {
 
     /// This rotation of queries and keys in the form that attention can fuse; `None` if heads
     /// differ.
-    pub fn fused_qk(queries: &Self, keys: &Self, layout: RotaryLayout) -> Option<FusedQk> {
+    pub(crate) fn fused_qk(queries: &Self, keys: &Self, layout: RotaryLayout) -> Option<FusedQk> {
         let (queries, keys) = (queries.shared_by_heads()?, keys.shared_by_heads()?);
         let rotation = Rotation::new(queries, keys, layout == RotaryLayout::Interleaved);
         Some(FusedQk::new(Some(rotation), 1.0))

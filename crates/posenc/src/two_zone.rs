@@ -32,7 +32,7 @@ pub(crate) struct PreparedZones {
 }
 
 impl PreparedZones {
-    pub fn new(zones: Zones, positions: &Positions, device: &Device) -> Self {
+    pub(crate) fn new(zones: Zones, positions: &Positions, device: &Device) -> Self {
         let tables = |positions: &[f64]| RotaryTables::new(positions, &zones.frequencies, device);
         Self {
             layout: zones.layout,

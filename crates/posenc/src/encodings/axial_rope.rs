@@ -53,7 +53,7 @@ pub enum AxialMode {
 pub struct AxialRopeConfig {
     /// Number of coordinates, 2 or 3.
     pub axes: usize,
-    /// theta_base.
+    /// Base of the frequencies.
     pub base: f64,
     /// Which dimensions form a pair; in `split` within a block, else in the whole head.
     pub layout: RotaryLayout,

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct PopeConfig {
-    /// theta_base.
+    /// Base of the frequencies.
     pub base: f64,
     /// Whether each dimension of each head learns a phase.
     pub learnable: bool,

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct RopeConfig {
-    /// theta_base; `rope_theta` at Hugging Face.
+    /// Base of the frequencies; `rope_theta` at Hugging Face.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,

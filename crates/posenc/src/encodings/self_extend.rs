@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct SelfExtendConfig {
-    /// theta_base.
+    /// Base of the frequencies.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,

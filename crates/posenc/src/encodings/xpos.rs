@@ -34,7 +34,7 @@ const LARGEST_EXPONENT: f64 = 80.0;
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct XposConfig {
-    /// theta_base.
+    /// Base of the frequencies.
     pub base: f64,
     /// Which dimensions form a pair.
     pub layout: RotaryLayout,
