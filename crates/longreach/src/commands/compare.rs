@@ -23,7 +23,6 @@ pub struct Args {
 
 const EXAMPLES: &str = r#"Examples:
   longreach compare experiments/001-quickstart/results.jsonl runs/quickstart
-
   longreach compare runs/cpu runs/cuda --tolerance 2e-3
 
 Exits with 0 if every run is in both and identical, or every number is in both and within the
