@@ -169,6 +169,7 @@ fn main() -> anyhow::Result<()> {
     kernels::on_threads(|| measure(&args))
 }
 
+#[expect(clippy::too_many_lines, reason = "one measurement after the other")]
 fn measure(args: &Args) -> anyhow::Result<()> {
     let spec = spec(args)?;
     let task = Echo { vocab: args.vocab };

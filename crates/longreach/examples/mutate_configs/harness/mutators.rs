@@ -277,6 +277,7 @@ pub fn inline(value: &Value) -> String {
 }
 
 /// The mutant, or `None` where the mutator does not fit the key or the form.
+#[expect(clippy::too_many_lines, reason = "one arm per mutator")]
 pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option<Mutant> {
     let change = make(target)?;
     let path = target.path;
