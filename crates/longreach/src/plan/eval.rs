@@ -1,16 +1,25 @@
 //! `[eval]`: what is scored and how, and the tokens that it reads.
 
-use super::check::whole;
 use super::sections::EvalSection;
 use super::spec::{Decode, EvalSpec, VariantSpec, changes_with_length};
-use crate::config::axes::Cell;
-use crate::config::diagnostic::Diagnostic;
-use posenc::{EncodingConfig, Facts, PositionsConfig};
+use posenc::{ConfigError, EncodingConfig, Facts, PositionsConfig};
 use tasks::{Scoring, Task};
 use tiny_transformer::{AttentionKind, TransformerConfig};
 
 /// Most pairs of a run and a test, over the whole experiment: the plan holds an encoding for each.
 pub(super) const MAX_EVALUATIONS: usize = 1_000_000;
+
+impl EvalSection {
+    /// How it asks for answers to be scored.
+    pub(super) fn scores(&self) -> Scores<'_> {
+        Scores {
+            decode: self.decode,
+            last_tokens: self.last_tokens,
+            attention_distance: self.attention_distance,
+            test_lens: &self.test_lens,
+        }
+    }
+}
 
 /// The evaluation under these variants.
 pub(super) fn resolve(written: &EvalSection, variants: Vec<VariantSpec>) -> EvalSpec {
@@ -25,57 +34,65 @@ pub(super) fn resolve(written: &EvalSection, variants: Vec<VariantSpec>) -> Eval
     }
 }
 
-/// Refuses ways of scoring that the task has no use for.
-pub(super) fn check_scores(
-    cell: &Cell,
-    eval: &EvalSection,
-    model: &TransformerConfig,
-    task: &dyn Task,
-) -> Result<(), Diagnostic> {
-    if eval.attention_distance && model.attention == AttentionKind::Linear {
-        let help = "remove it, or use model.attention = \"softmax\"";
-        return Err(cell
-            .error(
-                "eval.attention_distance",
-                "needs weights, and linear attention has none",
-                "false",
-                help,
-            )
-            .with_value(true));
+/// How answers are scored.
+pub struct Scores<'a> {
+    /// How answers are read off the model.
+    pub decode: Decode,
+    /// Predictions at the end of every window of text that are also scored alone.
+    pub last_tokens: Option<usize>,
+    /// Whether the mean attention distance of every head is recorded.
+    pub attention_distance: bool,
+    /// Test lengths, in the task's unit.
+    pub test_lens: &'a [usize],
+}
+
+impl Scores<'_> {
+    /// Refuses ways of scoring that the model or the task has no use for. Keys are those of
+    /// `[eval]`.
+    ///
+    /// # Errors
+    ///
+    /// The first that cannot be.
+    pub fn check(&self, model: &TransformerConfig, task: &dyn Task) -> Result<(), ConfigError> {
+        if self.attention_distance && model.attention == AttentionKind::Linear {
+            let problem = "needs weights, and linear attention has none";
+            let help = "remove it, or use model.attention = \"softmax\"";
+            let key = "attention_distance";
+            return Err(ConfigError::new(key, true, problem, "false", help));
+        }
+        let kind = task.kind();
+        if self.decode != Decode::TeacherForced && task.scoring() != Scoring::Answer {
+            let problem = format!("has nothing to decode: task `{kind}` asks for no answers");
+            let help = "remove it, or use a task with answers, such as copy";
+            let value = match self.decode {
+                Decode::Greedy => "\"greedy\"",
+                _ => "\"auto\"",
+            };
+            let allowed = "teacher_forced";
+            return Err(ConfigError::new("decode", value, problem, allowed, help));
+        }
+        let Some(last) = self.last_tokens else {
+            return Ok(());
+        };
+        let key = "last_tokens";
+        if task.scoring() != Scoring::LanguageModel {
+            let problem = format!("is for text: task `{kind}` is scored where its answers are");
+            return Err(ConfigError::new(key, last, problem, "absent", "remove it"));
+        }
+        let shortest = self.test_lens.iter().copied().min().unwrap_or(1);
+        let help = "every test window has that many predictions at its end";
+        if (1..=shortest).contains(&last) {
+            return Ok(());
+        }
+        let allowed = schema::allowed(&(1..=shortest));
+        Err(ConfigError::new(
+            key,
+            last,
+            "is out of range",
+            allowed,
+            help,
+        ))
     }
-    if eval.decode != Decode::TeacherForced && task.scoring() != Scoring::Answer {
-        let problem = format!(
-            "has nothing to decode: task `{}` asks for no answers",
-            task.kind()
-        );
-        return Err(cell.error(
-            "eval.decode",
-            &problem,
-            "teacher_forced",
-            "remove it, or use a task with answers, such as copy",
-        ));
-    }
-    let Some(last) = eval.last_tokens else {
-        return Ok(());
-    };
-    if task.scoring() != Scoring::LanguageModel {
-        let problem = format!(
-            "is for text: task `{}` is scored where its answers are",
-            task.kind()
-        );
-        return Err(cell
-            .error("eval.last_tokens", &problem, "absent", "remove it")
-            .with_value(last));
-    }
-    let shortest = eval.test_lens.iter().copied().min().unwrap_or(1) as u64;
-    whole(
-        cell,
-        "eval.last_tokens",
-        last as u64,
-        1,
-        shortest,
-        "every test window has so many predictions at its end",
-    )
 }
 
 /// Tokens that an evaluation reads: every one once for its score, once more to watch the weights,

@@ -11,6 +11,7 @@
 //! warm_start.rs    train.start_from
 //! eval.rs          [eval]: scores and the tokens they cost
 //! variation.rs     [[eval.variants]]: the trained weights under changed encodings
+//! variant_rules.rs what every variant must satisfy, whoever asks for it
 //! variants.rs      what variants add to the trained encoding and drop of it
 //! notes.rs         what the author of a config may not expect
 //! spec.rs          a resolved run, whose hash is its identity
@@ -21,7 +22,7 @@
 
 mod check;
 pub mod cost;
-mod eval;
+pub mod eval;
 pub mod keys;
 pub mod memory;
 mod model;
@@ -32,6 +33,7 @@ pub mod spec;
 pub mod surroundings;
 mod task;
 mod train;
+pub mod variant_rules;
 pub mod variants;
 pub mod variation;
 mod warm_start;

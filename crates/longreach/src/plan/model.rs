@@ -5,7 +5,7 @@ use super::sections::ModelSection;
 use super::spec::{Coordinates, ModelSpec, TrainSpec};
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
-use posenc::{Facts, Lengths, PositionsConfig};
+use posenc::{ConfigError, Facts, Lengths, PositionsConfig};
 use tasks::{Scoring, Task};
 use tiny_transformer::{AttentionKind, Mask, TransformerConfig};
 
@@ -47,9 +47,10 @@ pub(super) fn resolve(
         .map_err(|error| refused(cell, "model", &error))?;
     let mut positions = written.positions.clone();
     positions.resolve(&lengths, longest_test(task, test_lens));
-    let key = "model.positions";
-    check_positions(cell, key, &positions, &facts, &transformer, train.seq_len)?;
-    check_coordinates(cell, written.coordinates, &positions, &facts, task)?;
+    check_positions(&positions, &facts, &transformer, train.seq_len)
+        .map_err(|error| refused(cell, "model.positions", &error))?;
+    check_coordinates(written.coordinates, &positions, &facts, task)
+        .map_err(|error| refused(cell, "model", &error))?;
     check_reach(cell, &facts, positions.rows(train.seq_len), train.seq_len)?;
     Ok(ModelSpec {
         transformer,
@@ -177,64 +178,52 @@ pub(super) fn check_sees_no_answer(
         .with_value("bidirectional"))
 }
 
-/// Refuses positions that the encoding cannot see, or that training cannot be given.
+/// Refuses positions that the encoding cannot see, or that sequences of a length do not fit into.
+/// Keys are those of the table of positions.
 pub(super) fn check_positions(
-    cell: &Cell,
-    table: &str,
     positions: &PositionsConfig,
     facts: &Facts,
     model: &TransformerConfig,
     seq_len: usize,
-) -> Result<(), Diagnostic> {
-    positions
-        .check(facts)
-        .map_err(|error| refused(cell, table, &error))?;
+) -> Result<(), ConfigError> {
+    positions.check(facts)?;
     let replaced = matches!(positions, PositionsConfig::RandomizedDistances(_));
     if replaced && facts.hooks.logits_bias && model.attention == AttentionKind::Linear {
-        let problem = "turns the bias into something that is not a decay, and linear attention only supports decays";
+        let problem = "turns the bias into something that is not a decay, and linear attention \
+                       only supports decays";
         let help = "use kind = \"randomized\", or attention = \"softmax\"";
-        return Err(cell
-            .error(&format!("{table}.kind"), problem, "other positions", help)
-            .with_value(positions.kind()));
+        let (kind, allowed) = (positions.kind(), "other positions");
+        return Err(ConfigError::new("kind", kind, problem, allowed, help));
     }
-    match positions.max_seq_len().filter(|longest| *longest < seq_len) {
-        None => Ok(()),
-        Some(longest) => {
-            let key = if replaced {
-                "max_distance"
-            } else {
-                "max_position"
-            };
-            let problem = format!("leaves no room for the training sequences of {seq_len} tokens");
-            let help = "leave it out for four times the training length";
-            Err(cell
-                .error(
-                    &format!("{table}.{key}"),
-                    &problem,
-                    &format!("{seq_len} or more"),
-                    help,
-                )
-                .with_value(longest))
-        }
-    }
+    let Some(longest) = positions.max_seq_len().filter(|longest| *longest < seq_len) else {
+        return Ok(());
+    };
+    let key = if replaced {
+        "max_distance"
+    } else {
+        "max_position"
+    };
+    let problem = format!("leaves no room for the training sequences of {seq_len} tokens");
+    let allowed = format!("{seq_len} or more");
+    let help = "leave it out for four times the training length";
+    Err(ConfigError::new(key, longest, problem, allowed, help))
 }
 
 /// Refuses the task's coordinates where it has none, where nothing reads them, or where positions
-/// bring their own.
+/// bring their own. Keys are those of `[model]`.
 pub(super) fn check_coordinates(
-    cell: &Cell,
     coordinates: Coordinates,
     positions: &PositionsConfig,
     facts: &Facts,
     task: &dyn Task,
-) -> Result<(), Diagnostic> {
+) -> Result<(), ConfigError> {
     if coordinates == Coordinates::Positions {
         return Ok(());
     }
-    let axes = task.axes(1).len();
+    let (axes, kind) = (task.axes(1).len(), task.kind());
     let (problem, allowed, help) = if axes == 0 {
         (
-            format!("come from the task, and `{}` has none", task.kind()),
+            format!("come from the task, and `{kind}` has none"),
             "positions",
             "remove it, or use task.kind = \"grid\"",
         )
@@ -245,19 +234,20 @@ pub(super) fn check_coordinates(
             "remove model.positions",
         )
     } else if facts.axes > axes {
+        let read = facts.axes;
         (
-            format!(
-                "have {axes} axes in task `{}`, and the encoding reads {}",
-                task.kind(),
-                facts.axes
-            ),
+            format!("have {axes} axes in task `{kind}`, and the encoding reads {read}"),
             "positions",
             "set model.pe.axes = 2",
         )
     } else {
         return Ok(());
     };
-    Err(cell
-        .error("model.coordinates", &problem, allowed, help)
-        .with_value("task"))
+    Err(ConfigError::new(
+        "coordinates",
+        "task",
+        problem,
+        allowed,
+        help,
+    ))
 }

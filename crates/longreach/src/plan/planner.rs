@@ -1,8 +1,8 @@
 //! From a configuration to its resolved runs: every cell of the axes is read into strict types,
 //! checked and resolved, one section after the other.
 
-use super::check::{check_lengths, check_names, check_tables};
-use super::eval::{self, MAX_EVALUATIONS, check_scores, eval_tokens};
+use super::check::{check_lengths, check_names, check_tables, refused};
+use super::eval::{self, MAX_EVALUATIONS, eval_tokens};
 use super::model;
 use super::notes::{Dropped, unsupported_notes};
 use super::sections::{Experiment, ReportSection};
@@ -10,7 +10,8 @@ use super::spec::{EvalSpec, Job, ModelSpec, RunSpec, TrainSpec};
 use super::surroundings::Surroundings;
 use super::task::task_refused;
 use super::train::train;
-use super::variation::Trained;
+use super::variant_rules::Trained;
+use super::variation::Variants;
 use super::warm_start::warm_start;
 use crate::config::axes::{Cell, expand};
 use crate::config::claims;
@@ -196,19 +197,22 @@ impl Planner {
     ) -> Result<Resolved<'a>, Diagnostic> {
         let transformer = model::transformer(cell, &written.model, task.vocab_size())?;
         model::check_sees_no_answer(cell, &transformer, task)?;
-        check_scores(cell, &written.eval, &transformer, task)?;
+        let scores = written.eval.scores().check(&transformer, task);
+        scores.map_err(|error| refused(cell, "eval", &error))?;
         let train = train(cell, written, task)?;
         let test_lens = &written.eval.test_lens;
         let model = model::resolve(cell, &written.model, transformer, &train, task, test_lens)?;
-        let trained = Trained {
+        let variants = Variants {
             cell,
-            model: &model,
-            train: &train,
-            task,
-            test_lens,
+            trained: Trained {
+                model: &model,
+                train: &train,
+                task,
+                test_lens,
+            },
         };
         let sections = &written.eval.variants;
-        let variants = trained.variants(sections, &mut plan.variants, &mut self.dropped)?;
+        let variants = variants.resolve(sections, &mut plan.variants, &mut self.dropped)?;
         let parameters = model::check_parameters(cell, &model)?;
         let eval = eval::resolve(&written.eval, variants);
         let shape = model.transformer.shape();

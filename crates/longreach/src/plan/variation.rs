@@ -1,29 +1,25 @@
 //! `[[eval.variants]]`: the trained weights under changed encodings, at every test length.
 
 use super::check::{check_name, refused};
-use super::model::{check_coordinates, check_positions, lengths, longest_test};
 use super::notes::Dropped;
 use super::sections::VariantSection;
-use super::spec::{ModelSpec, TRAINED, TrainSpec, VariantSpec, untrained};
-use super::variants::{additions, check_additions, stacked};
+use super::spec::{TRAINED, VariantSpec};
+use super::variant_rules::{Asked, Refusal, Trained};
+use super::variants::additions;
 use crate::config::axes::Cell;
 use crate::config::diagnostic::{Diagnostic, Problem, TableName, deserialize_at, normalise};
 use crate::config::key_path::{KeyPath, set};
 use crate::config::labels::same;
-use posenc::{EncodingConfig, PositionsConfig};
-use tasks::Task;
+use posenc::EncodingConfig;
 use toml::{Table, Value};
 
 /// Most variants of an experiment.
 const MAX_VARIANTS: usize = 100;
 
-/// A training, as far as its variants depend on it.
-pub(super) struct Trained<'a> {
+/// The variants of a cell's runs.
+pub(super) struct Variants<'a> {
     pub(super) cell: &'a Cell,
-    pub(super) model: &'a ModelSpec,
-    pub(super) train: &'a TrainSpec,
-    pub(super) task: &'a dyn Task,
-    pub(super) test_lens: &'a [usize],
+    pub(super) trained: Trained<'a>,
 }
 
 /// One variant and its key, `eval.variants.N`.
@@ -32,10 +28,10 @@ struct Variant<'a> {
     section: &'a VariantSection,
 }
 
-impl Trained<'_> {
+impl Variants<'_> {
     /// The trained encoding, then every variant that applies to it. The names of all variants are
     /// added to `names`.
-    pub(super) fn variants(
+    pub(super) fn resolve(
         &self,
         sections: &[VariantSection],
         names: &mut Vec<String>,
@@ -49,7 +45,7 @@ impl Trained<'_> {
         let pe = pe.and_then(Value::as_table).cloned().unwrap_or_default();
         let mut variants = vec![VariantSpec {
             name: TRAINED.to_owned(),
-            pe: vec![self.model.pe.clone(); self.test_lens.len()],
+            pe: vec![self.trained.model.pe.clone(); self.trained.test_lens.len()],
             positions: Vec::new(),
         }];
         let count = sections.len();
@@ -70,9 +66,9 @@ impl Trained<'_> {
                 let spec = self.variant(&variant, &pe)?;
                 dropped.note(
                     section,
-                    &self.model.pe,
+                    &self.trained.model.pe,
                     &spec.pe[0],
-                    &self.model.transformer.shape(),
+                    &self.trained.model.transformer.shape(),
                 );
                 variants.push(spec);
             }
@@ -119,114 +115,59 @@ impl Trained<'_> {
             let allowed = "`set`, `add`, `positions` or several of them";
             return Err(self.cell.error(key, &problem, allowed, help));
         }
+        let trained = &self.trained.model.pe;
         let base = if section.add.is_some() && section.set.is_empty() {
             // Defaults that depend on lengths keep the values of training.
-            self.model.pe.clone()
+            trained.clone()
         } else {
             changed(pe, &section.set).map_err(|problem| {
-                let kind = self.model.pe.kind();
-                set_refused(
-                    self.cell,
-                    &format!("{key}.set"),
-                    section,
-                    pe,
-                    kind,
-                    &problem,
-                )
+                let (key, kind) = (format!("{key}.set"), trained.kind());
+                set_refused(self.cell, &key, section, pe, kind, &problem)
             })?
         };
-        let added = additions_of(self.cell, key, section)?;
-        let lengths = self.test_lens.iter();
-        let encodings = lengths
-            .map(|test_len| self.encoding(variant, *test_len, base.clone(), added.clone()))
-            .collect::<Result<Vec<_>, _>>()?;
+        let asked = Asked {
+            base,
+            add: section.add.clone(),
+            added: additions_of(self.cell, key, section)?,
+            positions: section.positions.clone(),
+        };
+        let resolved = self.trained.resolve(&asked);
+        let (pe, positions) = resolved.map_err(|refusal| self.refused(variant, refusal))?;
         Ok(VariantSpec {
             name: section.name.clone(),
-            positions: self.positions(variant, &encodings)?,
-            pe: encodings,
+            pe,
+            positions,
         })
     }
 
-    /// A variant's encoding at one test length.
-    fn encoding(
-        &self,
-        variant: &Variant<'_>,
-        test_len: usize,
-        mut base: EncodingConfig,
-        mut added: Vec<EncodingConfig>,
-    ) -> Result<EncodingConfig, Diagnostic> {
+    fn refused(&self, variant: &Variant<'_>, refusal: Refusal) -> Diagnostic {
         let (cell, Variant { key, section }) = (self.cell, variant);
-        let ModelSpec {
-            transformer,
-            positions,
-            coordinates,
-            pe: trained,
-        } = self.model;
         let in_variant = |error: Diagnostic| {
-            let (name, kind) = (&section.name, trained.kind());
+            let (name, kind) = (&section.name, self.trained.model.pe.kind());
             error.with_note(format!(
                 "in variant `{name}` of the trained encoding `{kind}`"
             ))
         };
-        let shape = transformer.shape();
-        let lengths = lengths(self.train, self.task, test_len);
-        base.resolve(&lengths);
-        base.check(&shape)
-            .map_err(|error| refused(cell, &format!("{key}.set"), &error))?;
-        if let Some(add) = &section.add {
-            added.iter_mut().for_each(|one| one.resolve(&lengths));
-            check_additions(add, &base, &added, &shape)
-                .map_err(|error| in_variant(refused(cell, key, &error)))?;
+        match refusal {
+            Refusal::Set(error) => refused(cell, &format!("{key}.set"), &error),
+            Refusal::Add(error) => in_variant(refused(cell, key, &error)),
+            Refusal::Model(error) => in_variant(refused(cell, "model", &error)),
+            Refusal::Positions(error) => refused(cell, &format!("{key}.positions"), &error),
+            Refusal::Untrained(kind, missing) => {
+                let missing: Vec<String> = missing
+                    .iter()
+                    .map(|(path, shape)| format!("{path} {shape:?}"))
+                    .collect();
+                let problem = format!(
+                    "needs parameters that `{kind}` was not trained with: {}",
+                    missing.join(", ")
+                );
+                let allowed = "an encoding with the trained parameters, or with none";
+                let help = "evaluate a trained model only under encodings that add no parameters, \
+                            or put the encoding on [axes] and train it";
+                cell.error(&format!("{key}.set"), &problem, allowed, help)
+            }
         }
-        let encoding = stacked(base, &added);
-        let facts = encoding.facts(&shape);
-        transformer
-            .check_encoding(&facts)
-            .map_err(|error| in_variant(refused(cell, "model", &error)))?;
-        if section.add.is_some() && section.positions.is_none() {
-            check_positions(cell, "model.positions", positions, &facts, transformer, 1)
-                .map_err(in_variant)?;
-        }
-        check_coordinates(cell, *coordinates, positions, &facts, self.task)?;
-        let missing = untrained(trained, &encoding, &shape);
-        if missing.is_empty() {
-            return Ok(encoding);
-        }
-        let missing: Vec<String> = missing
-            .iter()
-            .map(|(path, shape)| format!("{path} {shape:?}"))
-            .collect();
-        let problem = format!(
-            "needs parameters that `{}` was not trained with: {}",
-            encoding.kind(),
-            missing.join(", ")
-        );
-        let help = "evaluate a trained model only under encodings that add no parameters, or put \
-                    the encoding on [axes] and train it";
-        let allowed = "an encoding with the trained parameters, or with none";
-        Err(cell.error(&format!("{key}.set"), &problem, allowed, help))
-    }
-
-    /// A variant's positions at every test length; none if they are those of the training.
-    fn positions(
-        &self,
-        variant: &Variant<'_>,
-        encodings: &[EncodingConfig],
-    ) -> Result<Vec<PositionsConfig>, Diagnostic> {
-        let Some(written) = &variant.section.positions else {
-            return Ok(Vec::new());
-        };
-        let transformer = &self.model.transformer;
-        let longest = longest_test(self.task, self.test_lens);
-        let key = format!("{}.positions", variant.key);
-        let at = |(test_len, encoding): (&usize, &EncodingConfig)| {
-            let mut positions = written.clone();
-            positions.resolve(&lengths(self.train, self.task, *test_len), longest);
-            let facts = encoding.facts(&transformer.shape());
-            check_positions(self.cell, &key, &positions, &facts, transformer, 1)?;
-            Ok(positions)
-        };
-        self.test_lens.iter().zip(encodings).map(at).collect()
     }
 }
 
