@@ -11,10 +11,10 @@
 use super::diagnostic::{
     Diagnostic, Place, Problem, describe_value, deserialize, normalise, quoted, type_name,
 };
-use super::key_path::{Blocked, KeyPath, set, set_below};
+use super::key_path::{AXES, Blocked, KeyPath, set, set_below};
 use super::labels::{canonical, label};
 use super::origins::{Origins, Patch};
-use super::source::{AXES, Source, count_values};
+use super::source::{Source, count_values};
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,8 +1,11 @@
 //! Dotted keys, and values put at them.
 
-use super::diagnostic::{Diagnostic, Place, describe_value, quoted, type_name};
+use super::value::{describe_value, quoted, type_name};
 use std::fmt;
 use toml::{Table, Value};
+
+/// Name of the top-level table of axes.
+pub const AXES: &str = "axes";
 
 /// Most parts of a dotted key: deeper values would have to be walked, copied and dropped by deep
 /// recursion.
@@ -123,41 +126,6 @@ pub(crate) enum Blocked {
     Nothing,
 }
 
-impl Blocked {
-    pub(super) fn diagnose(&self, argument: &str, path: &KeyPath) -> Diagnostic {
-        let place = Place::CommandLine {
-            argument: argument.to_owned(),
-        };
-        let (problem, help) = match self {
-            Self::NotATable { at, found } => {
-                let at = KeyPath(at.clone());
-                (
-                    format!("`{path}` cannot be set: `{at}` is {found}"),
-                    format!("replace it by a table: {at}={{...}}"),
-                )
-            }
-            Self::NoElement { at, len } => {
-                let help = match len {
-                    0 => "the list is empty".to_owned(),
-                    1 => "its only element is number 0".to_owned(),
-                    _ => format!("elements are numbered from 0 to {}", len - 1),
-                };
-                (
-                    format!(
-                        "`{path}` cannot be set: `{}` is a list of {len}",
-                        KeyPath(at.clone())
-                    ),
-                    help,
-                )
-            }
-            Self::Nothing => ("an override needs a key".to_owned(), String::new()),
-        };
-        Diagnostic::new(place, problem)
-            .with_key(path.to_string())
-            .with_help(help)
-    }
-}
-
 /// Puts a value at a path, making the tables above it where there is nothing yet.
 pub(crate) fn set(table: &mut Table, path: &[String], value: Value) -> Result<(), Blocked> {
     let Some((first, rest)) = path.split_first() else {
@@ -213,4 +181,24 @@ pub(super) fn set_below(
         }
     };
     set_below(child, path, done + 1, value)
+}
+
+/// Splits at the first `=` that is not inside quotes.
+pub(super) fn split_argument(text: &str) -> Option<(&str, &str)> {
+    let mut quote = None;
+    let mut escaped = false;
+    for (i, c) in text.char_indices() {
+        match (quote, c) {
+            (Some('"'), '\\') if !escaped => {
+                escaped = true;
+                continue;
+            }
+            (Some(open), c) if c == open && !escaped => quote = None,
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '=') => return Some((text.get(..i)?, text.get(i + 1..)?)),
+            _ => {}
+        }
+        escaped = false;
+    }
+    None
 }

@@ -1,6 +1,6 @@
 //! Labels of an axis's values: as short as tells them apart.
 
-use super::diagnostic::{float_text, quoted};
+use super::value::{float_text, quoted};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use toml::{Table, Value};
 

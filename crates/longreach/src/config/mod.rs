@@ -9,6 +9,7 @@
 //! axes.rs        one table for each combination of the axes' values
 //! labels.rs      short texts that tell the values of an axis apart
 //! claims.rs      a file of claims
+//! value.rs       TOML values and their types in words
 //! diagnostic/    mistakes as data, and their text
 //! ```
 //!
@@ -24,3 +25,4 @@ pub mod origins;
 pub mod overrides;
 pub mod source;
 mod syntax;
+mod value;

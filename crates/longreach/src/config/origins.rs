@@ -1,13 +1,42 @@
 //! Where the values of a configuration were written. Spans are kept in a tree beside the values, so
 //! that every later error can name the line or the argument a value came from.
 
-use super::diagnostic::Place;
 use super::key_path::KeyPath;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use toml::{Table, Value};
 use toml_edit::{Item, TableLike};
+
+/// Where a value or a mistake is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// No place is known.
+    Nowhere,
+    /// A file as a whole.
+    File {
+        /// The file.
+        file: String,
+    },
+    /// A part of a line of a file.
+    Line {
+        /// The file.
+        file: String,
+        /// Line, counted from 1.
+        line: usize,
+        /// Character in the line, counted from 1.
+        column: usize,
+        /// The whole line.
+        text: String,
+        /// Characters to underline.
+        width: usize,
+    },
+    /// An argument of the command line.
+    CommandLine {
+        /// The argument as it was written.
+        argument: String,
+    },
+}
 
 /// The text of a configuration file and the starts of its lines.
 #[derive(Debug)]

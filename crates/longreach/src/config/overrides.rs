@@ -10,27 +10,11 @@
 //! * An override of `axes."model.pe.base"` (or `axes.model.pe.base`) replaces or adds an axis.
 
 use super::diagnostic::{Diagnostic, Place};
-use super::key_path::{KeyPath, set};
+use super::key_path::{AXES, Blocked, KeyPath, set, split_argument};
 use super::origins::{Spot, convert_value};
-use super::source::{AXES, Source, unusable, unusable_error};
+use super::source::{Deferred, Override, Source, unusable, unusable_error};
 use std::sync::Arc;
 use toml::{Table, Value};
-
-/// An override that could not be applied to the file because an axis will replace the table it
-/// belongs to.
-#[derive(Clone, Debug)]
-pub(super) struct Deferred {
-    pub(super) path: KeyPath,
-    pub(super) problem: Diagnostic,
-}
-
-/// One `key=value` of the command line.
-#[derive(Clone, Debug)]
-pub(super) struct Override {
-    pub(super) text: Arc<str>,
-    pub(super) path: KeyPath,
-    pub(super) value: Value,
-}
 
 impl Source {
     /// Applies one `key=value`; see the module's text for what wins over what.
@@ -156,26 +140,6 @@ fn parse_override(text: &str) -> Result<Override, Diagnostic> {
     })
 }
 
-/// Splits at the first `=` that is not inside quotes.
-pub(super) fn split_argument(text: &str) -> Option<(&str, &str)> {
-    let mut quote = None;
-    let mut escaped = false;
-    for (i, c) in text.char_indices() {
-        match (quote, c) {
-            (Some('"'), '\\') if !escaped => {
-                escaped = true;
-                continue;
-            }
-            (Some(open), c) if c == open && !escaped => quote = None,
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '=') => return Some((text.get(..i)?, text.get(i + 1..)?)),
-            _ => {}
-        }
-        escaped = false;
-    }
-    None
-}
-
 /// A TOML value, or a string for a word that is none; otherwise what is wrong and what to do.
 fn parse_value(raw: &str) -> Result<Value, (String, String)> {
     let parsed = raw.parse::<toml_edit::Value>();
@@ -210,4 +174,39 @@ fn parse_value(raw: &str) -> Result<Value, (String, String)> {
         ));
     }
     Ok(Value::String(raw.to_owned()))
+}
+
+impl Blocked {
+    pub(super) fn diagnose(&self, argument: &str, path: &KeyPath) -> Diagnostic {
+        let place = Place::CommandLine {
+            argument: argument.to_owned(),
+        };
+        let (problem, help) = match self {
+            Self::NotATable { at, found } => {
+                let at = KeyPath::new(at.clone());
+                (
+                    format!("`{path}` cannot be set: `{at}` is {found}"),
+                    format!("replace it by a table: {at}={{...}}"),
+                )
+            }
+            Self::NoElement { at, len } => {
+                let help = match len {
+                    0 => "the list is empty".to_owned(),
+                    1 => "its only element is number 0".to_owned(),
+                    _ => format!("elements are numbered from 0 to {}", len - 1),
+                };
+                (
+                    format!(
+                        "`{path}` cannot be set: `{}` is a list of {len}",
+                        KeyPath::new(at.clone())
+                    ),
+                    help,
+                )
+            }
+            Self::Nothing => ("an override needs a key".to_owned(), String::new()),
+        };
+        Diagnostic::new(place, problem)
+            .with_key(path.to_string())
+            .with_help(help)
+    }
 }

@@ -3,7 +3,6 @@
 use super::diagnostic::{Diagnostic, Place, closest_first, describe_value};
 use super::key_path::KeyPath;
 use super::origins::{Document, Origins, Spot, convert_table};
-use super::overrides::{Deferred, Override};
 use super::syntax::syntax_error;
 use std::io::Read;
 use std::path::Path;
@@ -23,8 +22,21 @@ const MAX_DOTS: usize = 50_000;
 /// Longest text that a configuration may hold, in bytes: what fits into a path.
 pub const MAX_TEXT: usize = 4096;
 
-/// Name of the top-level table of axes.
-pub const AXES: &str = "axes";
+/// An override that could not be applied to the file because an axis will replace the table it
+/// belongs to.
+#[derive(Clone, Debug)]
+pub(super) struct Deferred {
+    pub(super) path: KeyPath,
+    pub(super) problem: Diagnostic,
+}
+
+/// One `key=value` of the command line.
+#[derive(Clone, Debug)]
+pub(super) struct Override {
+    pub(super) text: Arc<str>,
+    pub(super) path: KeyPath,
+    pub(super) value: Value,
+}
 
 /// A configuration file with the overrides applied so far.
 #[derive(Clone, Debug)]

@@ -1,9 +1,8 @@
 //! Errors of files that are no TOML, and the key that such an error belongs to.
 
 use super::diagnostic::{Diagnostic, quoted};
-use super::key_path::KeyPath;
+use super::key_path::{KeyPath, split_argument};
 use super::origins::{Document, Spot, convert_table};
-use super::overrides::split_argument;
 use std::ops::Range;
 
 /// What is wrong with a file that the parser refused.

@@ -1,7 +1,7 @@
 //! What a planned run costs: arithmetic, memory and time.
 
 use crate::plan::memory;
-use crate::plan::planner::PlannedRun;
+use crate::plan::planned::PlannedRun;
 use serde::Serialize;
 
 /// Speed of one process that time estimates assume, in FLOP/s: about that of the quickstart's

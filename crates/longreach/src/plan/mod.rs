@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! planner.rs       every cell of the axes becomes the runs of its seeds
+//! planned.rs       the runs of an experiment
 //! sections.rs      the tables of a configuration as written
 //! keys.rs          every key with type, range, default, example and meaning
 //! check.rs         names, seeds, lengths, ranges
@@ -27,6 +28,7 @@ pub mod keys;
 pub mod memory;
 mod model;
 mod notes;
+pub mod planned;
 pub mod planner;
 mod sections;
 pub mod spec;

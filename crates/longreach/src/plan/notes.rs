@@ -1,6 +1,6 @@
 //! Notes on what the author of a config may not expect.
 
-use super::planner::PlannedRun;
+use super::planned::PlannedRun;
 use super::sections::VariantSection;
 use super::spec::{RunSpec, TRAINED, VariantSpec};
 use super::variants::{dropped, dropped_note, keeping, leaves};

@@ -1,5 +1,5 @@
-//! What every variant of a trained model must satisfy, whether a config or `longreach eval` asks for
-//! it. Errors name keys; the caller knows the file or the argument.
+//! What every variant of a trained model must satisfy, whether a config or `longreach eval` asks
+//! for it. Errors name keys; the caller knows the file or the argument.
 
 use super::model::{check_coordinates, check_positions, lengths, longest_test};
 use super::spec::{ModelSpec, TrainSpec, untrained};

@@ -81,46 +81,8 @@ pub fn check_additions(
             "add fewer",
         ));
     }
-    let base_facts = base.facts(shape);
     for ((key, written), one) in additions(add).into_iter().zip(added) {
-        one.check(shape).map_err(|error| error.within(&key))?;
-        let facts = one.facts(shape);
-        if !has_hooks(&facts) {
-            let (allowed, key) = (additive(&base_facts), format!("{key}.kind"));
-            return Err(ConfigError::new(
-                key,
-                one.kind(),
-                "adds nothing",
-                allowed,
-                "remove it",
-            ));
-        }
-        if base_facts.rotates_qk && facts.rotates_qk {
-            let problem = format!(
-                "rotates queries and keys, which the trained `{}` does already",
-                rotating(base, shape)
-            );
-            let help = format!(
-                "to replace the rotation write set = {}",
-                describe_value(written)
-            );
-            let (allowed, key) = (additive(&base_facts), format!("{key}.kind"));
-            return Err(ConfigError::new(key, one.kind(), problem, allowed, help));
-        }
-        if !facts.parameters.is_empty() {
-            let missing: Vec<String> = facts
-                .parameters
-                .iter()
-                .map(|(path, shape)| format!("{path} {shape:?}"))
-                .collect();
-            let problem = format!(
-                "needs parameters that the run was not trained with: {}",
-                missing.join(", ")
-            );
-            let help = "train it: write a `stack` of both in model.pe";
-            let (allowed, key) = (additive(&base_facts), format!("{key}.kind"));
-            return Err(ConfigError::new(key, one.kind(), problem, allowed, help));
-        }
+        check_addition(&key, written, base, one, shape)?;
     }
     let stack = stacked(base.clone(), added);
     stack.check(shape).map_err(|error| ConfigError {
@@ -130,6 +92,49 @@ pub fn check_additions(
         hint: "remove it, or choose another encoding".to_owned(),
         ..error
     })
+}
+
+/// Refuses one addition that has no effect, rotates twice or needs training.
+fn check_addition(
+    key: &str,
+    written: &Value,
+    base: &EncodingConfig,
+    one: &EncodingConfig,
+    shape: &ModelShape,
+) -> Result<(), ConfigError> {
+    one.check(shape).map_err(|error| error.within(key))?;
+    let (base_facts, facts) = (base.facts(shape), one.facts(shape));
+    let (problem, help) = if !has_hooks(&facts) {
+        ("adds nothing".to_owned(), "remove it".to_owned())
+    } else if base_facts.rotates_qk && facts.rotates_qk {
+        (
+            format!(
+                "rotates queries and keys, which the trained `{}` does already",
+                rotating(base, shape)
+            ),
+            format!(
+                "to replace the rotation write set = {}",
+                describe_value(written)
+            ),
+        )
+    } else if !facts.parameters.is_empty() {
+        let missing: Vec<String> = facts
+            .parameters
+            .iter()
+            .map(|(path, shape)| format!("{path} {shape:?}"))
+            .collect();
+        (
+            format!(
+                "needs parameters that the run was not trained with: {}",
+                missing.join(", ")
+            ),
+            "train it: write a `stack` of both in model.pe".to_owned(),
+        )
+    } else {
+        return Ok(());
+    };
+    let (key, allowed) = (format!("{key}.kind"), additive(&base_facts));
+    Err(ConfigError::new(key, one.kind(), problem, allowed, help))
 }
 
 /// The kinds that can be added without a key: they have no parameters, and do not rotate twice.

@@ -268,7 +268,10 @@ fn check_when(cell: &Cell, key: &str, when: &Table) -> Result<(), Diagnostic> {
     let path = KeyPath::parse(key).unwrap_or_default();
     // Keys that a kind cannot do without may be left out of a filter.
     let here = TableName::from(&path);
-    let left_out = |error: &Diagnostic| matches!(&error.problem, Problem::MissingKey { table, .. } if *table == here);
+    let left_out = |error: &Diagnostic| match &error.problem {
+        Problem::MissingKey { table, .. } => *table == here,
+        _ => false,
+    };
     let read = |table: &Table| match deserialize_at::<EncodingConfig>(table, &path, &cell.origins) {
         Err(error) if !left_out(&error) => Err(error),
         _ => Ok(()),

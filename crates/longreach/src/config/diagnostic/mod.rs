@@ -7,7 +7,6 @@
 //! read.rs     strict types read from a table; what serde refused as a Diagnostic
 //! render.rs   the lines of a message, with the part of the file underlined
 //! suggest.rs  the name that was probably meant
-//! value.rs    TOML values and their types in words
 //! ```
 
 mod de;
@@ -15,12 +14,12 @@ mod problem;
 mod read;
 mod render;
 mod suggest;
-mod value;
 
+pub use super::origins::Place;
+pub use super::value::{describe_value, float_text, quoted, type_name};
 pub use problem::{Problem, TableName};
 pub use read::{deserialize, deserialize_at, normalise};
 pub use suggest::{closest, closest_first};
-pub use value::{describe_value, float_text, quoted, type_name};
 
 use super::key_path::KeyPath;
 use super::origins::{Found, Origins};
@@ -28,36 +27,6 @@ use crate::exit::{Exit, Failure};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use toml::Table;
-
-/// Where a mistake is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// No place is known.
-    Nowhere,
-    /// A file as a whole.
-    File {
-        /// The file.
-        file: String,
-    },
-    /// A part of a line of a file.
-    Line {
-        /// The file.
-        file: String,
-        /// Line, counted from 1.
-        line: usize,
-        /// Character in the line, counted from 1.
-        column: usize,
-        /// The whole line.
-        text: String,
-        /// Characters to underline.
-        width: usize,
-    },
-    /// An argument of the command line.
-    CommandLine {
-        /// The argument as it was written.
-        argument: String,
-    },
-}
 
 /// The parts of a [`Diagnostic`]; those that are empty are not shown.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,11 +2,10 @@
 //! line, the axis or the argument that the value came from.
 
 use super::de::{ReadError, Reader};
-use super::value::{friendly, mend};
 use super::{Diagnostic, Problem, TableName, closest, describe_value, quoted, type_name};
-use crate::config::key_path::KeyPath;
+use crate::config::key_path::{AXES, KeyPath};
 use crate::config::origins::{Found, Origins};
-use crate::config::source::AXES;
+use crate::config::value::{friendly, mend};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 

@@ -95,6 +95,7 @@ error: not valid TOML: unclosed array, expected `]`
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "whole messages beside their inputs")]
 fn products_of_axes_are_bounded() {
     told(
         format!("max_runs = 0\n{GOOD}"),
