@@ -445,9 +445,9 @@ fn refuse_repeated(
 }
 
 fn axis_blocked(source: &Source, axis: &Axis, blocked: &Blocked) -> Diagnostic {
-    let told = blocked.diagnose("", &axis.path);
-    let error = key_error(source, &axis.key, told.problem.clone())
-        .with_help(told.help.clone().unwrap_or_default());
+    let inner = blocked.diagnose("", &axis.path);
+    let error = key_error(source, &axis.key, inner.problem.clone())
+        .with_help(inner.help.clone().unwrap_or_default());
     match error.place {
         Place::CommandLine { .. } => error,
         _ => error.with_note("an axis sets its key in the tables of the file"),

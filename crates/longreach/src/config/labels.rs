@@ -1,4 +1,4 @@
-//! Labels of an axis's values: as short as tells them apart.
+//! Labels of an axis's values: as short as possible while distinct.
 
 use super::value::{float_text, quoted};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -47,7 +47,7 @@ pub(super) fn canonical(value: &Value, out: &mut String) {
     }
 }
 
-/// Labels of an axis's values: as short as tells them apart.
+/// Labels of an axis's values: as short as possible while distinct.
 pub(super) fn label(values: &[Value]) -> Vec<String> {
     let mut groups: HashMap<Option<&str>, Vec<&Table>> = HashMap::new();
     for table in values.iter().filter_map(Value::as_table) {

@@ -37,7 +37,7 @@ pub(super) fn syntax_error(document: &Document, error: &toml_edit::TomlError) ->
 }
 
 /// What the parser's message means for the text it points at, and what to do. The parser gives its
-/// errors as text alone.
+/// errors as text only.
 fn explain(message: &str, word: &str) -> (String, &'static str) {
     if message.starts_with("integer number overflowed") {
         (

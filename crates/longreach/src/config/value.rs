@@ -134,7 +134,7 @@ pub(super) fn friendly(expected: &str) -> String {
 }
 
 /// How to write a value of the wrong type.
-pub(super) fn mend(value: &Value, expected: &str, key: &str) -> Option<String> {
+pub(super) fn rewrite(value: &Value, expected: &str, key: &str) -> Option<String> {
     let wanted = friendly(expected);
     let whole = wanted.starts_with("a whole number");
     let set = if key.parse::<usize>().is_ok() {

@@ -38,7 +38,7 @@ pub(super) fn resolve(written: &EvalSection, variants: Vec<VariantSpec>) -> Eval
 pub struct Scores<'a> {
     /// How answers are read off the model.
     pub decode: Decode,
-    /// Predictions at the end of every window of text that are also scored alone.
+    /// Predictions at the end of every window of text that are also scored separately.
     pub last_tokens: Option<usize>,
     /// Whether the mean attention distance of every head is recorded.
     pub attention_distance: bool,

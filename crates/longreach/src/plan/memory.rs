@@ -17,7 +17,7 @@ impl MemoryLimit {
     /// No limit.
     pub const NONE: Self = Self(u64::MAX);
 
-    /// Why something that needs so many bytes is left out, if it is.
+    /// Why something that needs this many bytes is skipped, if it is.
     pub fn excess(self, needed: u64) -> Option<String> {
         (needed > self.0).then(|| {
             format!(
@@ -28,8 +28,8 @@ impl MemoryLimit {
         })
     }
 
-    /// What this machine, or the control group of this process, has, shared by so many processes;
-    /// no limit where the system does not tell.
+    /// The memory of this machine, or of this process's control group, divided by the number of
+    /// processes; no limit on systems that do not report it.
     pub fn of_machine(processes: usize) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let total = read("/proc/meminfo").lines().find_map(|line| {
@@ -110,16 +110,23 @@ pub fn peak() -> Option<u64> {
         .map(|kib| kib * 1024)
 }
 
-/// Lets [`peak`] begin anew, where the system can.
+/// Resets [`peak`], where the system allows it.
 pub fn forget_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// What a training is expected to need, in bytes: the program and a corpus; what every token leaves
-/// for the backward pass, and works in; sums of the gradients of one block's weights over groups of
-/// rows; and fourteen copies of the parameters (their gradients, moments, updates, panels, and
-/// a checkpoint being written). The constants were fitted to measurements, which `scripts/memory`
-/// repeats.
+/// What a training is expected to need, in bytes. It is the sum of
+///
+/// - the program, with a corpus where there is one,
+/// - per block and token `6 d_model + d_ff` numbers saved for the backward pass, and the weights of
+///   attention where they are saved,
+/// - per token `8 d_model + 3 vocab_size` numbers of working memory,
+/// - sums of the gradients of one block's weights over groups of rows,
+/// - a bias that is materialised, and
+/// - fourteen copies of the parameters: gradients, moments, updates, packed panels, and a checkpoint
+///   being written.
+///
+/// The constants were fitted to measurements, which `scripts/memory` repeats.
 pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     let (model, train) = (&spec.model.transformer, &spec.train);
     let (rows, seq_len) = train.largest_batch();
@@ -151,7 +158,7 @@ pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     (mib(program(spec)) + 4.0 * (step + 14.0 * parameters as f64)) as u64
 }
 
-/// What an evaluation of so many tokens a row is expected to need, in bytes: a batch on its way
+/// What an evaluation is expected to need, in bytes: a batch of rows of `seq_len` tokens on its way
 /// through one layer, a block of logits, and a few copies of the parameters.
 pub fn evaluation(
     spec: &RunSpec,
@@ -167,7 +174,7 @@ pub fn evaluation(
     let pairs = (model.n_heads * seq_len) as f64 * seq_len as f64;
     let block = (rows as f64 * pairs).min(MAX_LOGITS as f64);
     let facts = encoding.facts(&model.shape());
-    // A bias by position is made once for all rows of a batch; one by distance alone is a row for
+    // A bias by position is made once for all rows of a batch; one by distance only is a row for
     // each head.
     let bias = match facts.hooks {
         hooks if hooks.content_bias || hooks.output_bias => block,

@@ -185,8 +185,8 @@ pub struct EvalSpec {
 }
 
 /// How answers are read off a model. For whole answers the first two are the same wherever a
-/// token's logits are those of the tokens up to it alone: unless the encoding reads the length, or
-/// positions are drawn anew for every length.
+/// token's logits are those of the tokens up to it: unless the encoding reads the length, or
+/// positions are drawn for every length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]

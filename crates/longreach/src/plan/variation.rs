@@ -177,7 +177,7 @@ pub fn applies(when: &Table, pe: &Table) -> bool {
         .all(|(key, value)| pe.get(key).is_some_and(|own| same(own, value)))
 }
 
-/// The trained encoding's table with `set` in it; a `set` with `kind` stands alone.
+/// The trained encoding's table with `set` in it; a `set` with `kind` replaces it.
 ///
 /// # Errors
 ///
@@ -243,11 +243,11 @@ fn set_refused(
     let path = KeyPath::parse(key).unwrap_or_default();
     let mut whole = cell.table.clone();
     let placed = set(&mut whole, path.parts(), Value::Table(table)).is_ok();
-    let told = deserialize_at::<EncodingConfig>(&whole, &path, &cell.origins)
+    let refused = deserialize_at::<EncodingConfig>(&whole, &path, &cell.origins)
         .err()
         .filter(|_| placed);
     let error =
-        told.unwrap_or_else(|| cell.error(key, &format!("cannot be read: {problem}"), "", ""));
+        refused.unwrap_or_else(|| cell.error(key, &format!("cannot be read: {problem}"), "", ""));
     let help = error.help.clone().unwrap_or_else(|| {
         "restrict the variant with `when = { kind = \"...\" }`, or correct `set`".to_owned()
     });

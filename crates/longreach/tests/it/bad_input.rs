@@ -138,7 +138,7 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
     (
         "model.positions={kind=\"randomized_distances\"}",
         2,
-        &["model.positions.kind", "distances alone"],
+        &["model.positions.kind", "distances only"],
     ),
     (
         "model.positions={kind=\"grid\",sizes=[]}",

@@ -191,6 +191,12 @@ fn whole(fragment: &str) -> Vec<String> {
     if fragment.contains("[model]") {
         return vec![fragment.to_owned()];
     }
+    if fragment.starts_with("[task]") {
+        return vec![format!(
+            "{}{MODEL}pe = {{ kind = \"rope\" }}\n{fragment}",
+            BASE.replace("[task]\nkind = \"copy\"\n", "")
+        )];
+    }
     let lines = fragment
         .lines()
         .filter(|line| !line.trim_start().starts_with('#') && !line.trim().is_empty());

@@ -3,8 +3,9 @@
 use crate::commands::eval::args::Args;
 use crate::commands::eval::variants::variants;
 use crate::exit::{Exit, Failure};
+use crate::plan::eval::Scores;
 use crate::plan::memory::MemoryLimit;
-use crate::plan::spec::{Decode, EvalSpec, Job, RunSpec};
+use crate::plan::spec::{EvalSpec, Job, RunSpec};
 use crate::run::task::build_task;
 use crate::run::worker::skipped_fits;
 use crate::run_dir::files::RECORD_FILE;
@@ -15,8 +16,7 @@ use results::{RunRecord, read_record};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tasks::{Scoring, Task};
-use tiny_transformer::AttentionKind;
+use tasks::Task;
 
 /// A run that is ready to be evaluated.
 pub struct Prepared {
@@ -169,61 +169,38 @@ pub fn check_lengths(lengths: &[usize]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses scores that the task and model do not have, as a config does.
+/// Refuses scores that the task and model do not have, by the rules of a config.
 fn check_scores(
     request: &Args,
     spec: &RunSpec,
     task: &dyn Task,
     lengths: &[usize],
 ) -> Result<(), Failure> {
-    let refuse = |flag: String, problem: &str, allowed: &str, help: &str| {
-        Err(Failure::new(
-            Exit::Config,
-            format!("{flag}: {problem}\n  = allowed: {allowed}\n  = help: {help}"),
-        ))
+    let scores = Scores {
+        decode: request.decode.unwrap_or(spec.eval.decode),
+        last_tokens: request.last_tokens.or(spec.eval.last_tokens),
+        attention_distance: request.attention_distance || spec.eval.attention_distance,
+        test_lens: lengths,
     };
-    let kind = task.kind();
-    if let Some(decode) = request
-        .decode
-        .filter(|decode| *decode != Decode::TeacherForced && task.scoring() != Scoring::Answer)
-    {
-        let flag = clap::ValueEnum::to_possible_value(&decode).map_or(String::new(), |value| {
-            format!("--decode {}", value.get_name())
-        });
-        let problem = format!("has nothing to decode: task `{kind}` asks for no answers");
-        return refuse(
-            flag,
-            &problem,
-            "teacher_forced",
-            "leave it out, or evaluate a run on a task with answers, such as copy",
-        );
-    }
-    if request.attention_distance && spec.model.transformer.attention == AttentionKind::Linear {
-        let problem = "needs weights, and linear attention has none";
-        return refuse(
-            "--attention-distance".to_owned(),
-            problem,
-            "absent",
-            "leave it out, or evaluate a run with softmax attention",
-        );
-    }
-    let Some(last) = request.last_tokens.or(spec.eval.last_tokens) else {
-        return Ok(());
-    };
-    let flag = format!("--last-tokens {last}");
-    if task.scoring() != Scoring::LanguageModel {
-        let problem = format!("is for text: task `{kind}` is scored where its answers are");
-        return refuse(flag, &problem, "absent", "leave it out");
-    }
-    let shortest = lengths.iter().copied().min().unwrap_or(1);
-    if !(1..=shortest).contains(&last) {
-        let problem = "a test window has fewer predictions";
-        return refuse(
-            flag,
-            problem,
-            &format!("a whole number from 1 to {shortest}"),
-            "give fewer, or longer --lengths",
-        );
-    }
-    Ok(())
+    scores
+        .check(&spec.model.transformer, task)
+        .map_err(|error| {
+            let (flag, help) = match error.key.as_str() {
+                "decode" => (
+                    format!("--decode {}", error.value.trim_matches('"')),
+                    "leave it out, or evaluate a run on a task with answers, such as copy",
+                ),
+                "attention_distance" => (
+                    "--attention-distance".to_owned(),
+                    "leave it out, or evaluate a run with softmax attention",
+                ),
+                _ => (
+                    format!("--last-tokens {}", error.value),
+                    "leave it out, or score fewer predictions of text at longer --lengths",
+                ),
+            };
+            let (problem, allowed) = (error.problem, error.allowed);
+            let message = format!("{flag}: {problem}\n  = allowed: {allowed}\n  = help: {help}");
+            Failure::new(Exit::Config, message)
+        })
 }

@@ -2,12 +2,11 @@
 
 use crate::config::diagnostic::{describe_value, type_name};
 use crate::exit::{Exit, Failure};
-use crate::plan::spec::{RunSpec, TRAINED, VariantSpec, untrained};
-use crate::plan::variants::{
-    additions, check_additions, dropped, dropped_note, keeping, read_additions, stacked,
-};
+use crate::plan::spec::{RunSpec, TRAINED, VariantSpec};
+use crate::plan::variant_rules::{Asked, Refusal, Trained};
+use crate::plan::variants::{additions, dropped, dropped_note, keeping, read_additions};
 use crate::plan::variation::{applies, changed};
-use posenc::{ConfigError, EncodingConfig, Lengths, PositionsConfig};
+use posenc::{ConfigError, PositionsConfig};
 use std::path::Path;
 use tasks::Task;
 use toml::{Table, Value};
@@ -23,8 +22,12 @@ pub fn variants(
     lengths: &[usize],
     asked: &[String],
 ) -> Result<(Vec<VariantSpec>, Vec<String>), Failure> {
-    let shape = spec.model.transformer.shape();
-    let kind = spec.model.pe.kind();
+    let trained = Trained {
+        model: &spec.model,
+        train: &spec.train,
+        task,
+        test_lens: lengths,
+    };
     let mut notes = Vec::new();
     let mut variants = vec![VariantSpec {
         name: TRAINED.to_owned(),
@@ -32,164 +35,146 @@ pub fn variants(
         positions: Vec::new(),
     }];
     for text in asked {
-        let fail = |problem: String, help: &str| {
-            Failure::new(
-                Exit::Config,
-                format!("--variant {text}: {problem}\n  = help: {help}"),
-            )
-        };
-        let refuse = |error: ConfigError| {
-            let ConfigError {
-                key,
-                value,
-                problem,
-                allowed,
-                hint,
-            } = error;
-            let message = format!(
-                "--variant {text}: `{key}` {problem}\n  = value: {value}\n  = allowed: \
-                 {allowed}\n  = help: {hint}"
-            );
-            Failure::new(Exit::Config, message)
-        };
-        let syntax = "write TOML such as 'scaling = { kind = \"yarn\" }', or the path of a .toml \
-                      file with it";
-        let table = parse_variant(text).map_err(|problem| fail(problem, syntax))?;
-        let pe = serde_json::to_value(&spec.model.pe)
-            .ok()
-            .and_then(|value| without_null(&value))
-            .ok_or_else(|| fail("lost the trained encoding".to_owned(), syntax))?;
-        if !applies(&table.when, &pe) {
-            let name = table.name.clone().unwrap_or_else(|| default_name(&table));
-            let when = describe_value(&Value::Table(table.when));
-            notes.push(format!(
-                "variant `{name}` is left out: it is for when = {when}, and the run was trained \
-                 with `{kind}`"
-            ));
+        let argument = Argument(text);
+        let table = parse_variant(text).map_err(|problem| argument.fail(&problem, SYNTAX))?;
+        let Some(asked) = argument.read(&table, spec, &mut notes)? else {
             continue;
-        }
-        let base = changed(&pe, &table.set).map_err(|problem| {
-            fail(
-                format!("does not fit the trained encoding `{kind}`: {problem}"),
-                "give keys of the trained encoding, a whole encoding with `kind`, or add = { kind \
-                 = ... } to stack one on it",
-            )
-        })?;
-        let added = table
-            .add
-            .as_ref()
-            .map(read_additions)
-            .transpose()
-            .map_err(|problem| {
-                fail(
-                    format!("cannot be added to the trained encoding `{kind}`: {problem}"),
-                    "write add = { kind = \"window\" }, or a list of such tables",
-                )
-            })?;
-        let encodings = lengths.iter().map(|length| {
-            let at = Lengths {
-                train_len: spec.train.seq_len,
-                test_len: task.seq_len(*length),
-            };
-            let (mut base, mut added) = (base.clone(), added.clone().unwrap_or_default());
-            base.resolve(&at);
-            base.check(&shape)
-                .map_err(|error| fail(error.to_string(), &error.hint))?;
-            if let Some(add) = &table.add {
-                added.iter_mut().for_each(|one| one.resolve(&at));
-                check_additions(add, &base, &added, &shape).map_err(refuse)?;
-            }
-            let encoding = stacked(base, &added);
-            let facts = encoding.facts(&shape);
-            spec.model
-                .transformer
-                .check_encoding(&facts)
-                .map_err(|error| fail(error.to_string(), &error.hint))?;
-            if table.add.is_some() && table.positions.is_none() {
-                spec.model
-                    .positions
-                    .check(&facts)
-                    .map_err(|error| refuse(error.within("model.positions")))?;
-            }
-            let missing = untrained(&spec.model.pe, &encoding, &shape)
-                .into_iter()
-                .next();
-            match missing {
-                None => Ok(encoding),
-                Some((path, shape)) => {
-                    let problem = format!(
-                        "needs the parameter {path} {shape:?}, which the run was not trained with"
-                    );
-                    Err(fail(
-                        problem,
-                        "choose an encoding without parameters of its own, or train with it",
-                    ))
-                }
-            }
-        });
-        let encodings: Vec<EncodingConfig> = encodings.collect::<Result<_, _>>()?;
-        let named = table.name.clone().unwrap_or_else(|| default_name(&table));
-        let is_free =
-            |name: &str, variants: &[VariantSpec]| variants.iter().all(|other| other.name != name);
-        // Two of one kind are told apart by what they say.
-        let said = text.trim().replace('\n', ", ");
-        let name = if table.name.is_some() || is_free(&named, &variants) {
-            named
-        } else {
-            said
         };
-        if !is_free(&name, &variants) {
-            let help = "give each variant another name: a line name = \"...\" before the others, \
-                        or in its .toml file";
-            return Err(fail(
-                format!("another variant is named `{name}` already"),
-                help,
-            ));
+        let (pe, positions) = trained
+            .resolve(&asked)
+            .map_err(|refusal| argument.refused(refusal))?;
+        let name = argument.name(&table, &variants)?;
+        let shape = spec.model.transformer.shape();
+        let kinds = pe.first().map_or(Vec::new(), |encoding| {
+            dropped(&table.set, &spec.model.pe, encoding, &shape)
+        });
+        if let (Some(encoding), false) = (pe.first(), kinds.is_empty()) {
+            let keeping = match table.add {
+                None => keeping(&table.set, &spec.model.pe, encoding, &shape),
+                Some(_) => None,
+            };
+            notes.push(dropped_note(&name, &kinds, keeping.as_deref()));
         }
-        if let Some(encoding) = encodings.first() {
-            let kinds = dropped(&table.set, &spec.model.pe, encoding, &shape);
-            if !kinds.is_empty() {
-                let own = table
-                    .add
-                    .is_none()
-                    .then(|| keeping(&table.set, &spec.model.pe, encoding, &shape))
-                    .flatten();
-                notes.push(dropped_note(&name, &kinds, own.as_deref()));
-            }
-        }
-        let longest = lengths
-            .iter()
-            .map(|length| task.seq_len(*length))
-            .max()
-            .unwrap_or(0);
-        let positions = lengths
-            .iter()
-            .zip(&encodings)
-            .filter_map(|(length, encoding)| {
-                let mut positions = table.positions.clone()?;
-                positions.resolve(
-                    &Lengths {
-                        train_len: spec.train.seq_len,
-                        test_len: task.seq_len(*length),
-                    },
-                    longest,
-                );
-                let facts = encoding.facts(&shape);
-                Some(
-                    positions
-                        .check(&facts)
-                        .map(|()| positions)
-                        .map_err(|error| fail(error.to_string(), &error.hint)),
-                )
-            });
-        let positions = positions.collect::<Result<_, _>>()?;
         variants.push(VariantSpec {
             name,
-            pe: encodings,
+            pe,
             positions,
         });
     }
     Ok((variants, notes))
+}
+
+const SYNTAX: &str =
+    "write TOML such as 'scaling = { kind = \"yarn\" }', or the path of a .toml file with it";
+
+/// The text of one `--variant`.
+struct Argument<'a>(&'a str);
+
+impl Argument<'_> {
+    fn fail(&self, problem: &str, help: &str) -> Failure {
+        let text = self.0;
+        let message = format!("--variant {text}: {problem}\n  = help: {help}");
+        Failure::new(Exit::Config, message)
+    }
+
+    fn invalid(&self, error: ConfigError) -> Failure {
+        let ConfigError {
+            key,
+            value,
+            problem,
+            allowed,
+            hint,
+        } = error;
+        let text = self.0;
+        let message = format!(
+            "--variant {text}: `{key}` {problem}\n  = value: {value}\n  = allowed: {allowed}\n  = \
+             help: {hint}"
+        );
+        Failure::new(Exit::Config, message)
+    }
+
+    /// What is asked for; `None` with a note if the variant is for other encodings.
+    fn read(
+        &self,
+        table: &Variant,
+        spec: &RunSpec,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Asked>, Failure> {
+        let kind = spec.model.pe.kind();
+        let pe = serde_json::to_value(&spec.model.pe)
+            .ok()
+            .and_then(|value| without_null(&value))
+            .ok_or_else(|| self.fail("the trained encoding is no table", SYNTAX))?;
+        if !applies(&table.when, &pe) {
+            let name = table.name.clone().unwrap_or_else(|| default_name(table));
+            let when = describe_value(&Value::Table(table.when.clone()));
+            notes.push(format!(
+                "variant `{name}` is left out: it is for when = {when}, and the run was trained \
+                 with `{kind}`"
+            ));
+            return Ok(None);
+        }
+        let base = changed(&pe, &table.set).map_err(|problem| {
+            self.fail(
+                &format!("does not fit the trained encoding `{kind}`: {problem}"),
+                "give keys of the trained encoding, a whole encoding with `kind`, or add = { kind \
+                 = ... } to stack one on it",
+            )
+        })?;
+        let added = table.add.as_ref().map(read_additions).transpose();
+        let added = added.map_err(|problem| {
+            self.fail(
+                &format!("cannot be added to the trained encoding `{kind}`: {problem}"),
+                "write add = { kind = \"window\" }, or a list of such tables",
+            )
+        })?;
+        Ok(Some(Asked {
+            base,
+            add: table.add.clone(),
+            added: added.unwrap_or_default(),
+            positions: table.positions.clone(),
+        }))
+    }
+
+    /// The error of a variant that breaks a rule.
+    fn refused(&self, refusal: Refusal) -> Failure {
+        match refusal {
+            Refusal::Set(error) | Refusal::Positions(error) => {
+                self.fail(&error.to_string(), &error.hint)
+            }
+            Refusal::Add(error) => self.invalid(error),
+            Refusal::Model(error) => self.invalid(error.within("model")),
+            Refusal::Untrained(_, missing) => {
+                let missing: Vec<String> = missing
+                    .iter()
+                    .map(|(path, shape)| format!("{path} {shape:?}"))
+                    .collect();
+                let problem = format!(
+                    "needs the parameter {}, which the run was not trained with",
+                    missing.join(", ")
+                );
+                let help = "choose an encoding that adds no parameters, or train with it";
+                self.fail(&problem, help)
+            }
+        }
+    }
+
+    /// The variant's name: as given, else its kind, else the whole text.
+    fn name(&self, table: &Variant, variants: &[VariantSpec]) -> Result<String, Failure> {
+        let is_free = |name: &str| variants.iter().all(|other| other.name != name);
+        let named = table.name.clone().unwrap_or_else(|| default_name(table));
+        let name = if table.name.is_some() || is_free(&named) {
+            named
+        } else {
+            self.0.trim().replace('\n', ", ")
+        };
+        if is_free(&name) {
+            return Ok(name);
+        }
+        let help = "give each variant another name: a line name = \"...\" before the others, or in \
+                    its .toml file";
+        Err(self.fail(&format!("another variant is named `{name}` already"), help))
+    }
 }
 
 /// A variant from the command line.

@@ -147,7 +147,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// Names alone: every enum of a configuration that holds more is tagged by a key.
+    /// Only names: an enum that holds more is a table tagged by a key.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,

@@ -1,5 +1,5 @@
 //! A mistake in a configuration as data: what is wrong, where, the key, its value, what is allowed,
-//! and the likely fix. Text is made in `Display` alone.
+//! and the likely fix. Only `Display` makes text.
 //!
 //! ```text
 //! problem.rs  Problem: what is wrong

@@ -5,7 +5,7 @@ use super::de::{ReadError, Reader};
 use super::{Diagnostic, Problem, TableName, closest, describe_value, quoted, type_name};
 use crate::config::key_path::{AXES, KeyPath};
 use crate::config::origins::{Found, Origins};
-use crate::config::value::{friendly, mend};
+use crate::config::value::{friendly, rewrite};
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
@@ -165,7 +165,7 @@ impl Refusal<'_> {
             .with_help(help.unwrap_or_default())
     }
 
-    /// A hint for a table whose `kind` alone was set by an override or an axis, so that other keys
+    /// A hint for a table whose only key set by an override or an axis is `kind`, so that other keys
     /// of it belong to another kind.
     fn stale_kind(&self, table: &KeyPath, key: &KeyPath) -> Option<String> {
         let kind = self.origins.find(&table.child("kind"));
@@ -262,7 +262,7 @@ impl Refusal<'_> {
             let (wanted, found) = (allowed, None);
             return self.value_error(Problem::WrongType { key, wanted, found });
         };
-        let help = mend(value, expected, self.path.last()).unwrap_or_default();
+        let help = rewrite(value, expected, self.path.last()).unwrap_or_default();
         let problem = Problem::WrongType {
             key,
             // The range of a whole number stands under `allowed`.

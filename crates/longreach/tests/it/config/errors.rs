@@ -1,7 +1,7 @@
 //! Every mistake names its place, key, value, what is allowed and the fix. Most cases are in
 //! `tests/cases/config.toml`; those whose input is computed are here.
 
-use super::toy::{GOOD, axes, message, read, told, with};
+use super::toy::{GOOD, axes, message, read, refused_as, with};
 use longreach::config::source::{MAX_BYTES, Source};
 use longreach::exit::Exit;
 use serde::Deserialize;
@@ -61,7 +61,7 @@ fn mistakes_are_explained() {
 
 #[test]
 fn mistakes_that_only_the_experiment_knows() {
-    told(
+    refused_as(
         with("n_heads = 4\n", "").replace("d_model = 64", "d_model = 60"),
         &[],
         r#"
@@ -80,7 +80,7 @@ error: `model.n_heads` must divide d_model = 60
 
 #[test]
 fn unclosed_lists_are_shown_where_they_begin() {
-    told(
+    refused_as(
         format!("{}x = [{}", " ".repeat(300), "1, ".repeat(300)),
         &[],
         r#"
@@ -97,7 +97,7 @@ error: not valid TOML: unclosed array, expected `]`
 #[test]
 #[expect(clippy::too_many_lines, reason = "whole messages beside their inputs")]
 fn products_of_axes_are_bounded() {
-    told(
+    refused_as(
         format!("max_runs = 0\n{GOOD}"),
         &[],
         r#"
@@ -122,7 +122,7 @@ error: `max_runs` must be a whole number from 1 to 100000
                 .collect::<String>(),
         )
     };
-    told(
+    refused_as(
         many(12),
         &[],
         r#"
@@ -137,7 +137,7 @@ error: 2000000000000000000000000 runs are more than `max_runs` = 1000
    = help: shorten an axis, or set `max_runs` above the first table or by an override
 "#,
     );
-    told(
+    refused_as(
         many(24),
         &[],
         r#"
@@ -152,7 +152,7 @@ error: over 10^38 runs are more than `max_runs` = 1000
    = help: shorten an axis, or set `max_runs` above the first table or by an override
 "#,
     );
-    told(
+    refused_as(
         format!("max_runs = 1000000000\n{}", many(4)),
         &[],
         r#"
@@ -166,7 +166,7 @@ error: `max_runs` must be a whole number from 1 to 100000
   = allowed: a whole number from 1 to 100000
 "#,
     );
-    told(
+    refused_as(
         format!(
             "max_runs = 100000\npad = [{}0]\n{}",
             "0, ".repeat(499),
@@ -184,7 +184,7 @@ error: 10000 cells of 521 values each are too many to hold
 
 #[test]
 fn bytes_that_are_no_text() {
-    told(
+    refused_as(
         b"a = 1\nb = \"\xff\"\n",
         &[],
         r#"
@@ -193,7 +193,7 @@ error: the file is not UTF-8: byte 0xFF at byte offset 11, line 2
    = help: save it as UTF-8
 "#,
     );
-    told(
+    refused_as(
         b"\xff\xfea\0=\0",
         &[],
         r#"
@@ -202,7 +202,7 @@ error: the file is UTF-16, not UTF-8 (byte order mark at byte 0)
    = help: save it as UTF-8
 "#,
     );
-    told(
+    refused_as(
         b"a\0=\0",
         &[],
         r#"
@@ -211,7 +211,7 @@ error: the file holds a NUL byte at byte offset 1
    = help: is it UTF-16 or binary? save it as UTF-8
 "#,
     );
-    told(
+    refused_as(
         vec![b'#'; MAX_BYTES + 1],
         &[],
         r#"
@@ -230,7 +230,7 @@ fn marks_and_line_ends_are_accepted() {
         "\u{FEFF}{}",
         with("steps = 100", "\tsteps = -1").replace('\n', "\r\n")
     );
-    told(
+    refused_as(
         both,
         &[],
         r#"
@@ -252,7 +252,7 @@ fn files_that_cannot_be_read() {
     for name in ["alibi.toml", "rope.toml", "notes.txt"] {
         std::fs::write(folder.path().join(name), GOOD).expect("a scratch file");
     }
-    let told = |path: &std::path::Path| {
+    let message = |path: &std::path::Path| {
         let error = Source::read(path).expect_err("a mistake must be refused");
         assert_eq!(error.exit, Exit::Config);
         format!("error: {error}").replace(&folder.path().display().to_string(), "DIR")
@@ -260,10 +260,10 @@ fn files_that_cannot_be_read() {
     assert!(Source::read(&folder.path().join("rope.toml")).is_ok());
     let missing = "error: no such file\n  --> DIR/rop.toml\n   = help: configurations in DIR: \
                    rope.toml, alibi.toml";
-    assert_eq!(told(&folder.path().join("rop.toml")), missing);
+    assert_eq!(message(&folder.path().join("rop.toml")), missing);
     let nowhere = "error: no such file\n  --> DIR/no/x.toml\n   = help: there is no folder DIR/no";
-    assert_eq!(told(&folder.path().join("no/x.toml")), nowhere);
+    assert_eq!(message(&folder.path().join("no/x.toml")), nowhere);
     let given = "error: this is a folder, not a configuration file\n  --> DIR\n   = help: \
                  configurations in DIR: alibi.toml, rope.toml";
-    assert_eq!(told(folder.path()), given);
+    assert_eq!(message(folder.path()), given);
 }

@@ -163,7 +163,7 @@ pub fn message(text: &[u8], overrides: &[&str]) -> String {
 }
 
 #[track_caller]
-pub fn told(text: impl AsRef<[u8]>, overrides: &[&str], expected: &str) {
+pub fn refused_as(text: impl AsRef<[u8]>, overrides: &[&str], expected: &str) {
     assert_eq!(
         message(text.as_ref(), overrides),
         expected.trim_matches('\n')
