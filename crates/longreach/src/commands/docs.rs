@@ -4,6 +4,7 @@ use crate::commands::config_page;
 use crate::console;
 use crate::exit::{Exit, Failure};
 use clap::CommandFactory;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -90,10 +91,11 @@ pub fn tasks_page() -> String {
     );
     for info in tasks::TaskConfig::kinds() {
         let defaults = tasks::TaskConfig::default_of(info.kind);
+        let defaults = BTreeMap::from([("task", defaults)]);
         let defaults = toml::to_string(&defaults).unwrap_or_default();
         let _ = write!(
             page,
-            "\n## {}\n\n{}\n\n```text\n[task]\n{}\n```\n\nExamples:\n\n```text\n{}\n```\n",
+            "\n## {}\n\n{}\n\n```toml\n{}\n```\n\nExamples:\n\n```text\n{}\n```\n",
             info.kind,
             info.summary,
             defaults.trim(),

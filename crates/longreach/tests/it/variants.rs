@@ -457,7 +457,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     (
         "set = { base = 1.0 }\nadd = { kind = \"window\" }",
         "{ kind = \"rope\" }",
-        &["eval.variants.0.set.base", "from 1.0"],
+        &["eval.variants.0.set.base", "above 1"],
     ),
     (
         "set = { kind = \"kerple\" }\nadd = { kind = \"window\" }",
@@ -539,7 +539,7 @@ fn an_addition_that_cannot_work_is_refused_with_its_place() {
     try_it(
         &window,
         &[],
-        &["model.positions.kind", "distances alone", "in variant `v`"],
+        &["model.positions.kind", "distances only", "in variant `v`"],
     );
 }
 
@@ -557,7 +557,7 @@ fn an_addition_that_cannot_work_is_refused_on_the_command_line() {
         ),
         (
             "add = { kind = \"window\", size = 0 }",
-            &["`add.size`", "value: 0", "allowed: a number from 1"],
+            &["`add.size`", "value: 0", "allowed: a whole number from 1"],
         ),
         (
             "add = { kind = \"rerope\" }",
