@@ -80,6 +80,7 @@ const MOST_FACTS: usize = 1_000;
 impl RunRecord {
     /// Checks what the types do not: every rule in the fields' documentation that a damaged or
     /// made-up record could break.
+    #[expect(clippy::too_many_lines, reason = "one rule per line")]
     pub(crate) fn check(&self) -> Result<(), String> {
         let must =
             |holds: bool, what: &dyn Fn() -> String| if holds { Ok(()) } else { Err(what()) };

@@ -264,6 +264,7 @@ impl TransformerConfig {
     /// # Errors
     ///
     /// The first key that cannot work, with what is allowed.
+    #[expect(clippy::too_many_lines, reason = "one rule per key")]
     pub fn check(&self) -> Result<(), ConfigError> {
         let sizes = [
             ("vocab_size", self.vocab_size, 1 << 20),

@@ -184,6 +184,10 @@ fn setting_name(task: &TaskFacts, corpora: &[&str]) -> String {
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one setting, assembled field by field"
+)]
 fn setting<'a>(
     runs: &[&'a RunRecord],
     specs: &MethodSpecs<'_>,

@@ -5,6 +5,7 @@ use crate::record::{RunRecord, RunStatus};
 use crate::text::{list, thousands};
 
 /// Names and values of the facts.
+#[expect(clippy::too_many_lines, reason = "one block per fact")]
 pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(String, String)> {
     let each = |value: &dyn Fn(&RunRecord) -> Option<String>| -> String {
         let mut seen: Vec<String> = Vec::new();

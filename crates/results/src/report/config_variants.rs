@@ -20,6 +20,10 @@ pub(super) struct Written {
 }
 
 /// The variants of all methods, each once, in the order of every method's own.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one pass over the variants of all methods"
+)]
 pub(super) fn variants(
     runs: &[&RunRecord],
     specs: &[Spec],

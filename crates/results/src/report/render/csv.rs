@@ -153,6 +153,7 @@ fn numbers(setting: &Setting<'_>, eval: &EvalRow, stopped: &str) -> Vec<Number> 
 }
 /// One row for each summary over seeds: how far and how much of the in-length score is kept, and
 /// the differences to the baseline.
+#[expect(clippy::too_many_lines, reason = "one block per kind of row")]
 pub(crate) fn summaries_csv(
     settings: &[Setting<'_>],
     spec: &ReportSpec,

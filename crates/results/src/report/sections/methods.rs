@@ -157,6 +157,7 @@ fn runs(group: &Group<'_>, links: &Links) -> Cell {
 
 /// `scaling.kind = yarn, scaling.factor = 2 at 128, 4 at 256`, or the whole encoding where another
 /// kind takes the place of the trained one.
+#[expect(clippy::too_many_lines, reason = "one case per shape of a change")]
 fn changes(trained: &Value, variant: &Variant<'_>) -> String {
     if variant.by_len.is_empty() {
         return "not recorded".into();
