@@ -123,8 +123,8 @@ pub fn forget_peak() {
 /// - per token `8 d_model + 3 vocab_size` numbers of working memory,
 /// - sums of the gradients of one block's weights over groups of rows,
 /// - a bias that is materialised, and
-/// - fourteen copies of the parameters: gradients, moments, updates, packed panels, and a checkpoint
-///   being written.
+/// - fourteen copies of the parameters: gradients, moments, updates, packed panels, and a
+///   checkpoint being written.
 ///
 /// The constants were fitted to measurements, which `scripts/memory` repeats.
 pub fn training(spec: &RunSpec, parameters: u64) -> u64 {

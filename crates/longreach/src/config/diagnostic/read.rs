@@ -165,8 +165,8 @@ impl Refusal<'_> {
             .with_help(help.unwrap_or_default())
     }
 
-    /// A hint for a table whose only key set by an override or an axis is `kind`, so that other keys
-    /// of it belong to another kind.
+    /// A hint for a table whose only key set by an override or an axis is `kind`, so that other
+    /// keys of it belong to another kind.
     fn stale_kind(&self, table: &KeyPath, key: &KeyPath) -> Option<String> {
         let kind = self.origins.find(&table.child("kind"));
         let whole = self.origins.find(table);
