@@ -247,6 +247,7 @@ fn linear_layers(c: &mut Criterion<CpuTime>) {
     );
 }
 
+#[expect(clippy::too_many_lines, reason = "one list of blocks")]
 fn model_blocks(c: &mut Criterion<CpuTime>) {
     let mut group = group(c, "block");
     for (gated, matmul) in [
@@ -344,6 +345,7 @@ fn model_blocks(c: &mut Criterion<CpuTime>) {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one list of operations")]
 fn pieces(c: &mut Criterion<CpuTime>) {
     let mut group = group(c, "piece");
     let rows = |width: usize| move |x: &Tensor<1>| x.clone().reshape([TOKENS, width]);

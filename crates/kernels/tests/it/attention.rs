@@ -77,6 +77,7 @@ impl Case {
 
 type Attention = fn(Tensor<4>, Tensor<4>, Tensor<4>, Option<Tensor<4>>, f64, usize) -> Tensor<4>;
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn cases() -> Vec<Case> {
     let mut cases = vec![
         PLAIN,

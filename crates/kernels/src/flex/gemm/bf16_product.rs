@@ -247,6 +247,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "every layout of both operands")]
     fn products_are_those_of_the_definition_however_matrices_lie() {
         let unit = Unit::open();
         for ([n, k, m], group) in [

@@ -298,6 +298,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "every layout of both operands")]
     fn an_element_is_one_chain_however_the_matrices_lie() {
         for [n, k, m] in [
             [1, 1, 1],
@@ -375,6 +376,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "every layout of both operands")]
     fn groups_and_parts_of_matrices_give_the_same_elements() {
         for ([n, k, m], group_k, group_m) in [
             ([9, 12, 20], 4, 5),
