@@ -39,7 +39,14 @@ fn transcript(place: &Path, commands: &[&[&str]]) -> String {
 fn neutral(text: &str, place: &Path) -> String {
     let text = text.replace(&place.display().to_string(), "DIR");
     let commit = env!("CARGO_PKG_VERSION");
-    let text = text.replace(commit, "VERSION");
+    let mut text = text.replace(commit, "VERSION");
+    // The id of a config hashes the directory that its paths are relative to.
+    let configs = std::fs::read_dir(place.join("runs/tiny/configs"));
+    for config in configs.into_iter().flatten().flatten() {
+        if let Some(id) = config.path().file_stem().and_then(|stem| stem.to_str()) {
+            text = text.replace(id, "CONFIG");
+        }
+    }
     let lines = text.lines().map(|line| seconds(line.trim_end()) + "\n");
     lines.collect()
 }
