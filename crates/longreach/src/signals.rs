@@ -179,8 +179,8 @@ pub fn stop_with_parent() {
     });
 }
 
-/// Lets a write beyond the limit on the size of files fail with an error, which can be told,
-/// instead of ending the process.
+/// Makes a write beyond the file size limit return an error, which can be reported, instead of
+/// ending the process.
 pub fn survive_file_size_limit() {
     #[cfg(unix)]
     let _ = signal_hook::flag::register(

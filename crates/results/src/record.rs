@@ -3,7 +3,7 @@
 //! A record holds what the numbers depend on (the resolved spec, the corpus, the commit, the kind
 //! of device) and the numbers, in nats and counts. Nothing in it depends on the clock, the
 //! machine's speed or the number of threads: the same binary and spec give the same bytes. Timings
-//! live in a file of their own.
+//! are kept in a separate file.
 
 use crate::text;
 use serde::{Deserialize, Serialize};

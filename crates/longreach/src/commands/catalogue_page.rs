@@ -1,9 +1,8 @@
 //! `longreach catalogue`: the catalogue of encodings as a page with pictures and measured
 //! perplexities.
 //!
-//! The page says nothing of its own: what an encoding is comes from the catalogue, what it was
-//! measured to do from records. A test holds the committed page equal to what this module makes of
-//! the committed records.
+//! Descriptions come from the list of encodings, measured values from records. A test compares the
+//! committed page with the output of this module for the committed records.
 
 use crate::commands::inspect;
 use crate::console;
@@ -16,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// The model and the lengths that shapes and pictures are told for.
+/// The model and the lengths for which shapes and pictures are shown.
 const SHAPE: ModelShape = ModelShape {
     d_model: 64,
     n_layers: 2,

@@ -1,4 +1,4 @@
-//! `longreach list`: what there is to choose from, as a table or as JSON.
+//! `longreach list`: encodings, tasks and devices as a table or as JSON.
 
 use crate::commands::config_page;
 use crate::console::{self, json as to_json, table};

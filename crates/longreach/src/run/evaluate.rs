@@ -116,7 +116,7 @@ impl TrainedModel<'_> {
             self.model = Some(model);
             return Ok(Some(row));
         }
-        // Watching the weights takes the unfused path, so the distances get a pass of their own.
+        // Reading the weights needs the unfused path, so the distances take a second pass.
         let plain = rebuilt()?;
         let mut profile = Profile::new(model, rebuilt()?);
         for (batch, positions) in test.batches(task) {

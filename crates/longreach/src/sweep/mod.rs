@@ -1,4 +1,4 @@
-//! `longreach run`: every run of a plan in a process of its own, skipping what is recorded.
+//! `longreach run`: runs every run of a plan in a separate process and skips recorded ones.
 //!
 //! Burn keeps its generator and device state per process, so two runs in one process would disturb
 //! each other; a process that dies takes one run with it and no more.

@@ -6,7 +6,7 @@
 //!   of one table of relative positions.
 //! - Source: He et al. 2020, DeBERTa (arXiv 2006.03654), eq. 3 and 4; Hugging Face `deberta_v2` for
 //!   `buckets`.
-//! - Deviations: k_r and q_r have projections of their own per layer, as in v1; v2 can share those
+//! - Deviations: k_r and q_r have separate projections per layer, as in v1; v2 can share those
 //!   of the content. q_r is read at delta(n, m), as eq. 4 has it; the authors' code and Hugging
 //!   Face read it at delta(m, n).
 //! - Parameters: `table`, `[2k, D]`, shared by layers; `c2p.L` and `p2c.L`, `[D, H E]` per layer L.

@@ -128,8 +128,8 @@ impl Setting<'_> {
         clear.then_some(best.0)
     }
 
-    /// Whether a score is no better than guessing as far as its interval tells; where guessing has
-    /// no score, whether a share is 0.
+    /// Whether the interval of a score includes guessing or lies below it; where guessing has no
+    /// score, whether a share is 0.
     pub(crate) fn is_at_chance(&self, metric: &str, estimate: &Estimate) -> bool {
         let Some(chance) = metric::chance(self.task, metric) else {
             return metric::is_share(metric) && estimate.mean == 0.0;

@@ -1,8 +1,8 @@
 //! Claims of published sources as data, and whether the records agree with them.
 //!
 //! A [`Claim`] is one sentence of a source with a check of it in terms of methods, lengths and a
-//! metric. Each check is taken apart into [`Comparison`]s, one number with a 95 % interval over
-//! seeds and the bound it is held against. A comparison *agrees* if the whole interval is on the
+//! metric. Each check becomes [`Comparison`]s, each of one number with a 95 % interval over
+//! seeds and the bound for it. A comparison *agrees* if the whole interval is on the
 //! claim's side of the bound, *disagrees* if the whole interval is on the other side, and is
 //! *undecided* if the bound lies inside the interval, if there is a single seed, or if a method has
 //! not learned its task in length. A claim disagrees if one of its comparisons does, agrees if all

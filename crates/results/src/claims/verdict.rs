@@ -30,14 +30,14 @@ impl Verdict {
     }
 }
 
-/// One number held against one bound.
+/// The comparison of one number with one bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// What the number is: `rope at 256 over rope at 64`.
     pub what: String,
     /// The number, where there is one.
     pub estimate: Option<Estimate>,
-    /// What it is held against: `at most 1.1`, `below 0`.
+    /// The bound in words: `at most 1.1`, `below 0`.
     pub needed: String,
     /// The result.
     pub verdict: Verdict,

@@ -96,8 +96,8 @@ impl Pen {
         if dash.is_empty() {
             self.push(one(points.to_vec(), None));
         } else if self.target == Target::Png {
-            // kuva's raster backend restarts the dash pattern at every segment, so each dash is a
-            // line of its own.
+            // kuva's raster backend restarts the dash pattern at every segment, so each dash is
+            // drawn as a separate line.
             let pieces = dashes(points, dash).into_iter();
             self.scene
                 .elements

@@ -123,7 +123,7 @@ fn raw_encoding(run: &RunRecord, spec: &Spec) -> Spec {
 }
 
 /// Keys and values that the encodings with a variant have in common and none of the others has:
-/// `Some(None)` where all have the variant, none where nothing tells them apart.
+/// `Some(None)` where all have the variant, none where nothing distinguishes them.
 fn when(with: &[Spec], without: &[Spec]) -> Option<Option<Value>> {
     if without.is_empty() {
         return Some(None);

@@ -225,7 +225,7 @@ impl TaskSpec for MqarConfig {
             "pairs",
             self.pairs,
             1..=self.vocab / 2 - 1,
-            "every pair of a row has a key of its own, an id below half of `vocab`",
+            "the keys of a row's pairs are distinct ids below half of `vocab`",
         )?;
         let hint = "1 spreads queries evenly, smaller values bring them forward; zoology has 0.01";
         in_range("power", self.power, 0.0..=1.0, hint)?;

@@ -72,7 +72,7 @@ pub struct TextConfig {
     pub max_bytes: u64,
 }
 
-/// The table as written: tells an absent key from an empty one.
+/// The table as written: an absent key differs from an empty one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Table {

@@ -7,8 +7,8 @@
 //! windows do not overlap.
 //!
 //! A training window of n bytes has round(`rate` n) chosen ones, at least one, every set as likely
-//! as any other. In the test each byte of the validation split is chosen by a draw of its own,
-//! named by its place, so that at every length, and for every method and seed, the same bytes are
+//! as any other. In the test each byte of the validation split is chosen by an independent draw
+//! for its offset, so that at every length, and for every method and seed, the same bytes are
 //! hidden in the same way: only what is visible around them grows.
 //!
 //! Source: Devlin et al. 2018, BERT (arXiv 1810.04805), section 3.1; RoFormer (arXiv 2104.09864) is

@@ -2,7 +2,7 @@
 //!
 //! Byte 0 is never scored, it has no context. The scored span is bytes `1..=span`, and at every
 //! length each of them is scored once: non-overlapping windows score all they predict, sliding ones
-//! score their last `stride` bytes and the first window all of its own. Where the stride does not
+//! score their last `stride` bytes, the first window all its bytes. Where the stride does not
 //! divide the rest of the span, the last sliding window is moved back to end with the span and
 //! scores what is left.
 

@@ -44,9 +44,9 @@ pub struct Numbers {
     pub parts: Vec<Numbers>,
 }
 
-/// Logits before the softmax of a sequence in which every token is the same, so that only position
-/// tells them apart: all hooks on random inputs, queries and keys, mean over the draws. Parameters
-/// as drawn by seed 0.
+/// Logits before the softmax of a sequence of equal tokens, so that they differ by position only:
+/// all hooks on random inputs, queries and keys, mean over the draws. Parameters are those of
+/// seed 0.
 #[derive(Debug, Serialize)]
 pub struct Response {
     /// Distances between the last query and its keys.
@@ -55,10 +55,10 @@ pub struct Response {
     pub logits: Vec<Vec<Option<f64>>>,
 }
 
-/// Length of the sequence [`Response`] is told for, where the encoding reaches so far.
+/// Length of the sequence of [`Response`], unless the encoding has a shorter limit.
 const RESPONSE_LENGTH: usize = 256;
 
-/// What a rotary encoding turns by.
+/// The rotation of a rotary encoding.
 #[derive(Debug, Serialize)]
 pub struct Rotary {
     /// Radians per token of each pair, scaled.

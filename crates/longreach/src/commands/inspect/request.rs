@@ -215,8 +215,8 @@ impl Command<'_> {
                 .map(|kind| (*kind).to_owned())
                 .collect();
             let help = closest(kind, &kinds).map(|meant| format!("did you mean `{meant}`?"));
-            let help = help
-                .unwrap_or_else(|| "`longreach list encodings` tells what each does".to_owned());
+            let help =
+                help.unwrap_or_else(|| "`longreach list encodings` describes them".to_owned());
             let place = Place::CommandLine {
                 argument: self.shown(),
             };

@@ -40,7 +40,7 @@ impl Subject {
             && !facts.exclusive_in_stack
     }
 
-    /// About how many numbers so many positions are.
+    /// Estimated count of numbers printed for `positions` positions.
     pub fn count(&self, positions: usize) -> usize {
         let hooks = self.facts().hooks;
         let times = |on: bool, n: usize| if on { positions.saturating_mul(n) } else { 0 };
@@ -84,8 +84,8 @@ impl Subject {
         encoding.map_err(|error| Failure::new(Exit::Bug, error.to_string()))
     }
 
-    /// Positions that also tell the length of the sequence, by a last key of its own, to encodings
-    /// that read it.
+    /// Positions with one more key at the end of the test length, for encodings that read the
+    /// length of the sequence.
     fn positions(&self, queries: &[f64], keys: &[f64]) -> Positions {
         let mut keys = keys.to_vec();
         if self.facts().reads_length {
@@ -162,8 +162,8 @@ impl Subject {
             Tensor::<2>::from_data(TensorData::new(values, [RESPONSE_DRAWS, width]), device)
         };
         let (token, content) = (draw(d_model), draw(n_heads * head_dim));
-        // A table meets itself where the encoding adds to the input; everywhere else queries and
-        // keys are one vector.
+        // An encoding that adds to the input gives every position its own hidden vector; otherwise
+        // queries and keys are one vector.
         let token = token.unsqueeze_dim::<3>(1).repeat_dim(1, length);
         let hidden = prepared.embed(token.clone());
         let added = hidden.clone() - token;
