@@ -102,12 +102,12 @@ pub fn holder(directory: &Path) -> Option<Holder> {
     if file.try_lock_shared().is_ok() {
         return None;
     }
-    let said = crate::read::bounded(&path, 1024)
+    let owner = crate::read::bounded(&path, 1024)
         .ok()
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .unwrap_or_default();
     Some(parse(
-        &said,
+        &owner,
         &hostname(),
         seconds(SystemTime::now()),
         process_state,

@@ -353,11 +353,11 @@ fn properties(facts: &Facts) -> String {
         ),
         (facts.causal_only, "only a causal mask can host it", ""),
     ];
-    let said = properties
+    let names = properties
         .iter()
         .map(|(holds, yes, no)| if *holds { *yes } else { *no })
         .filter(|text| !text.is_empty());
-    said.collect::<Vec<_>>().join("; ")
+    names.collect::<Vec<_>>().join("; ")
 }
 
 fn quoted(names: &[&str]) -> String {

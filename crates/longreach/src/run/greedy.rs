@@ -1,7 +1,7 @@
 //! Greedy decoding: a model answers token by token, reading its own answers.
 
 use crate::run::MAX_LOGITS;
-use crate::run::model::likeliest;
+use crate::run::model::greedy_tokens;
 use crate::signals;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use posenc::Positions;
@@ -49,16 +49,16 @@ pub fn greedy(
         } else {
             model.forward(read, &positions(place + 1), &pass)
         };
-        let said = likeliest(logits.slice_dim(1, place - from..place - from + 1));
-        for (row, said) in said
+        let tokens = greedy_tokens(logits.slice_dim(1, place - from..place - from + 1));
+        for (row, token) in tokens
             .into_iter()
             .enumerate()
             .filter(|(row, _)| batch.counted[row * seq_len + place])
         {
             let at = row * seq_len + place;
-            guesses[at] = said;
+            guesses[at] = token;
             if reads_its_answers && place + 1 < seq_len {
-                inputs[at + 1] = said as i32;
+                inputs[at + 1] = token as i32;
             }
         }
     }

@@ -103,7 +103,7 @@ pub fn upload(batch: &Batch, device: &Device) -> (Tensor<2, Int>, Tensor<2, Int>
 }
 
 /// The most likely token at every place, row by row.
-pub fn likeliest(logits: Tensor<3>) -> Vec<i64> {
+pub fn greedy_tokens(logits: Tensor<3>) -> Vec<i64> {
     let guesses: Tensor<2, Int> = logits.argmax(2).squeeze_dim(2);
     guesses
         .into_data()

@@ -3,7 +3,7 @@
 use crate::plan::spec::{Coordinates, EvalSpec};
 use crate::run::MAX_LOGITS;
 use crate::run::greedy::greedy;
-use crate::run::model::{likeliest, upload};
+use crate::run::model::{greedy_tokens, upload};
 use crate::signals;
 use burn::tensor::Device;
 use posenc::{Positions, PositionsConfig};
@@ -224,7 +224,7 @@ impl Sums {
             .try_to_vec::<f64>()
             .expect("data was just converted to f64");
         let guesses =
-            decoded.or_else(|| (scoring != Scoring::LanguageModel).then(|| likeliest(logits)));
+            decoded.or_else(|| (scoring != Scoring::LanguageModel).then(|| greedy_tokens(logits)));
         for row in 0..batch.rows {
             let mut exact = true;
             for position in 0..batch.seq_len {

@@ -300,9 +300,9 @@ mod tests {
             since: Instant::now(),
             due: 1,
         };
-        let said: Vec<u64> = (0..1000)
+        let printed: Vec<u64> = (0..1000)
             .filter_map(|waited| waiting.line_due(waited))
             .collect();
-        assert_eq!(said, [1, 10, 30, 60, 360, 660, 960]);
+        assert_eq!(printed, [1, 10, 30, 60, 360, 660, 960]);
     }
 }

@@ -5,7 +5,7 @@ use crate::common::{Scratch, TINY, exits, longreach, stderr};
 use burn::tensor::Device;
 use longreach::plan::spec::{Decode, changes_with_length};
 use longreach::run::greedy::greedy;
-use longreach::run::model::likeliest;
+use longreach::run::model::greedy_tokens;
 use longreach::run::model::upload;
 use posenc::{EncodingConfig, Init, Lengths, Positions, PositionsConfig};
 use serde_json::Value;
@@ -56,7 +56,7 @@ fn model(encoding: &EncodingConfig, vocab_size: usize) -> Transformer {
 
 fn forced(model: &Transformer, batch: &Batch) -> Vec<i64> {
     let (inputs, _) = upload(batch, &Device::flex());
-    likeliest(model.forward(
+    greedy_tokens(model.forward(
         inputs,
         &Positions::contiguous(batch.seq_len),
         &Pass::default(),

@@ -58,25 +58,25 @@ impl Setting<'_> {
     /// What a metric is; where runs of the setting define it differently, such as by how answers
     /// were decoded, each of them and for whom.
     pub(crate) fn definition(&self, metric: &str) -> String {
-        let mut said: Vec<(String, Vec<String>)> = Vec::new();
+        let mut texts: Vec<(String, Vec<String>)> = Vec::new();
         let runs = self
             .groups
             .iter()
             .flat_map(|group| group.runs.iter().map(move |run| (group, run)));
         for (group, run) in runs.filter(|(_, run)| run.task.definitions.contains_key(metric)) {
             let text = metric::definition(&run.task, metric);
-            match said.iter_mut().find(|(other, _)| *other == text) {
+            match texts.iter_mut().find(|(other, _)| *other == text) {
                 Some((_, names)) if names.contains(&group.name) => {}
                 Some((_, names)) => names.push(group.name.clone()),
-                None => said.push((text, vec![group.name.clone()])),
+                None => texts.push((text, vec![group.name.clone()])),
             }
         }
-        if let [] | [_] = said[..] {
-            return said
+        if let [] | [_] = texts[..] {
+            return texts
                 .pop()
                 .map_or_else(|| metric::definition(self.task, metric), |(text, _)| text);
         }
-        let each = said
+        let each = texts
             .iter()
             .map(|(text, names)| format!("for {}: {}", list(names, 6), text.trim_end_matches('.')));
         each.collect::<Vec<_>>().join("; ") + "."

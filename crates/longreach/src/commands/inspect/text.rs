@@ -34,12 +34,12 @@ pub fn render(inspection: &Inspection) -> String {
     let mut out = String::new();
     encoding(&mut out, &inspection.numbers, inspection, &surroundings);
     if let Some(files) = &inspection.files {
-        let said = if files.is_empty() {
+        let line = if files.is_empty() {
             "wrote no picture: there is nothing to draw"
         } else {
             "wrote"
         };
-        let _ = write!(out, "\n{said}\n");
+        let _ = write!(out, "\n{line}\n");
         files
             .iter()
             .for_each(|file| out.push_str(&format!("  {file}\n")));
