@@ -76,7 +76,7 @@ enum What {
 ///
 /// # Errors
 ///
-/// [`Exit::Bug`](crate::exit::Exit::Bug) if a line cannot be serialized.
+/// [`Exit::Bug`] if a line cannot be serialized.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let text = match arguments.what {
         What::Encodings { json } => encodings(json)?,

@@ -134,7 +134,8 @@ fn write(
 ///
 /// # Errors
 ///
-/// As [`write()`].
+/// [`Exit::Input`] if there is nothing to report, [`Exit::Resources`] if the directory cannot be
+/// written.
 pub fn of_sweep(
     records: Vec<RunRecord>,
     config: &Config,

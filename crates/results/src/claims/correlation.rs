@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Column {
     /// Where it is published.
     pub source: String,
-    /// As in [`Outcome::place`].
+    /// The experiment, and the setting where it has several.
     pub place: String,
     /// The metric.
     pub metric: String,

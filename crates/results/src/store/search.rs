@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// Why a link is not read.
 const NOT_REGULAR: &str = "not a regular file; links are not followed here, name it to read it";
 
-/// Reads a file of one record per line, as [`write_jsonl`] writes it: at most [`MAX_JSONL_BYTES`],
+/// Reads a file of one record per line, as [`write_jsonl`](super::write_jsonl) writes it: at most [`MAX_JSONL_BYTES`],
 /// lines of at most [`MAX_RECORD_BYTES`]. An invalid line hides no other: it is in
 /// [`Found::excluded`].
 ///

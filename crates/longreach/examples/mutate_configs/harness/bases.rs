@@ -492,6 +492,10 @@ fn walk(value: &Value, path: &mut Vec<String>, out: &mut Vec<Vec<String>>) {
     }
 }
 
+/// Keys that no base holds: `train.start_from` leads to a recorded run, and `tests/it/schedules.rs`
+/// tries its mistakes.
+pub const ELSEWHERE: [&str; 1] = ["train.start_from"];
+
 /// Every key that the strict types know, as they list them when they meet an unknown one, and every
 /// key that some base holds.
 pub fn known_and_held(bases: &[Base], scratch: &Path) -> (BTreeSet<String>, BTreeSet<String>) {

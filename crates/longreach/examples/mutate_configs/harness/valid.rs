@@ -91,7 +91,7 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         "a filter compares numbers and does not judge them",
     ),
     (
-        &["axes", "train.adamw"],
+        &["axes", "train.adamw", "report"],
         &["an empty table"],
         "nothing varies, or every default",
     ),
