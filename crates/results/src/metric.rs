@@ -167,6 +167,7 @@ pub const METRICS: &[MetricDef] = &[
 /// The entry of a metric, or of the one that it is a part of.
 pub fn find(metric: &str) -> Option<&'static MetricDef> {
     let is_part = |rest: &str| rest.is_empty() || rest.starts_with('_');
+    // A part's name extends its metric's, so the longest name that fits is the metric meant.
     METRICS
         .iter()
         .filter(|def| metric.strip_prefix(def.name).is_some_and(is_part))
@@ -282,6 +283,7 @@ pub fn depth(metric: &str) -> Option<(u32, u32)> {
 pub fn shown(task: &TaskFacts, recorded: &[String]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let has = |name: &str| recorded.iter().any(|m| m == name);
+    // A loss is shown in its derived forms, not in nats.
     if task.primary_metric == LOSS_NATS {
         out.push(PERPLEXITY.into());
         if task.bytes_per_token.is_some() {
@@ -311,6 +313,7 @@ pub fn value(task: &TaskFacts, row: &EvalRow, metric: &str) -> Option<(f64, u64)
     if let Some(stored) = row.metrics.get(metric) {
         return Some((stored.value, stored.n));
     }
+    // What is not stored may follow from the loss.
     let loss = row.metrics.get(LOSS_NATS)?;
     Some((derive(task, metric, loss.value)?, loss.n))
 }

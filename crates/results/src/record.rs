@@ -169,6 +169,7 @@ impl RunRecord {
         let mut spec = self.spec.clone();
         spec.shift_remove("seed");
         if let Some(start) = crate::spec::warm_start_mut(&mut spec) {
+            // Every seed starts from another run; the method is what those runs have in common.
             for by_seed in ["run_id", "weights_blake3"] {
                 start.shift_remove(by_seed);
             }
@@ -353,6 +354,7 @@ impl EvalRow {
         let merge = |bins: &[PositionBin]| {
             let width = |bin: &PositionBin| bin.to.saturating_sub(bin.from) as f64;
             let total: f64 = bins.iter().map(width).sum();
+            // Weighted by width, because bins need not be equally wide.
             let loss_nats = bins
                 .iter()
                 .map(|bin| bin.loss_nats * (width(bin) / total))

@@ -114,6 +114,7 @@ pub fn save(
     // A link could lead anywhere.
     ensure!(!root.is_symlink(), "{} is a link", root.display());
     disk.create_dirs(&root)?;
+    // The caller holds the run's lock, so what is half written here is of a dead process.
     disk.remove_scratch(&root);
     let scratch = root.join(format!(".step-{}.{}", state.step, std::process::id()));
     let written = write(disk, &scratch, run_id, origin, state);
@@ -125,8 +126,10 @@ pub fn save(
     let place = place(&root, state.step);
     // Replace a checkpoint of this step that did not verify.
     discard(disk, &place)?;
+    // The rename shows a complete directory; syncing its parent makes the name survive.
     disk.run(Op::Rename(&scratch, &place))?;
     disk.run(Op::SyncDir(&root))?;
+    // Only now: until the new checkpoint survives, the old ones are what a run falls back on.
     for (_, old) in steps(&root).into_iter().rev().skip(KEPT) {
         let _ = discard(disk, &old);
     }
@@ -140,6 +143,7 @@ fn write(
     origin: &Origin,
     state: &State,
 ) -> Result<()> {
+    // Both moments are in one file, told apart by the prefix of their paths.
     let [first, second] = &state.moments;
     let moments = Weights(
         first
@@ -162,6 +166,7 @@ fn write(
             },
         );
     }
+    // Written last, because it states the sizes and hashes of the other two.
     let manifest = Manifest {
         schema: SCHEMA,
         run_id: run_id.to_owned(),
@@ -187,6 +192,7 @@ fn discard(disk: &dyn Disk, path: &Path) -> Result<()> {
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let scratch = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    // A directory with files in it is not replaced by a rename.
     disk.remove_tree(&scratch)?;
     disk.run(Op::Rename(path, &scratch))?;
     Ok(disk.remove_tree(&scratch)?)
@@ -214,6 +220,7 @@ pub fn latest<T>(
         return found;
     }
     disk.remove_scratch(&root);
+    // Newest first: one that does not verify or is not accepted makes way for the one before.
     for (step, directory) in steps(&root).into_iter().rev() {
         let loaded = load(&directory, run_id, step, model)
             .and_then(|(state, theirs)| Ok((accept(&state)?, state, theirs)));
@@ -268,6 +275,7 @@ fn manifest(directory: &Path, run_id: &str, step: u64) -> Result<Manifest> {
         "its manifest has layout {}, not {SCHEMA}",
         manifest.schema
     );
+    // The seal covers the manifest with an empty seal, so it is computed again without it.
     let seal = manifest.seal.clone();
     let manifest = manifest.sealed()?;
     ensure!(manifest.seal == seal, "its manifest was changed");
@@ -363,11 +371,13 @@ fn moments(optimizer: Weights, model: &Weights) -> Result<[Weights; 2]> {
         let of = model.0.get(path).with_context(|| {
             format!("the optimizer has moments of {path:?}, which the model does not have")
         })?;
+        // Moments are stored flat: one dimension, row-major as the parameter's values.
         ensure!(
             tensor.shape == [of.values.len()],
             "the moments of {path} have shape {:?}",
             tensor.shape
         );
+        // A second moment is a mean of squares.
         ensure!(
             which == 0 || tensor.values.iter().all(|value| *value >= 0.0),
             "a second moment of {path} is negative"

@@ -81,6 +81,7 @@ impl Op<'_> {
             step if step.starts_with("step-") => {
                 format!("{}step-N", if file.starts_with('.') { "." } else { "" })
             }
+            // A scratch name ends in a process id, which is another one in every run.
             scratch if file.starts_with('.') => format!(
                 ".{}",
                 scratch.rsplit_once('.').map_or(scratch, |(stem, _)| stem)
@@ -204,6 +205,7 @@ impl Disk for System {
 }
 
 fn existing(path: &Path) -> io::Result<File> {
+    // `symlink_metadata` follows no link, so a link is refused as well.
     if !path.symlink_metadata()?.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
     }
@@ -265,8 +267,10 @@ impl dyn Disk + '_ {
         let directory = directory_of(path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: the number has to be unique, and orders no other memory.
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let scratch = directory.join(format!(".{name}.{}-{count}", std::process::id()));
+        // Bytes are synced before the rename, or the name could survive a power cut without them.
         let written = self
             .write_synced(&scratch, bytes)
             .and_then(|()| self.run(Op::Rename(&scratch, path)));
@@ -317,6 +321,7 @@ impl dyn Disk + '_ {
             .flatten()
             .map(|entry| entry.path())
             .collect();
+        // Directories list in an order of their own; sorted, the Nth operation is always the same.
         entries.sort();
         entries
             .iter()
@@ -332,6 +337,7 @@ impl dyn Disk + '_ {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
+            // `.NAME.PID`, or `.NAME.PID-COUNT` as `write_whole` names it.
             let number = name
                 .rsplit_once('.')
                 .is_some_and(|(_, end)| end.split('-').all(|part| part.parse::<u32>().is_ok()));
@@ -354,6 +360,7 @@ impl dyn Disk + '_ {
         let done = self
             .write_synced(&probe, &[0; 4096])
             .and_then(|()| self.run(Op::Rename(&probe, &other)));
+        // The file is removed after a failure too, under the name it has by then.
         let removed = self.run(Op::RemoveFile(if done.is_ok() { &other } else { &probe }));
         done.and(removed)
             .and_then(|()| self.run(Op::SyncDir(directory)))

@@ -92,6 +92,7 @@ impl Disk for Faulty {
             let hit = *hit;
             (seen.0, hit)
         };
+        // Before the operation, so that the list ends with the one that a kill prevents.
         if let Some(path) = &self.operations {
             let mut file = std::fs::OpenOptions::new()
                 .create(true)
@@ -114,6 +115,7 @@ impl Disk for Faulty {
             (Some(Fault::Error(at)), _) if *at == count => return Err(Errno::IO.into()),
             (Some(Fault::Full(at)), op) if *at <= count => {
                 match op {
+                    // A disk that fills up during a write has taken a part of it.
                     Op::Write(path, bytes) => {
                         System.apply(&Op::Write(path, &bytes[..bytes.len() / 2]))?
                     }
@@ -122,7 +124,9 @@ impl Disk for Faulty {
                         at,
                         bytes: &bytes[..bytes.len() / 2],
                     })?,
+                    // A directory is created or not; there is no half of it.
                     Op::CreateDir(_) => {}
+                    // Other operations need no space and succeed on a full disk.
                     _ => return System.apply(&op),
                 }
                 return Err(Errno::NOSPC.into());

@@ -57,12 +57,14 @@ impl fmt::Display for Holder {
 /// If another process holds the lock, or the file cannot be locked.
 pub fn take(directory: &Path) -> Result<File, Taken> {
     let path = directory.join(LOCK_FILE);
+    // A link could lead anywhere, and opening a pipe would wait for its other end.
     if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
         return Err(Taken::Refused(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!("{} is not a file", path.display()),
         )));
     }
+    // Not truncated: until the lock is taken, the text is that of its holder.
     let opened = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -99,6 +101,7 @@ pub fn holder(directory: &Path) -> Option<Holder> {
         return None;
     }
     let file = File::open(&path).ok()?;
+    // A shared lock is granted only if nobody holds the exclusive one; dropping the file frees it.
     if file.try_lock_shared().is_ok() {
         return None;
     }
@@ -127,6 +130,7 @@ fn text(process: u32, host: &str, since: u64) -> String {
 /// Parses the text of a lock file; `state` returns the state letter of a process on this host.
 fn parse(text: &str, host: &str, now: u64, state: impl Fn(u32) -> Option<char>) -> Holder {
     let mut lines = text.lines();
+    // The text is of unknown origin and goes to a terminal.
     let who: String = lines
         .next()
         .unwrap_or_default()
@@ -134,11 +138,13 @@ fn parse(text: &str, host: &str, now: u64, state: impl Fn(u32) -> Option<char>) 
         .filter(|c| !c.is_control())
         .collect();
     let since = lines.find_map(|line| line.strip_prefix("since ")?.trim().parse::<u64>().ok());
+    // The clock of another host may be ahead of this one: then no time is given.
     let held = since
         .and_then(|since| now.checked_sub(since))
         .map(Duration::from_secs);
     let mut words = who.strip_prefix("process ").unwrap_or_default().split(' ');
     let process = words.next().and_then(|process| process.parse::<u32>().ok());
+    // A process id of another host says nothing about the processes here.
     let here = !host.is_empty() && words.next() == Some("on") && words.next() == Some(host);
     let stopped = process.filter(|process| here && matches!(state(*process), Some('T' | 't')));
     Holder { who, held, stopped }

@@ -22,6 +22,7 @@ pub fn bounded(path: &Path, max: u64) -> Result<Vec<u8>> {
         found.len()
     );
     let mut bytes = Vec::with_capacity(found.len() as usize);
+    // One byte more than allowed, so that a file that has grown since is noticed.
     File::open(path)
         .with_context(shown)?
         .take(max.saturating_add(1))

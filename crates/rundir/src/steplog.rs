@@ -85,6 +85,7 @@ impl<'a> StepLog<'a> {
             bytes <= steps.saturating_mul(MAX_LINE_BYTES),
             "the step log claims to have {bytes} bytes for {steps} steps"
         );
+        // Only the checkpoint's part: what follows was written after it and may be torn.
         let text = read::start(&path, bytes)?;
         ensure!(
             text.len() as u64 == bytes,
@@ -107,6 +108,7 @@ impl<'a> StepLog<'a> {
             counted == tokens,
             "the step log counts {counted} tokens, the checkpoint {tokens}"
         );
+        // The file is cut only after every check has passed.
         disk.run(Op::Cut(&path, bytes))?;
         Ok((
             Self {
@@ -128,6 +130,8 @@ impl<'a> StepLog<'a> {
     pub fn append(&mut self, step: &Step) -> Result<()> {
         let mut line = serde_json::to_vec(step)?;
         line.push(b'\n');
+        // The hash runs ahead of the file by the buffer; `sync` writes that before it reads the
+        // hash.
         self.hasher.update(&line);
         self.buffer.extend(line);
         if self.buffer.len() >= BUFFERED {

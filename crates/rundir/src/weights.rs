@@ -61,6 +61,7 @@ impl Weights {
     pub fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for (path, tensor) in &self.0 {
+            // The zero byte ends the path, the count delimits the shape: fields cannot run together.
             hasher.update(path.as_bytes()).update(&[0]);
             hasher.update(&(tensor.shape.len() as u64).to_le_bytes());
             tensor.shape.iter().for_each(|size| {
@@ -87,6 +88,7 @@ impl Weights {
     ///
     /// If the values of a tensor do not fill its shape.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        // The views borrow these bytes until the file is built.
         let bytes: BTreeMap<&String, Vec<u8>> = self
             .0
             .iter()
@@ -109,6 +111,7 @@ impl Weights {
     /// If it is no safetensors file of f32, holds a number that is not finite, or has a header
     /// larger than [`MAX_HEADER_BYTES`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        // A file begins with the length of its header, a little-endian u64.
         let header = bytes
             .first_chunk()
             .map(|length| u64::from_le_bytes(*length))
@@ -133,6 +136,7 @@ impl Weights {
                 excerpt(name),
                 view.dtype()
             );
+            // Byte by byte, because the data of a tensor need not be aligned to 4 bytes.
             let values: Vec<f32> = view
                 .data()
                 .chunks_exact(4)
@@ -171,6 +175,7 @@ impl Weights {
     /// If the file cannot be read, is larger than `numbers` values take, is no safetensors file of
     /// f32, holds a number that is not finite, or has another digest.
     pub fn load(path: &Path, numbers: u64, digest: &str) -> Result<Self> {
+        // Four bytes a value, the header, and the 8 bytes of the header's length.
         let bytes = read::bounded(
             path,
             numbers

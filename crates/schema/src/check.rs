@@ -36,6 +36,7 @@ impl Number for f64 {
     const NAME: &'static str = "a number";
 
     fn text(self) -> String {
+        // `Display` of a float writes out every zero of 1e-20 or 1e20.
         match self.abs() {
             size if size == 0.0 || (1e-4..1e7).contains(&size) => self.to_string(),
             _ => format!("{self:e}"),
@@ -93,6 +94,7 @@ pub fn in_range<T: Number>(
     range: impl RangeBounds<T>,
     hint: &str,
 ) -> Result<(), Invalid> {
+    // A range such as `1.0..` contains infinity, so that is checked apart.
     let problem = if !value.is_finite() {
         "is not a finite number"
     } else if !range.contains(&value) {

@@ -147,6 +147,7 @@ macro_rules! tagged {
                         mut map: A,
                     ) -> Result<$name, A::Error> {
                         type Read<A, E> = fn(A) -> Result<$name, E>;
+                        // In the order of KINDS, so that the index of a tag is that of its reader.
                         let readers: &[Read<A, A::Error>] = &[$(
                             |rest| {
                                 let rest = serde::de::value::MapAccessDeserializer::new(rest);

@@ -40,6 +40,7 @@ pub fn replaced(c: char) -> char {
 /// One line of at most `longest` characters, [`replaced`] one by one; `…` is added to what is cut.
 pub fn one_line(text: &str, longest: usize) -> String {
     let mut characters = text.chars();
+    // `by_ref` leaves the rest in the iterator, which shows whether anything is cut.
     let mut out: String = characters.by_ref().take(longest).map(replaced).collect();
     if characters.next().is_some() {
         out.push('…');
@@ -83,6 +84,7 @@ pub fn escaped(text: &str) -> String {
 /// At most `longest` characters: the beginning and the end, which is where names of one family
 /// differ.
 pub fn shorten(text: &str, longest: usize) -> String {
+    // Bytes are at least as many as characters, so a short text needs no counting.
     if text.len() <= longest || text.chars().nth(longest).is_none() {
         return text.into();
     }

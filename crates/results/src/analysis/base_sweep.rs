@@ -68,6 +68,7 @@ pub(crate) fn base_sweeps<'s>(setting: &'s Setting<'_>) -> Vec<BaseSweep<'s>> {
             continue;
         };
         let identity = (without_base(&group.spec, key), method.variant.as_str());
+        // A base has one row in a sweep: a second method with it starts another sweep.
         let is_own = |sweep: &BaseSweep<'_>| sweep.rows.iter().all(|row| row.base != base);
         let at = sweeps
             .iter()
@@ -121,6 +122,7 @@ fn without_base(spec: &Spec, key: &str) -> String {
     if let Some(Value::Object(eval)) = spec.get_mut("eval") {
         eval.shift_remove("variants");
     }
+    // Down to the base's table by keys, and by indices in a stack: `model.pe.parts.0`.
     let (parents, last) = key.rsplit_once('.').unwrap_or(("", key));
     let parent =
         parents

@@ -123,6 +123,7 @@ pub(crate) fn groups<'a>(
     }
     let mut pools: Vec<((&str, String), Vec<&'a RunRecord>)> = by_identity.into_iter().collect();
     let rank = |text: &str| order.iter().position(|o| o == text).unwrap_or(order.len());
+    // By experiment, by the order asked for, by label; the identity makes the order total.
     pools.sort_by(|(a, x), (b, y)| {
         let ranks = |run: &RunRecord| run.labels.iter().map(|l| rank(&l.text)).collect::<Vec<_>>();
         a.0.cmp(b.0)
@@ -177,6 +178,8 @@ fn attach<'a>(
                  left out.",
                 short_hash(&parent.run_id)
             )),
+            // Scored in another way, or of a run that is not among the records: a method of its
+            // own.
             _ => alone.push(run),
         }
     }
@@ -258,6 +261,7 @@ fn group<'a>(
         });
     }
     let rank = |v: &str| order.iter().position(|o| o == v).unwrap_or(order.len());
+    // The sort is stable: variants without a rank stay in the order of their definition.
     variants.sort_by_key(|v| (v.name != TRAINED, rank(&v.name)));
     Group {
         name,

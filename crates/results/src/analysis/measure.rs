@@ -58,6 +58,7 @@ impl Setting<'_> {
     /// those that gave a number.
     pub(crate) fn kept_to(&self, method: &Method) -> Point {
         let metric = self.lead();
+        // About no single length, and past training: an unconverged method has no value.
         self.extrapolated(method, usize::MAX, |run| {
             let here = Some(self.value_in_length(run, method, metric)?)
                 .filter(|&v| v > 0.0)
@@ -154,9 +155,11 @@ impl Setting<'_> {
             let there = value_at(run, &method.variant, metric, len)?;
             of(there, value_at(beside, &other.variant, metric, len)?).ok_or(Absent::Missing)
         });
+        // `extrapolated` has checked the first method only.
         if self.is_extrapolation_of_unconverged(other, len) {
             point = self.point_by(method, |_| Err(Absent::Unconverged));
         }
+        // Runs that could give a value: one for each seed of both methods.
         let seeds = |method: &Method| {
             self.groups[method.group]
                 .runs

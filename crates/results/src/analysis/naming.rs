@@ -218,6 +218,7 @@ fn distinguishing(settings: &[BTreeMap<String, String>]) -> Vec<String> {
     for key in keys {
         chosen.push(key.clone());
         let with = classes(&chosen);
+        // A key is kept only if it separates methods that those before it do not.
         if with > count {
             count = with;
         } else {

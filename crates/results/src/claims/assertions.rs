@@ -121,6 +121,7 @@ impl Assertions {
                 .into_iter()
                 .filter(|o| o.verdict != Verdict::NotTested)
             {
+                // Claims are numbered in the order of the list, where the fragile ones come last.
                 let is_fragile = outcome.claim >= assertion.checks.len();
                 let numbers = outcome.numbers.into_iter().map(|n| (is_fragile, n));
                 match by_place

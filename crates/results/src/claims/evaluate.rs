@@ -114,6 +114,7 @@ impl<'s> Evaluation<'s, '_> {
                 .into_iter()
                 .flat_map(|first| methods().skip(1).map(move |other| (first, other)))
         };
+        // NaN is compared with nothing: a kind with a bound and no value is untested.
         let bound = claim.value.unwrap_or(f64::NAN);
         if claim.value.is_none() && claim.kind.has_bound() {
             return vec![self.untested(&claim.metric, "no `value` is given")];
@@ -234,6 +235,7 @@ impl<'s> Evaluation<'s, '_> {
 
     fn better<'n>(&self, pairs: impl Iterator<Item = (&'n str, &'n str)>) -> Vec<Comparison> {
         let metric = &self.claim.metric;
+        // A value is slack: by so much the first method may be worse.
         let needed = match (metric::lower_is_better(metric), self.claim.value) {
             (true, None) => Needed::Negative,
             (false, None) => Needed::Positive,
@@ -295,6 +297,7 @@ impl<'s> Evaluation<'s, '_> {
                 out.push(self.untested(name, "not tested"));
                 continue;
             };
+            // Every tested length up to the longest one named, also those between.
             for len in self.setting.longer().take_while(|&len| len <= longest) {
                 let what = format!(
                     "share of its in-length {metric} that {} keeps at {len}",
@@ -418,9 +421,11 @@ impl<'s> Evaluation<'s, '_> {
             None => (Verdict::NotTested, "no number".into()),
             Some(estimate) => match estimate.interval {
                 None => (Verdict::Undecided, format!("a single seed, which {side}")),
+                // Equal scores at every seed.
                 Some((0.0, 0.0)) if matches!(needed, Needed::Negative | Needed::Positive) => {
                     (Verdict::Undecided, format!("n = {n}, no difference"))
                 }
+                // Both ends on one side of the bound decide; a bound within the interval does not.
                 Some((low, high)) => match (needed.holds(low), needed.holds(high)) {
                     (true, true) => (Verdict::Agrees, format!("n = {n}")),
                     (false, false) => (Verdict::Disagrees, format!("n = {n}")),

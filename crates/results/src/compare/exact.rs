@@ -94,6 +94,7 @@ impl Comparison {
                 };
                 record.evals.iter().map(row).collect()
             };
+        // By variant and length, so that the order of rows does not matter.
         let (a, b) = (rows(a), rows(b));
         note(a.keys().ne(b.keys()), "what was evaluated");
         let mut scores = 0;
@@ -194,6 +195,7 @@ pub(crate) fn fuller_first(a: &RunRecord, b: &RunRecord) -> Ordering {
     let by_size = results(b)
         .cmp(&results(a))
         .then_with(|| b.bins().cmp(&a.bins()));
+    // Records of one size are ordered by their text: the order of reading must not decide.
     by_size.then_with(|| {
         if a == b {
             Ordering::Equal

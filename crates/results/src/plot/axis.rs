@@ -37,6 +37,7 @@ impl Axis {
         } else {
             (low - least.max(0.5), high + least.max(0.5))
         };
+        // The smallest round step that gives at most about `count` intervals.
         let rough = (high - low) / count as f64;
         let magnitude = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 2.5, 5.0, 10.0]
@@ -48,6 +49,7 @@ impl Axis {
         let decimals = (0..12)
             .find(|&d| is_whole(step * 10f64.powi(d)))
             .unwrap_or(12) as usize;
+        // Ticks are multiples of the step: a running sum would add up rounding errors.
         let first = (low / step - 1e-9).ceil() as i64;
         let last = (high / step + 1e-9).floor() as i64;
         let tick = |i: i64| {
@@ -75,6 +77,7 @@ impl Axis {
         } else {
             (low / 1.5, high * 1.5)
         };
+        // On a logarithmic axis a margin is a factor.
         let spread = (high / low).powf(pad);
         let (low, high) = (low / spread, high * spread);
         let decades = (high / low).log10();
@@ -84,6 +87,7 @@ impl Axis {
             d if d > 0.5 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0],
             _ => &[],
         };
+        // Half a decade or less holds too few of these numbers, so ticks are at equal steps.
         let ticks = if digits.is_empty() {
             let mut ticks = Self::linear((low, high), 6).ticks;
             ticks.retain(|t| t.at > 0.0);
@@ -180,6 +184,7 @@ pub(super) fn with_room<'t>(
         let room = (text_width(&a.label, TEXT) + text_width(&b.label, TEXT)) / 2.0 + 6.0;
         (place(a.at) - place(b.at)).abs() < room
     };
+    // In the order of rank: a label has no room beside one that matters more.
     let mut kept: Vec<&Tick> = Vec::new();
     for tick in ranked {
         if !kept.iter().any(|k| collides(k, tick)) {

@@ -121,6 +121,7 @@ impl Heatmap {
         let Some((at, name)) = self.reference.as_ref().filter(|(at, _)| *at < most) else {
             return;
         };
+        // A cell of `area.side` stands for `block` columns and rows.
         let at = *at as f64 * area.side / block as f64;
         let (x, y) = (area.left + at, area.top + at);
         if x < area.right {
@@ -130,6 +131,7 @@ impl Heatmap {
                 color: &MUTED,
                 ..Font::MIDDLE
             };
+            // The name does not begin left of the matrix.
             let centre = x.max(area.left + text_width(name, TEXT - 1) / 2.0);
             pen.text((centre, area.top - 10.0), name, &font);
         }
@@ -144,6 +146,7 @@ impl Heatmap {
         let height = (area.bottom - area.top).max(100.0);
         let step = height / BAR_STEPS as f64;
         for i in 0..BAR_STEPS {
+            // The bar is drawn from the top, where the largest value is.
             let share = 1.0 - (i as f64 + 0.5) / BAR_STEPS as f64;
             let at = (left, area.top + height * i as f64 / BAR_STEPS as f64);
             pen.rect(at, (BAR, step + 0.3), shade(share));
@@ -220,6 +223,7 @@ impl Cells {
                 .fold((0.0, 0usize), |(sum, n), v| (sum + v, n + 1));
             if n == 0 { f64::NAN } else { sum / n as f64 }
         };
+        // Row-major; blocks at the lower and right edge may hold fewer values.
         let values = (0..rows * cols).map(|i| mean(i / cols * block, i % cols * block));
         Self {
             rows,

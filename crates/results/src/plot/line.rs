@@ -238,6 +238,7 @@ impl Area<'_> {
                 continue;
             }
             let end = |v: f64| {
+                // An interval may reach 0 or below, where a logarithmic axis has no place.
                 if self.y.log && v <= 0.0 {
                     self.y_of(self.y.low)
                 } else {

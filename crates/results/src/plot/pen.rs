@@ -208,6 +208,7 @@ fn dashes(points: &[Spot], pattern: &[f64]) -> Vec<Vec<Spot>> {
         loop {
             let length = (to.0 - from.0).hypot(to.1 - from.1);
             let is_dash = index % 2 == 0;
+            // The segment ends within this dash or gap, which goes on in the next segment.
             if length <= left {
                 left -= length;
                 if is_dash {
@@ -215,6 +216,7 @@ fn dashes(points: &[Spot], pattern: &[f64]) -> Vec<Vec<Spot>> {
                 }
                 break;
             }
+            // The dash or gap ends within the segment, and the next one starts there.
             let share = left / length;
             from = (
                 from.0 + (to.0 - from.0) * share,
@@ -251,6 +253,7 @@ pub(super) fn to_svg(scene: &Scene, title: &str) -> String {
         scene.height,
         xml_attribute(title)
     );
+    // The first `>` is the end of the opening tag.
     svg.replacen(&stamp, "", 1).replacen('>', &end_of_tag, 1) + "\n"
 }
 

@@ -69,6 +69,7 @@ pub(super) fn variants(
             with.push(raw);
             let trained = trained_encoding(spec).cloned().unwrap_or(Value::Null);
             let whole = merged(&own.iter().map(|d| d.encoding).collect::<Vec<_>>());
+            // One method whose encoding is replaced makes the variant a whole table for all.
             match whole.as_ref().map(|whole| change(&trained, whole)) {
                 Some(Some(set)) => sets.push(set),
                 _ => is_whole = true,
@@ -104,6 +105,7 @@ fn raw_encoding(run: &RunRecord, spec: &Spec) -> Spec {
         Some(Value::Object(map)) => map.clone(),
         _ => Map::new(),
     };
+    // The label of the whole table first, because those of single keys change it.
     for label in &run.labels {
         if let ("model.pe", Value::Object(map)) = (label.key.as_str(), &label.value) {
             out = map.clone();
@@ -143,6 +145,7 @@ fn when(with: &[Spec], without: &[Spec]) -> Option<Option<Value>> {
         .map(|(k, v)| (k.clone(), v.clone()))
         .collect();
     let fits = |when: &Spec| !when.is_empty() && without.iter().all(|pe| !applies(when, pe));
+    // The kind alone where it is enough.
     [kind, shared]
         .into_iter()
         .find(fits)

@@ -28,13 +28,16 @@ pub fn spearman(a: &[f64], b: &[f64]) -> Option<Correlation> {
     let (x, mut y) = (centred_ranks(a), centred_ranks(b));
     let squares = |ranks: &[f64]| ranks.iter().map(|r| r * r).sum::<f64>();
     let norm = (squares(&x) * squares(&y)).sqrt();
+    // All values of a list are equal: there is no order to compare.
     if norm == 0.0 {
         return None;
     }
     let product = |y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     let observed = product(&y);
+    // Rounding may carry the quotient past 1.
     let rho = (observed / norm).clamp(-1.0, 1.0);
     let p = if n <= MOST_EXACT {
+        // The norm is the same for every order, so products are compared, not correlations.
         let (mut as_large, mut all) = (0u64, 0u64);
         permutations(&mut y, &mut |y| {
             all += 1;
@@ -43,6 +46,7 @@ pub fn spearman(a: &[f64], b: &[f64]) -> Option<Correlation> {
         });
         as_large as f64 / all as f64
     } else if rho.abs() == 1.0 {
+        // The t of a perfect order is infinite.
         0.0
     } else {
         let freedom = (n - 2) as f64;
@@ -57,6 +61,7 @@ fn centred_ranks(values: &[f64]) -> Vec<f64> {
     let rank = |v: &f64| {
         let below = values.iter().filter(|other| *other < v).count() as f64;
         let equal = values.iter().filter(|other| *other == v).count() as f64;
+        // Ties take the ranks from below + 1 to below + equal, of which this is the mean.
         below + (equal + 1.0) / 2.0 - (values.len() as f64 + 1.0) / 2.0
     };
     values.iter().map(rank).collect()

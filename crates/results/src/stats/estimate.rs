@@ -64,6 +64,7 @@ impl Estimate {
         if !are_shares(values) {
             return Some(estimate);
         }
+        // The interval of a share is not symmetric about its mean.
         estimate.half_width = None;
         estimate.interval = estimate
             .sd
@@ -84,8 +85,11 @@ impl Estimate {
         }
         let interval = |seeds: f64| {
             let (a, b) = (mean(&first)?, mean(&second)?);
+            // No standard deviation here: what seeds differ by enters once, as the half-width of
+            // the paired differences.
             let (low_a, high_a) = share_interval(a, 0.0, pairs.len(), rows.0)?;
             let (low_b, high_b) = share_interval(b, 0.0, pairs.len(), rows.1)?;
+            // The difference is smallest at a low `a` and a high `b`, so these ends bound it below.
             let below = (seeds.powi(2) + (a - low_a).powi(2) + (high_b - b).powi(2)).sqrt();
             let above = (seeds.powi(2) + (high_a - a).powi(2) + (b - low_b).powi(2)).sqrt();
             Some((
@@ -144,12 +148,14 @@ fn share_interval(mean: f64, sd: f64, seeds: usize, rows: u64) -> Option<(f64, f
     let m = seeds as f64;
     let freedom = (t_975(m - 1.0)? / Z).powi(2);
     let of_a_row = mean * (1.0 - mean);
+    // A mean of 0 or 1 leaves no room: all seeds are equal there.
     let correlation = if of_a_row > 0.0 {
         sd * sd / of_a_row
     } else {
         0.0
     };
     let added = ADDED_AT_THE_ENDS * (1.0 - 2.0 * mean).powi(4);
+    // Seeds are tested on the same rows, so more seeds reduce the first two terms only.
     let effective =
         1.0 / (freedom * correlation / m + added / m + 1.0 / rows.clamp(1, MOST_ROWS) as f64);
     clopper_pearson(mean, effective)
@@ -170,6 +176,7 @@ fn clopper_pearson(share: f64, rows: f64) -> Option<(f64, f64)> {
     } else {
         Beta::new(right + 1.0, wrong).ok()?.inverse_cdf(0.975)
     };
+    // Quantiles are numerical; the interval holds the share in any case.
     Some((low.min(share), high.max(share)))
 }
 
@@ -194,6 +201,7 @@ pub fn sample_sd(values: &[f64]) -> Option<f64> {
         return None;
     }
     let mean = mean(values)?;
+    // In two passes: the mean of squares minus the square of the mean cancels.
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
     Some((squares / (values.len() - 1) as f64).sqrt()).filter(|sd| sd.is_finite())
 }
@@ -219,6 +227,7 @@ pub fn mean_over_log2(points: &[(f64, f64)]) -> Option<f64> {
         .windows(2)
         .map(|p| width(p[0].0, p[1].0) * (p[0].1 + p[1].1) / 2.0)
         .sum();
+    // A single point has no width, and 0 / 0 is not finite.
     Some(area / width(first, last)).filter(|mean| mean.is_finite())
 }
 

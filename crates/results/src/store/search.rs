@@ -55,7 +55,9 @@ pub fn find_records_within(roots: &[PathBuf], depth: usize) -> Result<Found, Sto
     let mut search = Search::default();
     for root in roots {
         if fs::metadata(root)?.is_dir() {
+            // A root that cannot be listed is an error, a directory below it only left out.
             fs::read_dir(root)?;
+            // The later evaluations of a run, named without the run.
             if root.ends_with(EVALS_DIR) && parent(root).join(RECORD_FILE).is_file() {
                 search.evaluations(root);
                 continue;
@@ -210,6 +212,7 @@ impl Search {
         let mut bad = 0;
         for number in 1.. {
             line.clear();
+            // The byte above the limit is for the line feed of a line of the largest size.
             if reader
                 .by_ref()
                 .take(MAX_RECORD_BYTES + 1)
@@ -253,6 +256,7 @@ impl Search {
             path: path.into(),
             line,
         };
+        // Records of all experiments are compared: one run has the same numbers in each.
         for (known_place, known) in self.found.get(&record.run_id).into_iter().flatten() {
             if known.evaluation_of == record.evaluation_of
                 && let Some(what) = disagreement(known, &record)
@@ -304,6 +308,7 @@ impl Search {
         let mut found: Vec<(Place, RunRecord)> = self.found.into_values().flatten().collect();
         found.sort_by(|a, b| order::canonical(&a.1, &b.1));
         self.excluded.sort();
+        // Roots may overlap, and a file is left out once.
         self.excluded.dedup();
         let directory = |place: &Place| place.is_of_run().then(|| parent(&place.path).to_owned());
         let directories = found.iter().map(|(place, _)| directory(place)).collect();

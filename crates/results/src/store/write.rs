@@ -21,6 +21,7 @@ pub fn run_dir(root: &Path, experiment: &str, run_id: &str) -> PathBuf {
 pub fn record_text(path: &Path, record: &RunRecord) -> Result<String, StoreError> {
     let mut text = serde_json::to_string_pretty(record).map_err(|e| invalid(path, e))?;
     text.push('\n');
+    // JSON has no NaN or infinity: they are written as null, which reading back shows.
     check_round_trip(path, &text, record)?;
     Ok(text)
 }
@@ -74,6 +75,7 @@ pub fn gather_found(
 /// When a record does not survive JSON or the file cannot be written; nothing is written then.
 pub fn write_jsonl(path: &Path, records: &[RunRecord]) -> Result<(), StoreError> {
     let mut sorted: Vec<&RunRecord> = records.iter().collect();
+    // The same records give the same bytes, in whatever order they were found.
     sorted.sort_by(|a, b| order::canonical(a, b));
     let mut text = String::new();
     for record in sorted {

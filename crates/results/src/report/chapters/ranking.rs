@@ -206,6 +206,7 @@ fn ranks(setting: &Setting<'_>, names: &[String], seed: u64) -> Vec<f64> {
     let scores: Vec<Option<f64>> = names.iter().map(score).collect();
     let order = |a: &Option<f64>, b: &Option<f64>| match (a, b) {
         (Some(a), Some(b)) => better_first(lead, *a, *b),
+        // A method without a score comes after all that have one, and ties with others without.
         (a, b) => b.is_some().cmp(&a.is_some()),
     };
     let rank = |own: &Option<f64>| {
@@ -215,6 +216,7 @@ fn ranks(setting: &Setting<'_>, names: &[String], seed: u64) -> Vec<f64> {
                 .filter(|other| order(other, own) == wanted)
                 .count() as f64
         };
+        // The equal ones include the method itself.
         1.0 + count(Ordering::Less) + (count(Ordering::Equal) - 1.0) / 2.0
     };
     scores.iter().map(rank).collect()

@@ -169,6 +169,7 @@ pub(super) fn averaged(
         .filter(|p| p.0.is_finite() && p.0 >= 0.0 && p.1.is_finite())
     {
         // The bits of non-negative floats have the order of the floats.
+        // Adding 0 turns -0, which has other bits, into 0.
         by_x.entry((x + 0.0).to_bits()).or_default().push(y);
     }
     let estimates = by_x
