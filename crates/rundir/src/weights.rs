@@ -61,7 +61,7 @@ impl Weights {
     pub fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for (path, tensor) in &self.0 {
-            // The zero byte ends the path, the count delimits the shape: fields cannot run together.
+            // The zero byte ends the path and the count the shape: fields cannot run together.
             hasher.update(path.as_bytes()).update(&[0]);
             hasher.update(&(tensor.shape.len() as u64).to_le_bytes());
             tensor.shape.iter().for_each(|size| {
