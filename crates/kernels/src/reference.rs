@@ -70,6 +70,7 @@ pub fn attention(
     first_query: usize,
 ) -> Tensor<4> {
     let visible = (first_query + q.dims()[2]).min(v.dims()[2]);
+    // The weights cover the visible keys only.
     let v = v.slice_dim(2, 0..visible);
     weights(q, k, bias, scale, first_query).matmul(v)
 }
@@ -88,6 +89,7 @@ pub fn weights(
     let k = k.slice_dim(2, 0..visible);
     let mut hidden = vec![0.0f32; queries * visible];
     for (row, hidden) in hidden.chunks_mut(visible).enumerate() {
+        // A query sees the keys up to its own, `first_query + row`.
         hidden[(first_query + row + 1).min(visible)..].fill(f32::NEG_INFINITY);
     }
     let options = (&q.device(), q.dtype());
@@ -102,6 +104,7 @@ pub fn weights(
     let largest = logits.clone().detach().max_dim(3);
     let empty = largest.clone().equal_elem(f32::NEG_INFINITY);
     let weights = (logits - largest.mask_fill(empty.clone(), 0.0)).exp();
+    // 1 instead of a sum of 0, so that 0 / 0 does not occur.
     let sum = weights.clone().sum_dim(3).mask_fill(empty, 1.0);
     weights / sum
 }
@@ -118,6 +121,7 @@ pub fn attention_block(
     let [batch, length, d] = x.dims();
     let inner = weights.output.dims()[0];
     let projected = normed(x.clone().reshape([batch * length, d]), norm).matmul(weights.qkv);
+    // Columns of [B L, 3 inner] are queries, keys and values. Each becomes [B, H, L, E].
     let [q, k, v] = [0, 1, 2].map(|part| {
         let part = projected
             .clone()
@@ -165,6 +169,7 @@ pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -
     let pairs = cos.dims()[3];
     let rotated = x.clone().slice_dim(3, 0..2 * pairs);
     let (a, b) = if interleaved {
+        // Dimension 2 i is paired with 2 i + 1.
         let split = rotated.reshape([batch, heads, length, pairs, 2]);
         let [a, b] = [0..1, 1..2].map(|part| split.clone().slice_dim(4, part).squeeze_dim::<4>(4));
         (a, b)
@@ -181,6 +186,7 @@ pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -
     } else {
         Tensor::cat(vec![turned_a, turned_b], 3)
     };
+    // Dimensions past the last pair are not rotated.
     if 2 * pairs == head_dim {
         rotated
     } else {
@@ -207,6 +213,7 @@ pub fn adamw(
     let grad = grad * grad_scale;
     let [first, second] =
         [(grad.clone(), beta1), (grad.square(), beta2)].map(|(x, beta)| x * (1.0 - beta));
+    // Before the first step both moments are 0.
     let [first, second] = match moments {
         Some([old_first, old_second]) => [old_first * beta1 + first, old_second * beta2 + second],
         None => [first, second],

@@ -21,6 +21,7 @@ struct Gelu<'a> {
 #[inline(always)]
 fn gelu_and_slope<S: Simd>(s: S, x: S::f32s) -> (S::f32s, S::f32s) {
     let (below, e) = s.normal(x);
+    // 1 / sqrt(2 pi). The derivative of x cdf(x) is cdf(x) + x pdf(x).
     let density = s.mul(e, s.splat(0.398_942_3));
     (s.mul(x, below), s.fma(x, density, below))
 }
@@ -32,6 +33,7 @@ impl WithSimd for Gelu<'_> {
     fn with_simd<S: Simd>(self, s: S) {
         let (x, x_tail) = S::as_simd_f32s(self.x);
         let (y, y_tail) = S::as_mut_simd_f32s(self.y);
+        // No backward pass, or one that computes the derivative again.
         if self.slope.is_empty() {
             for (x, y) in x.iter().zip(y) {
                 *y = gelu_and_slope(s, *x).0;

@@ -60,6 +60,7 @@ impl WithSimd for Update<'_> {
         for (((theta, grad), first), second) in theta.iter_mut().zip(grad).zip(first).zip(second) {
             [*theta, *first, *second] = Self::apply(s, &step, [*theta, *grad, *first, *second]);
         }
+        // The tail takes the same vector operations, and so the same rounding.
         let tails = [
             s.partial_load_f32s(theta_tail),
             s.partial_load_f32s(grad_tail),
@@ -95,6 +96,7 @@ pub(super) fn adamw(
         rate,
         keep,
     } = *step;
+    // 1 - beta in f64, rounded once, as in the definition.
     let step = [
         grad_scale,
         beta1,

@@ -39,7 +39,9 @@ impl Buffer {
                 len,
             };
         }
+        // Room to move the start to a cache line: a `Vec<f32>` is aligned to 4 bytes only.
         let size = len + LINE;
+        // The lock covers the lookup only: a new vector is allocated outside it.
         let recycled = {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
             let found = pool.free.get_mut(&size).and_then(Vec::pop);
@@ -47,6 +49,7 @@ impl Buffer {
             found
         };
         let values = recycled.unwrap_or_else(|| vec![0.0; size]);
+        // `align_offset` may give up with `usize::MAX`. Then the start is only not aligned.
         let start = values
             .as_ptr()
             .align_offset(LINE * size_of::<f32>())

@@ -161,12 +161,14 @@ impl Group<'_> {
                 }
             };
             let grad = Matrix::row_major(grad, rows, m, m);
+            // grad w = norm(x)^T grad, [k, m].
             multiply(
                 &Matrix::row_major(input, rows, k, k).as_lhs_transposed(matmul),
                 &grad.as_rhs(m, matmul),
                 MatrixMut::packed(self.weight, k, m),
                 accumulate,
             );
+            // grad norm(x) = grad w^T, [rows, k]; the norm turns it into grad x below.
             multiply(
                 &grad.as_lhs(matmul),
                 transposed,

@@ -29,6 +29,7 @@ impl WithSimd for Forward<'_> {
         let rows = self.logits.chunks_exact(width).zip(self.targets);
         for ((row, target), (nll, log_sum)) in rows.zip(self.nll.iter_mut().zip(self.log_sum)) {
             let (vectors, tail) = S::as_simd_f32s(row);
+            // Four maxima side by side: one would be a chain of dependent steps.
             let mut largest = [s.splat(f32::NEG_INFINITY); 4];
             for (i, x) in vectors.iter().enumerate() {
                 largest[i % 4] = s.larger(*x, largest[i % 4]);
@@ -41,6 +42,7 @@ impl WithSimd for Forward<'_> {
                 s.reduce_max_f32s(largest),
                 |a, b| if *b > a { *b } else { a },
             );
+            // No exponential exceeds 1, and one is 1: no overflow, and no logarithm of 0.
             let shift = s.splat(largest);
             let sum = sum_over!(s, vectors.len(), |i| s.exp(s.sub(vectors[i], shift)));
             // Lanes past the end of the row would add exponentials of 0, so the tail is summed one
@@ -52,6 +54,7 @@ impl WithSimd for Forward<'_> {
             );
             let sum = rest[..tail.len()].iter().fold(sum, |a, b| a + b);
             let log = sum.ln();
+            // Logits are subtracted first: `largest + log` would round away the low bits of `log`.
             *nll = (largest - row[*target]) + log;
             *log_sum = largest + log;
         }
@@ -81,6 +84,7 @@ impl WithSimd for Backward<'_> {
             .zip(self.targets)
             .zip(self.log_sum.iter().zip(self.grad))
         {
+            // exp(x - log_sum) is the softmax: the row is not summed again.
             let (shift, factor) = (s.splat(*log_sum), s.splat(*grad));
             let (x, x_tail) = S::as_simd_f32s(row);
             let (y, y_tail) = S::as_mut_simd_f32s(output);

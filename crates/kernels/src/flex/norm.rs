@@ -37,6 +37,7 @@ impl WithSimd for Forward<'_> {
         {
             let (x, x_tail) = S::as_simd_f32s(x);
             let (y, y_tail) = S::as_mut_simd_f32s(y);
+            // An RMSNorm is the case of mean 0 and no shift.
             let mean = match self.shift {
                 None => 0.0,
                 Some(_) => {
@@ -44,6 +45,7 @@ impl WithSimd for Forward<'_> {
                 }
             };
             let m = s.splat(mean);
+            // A second pass: mean(x^2) - mean(x)^2 would cancel where the mean is large.
             let squares = sum_over!(s, x.len(), |i| s.mul(s.sub(x[i], m), s.sub(x[i], m)))
                 + x_tail.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>();
             let factor = 1.0 / (squares / width as f32 + self.eps).sqrt();
@@ -103,6 +105,7 @@ impl WithSimd for Backward<'_> {
             let (x, x_tail) = S::as_simd_f32s(x);
             let (grad, grad_tail) = S::as_mut_simd_f32s(grad);
             let (m, f) = (s.splat(*mean), s.splat(*factor));
+            // Two sums each, so that an addition need not wait for the one before.
             let (mut along, mut total) = ([s.zero(); 2], [s.zero(); 2]);
             for (i, (((x, grad), scale), scale_sum)) in x
                 .iter()
@@ -111,6 +114,7 @@ impl WithSimd for Backward<'_> {
                 .zip(&mut *scale_sum)
                 .enumerate()
             {
+                // n is the normalised x, g its gradient.
                 let (n, g) = (s.mul(s.sub(*x, m), f), s.mul(*grad, *scale));
                 *scale_sum = s.fma(*grad, n, *scale_sum);
                 along[i % 2] = s.fma(g, n, along[i % 2]);
@@ -130,7 +134,9 @@ impl WithSimd for Backward<'_> {
                 total += g;
             }
             let along = along / width as f32;
+            // An RMSNorm subtracts no mean, so no gradient flows through one.
             let total = if centred { total / width as f32 } else { 0.0 };
+            // The gradient of shift is the sum of those of y, read before they are overwritten.
             if centred {
                 for (sum, grad) in shift_sum.iter_mut().zip(&*grad) {
                     *sum = s.add(*sum, *grad);
@@ -139,6 +145,7 @@ impl WithSimd for Backward<'_> {
                     *sum += grad;
                 }
             }
+            // grad x = factor (g - mean(g) - n mean(g n)).
             let (a, t) = (s.splat(-along), s.splat(total));
             for ((x, grad), scale) in x.iter().zip(grad).zip(scale) {
                 let g = s.sub(s.mul(*grad, *scale), t);
@@ -287,6 +294,7 @@ fn backward(saved: &Saved, grad: FlexTensor) -> [Option<FlexTensor>; 3] {
         n * width * 2,
         dispatch,
     );
+    // Partial sums are added in the order of the rows, for any number of threads.
     let (sum, rest) = sums.split_at_mut(both);
     for block in rest.chunks(both.max(1)) {
         for (sum, x) in sum.iter_mut().zip(block) {

@@ -71,6 +71,7 @@ impl PartialSums {
         let (sum, rest) = self.values.split_at(size.min(self.values.len()));
         let matrix = Matrix::grouped(sum, rows, cols, self.group);
         let output = fill::<1024>(rows * cols, self.values.len(), |first, mut block| {
+            // A block may begin and end inside a row, and a row may cross panels.
             let mut index = first;
             while !block.is_empty() {
                 let segment = matrix.segment(index % cols);
@@ -78,6 +79,7 @@ impl PartialSums {
                 let (now, later) = block.split_at_mut(segment.count.min(block.len()));
                 let here = start..start + now.len();
                 now.copy_from_slice(&sum[here.clone()]);
+                // Every element is summed in the order of the groups.
                 for group in rest.chunks(size.max(1)) {
                     now.iter_mut()
                         .zip(&group[here.clone()])

@@ -44,6 +44,7 @@ impl WithSimd for RotateRows<'_> {
                 self.sign,
                 self.interleaved,
             );
+            // Output rows are in the order [B, L, H]: heads run fastest.
             head += 1;
             if head == heads {
                 (head, position) = (0, position + 1);

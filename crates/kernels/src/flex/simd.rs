@@ -103,6 +103,7 @@ pub(crate) trait Lanes: Simd {
                 1.0,
             ],
         );
+        // The low bits of `shifted` are the biased exponent. Moved up by 23, they are 2^n.
         let power = self.transmute_f32s_u32s(
             self.wrapping_dyn_shl_u32s(self.transmute_u32s_f32s(shifted), self.splat_u32s(23)),
         );
@@ -134,6 +135,8 @@ pub(crate) trait Lanes: Simd {
             u,
         );
         let square = self.mul(u, u);
+        // What rounding took from u^2. At large u it would show in the exponential, so `e` is
+        // corrected to first order.
         let rounding = self.fma(u, u, self.sub(self.zero(), square));
         let e = self.exp(self.mul(square, self.splat(-0.5)));
         let e = self.sub(e, self.mul(e, self.mul(half, rounding)));
@@ -154,6 +157,7 @@ pub(crate) trait Lanes: Simd {
             ],
         );
         let tail = self.mul(e, self.mul(t, tail));
+        // By symmetry: the tail itself below 0, its complement above.
         let negative = self.less_than_f32s(x, self.zero());
         (self.select_f32s(negative, tail, self.sub(one, tail)), e)
     }
@@ -161,6 +165,7 @@ pub(crate) trait Lanes: Simd {
     /// `1 / (1 + e^-x)`.
     #[inline(always)]
     fn sigmoid(self, x: Self::f32s) -> Self::f32s {
+        // e^-|x| cannot overflow. Below 0 the result is e^x / (1 + e^x).
         let e = self.exp(self.sub(self.zero(), self.abs_f32s(x)));
         let negative = self.less_than_f32s(x, self.zero());
         self.div(

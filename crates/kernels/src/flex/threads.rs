@@ -61,6 +61,7 @@ pub(super) fn map<T: Send, R: Send>(
 /// all threads busy, else one after the other, each on all threads.
 pub(super) fn for_each_large<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) + Sync + Send) {
     let threads = rayon::current_num_threads();
+    // With other counts threads would wait for the last round of large tasks.
     if tasks.len().is_multiple_of(threads) || tasks.len() >= 4 * threads {
         for_each(tasks, elements, f);
     } else {

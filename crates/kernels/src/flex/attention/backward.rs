@@ -38,7 +38,10 @@ impl WithSimd for SoftmaxBackward<'_> {
         self.mask.apply(s, weights);
         let (log_sum, delta) = (blocks::<S>(self.log_sum)[0], blocks::<S>(self.delta)[0]);
         for (weight, grad) in weights.iter_mut().zip(blocks_mut::<S>(self.grads)) {
+            // The saved log-sum gives final weights at once: no maximum, no division.
+            // +inf, where a query sees nothing, gives 0.
             *weight = each!(|i| s.exp(s.sub(weight[i], log_sum[i])));
+            // Softmax: p (dp - sum p dp). The sum is output . grad, which is delta.
             *grad = each!(|i| s.mul(weight[i], s.sub(grad[i], delta[i])));
         }
     }
@@ -120,6 +123,7 @@ impl Backward<'_, '_> {
         let (call, at, width) = (self.call, head.at, *WIDTH);
         let [_, heads, queries, head_dim] = call.q.shape();
         let log_sum = &self.log_sum[(at[0] * heads + at[1]) * queries..][..queries];
+        // k and v receive sums over blocks of queries. q needs no zeros: its first tile overwrites.
         for tile in head.k.iter_mut().chain(&mut head.v) {
             tile.fill(0.0);
         }
@@ -147,6 +151,7 @@ impl Backward<'_, '_> {
                 output: &mut block.delta,
             });
             block.log_sum[..range.len()].copy_from_slice(&log_sum[range.clone()]);
+            // Lanes past the last query: the products that follow ignore them.
             block.log_sum[range.len()..].fill(0.0);
             let visible = call.visible(&range);
             (block.index, block.range) = (index, range);
@@ -169,6 +174,7 @@ impl Backward<'_, '_> {
             .columns
             .each_ref()
             .map(|columns| Matrix::packed(&columns[..], head_dim, width));
+        // Transposed, [keys, queries]: logits = k q^T, gradients of the weights = v grad^T.
         let (logits, products) = (&mut *weights, &mut *grads);
         multiply_f32(
             keys,
@@ -193,8 +199,10 @@ impl Backward<'_, '_> {
             log_sum: &from.log_sum,
             delta: &from.delta,
         });
+        // The bias is a term of the logits, so it shares their gradient.
         self.add_to_bias(from.index, own, tile.start, grads);
         let [weights, grads] = [&*weights, &*grads].map(|tile| Matrix::packed(tile, n, width));
+        // grad v += weights^T grad, grad k += grad_logits^T q. The tiles are transposed already.
         let key_shape = [call.k.shape()[2], head_dim];
         multiply_f32(
             weights,
@@ -208,6 +216,7 @@ impl Backward<'_, '_> {
             block(&mut head.k, 0, key_shape, &tile),
             Accumulate::Add,
         );
+        // grad q = grad_logits k. Every block sees the first tile, which replaces old numbers.
         let accumulate = if tile.start == 0 {
             Accumulate::Overwrite
         } else {
@@ -230,6 +239,7 @@ impl Backward<'_, '_> {
         let (range, by_distance) = bias.range(block, own);
         let sums = &mut self.bias[range];
         for (key, grads) in grads.chunks_exact(width).enumerate() {
+            // Lane i of key j has distance own + i - j. Slices start at minus one width.
             let first = if by_distance {
                 own + width - first_key - key
             } else {
@@ -246,9 +256,11 @@ impl Backward<'_, '_> {
 /// Turns the gradients of rotated queries and keys into those of the unrotated ones.
 fn rotate_back(call: &AttentionCall<'_>, head: &mut HeadGrads<'_>) {
     let head_dim = call.q.shape()[3];
+    // The transpose of a rotation is the rotation by the opposite angle.
     let rotations = call.rotation.map(|rotation| {
         [&rotation.queries, &rotation.keys].map(|tables| RowRotation::new(tables, rotation, -1.0))
     });
+    // q was scaled in the forward pass, so its gradient is scaled too.
     for (part, (tiles, factor)) in [(&mut head.q, call.scale), (&mut head.k, 1.0)]
         .into_iter()
         .enumerate()
@@ -337,5 +349,6 @@ pub(crate) fn attention_backward(
         .zip(partial.chunks_mut(slice_len.max(1)))
         .map(|((_, heads), bias)| task(heads, bias));
     for_each(tasks.collect(), work, Backward::run);
+    // Added in the order of the groups, not in the order in which threads finish.
     Some(bias.collect(&partial, slices.into_iter(), call.first_query))
 }

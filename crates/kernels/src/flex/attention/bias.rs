@@ -56,6 +56,7 @@ impl BlockBias {
         let width = *WIDTH;
         let mut starts = vec![0];
         for start in (0..queries).step_by(width) {
+            // Keys that no query of the block sees are left out.
             let visible = (first_query + (start + width).min(queries)).min(keys);
             starts.push(starts[starts.len() - 1] + visible * width);
         }
@@ -71,6 +72,7 @@ impl BlockBias {
                     let rows = block * width..((block + 1) * width).min(queries);
                     for (lane, row) in rows.enumerate() {
                         let row = bias.row(index / heads, index % heads, row);
+                        // A row becomes a lane. `zip` stops at the last visible key.
                         for (x, lanes) in row.iter().zip(values.chunks_exact_mut(width)) {
                             lanes[lane] = *x;
                         }
@@ -94,6 +96,7 @@ impl BlockBias {
     pub(crate) fn by_distance(bias: &FlexTensor) -> Self {
         let [heads, count] = burn::backend::TensorMetadata::shape(bias).dims();
         let width = *WIDTH;
+        // One width of zeros in front, for keys after a query, and one behind, for spare lanes.
         let slice_len = count + 2 * width;
         let mut values = vec![0.0; heads * slice_len];
         for (slice, row) in values
@@ -113,6 +116,7 @@ impl BlockBias {
 
     /// The slice that a batch and head use.
     pub(super) fn slice(&self, [batch, head]: [usize; 2]) -> usize {
+        // A broadcast dimension has one slice for all.
         (if self.batches == 1 { 0 } else { batch }) * self.heads
             + if self.heads == 1 { 0 } else { head }
     }
@@ -152,6 +156,7 @@ impl BlockBias {
         let sums = slices.zip(sums.chunks(self.slice_len.max(1)));
         match &self.kind {
             BiasKind::ByDistance { count } => {
+                // Both paddings are cut off.
                 let mut output = vec![0.0; self.heads * count];
                 for (slice, sum) in sums {
                     output[slice * count..][..*count]
@@ -170,6 +175,7 @@ impl BlockBias {
                     let output = &mut output[slice * queries * keys..][..queries * keys];
                     for (row, output) in output.chunks_mut(*keys).enumerate() {
                         let lanes = sum[starts[row / width]..].chunks_exact(width);
+                        // The gradient of a hidden key stays 0.
                         let visible = (first_query + row + 1).min(*keys);
                         output[..visible]
                             .iter_mut()

@@ -52,6 +52,7 @@ impl WithSimd for OnlineSoftmax<'_> {
         let hidden = s.splat(f32::NEG_INFINITY);
         let shift: Block<S> =
             each!(|i| s.select_f32s(s.equal_f32s(largest[i], hidden), s.zero(), largest[i]));
+        // At the first tile `before` is -inf and the factor exactly 0.
         let rescale: Block<S> = each!(|i| s.exp(s.sub(before[i], shift[i])));
         let mut sum = [s.zero(); WIDE];
         for x in tile {
@@ -98,6 +99,7 @@ impl Forward<'_, '_> {
             .map(|start| start..(start + width).min(self.queries.end))
             .collect();
         let n = blocks.len();
+        // Per block [head_dim, width]: queries transposed, one lane each.
         let mut columns = Buffer::new(n * head_dim * width);
         for (columns, range) in columns.chunks_exact_mut(head_dim * width).zip(&blocks) {
             call.q
@@ -131,12 +133,14 @@ impl Forward<'_, '_> {
     ) {
         let (call, width) = (self.call, *WIDTH);
         let [_, _, length, head_dim] = call.q.shape();
+        // Blocks of a task end at different keys: early ones skip the last tiles.
         let visible = call.visible(range).min(start + TILE);
         if visible <= start {
             return;
         }
         let seen = visible - start;
         let tile = &mut state.tile[..seen * width];
+        // Transposed logits, [keys, width] = k q^T.
         multiply_f32(
             call.k.matrix(self.at, start..visible),
             Matrix::packed(columns, head_dim, width),
@@ -156,6 +160,7 @@ impl Forward<'_, '_> {
             rescale: &mut state.rescale,
         });
         let (first, sizes) = (self.queries.start, [length, head_dim]);
+        // At the first tile the output still holds old numbers, which are overwritten below.
         if start > 0 {
             dispatch(ScaleRows {
                 rows: block(&mut self.output, first, sizes, range),
@@ -168,6 +173,7 @@ impl Forward<'_, '_> {
         } else {
             Accumulate::Add
         };
+        // output += exponentials^T v. The division by their sum waits for `finish`.
         multiply_f32_transposed(
             Matrix::packed(tile, seen, width),
             call.v.matrix(self.at, start..visible),
@@ -179,6 +185,7 @@ impl Forward<'_, '_> {
     /// Divides by the sums of exponentials, and writes their logarithms.
     fn finish(mut self, blocks: &[Range<usize>], state: SoftmaxState) {
         let [_, _, length, head_dim] = self.call.q.shape();
+        // A query that sees nothing has a sum of 0. Its output is 0, not NaN.
         let inverse = |total: &f32| if *total == 0.0 { 0.0 } else { 1.0 / total };
         let factors: Vec<f32> = state.total.iter().map(inverse).collect();
         for (range, factors) in blocks.iter().zip(factors.chunks(*WIDTH)) {
@@ -195,6 +202,7 @@ impl Forward<'_, '_> {
         }
         let sums = state.largest.into_iter().zip(state.total);
         for (log_sum, (largest, total)) in self.log_sum.iter_mut().zip(sums) {
+            // With +inf the backward pass computes weights of exp(-inf) = 0.
             *log_sum = if total == 0.0 {
                 f32::INFINITY
             } else {

@@ -38,6 +38,7 @@ impl Mask<'_> {
             .enumerate()
             .skip((self.own + 1).saturating_sub(self.first_key))
         {
+            // Lanes below this number belong to queries before the key.
             let ahead = s.splat((self.first_key + i - self.own) as f32);
             *x = each!(|i| s.select_f32s(s.less_than_f32s(index[i], ahead), hidden, x[i]));
         }

@@ -95,6 +95,7 @@ impl QkvLayout {
             .map(|_| (0..batch * heads).map(|_| Vec::new()).collect())
             .collect();
         for (rows, tile) in self.tiles(values) {
+            // A tile holds all heads of part 0, then those of part 1, and so on.
             let first = rows.start / self.shape[2] * heads;
             for (i, head) in tile
                 .chunks_mut(rows.len() * padded(self.shape[3]))
@@ -117,6 +118,7 @@ impl QkvLayout {
                 let mut tile = MatrixMut::packed(tile, rows.len(), head_dim);
                 for i in 0..rows.len() {
                     let row = x.row(batch, head, (rows.start + i) % length);
+                    // A row may cross panels: each segment is contiguous, the row is not.
                     let mut column = 0;
                     while column < head_dim {
                         let segment = tile.segment_mut(i, column);
@@ -137,6 +139,7 @@ impl QkvLayout {
         let columns = self.columns();
         let mut rows = vec![0.0; self.shape[0] * self.shape[2] * columns];
         let work = rows.len();
+        // Rows per task: everything is one task where no other thread helps.
         let tasks = if parallel(work) {
             TILE
         } else {
@@ -178,6 +181,7 @@ impl<'a> PartView<'a> {
     pub(crate) fn matrix(&self, [batch, head]: [usize; 2], positions: Range<usize>) -> Matrix<'a> {
         let [_, heads, length, head_dim] = self.layout.shape;
         let first = positions.start / TILE * TILE;
+        // The last tile of a sequence is shorter, and so is the distance between its heads.
         let (rows, width) = (TILE.min(length - first), padded(head_dim));
         let start = (batch * length + first) * self.layout.width()
             + (self.part * heads + head) * rows * width;

@@ -61,6 +61,7 @@ impl<'a> RowRotation<'a> {
         let angles = position * self.pairs..(position + 1) * self.pairs;
         let (cos, sin) = (&self.cos[angles.clone()], &self.sin[angles]);
         let (pairs, rest) = row.split_at_mut(2 * self.pairs);
+        // Dimensions past the last pair are not rotated, but they are scaled.
         scale_slice(s, rest, factor);
         if self.interleaved {
             for (x, (cos, sin)) in pairs
@@ -77,6 +78,7 @@ impl<'a> RowRotation<'a> {
             }
             return;
         }
+        // Dimension i is paired with i + pairs: both halves are read as whole vectors.
         let by = [s.splat(self.sign), s.splat(factor)];
         let (a, b) = pairs.split_at_mut(self.pairs);
         let [(cos, cos_tail), (sin, sin_tail)] = [cos, sin].map(S::as_simd_f32s);
@@ -139,6 +141,7 @@ impl WithSimd for RotateTile<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let Some(rotation) = self.rotation else {
+            // Every number gets the same factor: rows and panels do not matter.
             return scale_slice(s, self.tile, self.factor);
         };
         let wide = padded(self.head_dim);

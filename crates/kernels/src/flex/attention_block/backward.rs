@@ -57,6 +57,8 @@ impl Saved {
         });
         // Gradients of attention and of the projections: for one sequence at a time, so that they
         // stay in L2, or for all at once.
+        // One at a time only if groups hold whole sequences and give every thread work. The
+        // gradient of a bias needs the heads of all sequences.
         let by_sequence =
             rows.is_multiple_of(length) && groups >= rayon::current_num_threads() && !bias_wanted;
         let scratch = |sequences: usize| {
@@ -154,6 +156,7 @@ impl Saved {
                 );
             },
         );
+        // The part of the saved values that belongs to these sequences.
         let of = |each: usize| sequences.start * each..sequences.end * each;
         let projected = &self.projected[of(op.qkv_layout(1).len())];
         let (attended, log_sum) = (
@@ -208,6 +211,7 @@ impl Saved {
         {
             let count = part.len();
             let grad = &mut grad[(part.start - first) * d..(part.end - first) * d];
+            // grad output = attended^T grad, [inner, d].
             let right = Matrix::row_major(grad, count, d, d).as_rhs(d, matmul);
             let attended = op
                 .output_layout(batch)
@@ -225,11 +229,14 @@ impl Saved {
                 &mut grad_normed[..count * d],
             );
             let mut stats = [[0.0; 2]; TILE];
+            // norm(x) is not saved but computed again.
             norm.forward(x, normed, &mut stats[..count]);
+            // `projected_grad` starts at the first of `sequences`; rows are counted through all.
             let before = sequences.start * length;
             let projected = op
                 .qkv_layout(sequences.len())
                 .rows(projected_grad, part.start - before..part.end - before);
+            // grad qkv = norm(x)^T grad projected, [d, 3 inner].
             let normed = Matrix::row_major(normed, count, d, d).as_lhs_transposed(matmul);
             multiply(
                 &normed,
@@ -237,6 +244,7 @@ impl Saved {
                 MatrixMut::grouped(sums.qkv, d, 3 * inner, head_dim),
                 sums.accumulate,
             );
+            // grad norm(x) = grad projected qkv^T, [rows, d].
             multiply(
                 &projected.as_lhs(matmul),
                 &transposed.qkv,
@@ -244,6 +252,7 @@ impl Saved {
                 Accumulate::Overwrite,
             );
             norm.backward(x, &stats[..count], grad_normed, sums.norm);
+            // The residual sum: `grad` also reaches x directly.
             store(grad, grad_normed, Accumulate::Add);
             sums.accumulate = Accumulate::Add;
         }

@@ -38,6 +38,7 @@ impl AttentionBlock {
                 [&rotation.queries, &rotation.keys]
                     .map(|tables| RowRotation::new(tables, rotation, 1.0))
             });
+            // Queries come first, then keys, then values, which are neither rotated nor scaled.
             for (index, tile) in tile
                 .chunks_mut(n * padded(head_dim))
                 .enumerate()
@@ -64,6 +65,7 @@ impl AttentionBlock {
     pub(super) fn forward_sequences(&self, saved: &mut Saved) -> FlexTensor {
         let [_, heads, length, head_dim] = self.shape;
         let ([n, d], inner) = (saved.x.shape().dims(), heads * head_dim);
+        // The residual sum starts from x.
         let mut y = copy_of(saved.x.storage());
         let [mut projected, mut attended, mut log_sum] = [
             (&mut saved.projected, self.qkv_layout(1).len()),

@@ -45,6 +45,7 @@ pub(super) fn split<S: Simd, const P: usize>(s: S, x: S::f32s) -> [S::u32s; P] {
             bits
         };
         *part = s.and_u32s(bits, s.splat_u32s(UPPER));
+        // Exact: the part holds the leading bits of `rest`.
         rest = s.sub(rest, s.transmute_f32s_u32s(*part));
     }
     parts

@@ -37,6 +37,7 @@ fn multiply_with(
         fit && y.shape() == [a.shape.across, b.shape.across],
         "matrices fit"
     );
+    // If neither is split, one would be split again for every strip of the other.
     let whole = (a.scratch_len() > 0 && b.scratch_len() > 0).then(|| b.to_split());
     let b = whole.as_ref().unwrap_or(b);
     let (rows, columns) = (a.shape.strip_pairs(), b.shape.strip_pairs());

@@ -34,6 +34,7 @@ fn flush<S: Simd>(s: S, x: S::f32s) -> S::f32s {
 
 /// Lower and upper halves of the pairs of every tile, as `f32`; subnormal numbers become 0.
 fn halves(tiles: &[u32]) -> Vec<[[f32; TILE]; 2]> {
+    // Numbers with an exponent of 0 keep only their sign.
     let number = |bits: u32| {
         if bits & 0x7f80_0000 == 0 {
             bits & 1 << 31

@@ -121,9 +121,11 @@ impl Product<'_> {
         let y = &mut *self.y.values;
         for first in (0..b.layout.rows).step_by(DEPTH) {
             let rows = &rows[first..(first + DEPTH).min(b.layout.rows)];
+            // Rows of the panel after the first DEPTH continue the chains that `y` holds.
             let fresh = first == 0 && self.accumulate == Accumulate::Overwrite;
             let mut row = 0;
             while row < y_rows {
+                // Rows past the last whole tile are computed one by one.
                 let enough = row + R <= y_rows;
                 if self.transposed {
                     // The columns of a tile must be adjacent: they are read as one slice.
@@ -178,6 +180,7 @@ impl Segment {
                 if whole {
                     tile.copy_from_slice(&S::as_simd_f32s(&rest[..wide]).0[..V]);
                 } else {
+                    // What follows a narrow segment in memory is not part of it.
                     let mut line = [[s.zero(); V]];
                     bytemuck::cast_slice_mut::<_, f32>(&mut line)[..self.count]
                         .copy_from_slice(&rest[..self.count]);
@@ -194,6 +197,7 @@ impl Segment {
                     .0
                     .copy_from_slice(tile);
             } else {
+                // Numbers past the segment belong to others and must not be written.
                 let line = [*tile];
                 rest[..self.count]
                     .copy_from_slice(&bytemuck::cast_slice::<_, f32>(&line)[..self.count]);
@@ -217,6 +221,7 @@ fn along_rows<S: Simd, const R: usize, const V: usize>(
     let mut k = 0;
     while k < b.len() {
         let run = a.segment_for(first + k, widths);
+        // The columns of `a` are adjacent only inside one of its panels.
         let n = run.count.min(b.len() - k);
         let mut rows = [&[][..]; R];
         let mut rest = &a.values[run.start + row * run.stride..];

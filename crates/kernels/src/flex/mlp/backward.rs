@@ -207,6 +207,7 @@ impl Group<'_> {
             let rows = x.len() / d;
             let mut stats = [[0.0; 2]; CHUNK];
             let normed = &mut normed[..x.len()];
+            // norm(x) is not saved but computed again.
             norm.forward(x, normed, &mut stats[..rows]);
             {
                 let normed = Matrix::row_major(&*normed, rows, d, d);
@@ -227,6 +228,7 @@ impl Group<'_> {
             }
             let grad_normed = &mut scratch.grad_normed[..x.len()];
             norm.backward(x, &stats[..rows], grad_normed, self.norm_sum);
+            // The residual sum: `grad` also reaches x directly.
             store(grad, grad_normed, Accumulate::Add);
             accumulate = Accumulate::Add;
         }
@@ -278,15 +280,18 @@ impl Group<'_> {
         let mut project_back =
             |grad: &[f32], sum: &mut [f32], transposed: &Rhs<'_>, accumulate: Accumulate| {
                 let grad = Matrix::packed(grad, rows, cols);
+                // grad weight = norm(x)^T grad, [d, cols].
                 multiply(
                     &chunk.normed_transposed,
                     &grad.as_rhs(cols, matmul),
                     MatrixMut::packed(&mut sum[weight_range.clone()], d, cols),
                     chunk.accumulate,
                 );
+                // grad norm(x) += grad weight^T, [rows, d].
                 let grad_normed = MatrixMut::row_major(&mut *grad_normed, rows, d, d);
                 multiply(&grad.as_lhs(matmul), transposed, grad_normed, accumulate);
             };
+        // The first panel replaces the numbers of the chunk before.
         let accumulate = if i == 0 {
             Accumulate::Overwrite
         } else {
@@ -294,6 +299,7 @@ impl Group<'_> {
         };
         match gate {
             None => {
+                // Also fills `active`, which the gradient of down needs below.
                 gelu_backward(up, active, grad_up);
                 project_back(grad_up, self.sums.up, &weights.up[i], accumulate);
             }
@@ -303,9 +309,11 @@ impl Group<'_> {
                 swiglu_backward(gate, up, grad_up, grad_gate);
                 project_back(grad_up, self.sums.up, &weights.up[i], accumulate);
                 let sum = self.sums.gate.as_mut().expect("a gate takes a gradient");
+                // `up` has written `grad_normed` for this panel already, so the gate adds.
                 project_back(grad_gate, sum, &weights.gate[i], Accumulate::Add);
             }
         }
+        // grad down = activation^T grad, the rows of this panel.
         multiply(
             &Matrix::packed(&*active, rows, cols).as_lhs_transposed(matmul),
             &chunk.grad_rhs,

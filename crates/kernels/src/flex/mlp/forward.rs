@@ -101,6 +101,7 @@ pub(super) fn forward(
         Some((&weights.down, Share::Rows)),
     ];
     let panels = by_panel(shares, [d, ff], matmul);
+    // The residual sum starts from x.
     let mut y = copy_of(x.storage());
     let saved = if tracked && saves_inner(matmul) {
         shape[0] * padded(ff)
