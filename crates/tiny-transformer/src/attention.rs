@@ -111,6 +111,7 @@ impl Attention {
             let part = projected
                 .clone()
                 .slice_dim(1, index * inner..(index + 1) * inner);
+            // [B, L, H, E]: the norm runs over one head. The result is [B, H, L, E].
             let part = part.reshape([batch, length, self.n_heads, self.head_dim]);
             norm.as_ref()
                 .map_or_else(|| part.clone(), |norm| norm.forward(part.clone()))
@@ -118,6 +119,7 @@ impl Attention {
         };
         let (q, mut k, mut v) = (part(0, &self.q_norm), part(1, &self.k_norm), part(2, &None));
         let mut hidden = x;
+        // Keys are cached before the encoding transforms them: a rotation may depend on the length.
         if let Some(past) = past {
             (k, v, hidden) = past.extend(k, v, hidden);
         }
@@ -129,6 +131,7 @@ impl Attention {
         };
         let attended = match self.kind {
             AttentionKind::Softmax => {
+                // Queries and keys before the transform, for hooks that read content.
                 let raw = || (q.clone(), k.clone());
                 let (q, k) = transform_qk(encoding, layer, q.clone(), k.clone());
                 self.softmax(
@@ -150,6 +153,7 @@ impl Attention {
                 linear_attention(q, k, v, layer, encoding, self.normalizer, first_query)
             }
         };
+        // [B, H, L, E] to [B L, H E].
         let attended = attended.swap_dims(1, 2).reshape([batch * length, inner]);
         kernels::linear(attended, None, self.output.val(), self.matmul)
             .reshape([batch, length, d_model])
@@ -166,11 +170,13 @@ impl Attention {
         max_logits: usize,
     ) -> Option<Tensor<3>> {
         let [batch, length, _] = x.dims();
+        // The fused operation is causal softmax attention without norms on queries and keys.
         if self.kind != AttentionKind::Softmax || self.mask != Mask::Causal || self.q_norm.is_some()
         {
             return None;
         }
         let fused = encoding.fused_qk(layer)?;
+        // A dense bias is built for all queries at once, so it has to respect `max_logits`.
         let bias = match encoding.logits_bias(layer) {
             None => None,
             Some(bias) => Some(match bias.by_distance(length) {
@@ -202,6 +208,7 @@ impl Attention {
     fn softmax(&self, inputs: &Inputs<'_>, max_logits: usize) -> Tensor<4> {
         let [batch, heads, length, _] = inputs.q.dims();
         let keys = inputs.k.dims()[2];
+        // At least one row, even if its logits alone pass the limit.
         let rows = (max_logits / (batch * heads * keys)).clamp(1, length);
         let blocks = (0..length)
             .step_by(rows)
@@ -224,6 +231,8 @@ impl Attention {
             ..
         } = *inputs;
         let first_query = inputs.first_query + queries.start;
+        // Causal blocks end at the key of their last query. Bidirectional ones see every key, as
+        // `first_query` lies past all keys.
         let keys = 0..(inputs.first_query + queries.end).min(inputs.k.dims()[2]);
         let rows_of = |t: &Tensor<4>, range: &Range<usize>| {
             let whole = t.dims()[2] == range.len();
@@ -253,6 +262,7 @@ impl Attention {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
         };
+        // A closure: only an encoding with an output bias reads the weights.
         let weights =
             || kernels::reference::weights(q.clone(), k.clone(), bias.clone(), scale, first_query);
         let term = encoding.output_bias(layer, &content, &weights);

@@ -76,6 +76,7 @@ impl Block {
         if fused {
             return self.mlp.forward_residual(x, &self.mlp_norm);
         }
+        // Dropout sites: 0 is the embedding, then two per layer.
         let fed = self.mlp.forward(x.clone(), &self.mlp_norm);
         x + pass.apply_dropout(2 * layer + 2, fed)
     }
@@ -84,6 +85,7 @@ impl Block {
 impl Mlp {
     fn new(config: &TransformerConfig, init: &Init<'_>) -> Self {
         let (d, ff) = (config.d_model, config.d_ff);
+        // As for the output of attention: the same variance of the residual stream at any depth.
         let depth = (2.0 * config.n_layers as f64).sqrt();
         let gated = config.activation == Activation::Swiglu;
         Self {

@@ -395,6 +395,7 @@ impl TransformerConfig {
             } else {
                 2
             };
+        // Projections of attention, feed-forward block, both norms, norms of queries and keys.
         let block = 4 * d * inner + mlp + 2 * norm + qk_norm;
         v * d * if self.tied_head { 1 } else { 2 } + l * block + norm + encoding.num_params() as u64
     }

@@ -59,6 +59,7 @@ pub fn linear_attention(
     let (rotated_q, rotated_k) = transform_qk(encoding, layer, q.clone(), k.clone());
     let (numerator, denominator) = match normalizer {
         Normalizer::Unrotated => {
+            // RoFormer, eq. 19: only the numerator is rotated. The denominator stays non-negative.
             let numerator = prefix_sums(rotated_q, rotated_k, v.clone(), decay, first_query);
             (
                 numerator,
@@ -76,6 +77,7 @@ pub fn linear_attention(
             } else {
                 (rotated_q, rotated_k)
             };
+            // A column of ones beside the values gives the denominator in the same pass.
             let sums = prefix_sums(
                 rotated_q,
                 rotated_k,
@@ -120,17 +122,20 @@ fn prefix_sums(
         let k = scale(k, factor(anchor..anchor + 1, keys.clone()));
         k.matmul(v.clone().slice_dim(2, keys))
     };
+    // Cached tokens precede row 0: their sum is the first state.
     let mut state = (first_query > 0).then(|| gathered(0..first_query, 0));
     let mut sums = Vec::new();
     for start in (0..queries).step_by(CHUNK) {
         let rows = start..(start + CHUNK).min(queries);
         let keys = first_query + rows.start..first_query + rows.end;
         let q = q.clone().slice_dim(2, rows.clone());
+        // Inside the chunk every pair is computed, then later keys are masked.
         let similar = q
             .clone()
             .matmul(k.clone().slice_dim(2, keys.clone()).swap_dims(2, 3));
         let similar = scale(similar, factor(rows.clone(), keys.clone())) * visible(rows.len(), &q);
         let mut sum = similar.matmul(v.clone().slice_dim(2, keys.clone()));
+        // Earlier keys: the state, decayed from the first row of the chunk to each row.
         if let Some(state) = &state {
             sum = sum
                 + scale(
@@ -139,8 +144,10 @@ fn prefix_sums(
                 );
         }
         sums.push(sum);
+        // No chunk reads a state after the last.
         if rows.end < queries {
             let next = gathered(keys.clone(), rows.end);
+            // The state becomes relative to the first row of the next chunk.
             let carried = state.map(|state| {
                 scale(
                     state,

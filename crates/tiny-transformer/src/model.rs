@@ -182,6 +182,7 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
             (all, all),
             "one position per token, those in the cache included"
         );
+        // The first call adds an empty past per layer. Later calls find them.
         cache.layers.resize_with(self.blocks.len(), Past::default);
         cache.length = all;
         self.run(
@@ -202,6 +203,7 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
         let [batch, length] = tokens.dims();
         let embedding = self.embedding.val();
         let [vocab, d_model] = embedding.dims();
+        // Once per pass: all layers share the tables.
         let prepared = self
             .encoding
             .prepare(positions, &embedding.device())
@@ -217,6 +219,7 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
             .head
             .as_ref()
             .map_or_else(|| embedding.transpose(), Param::val);
+        // The final norm runs inside the product with the head.
         let x = x.reshape([batch * length, d_model]);
         let logits = kernels::linear(x, Some(self.final_norm.parameters()), head, self.matmul)
             .reshape([batch, length, vocab]);
