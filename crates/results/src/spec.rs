@@ -30,6 +30,7 @@ pub(crate) fn canonical_text(spec: &Spec) -> String {
     fn sorted(value: &Value) -> Value {
         match value {
             Value::Object(map) => {
+                // A key with a null is the same as no key.
                 let sorted: BTreeMap<&String, Value> = map
                     .iter()
                     .filter(|(_, v)| !v.is_null())

@@ -37,6 +37,7 @@ impl<'a> MethodSpecs<'a> {
         let Some(start) = warm_start_mut(&mut spec) else {
             return spec;
         };
+        // `depth` bounds the chain of starts, which made-up records could close to a circle.
         if let (None, Some(from)) = (start.get("from"), id.and_then(|id| self.by_id.get(id)))
             && depth > 0
         {

@@ -64,6 +64,7 @@ impl Setting<'_> {
             return InLength::Untested;
         };
         let chance = metric::chance(self.task, lead);
+        // Where guessing has no score, any score but 0 is better.
         let is_better = chance.map_or(mean != 0.0, |c| {
             better_first(lead, mean, c) == Ordering::Less
         });
@@ -94,10 +95,12 @@ impl Setting<'_> {
         };
         for len in self.longer() {
             let there = self.point(method, metric, len);
+            // A length that fewer runs have a number for would compare means over different seeds.
             let kept = there.values.len() == base.values.len()
                 && there
                     .estimate
                     .is_some_and(|e| metric::is_kept(metric, e.mean, in_length.mean));
+            // A score that recovers at a longer length does not count.
             if !kept {
                 reach.is_longest = false;
                 break;
@@ -115,6 +118,7 @@ impl Setting<'_> {
             .enumerate()
             .filter_map(|(i, p)| Some((i, p, p.estimate?)))
             .collect();
+        // `better_first` orders the better one first, so the best is the minimum.
         let best = numbered
             .iter()
             .min_by(|a, b| better_first(metric, a.2.mean, b.2.mean))?;
@@ -134,6 +138,7 @@ impl Setting<'_> {
         let Some(chance) = metric::chance(self.task, metric) else {
             return metric::is_share(metric) && estimate.mean == 0.0;
         };
+        // A single seed has no interval and is judged by its value.
         let (low, high) = estimate.interval.unwrap_or((estimate.mean, estimate.mean));
         let worst = if metric::lower_is_better(metric) {
             high

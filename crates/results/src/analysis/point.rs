@@ -63,6 +63,7 @@ pub(super) fn value_at(
     match row.status {
         EvalStatus::Ok => match metric::value(&run.task, row, metric) {
             Some((value, _)) if value.is_finite() => Ok(value),
+            // A number may overflow where the loss does not, as a perplexity does.
             Some(_) => Err(Absent::Diverged),
             None => Err(Absent::Missing),
         },

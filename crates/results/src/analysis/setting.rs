@@ -283,6 +283,7 @@ fn lengths(
              results.csv.",
             lengths.len()
         ));
+        // The most common first, of equally common ones the shorter.
         lengths.sort_by_key(|len| (std::cmp::Reverse(counts[len]), *len));
         lengths.truncate(MOST_LENGTHS);
         lengths.sort_unstable();

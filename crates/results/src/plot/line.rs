@@ -271,6 +271,7 @@ fn band(pen: &mut Pen, dots: &[Dot], color: &Color) {
         if piece.len() < 2 {
             continue;
         }
+        // Along the lower ends and back along the upper ones.
         let lower = piece.iter().filter_map(|d| Some((d.at.0, d.band?.0)));
         let upper = piece.iter().rev().filter_map(|d| Some((d.at.0, d.band?.1)));
         pen.outline(lower.chain(upper), color, (Color::None, 0.0), Some(0.14));

@@ -124,6 +124,7 @@ fn pictures<'d>(document: &'d Document, spec: &ReportSpec) -> Result<Vec<Picture
             png,
         })
     };
+    // A parallel map over a slice keeps its order, so files do not depend on the threads.
     figures.par_iter().map(draw).collect()
 }
 

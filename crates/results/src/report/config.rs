@@ -44,6 +44,7 @@ fn config(name: &str, runs: &[&RunRecord]) -> (String, bool) {
     let mut base =
         common(&sections.iter().collect::<Vec<_>>()).unwrap_or_else(|| Value::Object(Map::new()));
     let axes = axes(runs, &sections, &mut comments);
+    // A key that an axis sets is no part of the base.
     for (key, values) in &axes {
         remove(&mut base, &key.split('.').collect::<Vec<_>>());
         if !values.iter().all(toml_text::is_possible) {
@@ -194,6 +195,7 @@ fn axes(
             }
         }
     }
+    // Methods with equal labels differ in something that is no axis.
     if combinations.values().any(|methods| methods.len() > 1) {
         comments.push(several.into());
     }

@@ -194,6 +194,7 @@ pub(crate) fn summaries_csv(
                     if point.is_whole() {
                         "ok".into()
                     } else {
+                        // A missing number is named `-` elsewhere.
                         absent.join(" / ").replace('-', "missing")
                     },
                 ]);
@@ -249,6 +250,7 @@ pub(crate) fn csv_text(
 /// on the locale.
 fn safe_cell(text: impl AsRef<str>) -> String {
     let text = printable(text.as_ref());
+    // A negative number begins with a sign and is no formula.
     if text.parse::<f64>().is_ok_and(f64::is_finite) {
         return text;
     }

@@ -81,6 +81,7 @@ fn difference_text(metric: &str, difference: &Point) -> String {
 fn side(metric: &str, difference: &Point) -> Option<Ordering> {
     let (low, high) = difference.estimate?.interval?;
     let excludes_0 = low > 0.0 || high < 0.0;
+    // Both ends are on one side of 0, so either one tells which.
     excludes_0.then(|| better_first(metric, low, 0.0))
 }
 
