@@ -45,6 +45,8 @@ impl Distances {
 
     /// `query - key` of every cell, `[1, 1, q_len, k_len]`.
     pub(crate) fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
+        // Replacements are a table on the host. Differences of whole positions are exact on the
+        // device up to 2^24.
         if !self.positions.replaces_distances() {
             let [q, k] = &self.on_device;
             return q.clone().slice_dim(2, queries) - k.clone().slice_dim(3, keys);
@@ -78,6 +80,7 @@ impl Distances {
             let distances = (0..shape[0] + shape[1] - 1)
                 .map(|i| self.positions.distance(smallest + i as f64, 0.0))
                 .collect();
+            // Cell (i, j) is step i + (k_len - 1 - j): a block has one distance per diagonal.
             let cells = (0..shape[0])
                 .flat_map(|i| (0..shape[1]).rev().map(move |j| (i + j) as i32))
                 .collect();
@@ -87,6 +90,7 @@ impl Distances {
                 shape,
             };
         }
+        // Positions with gaps: distances are compared by their bits, and adding 0 makes -0 a 0.
         let (mut distances, mut seen) = (Vec::new(), HashMap::new());
         let cells = q
             .iter()

@@ -305,6 +305,7 @@ impl<'a> Bias<'a> {
         if !self.terms.iter().all(|term| term.by_distance()) {
             return None;
         }
+        // The last query sees every distance, the largest first: reversed, column d is distance d.
         let last = self.block(length - 1..length, 0..length);
         let heads = last.dims()[1];
         Some(last.reshape([heads, length]).flip([1]))

@@ -189,6 +189,7 @@ impl Parameters {
         let mut built = Vec::new();
         loop {
             let group = format!("{name}.{}", built.len());
+            // With the dot, so that `layers.1` does not claim what lies under `layers.10`.
             let inside = format!("{}{group}.", self.prefix);
             if !self.drawn.keys().any(|path| path.starts_with(&inside)) {
                 return built;

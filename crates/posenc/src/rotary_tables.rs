@@ -31,6 +31,7 @@ impl RotaryTables {
         shape: [usize; 4],
         device: &Device,
     ) -> Self {
+        // f64: near position 10^5 neighbouring f32 angles are almost 0.01 radians apart.
         let (sin, cos): (Vec<f64>, Vec<f64>) = angles
             .map(libm::sincos)
             .map(|(s, c)| (s * factor, c * factor))
@@ -64,6 +65,7 @@ impl RotaryTables {
     pub(crate) fn apply(&self, x: Tensor<4>, layout: RotaryLayout) -> Tensor<4> {
         let [batch, heads, length, head_dim] = x.dims();
         let pairs = self.cos.dims()[3];
+        // Partial rotation: dimensions from 2 pairs on stay as they are.
         let rest = (2 * pairs < head_dim).then(|| x.clone().slice_dim(3, 2 * pairs..head_dim));
         let rotated = match layout {
             RotaryLayout::Half => {
@@ -74,6 +76,7 @@ impl RotaryTables {
                 Tensor::cat(vec![a, b], 3)
             }
             RotaryLayout::Interleaved => {
+                // [B, H, positions, pairs, 2]: the last axis holds the two members of a pair.
                 let x = x
                     .slice_dim(3, 0..2 * pairs)
                     .reshape([batch, heads, length, pairs, 2]);

@@ -68,6 +68,7 @@ impl Prepared for PreparedZones {
     }
 
     fn content_bias(&self, _layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
+        // `raw` holds all rows, as the far tables do: they rotate first, then the block is cut out.
         let (q, k) = (content.raw)();
         let q = self.far[0]
             .apply(q, self.layout)

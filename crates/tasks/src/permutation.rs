@@ -27,6 +27,7 @@ impl Permutation {
             .update(&seed.to_le_bytes())
             .update(&index.to_le_bytes())
             .update(purpose.as_bytes());
+        // At least 2 bits, so that either half of the network has one.
         let bits = (u64::BITS - (n - 1).leading_zeros()).max(2);
         Self {
             key: *hasher.finalize().as_bytes(),
@@ -42,6 +43,7 @@ impl Permutation {
     pub fn get(&self, i: u64) -> u64 {
         assert!(i < self.n, "element {i} of a permutation of {}", self.n);
         let mut x = self.encrypt(i);
+        // The network permutes at most 4 n numbers, so a walk takes few steps on average.
         while x >= self.n {
             x = self.encrypt(x);
         }
@@ -52,6 +54,7 @@ impl Permutation {
         let mask = (1u64 << self.half_bits) - 1;
         let (mut left, mut right) = (x >> self.half_bits, x & mask);
         for round in 0..ROUNDS {
+            // The round's number, then the half: no two rounds share their function.
             let mut message = [round; 9];
             message[1..].copy_from_slice(&right.to_le_bytes());
             let digest = blake3::keyed_hash(&self.key, &message);

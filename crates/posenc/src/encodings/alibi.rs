@@ -88,6 +88,7 @@ impl PositionalEncoding for Alibi {
         Ok(Box::new(PreparedAlibi {
             slopes: upload(slopes, [1, self.n_heads, 1, 1], device),
             distances: Distances::new(positions, device),
+            // Replaced distances do not add up along a path, as a decay must.
             decays: !positions.replaces_distances(),
         }))
     }

@@ -81,6 +81,7 @@ impl AxialRopeConfig {
     fn sections(&self, head_dim: usize) -> Vec<usize> {
         self.sections.clone().unwrap_or_else(|| {
             let pairs = head_dim / 2;
+            // Pairs that do not divide evenly go to the first axes.
             let share = |axis: usize| pairs / self.axes + usize::from(axis < pairs % self.axes);
             let unit = if self.mode == AxialMode::Split { 2 } else { 1 };
             (0..self.axes).map(|axis| unit * share(axis)).collect()
@@ -90,6 +91,7 @@ impl AxialRopeConfig {
     /// Refuses sections that do not share out a head of `dim` dimensions.
     fn check_sections(&self, sections: &[usize], dim: usize) -> Result<(), ConfigError> {
         let axes = self.axes;
+        // Saturating: a sum past usize is too large, not a panic.
         let total = sections
             .iter()
             .fold(0usize, |sum, width| sum.saturating_add(*width));
@@ -202,13 +204,16 @@ impl AxialRope {
             .iter()
             .enumerate()
             .map(|(at, offset)| {
+                // Row-major [axes, H, pairs].
                 let (axis, head, pair) = (at / (heads * pairs), at / pairs % heads, at % pairs);
+                // Directions cover half a turn: opposite ones differ in sign of the rotation only.
                 let (sin, cos) = libm::sincos(PI * head as f64 / heads as f64);
                 theta[pair] * if axis == 0 { cos } else { sin } + offset
             })
             .collect();
         let of =
             |axis: usize, head: usize, pair: usize| frequency[(axis * heads + head) * pairs + pair];
+        // In the order of [H, positions, pairs].
         let angles = (0..heads).flat_map(|head| {
             (0..length).flat_map(move |p| {
                 (0..pairs).map(move |pair| {

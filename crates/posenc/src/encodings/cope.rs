@@ -83,9 +83,12 @@ impl Prepared for PreparedCope<'_> {
         // The sum from a key to the query: all gates of the row minus those before the key.
         let before = gates.clone().cumsum(3) - gates.clone();
         let counted = (gates.sum_dim(3) - before).clamp(0.0, last);
+        // The gradient of a count flows through `share`; the rows it lies between are constants.
         let below = counted.clone().detach().floor();
         let share = counted - below.clone();
+        // [B, H, q_len, max_position]: one product per trained vector, not one per pair.
         let scores = content.q.clone().matmul(table.unsqueeze());
+        // At the last vector `share` is 0, so the clamped upper neighbour has no weight.
         let [lower, upper] = [0.0, 1.0].map(|step| {
             scores
                 .clone()

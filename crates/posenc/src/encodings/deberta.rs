@@ -76,6 +76,7 @@ impl DebertaConfig {
         let (Some(buckets), Some(max_distance)) = (self.buckets, self.max_distance) else {
             return distance;
         };
+        // Up to the middle a bucket holds one distance; beyond, the logarithm of the distance.
         let middle = (buckets / 2) as f64;
         if distance.abs() <= middle {
             return distance;
@@ -140,6 +141,7 @@ impl PositionalEncoding for Deberta {
 
 impl Prepared for PreparedDeberta<'_> {
     fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        // The content term is attention's own product; scaled queries scale it too.
         (q / self.encoding.terms().sqrt(), k)
     }
 
@@ -150,6 +152,7 @@ impl Prepared for PreparedDeberta<'_> {
         let distinct = self
             .distances
             .distinct(content.queries.clone(), content.keys.clone());
+        // Row of the table for each cell, looked up once per distinct distance.
         let index = |sign: f64| {
             let row: Vec<i32> = distinct
                 .distances
@@ -174,6 +177,7 @@ impl Prepared for PreparedDeberta<'_> {
                 .gather(3, index(1.0))
         });
         let p2c = encoding.p2c.get(layer).map(|projection| {
+            // [B, H, k_len, 2k]: gathered by key, then turned to queries by keys.
             let scores = (content.k.clone() * (content.scale / encoding.terms().sqrt()))
                 .matmul(encoding.projected(projection, heads));
             scores

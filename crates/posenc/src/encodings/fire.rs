@@ -120,12 +120,15 @@ impl BiasBlocks for Layer<'_> {
         let distance = query.clone() - self.prepared.keys.clone().slice_dim(1, keys);
         let psi = |x: Tensor<2>| (x * f.c.val().unsqueeze()).abs().log1p();
         let threshold = (f.multiplier.val() * f.threshold).abs().unsqueeze::<2>();
+        // [q_len, 1]: how far each query could look, at least the threshold.
         let reach = query.max_pair(threshold.expand([rows, 1]));
         let relative = psi(distance) / (psi(reach) + EPSILON);
+        // One row per cell, [q_len * k_len, hidden], for a network of one input.
         let hidden =
             relative.reshape([rows * columns, 1]) * f.w1.val().unsqueeze() + f.b1.val().unsqueeze();
         let bias = activation::relu(hidden).matmul(f.w2.val()) + f.b2.val().unsqueeze();
         let heads = bias.dims()[1];
+        // From [cells, H]: heads first, then cells row by row.
         bias.transpose().reshape([1, heads, rows, columns])
     }
 }

@@ -74,10 +74,12 @@ impl Prepared for PreparedFox<'_> {
             .reshape([batch * k_len, width])
             .matmul(gates.weight.val())
             + gates.bias.val().unsqueeze();
+        // [B, H, k_len]: ln of all gates up to each token; a difference of two is the sum between.
         let remembered = activation::log_sigmoid(opened)
             .reshape([batch, k_len, heads])
             .swap_dims(1, 2)
             .cumsum(2);
+        // Queries are among the keys, so their sums are entries of the same tensor.
         let rows = content.first_query..content.first_query + content.queries.len();
         let query = remembered.clone().slice_dim(2, rows).unsqueeze_dim::<4>(3);
         let bias = query - remembered.unsqueeze_dim::<4>(2);

@@ -72,6 +72,7 @@ impl PositionalEncoding for Kerple {
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let per_head = |r: &Param<Tensor<1>>, most: f64| {
             let heads = r.val().dims()[0];
+            // The clamp lets gradients through, so that a parameter past its bounds can return.
             clamp_straight_through(r.val(), LEAST, most).reshape([1, heads, 1, 1])
         };
         let most = if self.form == KerpleForm::Power {

@@ -66,6 +66,7 @@ impl PositionalEncoding for Pope {
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let dim = self.head_dim;
         let tables = |positions: &[f64]| {
+            // One frequency per dimension, where a rotation has one per pair.
             let theta = |j: usize| libm::pow(self.base, -(j as f64) / dim as f64);
             let (sin, cos) = positions
                 .iter()
@@ -96,6 +97,7 @@ impl PositionalEncoding for Pope {
 impl Prepared for PreparedPope {
     fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         let polar = |x: Tensor<4>, [cos, sin]: &[Tensor<4>; 2]| {
+            // Twice as wide: cos a cos b + sin a sin b leaves the cosine of the difference.
             let length = activation::softplus(x, 1.0);
             Tensor::cat(vec![length.clone() * cos.clone(), length * sin.clone()], 3)
         };

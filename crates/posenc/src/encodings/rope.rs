@@ -109,6 +109,7 @@ impl PositionalEncoding for Rope {
             .expect("`init` refuses an unresolved scaling");
         let alpha = self.log_frequency.as_ref().map(Param::val);
         if let Some(alpha) = &alpha {
+            // On the host, so that trained frequencies give tables as exact as fixed ones.
             let alpha = to_host(alpha.clone());
             frequencies
                 .inv_freq
@@ -121,6 +122,7 @@ impl PositionalEncoding for Rope {
             match &alpha {
                 None => tables,
                 Some(alpha) => {
+                    // The derivative of p theta exp(alpha) by alpha is the angle itself.
                     let angles = positions
                         .iter()
                         .flat_map(|p| frequencies.inv_freq.iter().map(move |theta| p * theta))

@@ -46,6 +46,7 @@ impl SandwichConfig {
         let wave = |i: usize| {
             libm::cos(distance / libm::pow(10_000.0, 2.0 * i as f64 / self.width as f64))
         };
+        // Minus `half`, the value at distance 0: the bias starts at 0.
         (1..=half).map(wave).sum::<f64>() - half as f64
     }
 }
@@ -97,6 +98,7 @@ impl BiasBlocks for &PreparedSandwich<'_> {
             .map(|distance| self.encoding.config.value(*distance))
             .collect();
         let heads = self.encoding.n_heads;
+        // [H, distances], flatter for later heads.
         let values = (1..=heads)
             .flat_map(|h| {
                 base.iter()

@@ -91,6 +91,7 @@ impl PositionalEncoding for SelfExtend {
             resolved(config.group) as f64,
         );
         let grouped = |p: f64| (p / group).floor();
+        // Far queries are shifted, so that far distances go on where the near ones end.
         let zones = Zones {
             frequencies: Rotary::new(config.base, dim).unscaled(),
             layout: config.layout,

@@ -67,6 +67,7 @@ impl PreparedShaw<'_> {
         let row: Vec<i32> = distinct
             .distances
             .iter()
+            // r counts from key - query, the negative of the distance here.
             .map(|distance| (k - distance.clamp(-k, k)).round() as i32)
             .collect();
         let rows: Vec<i32> = distinct

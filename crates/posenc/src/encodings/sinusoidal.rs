@@ -85,6 +85,7 @@ impl SinusoidalConfig {
         let half = d_model / 2;
         let frequencies = match self.order {
             SinusoidalOrder::Tensor2tensor => {
+                // One pair has exponent 0 and must not divide by 0.
                 let steps = (half.max(2) - 1) as f64;
                 (0..half)
                     .map(|i| libm::pow(self.base, -(i as f64) / steps))
@@ -112,6 +113,7 @@ impl PositionalEncoding for Sinusoidal {
         device: &Device,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let rows = positions.queries();
+        // A trained factor starts from `scale` and is multiplied in on the device.
         let fixed = if self.scale.is_some() {
             1.0
         } else {

@@ -63,7 +63,9 @@ impl T5Config {
             self.num_buckets
         };
         let (first, distance) = match self.bidirectional {
+            // Keys after the query read the second half of the table.
             true => (if relative > 0.0 { buckets } else { 0 }, relative.abs()),
+            // Causal: keys after the query are hidden, and count as distance 0.
             false => (0, (-relative).max(0.0)),
         };
         let exact = buckets / 2;

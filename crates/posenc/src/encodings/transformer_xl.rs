@@ -53,6 +53,7 @@ impl TransformerXlConfig {
             .map(|f| libm::sin(distance * f))
             .collect();
         row.extend(frequencies.iter().map(|f| libm::cos(distance * f)));
+        // An odd width drops the last cosine.
         row.truncate(d_model);
         row
     }
@@ -116,6 +117,7 @@ impl Prepared for PreparedTransformerXl<'_> {
             .reshape([1, count, heads, head_dim])
             .permute([0, 2, 3, 1]);
         let per_head = |x: &Param<Tensor<2>>| x.val().reshape([1, heads, 1, head_dim]);
+        // [B, H, q_len, distances]: products per distinct distance, spread over the cells below.
         let by_distance = ((content.q.clone() + per_head(&parameters.v)) * content.scale).matmul(r);
         let [batch, _, q_len, _] = by_distance.dims();
         let k_len = content.keys.len();
@@ -123,6 +125,7 @@ impl Prepared for PreparedTransformerXl<'_> {
             .cells(&self.device)
             .reshape([1, 1, q_len, k_len])
             .expand([batch, heads, q_len, k_len]);
+        // [B, H, 1, k_len]: u does not depend on the query.
         let by_key =
             (per_head(&parameters.u) * content.scale).matmul(content.k.clone().swap_dims(2, 3));
         Some(by_distance.gather(3, cells) + by_key)

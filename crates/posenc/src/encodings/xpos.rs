@@ -108,8 +108,11 @@ impl PositionalEncoding for Xpos {
             .chain(positions.keys())
             .copied()
             .fold(f64::INFINITY, f64::min);
+        // Only differences of exponents matter; counted from the middle, the largest is half as
+        // large.
         let middle = f64::midpoint(smallest, positions.length() - 1.0);
         let tables = |positions: &[f64], sign: f64| {
+            // Queries get the power, keys its inverse: the product keeps the distance only.
             let power = |p: &f64, zeta: &f64| {
                 libm::pow(*zeta, sign * (p - middle) / self.config.scale_base)
             };

@@ -104,6 +104,7 @@ impl Positions {
     /// If a distance between two of the positions has no replacement.
     #[must_use]
     pub fn with_distances(mut self, distances: Vec<f64>) -> Self {
+        // Distances run from 0 to the largest position less the smallest.
         let smallest = self
             .queries
             .iter()

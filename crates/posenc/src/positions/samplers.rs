@@ -215,6 +215,7 @@ impl PositionsConfig {
                     .collect(),
             ),
             Self::RandomizedDistances(_) => {
+                // Distance 0 stays 0; the others are a sample of 1..max_distance.
                 let drawn = subsample(seq_len - 1, longest - 1, below);
                 let distances = std::iter::once(0.0)
                     .chain(drawn.iter().map(|d| (*d + 1) as f64))
@@ -226,6 +227,7 @@ impl PositionsConfig {
             }
             Self::Grid(c) => {
                 let coordinate = |axis: usize| {
+                    // `sizes[i]` belongs to axis i + 1, because axis 0 has no end.
                     let stride: usize = c.sizes[axis..].iter().product();
                     let size = if axis == 0 {
                         usize::MAX
@@ -259,6 +261,7 @@ fn kinds_by_distance() -> Vec<&'static str> {
     };
     let by_distance = |kind: &&&str| {
         EncodingConfig::example(kind).is_some_and(|mut config| {
+            // Examples may leave keys that depend on lengths to `resolve`.
             config.resolve(&lengths);
             let facts = config.facts(&shape);
             config.parts().is_empty() && facts.by_distance && !facts.ignores_positions
@@ -274,6 +277,7 @@ fn subsample(count: usize, bound: usize, below: &mut dyn FnMut(u64) -> u64) -> B
     let mut chosen = BTreeSet::new();
     for last in bound - count..bound {
         let candidate = below(last as u64 + 1) as usize;
+        // Earlier draws are all below `last`, so it is free.
         if !chosen.insert(candidate) {
             chosen.insert(last);
         }

@@ -35,6 +35,7 @@ impl Scaling for DynamicNtkScaling {
 
     fn scale(&self, plain: &Unscaled, length: f64) -> Frequencies {
         let original = self.original_max_position_embeddings.value();
+        // 1 up to L, whatever `factor` is, and linear in the length beyond.
         let factor = self.factor * length.max(original) / original - (self.factor - 1.0);
         let base = stretched_base(plain.base, plain.dim, factor);
         Frequencies::new(inv_freq(plain.dim, base))

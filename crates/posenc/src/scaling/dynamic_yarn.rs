@@ -48,6 +48,7 @@ impl Scaling for DynamicYarnScaling {
     const READS_BASE: bool = true;
 
     fn scale(&self, plain: &Unscaled, length: f64) -> Frequencies {
+        // 1 up to L, where YaRN leaves all frequencies alone.
         let factor = (length / self.original_max_position_embeddings.value()).max(1.0);
         let at_length = YarnScaling {
             factor: Factor::Fixed(factor),

@@ -35,6 +35,7 @@ impl Scaling for LongropeScaling {
 
     fn scale(&self, plain: &Unscaled, length: f64) -> Frequencies {
         let original = self.original_max_position_embeddings.value();
+        // The whole sequence goes by one list: its length decides, not each position.
         let factors = if length <= original {
             &self.short_factor
         } else {

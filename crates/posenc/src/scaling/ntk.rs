@@ -45,6 +45,7 @@ impl Scaling for NtkScaling {
 
 /// `base s^(d/(d-2))`.
 pub(super) fn stretched_base(base: f64, dim: usize, factor: f64) -> f64 {
+    // The slowest pair is base^(-(d-2)/d), so this exponent divides it by exactly `factor`.
     base * libm::pow(factor, dim as f64 / (dim as f64 - 2.0))
 }
 

@@ -30,6 +30,7 @@ impl Scaling for ProportionalScaling {
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
         let mut inv_freq = plain.inv_freq.clone();
         let rotated = (self.fraction * inv_freq.len() as f64).floor() as usize;
+        // Pairs are fastest first, so these are the slowest; angle 0 leaves them without position.
         inv_freq[rotated..].fill(0.0);
         Frequencies::new(inv_freq)
     }

@@ -15,6 +15,7 @@ pub struct ResonanceScaling {}
 
 impl Scaling for ResonanceScaling {
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
+        // No plain frequency exceeds 1: wavelengths are at least 2 pi and never round to 0.
         let resonant = |theta: &f64| 2.0 * PI / (2.0 * PI / theta).round();
         Frequencies::new(plain.inv_freq.iter().map(resonant).collect())
     }

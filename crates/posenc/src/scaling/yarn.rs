@@ -66,6 +66,7 @@ impl YarnScaling {
         };
         match (self.attention_factor, self.mscale, self.mscale_all_dim) {
             (Some(factor), _, _) => factor,
+            // A multiplier of 0 counts as absent, as in Hugging Face.
             (None, Some(m), Some(all)) if m != 0.0 && all != 0.0 => mscale(m) / mscale(all),
             _ => mscale(1.0),
         }
@@ -111,10 +112,12 @@ impl Scaling for YarnScaling {
         }
         // `high` stops at d - 1, not d/2 - 1, in every public implementation.
         (low, high) = (low.max(0.0), high.min(d - 1.0));
+        // A ramp of no width would divide by 0; Hugging Face widens it by as much.
         if low == high {
             high += 0.001;
         }
         let scaled = plain.inv_freq.iter().enumerate().map(|(i, theta)| {
+            // 0 leaves the pair alone, 1 interpolates it in full.
             let ramp = ((i as f64 - low) / (high - low)).clamp(0.0, 1.0);
             theta / s * ramp + theta * (1.0 - ramp)
         });

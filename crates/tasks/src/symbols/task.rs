@@ -89,6 +89,7 @@ impl<R: Rule> SymbolTask<R> {
         for symbol in question {
             hasher.update(&symbol.to_le_bytes());
         }
+        // One byte is enough: TEST_SHARE divides its 256 values.
         u64::from(hasher.finalize().as_bytes()[0]).is_multiple_of(TEST_SHARE)
     }
 
@@ -102,6 +103,7 @@ impl<R: Rule> SymbolTask<R> {
     ) -> Row {
         let mut choices = Vec::with_capacity(plan.choices.len());
         if let Some(mut number) = leading {
+            // `number` in mixed radix, the first choice as its lowest digit.
             for size in &plan.choices[..plan.leading] {
                 choices.push(number % size);
                 number /= size;
@@ -129,6 +131,7 @@ impl<R: Rule> SymbolTask<R> {
             return self.row_on_side(length, plan, false, stream);
         }
         let kept = plan.kept.as_ref();
+        // The permutation's first `part` values are the test's; training draws from the others.
         let leading = kept.map(|(split, part)| split.get(part + stream.below(plan.values - part)));
         self.complete(length, plan, leading, stream)
     }
@@ -142,6 +145,7 @@ impl<R: Rule> SymbolTask<R> {
             return self.row_on_side(length, plan, true, &mut stream);
         }
         let kept = plan.kept.as_ref();
+        // Where nothing is held out, test rows come from all questions.
         let among = kept.map_or(plan.values, |(_, part)| *part);
         let order = Permutation::new(self.eval_seed, &self.test_purpose, length as u64, among);
         let number = order.get(row);

@@ -69,6 +69,7 @@ impl Rule for Addition {
         n
     }
     fn row(&self, n: usize, choices: &[u64]) -> Row {
+        // At n = 1 `b` has no digits and counts as 0.
         let (a, b) = choices[..n].split_at(1 + choices[n] as usize);
         let mut question: Vec<i32> = a.iter().map(|&d| d as i32).collect();
         question.push(self.base as i32);

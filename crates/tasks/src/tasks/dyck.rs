@@ -55,6 +55,7 @@ fn shape(n: usize, choices: &[u64]) -> Vec<bool> {
     let (mut height, mut lowest, mut start) = (0i64, 0i64, 0);
     for (i, &open) in opens.iter().enumerate() {
         height += if open { 1 } else { -1 };
+        // Started after the first lowest point, no height is below 0 before the last bracket.
         if height < lowest {
             (lowest, start) = (height, i + 1);
         }
@@ -105,6 +106,7 @@ impl Rule for Dyck {
                 depth = depth.max(open.len());
                 word.extend(open.last());
             } else {
+                // A closing bracket's number is its opening one's plus 1.
                 word.push(open.pop().expect("the shape is balanced") + 1);
             }
         }

@@ -59,6 +59,7 @@ fn transpose(n: usize, grid: &[i32]) -> Vec<i32> {
 fn flood(n: usize, grid: &[i32], mark: i32) -> Vec<i32> {
     let (mut flooded, mut open) = (grid.to_vec(), vec![0]);
     while let Some(place) = open.pop() {
+        // A marked cell has another symbol than the first, so no cell is flooded twice.
         if flooded[place] != grid[0] {
             continue;
         }
@@ -132,6 +133,7 @@ impl Rule for Grid {
         Row::new(question, answer)
     }
     fn axes(&self, n: usize) -> Vec<Vec<f64>> {
+        // The tokens read: BOS, the grid, digits with SEP, the answer. EOS is only predicted.
         let asked = self.question_len(n) - n * n + 1;
         let square =
             |first: usize, cells: usize| (0..cells).map(move |cell| (first + cell / n, cell % n));

@@ -46,6 +46,7 @@ impl ModularArithmetic {
             .enumerate()
             .map(|(i, &c)| (c + self.modulus * (i % 2) as u64) as i32)
             .collect();
+        // Products bind first: a product is complete at the next plus or minus.
         let (mut sum, mut sign, mut product) = (0, PLUS, choices[0]);
         for pair in choices[1..].chunks(2) {
             if pair[0] == PLUS || pair[0] == MINUS {
@@ -71,6 +72,7 @@ impl ModularArithmetic {
             .map(|&d| (vec![d as i32], d))
             .collect();
         let mut operations: Vec<u64> = choices[1..2 * n - 1].iter().step_by(2).copied().collect();
+        // Each choice joins two neighbouring parts, until one is left.
         for &place in &choices[2 * n - 1..] {
             let place = place as usize;
             let (right, right_value) = parts.remove(place + 1);

@@ -65,7 +65,9 @@ fn gaps(space: usize, power: f64, numbers: &[f64]) -> Vec<usize> {
             }
             left -= weight;
         }
+        // Where rounding leaves a remainder, the last gap with a weight is taken.
         let gap = gap.expect("there are at least as many gaps as queries");
+        // Gaps are distinct: a picked one is out for later queries.
         weights[gap] = 0.0;
         picked.push(gap);
     }
@@ -85,6 +87,7 @@ impl Rule for Mqar {
     /// Keys, values, gaps, and the filler if it is random.
     fn choices(&self, n: usize) -> Vec<u64> {
         let (pairs, values) = (self.pairs(n), self.vocab - self.vocab / 2);
+        // Without replacement: every choice is among one fewer (`distinct` turns them into ids).
         let mut choices: Vec<u64> = (0..pairs as u64).map(|taken| self.keys() - taken).collect();
         choices.extend((0..pairs as u64).map(|taken| values - taken));
         choices.extend(vec![UNIT; pairs]);

@@ -96,6 +96,7 @@ impl Rule for Passkey {
     fn group(&self, row: &Row) -> Option<usize> {
         let depth = row.question.iter().position(|symbol| *symbol == KEY)?;
         let filler = row.question.len() - 1 - self.digits;
+        // A number after all filler has depth 100 % and joins the last group.
         Some((DEPTHS * depth / filler.max(1)).min(DEPTHS - 1))
     }
     fn guess(&self) -> f64 {

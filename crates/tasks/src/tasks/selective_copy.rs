@@ -49,6 +49,7 @@ impl Rule for SelectiveCopy {
     fn row(&self, n: usize, choices: &[u64]) -> Row {
         let (data, places) = choices.split_at(self.data(n));
         let mut places = distinct(places);
+        // Symbols stand in the order of the answer.
         places.sort_unstable();
         let answer: Vec<i32> = data.iter().map(|&symbol| symbol as i32).collect();
         let mut question = vec![self.alphabet as i32; n];

@@ -28,6 +28,7 @@ fn row(stack: &[i32], actions: &[i32]) -> Row {
     let mut left = stack.to_vec();
     for &action in actions {
         if action == POP {
+            // On an empty stack this does nothing.
             left.pop();
         } else {
             left.push(action - PUSH_0);
@@ -35,6 +36,7 @@ fn row(stack: &[i32], actions: &[i32]) -> Row {
     }
     let scored = Some(left.len() + 1);
     let mut answer: Vec<i32> = left.into_iter().rev().chain([END]).collect();
+    // All rows of a length have the same number of tokens; the zeros are not scored.
     answer.resize(len, 0);
     Row {
         question,

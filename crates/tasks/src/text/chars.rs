@@ -30,6 +30,7 @@ pub(super) fn decode(
         of(&train.bytes, [false, cut], "training")?,
         of(&valid.bytes, [cut, false], "validation")?,
     );
+    // Sorted: ids go by code point, not by the order of a hash table.
     let known: BTreeSet<char> = train.chars().collect();
     let ids: HashMap<char, i32> = known.iter().copied().zip(1..).collect();
     let encode = |text: &str| {
@@ -51,12 +52,14 @@ pub(super) fn decode(
 fn text(bytes: &[u8], [cut_before, cut_after]: [bool; 2]) -> Result<&str, usize> {
     let continues = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
     let skipped = if cut_before {
+        // A character has at most four bytes, three of which continue it.
         bytes.iter().take(3).take_while(continues).count()
     } else {
         0
     };
     match std::str::from_utf8(&bytes[skipped..]) {
         Ok(text) => Ok(text),
+        // No length: the text ends inside a character, as at a cut it may.
         Err(error) if cut_after && error.error_len().is_none() => Ok(std::str::from_utf8(
             &bytes[skipped..skipped + error.valid_up_to()],
         )

@@ -36,6 +36,7 @@ impl Part {
     }
 
     fn hash(&self, name: &str, hasher: &mut blake3::Hasher) {
+        // Lengths come before contents, so that no two corpora give the same bytes to hash.
         let number = |n: usize| (n as u64).to_le_bytes();
         hasher
             .update(name.as_bytes())
@@ -174,6 +175,7 @@ fn add_missing(files: &mut Vec<Found>, valid: Vec<Found>) -> Result<BTreeSet<Pat
             .canonicalize()
             .map_err(|e| sources::unreadable(&file.path, &e, "name an existing file"))
     };
+    // By canonical path: the two lists may name one file differently.
     let known = files
         .iter()
         .map(|f| Ok((place(f)?, f.path.clone())))
@@ -189,6 +191,7 @@ fn add_missing(files: &mut Vec<Found>, valid: Vec<Found>) -> Result<BTreeSet<Pat
             }
         };
     }
+    // The order of files is part of the corpus and of its hash.
     files.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(held_out)
 }
@@ -255,6 +258,7 @@ fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> 
     let mut contents = Vec::with_capacity(files.len());
     for file in files {
         let mut bytes = vec![];
+        // One byte more than is left, so that a file that grew is noticed.
         let read = std::fs::File::open(&file.path)
             .and_then(|open| open.take(left + 1).read_to_end(&mut bytes));
         read.map_err(|e| sources::unreadable(&file.path, &e, hint))?;

@@ -310,6 +310,7 @@ impl Task for MaskedText {
     /// `train_len`.
     fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
         let starts = (self.train.len() - length + 1) as u64;
+        // Two streams: which windows are read does not depend on how they are masked.
         let (mut windows, mut masks) = (
             Stream::new(seed, "train-data", step),
             Stream::new(seed, "train-mask", step),
@@ -320,6 +321,7 @@ impl Task for MaskedText {
             let start = windows.below(starts) as usize;
             let window = &self.train[start..start + length];
             let mut places: Vec<usize> = (0..length).collect();
+            // A shuffle stopped after `chosen` places: every set is as likely as any other.
             for first in 0..chosen {
                 places.swap(first, first + masks.below((length - first) as u64) as usize);
             }

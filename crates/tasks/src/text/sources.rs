@@ -173,6 +173,7 @@ impl Walk {
                 "more than {MAX_DEPTH} directories within each other"
             ));
         }
+        // One entry past the limit is enough to refuse; a huge directory is not read to its end.
         let most = MAX_ENTRIES - self.entries;
         let entries = std::fs::read_dir(dir)
             .and_then(|entries| entries.take(most + 1).collect::<Result<Vec<_>, _>>());
@@ -181,11 +182,13 @@ impl Walk {
             return narrower(format!("more than {MAX_ENTRIES} files and directories"));
         }
         self.entries += entries.len();
+        // Directories list their entries in the order of the file system.
         entries.sort_by_key(std::fs::DirEntry::file_name);
         for entry in entries {
             let path = entry.path();
             let kind = entry.file_type().map_err(|e| unreadable(&path, &e, hint))?;
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            // The type of the entry itself: a link is no directory, so the walk meets no circle.
             if kind.is_dir() {
                 if depth > 1 {
                     self.enter(
@@ -319,6 +322,7 @@ fn registries(sources: &Path) -> Result<Vec<PathBuf>, TaskError> {
         .into_iter()
         .map(|e| e.path())
         .collect();
+    // The first registry with a crate must not depend on the order of the file system.
     dirs.sort();
     Ok(dirs)
 }

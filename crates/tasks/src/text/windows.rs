@@ -107,6 +107,7 @@ fn lcm(a: usize, b: usize) -> Option<usize> {
     while y != 0 {
         (x, y) = (y, x % y);
     }
+    // Divided first, so that only an lcm that is too large overflows.
     (a / x).checked_mul(b)
 }
 
