@@ -45,6 +45,7 @@ pub(crate) fn attention_block(
         None => {}
         Some(Bias::Dense(bias)) => dense_bias(bias, [batch, heads, length, length]),
         Some(Bias::ByDistance(bias)) => {
+            // Causal queries see distances from 0 to length - 1.
             let [h, count] = bias.dims();
             assert!(
                 (h == 1 || h == heads) && count >= length,

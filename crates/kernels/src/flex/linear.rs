@@ -37,6 +37,7 @@ impl FusedOp<4> for Linear {
         });
         let ([n, _], [_, m]) = (x.shape().dims(), w.shape().dims());
         let mut y = vec![0.0; n * m];
+        // Prepared once for the chunks of all threads.
         let rhs = weight(&w).as_rhs(m, self.matmul).prepared();
         let view = norm.as_ref().map(NormTensors::view);
         forward(x.storage(), view, &rhs, &mut y, self.matmul);
@@ -178,6 +179,7 @@ impl Group<'_> {
             if let Some(norm) = norm {
                 norm.backward(x, &stats[..rows], grad_x, self.norm_sums);
             }
+            // Only the first chunk of the group replaces what the buffer held.
             accumulate = Accumulate::Add;
         }
     }

@@ -131,6 +131,7 @@ impl<const N: usize> Backward<Flex, N> for FusedBackward {
 
     fn backward(self, ops: Ops<State<N>, N>, grads: &mut Gradients, _: &mut Checkpointer) {
         let grad = grads.consume::<Flex>(&ops.node);
+        // A parent without a gradient is `None`.
         let wanted = ops.parents.each_ref().map(Option::is_some);
         for (parent, grad) in ops.parents.iter().zip(ops.state.0(grad, wanted)) {
             if let (Some(parent), Some(grad)) = (parent, grad) {

@@ -78,6 +78,7 @@ impl<'a> Strided<'a> {
                 .iter()
                 .map_while(|s| usize::try_from(*s).ok())
                 .collect();
+            // A single element is adjacent to itself, whatever its stride.
             if strides[3] == 1 || shape[3] == 1 {
                 outer.try_into().ok()
             } else {
@@ -132,6 +133,7 @@ pub(super) fn strided_output(
     [batch, heads, length, head_dim]: [usize; 4],
 ) -> FlexTensor {
     let x = tensor(values, [batch, length, heads, head_dim]);
+    // Only strides are swapped, no number moves.
     let layout = x.layout().transpose(1, 2);
     x.with_layout(layout)
 }

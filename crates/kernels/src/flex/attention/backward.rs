@@ -128,6 +128,7 @@ impl Backward<'_, '_> {
             tile.fill(0.0);
         }
         let empty = || Matrix::packed(&[], 0, head_dim);
+        // One set of scratch for all blocks of the head.
         let mut block = QueryBlock {
             index: 0,
             range: 0..0,

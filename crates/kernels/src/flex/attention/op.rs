@@ -83,6 +83,7 @@ fn forward(
     });
     let shape = layouts[0].shape;
     let scale = scale as f32;
+    // Scaling a query scales all its logits.
     let factors = [scale, 1.0, 1.0];
     let inputs = std::array::from_fn(|i| layouts[i].load(&inputs[i], factors[i]));
     let mut output = Buffer::new(layouts[0].len());

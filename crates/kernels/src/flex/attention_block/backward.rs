@@ -254,6 +254,7 @@ impl Saved {
             norm.backward(x, &stats[..count], grad_normed, sums.norm);
             // The residual sum: `grad` also reaches x directly.
             store(grad, grad_normed, Accumulate::Add);
+            // Only the first tile of the group replaces what the buffers held.
             sums.accumulate = Accumulate::Add;
         }
     }

@@ -25,6 +25,7 @@ impl FusedOp<6> for AttentionBlock {
     fn forward(&self, inputs: [Option<FlexTensor>; 6], tracked: bool) -> (FlexTensor, Saved) {
         let [x, scale, shift, qkv, output, bias] = inputs.map(|x| x.map(contiguous));
         let [_, heads, length, _] = self.shape;
+        // Without a backward pass the buffers stay empty, and each sequence uses scratch.
         let sequences = if tracked { self.shape[0] } else { 0 };
         let mut saved = Saved {
             x: required(x),
@@ -57,6 +58,7 @@ impl FusedOp<6> for AttentionBlock {
         let bias_wanted = saved.bias.is_some() && wanted[5];
         let [scale, shift, qkv, output, bias] =
             saved.backward(self, grad.storage_mut(), bias_wanted);
+        // `grad` has become the gradient of x in place.
         [Some(grad), scale, shift, qkv, output, bias]
     }
 }

@@ -292,6 +292,7 @@ impl<const P: usize> WithSimd for SplitStrips<'_, P> {
                 .enumerate()
             {
                 let first = block * BLOCK;
+                // Tiles of a block alternate: both strips of part 0, both of part 1, and so on.
                 let mut tiles = tiles.iter_mut().skip(half).step_by(2);
                 let mut tiles: [&mut [u32; TILE]; P] =
                     std::array::from_fn(|_| tiles.next().expect("a tile for every part"));
@@ -341,6 +342,7 @@ fn split_row<S: Simd, const P: usize>(
     for (at, (x, y)) in x.iter().zip(y).enumerate() {
         let (x, y) = (split::<S, P>(s, *x), split::<S, P>(s, *y));
         for part in 0..P {
+            // A pair: x in the lower half of the 32 bits, y, 16 summed indices later, in the upper.
             let line = &mut tiles[part].as_chunks_mut::<SIDE>().0[i];
             S::as_mut_simd_u32s(line).0[at] =
                 s.or_u32s(s.wrapping_dyn_shr_u32s(x[part], s.splat_u32s(16)), y[part]);

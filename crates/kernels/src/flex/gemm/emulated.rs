@@ -81,6 +81,7 @@ impl WithSimd for EmulatedUnit<'_> {
             }
             for (a, b) in a.chunks_exact(2 * parts).zip(b.chunks_exact(2 * parts)) {
                 for [left, right] in part_pairs(parts) {
+                    // Two tiles per part, one per strip: rows on the left, columns on the right.
                     let (a, b) = (&a[2 * left + first / SIDE], &b[2 * right + strip]);
                     let mut by_half = [[[0.0; SIDE]; ROWS]; 2];
                     for half in 0..2 {

@@ -62,6 +62,7 @@ impl Panel {
     /// faster.
     pub(crate) fn steps(cols: usize, matmul: Matmul) -> impl Iterator<Item = Self> {
         let Widths { panel, vector } = *WIDTHS;
+        // Whole panels, so that every step is a packed matrix and begins at a panel.
         let step = if matmul == Matmul::F32 {
             panel
         } else {
@@ -144,6 +145,7 @@ impl Layout2d {
                 cols <= stride && (rows == 0 || len >= (rows - 1) * stride + cols)
             }
             Order::Packed { group, .. } => {
+                // Packed values are a whole matrix: the padding has a place too.
                 len == rows * padded_groups(cols, group) && cols % group.max(1) == 0
             }
         }
@@ -176,6 +178,7 @@ impl Layout2d {
                 };
                 let padded = group.next_multiple_of(widths.vector);
                 let (panel, lane) = (within / widths.panel * widths.panel, within % widths.panel);
+                // The last panel of a group is narrower: only whole vectors are kept.
                 let stride = widths.panel.min(padded - panel);
                 Segment {
                     start: (before * padded + panel) * rows + lane,

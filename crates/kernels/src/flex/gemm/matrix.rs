@@ -80,6 +80,7 @@ impl<'a> Matrix<'a> {
             "columns of a row-major matrix"
         );
         Self {
+            // With an unchanged row stride the first column is only a later start.
             values: &self.values[columns.start.min(self.values.len())..],
             layout: Layout2d {
                 cols: columns.len(),

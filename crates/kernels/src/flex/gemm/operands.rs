@@ -62,6 +62,7 @@ impl<'a> Matrix<'a> {
     pub(crate) fn as_rhs(self, group: usize, matmul: Matmul) -> Rhs<'a> {
         match (parts_of(matmul), self.layout.order) {
             (Some(parts), _) => Rhs::Bf16(Bf16Parts::rhs(self, parts, group)),
+            // The kernels read panels on the right, so only row-major matrices are copied.
             (None, Order::Packed { .. }) => Rhs::Packed(self),
             (None, Order::RowMajor(_)) => Rhs::Copy {
                 panels: self.to_packed(group),
@@ -76,6 +77,7 @@ impl<'a> Matrix<'a> {
         let [rows, cols] = self.shape();
         match parts_of(matmul) {
             None => Rhs::Copy {
+                // The kernels read a transposed matrix on the left only: here it is copied.
                 panels: self.to_packed_transposed(group),
                 shape: [cols, rows],
                 group,

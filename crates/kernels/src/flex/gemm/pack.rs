@@ -30,6 +30,7 @@ impl Matrix<'_> {
                 self.segment_for(column, widths),
                 layout.segment(column, widths),
             );
+            // A run that is adjacent in both layouts.
             let count = from.count.min(to.count);
             // The padding of a group is 0: vectors read it, and 0 adds nothing to a sum.
             let lane = column % group % widths.panel;
@@ -75,6 +76,7 @@ impl Matrix<'_> {
             let values = &mut values[column * wide..];
             let mut lane = 0;
             while lane < wide {
+                // A square needs 16 rows that exist and 16 lanes of this panel.
                 let lanes = if lane + SQUARE <= wide && first + lane + SQUARE <= rows {
                     SQUARE
                 } else {
@@ -95,12 +97,14 @@ impl Matrix<'_> {
                     }
                 }
                 for lane in (lane..lane + lanes).filter(|_| squares < segment.count) {
+                    // What squares leave over. The numbers of a lane are `wide` apart.
                     let places = values[squares * wide + lane..].iter_mut().step_by(wide);
                     if first + lane < rows {
                         places
                             .zip(&row(lane)[squares..])
                             .for_each(|(to, x)| *to = *x);
                     } else {
+                        // Lanes past the last row are padding, which must be 0.
                         places.take(segment.count).for_each(|to| *to = 0.0);
                     }
                 }
@@ -123,6 +127,7 @@ impl Matrix<'_> {
     pub(crate) fn to_packed_transposed(self, group: usize) -> Buffer {
         let [rows, cols] = self.shape();
         let mut panels = Buffer::new(cols * padded_groups(rows, group));
+        // One task per panel. Panels lie one after the other, so each is a slice to itself.
         let groups = panels.chunks_mut((cols * padded(group)).max(1)).enumerate();
         let tasks = groups.flat_map(|(index, values)| {
             let values = values.chunks_mut((cols * WIDTHS.panel).max(1)).enumerate();

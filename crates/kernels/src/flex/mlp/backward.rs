@@ -230,6 +230,7 @@ impl Group<'_> {
             norm.backward(x, &stats[..rows], grad_normed, self.norm_sum);
             // The residual sum: `grad` also reaches x directly.
             store(grad, grad_normed, Accumulate::Add);
+            // Only the first chunk of the group replaces what the buffers held.
             accumulate = Accumulate::Add;
         }
     }

@@ -60,6 +60,7 @@ pub(super) fn by_panel<'a, const N: usize>(
         N * d * ff,
         |(w, share, panel): (&'a FlexTensor, Share, Panel)| {
             let (matrix, columns) = (weight(w), panel.columns());
+            // The panel's columns of the activation are columns of up and gate, and rows of down.
             match share {
                 Share::Columns => matrix
                     .column_range(columns)
@@ -75,6 +76,7 @@ pub(super) fn by_panel<'a, const N: usize>(
             }
         },
     );
+    // `map` keeps the order, so the panels of each weight are the next ones.
     let (mut made, panels) = (made.into_iter(), Panel::steps(ff, matmul).count());
     weights.map(|weight| {
         made.by_ref()
