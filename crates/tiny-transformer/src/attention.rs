@@ -253,6 +253,7 @@ impl Attention {
             keys: keys.clone(),
             first_query,
         };
+        // `q` and `k` here are transformed, `raw` is not.
         let content = Content::new([&q, &k], raw, hidden, block, scale);
         let content_bias = encoding.content_bias(layer, &content);
         let logits_bias = encoding

@@ -34,6 +34,7 @@ pub(crate) fn transform_qk(
             (rotate(q, tables.queries), rotate(k, tables.keys))
         }
     };
+    // A factor on q is a factor on every logit.
     (if factor == 1.0 { q } else { q * factor }, k)
 }
 

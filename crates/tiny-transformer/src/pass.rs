@@ -90,6 +90,7 @@ impl Past {
         mut values: Tensor<4>,
         mut hidden: Tensor<3>,
     ) -> (Tensor<4>, Tensor<4>, Tensor<3>) {
+        // Positions are dimension 2 of keys and values, [B, H, L, E], and dimension 1 of `hidden`.
         if let Some((old_keys, old_values, old_hidden)) = self.held.take() {
             keys = Tensor::cat(vec![old_keys, keys], 2);
             values = Tensor::cat(vec![old_values, values], 2);
