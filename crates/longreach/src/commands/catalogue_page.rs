@@ -93,6 +93,7 @@ pub fn page(records: &Path) -> Result<String, Failure> {
     let mut found = find_records(&[records.to_owned()]).map_err(Failure::input)?;
     found
         .records
+        // A later evaluation may repeat rows of its run: its seed would count twice.
         .retain(|record| record.evaluation_of.is_none());
     let measured = measured(&found.records);
     let (near, far) = (TRAIN_LEN, 8 * TRAIN_LEN);
@@ -158,6 +159,7 @@ fn section(
     lengths: [usize; 2],
 ) -> Result<(), Failure> {
     let mut config = example(kind)?;
+    // Read before the lengths fill in what the defaults leave open.
     let defaults = serde_json::to_value(&config)
         .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
     config.resolve(&posenc::Lengths {
@@ -280,6 +282,7 @@ fn measured(records: &[RunRecord]) -> Vec<Measured> {
             } else {
                 format!("{label} + {}", row.variant)
             };
+            // The empty text sorts the trained encoding before its variants.
             let entry = all.entry((
                 label.clone(),
                 if trained {
@@ -298,6 +301,7 @@ fn measured(records: &[RunRecord]) -> Vec<Measured> {
                 .perplexities
                 .entry(row.test_len)
                 .or_default()
+                // Perplexity is exp of the loss in nats.
                 .push(loss.value.exp());
         }
     }
@@ -311,6 +315,7 @@ fn kind_of(record: &RunRecord, variant: &str) -> Option<String> {
     let spec = variants
         .iter()
         .find(|spec| spec.get("name").and_then(serde_json::Value::as_str) == Some(variant))?;
+    // A variant has one encoding per test length, all of one kind.
     let encoding = spec.get("pe")?.get(0)?;
     let kind = encoding.get("kind")?.as_str()?;
     let config: EncodingConfig = serde_json::from_value(encoding.clone()).ok()?;

@@ -88,6 +88,7 @@ fn type_in_words(kind: Kind) -> String {
     match kind {
         Kind::Text => "text".to_owned(),
         Kind::Truth => "true or false".to_owned(),
+        // The largest whole number of TOML is no limit of the key.
         Kind::Whole(low, high) if high == u64::MAX >> 1 => format!("whole number from {low}"),
         Kind::Whole(low, high) => format!("whole number, {low} to {high}"),
         Kind::Number(low, high) => format!("number, {} to {}", low.text(), high.text()),
@@ -141,6 +142,7 @@ pub fn schema() -> Value {
     }
     root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     root["title"] = json!("A Longreach configuration");
+    // Tables are no keys of the list, so those that every file needs are named here.
     for section in ["model", "train", "eval"] {
         if let Some(required) = root["required"].as_array_mut() {
             required.push(json!(section));

@@ -43,6 +43,7 @@ const CLI_INTRO: &str = include_str!("cli_page.md");
 
 /// A table of tasks and the help of every command, as the terminal shows it.
 pub fn cli_page<C: CommandFactory>() -> String {
+    // A fixed width: the page must not depend on the terminal.
     let mut program = C::command().term_width(100);
     program.build();
     let mut page = format!("# Commands\n\n{GENERATED}\n\n{CLI_INTRO}\n");

@@ -139,6 +139,7 @@ fn prepare_all(
             return Err(Failure::new(exit, message));
         }
     }
+    // A diverged run has nothing to evaluate: it does not make a request fit.
     let refused = |run: &Result<Option<Prepared>, Failure>| match run {
         Err(failure) => failure.exit == Exit::Config || selected.len() == 1,
         Ok(run) => run.is_none(),
@@ -177,6 +178,7 @@ fn evaluate_run(
         say(&format!("evaluated already, in {}", path.display()));
         return Ok(Some((record, path)));
     }
+    // Opened for the first run that needs it: evaluations that exist need none.
     let device = match device {
         Some(device) => device,
         None => device.insert(device::open(&request.device)?),
@@ -236,11 +238,13 @@ fn evaluate_one(
             "stopped; nothing was written of the run that was being evaluated",
         )
     })?;
+    // What training left stays that of the run; the rest is of this evaluation.
     record.run_id.clone_from(id);
     record.evaluation_of = Some(own.run_id.clone());
     record.task = task_facts(spec, task.as_ref());
     record.environment = environment(&request.device);
     record.spec = spec_map(spec)?;
+    // Written last and as a whole: an interrupted evaluation leaves no record.
     let path = evaluation_path(directory, id);
     let disk = rundir::system();
     disk.create_dirs(&directory.join(EVALS_DIR))

@@ -164,6 +164,7 @@ fn parameters(parameters: &[(String, Vec<usize>)]) -> String {
 
 fn line(kind: &str) -> Option<EncodingLine> {
     let mut config = EncodingConfig::example(kind)?;
+    // Read before the lengths fill in what the defaults leave open.
     let defaults = serde_json::to_value(&config).unwrap_or_default();
     config.resolve(&posenc::Lengths {
         train_len: 64,
@@ -181,6 +182,7 @@ fn line(kind: &str) -> Option<EncodingLine> {
         ..
     } = config.facts(&SHAPE);
     let about = config.about();
+    // Types are strict: only an encoding that takes scalings accepts the key.
     let scaled = serde_json::from_value::<EncodingConfig>(
         serde_json::json!({ "kind": kind, "scaling": { "kind": "linear" } }),
     );

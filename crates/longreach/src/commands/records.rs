@@ -41,6 +41,7 @@ pub fn by_experiment(records: &[RunRecord]) -> BTreeMap<&str, [usize; 2]> {
     let mut counts = BTreeMap::new();
     for record in records {
         let count: &mut [usize; 2] = counts.entry(record.experiment.as_str()).or_default();
+        // [runs, evaluations]
         count[usize::from(record.evaluation_of.is_some())] += 1;
     }
     counts

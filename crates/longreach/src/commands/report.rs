@@ -189,6 +189,7 @@ fn links(out: &Path, runs: Vec<PlacedRun>) -> BTreeMap<(String, String), String>
     };
     let link = |(run, directory): PlacedRun| {
         let directory = absolute(&directory?)?;
+        // Up from the report to the directory that both share, then down to the run.
         let shared = out
             .components()
             .zip(directory.components())
@@ -219,6 +220,7 @@ fn links(out: &Path, runs: Vec<PlacedRun>) -> BTreeMap<(String, String), String>
 fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure> {
     let mut found = find(&request.directories, request.recursive)?;
     let directories = std::mem::take(&mut found.directories);
+    // `directories` runs parallel to `records`, so they are paired before any is dropped.
     let runs = found
         .records
         .iter()

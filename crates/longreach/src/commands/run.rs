@@ -68,6 +68,7 @@ Runs that are recorded with the same resolved config are skipped."#;
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let plan = plan(&arguments.config, &arguments.overrides)?;
     console::notes(&plan.notes);
+    // A device that does not work is refused once, before any worker starts.
     device::open(&arguments.device)?;
     let outcome = sweep::run(&plan, &options(arguments, &plan))?;
     if !outcome.records.is_empty() {
@@ -84,6 +85,7 @@ fn options(arguments: &Args, plan: &Plan) -> Options {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let default_jobs = if arguments.device.is_cpu() { cores } else { 1 };
     let jobs = arguments.jobs.map_or(default_jobs, usize::from);
+    // Memory is divided among the processes that there can be, not among idle jobs.
     let processes = jobs.min(plan.runs.len());
     Options {
         runs: arguments.runs.clone(),

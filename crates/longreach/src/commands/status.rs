@@ -181,6 +181,7 @@ fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
         };
         return (state, steps, record.diverged.map(note));
     }
+    // A run that is held is running, whatever an earlier process left behind.
     if let Some(holder) = lock::holder(run) {
         let step = last_step(&run.join(LOG_FILE)).unwrap_or(0);
         return (RunState::Running, step, Some(holder.to_string()));
@@ -200,10 +201,12 @@ fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
 fn last_step(log: &Path) -> Option<u64> {
     let mut file = std::fs::File::open(log).ok()?;
     let length = file.metadata().ok()?.len();
+    // Lines are shorter than this; the log of a long run is not read as a whole.
     file.seek(SeekFrom::Start(length.saturating_sub(1024)))
         .ok()?;
     let mut tail = String::new();
     file.take(1024).read_to_string(&mut tail).ok()?;
+    // The last line may be half written.
     let whole = &tail[..tail.rfind('\n')?];
     let line: serde_json::Value = serde_json::from_str(whole.rsplit('\n').next()?).ok()?;
     line.get("step")?.as_u64()

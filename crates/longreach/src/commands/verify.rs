@@ -73,6 +73,7 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
             directories.join(", ")
         )));
     }
+    // A device that cannot train is refused before any run is checked.
     if request.retrain {
         device::open(&request.device)?;
     }
@@ -122,6 +123,7 @@ fn verify(run: &Path, request: &Args) -> Result<Findings, Failure> {
     findings.add("job and record", identity(run, &job, &record));
     findings.add("weights", weights(run, &record));
     findings.add("step log", step_log(run, &job, &record));
+    // Building the task compares the hash of the corpus with that of the job.
     match build_task(&job, &job.spec.eval.test_lens) {
         Ok(task) if task.corpus().is_some() => findings.checked.push("corpus".to_owned()),
         Ok(_) => {}
@@ -278,6 +280,7 @@ fn retrain(run: &Path, record: &RunRecord, request: &Args) -> Result<Vec<String>
     std::fs::copy(run.join(JOB_FILE), again.join(JOB_FILE)).map_err(Failure::resources)?;
     let how = How {
         device: request.device.clone(),
+        // Never: nothing resumes from a temporary directory.
         checkpoint_every: CheckpointEvery::Steps(u64::MAX),
         memory_limit: request.device.memory_limit(request.memory_limit, 1),
     };

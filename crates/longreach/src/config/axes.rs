@@ -112,6 +112,7 @@ pub fn expand(source: &Source, seeds: usize) -> Result<Vec<Cell>, Diagnostic> {
     for cell in 0..cells {
         let mut table = base.clone();
         let (mut labels, mut patches) = (Vec::new(), Vec::new());
+        // The indices are the digits of the cell's number; the first axis is the highest.
         let mut block = cells;
         for axis in &axes {
             block /= axis.values.len().max(1);
@@ -132,6 +133,7 @@ pub fn expand(source: &Source, seeds: usize) -> Result<Vec<Cell>, Diagnostic> {
             });
             patches.push(patch.clone());
         }
+        // Axes may have put `kind` behind keys that were there before.
         normalise(&mut table);
         out.push(Cell {
             table,
@@ -203,6 +205,7 @@ fn read_axes(source: &Source, seeds: usize, max_runs: u64) -> Result<Vec<Axis>, 
                 )
                 .with_help("keep one of the two"));
             }
+            // Axes are set in the order of the file: the later, outer one would win.
             if other.below(&path).is_some() {
                 let problem =
                     format!("axis `{key}` would overwrite the values of axis `{earlier}`");
@@ -286,6 +289,7 @@ fn check_product(
     max_runs: u64,
 ) -> Result<(), Diagnostic> {
     let lens = axes.iter().map(|(.., array)| array.len()).chain([seeds]);
+    // The product of many axes may not fit even 128 bits.
     let runs = lens
         .clone()
         .try_fold(1_u128, |product, len| product.checked_mul(len as u128));
@@ -338,6 +342,7 @@ fn check_size(
     cells: usize,
 ) -> Result<(), Diagnostic> {
     let own = base.values().map(count_values).sum::<usize>();
+    // An upper bound: every cell is counted with the largest value of each axis.
     let largest = axes
         .iter()
         .map(|axis| axis.values.iter().map(count_values).max().unwrap_or(0))
@@ -361,6 +366,7 @@ fn finish(source: &Source, key: &str, path: KeyPath, array: &[Value]) -> Result<
     let (mut values, mut patches) = (Vec::new(), Vec::new());
     for (i, value) in array.iter().enumerate() {
         let mut value = value.clone();
+        // Places of the value in the list; below they stand for the axis's key.
         let mut spot = origins
             .base()
             .element(axis_path(&[key, &i.to_string()]).parts());
@@ -423,6 +429,7 @@ fn refuse_repeated(
                 format!("axis `{key}` holds {} twice", describe_value(value)),
             )
             .with_value(describe_value(value));
+            // Values that differ in the file may be equal once an override is applied to each.
             let inside = source
                 .parsed_overrides()
                 .iter()

@@ -104,6 +104,7 @@ impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, part) in self.0.iter().enumerate() {
             let dot = if i == 0 { "" } else { "." };
+            // TOML allows only these characters in a key without quotes.
             let bare = !part.is_empty()
                 && part
                     .chars()
@@ -161,6 +162,7 @@ pub(super) fn set_below(
         Value::Table(table) => table
             .entry(part.clone())
             .or_insert_with(|| Value::Table(Table::new())),
+        // A list keeps its length: an index names an element that is there.
         Value::Array(array) => {
             let len = array.len();
             let element = part
@@ -189,6 +191,7 @@ pub(super) fn split_argument(text: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
     for (i, c) in text.char_indices() {
         match (quote, c) {
+            // Only double quotes know escapes; in single quotes a backslash is a backslash.
             (Some('"'), '\\') if !escaped => {
                 escaped = true;
                 continue;

@@ -16,12 +16,14 @@ pub fn same(a: &Value, b: &Value) -> bool {
 
 /// Text that is equal for equal values: numbers by size, tables by sorted key.
 pub(super) fn canonical(value: &Value, out: &mut String) {
+    // Whole numbers below this are exact in f64; larger ones would fall together.
     const EXACT: u64 = 1 << 53;
     match value {
         Value::Integer(n) if n.unsigned_abs() < EXACT => {
             out.push_str(&(*n as f64 + 0.0).to_string())
         }
         Value::Integer(n) => out.push_str(&n.to_string()),
+        // Adding 0 turns -0 into 0.
         Value::Float(x) => out.push_str(&(x + 0.0).to_string()),
         Value::Boolean(truth) => out.push_str(&truth.to_string()),
         Value::Datetime(date) => out.push_str(&date.to_string()),
@@ -49,6 +51,7 @@ pub(super) fn canonical(value: &Value, out: &mut String) {
 
 /// Labels of an axis's values: as short as possible while distinct.
 pub(super) fn label(values: &[Value]) -> Vec<String> {
+    // A key that has one value in all tables of a kind tells none apart and is left out.
     let mut groups: HashMap<Option<&str>, Vec<&Table>> = HashMap::new();
     for table in values.iter().filter_map(Value::as_table) {
         groups.entry(kind_of(table)).or_default().push(table);
@@ -67,6 +70,7 @@ pub(super) fn label(values: &[Value]) -> Vec<String> {
         other => plain(other),
     };
     let texts = values.iter().map(text).collect::<Vec<_>>();
+    // Texts used twice are written in full: words with quotes, tables with every key.
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for text in &texts {
         *uses.entry(text).or_default() += 1;
@@ -76,6 +80,7 @@ pub(super) fn label(values: &[Value]) -> Vec<String> {
         (_, Value::String(word)) => quoted(word),
         (_, other) => inline(other),
     };
+    // What still falls together gets the number of its value.
     let mut taken = HashSet::new();
     let distinct = |(i, text): (usize, String)| {
         let text = if taken.contains(&text) {

@@ -82,17 +82,20 @@ impl Document {
     pub fn place(&self, span: &Range<usize>) -> Place {
         let line = self.line(span.start);
         let start = self.starts.get(line - 1).copied().unwrap_or(0);
+        // The last line may end without a line feed.
         let end = self.starts.get(line).copied().unwrap_or(self.text.len());
         let text = self
             .text
             .get(start..end)
             .unwrap_or("")
             .trim_end_matches(['\n', '\r']);
+        // Spans are bytes; people count characters.
         let chars = |from: usize, to: usize| {
             self.text
                 .get(from..to.max(from))
                 .map_or(0, |part| part.chars().count())
         };
+        // A span of several lines is underlined to the end of its first.
         let from = span.start.clamp(start, start + text.len());
         let width = chars(from, span.end.min(start + text.len())).max(1);
         Place::Line {
@@ -137,6 +140,7 @@ impl Spot {
             let Some(child) = spot.children.get(part) else {
                 break;
             };
+            // What an override sets, it sets with everything below it.
             argument = child.argument.clone().or(argument);
             (spot, depth) = (child, depth + 1);
         }
@@ -168,6 +172,7 @@ impl Spot {
                 .entry(part.clone())
                 .or_insert_with(|| Self::of_argument(argument));
         }
+        // The value is replaced as a whole: places of what stood below it no longer hold.
         *spot = Self {
             key: None,
             ..Self::of_argument(argument)
@@ -261,6 +266,7 @@ impl Origins {
     /// Origin of a key, or of the nearest table above it.
     pub fn find(&self, path: &KeyPath) -> Found {
         let axis = |patch: &Patch| Some((patch.axis.clone(), patch.number, patch.count));
+        // A later axis may have set a key inside the value of an earlier one.
         for patch in self.patches.iter().rev() {
             if let Some(rest) = path.below(&patch.path) {
                 let (found, spot) = patch.spot.walk(rest);
@@ -282,6 +288,7 @@ impl Origins {
             .clone()
             .or_else(|| spot.changed_element(found.exact));
         let found = Found { argument, ..found };
+        // A table that the file lacks may be there because an axis sets a key inside it.
         let inside = self
             .patches
             .iter()
@@ -325,6 +332,7 @@ impl Origins {
             (Some(argument), _) => Place::CommandLine {
                 argument: argument.to_string(),
             },
+            // At depth 0 nothing of the key was written: no line of the file is to blame.
             (None, Some(span)) if found.depth > 0 || found.axis.is_some() => {
                 self.document.place(span)
             }

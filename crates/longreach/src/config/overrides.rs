@@ -24,6 +24,7 @@ impl Source {
             mut path,
             value,
         } = parse_override(text)?;
+        // Whether the key lies inside the key of an axis.
         let mut covered = false;
         if path.parts().first().is_some_and(|first| first == AXES) {
             path = self.axis_path(path);
@@ -33,6 +34,7 @@ impl Source {
                 .filter_map(|key| Some((key.clone(), KeyPath::parse(key).ok()?)))
                 .collect::<Vec<_>>();
             for (key, axis) in paths {
+                // An override of the axis's key, or of a table around it, fixes the axis.
                 if axis.below(&path).is_some() {
                     axes.remove(&key);
                     Arc::make_mut(&mut self.origins.base).remove(&[AXES.to_owned(), key]);
@@ -48,6 +50,7 @@ impl Source {
                 if !covered {
                     return Err(problem);
                 }
+                // The axis will replace the table that is in the way; its values are tried later.
                 self.deferred.push(Deferred {
                     path: path.clone(),
                     problem,
@@ -68,6 +71,7 @@ impl Source {
         let [root, first, rest @ ..] = path.parts() else {
             return path;
         };
+        // `axes."a.b"` and `axes.a.b` are the same axis.
         let first = KeyPath::parse(first).unwrap_or_else(|_| KeyPath::new([first]));
         let wanted = KeyPath::new(first.parts().iter().chain(rest).cloned());
         for key in axes.keys() {
@@ -159,6 +163,7 @@ fn parse_value(raw: &str) -> Result<Value, (String, String)> {
             "whole numbers go up to 9223372036854775807, others to 1e308".into(),
         ));
     }
+    // Such a text was meant as TOML: taken as a word it would hide the mistake.
     if raw.contains(['[', ']', '{', '}', '"', '\'', '=', '#']) || raw.chars().any(char::is_control)
     {
         let help = "quote the whole argument for the shell: 'model.pe={kind=\"alibi\"}'";

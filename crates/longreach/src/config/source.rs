@@ -75,6 +75,7 @@ impl Source {
             Err(error) => return Err(refuse(format!("cannot be read: {error}"), String::new())),
         }
         let mut bytes = Vec::new();
+        // One byte more than allowed shows that a file is too large; the rest is never read.
         let read = std::fs::File::open(path)
             .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes));
         read.map_err(|error| refuse(format!("cannot be read: {error}"), String::new()))?;
@@ -143,6 +144,7 @@ impl Source {
 
     /// Refuses an override that waited for an axis which is no longer there.
     pub(super) fn check_deferred(&self, axes: &[KeyPath]) -> Result<(), Diagnostic> {
+        // No axis replaces the table now, so the override fails as it did when it was applied.
         let lost = self
             .deferred
             .iter()
@@ -201,12 +203,14 @@ fn checked_text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Diagnostic> 
             );
         }
     };
+    // UTF-16 without a byte order mark is valid UTF-8 where it is ASCII: every other byte is NUL.
     if let Some(at) = text.bytes().position(|b| b == 0) {
         return refuse(
             format!("the file holds a NUL byte at byte offset {at}"),
             "is it UTF-16 or binary? save it as UTF-8",
         );
     }
+    // Dots in texts and comments count too: nothing is parsed yet.
     let dots = text.bytes().filter(|b| *b == b'.').count();
     if dots > MAX_DOTS {
         let problem =
@@ -223,6 +227,7 @@ fn checked_text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Diagnostic> 
 /// single precision, a date, a text that is too long or that no terminal shows as it is.
 pub(super) fn unusable<'a>(value: &'a Value, path: &KeyPath) -> Option<(KeyPath, &'a Value)> {
     match value {
+        // The cast also makes infinity of f64 numbers that f32 cannot hold.
         Value::Float(x) if !(*x as f32).is_finite() => Some((path.clone(), value)),
         Value::Datetime(_) => Some((path.clone(), value)),
         Value::String(text) if text.len() > MAX_TEXT || text.chars().any(deceives) => {
@@ -301,6 +306,7 @@ fn nearby(folder: &Path, wanted: Option<&str>) -> String {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return format!("there is no folder {}", folder.display());
     };
+    // A folder may hold millions of files: a hint is not worth reading them all.
     let names = entries
         .take(LOOKED_AT)
         .flatten()

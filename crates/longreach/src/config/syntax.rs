@@ -90,6 +90,7 @@ fn key_at(document: &Document, offset: usize) -> Option<KeyPath> {
     /// them.
     const LINES: usize = 100;
     const SMALL: usize = 1 << 16;
+    // A value may have begun on an earlier line, so go up until the text before a line parses.
     let last = document.line(offset);
     let looked_at = if document.text.len() <= SMALL {
         LINES
@@ -100,6 +101,7 @@ fn key_at(document: &Document, offset: usize) -> Option<KeyPath> {
         let start = document.starts.get(number - 1).copied()?;
         let (before, line) = document.text.split_at_checked(start)?;
         let line = line.lines().next()?.trim();
+        // A header names its table itself; a key belongs to the table that is open before it.
         if let Some(header) = line.strip_prefix('[') {
             probe_path(before, PROBE)?;
             return KeyPath::parse(header.trim_start_matches('[').split(']').next()?).ok();
@@ -124,6 +126,7 @@ fn first_definition(document: &Document, span: &Range<usize>) -> Option<(KeyPath
     let line = document.text.get(start..)?.lines().next()?;
     let prefix = document.text.get(start..span.end)?;
     let (above, written) = match prefix.trim_start().trim_start_matches('[') {
+        // Headers are written from the root, keys from the table that is open.
         header if line.trim_start().starts_with('[') => (KeyPath::default(), header),
         key => (probe_path(before, PROBE)?, key),
     };
@@ -143,6 +146,7 @@ fn probe_path(before: &str, probe: &str) -> Option<KeyPath> {
     let parsed = toml_edit::Document::parse(text.as_str()).ok()?;
     let mut spot = Spot::default();
     convert_table(parsed.as_table(), &mut spot);
+    // The probe stands last in the text, so at each level it is inside what was written last.
     let mut path = KeyPath::default();
     while !spot.children.contains_key(probe) {
         let latest = spot

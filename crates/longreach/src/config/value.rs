@@ -28,6 +28,7 @@ pub fn describe_value(value: &Value) -> String {
 }
 
 fn write_value(value: &Value, out: &mut String, longest: usize) {
+    // Writes the separator, and "..." once the text is long enough; then the caller stops.
     let room = |out: &mut String, i: usize| {
         out.push_str(if i > 0 { ", " } else { "" });
         let room = out.len() <= longest;
@@ -67,10 +68,12 @@ fn write_value(value: &Value, out: &mut String, longest: usize) {
 
 /// The shortest text of a number; whole numbers have no point.
 pub fn float_text(number: f64) -> String {
+    // -0 is written as 0.
     let size = number.abs();
     if size == 0.0 {
         return "0".to_owned();
     }
+    // Outside this range Rust would write rows of zeros.
     if (1e-4..1e16).contains(&size) || !number.is_finite() {
         number.to_string()
     } else {
@@ -80,6 +83,7 @@ pub fn float_text(number: f64) -> String {
 
 /// Like [`float_text`], but never taken for a whole number.
 fn float_as_toml(number: f64) -> String {
+    // Rust writes NaN, TOML nan.
     let text = float_text(number).to_lowercase();
     if text.chars().all(|c| c.is_ascii_digit() || c == '-') {
         format!("{text}.0")
@@ -137,6 +141,7 @@ pub(super) fn friendly(expected: &str) -> String {
 pub(super) fn rewrite(value: &Value, expected: &str, key: &str) -> Option<String> {
     let wanted = friendly(expected);
     let whole = wanted.starts_with("a whole number");
+    // An element of a list has a number, not a key that could be written before `=`.
     let set = if key.parse::<usize>().is_ok() {
         String::new()
     } else {
@@ -160,6 +165,7 @@ pub(super) fn rewrite(value: &Value, expected: &str, key: &str) -> Option<String
             "write {set}{{ kind = {} }}",
             quoted(&one_line(text, 60))
         )),
+        // Below 1e15 a whole f64 is exact and fits into an i64.
         Value::Float(number) if whole && number.fract() == 0.0 && number.abs() < 1e15 => {
             Some(format!("write {set}{}", *number as i64))
         }

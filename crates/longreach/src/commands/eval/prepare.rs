@@ -95,6 +95,7 @@ fn task(job: &Job, lengths: &[usize], tasks: &mut Tasks) -> Result<Rc<dyn Task>,
         eval,
         ..
     } = &job.spec;
+    // Everything that decides the task and its test sets.
     let key = format!(
         "{task:?} {corpus_blake3:?} {} {lengths:?} {} {:?}",
         train.train_len, eval.seed, job.config_dir
@@ -121,6 +122,7 @@ pub fn existing(
         task,
         ..
     } = prepared;
+    // What is asked for is the evaluation that the run itself made.
     if *id == own.run_id {
         return Some((own.clone(), directory.join(RECORD_FILE)));
     }
@@ -132,6 +134,7 @@ pub fn existing(
         .iter()
         .map(|length| task.seq_len(*length))
         .collect();
+    // The id covers the spec, not the weights: a run trained again may have others.
     let same = record.run_id == *id && record.model == own.model;
     (same && !skipped_fits(&record, spec, &seq_lens, limit)).then_some((record, path))
 }

@@ -45,6 +45,7 @@ pub fn variants(
             .map_err(|refusal| argument.refused(refusal))?;
         let name = argument.name(&table, &variants)?;
         let shape = spec.model.transformer.shape();
+        // Parts of the trained encoding that the variant no longer has are worth a note.
         let kinds = pe.first().map_or(Vec::new(), |encoding| {
             dropped(&table.set, &spec.model.pe, encoding, &shape)
         });
@@ -199,6 +200,7 @@ fn parse_variant(text: &str) -> Result<Variant, String> {
     let mut table: Table = text
         .parse()
         .map_err(|error: toml::de::Error| error.message().to_owned())?;
+    // Keys of the variant are taken out first; what is left are keys of the encoding.
     let name = match table.remove("name") {
         None => None,
         Some(Value::String(name)) => Some(name),
@@ -207,6 +209,7 @@ fn parse_variant(text: &str) -> Result<Variant, String> {
     let positions = match table.remove("positions") {
         None => None,
         Some(value) => {
+            // Normalising works on tables and on what they hold, so the value is put into one.
             let mut value = Table::from_iter([("positions".to_owned(), value)]);
             crate::config::diagnostic::normalise(&mut value);
             let positions = value.remove("positions").expect("was put in").try_into();
@@ -286,6 +289,7 @@ fn compact(set: &Table) -> String {
 fn without_null(value: &serde_json::Value) -> Option<Table> {
     fn convert(value: &serde_json::Value) -> Option<Value> {
         Some(match value {
+            // TOML has no null.
             serde_json::Value::Null => return None,
             serde_json::Value::Object(map) => Value::Table(
                 map.iter()

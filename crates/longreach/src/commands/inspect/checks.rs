@@ -117,6 +117,7 @@ impl Rotator<'_> {
         let (head_dim, count) = (self.subject.shape.head_dim, positions.len());
         let rotated_q = self.rotate(Side::Query, &self.repeated(q, count), positions)?;
         let rotated_k = self.rotate(Side::Key, &self.repeated(k, count), positions)?;
+        // `all` is [vectors, positions, head_dim], row-major.
         let rows = |all: &[f32], vector: usize| -> Vec<Vec<f32>> {
             all[vector * count * head_dim..][..count * head_dim]
                 .chunks(head_dim)
@@ -126,9 +127,11 @@ impl Rotator<'_> {
         let (mut relative, mut norm) = (0f64, 0f64);
         for vector in 0..VECTORS {
             let (q_rows, k_rows) = (rows(&rotated_q, vector), rows(&rotated_k, vector));
+            // Errors are relative to |q| |k|: a dot product itself may be close to 0.
             let scale = dot(&q_rows[0], &q_rows[0]).sqrt() * dot(&k_rows[0], &k_rows[0]).sqrt();
             for (i, j) in (0..FIRST.len()).flat_map(|i| (0..FIRST.len()).map(move |j| (i, j))) {
                 let at = |shift: usize| {
+                    // Rows lie shift by shift, as in `shifted_positions`.
                     let start = shift * FIRST.len();
                     dot(&q_rows[start + i], &k_rows[start + j])
                 };
@@ -137,6 +140,7 @@ impl Rotator<'_> {
                     .fold(relative, f64::max);
             }
             for (rows, vectors) in [(&q_rows, q), (&k_rows, k)] {
+                // Only the rotated dimensions are multiplied by the attention factor.
                 let before = &vectors[vector * head_dim..][..self.rotated];
                 let length = dot(before, before).sqrt() * self.factor;
                 let norm_of = |row: &Vec<f32>| {
@@ -165,6 +169,7 @@ impl Rotator<'_> {
             .zip(once.chunks(head_dim))
             .zip(start.chunks(head_dim))
         {
+            // Each rotation multiplies by the attention factor: two of them by its square.
             let apart = twice[..self.rotated]
                 .iter()
                 .zip(&once[..self.rotated])

@@ -146,6 +146,7 @@ fn response(subject: &Subject, encoding: &Encoding, device: &Device) -> Result<R
     let length = subject.reach(RESPONSE_LENGTH);
     let logits = subject.logits(encoding, length, device)?;
     let of_head = |head: &Vec<Vec<f64>>| {
+        // The row of the last query, from its own position back: distance 0 comes first.
         head[length - 1]
             .iter()
             .rev()
@@ -169,6 +170,7 @@ fn rotary(
         .frequencies(subject.lengths.test_len as f64)
         .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
     let factor = frequencies.attention_factor;
+    // Angles in f64: in f32 a large position leaves few digits for the part of a turn.
     let table = |of: fn(f64) -> f64| -> Vec<Vec<f64>> {
         positions
             .iter()
@@ -211,6 +213,7 @@ fn bounds(base: f64, plain: &[f64], scaled: &[f64], train_len: f64) -> Bounds {
             .filter(|theta| 2.0 * PI / **theta > train_len)
             .count()
     };
+    // Pair i turns once in 2 pi base^(2i/d) tokens. Set equal to L, this gives i and the base.
     let (dim, turns) = (2.0 * plain.len() as f64, train_len / (2.0 * PI));
     let critical = 2.0 * (dim / 2.0 * libm::log(turns) / libm::log(base)).ceil();
     Bounds {
@@ -218,6 +221,7 @@ fn bounds(base: f64, plain: &[f64], scaled: &[f64], train_len: f64) -> Bounds {
         pairs_beyond_train_len: beyond(plain),
         scaled_pairs_beyond_train_len: beyond(scaled),
         critical_dimension: critical.clamp(0.0, dim) as usize,
+        // The slowest pair is i = d/2 - 1; with a single pair the exponent has no value.
         smallest_base: (plain.len() > 1).then(|| libm::pow(turns, dim / (dim - 2.0)).max(1.0)),
     }
 }
@@ -227,6 +231,7 @@ pub fn decay(inv_freq: &[f64], seq_len: usize) -> Decay {
     let end = seq_len.max(256);
     let distance: Vec<usize> = (0..end).step_by(end.div_ceil(DECAY_POINTS)).collect();
     let mean = |distance: &usize| {
+        // S_j adds one term to S_(j-1), so all of them take one pass over the pairs.
         let (mut re, mut im, mut sum) = (0.0, 0.0, 0.0);
         for theta in inv_freq {
             let (sin, cos) = libm::sincos(*distance as f64 * theta);

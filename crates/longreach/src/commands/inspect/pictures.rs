@@ -40,6 +40,7 @@ pub fn write(
         files.push((format!("{name}.svg"), picture.svg().into_bytes()));
         files.push((format!("{name}.png"), png));
     }
+    // All pictures are drawn by now: one that cannot be drawn leaves no files.
     let help = "give --out a directory that can be written";
     fs_err::create_dir_all(directory)
         .map_err(|error| Failure::resources(format!("{error}\n  = help: {help}")))?;
@@ -126,6 +127,7 @@ impl Drawing<'_> {
     /// Logits by distance of equal tokens: what attention makes of the encoding.
     pub fn response(&self) -> Picture {
         let response = &self.numbers.response;
+        // Every `step`th head is drawn: more than LINES lines cannot be told apart.
         let step = response.logits.len().div_ceil(LINES).max(1);
         let line = |(h, logits): (usize, &Vec<Option<f64>>)| Series {
             name: format!("head {h}"),
@@ -183,6 +185,7 @@ impl Drawing<'_> {
             .step_by(length.div_ceil(POINTS))
             .map(|d| d as f64)
             .collect();
+        // One query at the end and keys backwards from it: each distance has one key.
         let query = length as f64 - 1.0;
         let keys: Vec<f64> = distances.iter().map(|distance| query - distance).collect();
         let heads = self

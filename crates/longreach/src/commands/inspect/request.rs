@@ -102,6 +102,7 @@ pub fn positions(typed: Option<&str>) -> Result<Vec<f64>, Failure> {
             Ok(position)
                 if position.is_finite() && (0.0..=MAX_LENGTH as f64).contains(&position) =>
             {
+                // -0 is in range and shown as 0.
                 positions.push(position.abs())
             }
             Ok(_) => return refuse(format!("position {word} is out of range"), word),
@@ -173,6 +174,7 @@ impl Command<'_> {
     pub fn subject(&self, positions: &[f64]) -> Result<Subject, Failure> {
         let source = self.source()?;
         let mut table = source.table().clone();
+        // Sizes are taken out of the table; what is left must be keys of the encoding.
         let sizes: Table = MODEL_KEYS
             .iter()
             .filter_map(|key| Some(((*key).to_owned(), table.remove(*key)?)))
@@ -192,6 +194,7 @@ impl Command<'_> {
             train_len: self.0.train_len,
             test_len: seq_len,
         };
+        // Values such as factor = "auto" follow from the lengths, so they come before the check.
         config.resolve(&lengths);
         config
             .check(&shape)
@@ -230,11 +233,13 @@ impl Command<'_> {
         }
         let mut source = Source::parse("inspect", format!("kind = \"{kind}\"\n").as_bytes())?;
         for text in &self.0.keys {
+            // Keys may be written as in a config.
             let bare = ["model.pe.", "pe.", "model."]
                 .iter()
                 .find_map(|prefix| text.strip_prefix(prefix))
                 .unwrap_or(text);
             source.apply_override(bare).map_err(|mut error| {
+                // The example of the reader is a key of a training config.
                 error.help = error
                     .help
                     .take()
@@ -263,10 +268,12 @@ impl Command<'_> {
         let (d_model, head_dim) = match (sizes.d_model, sizes.head_dim) {
             (Some(d_model), Some(head_dim)) => (d_model, head_dim),
             (None, Some(head_dim)) => (by_heads(head_dim), head_dim),
+            // A width of 64 if the heads divide it, else 16 per head.
             (None, None) if 64usize.is_multiple_of(n_heads.max(1)) => (64, 64 / n_heads.max(1)),
             (None, None) => (by_heads(16), 16),
             (Some(d_model), None) => (d_model, (d_model / n_heads.max(1)).max(1)),
         };
+        // Only the sizes matter; the rest are values that pass its checks.
         let model = TransformerConfig {
             vocab_size: 1,
             d_model,
@@ -356,6 +363,7 @@ impl Command<'_> {
         subject: &Subject,
         positions: &[f64],
     ) -> Result<(), Failure> {
+        // A table has one row for each whole position below its limit.
         let past = |p: &&f64| p.fract() != 0.0 || **p >= limit as f64;
         if let Some(position) = positions.iter().find(past) {
             let (problem, help) = if position.fract() == 0.0 {

@@ -127,6 +127,7 @@ impl Drawing<'_> {
     pub fn turned(&self, encoding: &Encoding) -> Result<Picture, Failure> {
         let head_dim = self.subject.shape.head_dim;
         let positions = self.first_positions();
+        // A vector of length 1, the same at every position.
         let ones = vec![(1.0 / head_dim as f64).sqrt() as f32; positions.len() * head_dim];
         let top = (self.subject.lengths.test_len as f64 - 1.0)
             .max(positions.last().copied().unwrap_or(0.0));

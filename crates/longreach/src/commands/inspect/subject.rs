@@ -127,12 +127,14 @@ impl Subject {
         let Some(bias) = prepared.logits_bias(0) else {
             return Ok(None);
         };
+        // A key that only sets the length lies behind these and is cut off.
         let values = host(bias.block(0..queries.len(), 0..keys.len()))?;
         let head = |head: &[f32]| head.chunks(keys.len()).map(<[f32]>::to_vec).collect();
         let mut heads: Vec<Vec<Vec<f32>>> = values
             .chunks(queries.len() * keys.len())
             .map(head)
             .collect();
+        // One matrix for all heads comes with a head dimension of 1.
         if let [shared] = heads.as_slice() {
             heads = vec![shared.clone(); self.shape.n_heads];
         }
@@ -165,9 +167,11 @@ impl Subject {
         // An encoding that adds to the input gives every position its own hidden vector; otherwise
         // queries and keys are one vector.
         let token = token.unsqueeze_dim::<3>(1).repeat_dim(1, length);
+        // [draws, length, d_model] both; `token` is the same at every position.
         let hidden = prepared.embed(token.clone());
         let added = hidden.clone() - token;
         let inner = n_heads * head_dim;
+        // What was added, cut or padded with zeros to [draws, length, n_heads * head_dim].
         let added = if d_model < inner {
             let rest = Tensor::zeros([RESPONSE_DRAWS, length, inner - d_model], device);
             Tensor::cat(vec![added, rest], 2)
@@ -175,6 +179,7 @@ impl Subject {
             added.slice_dim(2, 0..inner)
         };
         let x = content.unsqueeze_dim::<3>(1).repeat_dim(1, length) + added;
+        // [draws, n_heads, length, head_dim]
         let x = x
             .reshape([RESPONSE_DRAWS, length, n_heads, head_dim])
             .swap_dims(1, 2);
@@ -191,6 +196,7 @@ impl Subject {
         if let Some(bias) = prepared.content_bias(0, &content) {
             logits = logits + bias;
         }
+        // [1, n_heads, length, length]; biases by position are the same in every draw.
         let mut mean = logits.mean_dim(0);
         if let Some(bias) = prepared.logits_bias(0) {
             mean = mean + bias.block(0..length, 0..length);
@@ -222,6 +228,7 @@ impl Subject {
     ) -> Result<Vec<f32>, Failure> {
         let head_dim = self.shape.head_dim;
         let vectors = x.len() / (positions.len() * head_dim);
+        // Every vector is a sequence of its own with one head: [vectors, 1, positions, head_dim].
         let x = Tensor::<4>::from_data(
             TensorData::new(x.to_vec(), [vectors, 1, positions.len(), head_dim]),
             device,

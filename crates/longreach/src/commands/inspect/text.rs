@@ -71,6 +71,7 @@ fn encoding(
     tables(out, numbers, inspection);
     response(out, numbers);
     for part in &numbers.parts {
+        // Model and lengths are those of the whole and stand above.
         let _ = write!(out, "\n{}: ", part.key);
         encoding(out, part, inspection, &[]);
     }
@@ -182,6 +183,7 @@ fn pairs(out: &mut String, rotary: &Rotary, inspection: &Inspection) {
     if scaled {
         rows[0].push("scaled/plain".into());
     }
+    // The last pair is always among them: it turns slowest.
     let step = count.div_ceil(PAIRS);
     for i in (0..count).filter(|i| i % step == 0 || i + 1 == count) {
         let (theta, wavelength) = (rotary.inv_freq[i], rotary.wavelengths[i]);
@@ -276,6 +278,7 @@ fn turns(out: &mut String, rotary: &Rotary, positions: &[f64]) {
 
 fn decay(out: &mut String, decay: &Decay) {
     let last = decay.distance.len().saturating_sub(1);
+    // A long curve holds every nth distance only; those it lacks are left out.
     let mut picked: Vec<usize> = [0, 1, 2, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536]
         .into_iter()
         .filter_map(|wanted| {
@@ -286,6 +289,7 @@ fn decay(out: &mut String, decay: &Decay) {
         })
         .chain([last])
         .collect();
+    // The last distance may be one of those listed.
     picked.dedup();
     let row = |name: &str, cell: &dyn Fn(usize) -> String| {
         [name.to_owned()]
@@ -361,6 +365,7 @@ fn heads(out: &mut String, slopes: &[f64]) {
         "= 2^".into(),
         "weight halves every".into(),
     ]];
+    // exp(-slope * distance) is 1/2 at ln 2 / slope.
     let tokens = |slope: f64| format!("{} tokens", number_of(std::f64::consts::LN_2 / slope, 4));
     rows.extend(slopes.iter().enumerate().map(|(h, slope)| {
         vec![

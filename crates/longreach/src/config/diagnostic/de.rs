@@ -127,6 +127,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
                     .map(|(key, value)| (key.as_str(), Reader(value)));
                 let mut entries = MapDeserializer::new(entries);
                 let value = visitor.visit_map(&mut entries)?;
+                // As for lists: keys that were not asked for are one error for the table.
                 let rest = entries.end();
                 let len = table.len();
                 rest.map_err(|_| de::Error::invalid_length(len, &"fewer elements in map"))?;

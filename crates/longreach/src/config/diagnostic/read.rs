@@ -24,6 +24,7 @@ pub fn normalise(table: &mut Table) {
     if table.keys().next().is_some_and(|first| first == tag) {
         return;
     }
+    // Tables keep the order in which keys are put in, so the tag goes in first.
     if let Some(kind) = table.remove(tag) {
         let rest = std::mem::take(table);
         table.insert(tag.to_owned(), kind);
@@ -79,6 +80,7 @@ fn resolve(table: &Table, at: &KeyPath, path: &serde_path_to_error::Path) -> Key
             serde_path_to_error::Segment::Enum { variant } => out.child(variant),
             serde_path_to_error::Segment::Unknown => continue,
         };
+        // Names of variants and keys that are missing are no part of the table.
         if next.find(table).is_some() {
             out = next;
         }
@@ -131,6 +133,7 @@ impl Refusal<'_> {
 
     fn unknown_key(&self, name: &str, known: &[&str]) -> Diagnostic {
         let known: Vec<String> = known.iter().map(|key| (*key).to_owned()).collect();
+        // serde's path ends at the unknown key or at the table around it.
         let own = self.path.last() == name
             && self
                 .path
@@ -235,6 +238,7 @@ impl Refusal<'_> {
     fn unknown_variant(&self, name: &str, known: &[&str]) -> Diagnostic {
         let known: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
         let kind = self.path.child("kind");
+        // An unknown `kind` is refused at its table; the message is to point at the tag.
         let is_tag = kind.find(self.table).and_then(Value::as_str) == Some(name);
         let refusal = Refusal {
             path: if is_tag { kind } else { self.path.clone() },

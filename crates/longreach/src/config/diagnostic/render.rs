@@ -22,6 +22,7 @@ impl fmt::Display for Diagnostic {
                 text,
                 width,
             } => {
+                // The bars stand below each other, whatever the width of the line number.
                 pad = " ".repeat(line.to_string().len());
                 let (text, before, width) = window(text, *column, *width);
                 write!(f, "\n{pad}--> {}:{line}:{column}", one_line(file, 400))?;
@@ -65,6 +66,7 @@ fn window(text: &str, column: usize, width: usize) -> (String, usize, usize) {
         0
     };
     let mut out = String::from(if skipped > 0 { "..." } else { "" });
+    // "..." is ASCII: bytes are characters.
     let before = column - skipped + out.len();
     out.extend(text.chars().skip(skipped).take(SHOWN).map(replaced));
     if text.chars().nth(skipped + SHOWN).is_some() {

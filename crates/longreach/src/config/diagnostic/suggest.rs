@@ -42,6 +42,7 @@ pub fn closest<'a>(word: &str, allowed: &'a [String]) -> Option<&'a str> {
     }
     let near = |name: &str| {
         let edits = strsim::damerau_levenshtein(&word, &name.to_lowercase());
+        // At most a third of the longer name may be wrong.
         (edits * 3 <= word.chars().count().max(name.chars().count())).then_some(edits)
     };
     let spelled = allowed.iter().find(|name| plain(name) == plain(&word));
@@ -64,10 +65,12 @@ pub fn closest<'a>(word: &str, allowed: &'a [String]) -> Option<&'a str> {
     };
     let part = || {
         allowed.iter().find(|name| {
+            // Shorter names are parts of many words.
             word.len() >= 4
                 && (name.contains(&word) || word.contains(name.as_str()) && name.len() >= 4)
         })
     };
+    // From the surest guess to the loosest.
     spelled
         .or_else(|| alias(true))
         .or_else(misspelt)
