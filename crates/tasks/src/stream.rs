@@ -18,7 +18,7 @@ const DOMAIN: &[u8] = b"longreach stream v1";
 /// of words drawn.
 ///
 /// ```
-/// let mut dropout = tasks::Stream::new(7, "dropout", 1200); // seed 7, step 1200
+/// let mut dropout = longreach_tasks::Stream::new(7, "dropout", 1200); // seed 7, step 1200
 /// assert!(dropout.below(6) < 6);
 /// ```
 #[derive(Debug)]
@@ -55,6 +55,7 @@ impl Stream {
         assert!(n > 0, "below(0) has no value to return");
         let mut product = u128::from(self.next_u64()) * u128::from(n);
         if (product as u64) < n {
+            // 2^64 mod n. It is below n, so most draws never come to this division.
             let threshold = n.wrapping_neg() % n;
             while (product as u64) < threshold {
                 product = u128::from(self.next_u64()) * u128::from(n);
@@ -65,6 +66,7 @@ impl Stream {
 
     /// Uniform in `[0, 1)` on the grid of 2^-53.
     pub fn unit_f64(&mut self) -> f64 {
+        // The top 53 bits: each value is exact in f64, and 1 is never reached.
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
@@ -76,6 +78,7 @@ impl Stream {
     /// Standard normal: the cosine half of Box-Muller in f64, so every call takes exactly two
     /// words. At most 8.6 in magnitude.
     pub fn normal(&mut self) -> f64 {
+        // 1 - u lies in (0, 1], so the logarithm is finite.
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.unit_f64()));
         radius * libm::cos(TAU * self.unit_f64())
     }
