@@ -72,6 +72,7 @@ impl FromStr for DeviceName {
                 names.join(", ")
             ));
         };
+        // All CPU cores are one device.
         if index.is_some() && matches!(*kind, "cpu" | "ndarray") {
             return Err(format!("there is one {kind}: leave out the number"));
         }
@@ -153,6 +154,7 @@ pub struct DeviceFacts {
 /// Every kind of device; those compiled in are tried.
 pub fn list() -> Vec<DeviceFacts> {
     let facts = KINDS.map(|(device, feature, compiled_in)| {
+        // Tried, not looked up: a driver that is there may still not work.
         let tried = open(&DeviceName {
             kind: device,
             index: None,
@@ -202,6 +204,7 @@ pub fn open(name: &DeviceName) -> Result<Device, Failure> {
             let help = "update its driver, or choose another device";
             Err(refuse(name, &wrong, help))
         }
+        // A missing file explains more than the panic that it led to.
         Err(reason) => Err(match drivers::missing(name.kind) {
             Some((missing, help)) => refuse(
                 name,
@@ -241,12 +244,14 @@ fn refuse(name: &DeviceName, problem: &str, help: &str) -> Failure {
 fn with_first_panic<T>(f: impl FnOnce() -> T + std::panic::UnwindSafe) -> Result<T, String> {
     const NO_REASON: &str = "the driver gave no reason";
     let first = Arc::new(Mutex::new(None));
+    // The hook is the process's. This one prints nothing: the reason goes into the error.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new({
         let first = first.clone();
         move |panic| {
             let reason = panic.payload_as_str().unwrap_or(NO_REASON).to_owned();
             let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+            // Later panics may only follow from the first one.
             first.get_or_insert(reason);
         }
     }));
@@ -262,6 +267,7 @@ type Create = Box<dyn FnOnce() -> Device + std::panic::UnwindSafe>;
 
 fn constructor(name: &DeviceName) -> Option<Create> {
     let index = name.index;
+    // Unused in a build without a GPU backend.
     let _ = index;
     match name.kind {
         #[cfg(feature = "flex")]

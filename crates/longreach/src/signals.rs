@@ -59,6 +59,8 @@ fn receive(mut signals: signal_hook::iterator::Signals) {
     let mut first = None;
     for signal in signals.forever() {
         match (signal, first) {
+            // USR1 asks for a clean end however often it comes: it never counts as a second
+            // request.
             (SIGUSR1, _) => ask(Exit::TryAgain),
             (SIGINT, None) => ask(Exit::Interrupted),
             (_, None) => ask(Exit::Terminated),
@@ -99,6 +101,7 @@ fn ignores_hangup(status: &str) -> bool {
 
 /// Records a request to stop and passes it on to the workers. Only the first request counts.
 fn ask(exit: Exit) {
+    // Held until all are asked: `spawn` waits, and then starts no worker.
     let workers = workers();
     if ASKED
         .compare_exchange(0, exit as usize, Ordering::SeqCst, Ordering::SeqCst)
@@ -147,6 +150,8 @@ pub fn kill_workers_after(limit: Duration) {
             wait_for_request();
             std::thread::sleep(limit);
             for worker in workers().iter() {
+                // Set first: the thread that waits for the worker reads it as soon as the worker
+                // ends.
                 KILLED.store(true, Ordering::SeqCst);
                 kill(*worker);
             }
@@ -171,6 +176,7 @@ pub fn stop_with_parent() {
         loop {
             match stdin.read(&mut bytes) {
                 Ok(0) => break,
+                // A pipe that cannot be read any more reports no end: treated as closed.
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
                 _ => {}
             }
@@ -183,6 +189,8 @@ pub fn stop_with_parent() {
 /// ending the process.
 pub fn survive_file_size_limit() {
     #[cfg(unix)]
+    // With a handler of any kind the write fails with EFBIG; by default the signal ends the
+    // process.
     let _ = signal_hook::flag::register(
         signal_hook::consts::SIGXFSZ,
         std::sync::Arc::new(AtomicBool::new(false)),
@@ -203,6 +211,7 @@ pub fn asked() -> Option<Exit> {
 ///
 /// [`io::ErrorKind::Interrupted`] after a request to stop; otherwise what the system says.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    // Held until the worker is in the list: a request that comes now waits, and then reaches it.
     let mut workers = workers();
     if asked().is_some() {
         return Err(io::Error::new(

@@ -100,6 +100,7 @@ pub(super) fn check_tables(cell: &Cell) -> Result<(), Diagnostic> {
 
 /// Names become directories and file names on every system.
 pub(super) fn check_name(cell: &Cell, key: &str, name: &str) -> Result<(), Diagnostic> {
+    // Lower case only, because some file systems do not tell cases apart.
     let first = name
         .bytes()
         .next()

@@ -27,6 +27,8 @@ pub fn flops(run: &PlannedRun) -> f64 {
         let inner = (spec.model.transformer.n_heads
             * spec.model.transformer.head_dim
             * spec.model.transformer.n_layers) as f64;
+        // Two products for each token, Q K^T and weights V, of two operations per key and
+        // dimension.
         4.0 * inner * length as f64
     };
     let dense = run.parameters as f64;

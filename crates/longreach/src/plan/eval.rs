@@ -106,6 +106,7 @@ pub(super) fn eval_tokens(
     let lengths = eval.test_lens.iter().map(|length| {
         let read = task.seq_len(*length) as u64;
         let is_decoded = eval.decode != Decode::TeacherForced;
+        // One row stands for all rows of a length.
         let row = if is_decoded {
             task.test_batch(*length, 0, 1).counted
         } else {
@@ -113,6 +114,7 @@ pub(super) fn eval_tokens(
         };
         let prefixes: u64 = row
             .iter()
+            // The answer at place i takes a pass over the i + 1 tokens up to it.
             .zip(1..)
             .filter(|(counted, _)| **counted)
             .map(|(_, prefix): (_, u64)| prefix)

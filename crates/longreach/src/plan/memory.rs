@@ -36,6 +36,7 @@ impl MemoryLimit {
             let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?;
             kib.trim().parse::<u64>().ok().map(|kib| kib * 1024)
         });
+        // Version 2 and 1 of control groups. `max` is no number, so it sets no limit.
         let groups = [
             "/sys/fs/cgroup/memory.max",
             "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -88,6 +89,7 @@ impl FromStr for MemoryLimit {
         };
         let number: f64 = number.parse().map_err(|_| wrong())?;
         let total = number * unit as f64;
+        // Also refuses what is not finite, and less than one byte.
         if (1.0..1e18).contains(&total) {
             Ok(Self(total as u64))
         } else {
@@ -112,6 +114,7 @@ pub fn peak() -> Option<u64> {
 
 /// Resets [`peak`], where the system allows it.
 pub fn forget_peak() {
+    // 5 resets the peak to the present size, see proc(5).
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
@@ -155,6 +158,7 @@ pub fn training(spec: &RunSpec, parameters: u64) -> u64 {
     let groups = (tokens / 128.0).ceil().min(8.0);
     let sums = groups * (4.0 * d_model * d_model + 2.0 * d_model * d_ff);
     let step = model.n_layers as f64 * block + tokens * (8.0 * d_model + 3.0 * vocab) + sums + bias;
+    // 4 bytes for each f32.
     (mib(program(spec)) + 4.0 * (step + 14.0 * parameters as f64)) as u64
 }
 
@@ -168,10 +172,12 @@ pub fn evaluation(
     seq_len: usize,
 ) -> u64 {
     let model = &spec.model.transformer;
+    // A sequence longer than the batch is a batch by itself.
     let rows = (batch_tokens / seq_len).max(1);
     let tokens = (rows * seq_len) as f64;
     let (d_model, vocab) = (model.d_model as f64, model.vocab_size as f64);
     let pairs = (model.n_heads * seq_len) as f64 * seq_len as f64;
+    // Long sequences go block by block over queries.
     let block = (rows as f64 * pairs).min(MAX_LOGITS as f64);
     let facts = encoding.facts(&model.shape());
     // A bias by position is made once for all rows of a batch; one by distance only is a row for

@@ -60,6 +60,7 @@ pub(super) fn unsupported_notes(run: &PlannedRun) -> Vec<String> {
                 "`{kind}` has no value at {}: recorded as unsupported ({reason})",
                 shown(lengths)
             );
+            // Variants that end where the trained encoding does would repeat its note.
             if noted.insert(text.clone()) {
                 notes.push(match variant.name.as_str() {
                     TRAINED => text,

@@ -124,10 +124,12 @@ struct Resolved<'a> {
 
 impl Planner {
     fn cell(&mut self, cell: &Cell, plan: &mut Plan) -> Result<(), Diagnostic> {
+        // Before reading, because serde takes a list for the values of a table in order.
         check_tables(cell)?;
         let written: Experiment = cell.deserialize()?;
         check_names(cell, &written)?;
         check_lengths(cell, &written)?;
+        // Before resolving, because the resolved encodings are what needs the memory.
         self.count_evaluations(cell, &written)?;
         let task = self.task(cell, &written)?;
         let resolved = self.resolve(cell, &written, task.as_ref(), plan)?;
@@ -208,6 +210,7 @@ impl Planner {
             corpus_blake3: task.corpus().map(|corpus| corpus.blake3.clone()),
             model: model.clone(),
             train: TrainSpec {
+                // The seeds of a cell start from different weights.
                 start_from,
                 ..resolved.train.clone()
             },
@@ -314,6 +317,7 @@ impl Planner {
     /// than there is memory.
     fn count_evaluations(&mut self, cell: &Cell, written: &Experiment) -> Result<(), Diagnostic> {
         let (variants, lengths) = (
+            // The trained encoding is a variant too.
             written.eval.variants.len() + 1,
             written.eval.test_lens.len(),
         );
@@ -341,6 +345,7 @@ impl Planner {
 
     fn task(&mut self, cell: &Cell, written: &Experiment) -> Result<Rc<dyn Task>, Diagnostic> {
         let (train, eval) = (&written.train, &written.eval);
+        // Everything that `build` is given, so equal keys mean equal tasks.
         let key = format!(
             "{:?} {} {:?} {}",
             written.task, train.train_len, eval.test_lens, eval.seed

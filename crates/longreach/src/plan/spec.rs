@@ -74,6 +74,7 @@ impl Coordinates {
         }
         let count = positions.queries().len();
         let axis = |mut all: Vec<f64>| {
+            // A decoder asks for the beginning of a row.
             all.truncate(count);
             Axis {
                 queries: all.clone(),
@@ -258,6 +259,7 @@ pub fn trained_path<'a>(
     let Some(parts) = variant.stacked_parts() else {
         return path;
     };
+    // A stack that is extended keeps its parts in front, so their paths stay.
     if trained.stacked_parts().is_some() {
         return path;
     }
@@ -390,6 +392,7 @@ impl TrainSpec {
     /// * lr`.
     pub fn lr_at(&self, step: u64) -> f64 {
         if step < self.warmup_steps {
+            // From one: with a rate of 0 the first step would be lost.
             return self.lr * (step + 1) as f64 / self.warmup_steps as f64;
         }
         let span = (self.steps - self.warmup_steps).max(1) as f64;

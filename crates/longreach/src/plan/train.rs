@@ -119,6 +119,7 @@ fn check_sequences(cell: &Cell, written: &Experiment, task: &dyn Task) -> Result
 /// The stages of a training, which must fill its steps and come to its longest length.
 fn stages(cell: &Cell, train: &TrainSection, task: &dyn Task) -> Result<Vec<Stage>, Diagnostic> {
     let staged = train.length == LengthCurriculum::Staged;
+    // One of the two without the other.
     if staged == train.stages.is_empty() {
         let (key, problem) = if staged {
             ("train.length", "needs the stages")

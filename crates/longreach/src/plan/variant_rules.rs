@@ -93,6 +93,7 @@ impl Trained<'_> {
         let facts = encoding.facts(&shape);
         transformer.check_encoding(&facts).map_err(Refusal::Model)?;
         if add.is_some() && given.is_none() {
+            // Length 1: a test longer than the positions is recorded as unsupported, not refused.
             check_positions(positions, &facts, transformer, 1)
                 .map_err(|error| Refusal::Model(error.within("positions")))?;
         }
@@ -118,6 +119,7 @@ impl Trained<'_> {
         positions.resolve(&lengths(self.train, self.task, test_len), longest);
         let transformer = &self.model.transformer;
         let facts = encoding.facts(&transformer.shape());
+        // Length 1 for the same reason as in `encoding`.
         check_positions(&positions, &facts, transformer, 1).map_err(Refusal::Positions)?;
         Ok(Some(positions))
     }

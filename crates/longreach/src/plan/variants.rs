@@ -25,6 +25,7 @@ pub fn additions(add: &Value) -> Vec<(String, &Value)> {
 /// Serde's message, with the path of the key.
 pub fn read_additions(add: &Value) -> Result<Vec<EncodingConfig>, String> {
     let read = |(key, value): (String, &Value)| {
+        // `normalise` works on the values of a table, so the encoding becomes one.
         let mut table = Table::from_iter([("add".to_owned(), value.clone())]);
         normalise(&mut table);
         let value = table.remove("add").unwrap_or_else(|| value.clone());
@@ -104,6 +105,7 @@ fn check_addition(
 ) -> Result<(), ConfigError> {
     one.check(shape).map_err(|error| error.within(key))?;
     let (base_facts, facts) = (base.facts(shape), one.facts(shape));
+    // An encoding without hooks changes nothing in a stack.
     let (problem, help) = if !has_hooks(&facts) {
         ("adds nothing".to_owned(), "remove it".to_owned())
     } else if base_facts.rotates_qk && facts.rotates_qk {
@@ -210,6 +212,7 @@ pub fn dropped(
     };
     let mut kinds: Vec<&str> = leaves(trained)
         .into_iter()
+        // Nothing is lost with a part that did nothing.
         .filter(|part| has_hooks(&part.facts(shape)))
         .filter(|part| !left.iter().any(|other| replaces(part, other)))
         .map(EncodingConfig::kind)

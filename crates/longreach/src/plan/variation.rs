@@ -67,6 +67,7 @@ impl Variants<'_> {
                 dropped.note(
                     section,
                     &self.trained.model.pe,
+                    // Kinds do not change with the length, so the first length stands for all.
                     &spec.pe[0],
                     &self.trained.model.transformer.shape(),
                 );
@@ -183,6 +184,7 @@ pub fn applies(when: &Table, pe: &Table) -> bool {
 ///
 /// Serde's message, with the path of the key.
 pub fn changed(pe: &Table, set: &Table) -> Result<EncodingConfig, String> {
+    // Keys of one kind mean nothing to another, so none is kept.
     let mut table = if set.contains_key("kind") {
         Table::new()
     } else {
@@ -241,6 +243,7 @@ fn set_refused(
     };
     table.extend(variant.set.clone());
     let path = KeyPath::parse(key).unwrap_or_default();
+    // Read once more at its place in the file, so that the error names the line.
     let mut whole = cell.table.clone();
     let placed = set(&mut whole, path.parts(), Value::Table(table)).is_ok();
     let refused = deserialize_at::<EncodingConfig>(&whole, &path, &cell.origins)
@@ -279,6 +282,7 @@ fn check_when(cell: &Cell, key: &str, when: &Table) -> Result<(), Diagnostic> {
     if when.contains_key("kind") {
         return read(&cell.table);
     }
+    // Without `kind` some kind must have all the keys.
     let of_kind = |kind: &&str| {
         let mut table = cell.table.clone();
         let kind = Value::String((*kind).to_owned());

@@ -33,6 +33,7 @@ pub(super) fn warm_start(
     let theirs = &job.spec.model;
     check_shape(cell, &theirs.transformer, &model.transformer)?;
     let parameters = |of: &ModelSpec| of.pe.facts(&of.transformer.shape()).parameters;
+    // Options of one kind may change its parameters, so the kind is not enough.
     let same_encoding =
         theirs.pe.kind() == model.pe.kind() && parameters(theirs) == parameters(model);
     let start = WarmStart {
@@ -93,6 +94,7 @@ fn check_shape(
     theirs: &TransformerConfig,
     ours: &TransformerConfig,
 ) -> Result<(), Diagnostic> {
+    // What decides the shapes of the parameters.
     let sizes = [
         ("d_model", theirs.d_model, ours.d_model),
         ("n_layers", theirs.n_layers, ours.n_layers),
@@ -102,6 +104,7 @@ fn check_shape(
         ("vocab_size", theirs.vocab_size, ours.vocab_size),
     ];
     let size = sizes.iter().find(|(_, theirs, ours)| theirs != ours);
+    // What decides which parameters there are, or what is computed with them.
     let kinds = [
         ("norm", theirs.norm == ours.norm),
         ("qk_norm", theirs.qk_norm == ours.qk_norm),

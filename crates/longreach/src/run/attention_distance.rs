@@ -65,6 +65,7 @@ impl Prepared for PreparedWatched<'_> {
         content: &Content<'_>,
         weights: &dyn Fn() -> Tensor<4>,
     ) -> Option<Tensor<4>> {
+        // One matrix of distances for all rows and heads, broadcast over both.
         let shape = [1, 1, content.queries.len(), content.keys.len()];
         let distances = content.queries.clone().flat_map(|query| {
             content
@@ -78,6 +79,7 @@ impl Prepared for PreparedWatched<'_> {
         );
         // One sum per row of the batch and head keeps the sums in f32 short.
         let looked = (weights() * distances).sum_dim(3).sum_dim(2);
+        // [batch, heads, 1, 1]
         let [batch, heads, ..] = looked.dims();
         let looked = looked
             .reshape([batch * heads])
@@ -86,14 +88,17 @@ impl Prepared for PreparedWatched<'_> {
             .try_to_vec::<f64>()
             .expect("data was just converted to f64");
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        // The encoding does not know the number of layers; the first pass shows it.
         if sums.len() <= layer {
             sums.resize(layer + 1, Vec::new());
         }
         sums[layer].resize(heads, 0.0);
         for (i, looked) in looked.into_iter().enumerate() {
+            // Heads are the inner dimension of the flattened sums.
             sums[layer][i % heads] += looked;
         }
         drop(sums);
+        // The term of the wrapped encoding itself still counts, so the model is unchanged.
         self.inner.output_bias(layer, content, weights)
     }
 }

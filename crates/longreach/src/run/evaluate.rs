@@ -52,16 +52,20 @@ pub fn evaluate(
                 .positions
                 .get(index)
                 .unwrap_or(&spec.model.positions);
+            // Lengths of a config count the task's units, positions and memory count tokens.
             let seq_len = task.seq_len(*test_len);
             let parameters = weights.count("");
             let memory_bytes =
                 memory::evaluation(spec, encoding, parameters, eval.batch_tokens, seq_len);
             let left_out = |status, reason| empty_row(&variant.name, *test_len, status, reason);
+            // Unsupported first: it holds on every machine, while a skipped row is tried again with
+            // more memory.
             let row = if let Some(reason) = unsupported(spec, encoding, positions, seq_len) {
                 left_out(EvalStatus::Unsupported, reason)
             } else if let Some(reason) = limit.excess(memory_bytes) {
                 left_out(EvalStatus::Skipped, reason)
             } else {
+                // The peak reported with this row is that of this evaluation alone.
                 memory::forget_peak();
                 let facts = encoding.facts(&spec.model.transformer.shape());
                 let test = Test {
@@ -108,6 +112,7 @@ impl TrainedModel<'_> {
         let Some(model) = self.model.take() else {
             return Ok(None);
         };
+        // The blocks stay on the device; only the encoding is another.
         let model = model.with_encoding(rebuilt()?);
         let Some(mut row) = score(test, task, &model, self.device) else {
             return Ok(None);
@@ -158,6 +163,7 @@ pub fn unsupported(
             positions.kind()
         ));
     }
+    // Scaled or drawn positions need another number of table rows than there are tokens.
     let (rows, limit) = (
         positions.rows(seq_len),
         encoding

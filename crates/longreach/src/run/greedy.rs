@@ -31,6 +31,7 @@ pub fn greedy(
     let mut inputs = batch.inputs.clone();
     let mut guesses = vec![0; rows * seq_len];
     let mut cache = Cache::default();
+    // Places where no row answers are read, but not scored: the next pass includes them.
     for place in
         (0..seq_len).filter(|place| (0..rows).any(|row| batch.counted[row * seq_len + place]))
     {
@@ -38,6 +39,7 @@ pub fn greedy(
             return None;
         }
         let from = if cached { cache.len() } else { 0 };
+        // Tokens that the cache does not hold yet, [rows, place + 1 - from].
         let read: Vec<i32> = inputs
             .chunks(seq_len)
             .flat_map(|row| row[from..=place].to_vec())
@@ -49,6 +51,7 @@ pub fn greedy(
         } else {
             model.forward(read, &positions(place + 1), &pass)
         };
+        // The logits of the last token only, [rows, 1, vocab_size].
         let tokens = greedy_tokens(logits.slice_dim(1, place - from..place - from + 1));
         for (row, token) in tokens
             .into_iter()
@@ -57,6 +60,7 @@ pub fn greedy(
         {
             let at = row * seq_len + place;
             guesses[at] = token;
+            // The answer at a place is the input of the next.
             if reads_its_answers && place + 1 < seq_len {
                 inputs[at + 1] = token as i32;
             }

@@ -55,6 +55,7 @@ pub fn rebuild_encoding(
     weights: &Weights,
     device: &Device,
 ) -> Result<posenc::Encoding> {
+    // Only a stack around the trained encoding moves its parameters to other paths.
     let trained = |path: &str| match path.strip_prefix("encoding.") {
         Some(inner) => format!("encoding.{}", trained_path(&spec.model.pe, encoding, inner)),
         None => path.to_owned(),
@@ -80,6 +81,7 @@ fn with_saved_at<T>(
     place: impl Fn(&str) -> String,
     build: impl FnOnce(&Init<'_>) -> T,
 ) -> Result<T> {
+    // A source cannot fail: zeros stand in, and the first error discards what was built of them.
     let missing = std::cell::RefCell::new(None);
     let source = |path: &str, shape: &[usize], _| {
         weights.values(&place(path), shape).unwrap_or_else(|error| {
@@ -104,9 +106,11 @@ pub fn upload(batch: &Batch, device: &Device) -> (Tensor<2, Int>, Tensor<2, Int>
 
 /// The most likely token at every place, row by row.
 pub fn greedy_tokens(logits: Tensor<3>) -> Vec<i64> {
+    // [rows, seq_len, 1] -> [rows, seq_len]
     let guesses: Tensor<2, Int> = logits.argmax(2).squeeze_dim(2);
     guesses
         .into_data()
+        // Backends have integers of different widths.
         .convert::<i64>()
         .try_to_vec::<i64>()
         .expect("data was just converted to i64")

@@ -87,6 +87,7 @@ impl AdamW {
             .collect();
         Self {
             config,
+            // i32 for `powi`; the config allows at most 10^8 steps.
             step: step as i32,
             moments,
         }
@@ -171,21 +172,26 @@ impl ModuleMapper for Update<'_> {
         let path = self.path.dotted();
         param.map(|tensor| {
             let Some(grad) = tensor.grad_remove(self.grads) else {
+                // A parameter that the loss does not depend on has no gradient and stays as it is.
+                // Nor does it decay, as in PyTorch.
                 return tensor;
             };
             let shape = tensor.dims();
             let count: usize = shape.iter().product();
+            // Taken out and put back, so that the kernel owns the buffers and may write in place.
             let moments = self
                 .optimizer
                 .moments
                 .remove(&path)
                 .map(|Moments { first, second }| [first, second]);
+            // The update itself is not differentiated.
             let theta = tensor.inner().reshape([count]);
             let [updated, first, second] =
                 kernels::adamw(theta, grad.reshape([count]), moments, &self.step);
             self.optimizer
                 .moments
                 .insert(path, Moments { first, second });
+            // A leaf of the next step's graph.
             Tensor::from_inner(updated.reshape(shape)).require_grad()
         })
     }

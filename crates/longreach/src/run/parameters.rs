@@ -47,6 +47,8 @@ pub fn draw(seed: u64, path: &str, shape: &[usize], distribution: Distribution) 
     match distribution {
         Distribution::Constant(value) => vec![value; count],
         Distribution::Normal(std) => {
+            // One stream for each path: the values do not depend on which other parameters there
+            // are.
             let mut stream = Stream::new(seed, &format!("weights {path}"), 0);
             (0..count).map(|_| std * stream.normal()).collect()
         }

@@ -110,6 +110,7 @@ pub fn score(
         };
         let first_row = sums.rows as usize;
         sums.add(&batch, &positions, model, device, scoring, decoded);
+        // Groups go by the row's number in the whole test set, not in the batch.
         for (row, exact) in std::mem::take(&mut sums.exact).into_iter().enumerate() {
             if let Some(group) = task.group(test.test_len, first_row + row) {
                 sums.groups[group].0 += u64::from(exact);
@@ -118,6 +119,7 @@ pub fn score(
         }
     }
     let metrics = sums.metrics(task, test.eval.last_tokens);
+    // JSON has no NaN: such a row has a status instead of numbers.
     if !metrics[LOSS_NATS].value.is_finite() {
         let reason = format!("the loss at length {} is not finite", test.test_len);
         return Some(empty_row(
@@ -208,6 +210,7 @@ impl Sums {
         scoring: Scoring,
         decoded: Option<Vec<i64>>,
     ) {
+        // Batch by batch to f64 on the host: a sum of a whole test set in f32 would lose digits.
         let (inputs, targets) = upload(batch, device);
         let (nll, logits) = model.nll(
             inputs,
@@ -223,9 +226,11 @@ impl Sums {
             .convert::<f64>()
             .try_to_vec::<f64>()
             .expect("data was just converted to f64");
+        // The logits of text are not read back: it is scored by its loss alone.
         let guesses =
             decoded.or_else(|| (scoring != Scoring::LanguageModel).then(|| greedy_tokens(logits)));
         for row in 0..batch.rows {
+            // A row is exact if all its counted tokens are right.
             let mut exact = true;
             for position in 0..batch.seq_len {
                 let at = row * batch.seq_len + position;
@@ -253,6 +258,7 @@ impl Sums {
             let to = (from + width).min(self.nll.len());
             let counted: u64 = self.counted[from..to].iter().sum();
             let loss_nats = self.nll[from..to].iter().sum::<f64>() / counted as f64;
+            // Without a counted target the mean is 0 / 0.
             (counted > 0).then_some(PositionBin {
                 from,
                 to,

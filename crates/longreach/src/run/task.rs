@@ -28,6 +28,7 @@ pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failu
         };
         Failure::new(exit, error.to_string())
     })?;
+    // The spec only names a corpus; the hash stands for its text.
     let found = task.corpus().map(|corpus| corpus.blake3.clone());
     if found != spec.corpus_blake3 {
         let [found, planned] = [found, spec.corpus_blake3.clone()]

@@ -127,6 +127,8 @@ pub fn train(
     let (mut diverged, mut stopped) = (None, false);
     for step in first..spec.train.steps {
         let (batch, positions) = batch_of_step(spec, task, step);
+        // A pass can be repeated with the same bits: batch, positions and dropout depend on the
+        // step alone.
         let step_loss = |observe: Option<&Observe<'_>>| {
             batch_loss(
                 spec,
@@ -139,15 +141,20 @@ pub fn train(
         };
         let loss = step_loss(None);
         let mut grads = loss.backward();
+        // Norms stay on the device until `to_host`: one transfer for each step, not one per
+        // parameter.
         let norms = squared_norms(&state.model, &grads);
         let (loss, squares) = to_host(loss, &norms);
+        // Before the update, so that the model and the moments stay finite.
         if !(loss.is_finite() && squares.iter().all(|square| square.is_finite())) {
+            // If the loss is not finite, a second forward pass, now observed, finds where it began.
             let what = first_not_finite(loss, &norms, &squares, |observe| {
                 step_loss(Some(observe));
             });
             diverged = Some((divergence(step, what, &batch), batch));
             break;
         }
+        // One norm over all parameters, summed in f64 on the host.
         let norm = squares.iter().sum::<f64>().sqrt();
         let lr = spec.train.lr_at(step);
         let scale = clip_factor(norm, spec.train.grad_clip);
@@ -171,6 +178,7 @@ pub fn train(
     let last = state.losses.len().saturating_sub(tail);
     let final_loss_nats = diverged.is_none().then(|| mean(&state.losses[last..]));
     Ok(Trained {
+        // Without autodiff, for the evaluation.
         model: burn::module::Module::valid(&state.model),
         steps: state.losses.len() as u64,
         tokens: state.tokens,
@@ -202,6 +210,7 @@ fn batch_of_step(spec: &RunSpec, task: &dyn Task, step: u64) -> (Batch, Position
 
 /// The loss and the squared norm of every gradient, in one transfer from the device.
 fn to_host(loss: Tensor<1>, norms: &[(String, Tensor<1>)]) -> (f64, Vec<f64>) {
+    // Detached: nothing here is differentiated.
     let scalars = std::iter::once(loss.inner()).chain(norms.iter().map(|(_, norm)| norm.clone()));
     let mut scalars = Tensor::cat(scalars.collect(), 0)
         .into_data()
@@ -233,10 +242,13 @@ fn batch_loss(
     let shape = [batch.rows, batch.seq_len];
     let keep = 1.0 - spec.model.transformer.dropout;
     let factors = |site: usize, count: usize| {
+        // A stream for each place of dropout: adding one does not change the draws of the others.
         let mut stream = Stream::new(spec.seed, &format!("dropout {site}"), step);
         (0..count)
             .map(|_| {
                 if stream.bernoulli(keep) {
+                    // Inverted dropout: the expectation is unchanged, and evaluation needs no
+                    // factor.
                     (1.0 / keep) as f32
                 } else {
                     0.0
@@ -252,12 +264,14 @@ fn batch_loss(
     };
     let (inputs, targets) = upload(batch, device);
     let pass = Pass {
+        // Without a limit the fused attention block also takes a materialised bias.
         max_logits: usize::MAX,
         dropout,
         observe,
     };
     let nll = model.nll(inputs, targets, positions, &pass).0;
     let counted = batch.counted.iter().filter(|counted| **counted).count();
+    // All targets count, as in text: no mask is needed.
     let nll = if counted == batch.counted.len() {
         nll
     } else {
@@ -268,6 +282,7 @@ fn batch_loss(
             .collect();
         nll * Tensor::<2>::from_data(TensorData::new(mask, shape), device)
     };
+    // Over one dimension, as in `squared_norms`: reproducible for any number of threads.
     nll.reshape([batch.rows * batch.seq_len]).sum_dim(0) / counted as f64
 }
 
@@ -296,6 +311,7 @@ fn first_not_finite(
             .convert::<f32>()
             .try_to_vec::<f32>()
             .expect("data was just converted to f32");
+        // Only the first: everything after it is not finite either.
         if first.borrow().is_none() && values.iter().any(|value| !value.is_finite()) {
             *first.borrow_mut() = Some(format!("output of {name}"));
         }
@@ -308,6 +324,7 @@ fn first_not_finite(
 fn identity(batch: &Batch) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher
+        // The shape first: batches of the same tokens in other rows differ.
         .update(&(batch.rows as u64).to_le_bytes())
         .update(&(batch.seq_len as u64).to_le_bytes());
     for ids in [&batch.inputs, &batch.targets] {
@@ -324,6 +341,7 @@ fn mean(values: &[f64]) -> f64 {
 
 /// Means over equal intervals of steps, at most `CURVE_POINTS` of them.
 pub fn thin(losses: &[f64]) -> Vec<CurvePoint> {
+    // Rounded up, so that there are never more points.
     let stretch = (losses.len() as u64).div_ceil(CURVE_POINTS).max(1) as usize;
     let points = losses.chunks(stretch).scan(0, |step, chunk| {
         *step += chunk.len() as u64;

@@ -198,6 +198,7 @@ impl Run<'_> {
         self.disk
             .write_whole(&self.directory.join(RECORD_FILE), text.as_bytes())
             .map_err(Failure::resources)?;
+        // Checkpoints go last: without a record the next worker resumes from them.
         tidy(self.disk, self.directory, &record);
         Ok(())
     }
@@ -278,6 +279,7 @@ impl Run<'_> {
             .map_err(|error| Failure::input(format!("the weights to start from: {error:#}")))?
             .0;
         for (path, tensor) in &mut weights.0 {
+            // Another kind of encoding keeps the parameters that were drawn for it.
             if path.starts_with("encoding.") && !start.pe {
                 continue;
             }
@@ -345,6 +347,7 @@ impl Run<'_> {
             run: self,
             log,
             origin,
+            // The first step is reported at once.
             reported: Instant::now() - REPORT_EVERY,
             saved: Instant::now(),
             saved_step: start.as_ref().map_or(0, |start| start.step),

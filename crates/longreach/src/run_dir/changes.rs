@@ -79,6 +79,7 @@ pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
         .iter()
         .filter_map(|job| Some((job.run_id.as_str(), serde_json::to_value(&job.spec).ok()?)))
         .collect();
+    // Every pair is compared in full, which is why both lists are bounded.
     let pairs = theirs
         .iter()
         .flat_map(|theirs| specs.iter().map(move |ours| (theirs, ours)));

@@ -76,6 +76,7 @@ pub fn take(disk: &dyn Disk, directory: &Path) -> Result<File, Failure> {
             directory.join(lock::LOCK_FILE).display()
         )),
     })?;
+    // Under the lock, so that what is half written is not being written.
     disk.remove_scratch(directory);
     Ok(file)
 }

@@ -124,6 +124,7 @@ impl Config {
     /// Whether two configs have the same report, given the same records.
     fn reports_like(&self, other: &Self, records: &[RunRecord]) -> bool {
         let labels = |config: &Self| {
+            // In the order of the records, so that the two lists compare record by record.
             records
                 .iter()
                 .map(|record| config.runs.get(run_of(record)).cloned())
@@ -182,6 +183,7 @@ pub fn read(experiment: &Path) -> (Vec<Config>, Vec<String>) {
         .flatten()
         .flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    // By their lists: a config without one was cut off by a crash.
     let mut ids: Vec<String> = names
         .filter_map(|name| {
             Some(
@@ -261,9 +263,11 @@ pub fn belonging(experiment: &Path, records: &[RunRecord]) -> Belonging {
         .map(|config| (recorded(config), config))
         .filter(|(n, _)| *n > 0)
         .collect();
+    // Most records first; ids break ties, so that reports are reproducible.
     found.sort_by(|(a, first), (b, second)| b.cmp(a).then_with(|| first.id.cmp(&second.id)));
     let complete = found.iter().filter(|(n, _)| *n == runs.len());
     let covering: Vec<&Config> = complete.map(|(_, config)| *config).collect();
+    // Neighbours are enough: to have the same report is transitive.
     let mut same_report = covering
         .windows(2)
         .map(|pair| pair[0].reports_like(pair[1], records));

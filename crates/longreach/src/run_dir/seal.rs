@@ -70,6 +70,7 @@ pub fn replace_record(
             .map_err(Failure::resources)
     };
     let text = record_text(directory, record)?;
+    // Before anything is written: an edited record must not be sealed by replacing it.
     let sealed = seal_holds(directory) == Some(true);
     let mut timings = if sealed {
         timings.or_else(|| self::timings(directory))
@@ -86,6 +87,7 @@ pub fn replace_record(
     }
     disk.write_whole(&directory.join(RECORD_FILE), text.as_bytes())
         .map_err(Failure::resources)?;
+    // The old record is gone, and its hash with it.
     if let Some(timings) = timings.as_mut().filter(|_| sealed) {
         timings.record_blake3 = vec![seal(text.as_bytes())];
         write(timings)?;

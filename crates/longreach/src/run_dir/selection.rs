@@ -79,6 +79,7 @@ pub fn select(
     for path in paths {
         directories.extend(named(path, &mut note)?);
     }
+    // Two spellings of a path may name one run.
     let mut seen = BTreeSet::new();
     directories.retain(|directory| {
         seen.insert(
@@ -97,6 +98,7 @@ pub fn select(
 /// The directories of the runs that a path names.
 fn named(path: &Path, note: &mut impl FnMut(&str)) -> Result<Vec<PathBuf>, Failure> {
     let place = path.display();
+    // A file of a run, such as its record, stands for the run.
     if path.is_file() {
         return Ok(vec![
             path.parent()
@@ -259,6 +261,7 @@ impl Filter {
             "seeds" => "seed",
             key => key,
         };
+        // A bare word is no TOML value: it is compared as text.
         let parsed = format!("value = {raw}").parse::<toml::Table>().ok();
         let value = parsed.and_then(|table| serde_json::to_value(table.get("value")?).ok());
         Ok(Self {
@@ -288,6 +291,7 @@ impl Filter {
             let mut keys: Vec<String> = keys.into_iter().collect();
             closest_first(&self.key, &mut keys);
             let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+            // Stable: keys that end as the one asked for come first, each group by closeness.
             keys.sort_by_key(|key| last(key) != last(&self.key));
             let help = "keys are those of a config, such as model.pe.base; `pe` is short for \
                         model.pe.kind";
@@ -341,6 +345,7 @@ impl Filter {
 /// Whether a value is the one asked for: numbers by size, of tables the keys that were given.
 fn same(wanted: &Value, found: &Value) -> bool {
     match (wanted, found) {
+        // 1 and 1.0 are different numbers in JSON, and one to the user.
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))

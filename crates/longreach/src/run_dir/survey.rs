@@ -85,11 +85,13 @@ pub fn is_experiment(directory: &Path) -> bool {
 fn places(root: &Path) -> (Vec<Place>, bool) {
     let (mut found, mut visited): (Vec<Place>, usize) = (Vec::new(), 0);
     let mut queue = VecDeque::from([(root.to_owned(), 0)]);
+    // A run itself: nothing lies deeper.
     if root.join(RECORD_FILE).is_file() {
         return (found, true);
     }
     while let Some((directory, depth)) = queue.pop_front() {
         visited += 1;
+        // Either the tree is too large to count, or enough is known to refuse and the list is full.
         if visited > MAX_VISITED || (depth > PLAIN_DEPTH && found.len() > MAX_LISTED) {
             return (found, false);
         }

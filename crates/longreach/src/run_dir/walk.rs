@@ -17,6 +17,7 @@ pub fn directories_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
             found.push(entry.path());
         }
     }
+    // The order of a directory's entries differs between file systems.
     found.sort();
     Ok(found)
 }

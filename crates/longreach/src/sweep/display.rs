@@ -101,6 +101,7 @@ impl<'a> Display<'a> {
             .map(|(bars, total)| {
                 let style = ProgressStyle::with_template("{bar:30} {prefix}  {msg}")
                     .unwrap_or_else(|_| ProgressStyle::default_bar());
+                // The total stays below all runs.
                 bars.insert_before(
                     total,
                     ProgressBar::new(1000)
@@ -124,6 +125,7 @@ impl<'a> Display<'a> {
             return;
         };
         let elsewhere = matches!(event, Event::Elsewhere { .. });
+        // `describe` prints about waiting at its own times.
         let due = progress.printed.elapsed() >= LINE_EVERY && !elsewhere;
         progress.fraction = fraction;
         progress.worked |= !elsewhere;
@@ -189,6 +191,7 @@ impl<'a> Display<'a> {
     }
 
     pub fn ended(&mut self, index: usize, ended: &Result<(), Failure>) {
+        // Back in the queue, not ended: it is not counted.
         if ended
             .as_ref()
             .is_err_and(|failure| failure.exit == Exit::Busy)
@@ -201,6 +204,7 @@ impl<'a> Display<'a> {
         self.waiting.remove(&index);
         self.done += 1;
         let text = match ended {
+            // Asked to stop: it has saved, and is neither done nor failed.
             Err(failure) if failure.exit.on_request() => {
                 format!("  {}: {}", self.name(index), failure.message)
             }
@@ -252,6 +256,7 @@ impl<'a> Display<'a> {
     }
 
     fn fraction(&self) -> f64 {
+        // Runs count by their arithmetic: an average of runs would misjudge long ones.
         let done = |(run, work): (&Option<Progress>, &f64)| {
             run.as_ref()
                 .map_or(0.0, |progress| progress.fraction * work)
@@ -261,6 +266,7 @@ impl<'a> Display<'a> {
 
     fn time_left(&self) -> String {
         let (fraction, elapsed) = (self.fraction(), self.started.elapsed().as_secs_f64());
+        // Too early to extrapolate, or at the end.
         if !(0.01..1.0).contains(&fraction) {
             String::new()
         } else {

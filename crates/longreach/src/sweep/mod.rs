@@ -42,6 +42,8 @@ impl Outcome {
         let mut exits = self.failed.iter().map(|(_, _, failure)| failure.exit);
         let general = exits.find(|exit| matches!(exit, Exit::Resources | Exit::Device));
         let diverged = |record: &RunRecord| record.status == RunStatus::Diverged;
+        // A request to stop comes before all failures, and a disk or device that all runs share
+        // before those of single runs.
         if let Some(exit) = self.stopped.or(general) {
             exit
         } else if !self.failed.is_empty() {
@@ -68,8 +70,10 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
         .collect();
     prepare::prepare(plan, &todo, options)?;
     kept_configs::write(rundir::system(), &experiment, plan)?;
+    // More workers than runs would only divide the cores.
     let jobs = options.jobs.clamp(1, todo.len().max(1));
     print_header(plan, &todo, jobs, options);
+    // Read from disk before and after the sweep: other processes may record runs too.
     let records = || {
         let recorded = plan.runs.iter().filter_map(|run| options.recorded(run));
         recorded.collect::<Vec<_>>()

@@ -55,6 +55,7 @@ fn write_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) -> Result<(),
         Err(failure) if failure.exit == Exit::Busy => return Ok(()),
         Err(failure) => return Err(failure),
     };
+    // The checkpoints go too: training from them would diverge at the same step again.
     if options.retry == Some(Retry::Diverged) {
         for name in [RECORD_FILE, DIVERGED_FILE, checkpoint::CHECKPOINTS_DIR] {
             disk.remove_tree(&directory.join(name))
@@ -72,6 +73,7 @@ fn write_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) -> Result<(),
 /// Removes the checkpoints of a recorded run whose process died after it wrote the record.
 fn tidy_recorded(disk: &dyn Disk, run: &PlannedRun, options: &Options) {
     let directory = options.directory(run);
+    // Looked for without the lock, which only the few runs that need it take.
     let leftovers = directory.join(checkpoint::CHECKPOINTS_DIR).exists()
         || directory.join(ERROR_FILE).exists()
         || has_scratch(&directory);

@@ -42,6 +42,7 @@ pub fn watch(
     // Dropped after the worker has ended: a worker leaves when its standard input closes.
     let lifeline = child.stdin.take();
     let stderr = child.stderr.take();
+    // In a thread of its own: a worker that fills this pipe would wait forever.
     let stderr = std::thread::spawn(move || last_words(stderr));
     let stdout = child.stdout.take().map(BufReader::new).into_iter();
     let mut reported = None;
@@ -49,6 +50,7 @@ pub fn watch(
         match serde_json::from_str(&line) {
             Ok(Event::Failed { message }) => reported = Some(message),
             Ok(event) => on_event(event),
+            // Not an event: a library may print there.
             Err(_) => {}
         }
     }
@@ -137,6 +139,7 @@ fn ending(status: ExitStatus, words: &str) -> Failure {
         Failure::new(exit, message)
     };
     match status.code().and_then(Exit::from_code) {
+        // No code of this program: a signal, or an end that it does not know.
         Some(Exit::Done) | None => {}
         Some(exit) if words.is_empty() => {
             let message = format!("the worker ended with {status} and printed nothing");

@@ -62,6 +62,7 @@ pub fn work(
                 }
             });
         }
+        // The receiver ends when the last sender does, and those belong to the threads.
         drop(sender);
         queue.follow(&receiver, display)
     });
@@ -90,6 +91,7 @@ impl Queue<'_> {
     /// none.
     fn postpone(&self, index: usize) -> bool {
         let mut waiting = self.lock();
+        // In an empty queue this thread would get the same run back at once.
         let Some(next) = waiting.pop_front() else {
             return false;
         };
@@ -105,10 +107,12 @@ impl Queue<'_> {
         // A device that was lost may work in a fresh process: once.
         let mut retry_device = self.options.how.device.kind != "cpu";
         loop {
+            // Another sweep may have recorded it while this one waited.
             if self.options.retry.is_none() && self.options.recorded(run).is_some() {
                 return Ok(());
             }
             let send = |event| drop(sender.send(Message::Event(index, event)));
+            // Asked first: a worker would start only to find the lock held.
             let ended = match lock::holder(&directory) {
                 Some(who) => Err(Failure::new(Exit::Busy, format!("is being run by {who}"))),
                 None => watch(&directory, self.options, self.threads, send),
