@@ -254,11 +254,9 @@ impl dyn Disk + '_ {
     /// Writes a file atomically: after a crash it has its old bytes or all the new ones, and once
     /// this has returned it has the new ones.
     ///
-    /// The bytes go to a scratch file first, which is named after this process. The holder of the
-    /// directory's lock may remove the scratch files of others (`remove_scratch`).
-    /// The scratch file beside it is named after this process and a counter, so that threads may
-    /// write the same file. The holder of the directory's lock may remove those of other processes
-    /// (`remove_scratch`).
+    /// The bytes go to a scratch file first, which is named after this process and a counter, so
+    /// that threads may write the same file. The holder of the directory's lock may remove the
+    /// scratch files of other processes (`remove_scratch`).
     ///
     /// # Errors
     ///
@@ -331,8 +329,6 @@ impl dyn Disk + '_ {
 
     /// Removes scratch files of dead processes from a directory: hidden names that end in a number.
     /// Files that cannot be removed stay.
-    /// Removes what processes that died left half written in a directory: hidden names that end in
-    /// a process id. What cannot be removed stays.
     pub fn remove_scratch(&self, directory: &Path) {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
