@@ -199,7 +199,7 @@ pub fn evaluation(
     (mib(78.0) + 4.0 * numbers) as u64
 }
 
-/// What is there before there is a model, in MiB.
+/// Memory of the process before the model is built, in MiB.
 fn program(spec: &RunSpec) -> f64 {
     if spec.corpus_blake3.is_some() {
         62.0

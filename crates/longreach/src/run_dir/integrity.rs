@@ -54,7 +54,7 @@ pub fn directory_notes(runs: impl Iterator<Item = PathBuf>) -> Vec<String> {
             ));
         }
         if let Ok(record) = results::read_record(&run.join(RECORD_FILE))
-            // A path such as `.` has no name of its own.
+            // A path such as `.` has no file name.
             && run.canonicalize().is_ok_and(|run| {
                 run.file_name()
                     .is_some_and(|name| name.to_string_lossy() != record.run_id)

@@ -42,7 +42,7 @@ pub fn watch(
     // Dropped after the worker has ended: a worker leaves when its standard input closes.
     let lifeline = child.stdin.take();
     let stderr = child.stderr.take();
-    // In a thread of its own: a worker that fills this pipe would wait forever.
+    // A separate thread drains the pipe; otherwise a worker that fills it would block forever.
     let stderr = std::thread::spawn(move || last_words(stderr));
     let stdout = child.stdout.take().map(BufReader::new).into_iter();
     let mut reported = None;

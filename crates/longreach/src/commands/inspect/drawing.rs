@@ -59,7 +59,7 @@ pub fn shown(mut rows: Vec<Vec<f64>>) -> (Vec<Vec<f64>>, &'static str) {
         });
     let mut hidden = false;
     for cell in rows.iter_mut().flatten().filter(|v| !v.is_finite()) {
-        // As far below the others as they span, so that the colour is one of its own.
+        // Below the minimum by the whole range, so that no finite value has this colour.
         *cell = low - (high - low).max(1.0);
         hidden = true;
     }

@@ -228,7 +228,7 @@ impl Subject {
     ) -> Result<Vec<f32>, Failure> {
         let head_dim = self.shape.head_dim;
         let vectors = x.len() / (positions.len() * head_dim);
-        // Every vector is a sequence of its own with one head: [vectors, 1, positions, head_dim].
+        // Each vector is one sequence with one head: [vectors, 1, positions, head_dim].
         let x = Tensor::<4>::from_data(
             TensorData::new(x.to_vec(), [vectors, 1, positions.len(), head_dim]),
             device,
