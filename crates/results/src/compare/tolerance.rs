@@ -78,10 +78,17 @@ impl Closeness {
         self.runs.push(largest);
     }
 
-    /// The largest relative difference of all numbers.
+    /// The largest relative difference of all numbers; NaN if any of them is NaN.
     pub fn largest(&self) -> f64 {
         let all = self.runs.iter().map(|run| run.relative);
-        all.fold(0.0, |a, b| if b.is_nan() { b } else { f64::max(a, b) })
+        // `f64::max` ignores NaN, and no NaN may pass as within the tolerance.
+        all.fold(0.0, |a, b| {
+            if a.is_nan() || b.is_nan() {
+                f64::NAN
+            } else {
+                a.max(b)
+            }
+        })
     }
 
     /// Whether every number is in both sets and within the tolerance, and there is at least one.

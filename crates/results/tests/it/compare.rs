@@ -1,8 +1,8 @@
-//! Two sets of records held against each other: what is the same, what is not, and by how much.
+//! Comparison of two sets of records: what is equal, what differs, and by how much.
 
 use crate::common::*;
 use longreach_results::RunRecord;
-use longreach_results::compare::Comparison;
+use longreach_results::compare::{Closeness, Comparison};
 
 fn pair() -> (Vec<RunRecord>, Vec<RunRecord>) {
     (text_experiment(), text_experiment())
@@ -55,4 +55,17 @@ fn every_difference_is_named_with_its_size() {
     }
     let back = Comparison::of(&b, &a);
     assert_eq!((back.only_first.len(), back.only_second.len()), (0, 1));
+}
+
+#[test]
+fn nan_is_within_no_tolerance_in_whichever_run_it_is() {
+    let (a, _) = pair();
+    assert!(Closeness::of(&a, &a, 0.0).is_within());
+    for run in 0..a.len() {
+        let (_, mut b) = pair();
+        b[run].train.loss_curve[0].loss_nats = f64::NAN;
+        let compared = Closeness::of(&a, &b, f64::INFINITY);
+        assert!(compared.largest().is_nan());
+        assert!(!compared.is_within(), "NaN in run {run} passes");
+    }
 }

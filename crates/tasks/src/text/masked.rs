@@ -191,7 +191,9 @@ impl MaskedTextConfig {
         // Shares such as 0.9 and 0.1 may add up to a little more than 1.
         if self.mask + self.random > 1.0 + 1e-12 {
             let problem = format!("is more than `mask` = {} leaves", self.mask);
-            let allowed = format!("0 to {}", 1.0 - self.mask);
+            // Rounded, because 1 - 0.8 in f64 is 0.19999999999999996.
+            let rest = ((1.0 - self.mask) * 1e12).round() / 1e12;
+            let allowed = format!("0 to {rest}");
             return Err(Invalid::new("random", self.random, problem, allowed, hint));
         }
         Ok(())

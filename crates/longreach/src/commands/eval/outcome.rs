@@ -19,6 +19,18 @@ pub struct Outcome {
     pub stopped: Option<Exit>,
 }
 
+/// The experiment's directory of a record: of `RUN/evals/ID.json`, or of a run's own record where
+/// that is the evaluation asked for.
+fn experiment_of(record: &Path) -> Option<&Path> {
+    let folder = record.parent()?;
+    let run = if folder.file_name()? == EVALS_DIR {
+        folder.parent()?
+    } else {
+        folder
+    };
+    run.parent()
+}
+
 impl Outcome {
     /// The table over all evaluated runs, and the paths of the records.
     ///
@@ -46,7 +58,7 @@ impl Outcome {
         let experiments: BTreeSet<&Path> = self
             .evaluated
             .iter()
-            .filter_map(|(_, path)| path.parent()?.parent()?.parent())
+            .filter_map(|(_, path)| experiment_of(path))
             .collect();
         let places: Vec<String> = experiments
             .iter()
@@ -71,6 +83,21 @@ impl Outcome {
             (None, []) if self.evaluated.is_empty() => Exit::Diverged,
             (None, []) => Exit::Done,
             (None, _) => Exit::SomeFailed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_places_of_a_record_lead_to_the_experiment() {
+        for record in ["runs/copy/abc/record.json", "runs/copy/abc/evals/def.json"] {
+            assert_eq!(
+                experiment_of(Path::new(record)),
+                Some(Path::new("runs/copy"))
+            );
         }
     }
 }

@@ -141,80 +141,66 @@ pub fn config(value: Value) -> EncodingConfig {
     serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{value}: {error}"))
 }
 
-/// Path and shape of every parameter, in the order of a visit; variants of enums leave no trace.
+/// Visits the parameters of a module by path; variants of enums leave no trace in it. With
+/// gradients, a parameter without one fails.
+struct Walk {
+    path: Vec<String>,
+    gradients: Option<Gradients>,
+    shapes: Vec<(String, Vec<usize>)>,
+    found: HashMap<String, Vec<f64>>,
+}
+
+impl Walk {
+    fn over(module: &impl Module, gradients: Option<Gradients>) -> Self {
+        let mut walk = Self {
+            path: vec![],
+            gradients,
+            shapes: vec![],
+            found: HashMap::new(),
+        };
+        module.visit(&mut walk);
+        walk
+    }
+}
+
+impl ModuleVisitor for Walk {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.push(if container.starts_with("Enum") {
+            String::new()
+        } else {
+            name.to_owned()
+        });
+    }
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let path: Vec<&str> = self
+            .path
+            .iter()
+            .map(String::as_str)
+            .filter(|part| !part.is_empty())
+            .collect();
+        let path = path.join(".");
+        if let Some(gradients) = &self.gradients {
+            let gradient = param
+                .val()
+                .grad(gradients)
+                .unwrap_or_else(|| panic!("{path} has no gradient"));
+            self.found.insert(path.clone(), host(gradient));
+        }
+        self.shapes.push((path, param.val().dims().to_vec()));
+    }
+}
+
+/// Path and shape of every parameter, in the order of a visit.
 pub fn parameters(module: &impl Module) -> Vec<(String, Vec<usize>)> {
-    #[derive(Default)]
-    struct Walk {
-        path: Vec<String>,
-        found: Vec<(String, Vec<usize>)>,
-    }
-    impl ModuleVisitor for Walk {
-        fn enter_module(&mut self, name: &str, container: &str) {
-            self.path.push(if container.starts_with("Enum") {
-                String::new()
-            } else {
-                name.to_owned()
-            });
-        }
-        fn exit_module(&mut self, _name: &str, _container: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let path: Vec<&str> = self
-                .path
-                .iter()
-                .map(String::as_str)
-                .filter(|part| !part.is_empty())
-                .collect();
-            self.found
-                .push((path.join("."), param.val().dims().to_vec()));
-        }
-    }
-    let mut walk = Walk::default();
-    module.visit(&mut walk);
-    walk.found
+    Walk::over(module, None).shapes
 }
 
 /// The gradient of `loss` for every parameter, by path; a parameter without one fails.
 pub fn gradients(module: &impl Module, loss: &Tensor<1>) -> HashMap<String, Vec<f64>> {
-    struct Walk {
-        path: Vec<String>,
-        gradients: Gradients,
-        found: HashMap<String, Vec<f64>>,
-    }
-    impl ModuleVisitor for Walk {
-        fn enter_module(&mut self, name: &str, container: &str) {
-            self.path.push(if container.starts_with("Enum") {
-                String::new()
-            } else {
-                name.to_owned()
-            });
-        }
-        fn exit_module(&mut self, _name: &str, _container: &str) {
-            self.path.pop();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            let path: Vec<&str> = self
-                .path
-                .iter()
-                .map(String::as_str)
-                .filter(|part| !part.is_empty())
-                .collect();
-            let path = path.join(".");
-            let gradient = param
-                .val()
-                .grad(&self.gradients)
-                .unwrap_or_else(|| panic!("{path} has no gradient"));
-            self.found.insert(path, host(gradient));
-        }
-    }
-    let mut walk = Walk {
-        path: vec![],
-        gradients: loss.backward(),
-        found: HashMap::new(),
-    };
-    module.visit(&mut walk);
-    walk.found
+    Walk::over(module, Some(loss.backward())).found
 }
 
 /// The list of example configurations, which tests of other crates share: every kind, every
