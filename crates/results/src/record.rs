@@ -77,6 +77,9 @@ const MOST_EVALS: usize = 10_000;
 const MOST_METRICS: usize = 1_000;
 const MOST_FACTS: usize = 1_000;
 
+/// Most [`TrainFacts::scores`] of one record.
+pub const MOST_SCORES: usize = 10_000;
+
 impl RunRecord {
     /// Checks what the types do not: every rule in the fields' documentation that a damaged or
     /// made-up record could break.
@@ -129,6 +132,7 @@ impl RunRecord {
                 .all(|p| p[0].step < p[1].step),
             &|| "train.loss_curve: the steps do not ascend".into(),
         )?;
+        self.train.check_scores()?;
         must(self.evals.len() <= MOST_EVALS, &|| {
             format!("{} evaluations; at most {MOST_EVALS}", self.evals.len())
         })?;
@@ -309,6 +313,68 @@ pub struct TrainFacts {
     /// Loss curve, thinned to at most a few hundred points: step and mean loss since the point
     /// before.
     pub loss_curve: Vec<CurvePoint>,
+    /// Scores while training, where `eval.every` asks for them: ascending by step, and at each
+    /// step in the order of `eval.during`. The points at the last step repeat the final
+    /// evaluation; a training that diverged has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<StepScore>,
+}
+
+/// The test set of one length scored while training, under the encoding as trained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepScore {
+    /// Number of steps done.
+    pub step: u64,
+    /// Test length in the task's unit, one of `eval.test_lens`.
+    pub test_len: usize,
+    /// Whether there are numbers; why not is said by the [`EvalRow`] of this length.
+    pub status: EvalStatus,
+    /// As in [`EvalRow::metrics`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, Metric>,
+}
+
+impl TrainFacts {
+    /// Checks the rules of [`scores`](Self::scores).
+    fn check_scores(&self) -> Result<(), String> {
+        if self.scores.len() > MOST_SCORES {
+            let count = self.scores.len();
+            return Err(format!(
+                "{count} scores while training; at most {MOST_SCORES}"
+            ));
+        }
+        let mut seen = BTreeSet::new();
+        let mut before = 0;
+        for StepScore {
+            step,
+            test_len,
+            status,
+            metrics,
+        } in &self.scores
+        {
+            let problem = if *step < before {
+                "the steps do not ascend"
+            } else if *step == 0 || *step > self.steps {
+                "a step that was not taken"
+            } else if *test_len == 0 {
+                "a length of 0"
+            } else if !seen.insert((step, test_len)) {
+                "a step and length that appear twice"
+            } else if *status != EvalStatus::Ok && !metrics.is_empty() {
+                "numbers, but the status is not ok"
+            } else if metrics.len() > MOST_METRICS {
+                "too many metrics"
+            } else {
+                before = *step;
+                continue;
+            };
+            return Err(format!(
+                "train.scores: step {step} at {test_len}: {problem}"
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// A point of the loss curve.

@@ -235,6 +235,7 @@ impl Run<'_> {
                 tokens: trained.tokens,
                 final_loss_nats: trained.final_loss_nats,
                 loss_curve: trained.curve,
+                scores: Vec::new(),
             },
             evals,
             environment: environment(&self.how.device),

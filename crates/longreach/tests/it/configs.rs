@@ -328,6 +328,7 @@ fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
             tokens: 1,
             final_loss_nats: Some(1.0),
             loss_curve: Vec::new(),
+            scores: Vec::new(),
         },
         evals: vec![EvalRow {
             variant: "trained".to_owned(),

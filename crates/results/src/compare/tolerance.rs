@@ -107,7 +107,13 @@ fn numbers(record: &RunRecord) -> BTreeMap<String, f64> {
             (name, metric.value)
         })
     });
-    curve.chain(metrics).collect()
+    let scores = record.train.scores.iter().flat_map(|score| {
+        score.metrics.iter().map(move |(name, metric)| {
+            let name = format!("{name} at {} after step {}", score.test_len, score.step);
+            (name, metric.value)
+        })
+    });
+    curve.chain(scores).chain(metrics).collect()
 }
 
 impl fmt::Display for Closeness {

@@ -9,6 +9,7 @@ use longreach_results::{
 };
 use proptest::prelude::*;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,73 @@ use std::time::{Duration, Instant};
 
 fn good() -> RunRecord {
     text_experiment().remove(3)
+}
+
+/// With scores while training: at two lengths after step 1000, at one of them also at the end.
+fn scored() -> RunRecord {
+    let mut record = good();
+    let metrics = record.evals[0].metrics.clone();
+    let score = |step, test_len, status: EvalStatus| StepScore {
+        step,
+        test_len,
+        status,
+        metrics: if status == EvalStatus::Ok {
+            metrics.clone()
+        } else {
+            BTreeMap::new()
+        },
+    };
+    record.train.scores = vec![
+        score(1000, 64, EvalStatus::Ok),
+        score(1000, 96, EvalStatus::Skipped),
+        score(2000, 64, EvalStatus::Ok),
+    ];
+    record
+}
+
+#[test]
+fn scores_while_training_are_kept_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write_record(dir.path(), &scored()).unwrap();
+    assert_eq!(read_record(&path).unwrap(), scored());
+    // Records of trainings without them have no such key.
+    let without = serde_json::to_string(&good()).unwrap();
+    assert!(!without.contains("\"scores\""));
+    for (change, reason) in [
+        (
+            (|scores| scores[2].step = 500) as fn(&mut Vec<StepScore>),
+            "step 500 at 64: the steps do not ascend",
+        ),
+        (
+            |scores| scores[0].step = 0,
+            "step 0 at 64: a step that was not taken",
+        ),
+        (
+            |scores| scores[2].step = 2001,
+            "step 2001 at 64: a step that was not taken",
+        ),
+        (
+            |scores| scores[1].test_len = 0,
+            "step 1000 at 0: a length of 0",
+        ),
+        (
+            |scores| scores[1].test_len = 64,
+            "step 1000 at 64: a step and length that appear twice",
+        ),
+        (
+            |scores| scores[0].status = EvalStatus::Diverged,
+            "step 1000 at 64: numbers, but the status is not ok",
+        ),
+        (
+            |scores| scores.resize(MOST_SCORES + 1, scores[0].clone()),
+            "10001 scores while training; at most 10000",
+        ),
+    ] {
+        let mut record = scored();
+        change(&mut record.train.scores);
+        let found = refused(&serde_json::to_vec(&record).unwrap());
+        assert!(found.contains(reason), "{reason}: {found}");
+    }
 }
 
 fn find(root: &Path) -> Found {
