@@ -80,13 +80,40 @@ const MOST_FACTS: usize = 1_000;
 /// Most [`TrainFacts::scores`] of one record.
 pub const MOST_SCORES: usize = 10_000;
 
+fn must(holds: bool, what: &dyn Fn() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+/// Checks evaluations under different variants or at different lengths.
+fn check_rows(rows: &[EvalRow]) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for row in rows {
+        let at = || format!("{} at {}", text::name(&row.variant, 40), row.test_len);
+        must(seen.insert((&row.variant, row.test_len)), &|| {
+            format!("{} appears twice", at())
+        })?;
+        must(row.test_len > 0, &|| format!("{}: a length of 0", at()))?;
+        must(
+            row.status == EvalStatus::Ok || row.metrics.is_empty(),
+            &|| format!("{}: numbers, but the status is not ok", at()),
+        )?;
+        must(row.metrics.len() <= MOST_METRICS, &|| {
+            format!("{}: more than {MOST_METRICS} metrics", at())
+        })?;
+        let bins = &row.loss_by_position;
+        let ascend =
+            bins.iter().all(|b| b.from < b.to) && bins.windows(2).all(|b| b[0].to <= b[1].from);
+        must(ascend, &|| {
+            format!("{}: the bins of loss_by_position do not ascend", at())
+        })?;
+    }
+    Ok(())
+}
+
 impl RunRecord {
     /// Checks what the types do not: every rule in the fields' documentation that a damaged or
     /// made-up record could break.
-    #[expect(clippy::too_many_lines, reason = "one rule per line")]
     pub(crate) fn check(&self) -> Result<(), String> {
-        let must =
-            |holds: bool, what: &dyn Fn() -> String| if holds { Ok(()) } else { Err(what()) };
         let is_id = |text: &str| {
             !text.is_empty()
                 && text.len() <= 128
@@ -136,34 +163,7 @@ impl RunRecord {
         must(self.evals.len() <= MOST_EVALS, &|| {
             format!("{} evaluations; at most {MOST_EVALS}", self.evals.len())
         })?;
-        let mut seen = BTreeSet::new();
-        for row in &self.evals {
-            let at = || {
-                format!(
-                    "evals: {} at {}",
-                    text::name(&row.variant, 40),
-                    row.test_len
-                )
-            };
-            must(seen.insert((&row.variant, row.test_len)), &|| {
-                format!("{} appears twice", at())
-            })?;
-            must(row.test_len > 0, &|| format!("{}: a length of 0", at()))?;
-            must(
-                row.status == EvalStatus::Ok || row.metrics.is_empty(),
-                &|| format!("{}: numbers, but the status is not ok", at()),
-            )?;
-            must(row.metrics.len() <= MOST_METRICS, &|| {
-                format!("{}: more than {MOST_METRICS} metrics", at())
-            })?;
-            let bins = &row.loss_by_position;
-            let ascend =
-                bins.iter().all(|b| b.from < b.to) && bins.windows(2).all(|b| b[0].to <= b[1].from);
-            must(ascend, &|| {
-                format!("{}: the bins of loss_by_position do not ascend", at())
-            })?;
-        }
-        Ok(())
+        check_rows(&self.evals).map_err(|wrong| format!("evals: {wrong}"))
     }
 
     /// The spec of the method that this run is one seed of: the resolved spec without the seed, and
@@ -313,65 +313,41 @@ pub struct TrainFacts {
     /// Loss curve, thinned to at most a few hundred points: step and mean loss since the point
     /// before.
     pub loss_curve: Vec<CurvePoint>,
-    /// Scores while training, where `eval.every` asks for them: ascending by step, and at each
-    /// step in the order of `eval.during`. The points at the last step repeat the final
-    /// evaluation; a training that diverged has none.
+    /// Scores while training, where `eval.every` asks for them: ascending by step, the last step's
+    /// being those of the final evaluation, which a training that diverged lacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub scores: Vec<StepScore>,
+    pub scores: Vec<StepScores>,
 }
 
-/// The test set of one length scored while training, under the encoding as trained.
+/// The scores after a number of steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct StepScore {
+pub struct StepScores {
     /// Number of steps done.
     pub step: u64,
-    /// Test length in the task's unit, one of `eval.test_lens`.
-    pub test_len: usize,
-    /// Whether there are numbers; why not is said by the [`EvalRow`] of this length.
-    pub status: EvalStatus,
-    /// As in [`EvalRow::metrics`].
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metrics: BTreeMap<String, Metric>,
+    /// The encoding as trained at each length of `eval.during`, without losses by position.
+    pub rows: Vec<EvalRow>,
 }
 
 impl TrainFacts {
     /// Checks the rules of [`scores`](Self::scores).
     fn check_scores(&self) -> Result<(), String> {
-        if self.scores.len() > MOST_SCORES {
-            let count = self.scores.len();
+        let count: usize = self.scores.iter().map(|at| at.rows.len()).sum();
+        if count > MOST_SCORES {
             return Err(format!(
                 "{count} scores while training; at most {MOST_SCORES}"
             ));
         }
-        let mut seen = BTreeSet::new();
         let mut before = 0;
-        for StepScore {
-            step,
-            test_len,
-            status,
-            metrics,
-        } in &self.scores
-        {
-            let problem = if *step < before {
-                "the steps do not ascend"
-            } else if *step == 0 || *step > self.steps {
-                "a step that was not taken"
-            } else if *test_len == 0 {
-                "a length of 0"
-            } else if !seen.insert((step, test_len)) {
-                "a step and length that appear twice"
-            } else if *status != EvalStatus::Ok && !metrics.is_empty() {
-                "numbers, but the status is not ok"
-            } else if metrics.len() > MOST_METRICS {
-                "too many metrics"
-            } else {
-                before = *step;
-                continue;
-            };
-            return Err(format!(
-                "train.scores: step {step} at {test_len}: {problem}"
-            ));
+        for StepScores { step, rows } in &self.scores {
+            if *step <= before || *step > self.steps {
+                return Err(format!(
+                    "train.scores: step {step} after step {before} of {}",
+                    self.steps
+                ));
+            }
+            before = *step;
+            check_rows(rows).map_err(|wrong| format!("train.scores: step {step}: {wrong}"))?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Two sets of records compared number by number, within a tolerance.
 
-use crate::record::RunRecord;
+use crate::record::{EvalRow, RunRecord};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -101,19 +101,24 @@ impl Closeness {
 fn numbers(record: &RunRecord) -> BTreeMap<String, f64> {
     let curve = record.train.loss_curve.iter();
     let curve = curve.map(|p| (format!("training loss at step {}", p.step), p.loss_nats));
-    let metrics = record.evals.iter().flat_map(|row| {
-        row.metrics.iter().map(move |(name, metric)| {
-            let name = format!("{name} of {} at {}", row.variant, row.test_len);
-            (name, metric.value)
-        })
+    let named = |row: &EvalRow, after: String| -> Vec<(String, f64)> {
+        let name = |name: &str| format!("{name} of {} at {}{after}", row.variant, row.test_len);
+        let metrics = row.metrics.iter();
+        metrics
+            .map(|(metric, found)| (name(metric), found.value))
+            .collect()
+    };
+    let scores = record.train.scores.iter().flat_map(|at| {
+        let after = format!(" after step {}", at.step);
+        at.rows
+            .iter()
+            .flat_map(move |row| named(row, after.clone()))
     });
-    let scores = record.train.scores.iter().flat_map(|score| {
-        score.metrics.iter().map(move |(name, metric)| {
-            let name = format!("{name} at {} after step {}", score.test_len, score.step);
-            (name, metric.value)
-        })
-    });
-    curve.chain(scores).chain(metrics).collect()
+    let evals = record
+        .evals
+        .iter()
+        .flat_map(|row| named(row, String::new()));
+    curve.chain(scores).chain(evals).collect()
 }
 
 impl fmt::Display for Closeness {

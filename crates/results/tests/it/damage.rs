@@ -9,7 +9,6 @@ use longreach_results::{
 };
 use proptest::prelude::*;
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,22 +21,13 @@ fn good() -> RunRecord {
 /// With scores while training: at two lengths after step 1000, at one of them also at the end.
 fn scored() -> RunRecord {
     let mut record = good();
-    let metrics = record.evals[0].metrics.clone();
-    let score = |step, test_len, status: EvalStatus| StepScore {
-        step,
-        test_len,
-        status,
-        metrics: if status == EvalStatus::Ok {
-            metrics.clone()
-        } else {
-            BTreeMap::new()
-        },
+    let row = |index: usize| EvalRow {
+        loss_by_position: Vec::new(),
+        ..record.evals[index].clone()
     };
-    record.train.scores = vec![
-        score(1000, 64, EvalStatus::Ok),
-        score(1000, 96, EvalStatus::Skipped),
-        score(2000, 64, EvalStatus::Ok),
-    ];
+    let [first, second] = [vec![row(0), row(1)], vec![row(0)]];
+    let at = |step, rows| StepScores { step, rows };
+    record.train.scores = vec![at(1000, first), at(2000, second)];
     record
 }
 
@@ -49,36 +39,32 @@ fn scores_while_training_are_kept_in_order() {
     // Records of trainings without them have no such key.
     let without = serde_json::to_string(&good()).unwrap();
     assert!(!without.contains("\"scores\""));
-    for (change, reason) in [
+    type Change = fn(&mut Vec<StepScores>);
+    let changes: [(Change, &str); 7] = [
+        (|scores| scores[1].step = 500, "step 500 after step 1000"),
+        (|scores| scores[1].step = 1000, "step 1000 after step 1000"),
+        (|scores| scores[0].step = 0, "step 0 after step 0"),
         (
-            (|scores| scores[2].step = 500) as fn(&mut Vec<StepScore>),
-            "step 500 at 64: the steps do not ascend",
+            |scores| scores[1].step = 2001,
+            "step 2001 after step 1000 of 2000",
         ),
         (
-            |scores| scores[0].step = 0,
-            "step 0 at 64: a step that was not taken",
+            |scores| scores[0].rows[1] = scores[0].rows[0].clone(),
+            "train.scores: step 1000: trained at 64 appears twice",
         ),
         (
-            |scores| scores[2].step = 2001,
-            "step 2001 at 64: a step that was not taken",
+            |scores| scores[0].rows[0].status = EvalStatus::Diverged,
+            "step 1000: trained at 64: numbers, but the status is not ok",
         ),
         (
-            |scores| scores[1].test_len = 0,
-            "step 1000 at 0: a length of 0",
-        ),
-        (
-            |scores| scores[1].test_len = 64,
-            "step 1000 at 64: a step and length that appear twice",
-        ),
-        (
-            |scores| scores[0].status = EvalStatus::Diverged,
-            "step 1000 at 64: numbers, but the status is not ok",
-        ),
-        (
-            |scores| scores.resize(MOST_SCORES + 1, scores[0].clone()),
+            |scores| {
+                let row = scores[0].rows[0].clone();
+                scores[0].rows.resize(MOST_SCORES, row);
+            },
             "10001 scores while training; at most 10000",
         ),
-    ] {
+    ];
+    for (change, reason) in changes {
         let mut record = scored();
         change(&mut record.train.scores);
         let found = refused(&serde_json::to_vec(&record).unwrap());
