@@ -1,8 +1,9 @@
 //! Checkpoints: everything the next training step depends on, written atomically.
 //!
 //! `checkpoints/step-N/` holds `model.safetensors`, `optimizer.safetensors` and, written last,
-//! `manifest.json` with the size and BLAKE3 of both and the length of the step log at that step. A
-//! directory is written under another name, synced and renamed, so that `step-N` is complete.
+//! `manifest.json` with the size and BLAKE3 of both and the length of the step log at that step.
+//! Where scores are taken while training, `scores.json` holds those so far. A directory is written
+//! under another name, synced and renamed, so that `step-N` is complete.
 //! Checkpoints that do not verify are skipped with a note.
 
 use crate::disk::{Disk, Op};
@@ -26,7 +27,11 @@ const MAX_MANIFEST_BYTES: u64 = 1 << 16;
 pub const MODEL: &str = "model.safetensors";
 /// The optimizer's moments.
 pub const OPTIMIZER: &str = "optimizer.safetensors";
-/// Sizes and hashes of both, and the length of the log.
+/// The scores taken while training, if there are any.
+pub const SCORES: &str = "scores.json";
+/// Most bytes of scores.
+const MAX_SCORES_BYTES: u64 = 1 << 24;
+/// Sizes and hashes of these files, and the length of the log.
 pub const MANIFEST: &str = "manifest.json";
 
 /// Everything the next step depends on besides the spec.
@@ -44,6 +49,8 @@ pub struct State {
     pub log_bytes: u64,
     /// BLAKE3 of those bytes.
     pub log_blake3: String,
+    /// The scores taken so far, as the caller writes them; no bytes where none are taken.
+    pub scores: Vec<u8>,
 }
 
 /// Build and machine that wrote a checkpoint; resuming elsewhere may differ in the last bits.
@@ -153,10 +160,14 @@ fn write(
     );
     let mut facts = BTreeMap::new();
     disk.run(Op::CreateDir(scratch))?;
-    for (name, bytes) in [
+    let mut contents = vec![
         (MODEL, state.weights.to_bytes()?),
         (OPTIMIZER, moments.to_bytes()?),
-    ] {
+    ];
+    if !state.scores.is_empty() {
+        contents.push((SCORES, state.scores.clone()));
+    }
+    for (name, bytes) in contents {
         disk.write_synced(&scratch.join(name), &bytes)?;
         facts.insert(
             name.to_owned(),
@@ -166,7 +177,7 @@ fn write(
             },
         );
     }
-    // Written last, because it states the sizes and hashes of the other two.
+    // Written last, because it states the sizes and hashes of the others.
     let manifest = Manifest {
         schema: SCHEMA,
         run_id: run_id.to_owned(),
@@ -296,7 +307,7 @@ fn load(directory: &Path, run_id: &str, step: u64, model: &Weights) -> Result<(S
     let manifest = manifest(directory, run_id, step)?;
     // The two moments take twice the bytes of the model, names and shapes a header.
     let largest = 8 * model.count("") + MAX_HEADER_BYTES + 8;
-    let read = |name: &str| -> Result<Weights> {
+    let read = |name: &str, largest: u64| -> Result<Vec<u8>> {
         let facts = manifest
             .files
             .get(name)
@@ -312,11 +323,18 @@ fn load(directory: &Path, run_id: &str, step: u64, model: &Weights) -> Result<(S
             blake3::hash(&bytes).to_hex().as_str() == facts.blake3,
             "{name} does not have the hash of the manifest"
         );
-        Weights::from_bytes(&bytes).with_context(|| name.to_owned())
+        Ok(bytes)
     };
-    let weights = read(MODEL)?;
+    let tensors =
+        |name: &str| Weights::from_bytes(&read(name, largest)?).with_context(|| name.to_owned());
+    let weights = tensors(MODEL)?;
     check_shapes(&weights, model)?;
-    let moments = moments(read(OPTIMIZER)?, model)?;
+    let moments = moments(tensors(OPTIMIZER)?, model)?;
+    // Only trainings that take scores have this file.
+    let scores = match manifest.files.contains_key(SCORES) {
+        true => read(SCORES, MAX_SCORES_BYTES)?,
+        false => Vec::new(),
+    };
     let Manifest {
         tokens,
         log_bytes,
@@ -332,6 +350,7 @@ fn load(directory: &Path, run_id: &str, step: u64, model: &Weights) -> Result<(S
             moments,
             log_bytes,
             log_blake3,
+            scores,
         },
         origin,
     ))

@@ -53,6 +53,10 @@ fn state(step: u64) -> State {
         moments,
         log_bytes: 11 * step,
         log_blake3: "x".to_owned(),
+        // A checkpoint with scores, and one of a training without.
+        scores: format!("{{\"step\":{step}}}")
+            .repeat(usize::from(step == 20))
+            .into_bytes(),
     }
 }
 
@@ -118,7 +122,7 @@ fn every_flipped_bit_and_every_cut_is_noticed() {
         .path()
         .join(CHECKPOINTS_DIR)
         .join("step-000000020");
-    for name in [MODEL, OPTIMIZER, MANIFEST] {
+    for name in [MODEL, OPTIMIZER, SCORES, MANIFEST] {
         let path = newest.join(name);
         let whole = std::fs::read(&path).expect("written");
         for at in (0..whole.len()).step_by(whole.len() / 40 + 1) {

@@ -98,6 +98,7 @@ pub fn save(
         moments: moments(step),
         log_bytes,
         log_blake3,
+        scores: format!("[{step}]").into_bytes(),
     };
     checkpoint::save(disk, directory, RUN_ID, &origin(), &state)?;
     Ok(state)

@@ -4,7 +4,7 @@
 //! again, as an attacker would do it, so that only the checks behind the hashes are left.
 
 use super::{EVERY, Quick, resume, save, step, weights};
-use longreach_rundir::checkpoint::{CHECKPOINTS_DIR, MANIFEST, MODEL, OPTIMIZER, State};
+use longreach_rundir::checkpoint::{CHECKPOINTS_DIR, MANIFEST, MODEL, OPTIMIZER, SCORES, State};
 use longreach_rundir::steplog::{LOG_FILE, StepLog};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl Target {
             .path()
             .join(CHECKPOINTS_DIR)
             .join(format!("step-{EVERY:09}"));
-        let good = [MODEL, OPTIMIZER, MANIFEST]
+        let good = [MODEL, OPTIMIZER, MANIFEST, SCORES]
             .map(|name| (name, std::fs::read(place.join(name)).expect("written")));
         let log = std::fs::read(directory.path().join(LOG_FILE)).expect("written");
         Self {
@@ -110,7 +110,7 @@ type Files = Vec<(&'static str, Vec<u8>)>;
 
 #[expect(clippy::too_many_lines, reason = "one arm per mutation")]
 fn mutate(files: &mut Files, dice: &mut Dice) -> &'static str {
-    let which = dice.roll(3);
+    let which = dice.roll(4);
     match dice.roll(14) {
         0 => damage(
             &mut files[which].1,
@@ -146,7 +146,7 @@ fn mutate(files: &mut Files, dice: &mut Dice) -> &'static str {
             "file missing"
         }
         5 => {
-            let other = dice.roll(3);
+            let other = dice.roll(4);
             let (a, b) = (files[which].1.clone(), files[other].1.clone());
             files[which].1 = b;
             files[other].1 = a;
