@@ -14,7 +14,7 @@ use crate::run_dir::files::{JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE, j
 use crate::run_dir::seal::seal_holds;
 use crate::units::count;
 use results::RunRecord;
-use results::record::{EvalStatus, RunStatus};
+use results::record::{EvalStatus, RunStatus, StepScores};
 use rundir::Weights;
 use rundir::steplog::{self, LOG_FILE};
 use std::path::{Path, PathBuf};
@@ -272,6 +272,24 @@ fn step_log(run: &Path, job: &crate::plan::spec::Job, record: &RunRecord) -> Vec
     wrong
 }
 
+/// Removes the scores while training that one of two records of a run skipped for lack of memory.
+fn skip_scores(one: &mut RunRecord, other: &mut RunRecord) {
+    let skipped = |record: &RunRecord| -> Vec<(u64, usize)> {
+        let at = |at: &StepScores| {
+            let rows = at.rows.iter();
+            let rows = rows.filter(|row| row.status == EvalStatus::Skipped);
+            let step = at.step;
+            rows.map(|row| (step, row.test_len)).collect::<Vec<_>>()
+        };
+        record.train.scores.iter().flat_map(at).collect()
+    };
+    let out = [skipped(one), skipped(other)].concat();
+    for at in one.train.scores.iter_mut().chain(&mut other.train.scores) {
+        let step = at.step;
+        at.rows.retain(|row| !out.contains(&(step, row.test_len)));
+    }
+}
+
 /// Trains the job again in a temporary directory and compares every byte that must not differ.
 fn retrain(run: &Path, record: &RunRecord, request: &Args) -> Result<Vec<String>, Failure> {
     let scratch = tempfile::tempdir().map_err(Failure::resources)?;
@@ -309,6 +327,7 @@ fn retrain(run: &Path, record: &RunRecord, request: &Args) -> Result<Vec<String>
             .evals
             .retain(|row| !out.contains(&(row.variant.clone(), row.test_len)));
     }
+    skip_scores(&mut expected, &mut fresh);
     let [theirs, ours] =
         [&expected, &fresh].map(|record| serde_json::to_value(record).unwrap_or_default());
     let differ: Vec<String> = changes::differences(&theirs, &ours)

@@ -38,15 +38,20 @@ pub fn flops(run: &PlannedRun) -> f64 {
     train + eval
 }
 
-/// Peak memory of a run: the larger of its training and its largest evaluation.
+/// Peak memory of a run: the larger of its training, with the largest of the scores taken on the
+/// way, and its largest evaluation.
 pub fn memory_bytes(run: &PlannedRun) -> u64 {
-    let evaluations = evaluations(run)
-        .into_iter()
-        .map(|evaluation| evaluation.memory_bytes);
-    evaluations
-        .chain([memory::training(&run.job.spec, run.parameters)])
-        .max()
-        .unwrap_or(0)
+    let evaluations = evaluations(run);
+    let training = memory::training(&run.job.spec, run.parameters);
+    let eval = &run.job.spec.eval;
+    // The trained encoding is the first variant.
+    let trained = eval.variants.first().map(|variant| variant.name.as_str());
+    let bytes = evaluations.iter().map(|evaluation| {
+        let beside = Some(evaluation.variant.as_str()) == trained
+            && eval.during.contains(&evaluation.test_len);
+        evaluation.memory_bytes + if beside { training } else { 0 }
+    });
+    bytes.chain([training]).max().unwrap_or(0)
 }
 
 /// The evaluations of a run, each with its memory.

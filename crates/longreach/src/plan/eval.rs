@@ -3,6 +3,9 @@
 use super::sections::EvalSection;
 use super::spec::{Decode, EvalSpec, VariantSpec, changes_with_length};
 use posenc::{ConfigError, EncodingConfig, Facts, PositionsConfig};
+use results::record::MOST_SCORES;
+use schema::in_range;
+use std::collections::BTreeSet;
 use tasks::{Scoring, Task};
 use tiny_transformer::{AttentionKind, TransformerConfig};
 
@@ -19,11 +22,79 @@ impl EvalSection {
             test_lens: &self.test_lens,
         }
     }
+
+    /// Refuses scores while training that cannot be taken in a training of this many steps. Keys
+    /// are those of `[eval]`.
+    pub(super) fn check_during(&self, steps: u64) -> Result<(), ConfigError> {
+        let listed = self.during.as_deref();
+        let Some(every) = self.every else {
+            let Some(listed) = listed else {
+                return Ok(());
+            };
+            let problem = "names lengths to score while training, but not how often";
+            let help = format!("add eval.every = {}, or remove it", (steps / 20).max(1));
+            return Err(refused_during("during", listed, problem, "absent", help));
+        };
+        let help = "the steps of the training from one scoring to the next";
+        in_range("every", every, 1..=steps, help)?;
+        let test_lens = format!("{:?}", self.test_lens);
+        if listed.is_some_and(<[usize]>::is_empty) {
+            let problem = "names no length to score";
+            let help = "leave it out for all test lengths, or remove eval.every";
+            return Err(refused_during("during", &[], problem, test_lens, help));
+        }
+        let mut seen = BTreeSet::new();
+        for (index, length) in listed.unwrap_or_default().iter().enumerate() {
+            let (problem, allowed, help) = if !self.test_lens.contains(length) {
+                let help = "add it to eval.test_lens, or remove it here";
+                ("is no test length", &*test_lens, help)
+            } else if !seen.insert(length) {
+                let help = "remove one of the two";
+                ("is listed twice", "different lengths", help)
+            } else {
+                continue;
+            };
+            let key = format!("during.{index}");
+            return Err(ConfigError::new(key, length, problem, allowed, help));
+        }
+        let lengths = listed.unwrap_or(&self.test_lens).len() as u64;
+        let scores = (steps / every).saturating_mul(lengths);
+        if scores <= MOST_SCORES as u64 {
+            return Ok(());
+        }
+        // Rounded up, so that the answer is enough.
+        let least = steps.saturating_mul(lengths).div_ceil(MOST_SCORES as u64);
+        let problem = format!("makes {scores} scores of {lengths} lengths in {steps} steps");
+        let allowed = format!("at most {MOST_SCORES} scores");
+        let help = format!("set eval.every to {least} or more, or shorten eval.during");
+        Err(ConfigError::new("every", every, problem, allowed, help))
+    }
+
+    /// The lengths scored while training, in the order of a file.
+    fn during(&self) -> Vec<usize> {
+        match (self.every, &self.during) {
+            (None, _) => Vec::new(),
+            (Some(_), Some(lengths)) => lengths.clone(),
+            (Some(_), None) => self.test_lens.clone(),
+        }
+    }
+}
+
+fn refused_during(
+    key: &str,
+    value: &[usize],
+    problem: &str,
+    allowed: impl Into<String>,
+    help: impl Into<String>,
+) -> ConfigError {
+    ConfigError::new(key, format!("{value:?}"), problem, allowed, help)
 }
 
 /// The evaluation under these variants.
 pub(super) fn resolve(written: &EvalSection, variants: Vec<VariantSpec>) -> EvalSpec {
     EvalSpec {
+        every: written.every,
+        during: written.during(),
         test_lens: written.test_lens.clone(),
         seed: written.seed,
         batch_tokens: written.batch_tokens,
@@ -93,6 +164,21 @@ impl Scores<'_> {
             help,
         ))
     }
+}
+
+/// Tokens that all scores while training read; those of the last step are the final evaluation's.
+pub(super) fn during_tokens(
+    eval: &EvalSpec,
+    steps: u64,
+    task: &dyn Task,
+    trained: &PositionsConfig,
+    facts: impl Fn(&EncodingConfig) -> Facts,
+) -> u64 {
+    let once = eval
+        .while_training()
+        .map_or(0, |eval| eval_tokens(&eval, task, trained, facts));
+    let times = eval.every.map_or(0, |every| (steps - 1) / every);
+    once.saturating_mul(times)
 }
 
 /// Tokens that an evaluation reads: every one once for its score, once more to watch the weights,

@@ -2,51 +2,10 @@
 //! ranges here, `docs/config.md` and the JSON schema are written from here, and a test compares the
 //! list with what the reader accepts.
 
+pub use super::key::{Key, Kind};
+
+use super::key::key;
 use Kind::{Name, Number, Text, Truth, Whole, Wholes};
-
-/// One key.
-#[derive(Debug)]
-pub struct Key {
-    /// Dotted path; `N` stands for a place in a list.
-    pub path: &'static str,
-    /// What may stand there.
-    pub kind: Kind,
-    /// What holds where the key is left out; `None` if it must be there.
-    pub default: Option<&'static str>,
-    /// A value as TOML.
-    pub example: &'static str,
-    /// One line.
-    pub meaning: &'static str,
-}
-
-/// What may stand at a key.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
-    /// A text.
-    Text,
-    /// `true` or `false`.
-    Truth,
-    /// A whole number from the first to the second.
-    Whole(u64, u64),
-    /// A number from the first to the second.
-    Number(f64, f64),
-    /// One of these names.
-    Name(&'static [&'static str]),
-    /// A list of whole numbers in this range.
-    Wholes(u64, u64),
-    /// A table whose `kind` chooses its other keys.
-    Task,
-    /// As [`Kind::Task`].
-    Encoding,
-    /// A table of keys of an encoding, `kind` included.
-    EncodingKeys,
-    /// An encoding's table, or a list of them.
-    Encodings,
-    /// As [`Kind::Task`].
-    Positions,
-    /// A table of lists of values, by quoted dotted key.
-    Axes,
-}
 
 /// The range of a key of whole numbers.
 ///
@@ -79,22 +38,6 @@ fn find(path: &str) -> Option<&'static Key> {
 /// Longest length that may be asked for, in the task's unit: a row of a task has at most four
 /// tokens for each, and positions are exact in f32 up to 2^24.
 const LONGEST: u64 = 1 << 22;
-
-const fn key(
-    path: &'static str,
-    kind: Kind,
-    default: Option<&'static str>,
-    example: &'static str,
-    meaning: &'static str,
-) -> Key {
-    Key {
-        path,
-        kind,
-        default,
-        example,
-        meaning,
-    }
-}
 
 /// Every key, in the order of a file.
 pub const KEYS: &[Key] = &[
@@ -433,6 +376,20 @@ pub const KEYS: &[Key] = &[
         Some("false"),
         "true",
         "Whether the mean attention distance of every head is recorded.",
+    ),
+    key(
+        "eval.every",
+        Whole(1, 100_000_000),
+        Some("none"),
+        "200",
+        "Also score every so many steps while training; at most `train.steps`.",
+    ),
+    key(
+        "eval.during",
+        Wholes(1, LONGEST),
+        Some("eval.test_lens"),
+        "[64, 256]",
+        "The test lengths scored while training, under the trained encoding; some of `test_lens`.",
     ),
     key(
         "eval.variants.N.name",

@@ -28,6 +28,14 @@ impl MemoryLimit {
         })
     }
 
+    /// What is left of the limit beside something that needs this many bytes.
+    pub fn beside(self, needed: u64) -> Self {
+        if self == Self::NONE {
+            return self;
+        }
+        Self(self.0.saturating_sub(needed))
+    }
+
     /// The memory of this machine, or of this process's control group, divided by the number of
     /// processes; no limit on systems that do not report it.
     pub fn of_machine(processes: usize) -> Self {

@@ -4,6 +4,7 @@
 //! planner.rs       every cell of the axes becomes the runs of its seeds
 //! planned.rs       the runs of an experiment
 //! sections.rs      the tables of a configuration as written
+//! key.rs           what is known about a key
 //! keys.rs          every key with type, range, default, example and meaning
 //! check.rs         names, seeds, lengths, ranges
 //! task.rs          what is wrong with a task, by the key that names it
@@ -24,6 +25,7 @@
 mod check;
 pub mod cost;
 pub mod eval;
+pub mod key;
 pub mod keys;
 pub mod memory;
 mod model;

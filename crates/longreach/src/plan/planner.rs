@@ -2,7 +2,7 @@
 //! checked and resolved, one section after the other.
 
 use super::check::{check_lengths, check_names, check_tables, refused};
-use super::eval::{self, MAX_EVALUATIONS, eval_tokens};
+use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::model;
 use super::notes::{Dropped, unsupported_notes};
 use super::sections::{Experiment, ReportSection};
@@ -161,6 +161,8 @@ impl Planner {
         let scores = written.eval.scores().check(&transformer, task);
         scores.map_err(|error| refused(cell, "eval", &error))?;
         let train = train(cell, written, task)?;
+        let during = written.eval.check_during(train.steps);
+        during.map_err(|error| refused(cell, "eval", &error))?;
         let test_lens = &written.eval.test_lens;
         let model = model::resolve(cell, &written.model, transformer, &train, task, test_lens)?;
         let variants = Variants {
@@ -177,7 +179,9 @@ impl Planner {
         let parameters = model::check_parameters(cell, &model)?;
         let eval = eval::resolve(&written.eval, variants);
         let shape = model.transformer.shape();
-        let eval_tokens = eval_tokens(&eval, task, &model.positions, |pe| pe.facts(&shape));
+        let facts = |pe: &EncodingConfig| pe.facts(&shape);
+        let during = during_tokens(&eval, train.steps, task, &model.positions, facts);
+        let eval_tokens = eval_tokens(&eval, task, &model.positions, facts).saturating_add(during);
         Ok(Resolved {
             cell,
             written,

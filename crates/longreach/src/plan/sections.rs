@@ -157,6 +157,10 @@ pub(super) struct EvalSection {
     #[serde(default)]
     pub(super) attention_distance: bool,
     #[serde(default)]
+    pub(super) every: Option<u64>,
+    #[serde(default)]
+    pub(super) during: Option<Vec<usize>>,
+    #[serde(default)]
     pub(super) variants: Vec<VariantSection>,
 }
 

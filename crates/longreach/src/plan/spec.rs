@@ -181,8 +181,40 @@ pub struct EvalSpec {
     /// Whether the mean attention distance of every head is recorded.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attention_distance: bool,
+    /// Steps of the training from one scoring to the next; only the end is scored unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<u64>,
+    /// The test lengths scored while training; none without `every`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub during: Vec<usize>,
     /// The encodings to evaluate under; the first is the trained one, named [`TRAINED`].
     pub variants: Vec<VariantSpec>,
+}
+
+impl EvalSpec {
+    /// What is evaluated while training: the encoding as trained, at the lengths of `during`. None
+    /// without `every`.
+    pub fn while_training(&self) -> Option<Self> {
+        self.every?;
+        let trained = self.variants.first()?;
+        let places = self.during.iter().filter_map(|length| {
+            let mut lengths = self.test_lens.iter();
+            lengths.position(|known| known == length)
+        });
+        let places: Vec<usize> = places.collect();
+        let pe = places.iter().filter_map(|at| trained.pe.get(*at)).cloned();
+        // Empty where positions are those of the training.
+        let positions = places.iter().filter_map(|at| trained.positions.get(*at));
+        Some(Self {
+            test_lens: self.during.clone(),
+            variants: vec![VariantSpec {
+                name: trained.name.clone(),
+                pe: pe.collect(),
+                positions: positions.cloned().collect(),
+            }],
+            ..self.clone()
+        })
+    }
 }
 
 /// How answers are read off a model. For whole answers the first two are the same wherever a

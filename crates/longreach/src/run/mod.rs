@@ -9,8 +9,10 @@ pub mod parameters;
 pub mod protocol;
 pub mod record;
 pub mod score;
+pub mod step_scores;
 pub mod task;
 pub mod train;
+pub mod watcher;
 pub mod worker;
 
 /// Attention logits held at once, in numbers: 16 MiB for each of the few tensors of a block.

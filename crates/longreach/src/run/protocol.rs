@@ -19,6 +19,15 @@ pub enum Event {
         /// Loss of the last step, nats per counted token.
         loss_nats: f64,
     },
+    /// Scores taken while training.
+    Scored {
+        /// Steps done.
+        step: u64,
+        /// The metric that the report leads with.
+        metric: String,
+        /// Its value at each length, where there is one.
+        values: Vec<(usize, Option<f64>)>,
+    },
     /// Resumed from a checkpoint, or skipped damaged ones.
     Resumed {
         /// Step to resume at; 0 if training starts anew.

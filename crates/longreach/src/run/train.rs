@@ -7,7 +7,7 @@ use crate::run::optimizer::{AdamW, squared_norms};
 use crate::run::parameters;
 use burn::tensor::{Device, Tensor, TensorData};
 use posenc::Positions;
-use results::record::{CurvePoint, Divergence};
+use results::record::{CurvePoint, Divergence, StepScores};
 use rundir::Weights;
 use rundir::steplog::Step;
 use tasks::{Batch, Stream, Task};
@@ -26,6 +26,8 @@ pub struct Trained {
     pub tokens: u64,
     /// Loss curve.
     pub curve: Vec<CurvePoint>,
+    /// Scores that the watcher took.
+    pub scores: Vec<StepScores>,
     /// Mean loss over the last tenth of the steps.
     pub final_loss_nats: Option<f64>,
     /// Set if training stopped early, with the batch it stopped at.
@@ -49,8 +51,23 @@ pub struct Start {
     pub moments: [Weights; 2],
 }
 
-/// Returns the parameters and the optimizer's moments after the current step.
-pub type Snapshot<'a> = dyn Fn() -> (Weights, [Weights; 2]) + 'a;
+/// The model and the optimizer after a step.
+pub struct Snapshot<'a> {
+    model: &'a Transformer,
+    optimizer: &'a AdamW,
+}
+
+impl Snapshot<'_> {
+    /// The model's parameters.
+    pub fn weights(&self) -> Weights {
+        parameters::of(self.model)
+    }
+
+    /// The optimizer's moments.
+    pub fn moments(&self) -> [Weights; 2] {
+        self.optimizer.moments()
+    }
+}
 
 /// Called after every step; stops the training by returning false.
 pub type Watch<'a> = dyn FnMut(Step, &Snapshot<'_>) -> Result<bool, Failure> + 'a;
@@ -168,7 +185,10 @@ pub fn train(
             grad_norm: norm,
             tokens: state.tokens,
         };
-        let snapshot = || (parameters::of(&state.model), state.optimizer.moments());
+        let snapshot = Snapshot {
+            model: &state.model,
+            optimizer: &state.optimizer,
+        };
         if !watch(done, &snapshot)? {
             stopped = step + 1 < spec.train.steps;
             break;
@@ -183,6 +203,7 @@ pub fn train(
         steps: state.losses.len() as u64,
         tokens: state.tokens,
         curve: thin(&state.losses),
+        scores: Vec::new(),
         final_loss_nats,
         diverged,
         stopped,

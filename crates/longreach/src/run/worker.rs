@@ -1,17 +1,19 @@
 //! One run in one process: train, save the weights, evaluate, record. What a sweep spawns and a
 //! cluster's array job would call.
 
-use crate::device::{self, DeviceName};
+use crate::device;
 use crate::exit::{Exit, Failure};
 use crate::plan::memory::{self, MemoryLimit};
 use crate::plan::spec::{Job, RunSpec};
 use crate::run::evaluate::{diverged_rows, evaluate};
 use crate::run::model::initial_model;
 use crate::run::parameters;
-use crate::run::protocol::{CheckpointEvery, Event, How, report};
+use crate::run::protocol::{Event, How, report};
 use crate::run::record::{environment, spec_map, task_facts};
+use crate::run::step_scores::{self, Scorer, restored};
 use crate::run::task::build_task;
 use crate::run::train::{Snapshot, Start, Trained, train};
+use crate::run::watcher::{Watched, Watcher, origin};
 use crate::run_dir::files::{
     DIVERGED_FILE, JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE, read_job, recorded, take,
     tidy,
@@ -19,8 +21,8 @@ use crate::run_dir::files::{
 use crate::run_dir::seal::{EvalTiming, Timings, record_text, replace_record, seal, timings};
 use crate::signals;
 use results::record::{EvalRow, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TrainFacts};
-use rundir::checkpoint::{self, Origin};
-use rundir::steplog::{Step, StepLog};
+use rundir::checkpoint;
+use rundir::steplog::StepLog;
 use rundir::{Disk, Weights};
 use serde::Serialize;
 use std::path::Path;
@@ -52,6 +54,10 @@ fn stopped(when: &str) -> Failure {
         exit,
         format!("stopped {when}; the same command continues from there"),
     )
+}
+
+fn stopped_after(step: u64, spec: &RunSpec) -> Failure {
+    stopped(&format!("after step {step} of {}", spec.train.steps))
 }
 
 /// Runs a job in its directory, or what is left of it, and prints events for the sweep. A recorded
@@ -164,16 +170,7 @@ impl Run<'_> {
                 "training {excess}\n  = help: {help}"
             )));
         }
-        memory::forget_peak();
-        let started = Instant::now();
-        let trained = self.train(&initial, &mut timings.notes)?;
-        if trained.stopped {
-            let when = format!("after step {} of {}", trained.steps, spec.train.steps);
-            return Err(stopped(&when));
-        }
-        timings.train_secs = started.elapsed().as_secs_f64();
-        timings.train_tokens_per_sec = trained.tokens as f64 / timings.train_secs;
-        timings.train_peak_memory_bytes = memory::peak();
+        let mut trained = self.train(&initial, &mut timings)?;
         let weights = parameters::of(&trained.model);
         weights
             .save(self.disk, &self.directory.join(WEIGHTS_FILE))
@@ -190,6 +187,9 @@ impl Run<'_> {
             }
             None => self.evaluate(&weights, &mut timings)?,
         };
+        if trained.diverged.is_none() {
+            step_scores::end(spec, &mut trained.scores, &evals);
+        }
         let record = self.record(trained, &weights, evals)?;
         // The seal is written first: a record without a seal looks like one of an older version.
         let text = record_text(self.directory, &record)?;
@@ -235,7 +235,7 @@ impl Run<'_> {
                 tokens: trained.tokens,
                 final_loss_nats: trained.final_loss_nats,
                 loss_curve: trained.curve,
-                scores: Vec::new(),
+                scores: trained.scores,
             },
             evals,
             environment: environment(&self.how.device),
@@ -254,6 +254,7 @@ impl Run<'_> {
         let mut timings = timings(self.directory).unwrap_or_else(|| self.timings(model.parameters));
         timings.evals.clear();
         record.evals = self.evaluate(&weights, &mut timings)?;
+        step_scores::end(&self.job.spec, &mut record.train.scores, &record.evals);
         record.environment = environment(&self.how.device);
         replace_record(self.disk, self.directory, &record, Some(timings))
     }
@@ -341,36 +342,63 @@ impl Run<'_> {
 
     /// Trains, from the newest checkpoint if there is one, and writes checkpoints and the step log
     /// on the way.
-    fn train(&self, initial: &Weights, notes: &mut Vec<String>) -> Result<Trained, Failure> {
-        let origin = origin(&self.how.device);
-        let (start, log) = self.start(initial, &origin, notes)?;
-        let mut watcher = Watcher {
-            run: self,
-            log,
-            origin,
-            // The first step is reported at once.
-            reported: Instant::now() - REPORT_EVERY,
-            saved: Instant::now(),
-            saved_step: start.as_ref().map_or(0, |start| start.step),
+    fn train(&self, initial: &Weights, timings: &mut Timings) -> Result<Trained, Failure> {
+        let spec = &self.job.spec;
+        let needed = timings.train_estimated_memory_bytes;
+        let limit = self.how.memory_limit;
+        let mut scorer = Scorer::new(spec, self.task, self.device, limit, needed);
+        let (start, log) = self.start(initial, &mut scorer, &mut timings.notes)?;
+        let watched = Watched {
+            disk: self.disk,
+            directory: self.directory,
+            job: self.job,
+            task: self.task,
+            how: self.how,
+            report: self.report,
         };
+        let first = start.as_ref().map_or(0, |start| start.step);
+        let mut watcher = Watcher::new(watched, log, scorer, first);
+        memory::forget_peak();
+        let started = Instant::now();
+        // A signal may have come between the step and its scores.
+        if let Some(start) = start.as_ref().filter(|_| watcher.scorer.is_due(first))
+            && !watcher.score(first, &start.weights)?
+        {
+            return Err(stopped_after(first, spec));
+        }
         let watch = &mut |step, snapshot: &Snapshot<'_>| watcher.step(step, snapshot);
-        let trained = train(&self.job.spec, self.task, self.device, start, watch)?;
+        let trained = train(spec, self.task, self.device, start, watch)?;
         // A training that diverged ends between two checkpoints.
-        watcher.log.sync().map_err(resources)?;
-        Ok(trained)
+        watcher.sync()?;
+        if trained.stopped {
+            return Err(stopped_after(trained.steps, spec));
+        }
+        let scorer = watcher.scorer;
+        timings.score_secs = scorer.spent.as_secs_f64();
+        timings.train_secs = started.elapsed().as_secs_f64() - timings.score_secs;
+        timings.train_tokens_per_sec = trained.tokens as f64 / timings.train_secs;
+        timings.train_peak_memory_bytes = scorer.peak.max(memory::peak());
+        let scores = scorer.into_taken();
+        Ok(Trained { scores, ..trained })
     }
 
-    /// Where training starts: the newest usable checkpoint with its step log, or `initial` if the
-    /// job starts from another run, or else weights drawn from the seed.
+    /// Where training starts: the newest usable checkpoint with its step log and scores, or
+    /// `initial` if the job starts from another run, or else weights drawn from the seed.
     fn start(
         &self,
         initial: &Weights,
-        origin: &Origin,
+        scorer: &mut Scorer<'_>,
         notes: &mut Vec<String>,
     ) -> Result<(Option<Start>, StepLog<'_>), Failure> {
         let (disk, directory) = (self.disk, self.directory);
-        let resume = |state: &checkpoint::State| StepLog::resume(disk, directory, state);
-        let found = checkpoint::latest(disk, directory, &self.job.run_id, origin, initial, resume);
+        let resume = |state: &checkpoint::State| {
+            // The log last: it is cut only after every other check has passed.
+            let scores = restored(&self.job.spec, state)?;
+            Ok((StepLog::resume(disk, directory, state)?, scores))
+        };
+        let origin = origin(&self.how.device);
+        let run_id = &self.job.run_id;
+        let found = checkpoint::latest(disk, directory, run_id, &origin, initial, resume);
         notes.extend(found.notes);
         if found.state.is_some() || !notes.is_empty() {
             (self.report)(&Event::Resumed {
@@ -378,7 +406,7 @@ impl Run<'_> {
                 notes: notes.clone(),
             });
         }
-        let Some((state, (log, steps))) = found.state else {
+        let Some((state, ((log, steps), scores))) = found.state else {
             let given = self.job.spec.train.start_from.as_ref().map(|_| Start {
                 weights: initial.clone(),
                 ..Start::default()
@@ -386,6 +414,7 @@ impl Run<'_> {
             let log = StepLog::create(disk, directory).map_err(resources)?;
             return Ok((given, log));
         };
+        scorer.resume(scores);
         let start = Start {
             step: state.step,
             tokens: state.tokens,
@@ -401,80 +430,6 @@ impl Run<'_> {
         self.disk
             .write_whole(&self.directory.join(name), &json)
             .map_err(Failure::resources)
-    }
-}
-
-/// Time between two progress events.
-const REPORT_EVERY: Duration = Duration::from_millis(100);
-
-/// Logs every step of a training, reports progress and writes checkpoints.
-struct Watcher<'a> {
-    run: &'a Run<'a>,
-    log: StepLog<'a>,
-    origin: Origin,
-    /// Time of the last progress event.
-    reported: Instant,
-    /// Time and step of the last checkpoint.
-    saved: Instant,
-    saved_step: u64,
-}
-
-impl Watcher<'_> {
-    /// Handles one step; false if a signal asked to stop.
-    fn step(&mut self, step: Step, snapshot: &Snapshot<'_>) -> Result<bool, Failure> {
-        let steps = self.run.job.spec.train.steps;
-        self.log.append(&step).map_err(resources)?;
-        let last = step.step == steps;
-        if last || self.reported.elapsed() >= REPORT_EVERY {
-            self.reported = Instant::now();
-            (self.run.report)(&Event::Train {
-                step: step.step,
-                steps,
-                loss_nats: step.loss_nats,
-            });
-        }
-        let stop = signals::asked().is_some();
-        let due = match self.run.how.checkpoint_every {
-            CheckpointEvery::Steps(steps) => step.step - self.saved_step >= steps,
-            CheckpointEvery::Time(time) => self.saved.elapsed() >= time,
-        };
-        // The last step is saved too: a run that dies during evaluation need not train again.
-        if due || stop || last {
-            self.save(&step, snapshot)?;
-        }
-        Ok(!stop)
-    }
-
-    fn save(&mut self, step: &Step, snapshot: &Snapshot<'_>) -> Result<(), Failure> {
-        let (weights, moments) = snapshot();
-        // The log is on disk before the checkpoint that names its length and hash.
-        let (log_bytes, log_blake3) = self.log.sync().map_err(resources)?;
-        let state = checkpoint::State {
-            step: step.step,
-            tokens: step.tokens,
-            weights,
-            moments,
-            log_bytes,
-            log_blake3,
-        };
-        let Run {
-            disk,
-            directory,
-            job,
-            ..
-        } = *self.run;
-        checkpoint::save(disk, directory, &job.run_id, &self.origin, &state).map_err(resources)?;
-        (self.saved, self.saved_step) = (Instant::now(), step.step);
-        Ok(())
-    }
-}
-
-/// Build and machine that write a checkpoint. Resuming elsewhere may differ in the last bits, and
-/// is noted.
-fn origin(device: &DeviceName) -> Origin {
-    Origin {
-        commit: env!("LONGREACH_COMMIT").to_owned(),
-        machine: device::fingerprint(device),
     }
 }
 

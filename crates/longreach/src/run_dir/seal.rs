@@ -4,6 +4,7 @@ use crate::exit::Failure;
 use crate::run_dir::files::{RECORD_FILE, TIMINGS_FILE};
 use results::RunRecord;
 use rundir::Disk;
+use schema::is_default;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -13,8 +14,11 @@ const MAX_TIMINGS_BYTES: u64 = 1 << 20;
 /// Wall-clock figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timings {
-    /// Seconds of training.
+    /// Seconds of training, without the scores taken on the way.
     pub train_secs: f64,
+    /// Seconds of those scores.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub score_secs: f64,
     /// Tokens trained on per second.
     pub train_tokens_per_sec: f64,
     /// Seconds of evaluation.

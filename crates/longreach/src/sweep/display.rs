@@ -7,6 +7,7 @@ use crate::plan::planner::Plan;
 use crate::run::protocol::Event;
 use crate::units::{count, duration};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use results::metric;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ struct Progress {
     printed: Instant,
     /// Whether a worker of this sweep did anything.
     worked: bool,
+    /// The latest scores while training.
+    scores: String,
 }
 
 /// A run that another process has.
@@ -114,6 +117,7 @@ impl<'a> Display<'a> {
             fraction: 0.0,
             printed: Instant::now(),
             worked: false,
+            scores: String::new(),
         });
     }
 
@@ -147,8 +151,22 @@ impl<'a> Display<'a> {
                 steps,
                 loss_nats,
             } => {
-                let text = format!("step {step} of {steps}, loss {loss_nats:.3}");
+                let scores = self.runs[index].as_ref().map_or("", |run| &run.scores);
+                let text = format!("step {step} of {steps}, loss {loss_nats:.3}{scores}");
                 (TRAIN_SHARE * *step as f64 / *steps as f64, text)
+            }
+            Event::Scored {
+                step,
+                metric,
+                values,
+            } => {
+                let steps = self.plan.runs[index].job.spec.train.steps;
+                let scores = scores(metric, values);
+                if let Some(run) = &mut self.runs[index] {
+                    run.scores = format!("; step {step}: {scores}");
+                }
+                let text = format!("step {step} of {steps}, {scores}");
+                (TRAIN_SHARE * *step as f64 / steps as f64, text)
             }
             Event::Resumed { step, notes } => {
                 let steps = self.plan.runs[index].job.spec.train.steps;
@@ -294,6 +312,18 @@ impl<'a> Display<'a> {
             total.finish_and_clear();
         }
     }
+}
+
+/// Scores at each length: `exact_match 0.998 at 16, 0.250 at 32`.
+fn scores(metric: &str, values: &[(usize, Option<f64>)]) -> String {
+    let at = |(length, value): &(usize, Option<f64>)| {
+        let number = value.map_or("none".to_owned(), |value| {
+            metric::number(value, metric::decimals(metric, value))
+        });
+        format!("{number} at {length}")
+    };
+    let all: Vec<String> = values.iter().map(at).collect();
+    format!("{metric} {}", all.join(", "))
 }
 
 #[cfg(test)]

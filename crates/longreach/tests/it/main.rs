@@ -18,5 +18,6 @@ mod reevaluation;
 mod resume;
 mod robustness;
 mod schedules;
+mod step_scores;
 mod texts;
 mod variants;

@@ -1,0 +1,62 @@
+//! What is known about one key of a configuration.
+
+/// One key.
+#[derive(Debug)]
+pub struct Key {
+    /// Dotted path; `N` stands for a place in a list.
+    pub path: &'static str,
+    /// What may stand there.
+    pub kind: Kind,
+    /// What holds where the key is left out; `None` if it must be there.
+    pub default: Option<&'static str>,
+    /// A value as TOML.
+    pub example: &'static str,
+    /// One line.
+    pub meaning: &'static str,
+}
+
+/// What may stand at a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// A text.
+    Text,
+    /// `true` or `false`.
+    Truth,
+    /// A whole number from the first to the second.
+    Whole(u64, u64),
+    /// A number from the first to the second.
+    Number(f64, f64),
+    /// One of these names.
+    Name(&'static [&'static str]),
+    /// A list of whole numbers in this range.
+    Wholes(u64, u64),
+    /// A table whose `kind` chooses its other keys.
+    Task,
+    /// As [`Kind::Task`].
+    Encoding,
+    /// A table of keys of an encoding, `kind` included.
+    EncodingKeys,
+    /// An encoding's table, or a list of them.
+    Encodings,
+    /// As [`Kind::Task`].
+    Positions,
+    /// A table of lists of values, by quoted dotted key.
+    Axes,
+}
+
+/// A key of the list.
+pub(super) const fn key(
+    path: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    example: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        path,
+        kind,
+        default,
+        example,
+        meaning,
+    }
+}
