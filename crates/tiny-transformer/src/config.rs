@@ -284,7 +284,7 @@ impl TransformerConfig {
                 return Err(ConfigError::new(
                     key,
                     value,
-                    "out of range",
+                    "is out of range",
                     format!("a whole number from 1 to {high}"),
                     hint,
                 ));
@@ -304,7 +304,7 @@ impl TransformerConfig {
                 return Err(ConfigError::new(
                     key,
                     value,
-                    "out of range",
+                    "is out of range",
                     format!("a number from {low} to {high}"),
                     hint,
                 ));

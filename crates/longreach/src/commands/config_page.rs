@@ -86,7 +86,7 @@ fn is_toml(text: &str) -> bool {
 
 fn type_in_words(kind: Kind) -> String {
     match kind {
-        Kind::Text => "text".to_owned(),
+        Kind::Text => "string".to_owned(),
         Kind::Truth => "true or false".to_owned(),
         // The largest whole number of TOML is no limit of the key.
         Kind::Whole(low, high) if high == u64::MAX >> 1 => format!("whole number from {low}"),

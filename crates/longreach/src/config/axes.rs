@@ -144,6 +144,20 @@ pub fn expand(source: &Source, seeds: usize) -> Result<Vec<Cell>, Diagnostic> {
     Ok(out)
 }
 
+impl Source {
+    /// Takes out the axis that a mistake's key lies in and returns the key that it varies; `None`
+    /// if the mistake is not that of one axis.
+    pub fn drop_axis(&mut self, key: &str) -> Option<KeyPath> {
+        let path = KeyPath::parse(key).ok()?;
+        let [root, axis, ..] = path.parts() else {
+            return None;
+        };
+        let axes = self.table.get_mut(AXES).filter(|_| root == AXES)?;
+        axes.as_table_mut()?.remove(axis)?;
+        Some(KeyPath::parse(axis).unwrap_or_else(|_| KeyPath::new([axis])))
+    }
+}
+
 fn max_runs(source: &Source) -> Result<u64, Diagnostic> {
     match source.table().get(MAX_RUNS) {
         None => Ok(DEFAULT_MAX_RUNS),

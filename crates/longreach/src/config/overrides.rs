@@ -154,7 +154,7 @@ fn parse_value(raw: &str) -> Result<Value, (String, String)> {
     if raw.is_empty() {
         return Err((
             "is missing".into(),
-            "write key=\"\" for an empty text".into(),
+            "write key=\"\" for an empty string".into(),
         ));
     }
     if error.contains("overflowed") {
@@ -175,7 +175,7 @@ fn parse_value(raw: &str) -> Result<Value, (String, String)> {
     if raw.contains(',') {
         return Err((
             "looks like a list without brackets".into(),
-            format!("write [{raw}], or \"{raw}\" for a text"),
+            format!("write [{raw}], or \"{raw}\" for a string"),
         ));
     }
     Ok(Value::String(raw.to_owned()))

@@ -159,7 +159,7 @@ impl Source {
 }
 
 /// Number of values at and below one.
-pub(super) fn count_values(value: &Value) -> usize {
+pub fn count_values(value: &Value) -> usize {
     1 + match value {
         Value::Array(array) => array.iter().map(count_values).sum(),
         Value::Table(table) => table.values().map(count_values).sum(),
@@ -277,18 +277,18 @@ pub(super) fn unusable_error(place: Place, path: &KeyPath, value: &Value) -> Dia
         ),
         Value::String(text) if text.len() > MAX_TEXT => (
             "is too long",
-            "texts of at most 4096 bytes",
+            "strings of at most 4096 bytes",
             format!("it has {} bytes", text.len()),
         ),
         Value::String(_) => (
             "holds a control character",
-            "texts of one line that can be seen",
+            "strings of one line that can be seen",
             "remove it".to_owned(),
         ),
         _ => (
             "is a date",
-            "numbers, texts, true, false, lists and tables",
-            format!("write \"{text}\" for a text"),
+            "numbers, strings, true, false, lists and tables",
+            format!("write \"{text}\" for a string"),
         ),
     };
     let diagnostic =

@@ -57,7 +57,7 @@ fn explain(message: &str, word: &str) -> (String, &'static str) {
             ),
             _ => (
                 format!("`{word}` is not a TOML value"),
-                "texts need quotes: \"text\"",
+                "strings need quotes: \"text\"",
             ),
         }
     } else if message.starts_with("invalid boolean") {
@@ -65,7 +65,7 @@ fn explain(message: &str, word: &str) -> (String, &'static str) {
         let help = if truth {
             "write true or false in small letters"
         } else {
-            "texts need quotes: \"text\""
+            "strings need quotes: \"text\""
         };
         (format!("`{word}` is not a TOML value"), help)
     } else if message.starts_with("invalid basic string") && word.is_empty() {

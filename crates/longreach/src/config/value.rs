@@ -95,7 +95,7 @@ fn float_as_toml(number: f64) -> String {
 /// What a value is, with its article.
 pub fn type_name(value: &Value) -> &'static str {
     match value {
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Integer(_) => "a whole number",
         Value::Float(_) => "a decimal number",
         Value::Boolean(_) => "a truth value",
@@ -118,7 +118,7 @@ pub(super) fn friendly(expected: &str) -> String {
         "i64" | "isize" | "i128" => "a whole number",
         "f32" | "f64" => "a number",
         "a boolean" => "true or false",
-        "a string" | "string" | "string only" | "string or table" => "a text",
+        "a string" | "string" | "string only" | "string or table" => "a string",
         "fewer elements in array" => "a shorter list",
         "fewer elements in map" => "fewer keys",
         "a sequence" => "a list",
@@ -173,7 +173,7 @@ pub(super) fn rewrite(value: &Value, expected: &str, key: &str) -> Option<String
         other if wanted.starts_with("a list") => {
             Some(format!("write a list: {set}[{}]", describe_value(other)))
         }
-        other if wanted == "a text" && key != "kind" => {
+        other if wanted == "a string" && key != "kind" => {
             Some(format!("write {set}{}", quoted(&describe_value(other))))
         }
         _ => None,

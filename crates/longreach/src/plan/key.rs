@@ -1,5 +1,7 @@
 //! What is known about one key of a configuration.
 
+use toml::Value;
+
 /// One key.
 #[derive(Debug)]
 pub struct Key {
@@ -58,5 +60,39 @@ pub(super) const fn key(
         default,
         example,
         meaning,
+    }
+}
+
+impl Kind {
+    /// Whether a value has the type and the range of this kind, as far as they depend on nothing
+    /// else.
+    pub fn admits(self, value: &Value) -> bool {
+        let whole = |value: &Value, low: u64, high: u64| {
+            let number = value
+                .as_integer()
+                .and_then(|number| u64::try_from(number).ok());
+            number.is_some_and(|number| (low..=high).contains(&number))
+        };
+        match self {
+            Self::Text => value.is_str(),
+            Self::Truth => value.is_bool(),
+            Self::Whole(low, high) => whole(value, low, high),
+            Self::Number(low, high) => {
+                let number = value
+                    .as_float()
+                    .or(value.as_integer().map(|whole| whole as f64));
+                number.is_some_and(|number| (low..=high).contains(&number))
+            }
+            Self::Name(names) => value.as_str().is_some_and(|name| names.contains(&name)),
+            Self::Wholes(low, high) => value
+                .as_array()
+                .is_some_and(|list| list.iter().all(|value| whole(value, low, high))),
+            Self::Task
+            | Self::Encoding
+            | Self::EncodingKeys
+            | Self::Encodings
+            | Self::Positions
+            | Self::Axes => true,
+        }
     }
 }

@@ -213,7 +213,7 @@ pub const KEYS: &[Key] = &[
         "model.pe",
         Kind::Encoding,
         None,
-        r#"{ kind = "rope", base = 500 }"#,
+        r#"{ kind = "rope" }"#,
         "The positional encoding.",
     ),
     key(

@@ -6,6 +6,8 @@
 //! sections.rs      the tables of a configuration as written
 //! key.rs           what is known about a key
 //! keys.rs          every key with type, range, default, example and meaning
+//! mistakes.rs      all mistakes of a configuration at once
+//! hints.rs         hints that need the list of all keys
 //! check.rs         names, seeds, lengths, ranges
 //! task.rs          what is wrong with a task, by the key that names it
 //! model.rs         [model]: sizes, the encoding, positions
@@ -25,9 +27,11 @@
 mod check;
 pub mod cost;
 pub mod eval;
+pub mod hints;
 pub mod key;
 pub mod keys;
 pub mod memory;
+pub mod mistakes;
 mod model;
 mod notes;
 pub mod planned;

@@ -3,6 +3,8 @@
 
 use super::check::{check_lengths, check_names, check_tables, refused};
 use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
+use super::hints::with_hint;
+use super::mistakes::{Collection, Mistakes};
 use super::model;
 use super::notes::{Dropped, unsupported_notes};
 use super::sections::{Experiment, ReportSection};
@@ -18,6 +20,7 @@ use crate::config::claims;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::source::Source;
 use posenc::EncodingConfig;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -30,43 +33,72 @@ pub use super::planned::{Plan, PlannedRun};
 ///
 /// # Errors
 ///
-/// The first mistake, with its place.
-pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Diagnostic> {
+/// Its mistakes, each with its place: all that do not follow from others.
+pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Mistakes> {
     let mut source = Source::read(path)?;
+    let mut mistakes = Collection::default();
     for text in overrides {
-        source.apply_override(text)?;
+        if let Err(mistake) = source.apply_override(text) {
+            mistakes.add(mistake);
+        }
+    }
+    // An override that was not applied may be what the rest of the file waits for.
+    if let Some(mistakes) = std::mem::take(&mut mistakes).finish() {
+        return Err(mistakes);
     }
     let seeds = source
         .get("seeds")
         .and_then(Value::as_array)
         .map_or(1, Vec::len);
-    let cells = expand(&source, seeds)?;
+    let asked = source.table().clone();
+    let cells = cells(&mut source, seeds, &mut mistakes);
     let directory = path
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
-    let surroundings = Surroundings::of(&directory);
     let mut plan = Plan {
         path: path.to_owned(),
         directory: directory.clone(),
-        table: source.table().clone(),
+        table: asked,
         ..Plan::default()
     };
-    let mut planner = Planner {
-        surroundings,
-        directory,
-        tasks: HashMap::new(),
-        ids: HashMap::new(),
-        order: HashSet::new(),
-        evaluations: 0,
-        dropped: Dropped::default(),
-    };
+    let mut planner = Planner::new(directory);
     for cell in &cells {
-        planner.cell(cell, &mut plan)?;
+        let Err(first) = planner.cell(cell, &mut plan) else {
+            continue;
+        };
+        let hinted = |mistake| with_hint(mistake, &cell.table);
+        mistakes.add_cell(cell, hinted(first), |cell| {
+            let mut again = planner.again();
+            again.cell(cell, &mut Plan::default()).map_err(hinted)
+        });
+        if mistakes.is_full() {
+            break;
+        }
+    }
+    if let Some(mistakes) = mistakes.finish() {
+        return Err(mistakes);
     }
     plan.notes = planner.notes(&plan);
     Ok(plan)
+}
+
+/// The combinations of the axes. An axis that cannot be is a mistake, and left out.
+fn cells(source: &mut Source, seeds: usize, mistakes: &mut Collection) -> Vec<Cell> {
+    loop {
+        match expand(source, seeds) {
+            Ok(cells) => return cells,
+            Err(mistake) => {
+                let axis = mistake.key.as_deref().and_then(|key| source.drop_axis(key));
+                mistakes.add(mistake);
+                let Some(axis) = axis else {
+                    return Vec::new();
+                };
+                mistakes.without_axis(axis);
+            }
+        }
+    }
 }
 
 /// The order of lines and rows that a config asks for: texts of labels and names of variants as in
@@ -100,7 +132,7 @@ struct Planner {
     surroundings: Surroundings,
     directory: PathBuf,
     /// Corpora are read once, not once per cell.
-    tasks: HashMap<String, Rc<dyn Task>>,
+    tasks: Rc<RefCell<HashMap<String, Rc<dyn Task>>>>,
     ids: HashMap<String, String>,
     /// Labels that are in the plan's order already.
     order: HashSet<String>,
@@ -123,6 +155,26 @@ struct Resolved<'a> {
 }
 
 impl Planner {
+    fn new(directory: PathBuf) -> Self {
+        Self {
+            surroundings: Surroundings::of(&directory),
+            directory,
+            tasks: Rc::default(),
+            ids: HashMap::new(),
+            order: HashSet::new(),
+            evaluations: 0,
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// A planner of the same files that has planned nothing yet.
+    fn again(&self) -> Self {
+        Self {
+            tasks: Rc::clone(&self.tasks),
+            ..Self::new(self.directory.clone())
+        }
+    }
+
     fn cell(&mut self, cell: &Cell, plan: &mut Plan) -> Result<(), Diagnostic> {
         // Before reading, because serde takes a list for the values of a table in order.
         check_tables(cell)?;
@@ -354,14 +406,14 @@ impl Planner {
             "{:?} {} {:?} {}",
             written.task, train.train_len, eval.test_lens, eval.seed
         );
-        if let Some(task) = self.tasks.get(&key) {
+        if let Some(task) = self.tasks.borrow().get(&key) {
             return Ok(task.clone());
         }
         let built =
             self.surroundings
                 .build(&written.task, train.train_len, &eval.test_lens, eval.seed);
         let task: Rc<dyn Task> = built.map_err(|error| task_refused(cell, &error))?.into();
-        self.tasks.insert(key, task.clone());
+        self.tasks.borrow_mut().insert(key, task.clone());
         Ok(task)
     }
 }

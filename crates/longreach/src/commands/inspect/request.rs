@@ -2,10 +2,12 @@
 
 use crate::commands::inspect::subject::Subject;
 use crate::config::diagnostic::{Diagnostic, Place, Problem, TableName, closest, deserialize};
+use crate::config::key_path::KeyPath;
 use crate::config::source::Source;
 
 use crate::exit::Failure;
-use posenc::{ConfigError, EncodingConfig, Lengths, ModelShape};
+use crate::plan::hints::other_kind;
+use posenc::{ConfigError, EncodingConfig, Lengths, ModelShape, RopeScaling};
 use serde::Deserialize;
 use std::path::PathBuf;
 use tiny_transformer::{
@@ -217,7 +219,14 @@ impl Command<'_> {
                 .iter()
                 .map(|kind| (*kind).to_owned())
                 .collect();
-            let help = closest(kind, &kinds).map(|meant| format!("did you mean `{meant}`?"));
+            let inspected = || match RopeScaling::KINDS.contains(&kind) {
+                true => Some(format!(
+                    "`{kind}` is a scaling of rope: longreach inspect rope 'scaling={{kind=\"{kind}\"}}'"
+                )),
+                false => other_kind(kind, &KeyPath::default()),
+            };
+            let near = || closest(kind, &kinds).map(|meant| format!("did you mean `{meant}`?"));
+            let help = inspected().or_else(near);
             let help =
                 help.unwrap_or_else(|| "`longreach list encodings` describes them".to_owned());
             let place = Place::CommandLine {

@@ -70,6 +70,21 @@ pub fn deserialize_at<T: DeserializeOwned>(
     })
 }
 
+/// The keys of a table tagged by `kind`, `kind` itself left out; none if there is no such kind.
+pub fn known_keys<T: DeserializeOwned>(kind: &str) -> Vec<String> {
+    // No table has this key, so that serde names those it has.
+    const PROBE: &str = "\u{1}probe";
+    let mut table = Table::new();
+    table.insert("kind".to_owned(), Value::String(kind.to_owned()));
+    table.insert(PROBE.to_owned(), Value::Boolean(true));
+    match T::deserialize(Reader(&Value::Table(table))) {
+        Err(ReadError::UnknownField { known, .. }) => {
+            known.iter().map(|key| (*key).to_owned()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// The part of serde's path below `at` that exists in the table.
 fn resolve(table: &Table, at: &KeyPath, path: &serde_path_to_error::Path) -> KeyPath {
     let mut out = at.clone();

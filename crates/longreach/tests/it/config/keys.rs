@@ -27,7 +27,7 @@ test_lens = [8]
 variants = [{ name = "window", add = { kind = "window" } }]
 "#;
 
-fn planned(overrides: &[String]) -> Result<Plan, longreach::config::diagnostic::Diagnostic> {
+fn planned(overrides: &[String]) -> Result<Plan, longreach::plan::mistakes::Mistakes> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.toml");
     std::fs::write(&path, WHOLE).unwrap();

@@ -2,6 +2,7 @@
 
 mod errors;
 mod keys;
+mod mistakes;
 mod reading;
 mod storm;
 mod toy;
