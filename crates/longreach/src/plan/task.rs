@@ -24,9 +24,16 @@ pub(super) fn task_refused(cell: &Cell, error: &TaskError) -> Diagnostic {
             let written = |key: &&&str| {
                 KeyPath::parse(key).is_ok_and(|path| path.find(&cell.table).is_some())
             };
-            let mut keys = ["task.files", "task.split.valid", "task.crates", "task"]
-                .iter()
-                .filter(written);
+            let mut keys = [
+                "task.files",
+                "task.split.valid",
+                "task.crates",
+                "task.train",
+                "task.test",
+                "task",
+            ]
+            .iter()
+            .filter(written);
             let named = path
                 .as_ref()
                 .and_then(|path| path.file_name())

@@ -214,6 +214,15 @@ fn whole(fragment: &str) -> Vec<String> {
 fn every_config_and_fragment_of_the_documents_plans() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("x.toml");
+    // What the fragments on prompts and answers read.
+    for (name, word) in [("train", "a"), ("test", "b")] {
+        let line = |prompt: String| format!("{{\"prompt\": \"{prompt}\", \"answer\": \"c\"}}\n");
+        // 64 words, and 64 characters.
+        let lines = line(format!("{word} ").repeat(64)) + &line(word.repeat(64));
+        for file in [format!("{name}.jsonl"), format!("sums-{name}.jsonl")] {
+            std::fs::write(scratch.path().join(file), &lines).unwrap();
+        }
+    }
     let (mut wrong, mut tried) = (Vec::new(), 0);
     for (name, text) in documents() {
         for block in blocks(&text, "toml") {

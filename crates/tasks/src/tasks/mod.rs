@@ -12,6 +12,7 @@ mod dyck;
 mod even_pairs;
 mod grid;
 mod induction;
+mod jsonl;
 mod majority;
 mod missing_duplicate;
 mod modular_arithmetic;
@@ -103,4 +104,5 @@ tasks! {
     "grid" => Grid(grid::GridConfig, GridAnswer);
     "text" => Text(text::TextConfig);
     "masked_text" => MaskedText(text::MaskedTextConfig);
+    "jsonl" => Jsonl(jsonl::JsonlConfig, JsonlTokens);
 }

@@ -16,13 +16,14 @@ mod chars;
 mod config;
 mod corpus;
 mod masked;
-mod sources;
+pub(crate) mod sources;
 mod windows;
 
 pub use config::{
     CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, Level, NonOverlapping,
     Sliding, Split, TextConfig, Windows,
 };
+pub(crate) use corpus::read_all;
 pub use masked::MaskedTextConfig;
 
 use crate::{

@@ -1,5 +1,5 @@
 //! Laws that every task in symbols keeps, whatever it asks: for each kind of the catalogue but
-//! those of text, with its defaults and variants.
+//! those that read files, with its defaults and variants.
 
 use crate::common;
 use longreach_tasks::{Batch, BuildContext, Scoring, TEACHER_FORCED, Task, TaskConfig, TestSet};
@@ -13,7 +13,7 @@ fn ctx(eval_seed: u64) -> BuildContext<'static> {
 fn tables() -> Vec<String> {
     let defaults = TaskConfig::KINDS
         .iter()
-        .filter(|kind| !kind.contains("text"))
+        .filter(|kind| !kind.contains("text") && **kind != "jsonl")
         .map(|kind| format!("kind = \"{kind}\""));
     defaults
         .chain(VARIANTS.iter().map(ToString::to_string))

@@ -3,6 +3,7 @@
 mod common;
 mod config;
 mod hostile;
+mod jsonl;
 mod laws;
 mod masked;
 mod oracles;

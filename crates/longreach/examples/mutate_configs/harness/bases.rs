@@ -319,6 +319,11 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "task",
+        r#"{ kind = "jsonl", train = ["a.jsonl"], test = ["b.jsonl"], tokens = "words", prompt = "q", answer = "a", bucket = 40,
+            max_bytes = 20000000 }"#,
+    ),
+    (
+        "task",
         r#"{ kind = "text", files = ["*.txt"], split = { by = "files", valid = ["b.txt"] } }"#,
     ),
 ];
@@ -344,6 +349,17 @@ pub fn all(directory: &Path) -> Vec<Base> {
             "the quick brown fox jumps over the lazy dog; ".repeat(9),
         )
         .expect("a scratch directory");
+    }
+    for (name, from) in [("a.jsonl", 'a'), ("b.jsonl", 'n')] {
+        // Prompts of 1 to 40 words, each word a letter.
+        let line = |n: usize| {
+            format!(
+                "{{\"q\": \"{}\", \"a\": \"{from} b\"}}\n",
+                format!("{from} ").repeat(n)
+            )
+        };
+        std::fs::write(directory.join(name), (1..=40).map(line).collect::<String>())
+            .expect("a scratch directory");
     }
     std::fs::write(directory.join("claims.toml"), CLAIMS).expect("a scratch directory");
     let mut bases = Vec::new();

@@ -1,0 +1,533 @@
+//! Prompts and answers from files of JSON lines: a task without Rust.
+//!
+//! Example (words): `{"prompt": "two plus three", "answer": "five"}` is
+//! `BOS two plus three SEP | five EOS`. A length counts the tokens of a prompt: characters, or words
+//! between white space. Training at length n draws from all prompts of at most n tokens; a test set
+//! is the prompts of n tokens, or of the `bucket` lengths that end with n.
+//!
+//! Rows of different lengths share a batch: shorter ones are filled with EOS on the right, which
+//! nothing before them sees and nothing counts.
+//!
+//! Held out: by file. A prompt that is in both files is refused.
+//!
+//! Tokens are those of the training file in order of code points, and one for all others.
+
+use crate::text::{read_all, sources};
+use crate::{Batch, BuildContext, CorpusFacts, Scoring, Stream, TEACHER_FORCED};
+use crate::{Task, TaskError, TaskSpec};
+use schema::{Invalid, in_range, text};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+
+const BOS: i32 = 0;
+const SEP: i32 = 1;
+const EOS: i32 = 2;
+/// Every token that the training file lacks.
+const OTHER: i32 = 3;
+const FIRST: i32 = 4;
+
+/// Most different tokens of the training file.
+const MOST_TOKENS: usize = 1 << 16;
+
+/// What a token is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JsonlTokens {
+    /// A character.
+    #[default]
+    Chars,
+    /// What stands between white space.
+    Words,
+}
+
+/// `kind = "jsonl"`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct JsonlConfig {
+    /// Files to train on: paths and globs, relative ones against the configuration's directory;
+    /// `train.jsonl` and `test.jsonl` unless given.
+    pub train: Vec<String>,
+    /// Files to test on.
+    pub test: Vec<String>,
+    /// What a token is.
+    pub tokens: JsonlTokens,
+    /// Key of the prompt in every line.
+    pub prompt: String,
+    /// Key of the answer.
+    pub answer: String,
+    /// How many lengths of prompts a test set spans: those up to the test length.
+    pub bucket: usize,
+    /// Most bytes of all files together.
+    pub max_bytes: u64,
+}
+
+impl Default for JsonlConfig {
+    fn default() -> Self {
+        Self {
+            train: vec!["train.jsonl".to_owned()],
+            test: vec!["test.jsonl".to_owned()],
+            tokens: JsonlTokens::default(),
+            prompt: "prompt".to_owned(),
+            answer: "answer".to_owned(),
+            bucket: 1,
+            max_bytes: 64 << 20,
+        }
+    }
+}
+
+/// A line: prompt and answer as they are written, and where.
+struct Line {
+    prompt: String,
+    answer: String,
+    place: String,
+}
+
+impl TaskSpec for JsonlConfig {
+    const SUMMARY: &'static str = "answers to prompts from your own files";
+
+    fn examples() -> Vec<String> {
+        let example = |prompt: &str, answer: &str| format!("BOS {prompt} SEP | {answer} EOS");
+        vec![
+            example("two plus three", "five"),
+            example("1 2 + 3 4 =", "4 6"),
+        ]
+    }
+
+    fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
+        for (key, files) in [("train", &self.train), ("test", &self.test)] {
+            if files.is_empty() {
+                return Err(Invalid::new(
+                    key,
+                    "[]",
+                    "names no file",
+                    "at least one path or glob",
+                    format!("write {key} = [\"{key}.jsonl\"]"),
+                )
+                .into());
+            }
+        }
+        let hint = "1 tests prompts of exactly the test length";
+        in_range("bucket", self.bucket, 1..=1 << 22, hint)?;
+        let hint = "the files are held in memory";
+        in_range("max_bytes", self.max_bytes, 1..=1 << 32, hint)?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(b"longreach jsonl v1");
+        let mut read = |key: &str, patterns: &[String]| self.read(key, patterns, ctx, &mut hasher);
+        let (train, test) = (read("train", &self.train)?, read("test", &self.test)?);
+        refuse_common(&train.lines, &test.lines)?;
+        let vocabulary = Vocabulary::of(&train.lines, self.tokens)?;
+        let task = JsonlTask {
+            train: vocabulary.rows(&train.lines),
+            test: vocabulary.rows(&test.lines),
+            vocab_size: FIRST as usize + vocabulary.ids.len(),
+            unknown: vocabulary.unknown(&test.lines),
+            tokens: self.tokens,
+            bucket: self.bucket,
+            corpus: CorpusFacts {
+                source: format!(
+                    "files: {}",
+                    [&self.train[..], &self.test].concat().join(", ")
+                ),
+                files: train.files + test.files,
+                train_bytes: train.bytes,
+                valid_bytes: test.bytes,
+                blake3: hasher.finalize().to_hex().to_string(),
+            },
+        };
+        task.check_lengths(ctx)?;
+        Ok(Box::new(task))
+    }
+}
+
+/// The lines of the files that one key names.
+struct Part {
+    lines: Vec<Line>,
+    files: usize,
+    bytes: u64,
+}
+
+impl JsonlConfig {
+    fn read(
+        &self,
+        key: &str,
+        patterns: &[String],
+        ctx: &BuildContext<'_>,
+        hasher: &mut blake3::Hasher,
+    ) -> Result<Part, TaskError> {
+        let files = sources::find(patterns, key, &ctx.config_dir)?;
+        let contents = read_all(&files, self.max_bytes)?;
+        // Lengths come before contents, so that no two sets of files give the same bytes to hash.
+        let number = |n: usize| (n as u64).to_le_bytes();
+        hasher.update(key.as_bytes()).update(&number(files.len()));
+        let mut part = Part {
+            lines: Vec::new(),
+            files: files.len(),
+            bytes: 0,
+        };
+        for (file, bytes) in files.iter().zip(contents) {
+            hasher.update(&number(bytes.len())).update(&bytes);
+            part.bytes += bytes.len() as u64;
+            self.parse(&file.path, &file.name, &bytes, &mut part.lines)?;
+        }
+        if part.lines.is_empty() {
+            let (path, hint) = (&files[0].path, "write one JSON object on each line");
+            return Err(TaskError::input(path, "holds no line", hint));
+        }
+        Ok(part)
+    }
+
+    /// Reads the lines of a file; empty ones are left out.
+    fn parse(
+        &self,
+        path: &Path,
+        name: &str,
+        bytes: &[u8],
+        lines: &mut Vec<Line>,
+    ) -> Result<(), TaskError> {
+        let example = format!(
+            "write {{\"{}\": \"...\", \"{}\": \"...\"}}",
+            self.prompt, self.answer
+        );
+        for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let number = index + 1;
+            let refuse = |problem: String, hint: &str| {
+                Err(TaskError::input(
+                    path,
+                    format!("line {number}: {problem}"),
+                    hint,
+                ))
+            };
+            let Ok(line) = std::str::from_utf8(line) else {
+                return refuse("is no UTF-8 text".to_owned(), "save the file as UTF-8");
+            };
+            if line.trim().is_empty() {
+                continue;
+            }
+            let object: BTreeMap<String, serde_json::Value> = match serde_json::from_str(line) {
+                Ok(object) => object,
+                Err(error) => {
+                    let why = text::excerpt(&error.to_string());
+                    return refuse(format!("is no JSON object: {why}"), &example);
+                }
+            };
+            let mut texts = Vec::new();
+            for key in [&self.prompt, &self.answer] {
+                let problem = match object.get(key) {
+                    Some(serde_json::Value::String(text))
+                        if !self.tokens.split(text).is_empty() =>
+                    {
+                        texts.push(text.clone());
+                        continue;
+                    }
+                    Some(serde_json::Value::String(_)) => format!("`{key}` is empty"),
+                    Some(_) => format!("`{key}` is no string"),
+                    None => {
+                        let keys: Vec<String> = object
+                            .keys()
+                            .take(8)
+                            .map(|key| text::excerpt(key))
+                            .collect();
+                        let hint = "set task.prompt and task.answer to the keys of your lines";
+                        let found = keys.join(", ");
+                        return refuse(format!("has no `{key}`; it has: {found}"), hint);
+                    }
+                };
+                return refuse(problem, &example);
+            }
+            let (Some(answer), Some(prompt)) = (texts.pop(), texts.pop()) else {
+                continue;
+            };
+            lines.push(Line {
+                prompt,
+                answer,
+                place: format!("{}:{number}", text::excerpt(name)),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a test prompt that is trained on.
+fn refuse_common(train: &[Line], test: &[Line]) -> Result<(), TaskError> {
+    let trained: HashMap<&str, &str> = train
+        .iter()
+        .map(|line| (&*line.prompt, &*line.place))
+        .collect();
+    let common = test
+        .iter()
+        .find_map(|line| Some((line, trained.get(&*line.prompt)?)));
+    common.map_or(Ok(()), |(line, at)| {
+        let problem = format!(
+            "the prompt of {} is trained on: it is also {at}",
+            line.place
+        );
+        Err(TaskError::Input {
+            path: None,
+            problem,
+            hint: "remove one of the two: what was learned by heart tests nothing".to_owned(),
+        })
+    })
+}
+
+impl JsonlTokens {
+    fn split(self, text: &str) -> Vec<&str> {
+        match self {
+            Self::Chars => {
+                let ends = text
+                    .char_indices()
+                    .map(|(at, c)| &text[at..at + c.len_utf8()]);
+                ends.collect()
+            }
+            Self::Words => text.split_whitespace().collect(),
+        }
+    }
+
+    /// What a length counts.
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Chars => "characters",
+            Self::Words => "words",
+        }
+    }
+}
+
+/// The tokens of the training file.
+struct Vocabulary {
+    tokens: JsonlTokens,
+    ids: HashMap<String, i32>,
+}
+
+impl Vocabulary {
+    fn of(lines: &[Line], tokens: JsonlTokens) -> Result<Self, TaskError> {
+        let texts = lines.iter().flat_map(|line| [&line.prompt, &line.answer]);
+        // Sorted: ids must not depend on the order of a hash table.
+        let known: BTreeSet<&str> = texts.flat_map(|text| tokens.split(text)).collect();
+        if known.len() > MOST_TOKENS {
+            let problem = format!(
+                "makes {} different tokens of the training files, more than {MOST_TOKENS}",
+                known.len()
+            );
+            let hint = "tokens = \"chars\" makes fewer";
+            return Err(Invalid::new("tokens", tokens.unit(), problem, "", hint).into());
+        }
+        let ids = known.into_iter().map(str::to_owned).zip(FIRST..).collect();
+        Ok(Self { tokens, ids })
+    }
+
+    fn ids(&self, text: &str) -> Vec<i32> {
+        let tokens = self.tokens.split(text).into_iter();
+        tokens
+            .map(|token| self.ids.get(token).copied().unwrap_or(OTHER))
+            .collect()
+    }
+
+    /// The lines as tokens, by the length of their prompts; lines of one length as in the files.
+    fn rows(&self, lines: &[Line]) -> Vec<Row> {
+        let row = |line: &Line| Row {
+            prompt: self.ids(&line.prompt),
+            answer: self.ids(&line.answer),
+        };
+        let mut rows: Vec<Row> = lines.iter().map(row).collect();
+        rows.sort_by_key(|row| row.prompt.len());
+        rows
+    }
+
+    /// How many tokens of answers the training files lack, which no model can give.
+    fn unknown(&self, lines: &[Line]) -> usize {
+        let answers = lines.iter().flat_map(|line| self.ids(&line.answer));
+        answers.filter(|id| *id == OTHER).count()
+    }
+}
+
+struct Row {
+    prompt: Vec<i32>,
+    answer: Vec<i32>,
+}
+
+impl Row {
+    /// Tokens that the model reads.
+    fn seq_len(&self) -> usize {
+        self.prompt.len() + self.answer.len() + 2
+    }
+}
+
+struct JsonlTask {
+    /// By the length of their prompts.
+    train: Vec<Row>,
+    test: Vec<Row>,
+    vocab_size: usize,
+    /// Tokens of test answers that the training files lack.
+    unknown: usize,
+    tokens: JsonlTokens,
+    bucket: usize,
+    corpus: CorpusFacts,
+}
+
+/// The rows whose prompts have at most this many tokens.
+fn up_to(rows: &[Row], length: usize) -> &[Row] {
+    &rows[..rows.partition_point(|row| row.prompt.len() <= length)]
+}
+
+impl JsonlTask {
+    /// The rows trained on at a length; the shortest where none is short enough.
+    fn trained(&self, length: usize) -> &[Row] {
+        let shortest = self.train.first().map_or(0, |row| row.prompt.len());
+        up_to(&self.train, length.max(shortest))
+    }
+
+    /// The test set of a length.
+    fn tested(&self, length: usize) -> &[Row] {
+        let rows = up_to(&self.test, length);
+        let shorter = up_to(rows, length.saturating_sub(self.bucket));
+        &rows[shorter.len()..]
+    }
+
+    /// Refuses lengths at which there is nothing to train or to test.
+    fn check_lengths(&self, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
+        let unit = self.tokens.unit();
+        let span = |rows: &[Row]| {
+            let ends = [rows.first(), rows.last()].map(|row| row.map_or(0, |row| row.prompt.len()));
+            format!("{} to {}", ends[0], ends[1])
+        };
+        if up_to(&self.train, ctx.train_len).is_empty() {
+            let length = ctx.train_len;
+            let problem =
+                format!("holds no prompt of at most {length} {unit}, the training length");
+            let hint = format!(
+                "its prompts have {} {unit}: raise train.train_len",
+                span(&self.train)
+            );
+            return Err(Invalid::new("train", "", problem, "", hint).into());
+        }
+        for length in &ctx.test_lens {
+            if !self.tested(*length).is_empty() {
+                continue;
+            }
+            let problem = match self.bucket {
+                1 => format!("holds no prompt of {length} {unit}, a test length"),
+                bucket => format!(
+                    "holds no prompt of {} to {length} {unit}, a test length with bucket = {bucket}",
+                    length.saturating_sub(bucket) + 1
+                ),
+            };
+            let lengths: BTreeSet<usize> = self.test.iter().map(|row| row.prompt.len()).collect();
+            let shown: Vec<String> = lengths.iter().take(20).map(usize::to_string).collect();
+            let more = if lengths.len() > 20 { ", ..." } else { "" };
+            let allowed = format!("prompts of {}{more} {unit}", shown.join(", "));
+            let hint = "choose other eval.test_lens, or a larger task.bucket";
+            return Err(Invalid::new("test", "", problem, allowed, hint).into());
+        }
+        Ok(())
+    }
+
+    fn push(&self, batch: &mut Batch, row: &Row) {
+        let mut tokens = vec![BOS];
+        tokens.extend(&row.prompt);
+        tokens.push(SEP);
+        tokens.extend(&row.answer);
+        // The answer's own end, and the filling after it.
+        tokens.resize(batch.seq_len + 1, EOS);
+        batch.inputs.extend(&tokens[..batch.seq_len]);
+        batch.targets.extend(&tokens[1..]);
+        // Target i is token i + 1, so the first answer token is the target at SEP.
+        let first = row.prompt.len() + 1;
+        let counted = first..first + row.answer.len() + 1;
+        batch
+            .counted
+            .extend((0..batch.seq_len).map(|i| counted.contains(&i)));
+    }
+}
+
+impl Task for JsonlTask {
+    fn kind(&self) -> &'static str {
+        "jsonl"
+    }
+    fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+    fn unit(&self) -> &'static str {
+        self.tokens.unit()
+    }
+    /// Tokens of the longest row whose prompt has at most `length` tokens.
+    fn seq_len(&self, length: usize) -> usize {
+        let rows = self.trained(length).iter().chain(up_to(&self.test, length));
+        rows.map(Row::seq_len).max().unwrap_or(1)
+    }
+    fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
+        let mut stream = Stream::new(seed, "train-data/jsonl", step);
+        let mut batch = Batch::with_capacity(rows, self.seq_len(length));
+        let trained = self.trained(length);
+        for _ in 0..rows {
+            let row = stream.below(trained.len() as u64) as usize;
+            self.push(&mut batch, &trained[row]);
+        }
+        batch
+    }
+    fn test_rows(&self, length: usize) -> usize {
+        self.tested(length).len()
+    }
+    fn test_batch(&self, length: usize, first_row: usize, rows: usize) -> Batch {
+        let mut batch = Batch::with_capacity(rows, self.seq_len(length));
+        for row in &self.tested(length)[first_row..first_row + rows] {
+            self.push(&mut batch, row);
+        }
+        batch
+    }
+    fn scoring(&self) -> Scoring {
+        Scoring::Answer
+    }
+    fn primary_metric(&self) -> &'static str {
+        "exact_match"
+    }
+    fn definitions(&self, answers: &str) -> BTreeMap<String, String> {
+        let unit = self.tokens.unit();
+        let prompts = match self.bucket {
+            1 => format!("the test prompts of exactly this many {unit}"),
+            bucket => format!(
+                "the test prompts of this many {unit}, or up to {} fewer",
+                bucket - 1
+            ),
+        };
+        let unknown = match self.unknown {
+            0 => String::new(),
+            count => format!("; {count} tokens of the test answers are not in the training files"),
+        };
+        let what = [
+            (
+                "exact_match",
+                answers,
+                "share of test rows whose answer tokens and EOS are all predicted right",
+            ),
+            (
+                "token_accuracy",
+                answers,
+                "share of answer tokens, EOS included, predicted right, every token of every row \
+                 weighing the same",
+            ),
+            (
+                "loss_nats",
+                TEACHER_FORCED,
+                "mean negative log-likelihood in nats of the answer tokens, EOS included, every \
+                 token weighing the same",
+            ),
+        ];
+        what.map(|(metric, mode, meaning)| {
+            let text = format!("{meaning}; {mode}; over {prompts}{unknown}.");
+            (metric.to_owned(), text)
+        })
+        .into()
+    }
+    /// A uniform guess over the tokens of the training files, EOS not considered, and over all ids.
+    fn chance(&self) -> BTreeMap<String, f64> {
+        let symbols = (self.vocab_size - FIRST as usize).max(1);
+        [
+            ("token_accuracy".to_owned(), 1.0 / symbols as f64),
+            ("loss_nats".to_owned(), libm::log(self.vocab_size as f64)),
+        ]
+        .into()
+    }
+    fn corpus(&self) -> Option<&CorpusFacts> {
+        Some(&self.corpus)
+    }
+}

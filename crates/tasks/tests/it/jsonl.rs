@@ -1,0 +1,284 @@
+//! Prompts and answers from files: rows against an obvious reading, laws, and mistakes with file and
+//! line.
+
+use crate::common;
+use longreach_tasks::{Batch, Scoring, TEACHER_FORCED, Task, TaskConfig};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+fn write(directory: &Path, name: &str, text: &str) {
+    std::fs::write(directory.join(name), text).unwrap();
+}
+
+fn line(prompt: &str, answer: &str) -> String {
+    format!(
+        "{}\n",
+        serde_json::json!({ "prompt": prompt, "answer": answer, "id": 7 })
+    )
+}
+
+/// Sums in words, 2 to 9 words long.
+fn sums(directory: &Path) {
+    let prompt = |n: usize, word: &str| vec![word; n].join(" plus ");
+    let train: String = (1..=5)
+        .map(|n| line(&prompt(n, "one"), &n.to_string()))
+        .collect();
+    let test: String = (1..=5)
+        .map(|n| line(&prompt(n, "two"), &format!("{n} {n}")))
+        .collect();
+    write(
+        directory,
+        "train.jsonl",
+        &format!("{train}\n{}", line("two", "1 2")),
+    );
+    write(
+        directory,
+        "test.jsonl",
+        &test.replace("\"two\"", "\"two plus\""),
+    );
+}
+
+fn build(
+    directory: &Path,
+    more: &str,
+    train_len: usize,
+    test_lens: &[usize],
+) -> Result<Box<dyn Task>, String> {
+    let table =
+        format!("kind = \"jsonl\"\ntrain = [\"train.jsonl\"]\ntest = [\"test.jsonl\"]\n{more}");
+    let config: TaskConfig = toml::from_str(&table).map_err(|error| error.to_string())?;
+    let ctx = common::ctx(directory, train_len, test_lens, 0);
+    config.build(&ctx).map_err(|error| {
+        error
+            .to_string()
+            .replace(&*directory.to_string_lossy(), "DIR")
+    })
+}
+
+/// A row read back: what comes before SEP, what is scored, and how much fills the row.
+fn read(batch: &Batch, row: usize) -> (Vec<i32>, Vec<i32>, usize) {
+    let at = row * batch.seq_len..(row + 1) * batch.seq_len;
+    let (inputs, targets, counted) = (
+        &batch.inputs[at.clone()],
+        &batch.targets[at.clone()],
+        &batch.counted[at],
+    );
+    assert_eq!(
+        inputs[1..],
+        targets[..targets.len() - 1],
+        "targets are the inputs one token later"
+    );
+    assert_eq!(inputs[0], 0, "BOS");
+    let sep = inputs.iter().position(|token| *token == 1).unwrap();
+    let end = sep + targets[sep..].iter().position(|token| *token == 2).unwrap();
+    assert!(
+        counted
+            .iter()
+            .enumerate()
+            .all(|(i, c)| *c == (sep..=end).contains(&i)),
+        "the answer and EOS count"
+    );
+    assert!(
+        targets[end..].iter().all(|token| *token == 2),
+        "EOS fills the row"
+    );
+    (
+        inputs[1..sep].to_vec(),
+        targets[sep..end].to_vec(),
+        targets.len() - 1 - end,
+    )
+}
+
+#[test]
+fn rows_are_the_lines_of_the_files() {
+    let directory = tempfile::tempdir().unwrap();
+    sums(directory.path());
+    let task = build(directory.path(), "tokens = \"words\"", 9, &[2, 3, 5, 7, 9]).unwrap();
+    // In order of code points: 1 2 3 4 5 one plus two, from id 4 on; 3 is any other.
+    let ids: BTreeMap<&str, i32> = ["1", "2", "3", "4", "5", "one", "plus", "two"]
+        .into_iter()
+        .zip(4..)
+        .collect();
+    assert_eq!(task.vocab_size(), 12);
+    for (n, words) in [
+        (2, "two plus"),
+        (3, "two plus two"),
+        (9, "two plus two plus two plus two plus two"),
+    ] {
+        assert_eq!(task.test_rows(n), 1, "{n}");
+        let (prompt, answer, filling) = read(&task.test_batch(n, 0, 1), 0);
+        let expected: Vec<i32> = words.split(' ').map(|word| ids[word]).collect();
+        assert_eq!(prompt, expected);
+        let count = n.div_ceil(2).to_string();
+        assert_eq!(answer, [ids[&*count]; 2]);
+        // The longest row up to this length is the test row itself.
+        assert_eq!((task.seq_len(n), filling), (n + 4, 0));
+    }
+    assert_eq!(task.test_rows(4), 0);
+    // Training at a length draws every prompt that is no longer.
+    let drawn = |n: usize| -> BTreeSet<usize> {
+        let batch = task.train_batch(n, 200, 0, 0);
+        (0..200).map(|row| read(&batch, row).0.len()).collect()
+    };
+    assert_eq!(drawn(9), [1, 3, 5, 7, 9].into());
+    assert_eq!(drawn(4), [1, 3].into());
+    assert_eq!(drawn(1), [1].into());
+}
+
+#[test]
+fn characters_and_tokens_that_training_lacks() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), "train.jsonl", &line("añb", "b"));
+    write(directory.path(), "test.jsonl", &line("azb", "z"));
+    let task = build(directory.path(), "", 3, &[3]).unwrap();
+    // a b ñ
+    assert_eq!(task.vocab_size(), 7);
+    assert_eq!(read(&task.train_batch(3, 1, 0, 0), 0).0, [4, 6, 5]);
+    let (prompt, answer, _) = read(&task.test_batch(3, 0, 1), 0);
+    assert_eq!((prompt, answer), (vec![4, 3, 5], vec![3]));
+    let definitions = task.definitions(TEACHER_FORCED);
+    assert!(
+        definitions["exact_match"].contains("1 tokens of the test answers"),
+        "{definitions:?}"
+    );
+}
+
+#[test]
+fn batches_are_functions_of_their_arguments() {
+    let directory = tempfile::tempdir().unwrap();
+    sums(directory.path());
+    let build = || build(directory.path(), "tokens = \"words\"\nbucket = 9", 9, &[9]).unwrap();
+    let task = build();
+    let batch = task.train_batch(9, 6, 3, 4);
+    task.train_batch(5, 2, 8, 1);
+    assert_eq!(build().train_batch(9, 6, 3, 4), batch);
+    let more = task.train_batch(9, 9, 3, 4);
+    assert_eq!(
+        more.inputs[..batch.inputs.len()],
+        batch.inputs,
+        "a larger batch only appends rows"
+    );
+    assert!(task.train_batch(9, 20, 3, 5) != task.train_batch(9, 20, 3, 4));
+    assert!(task.train_batch(9, 20, 4, 4) != task.train_batch(9, 20, 3, 4));
+    // A bucket of all lengths is all rows, one by one or together.
+    assert_eq!(task.test_rows(9), 5);
+    let whole = task.test_batch(9, 0, 5);
+    for row in 0..5 {
+        assert_eq!(read(&task.test_batch(9, row, 1), 0), read(&whole, row));
+    }
+    // Longer never takes fewer tokens.
+    assert!((1..20).map(|n| task.seq_len(n)).is_sorted());
+    assert_eq!(
+        (task.unit(), task.scoring(), task.primary_metric()),
+        ("words", Scoring::Answer, "exact_match")
+    );
+    let chance = task.chance();
+    assert!((chance["loss_nats"] - (task.vocab_size() as f64).ln()).abs() < 1e-12);
+    assert!((chance["token_accuracy"] - 1.0 / 8.0).abs() < 1e-12);
+    assert!(task.definitions(TEACHER_FORCED).contains_key("exact_match"));
+}
+
+#[test]
+fn the_identity_is_that_of_the_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    sums(directory.path());
+    let facts = |more: &str| {
+        build(directory.path(), more, 9, &[2]).map(|task| task.corpus().unwrap().clone())
+    };
+    let words = "tokens = \"words\"";
+    let before = facts(words).unwrap();
+    assert_eq!(
+        (before.files, before.source.as_str()),
+        (2, "files: train.jsonl, test.jsonl")
+    );
+    assert_eq!(facts(words).unwrap(), before);
+    let text = std::fs::read_to_string(directory.path().join("train.jsonl")).unwrap();
+    write(directory.path(), "train.jsonl", &format!("{text}\n"));
+    assert_ne!(facts(words).unwrap().blake3, before.blake3);
+}
+
+#[test]
+fn mistakes_name_file_and_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let good = line("ab", "c");
+    let told = |train: &[u8], test: &str, more: &str, test_len: usize| {
+        std::fs::write(directory.path().join("train.jsonl"), train).unwrap();
+        write(directory.path(), "test.jsonl", test);
+        match build(directory.path(), more, 2, &[test_len]) {
+            Ok(_) => panic!("it was accepted"),
+            Err(error) => error,
+        }
+    };
+    let with = |second: &str| told(format!("{good}{second}").as_bytes(), &line("x", "y"), "", 1);
+    for (error, wanted) in [
+        (
+            with("{\"prompt\": 1"),
+            "DIR/train.jsonl: line 2: is no JSON object",
+        ),
+        (with("[1]"), "line 2: is no JSON object"),
+        (
+            with("{\"prompt\": \"a\"}"),
+            "line 2: has no `answer`; it has: prompt",
+        ),
+        (
+            with("{\"question\": \"a\", \"answer\": \"b\"}"),
+            "set task.prompt and task.answer",
+        ),
+        (
+            with("{\"prompt\": \"\", \"answer\": \"b\"}"),
+            "line 2: `prompt` is empty",
+        ),
+        (
+            with("\n\n{\"prompt\": \"a\", \"answer\": 5}"),
+            "line 4: `answer` is no string",
+        ),
+        (
+            told(b"{\"prompt\": \"\xff\"}", &good, "", 1),
+            "line 1: is no UTF-8 text",
+        ),
+        (
+            told(b"\n\n", &good, "", 1),
+            "DIR/train.jsonl: holds no line",
+        ),
+        (
+            told(good.as_bytes(), &good, "", 2),
+            "the prompt of test.jsonl:1 is trained on: it is also train.jsonl:1",
+        ),
+        (
+            told(good.as_bytes(), &line("abcd", "x"), "", 3),
+            "`test`: holds no prompt of 3 characters, a test length; allowed: prompts of 4 characters",
+        ),
+        (
+            told(good.as_bytes(), &line("abcd", "x"), "bucket = 2", 3),
+            "of 2 to 3 characters",
+        ),
+        (
+            told(line("abc", "c").as_bytes(), &line("x", "y"), "", 1),
+            "`train`: holds no prompt of at most 2 characters, the training length",
+        ),
+        (
+            told(good.as_bytes(), &good, "bucket = 0", 1),
+            "`bucket` = 0: is out of range",
+        ),
+        (
+            told(good.as_bytes(), &good, "max_bytes = 3", 1),
+            "`max_bytes` = 3: is too small",
+        ),
+        (
+            told(good.as_bytes(), &good, "tokens = \"bytes\"", 1),
+            "chars",
+        ),
+    ] {
+        assert!(error.contains(wanted), "{wanted}: {error}");
+    }
+    std::fs::remove_file(directory.path().join("test.jsonl")).unwrap();
+    let error = build(directory.path(), "", 2, &[2]).err().unwrap();
+    assert!(error.contains("test.jsonl"), "{error}");
+    let none: TaskConfig = toml::from_str("kind = \"jsonl\"\ntrain = []").unwrap();
+    let error = none
+        .build(&common::ctx("", 2, &[2], 0))
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(error.contains("`train` = []: names no file"), "{error}");
+}
