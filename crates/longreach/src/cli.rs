@@ -1,8 +1,8 @@
 //! The command line: its commands, and how every one of them ends.
 
 use crate::commands::{
-    catalogue_page, check, compare, completions, docs, eval, gather, inspect, list, report, run,
-    status, verify, worker,
+    catalogue_page, check, compare, completions, config_show, docs, eval, gather, inspect, list,
+    new, report, run, status, verify, worker,
 };
 use crate::exit::{Exit, Failure};
 use crate::{console, signals};
@@ -21,6 +21,7 @@ pub struct Cli {
 }
 
 const EXAMPLES: &str = r#"Examples:
+  longreach new theta --pe rope,alibi                      a commented config to start from
   longreach run configs/quickstart.toml                    train, test long, report
   longreach run configs/copy.toml train.steps=500          the same with another value
   longreach check configs/theta-base.toml                  what would run, and at what cost
@@ -44,8 +45,10 @@ Exit codes:
 /// One variant per command. Each command owns its arguments, its help and its `run`.
 #[derive(Debug, Subcommand)]
 enum Command {
+    New(new::Args),
     Run(run::Args),
     Check(check::Args),
+    Config(config_show::Args),
     Eval(eval::args::Args),
     Report(report::Args),
     Gather(gather::Args),
@@ -117,6 +120,8 @@ fn internal_error() -> Failure {
 
 fn dispatch(command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::New(arguments) => new::run(&arguments),
+        Command::Config(arguments) => config_show::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),

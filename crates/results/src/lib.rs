@@ -41,7 +41,7 @@ mod spec;
 pub mod stats;
 pub mod store;
 mod text;
-mod toml_text;
+pub mod toml_text;
 
 pub use claims::Claims;
 pub use record::RunRecord;

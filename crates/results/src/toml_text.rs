@@ -9,12 +9,12 @@ use serde_json::Value;
 use std::fmt::Write as _;
 
 /// Whether TOML can hold a value: it has no null and no integers beyond 64 bits with a sign.
-pub(crate) fn is_possible(json: &Value) -> bool {
+pub fn is_possible(json: &Value) -> bool {
     !(json.is_null() || json.is_u64() && json.as_i64().is_none())
 }
 
 /// The value on one line; `none` where TOML cannot hold it.
-pub(crate) fn inline(json: &Value) -> String {
+pub fn inline(json: &Value) -> String {
     match json {
         json if !is_possible(json) => "none".into(),
         Value::String(text) => string(text),
@@ -46,7 +46,7 @@ pub(crate) fn inline(json: &Value) -> String {
 }
 
 /// A bare key where TOML allows one, else a quoted one.
-pub(crate) fn key(key: &str) -> String {
+pub fn key(key: &str) -> String {
     let is_bare = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if !key.is_empty() && key.bytes().all(is_bare) {
         key.into()
@@ -56,7 +56,7 @@ pub(crate) fn key(key: &str) -> String {
 }
 
 /// A basic string.
-pub(crate) fn string(text: &str) -> String {
+pub fn string(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {

@@ -18,6 +18,7 @@ mod reevaluation;
 mod resume;
 mod robustness;
 mod schedules;
+mod start;
 mod step_scores;
 mod texts;
 mod variants;

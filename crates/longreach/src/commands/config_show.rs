@@ -1,0 +1,239 @@
+//! `longreach config show`: the resolved config of a run, and where every value comes from.
+
+use crate::config::axes::{Cell, expand};
+use crate::config::key_path::KeyPath;
+use crate::config::source::Source;
+use crate::console;
+use crate::exit::{Exit, Failure};
+use crate::plan::keys::KEYS;
+use crate::plan::planner::{Plan, PlannedRun, plan};
+use clap::Subcommand;
+use results::toml_text::{inline, key as toml_key};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// Show the resolved config
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Print every value of a config, defaults filled in, and where it comes from
+    #[command(after_help = EXAMPLES)]
+    Show(Show),
+}
+
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// The experiment, a TOML file
+    config: PathBuf,
+    /// Values that replace those of the file
+    #[arg(value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// The run to show, by the beginning of its id; the first unless given
+    #[arg(long, value_name = "RUN_ID")]
+    run: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach config show configs/quickstart.toml
+  longreach config show configs/copy.toml train.lr=1e-3 --json
+
+What is printed is a config: `longreach run` of it is the run shown."#;
+
+/// One value of a resolved config.
+#[derive(Debug, Serialize)]
+struct Shown {
+    key: String,
+    value: Value,
+    /// `x.toml:14`, `command line: train.lr=1e-3`, `default`, with the axis in brackets.
+    origin: String,
+}
+
+/// Prints the config of one run.
+///
+/// # Errors
+///
+/// Those of planning; [`Exit::Config`] if no run has the id.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    let What::Show(show) = &arguments.what;
+    let plan = plan(&show.config, &show.overrides)?;
+    let cells = cells(show)?;
+    let index = chosen(&plan, show.run.as_deref())?;
+    let run = &plan.runs[index];
+    // The seeds of a cell are next to each other.
+    let seeds = plan.runs.len() / cells.len().max(1);
+    let cell = &cells[index / seeds.max(1)];
+    let values = values(cell, run);
+    if show.json {
+        let runs = plan.runs.len();
+        let shown = serde_json::json!({
+            "run_id": run.job.run_id, "run": index + 1, "runs": runs, "values": values,
+        });
+        console::print(&console::json(&shown)?);
+    } else {
+        console::print(&text(&plan, index, &values));
+    }
+    Ok(Exit::Done)
+}
+
+/// The combinations of the axes, in the order of the runs.
+fn cells(show: &Show) -> Result<Vec<Cell>, Failure> {
+    let mut source = Source::read(&show.config)?;
+    for text in &show.overrides {
+        source.apply_override(text)?;
+    }
+    Ok(expand(&source, 1)?)
+}
+
+fn chosen(plan: &Plan, wanted: Option<&str>) -> Result<usize, Failure> {
+    let Some(wanted) = wanted else {
+        return Ok(0);
+    };
+    let fits = |run: &PlannedRun| run.job.run_id.starts_with(wanted);
+    let found: Vec<usize> = (0..plan.runs.len())
+        .filter(|index| fits(&plan.runs[*index]))
+        .collect();
+    match found[..] {
+        [one] => Ok(one),
+        _ => {
+            let problem = match found.len() {
+                0 => "is not the beginning of a run id of this config".to_owned(),
+                count => format!("is the beginning of {count} run ids"),
+            };
+            let help = "`longreach check` lists them";
+            Err(Failure::new(
+                Exit::Config,
+                format!("--run {wanted}: {problem}\n  = help: {help}"),
+            ))
+        }
+    }
+}
+
+/// Every value of the run's config in the order of a file.
+fn values(cell: &Cell, run: &PlannedRun) -> Vec<Shown> {
+    let mut out = Vec::new();
+    let mut add = |path: KeyPath, value: Value| {
+        let origin = cell.origins.describe(&cell.table, &path);
+        out.push(Shown {
+            key: path.to_string(),
+            value,
+            origin,
+        });
+    };
+    let written = |key: &str| {
+        let value = KeyPath::parse(key).ok()?.find(&cell.table)?.clone();
+        serde_json::to_value(value).ok()
+    };
+    add(KeyPath::new(["name"]), run.job.experiment.clone().into());
+    if let Some(title) = written("title") {
+        add(KeyPath::new(["title"]), title);
+    }
+    add(KeyPath::new(["seeds"]), vec![run.job.spec.seed].into());
+    let spec = serde_json::to_value(&run.job.spec).unwrap_or_default();
+    for section in ["task", "model", "train", "eval"] {
+        let Some(Value::Object(mut table)) = spec.get(section).cloned() else {
+            continue;
+        };
+        // What follows from other keys, or was resolved for each length, is as in the file.
+        for derived in ["vocab_size", "seq_len", "variants"] {
+            table.shift_remove(derived);
+        }
+        for (key, value) in [
+            ("start_from", section == "train"),
+            ("variants", section == "eval"),
+        ]
+        .into_iter()
+        .filter_map(|(key, here)| {
+            Some((key, written(&format!("{section}.{key}")).filter(|_| here)?))
+        }) {
+            table.insert(key.to_owned(), value);
+        }
+        add_defaults(section, &mut table);
+        leaves(&KeyPath::new([section]), table, &mut add);
+    }
+    for key in ["report.claims", "report.assertions"] {
+        if let (Some(value), Ok(path)) = (written(key), KeyPath::parse(key)) {
+            add(path, value);
+        }
+    }
+    out
+}
+
+/// Adds the keys that a spec leaves out at their default.
+fn add_defaults(section: &str, table: &mut Map<String, Value>) {
+    for key in KEYS {
+        let own = key
+            .path
+            .strip_prefix(section)
+            .and_then(|rest| rest.strip_prefix('.'));
+        let Some(own) = own.filter(|own| !own.contains('.') && !table.contains_key(*own)) else {
+            continue;
+        };
+        let default = key.default.map(|default| format!("x = {default}"));
+        let default = default.and_then(|text| text.parse::<toml::Table>().ok());
+        let default = default.as_ref().and_then(|table| table.get("x"));
+        if let Some(value) = default.and_then(|value| serde_json::to_value(value).ok()) {
+            table.insert(own.to_owned(), value);
+        }
+    }
+}
+
+/// Calls `add` for every value that is no table.
+fn leaves(path: &KeyPath, table: Map<String, Value>, add: &mut impl FnMut(KeyPath, Value)) {
+    // In a file, the keys of a table come before its inner tables.
+    let (tables, plain): (Vec<_>, Vec<_>) = table
+        .into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .partition(|(_, value)| value.is_object());
+    for (key, mut value) in plain {
+        if key == "stages" {
+            for stage in value.as_array_mut().into_iter().flatten() {
+                if let Value::Object(stage) = stage {
+                    stage.shift_remove("seq_len");
+                }
+            }
+        }
+        add(path.child(key), value);
+    }
+    for (key, value) in tables {
+        match value {
+            Value::Object(inner) => leaves(&path.child(key), inner, add),
+            value => add(path.child(key), value),
+        }
+    }
+}
+
+/// The values as a config with their origins in comments.
+fn text(plan: &Plan, index: usize, values: &[Shown]) -> String {
+    let run = &plan.runs[index];
+    let mut out = format!("# run {}: {}", run.job.run_id, run.job.name());
+    if plan.runs.len() > 1 {
+        let _ = write!(
+            out,
+            "\n# {} of {} runs; --run RUN_ID shows another, `longreach check` lists them",
+            index + 1,
+            plan.runs.len()
+        );
+    }
+    let mut section = String::new();
+    for shown in values {
+        let path = KeyPath::parse(&shown.key).unwrap_or_default();
+        let (own, key) = (path.parent().to_string(), path.last());
+        if own != section {
+            let _ = write!(out, "\n\n[{own}]");
+            section = own;
+        }
+        let written = format!("{} = {}", toml_key(key), inline(&shown.value));
+        let _ = write!(out, "\n{written:<35} # {}", shown.origin);
+    }
+    out
+}

@@ -1,0 +1,285 @@
+//! `longreach new`: a commented config to start from, with the schema that editors complete keys by.
+
+use crate::commands::config_page::schema;
+use crate::console;
+use crate::exit::{Exit, Failure};
+use crate::plan::keys::{KEYS, Key, Kind};
+use crate::plan::planner::plan;
+use clap::builder::PossibleValuesParser;
+use posenc::EncodingConfig;
+use results::toml_text::{inline, key as toml_key};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use tasks::TaskConfig;
+
+/// The schema beside a config.
+pub const SCHEMA_FILE: &str = "longreach.schema.json";
+
+/// Characters before a comment, where there is room.
+const COMMENT: usize = 35;
+
+/// Write a commented config to start from
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Name of the experiment; the file is NAME.toml
+    name: String,
+    /// What the model learns
+    #[arg(long, default_value = "text", value_name = "KIND",
+          value_parser = PossibleValuesParser::new(TaskConfig::KINDS), hide_possible_values = true)]
+    task: String,
+    /// Encodings to compare; several become an axis
+    #[arg(long, default_value = "rope", value_name = "KINDS", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(EncodingConfig::KINDS), hide_possible_values = true)]
+    pe: Vec<String>,
+    /// Directory to write to
+    #[arg(long, default_value = ".", value_name = "DIR")]
+    dir: PathBuf,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach new theta                                  text and rope
+  longreach new digits --task addition --pe rope,alibi two encodings on a task
+
+The kinds are those of `longreach list tasks` and `longreach list encodings`. A schema,
+longreach.schema.json, is written beside the config: editors with a TOML language server (Even
+Better TOML, Taplo) complete and explain keys by it."#;
+
+/// Writes the config and its schema, both whole or not at all.
+///
+/// # Errors
+///
+/// [`Exit::Config`] for a name that cannot be, encodings that do not fit the task, or a file that is
+/// there already; [`Exit::Resources`] if the directory cannot be written.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    let Args {
+        name,
+        task,
+        pe,
+        dir,
+    } = arguments;
+    let text = fitting(name, task, pe)?;
+    let file = format!("{name}.toml");
+    let path = match dir.as_path() == Path::new(".") {
+        true => PathBuf::from(file),
+        false => dir.join(file),
+    };
+    if path.symlink_metadata().is_ok() {
+        return Err(Failure::new(
+            Exit::Config,
+            format!(
+                "{} is there already\n  = help: choose another name, or remove it",
+                path.display()
+            ),
+        ));
+    }
+    let disk = rundir::system();
+    disk.create_dirs(dir).map_err(Failure::resources)?;
+    let schema = console::json(&schema())? + "\n";
+    for (path, text) in [(dir.join(SCHEMA_FILE), &schema), (path.clone(), &text)] {
+        disk.write_whole(&path, text.as_bytes())
+            .map_err(Failure::resources)?;
+    }
+    let shown = path.display();
+    console::print(&format!(
+        "wrote {shown}\n\n  longreach check {shown}    what would run, and at what cost\n  longreach \
+         run {shown}      train, test long, report"
+    ));
+    Ok(Exit::Done)
+}
+
+/// The config with the first lengths that the task has rows of.
+fn fitting(name: &str, task: &str, pe: &[String]) -> Result<String, Failure> {
+    let mut configs = LENGTHS
+        .iter()
+        .map(|lengths| config(name, task, pe, lengths));
+    let first = configs.next().unwrap_or_default();
+    let Err(failure) = check(&first) else {
+        return Ok(first);
+    };
+    let fits = |text: &String| check(text).is_ok();
+    configs.find(fits).ok_or(failure)
+}
+
+/// Plans the config elsewhere, so that nothing is written that could not run.
+fn check(text: &str) -> Result<(), Failure> {
+    let scratch = tempfile::tempdir().map_err(Failure::resources)?;
+    let path = scratch.path().join("new.toml");
+    std::fs::write(&path, text).map_err(Failure::resources)?;
+    match plan(&path, &[]) {
+        // The files of a task are for its author to write.
+        Err(mistakes) if mistakes.exit == Exit::Input => Ok(()),
+        Err(mistakes) => {
+            let problem = mistakes.problem.to_string();
+            let facts = [("allowed", &mistakes.allowed), ("help", &mistakes.help)];
+            let facts = facts
+                .iter()
+                .filter_map(|(name, text)| Some(format!("\n  = {name}: {}", text.as_ref()?)));
+            let facts: String = facts.collect();
+            Err(Failure::new(mistakes.exit, format!("{problem}{facts}")))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Lengths to train and to test at; text has others.
+type Lengths = (&'static str, &'static str);
+
+/// Lengths to try, since some tasks have no short rows.
+pub const LENGTHS: [Lengths; 2] = [("16", "[8, 16, 32, 64]"), ("32", "[32, 64, 128]")];
+
+/// The config: what must be there, and every other key with its default in a comment.
+pub fn config(name: &str, task: &str, pe: &[String], lengths: &Lengths) -> String {
+    let chosen = Chosen {
+        name,
+        task,
+        pe,
+        lengths,
+    };
+    let mut out = format!(
+        "#:schema ./{SCHEMA_FILE}\n\
+         # longreach check {name}.toml        what would run, and at what cost\n\
+         # longreach run {name}.toml          train, test long, report\n\
+         # longreach config show {name}.toml  every value, and where it comes from\n\
+         #\n\
+         # A key in a comment shows its default, or an example where the default is no value.\n\n"
+    );
+    for section in ["", "task", "model", "train", "eval", "report"] {
+        if section == "task" {
+            out.push_str(&task_section(task));
+            continue;
+        }
+        if section == "report" {
+            // As the other tables, but nothing in it is needed.
+            out.push_str("\n# [report]\n");
+        } else if !section.is_empty() {
+            let _ = writeln!(out, "\n[{section}]");
+        }
+        for key in KEYS {
+            if let Some(line) = chosen.line(key, section) {
+                out.push_str(&line);
+            }
+        }
+        if section == "eval" {
+            out.push_str(VARIANTS);
+        }
+    }
+    out.push_str(&chosen.axes());
+    out
+}
+
+const VARIANTS: &str = r#"
+# [[eval.variants]]                 # the trained weights under a changed encoding
+# name = "yarn"
+# when = { kind = "rope" }
+# set = { scaling = { kind = "yarn" } }
+"#;
+
+/// What was asked for.
+struct Chosen<'a> {
+    name: &'a str,
+    task: &'a str,
+    pe: &'a [String],
+    lengths: &'a Lengths,
+}
+
+impl Chosen<'_> {
+    /// The line of a key in its section; `None` for a key of another one.
+    fn line(&self, key: &Key, section: &str) -> Option<String> {
+        let own = match section {
+            "" => Some(key.path).filter(|path| !path.contains('.')),
+            _ => key.path.strip_prefix(section)?.strip_prefix('.'),
+        }?;
+        let is_table = matches!(key.kind, Kind::Task | Kind::Axes);
+        if is_table || own.split('.').any(|part| part == "N") {
+            return None;
+        }
+        let value = self.value(key.path);
+        let comment = if value.is_some() { "" } else { "# " };
+        let default = key.default.unwrap_or(key.example);
+        let is_value = format!("x = {default}").parse::<toml::Table>().is_ok();
+        let shown = if is_value { default } else { key.example };
+        let written = format!("{comment}{own} = {}", value.as_deref().unwrap_or(shown));
+        Some(format!(
+            "{written:<COMMENT$} # {}\n",
+            key.meaning.replace('`', "")
+        ))
+    }
+
+    /// The value of a key that is not left at its default.
+    fn value(&self, path: &str) -> Option<String> {
+        let is_text = self.task.ends_with("text");
+        Some(match path {
+            "name" => inline(&self.name.into()),
+            "seeds" => "[0, 1, 2]".to_owned(),
+            "model.d_model" => "64".to_owned(),
+            "model.n_layers" => "2".to_owned(),
+            "model.n_heads" => "4".to_owned(),
+            "model.pe" => encoding(self.pe.first()?),
+            "model.mask" if self.task == "masked_text" => "\"bidirectional\"".to_owned(),
+            "train.train_len" if is_text => "64".to_owned(),
+            "train.train_len" => self.lengths.0.to_owned(),
+            // One length would teach the length.
+            "train.length" if !is_text => "\"uniform\"".to_owned(),
+            "train.steps" => "2000".to_owned(),
+            "eval.test_lens" if is_text => "[64, 128, 256, 512]".to_owned(),
+            "eval.test_lens" => self.lengths.1.to_owned(),
+            _ => return None,
+        })
+    }
+
+    fn axes(&self) -> String {
+        if self.pe.len() < 2 {
+            let axis = "# \"train.lr\" = [1e-3, 3e-3]";
+            return format!("\n# [axes]  every combination is a run\n{axis}\n");
+        }
+        let values: Vec<String> = self
+            .pe
+            .iter()
+            .map(|kind| format!("  {},\n", encoding(kind)))
+            .collect();
+        let lists = values.concat();
+        format!("\n[axes]  # every combination is a run\n\"model.pe\" = [\n{lists}]\n")
+    }
+}
+
+/// A table of this kind, with the keys that have no default.
+fn encoding(kind: &str) -> String {
+    let plain = format!("{{ kind = \"{kind}\" }}");
+    if EncodingConfig::default_of(kind).is_some() {
+        return plain;
+    }
+    let example = EncodingConfig::example(kind);
+    example
+        .and_then(|example| serde_json::to_value(example).ok())
+        .map_or(plain, |table| inline(&table))
+}
+
+/// `[task]` with the keys of its kind.
+fn task_section(kind: &str) -> String {
+    let info = TaskConfig::kinds()
+        .into_iter()
+        .find(|info| info.kind == kind);
+    let summary = info.map(|info| info.summary).unwrap_or_default();
+    let written = format!("kind = \"{kind}\"");
+    let mut out = format!("\n[task]\n{written:<COMMENT$} # {summary}\n");
+    if kind.ends_with("text") {
+        let files = "# files = [\"my/*.txt\"]";
+        let what = "your own text; without it, the sources of this program's dependencies";
+        let _ = writeln!(out, "{files:<COMMENT$} # {what}");
+    }
+    if kind == "jsonl" {
+        out.push_str("train = [\"train.jsonl\"]\ntest = [\"test.jsonl\"]\n");
+    }
+    let defaults = TaskConfig::default_of(kind).and_then(|task| serde_json::to_value(task).ok());
+    let Some(serde_json::Value::Object(keys)) = defaults else {
+        return out;
+    };
+    for (key, value) in keys {
+        // Lists of names would fill the page, and follow from other keys.
+        if key != "kind" && !value.is_null() && !value.is_array() && key != "corpus" {
+            let _ = writeln!(out, "# {} = {}", toml_key(&key), inline(&value));
+        }
+    }
+    out
+}

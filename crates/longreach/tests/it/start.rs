@@ -1,0 +1,219 @@
+//! From nothing to a config, and from a config to every value in it.
+
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use longreach::commands::config_page;
+use longreach::commands::new::{LENGTHS, SCHEMA_FILE, config};
+use longreach::plan::planner::plan;
+use std::path::Path;
+use std::process::Output;
+
+fn new(directory: &Path, arguments: &[&str]) -> Output {
+    longreach()
+        .current_dir(directory)
+        .arg("new")
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// The texts and the files that the config of `jsonl` reads.
+fn files(directory: &Path) {
+    let line = |n: usize, word: &str| {
+        let prompt = vec![word; n].concat();
+        format!("{{\"prompt\": \"{prompt}\", \"answer\": \"a\"}}\n")
+    };
+    for (name, word) in [("train.jsonl", "a"), ("test.jsonl", "b")] {
+        let lines: String = (1..=64).map(|n| line(n, word)).collect();
+        std::fs::write(directory.join(name), lines).unwrap();
+    }
+}
+
+#[test]
+fn a_new_config_runs_for_every_task_and_every_encoding() {
+    let directory = tempfile::tempdir().unwrap();
+    files(directory.path());
+    let planned = |task: &str, pe: &[String], lengths| {
+        let path = directory.path().join("x.toml");
+        std::fs::write(&path, config("x", task, pe, lengths)).unwrap();
+        plan(&path, &[])
+    };
+    for task in tasks::TaskConfig::KINDS {
+        let fits = LENGTHS
+            .iter()
+            .any(|lengths| planned(task, &["rope".to_owned()], lengths).is_ok());
+        assert!(
+            fits,
+            "{task}: {}",
+            planned(task, &["rope".to_owned()], &LENGTHS[0])
+                .err()
+                .unwrap()
+        );
+    }
+    for pe in posenc::EncodingConfig::KINDS {
+        let plan = planned("copy", &[(*pe).to_owned()], &LENGTHS[0]);
+        let plan = plan.unwrap_or_else(|error| panic!("{pe}: {error}"));
+        assert_eq!(
+            (plan.runs.len(), plan.runs[0].job.spec.model.pe.kind()),
+            (3, *pe)
+        );
+    }
+    let all: Vec<String> = ["rope", "alibi", "stack"].map(str::to_owned).into();
+    let plan = planned("copy", &all, &LENGTHS[0]).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(plan.runs.len(), 9);
+}
+
+#[test]
+fn a_key_of_a_new_config_is_told_with_its_default() {
+    let text = config("x", "copy", &["rope".to_owned()], &LENGTHS[0]);
+    // Without the marks of comments the file still says what it said: every default is the default.
+    let directory = tempfile::tempdir().unwrap();
+    let uncommented: String = text
+        .lines()
+        .filter(|line| {
+            ![
+                "# title",
+                "# max_runs",
+                "# head_dim",
+                "# d_ff",
+                "# start_from",
+                "# warmup",
+                "# last_tokens",
+                "# every",
+                "# during",
+                "# [axes]",
+                "# \"train.lr\"",
+                "# claims",
+                "# min_len",
+            ]
+            .iter()
+            .any(|key| line.starts_with(key))
+        })
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest) if rest.contains(" = ") || rest.starts_with('[') => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .filter(|line| {
+            !line.contains("yarn") && !line.starts_with("[[eval") && !line.starts_with("when")
+        })
+        .collect();
+    let ids = |text: &str| {
+        let path = directory.path().join("x.toml");
+        std::fs::write(&path, text).unwrap();
+        let plan = plan(&path, &[]).unwrap_or_else(|error| panic!("{text}\n{error}"));
+        plan.runs
+            .iter()
+            .map(|run| run.job.run_id.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_ne!(uncommented, text);
+    assert_eq!(ids(&uncommented), ids(&text));
+}
+
+#[test]
+fn new_writes_a_config_and_its_schema_or_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = new(
+        directory.path(),
+        &["digits", "--task", "addition", "--pe", "rope,alibi"],
+    );
+    exits(&output, 0);
+    let text = std::fs::read_to_string(directory.path().join("digits.toml")).unwrap();
+    insta::assert_snapshot!(format!("{}\n\n{text}", stdout(&output)));
+    let schema = std::fs::read_to_string(directory.path().join(SCHEMA_FILE)).unwrap();
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&schema).unwrap(),
+        config_page::schema()
+    );
+    let told = |arguments: &[&str]| {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::write(scratch.path().join("there.toml"), "").unwrap();
+        let output = new(scratch.path(), arguments);
+        exits(&output, 2);
+        let left: Vec<_> = std::fs::read_dir(scratch.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "something was written");
+        format!("# {}\n{}", arguments.join(" "), stderr(&output))
+    };
+    let all = [
+        told(&["there"]),
+        told(&["Bad Name"]),
+        told(&["x", "--task", "kopy"]),
+        told(&["x", "--pe", "rope,yarn"]),
+        told(&["x", "--task", "masked_text", "--pe", "fox"]),
+    ];
+    insta::assert_snapshot!("mistakes_of_new", all.join("\n"));
+    // A directory that is not there yet.
+    exits(&new(directory.path(), &["y", "--dir", "a/b"]), 0);
+    assert!(
+        directory.path().join("a/b/y.toml").is_file()
+            && directory.path().join("a/b").join(SCHEMA_FILE).is_file()
+    );
+}
+
+fn show(directory: &Path, arguments: &[&str]) -> Output {
+    longreach()
+        .current_dir(directory)
+        .args(["config", "show"])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn show_names_the_origin_of_every_value() {
+    let scratch = Scratch::with(TINY);
+    let directory = scratch.directory.path();
+    let shown = show(
+        directory,
+        &[
+            "x.toml",
+            "train.lr=3e-3",
+            "model.pe.base=500",
+            "axes.\"model.pe\"=[{kind=\"rope\"}]",
+            "axes.\"train.final_lr\"=[0.5,0.1]",
+        ],
+    );
+    exits(&shown, 0);
+    insta::assert_snapshot!(stdout(&shown));
+    let json = show(directory, &["x.toml", "--json"]);
+    exits(&json, 0);
+    let json: serde_json::Value = serde_json::from_str(&stdout(&json)).unwrap();
+    assert_eq!(json["runs"], 4);
+    let id = |index: usize| {
+        plan(&scratch.config, &[]).unwrap().runs[index]
+            .job
+            .run_id
+            .clone()
+    };
+    assert_eq!(json["run_id"], id(0));
+    // Another run, by the beginning of its id.
+    let last = show(directory, &["x.toml", "--run", &id(3)[..6]]);
+    exits(&last, 0);
+    assert!(stdout(&last).contains("kind = \"learned\"") && stdout(&last).contains("seeds = [1]"));
+    let none = show(directory, &["x.toml", "--run", "zz"]);
+    exits(&none, 2);
+    insta::assert_snapshot!("no_such_run", stderr(&none));
+}
+
+#[test]
+fn what_is_shown_is_a_config_of_the_same_run() {
+    let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+    let scratch = tempfile::tempdir().unwrap();
+    let again = scratch.path().join("again.toml");
+    for entry in std::fs::read_dir(configs).unwrap() {
+        let path = entry.unwrap().path();
+        let output = show(scratch.path(), &[path.to_str().unwrap()]);
+        exits(&output, 0);
+        std::fs::write(&again, stdout(&output)).unwrap();
+        let [planned, replanned] = [&path, &again].map(|path| {
+            plan(path, &[]).unwrap_or_else(|error| panic!("{}\n{error}", path.display()))
+        });
+        let ids = [&planned, &replanned].map(|plan| plan.runs[0].job.run_id.clone());
+        assert_eq!(
+            (ids[0] == ids[1], replanned.runs.len()),
+            (true, 1),
+            "{}\n{}",
+            path.display(),
+            stdout(&output)
+        );
+    }
+}
