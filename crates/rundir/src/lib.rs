@@ -6,6 +6,7 @@
 //! steplog.rs     one JSON line per training step
 //! weights.rs     parameters by path, and their safetensors file
 //! lock.rs        one process per run
+//! claim.rs       the same where locks do not reach other machines
 //! read.rs        reading files of unknown origin with a bound on their size
 //! fault.rs       a disk that fails on request (feature `faults`)
 //! ```
@@ -15,6 +16,7 @@
 //! build and are fuzzed in seconds.
 
 pub mod checkpoint;
+pub mod claim;
 pub mod disk;
 #[cfg(all(unix, feature = "faults"))]
 pub mod fault;

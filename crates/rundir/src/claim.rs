@@ -1,0 +1,522 @@
+//! One process per run where file locks do not reach other machines: a hard link with heartbeats.
+//!
+//! A process writes a file of its own and links it as `claim`. The file system grants one link of
+//! that name, on NFS and Lustre too. The holder writes a counter into its own file every
+//! [`HEARTBEAT`]; never by name, so that a holder that was taken for dead cannot overwrite the
+//! claim of its successor. Claims are not data: none is synced, and a lost one costs a wait.
+//!
+//! A claim is taken over in two cases only ([`Sight::dead`]): its process was on this machine and
+//! has ended; or its counter has not changed for [`PATIENCE`] heartbeats by the clock of the
+//! observer. Clocks of two machines are never compared. Who takes over links a second file, named
+//! after the dead claim, so that of several observers one replaces it.
+
+use crate::lock;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// The name that one process per directory can have a link under.
+pub const CLAIM_FILE: &str = "claim";
+/// Time between two heartbeats.
+pub const HEARTBEAT: Duration = Duration::from_secs(30);
+/// Heartbeats that a holder may miss.
+pub const PATIENCE: u32 = 3;
+/// Largest claim that is read.
+const MAX_BYTES: u64 = 1 << 12;
+
+/// Nonces of the claims of this process, and of the claim of the sweep that started it.
+static OURS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+fn ours() -> MutexGuard<'static, BTreeSet<String>> {
+    OURS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who claims a run: the text of a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Different for every claim that was ever made.
+    pub nonce: String,
+    /// The host.
+    pub host: String,
+    /// The name of the node in its cluster, if it has one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub node: String,
+    /// The process.
+    pub process: u32,
+    /// When the process started, in the system's ticks: process ids are used again.
+    pub ticks: u64,
+    /// Boot of the host and its table of processes.
+    pub kernel: String,
+    /// The engine's id of the job, such as `12_3`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub job: String,
+    /// Seconds since 1970, for people.
+    pub since: u64,
+    /// Milliseconds between two heartbeats.
+    pub interval_ms: u64,
+    /// The heartbeat.
+    pub beat: u64,
+}
+
+impl Holder {
+    /// This process, under a new nonce.
+    pub fn here(node: &str, job: &str, interval: Duration) -> Self {
+        let process = std::process::id();
+        let since = lock::seconds(SystemTime::now());
+        Self {
+            nonce: nonce(),
+            host: lock::hostname(),
+            node: node.to_owned(),
+            process,
+            ticks: started(process).unwrap_or(0),
+            kernel: kernel(),
+            job: job.to_owned(),
+            since,
+            interval_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
+            beat: 0,
+        }
+    }
+
+    /// Whether the process can be seen from here and has ended.
+    fn ended_here(&self) -> bool {
+        !self.kernel.is_empty()
+            && self.kernel == kernel()
+            && self.ticks != 0
+            && started(self.process) != Some(self.ticks)
+    }
+
+    /// `process 12 on node7, job 4_1`.
+    pub fn who(&self) -> String {
+        let host = if self.node.is_empty() { &self.host } else { &self.node };
+        let job = if self.job.is_empty() {
+            String::new()
+        } else {
+            format!(", job {}", self.job)
+        };
+        // The text is of unknown origin and goes to a terminal.
+        let text = format!("process {} on {host}{job}", self.process);
+        text.chars().filter(|c| !c.is_control()).collect()
+    }
+
+    fn text(&self) -> io::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec(self)?;
+        // A fixed size: a heartbeat is one write, and never leaves the end of a longer one.
+        text.resize(text.len().next_multiple_of(512).saturating_sub(1), b' ');
+        text.push(b'\n');
+        Ok(text)
+    }
+}
+
+/// Why a claim could not be made.
+#[derive(Debug)]
+pub enum Taken {
+    /// Another process holds it.
+    By(Holder),
+    /// The directory cannot be written, or its file system has no hard links.
+    Refused(io::Error),
+}
+
+/// A claim of this process, until it is dropped.
+#[derive(Debug)]
+pub struct Claim {
+    directory: PathBuf,
+    file: Mutex<File>,
+    holder: Mutex<Holder>,
+}
+
+/// What is known of the claims of others: when their counters last changed, by this clock.
+#[derive(Debug, Default)]
+pub struct Sight {
+    seen: Option<(String, u64, Instant)>,
+}
+
+impl Sight {
+    /// Looks at a claim; whether it is dead by one of the two rules.
+    pub fn dead(&mut self, holder: &Holder) -> bool {
+        self.dead_at(holder, Instant::now())
+    }
+
+    fn dead_at(&mut self, holder: &Holder, now: Instant) -> bool {
+        if holder.ended_here() {
+            return true;
+        }
+        let patience = Duration::from_millis(holder.interval_ms).saturating_mul(PATIENCE);
+        match &self.seen {
+            Some((nonce, beat, since)) if *nonce == holder.nonce && *beat == holder.beat => {
+                now.duration_since(*since) > patience
+            }
+            _ => {
+                self.seen = Some((holder.nonce.clone(), holder.beat, now));
+                false
+            }
+        }
+    }
+}
+
+/// The claim of a directory, if there is one. A claim that cannot be read is of an unknown process.
+pub fn holder(directory: &Path) -> Option<Holder> {
+    let path = directory.join(CLAIM_FILE);
+    path.symlink_metadata().ok()?;
+    let bytes = crate::read::bounded(&path, MAX_BYTES).ok();
+    // It may be released between the two calls.
+    if bytes.is_none() && path.symlink_metadata().is_err() {
+        return None;
+    }
+    let read = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    Some(read.unwrap_or_else(|| Holder {
+        interval_ms: HEARTBEAT.as_millis() as u64,
+        ..Holder::default()
+    }))
+}
+
+/// A claim of another process that is not known to have ended.
+pub fn held_elsewhere(directory: &Path) -> Option<Holder> {
+    let holder = holder(directory)?;
+    (!ours().contains(&holder.nonce) && !holder.ended_here()).then_some(holder)
+}
+
+/// Whether a process on this machine made a claim and has ended.
+pub fn has_ended(holder: &Holder) -> bool {
+    holder.ended_here()
+}
+
+/// Declares the claim of the sweep that started this process to be its own.
+pub fn adopt(nonce: &str) {
+    ours().insert(nonce.to_owned());
+}
+
+/// Claims a directory for this process. `dead` is a claim of another process that the caller has
+/// seen to be dead, which is replaced.
+///
+/// # Errors
+///
+/// If another process holds it, or no link can be made.
+pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<Claim, Taken> {
+    let own = directory.join(format!(".{CLAIM_FILE}.{}", holder.nonce));
+    let made = || {
+        let mut file = OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .open(&own)?;
+        file.write_all(&holder.text()?)?;
+        Ok(file)
+    };
+    let file = match made() {
+        Ok(file) => file,
+        Err(error) => {
+            let _ = std::fs::remove_file(&own);
+            return Err(Taken::Refused(error));
+        }
+    };
+    let place = directory.join(CLAIM_FILE);
+    let taken = match link(&own, &place) {
+        Ok(true) => Ok(()),
+        Ok(false) => match self::holder(directory) {
+            Some(other) if dead.is_some_and(|dead| dead.nonce == other.nonce) => {
+                replace(directory, &own, &other, &holder.nonce)
+            }
+            Some(other) => Err(Taken::By(other)),
+            // Released meanwhile; the caller asks again.
+            None => Err(Taken::By(Holder::default())),
+        },
+        Err(error) => Err(Taken::Refused(error)),
+    };
+    // The claim is the file itself, under its other name.
+    let _ = std::fs::remove_file(&own);
+    taken?;
+    ours().insert(holder.nonce.clone());
+    Ok(Claim {
+        directory: directory.to_owned(),
+        file: Mutex::new(file),
+        holder: Mutex::new(holder),
+    })
+}
+
+/// Replaces a dead claim by the file `own`, unless another process is replacing it.
+fn replace(directory: &Path, own: &Path, dead: &Holder, nonce: &str) -> Result<(), Taken> {
+    let end = ending(directory, &dead.nonce);
+    if !link(own, &end).map_err(Taken::Refused)? {
+        // Who holds this link has a few operations to do. One that died at it is passed over
+        // after as much patience as a claim gets, by its age on the file system's own clock.
+        let patience = Duration::from_millis(dead.interval_ms).saturating_mul(PATIENCE);
+        if is_older(&end, own, patience) {
+            let _ = std::fs::remove_file(&end);
+        }
+        return Err(Taken::By(dead.clone()));
+    }
+    // Only the holder of this link may replace or remove the dead claim, but it may be gone.
+    let replaced = match holder(directory) {
+        Some(found) if found.nonce == dead.nonce => {
+            std::fs::rename(own, directory.join(CLAIM_FILE)).map_err(Taken::Refused)
+        }
+        Some(found) => Err(Taken::By(found)),
+        None => Err(Taken::By(dead.clone())),
+    };
+    let _ = std::fs::remove_file(&end);
+    replaced?;
+    match holder(directory) {
+        Some(found) if found.nonce == nonce => Ok(()),
+        found => Err(Taken::By(found.unwrap_or_default())),
+    }
+}
+
+/// The link that one process needs to end a claim.
+fn ending(directory: &Path, nonce: &str) -> PathBuf {
+    directory.join(format!(".{CLAIM_FILE}-end.{nonce}"))
+}
+
+fn is_older(path: &Path, than: &Path, by: Duration) -> bool {
+    let modified = |path: &Path| path.metadata().and_then(|found| found.modified());
+    match (modified(path), modified(than)) {
+        (Ok(old), Ok(new)) => new.duration_since(old).is_ok_and(|age| age > by),
+        _ => false,
+    }
+}
+
+/// Links a file under another name; false if that name is taken. On NFS a link may succeed although
+/// its answer is lost, so the number of links decides.
+fn link(own: &Path, name: &Path) -> io::Result<bool> {
+    let answer = std::fs::hard_link(own, name);
+    #[cfg(unix)]
+    if std::os::unix::fs::MetadataExt::nlink(&own.metadata()?) >= 2 {
+        return Ok(true);
+    }
+    match answer {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+impl Claim {
+    /// The nonce of this claim.
+    pub fn nonce(&self) -> String {
+        self.holder().nonce.clone()
+    }
+
+    fn holder(&self) -> MutexGuard<'_, Holder> {
+        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a heartbeat; false if the claim was lost to another process, whose run it is now.
+    pub fn beat(&self) -> bool {
+        let mut holder = self.holder();
+        holder.beat += 1;
+        let text = holder.text();
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        // A heartbeat that cannot be written, as on a full disk, is one missed.
+        let _ = text.and_then(|text| {
+            io::Seek::rewind(&mut *file)?;
+            file.write_all(&text)?;
+            // Other machines see what has left this one.
+            file.sync_data()
+        });
+        match self::holder(&self.directory) {
+            Some(found) => found.nonce == holder.nonce,
+            None => false,
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let nonce = self.nonce();
+        let name = self.directory.join(CLAIM_FILE);
+        let end = ending(&self.directory, &nonce);
+        // Where the link exists already, another process is taking this claim over.
+        if std::fs::hard_link(&name, &end).is_ok() {
+            if holder(&self.directory).is_some_and(|found| found.nonce == nonce) {
+                let _ = std::fs::remove_file(&name);
+            }
+            let _ = std::fs::remove_file(&end);
+        }
+        ours().remove(&nonce);
+    }
+}
+
+/// A word that no other claim has: 16 hex digits of a hash of this process, the time, a counter,
+/// and the random keys that the standard library draws for its tables.
+fn nonce() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos());
+    let random = RandomState::new().hash_one(count);
+    let seed = format!(
+        "{} {} {now} {count} {random} {}",
+        lock::hostname(),
+        std::process::id(),
+        kernel()
+    );
+    blake3::hash(seed.as_bytes()).to_hex()[..16].to_owned()
+}
+
+/// The boot of this host and its table of processes: two processes with the same words see each
+/// other's process ids.
+fn kernel() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let table = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let (boot, table) = (boot.trim(), table.display().to_string());
+    if boot.is_empty() || table.is_empty() {
+        String::new()
+    } else {
+        format!("{boot} {table}")
+    }
+}
+
+/// When a process of this machine started, in ticks since the boot: the 22nd field of its state,
+/// of which the second may contain anything but ends with the last bracket. A process that has
+/// ended and is not waited for yet counts as ended.
+fn started(process: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here() -> Holder {
+        Holder::here("n1", "7_3", Duration::from_millis(100))
+    }
+
+    /// A claim as a process of another machine would make it.
+    fn elsewhere() -> Holder {
+        Holder {
+            kernel: "another boot".to_owned(),
+            host: "node9".to_owned(),
+            node: String::new(),
+            process: 12,
+            ..here()
+        }
+    }
+
+    #[test]
+    fn one_of_many_gets_a_claim_and_leaves_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path();
+        let wins: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16)
+                .map(|_| scope.spawn(|| take(place, here(), None).ok().map(std::mem::forget)))
+                .collect();
+            threads
+                .into_iter()
+                .filter_map(|thread| thread.join().unwrap())
+                .count()
+        });
+        assert_eq!(wins, 1);
+        assert_eq!(std::fs::read_dir(place).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_claim_names_its_holder_and_ends_with_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let claim = take(directory.path(), here(), None).unwrap();
+        let found = holder(directory.path()).unwrap();
+        assert_eq!(found.who(), format!("process {} on n1, job 7_3", std::process::id()));
+        assert!(claim.beat() && claim.beat());
+        assert_eq!(holder(directory.path()).unwrap().beat, 2);
+        assert_eq!(held_elsewhere(directory.path()), None);
+        drop(claim);
+        assert_eq!(holder(directory.path()), None);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_claim_is_dead_when_its_counter_stands_still_for_three_intervals() {
+        let (mut sight, start) = (Sight::default(), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut other = elsewhere();
+        assert!(!sight.dead_at(&other, at(0)));
+        assert!(!sight.dead_at(&other, at(299)));
+        other.beat += 1;
+        assert!(!sight.dead_at(&other, at(400)));
+        assert!(!sight.dead_at(&other, at(700)));
+        assert!(sight.dead_at(&other, at(701)));
+        // Another claim has another counter, and starts anew.
+        assert!(!sight.dead_at(&elsewhere(), at(800)));
+    }
+
+    #[test]
+    fn a_process_of_this_machine_that_ended_is_dead_at_once() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let holder = Holder {
+            process: child.id(),
+            ticks: started(child.id()).unwrap(),
+            ..here()
+        };
+        assert!(!Sight::default().dead(&holder));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(Sight::default().dead(&holder));
+        // Under another boot, or in another table of processes, the same id says nothing.
+        let other = Holder { kernel: "another boot".to_owned(), ..holder };
+        assert!(!Sight::default().dead(&other));
+    }
+
+    #[test]
+    fn of_many_that_see_a_dead_claim_one_replaces_it_and_the_old_holder_notices() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path();
+        let old = take(place, elsewhere(), None).unwrap();
+        let dead = holder(place).unwrap();
+        let wins: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16)
+                .map(|_| {
+                    let dead = &dead;
+                    scope.spawn(move || take(place, here(), Some(dead)).ok())
+                })
+                .collect();
+            let claims: Vec<_> = threads
+                .into_iter()
+                .filter_map(|thread| thread.join().unwrap())
+                .collect();
+            let count = claims.len();
+            claims.into_iter().for_each(std::mem::forget);
+            count
+        });
+        assert_eq!(wins, 1);
+        let new = holder(place).unwrap();
+        assert_eq!(new.node, "n1");
+        // The old holder writes into its own file, and its end removes nothing.
+        assert!(!old.beat());
+        drop(old);
+        assert_eq!(holder(place), Some(new));
+    }
+
+    #[test]
+    fn a_claim_that_is_alive_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let claim = take(directory.path(), elsewhere(), None).unwrap();
+        let Err(Taken::By(other)) = take(directory.path(), here(), Some(&here())) else {
+            panic!("it was taken");
+        };
+        assert_eq!(other.host, "node9");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+        drop(claim);
+    }
+
+    #[test]
+    fn a_claim_that_says_nothing_is_held_by_somebody() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(CLAIM_FILE), "{").unwrap();
+        let found = held_elsewhere(directory.path()).unwrap();
+        let mut sight = Sight::default();
+        assert!(!sight.dead(&found));
+        let later = Instant::now() + HEARTBEAT * PATIENCE + Duration::from_secs(1);
+        assert!(sight.dead_at(&found, later));
+        let claim = take(directory.path(), here(), Some(&found)).unwrap();
+        assert!(claim.beat());
+    }
+}
