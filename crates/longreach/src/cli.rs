@@ -2,7 +2,7 @@
 
 use crate::commands::{
     catalogue_page, check, compare, completions, config_show, docs, eval, gather, inspect, list,
-    new, report, run, status, verify, worker,
+    logs, new, probe, report, run, status, submit, verify, worker,
 };
 use crate::exit::{Exit, Failure};
 use crate::{console, signals};
@@ -47,6 +47,7 @@ Exit codes:
 enum Command {
     New(new::Args),
     Run(run::Args),
+    Submit(submit::Args),
     Check(check::Args),
     Config(config_show::Args),
     Eval(eval::args::Args),
@@ -56,12 +57,13 @@ enum Command {
     Inspect(inspect::request::Args),
     Catalogue(catalogue_page::Args),
     Status(status::Args),
+    Logs(logs::Args),
+    Probe(probe::Args),
     Verify(verify::Args),
     List(list::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Docs(docs::Args),
-    #[command(hide = true)]
     Worker(worker::Args),
 }
 
@@ -123,6 +125,7 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::New(arguments) => new::run(&arguments),
         Command::Config(arguments) => config_show::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Submit(arguments) => submit::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Report(arguments) => report::run(arguments),
@@ -131,6 +134,8 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Catalogue(arguments) => catalogue_page::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Logs(arguments) => logs::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Completions(arguments) => completions::run::<Cli>(&arguments),

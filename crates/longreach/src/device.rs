@@ -178,6 +178,26 @@ pub fn list() -> Vec<DeviceFacts> {
     facts.into()
 }
 
+/// Checks that a device is compiled in, where it cannot be opened: a login node may have none.
+///
+/// # Errors
+///
+/// [`Exit::Device`] if it is not.
+pub fn check_compiled(name: &DeviceName) -> Result<(), Failure> {
+    let known = KINDS.iter().find(|(kind, ..)| *kind == name.kind);
+    match known {
+        Some((_, feature, false)) => Err(not_compiled(name, feature)),
+        _ => Ok(()),
+    }
+}
+
+fn not_compiled(name: &DeviceName, feature: &str) -> Failure {
+    let help = format!(
+        "build with `cargo build --release --features {feature}`, or choose another device"
+    );
+    refuse(name, "not compiled into this binary", &help)
+}
+
 /// Opens a device and runs a small computation on it, before any other work.
 ///
 /// # Errors
@@ -187,11 +207,10 @@ pub fn list() -> Vec<DeviceFacts> {
 pub fn open(name: &DeviceName) -> Result<Device, Failure> {
     let Some(create) = constructor(name) else {
         let feature = KINDS.iter().find(|(kind, ..)| *kind == name.kind);
-        let feature = feature.map_or("", |(_, feature, _)| feature);
-        let help = format!(
-            "build with `cargo build --release --features {feature}`, or choose another device"
-        );
-        return Err(refuse(name, "not compiled into this binary", &help));
+        return Err(not_compiled(
+            name,
+            feature.map_or("", |(_, feature, _)| feature),
+        ));
     };
     let probed = with_first_panic(|| {
         let device = create();

@@ -6,12 +6,13 @@
 //! ```
 //!
 //! [`config`] reads files, [`plan`] resolves them to runs, [`run`] executes one run in one process,
-//! [`sweep`] starts many, [`run_dir`] reads and writes their directories, [`commands`] holds the
+//! [`sweep`] starts many, [`cluster`] hands them to engines, [`run_dir`] reads and writes their directories, [`commands`] holds the
 //! command line.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod cli;
+pub mod cluster;
 pub mod commands;
 pub mod config;
 pub mod console;

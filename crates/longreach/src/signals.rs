@@ -224,6 +224,18 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
+/// Kills a worker of [`spawn`] that has not been waited for; other processes are never signalled.
+pub fn kill_worker(worker: u32) {
+    if workers().contains(&worker) {
+        kill(worker);
+    }
+}
+
+/// Asks this process and its workers to stop, as a signal would.
+pub fn request(exit: Exit) {
+    ask(exit);
+}
+
 /// Waits for the end of a worker of [`spawn`].
 ///
 /// # Errors

@@ -83,15 +83,16 @@ impl Holder {
 
     /// Whether the process can be seen from here and has ended.
     fn ended_here(&self) -> bool {
-        !self.kernel.is_empty()
-            && self.kernel == kernel()
-            && self.ticks != 0
-            && started(self.process) != Some(self.ticks)
+        is_visible(self) && started(self.process) != Some(self.ticks)
     }
 
     /// `process 12 on node7, job 4_1`.
     pub fn who(&self) -> String {
-        let host = if self.node.is_empty() { &self.host } else { &self.node };
+        let host = if self.node.is_empty() {
+            &self.host
+        } else {
+            &self.node
+        };
         let job = if self.job.is_empty() {
             String::new()
         } else {
@@ -184,6 +185,16 @@ pub fn has_ended(holder: &Holder) -> bool {
     holder.ended_here()
 }
 
+/// Whether a directory is claimed by this process, or by the sweep that started it.
+pub fn is_ours(directory: &Path) -> bool {
+    holder(directory).is_some_and(|holder| ours().contains(&holder.nonce))
+}
+
+/// Whether the process of a claim can be seen from here, so that [`has_ended`] decides.
+pub fn is_visible(holder: &Holder) -> bool {
+    !holder.kernel.is_empty() && holder.kernel == kernel() && holder.ticks != 0
+}
+
 /// Declares the claim of the sweep that started this process to be its own.
 pub fn adopt(nonce: &str) {
     ours().insert(nonce.to_owned());
@@ -196,12 +207,9 @@ pub fn adopt(nonce: &str) {
 ///
 /// If another process holds it, or no link can be made.
 pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<Claim, Taken> {
-    let own = directory.join(format!(".{CLAIM_FILE}.{}", holder.nonce));
+    let own = directory.join(format!(".{CLAIM_FILE}.{}.new", holder.nonce));
     let made = || {
-        let mut file = OpenOptions::new()
-            .create_new(true)
-            .write(true)
-            .open(&own)?;
+        let mut file = OpenOptions::new().create_new(true).write(true).open(&own)?;
         file.write_all(&holder.text()?)?;
         Ok(file)
     };
@@ -266,7 +274,7 @@ fn replace(directory: &Path, own: &Path, dead: &Holder, nonce: &str) -> Result<(
 
 /// The link that one process needs to end a claim.
 fn ending(directory: &Path, nonce: &str) -> PathBuf {
-    directory.join(format!(".{CLAIM_FILE}-end.{nonce}"))
+    directory.join(format!(".{CLAIM_FILE}.{nonce}.end"))
 }
 
 fn is_older(path: &Path, than: &Path, by: Duration) -> bool {
@@ -424,7 +432,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let claim = take(directory.path(), here(), None).unwrap();
         let found = holder(directory.path()).unwrap();
-        assert_eq!(found.who(), format!("process {} on n1, job 7_3", std::process::id()));
+        assert_eq!(
+            found.who(),
+            format!("process {} on n1, job 7_3", std::process::id())
+        );
         assert!(claim.beat() && claim.beat());
         assert_eq!(holder(directory.path()).unwrap().beat, 2);
         assert_eq!(held_elsewhere(directory.path()), None);
@@ -450,7 +461,10 @@ mod tests {
 
     #[test]
     fn a_process_of_this_machine_that_ended_is_dead_at_once() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
         let holder = Holder {
             process: child.id(),
             ticks: started(child.id()).unwrap(),
@@ -461,7 +475,10 @@ mod tests {
         child.wait().unwrap();
         assert!(Sight::default().dead(&holder));
         // Under another boot, or in another table of processes, the same id says nothing.
-        let other = Holder { kernel: "another boot".to_owned(), ..holder };
+        let other = Holder {
+            kernel: "another boot".to_owned(),
+            ..holder
+        };
         assert!(!Sight::default().dead(&other));
     }
 

@@ -93,6 +93,15 @@ pub fn take(directory: &Path) -> Result<File, Taken> {
     Err(Taken::By(holder(directory).unwrap_or_default()))
 }
 
+/// Whether a refusal means that the file system has no locks, as NFS without its lock service or
+/// Lustre without `flock`.
+pub fn is_unsupported(error: &io::Error) -> bool {
+    const ENOSYS: i32 = 38;
+    const ENOLCK: i32 = 37;
+    error.kind() == io::ErrorKind::Unsupported
+        || (cfg!(target_os = "linux") && matches!(error.raw_os_error(), Some(ENOSYS | ENOLCK)))
+}
+
 /// The process that holds a run's lock, if any.
 pub fn holder(directory: &Path) -> Option<Holder> {
     let path = directory.join(LOCK_FILE);
@@ -102,8 +111,11 @@ pub fn holder(directory: &Path) -> Option<Holder> {
     }
     let file = File::open(&path).ok()?;
     // A shared lock is granted only if nobody holds the exclusive one; dropping the file frees it.
-    if file.try_lock_shared().is_ok() {
-        return None;
+    match file.try_lock_shared() {
+        Ok(()) => return None,
+        // Where there are no locks, nobody holds one.
+        Err(TryLockError::Error(error)) if is_unsupported(&error) => return None,
+        Err(_) => {}
     }
     let owner = crate::read::bounded(&path, 1024)
         .ok()
@@ -157,7 +169,8 @@ fn process_state(process: u32) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
-pub(crate) fn hostname() -> String {
+/// The name of this host; empty if the system does not say.
+pub fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .unwrap_or_default()
         .trim()

@@ -2,6 +2,7 @@
 
 pub mod catalogue_page;
 pub mod check;
+pub mod cluster_status;
 pub mod compare;
 pub mod completions;
 pub mod config_page;
@@ -11,10 +12,13 @@ pub mod eval;
 pub mod gather;
 pub mod inspect;
 pub mod list;
+pub mod logs;
 pub mod new;
+pub mod probe;
 pub mod records;
 pub mod report;
 pub mod run;
 pub mod status;
+pub mod submit;
 pub mod verify;
 pub mod worker;

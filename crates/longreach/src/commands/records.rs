@@ -1,5 +1,6 @@
 //! Records below the directories that `report`, `gather` and `compare` are given.
 
+use crate::cluster::directory::experiment_of;
 use crate::console;
 use crate::exit::Failure;
 use crate::run_dir::integrity::{directory_notes, integrity_notes};
@@ -22,8 +23,10 @@ const MAX_LISTED: usize = 10;
 /// more than one level of experiments.
 pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
     exist(roots)?;
-    let depth = survey::depth(roots, recursive)?;
-    find_records_within(roots, depth).map_err(|error| {
+    // Of a submitted sweep, the experiment that its tasks write.
+    let roots: Vec<PathBuf> = roots.iter().map(|root| experiment_of(root)).collect();
+    let depth = survey::depth(&roots, recursive)?;
+    find_records_within(&roots, depth).map_err(|error| {
         // If two records of a run disagree, one may have been edited.
         if let StoreError::Conflicts(conflicts) = &error {
             let places = conflicts.iter().flat_map(|conflict| &conflict.places);

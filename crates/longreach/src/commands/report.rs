@@ -1,5 +1,6 @@
 //! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
 
+use crate::cluster::directory::experiment_of;
 use crate::commands::records::{by_experiment, edit_notes, find, print_sources, read_and_left_out};
 use crate::config::claims;
 use crate::console;
@@ -87,7 +88,11 @@ fn format(text: &str) -> Result<Format, String> {
 ///
 /// [`Exit::Input`] if a directory cannot be read or holds no record; [`Exit::Config`] if it holds
 /// more than one level of experiments, or `--config` names no config.
-pub fn run(arguments: Args) -> Result<Exit, Failure> {
+pub fn run(mut arguments: Args) -> Result<Exit, Failure> {
+    // Of a submitted sweep, the experiment that its tasks write.
+    for directory in &mut arguments.directories {
+        *directory = experiment_of(directory);
+    }
     let claims = arguments.claims.as_deref().map(claims::read).transpose()?;
     let orders = arguments.order.iter().map(|path| planner::order(path));
     let spec = ReportSpec {

@@ -8,7 +8,7 @@ use crate::plan::memory::MemoryLimit;
 use crate::plan::planner::{Plan, plan};
 use crate::run::protocol::{CheckpointEvery, How};
 use crate::run_dir::kept_configs::Config;
-use crate::sweep::options::{Options, Retry};
+use crate::sweep::options::{Options, Retry, Share};
 use crate::sweep::{self, Outcome};
 use crate::units::count;
 use std::path::PathBuf;
@@ -100,6 +100,7 @@ fn options(arguments: &Args, plan: &Plan) -> Options {
         fail_fast: arguments.fail_fast,
         retry: arguments.retry,
         keep_workers: arguments.keep_workers,
+        share: Share::default(),
     }
 }
 

@@ -1,38 +1,18 @@
 //! `longreach status`: the state of runs, read only from their directories.
 
+use crate::cluster::directory::is_cluster;
+use crate::commands::cluster_status;
 use crate::console::table;
 use crate::console::{self, plain};
 use crate::exit::{Exit, Failure};
-use crate::plan::spec::Job;
-use crate::run_dir::files::{ERROR_FILE, RECORD_FILE, jobs, read_job};
+use crate::run_dir::files::{jobs, read_job};
+use crate::run_dir::state::{RunState, state};
 use crate::units::count;
-use results::record::{Divergence, RunStatus};
-use rundir::steplog::LOG_FILE;
-use rundir::{checkpoint, lock};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-
-/// State of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunState {
-    /// Written by a sweep, not started yet.
-    Planned,
-    /// A process holds its lock.
-    Running,
-    /// No process holds it; it resumes from its checkpoint.
-    Stopped,
-    /// Recorded.
-    Done,
-    /// Recorded; its loss or a gradient became non-finite.
-    Diverged,
-    /// Its worker ended with an error.
-    Failed,
-    /// Its job is of another version, or was edited: `longreach run` makes another run of it.
-    Stale,
-}
+use std::time::Duration;
 
 /// One run of the list.
 #[derive(Debug, Serialize)]
@@ -54,17 +34,24 @@ struct Line {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The directory of all runs, of an experiment, or of a run
+    /// The directory of all runs, of an experiment, of a run, or of a submitted sweep
     #[arg(default_value = "runs")]
     directory: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print again whenever something changes
+    #[arg(long)]
+    watch: bool,
 }
 
 const EXAMPLES: &str = r#"Examples:
   longreach status runs
-  longreach status runs/quickstart --json"#;
+  longreach status runs/quickstart --json
+  longreach status /shared/theta --watch       a sweep of `longreach submit`"#;
+
+/// Time between two looks under `--watch`.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 /// Prints the states of all runs below a directory.
 ///
@@ -73,6 +60,28 @@ const EXAMPLES: &str = r#"Examples:
 /// [`Exit::Input`] if the directory does not exist or holds no run.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let directory = &arguments.directory;
+    if !arguments.watch {
+        console::print(&shown(directory, arguments.json)?);
+        return Ok(Exit::Done);
+    }
+    let (terminal, mut last) = (std::io::stdout().is_terminal(), String::new());
+    loop {
+        let now = shown(directory, arguments.json)?;
+        // A file or a pipe gets what is new, a terminal one screen.
+        if now != last {
+            let clear = if terminal { "\x1b[2J\x1b[H" } else { "" };
+            console::print(&format!("{clear}{now}"));
+            last = now;
+        }
+        std::thread::sleep(WATCH_EVERY);
+    }
+}
+
+/// The states of all runs below a directory, as text or JSON.
+fn shown(directory: &Path, json: bool) -> Result<String, Failure> {
+    if is_cluster(directory) {
+        return cluster_status::shown(directory, json);
+    }
     let mut lines: Vec<Line> = jobs(directory)?.iter().map(|run| line(run)).collect();
     if lines.is_empty() {
         let help = "name a directory that `longreach run` wrote, such as runs or runs/quickstart";
@@ -82,13 +91,10 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         )));
     }
     lines.sort_by(|a, b| (&a.experiment, &a.name, a.seed).cmp(&(&b.experiment, &b.name, b.seed)));
-    let text = if arguments.json {
-        console::json(&lines)?
-    } else {
-        plain(&render(&lines))
-    };
-    console::print(&text);
-    Ok(Exit::Done)
+    if json {
+        return console::json(&lines);
+    }
+    Ok(plain(&render(&lines)))
 }
 
 /// The states as a table with totals.
@@ -113,7 +119,7 @@ fn render(lines: &[Line]) -> String {
             line.experiment.clone(),
             line.name.clone(),
             line.seed.to_string(),
-            word(line.state),
+            line.state.to_string(),
             format!("{} of {}", line.step, line.steps),
             id.unwrap_or_default(),
             line.note
@@ -125,7 +131,7 @@ fn render(lines: &[Line]) -> String {
     }
     let sums: Vec<String> = states
         .iter()
-        .map(|(state, n)| format!("{n} {}", word(*state)))
+        .map(|(state, n)| format!("{n} {state}"))
         .collect();
     format!(
         "{shown}\n{}: {}",
@@ -162,59 +168,4 @@ fn line(run: &Path) -> Line {
         note,
         experiment: job.experiment,
     }
-}
-
-/// The state of a run, its last known step, and a note.
-fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
-    if job.spec.run_id().ok().as_deref() != Some(&job.run_id) {
-        let note = "the spec in job.json does not have this run_id".to_owned();
-        return (RunState::Stale, 0, Some(note));
-    }
-    if let Ok(record) = results::read_record(&run.join(RECORD_FILE)) {
-        let steps = record.train.steps;
-        let note = |Divergence { step, what, .. }: Divergence| {
-            format!("the {what} was not finite at step {step}")
-        };
-        let state = match record.status {
-            RunStatus::Ok => RunState::Done,
-            RunStatus::Diverged => RunState::Diverged,
-        };
-        return (state, steps, record.diverged.map(note));
-    }
-    // A run that is held is running, whatever an earlier process left behind.
-    if let Some(holder) = lock::holder(run) {
-        let step = last_step(&run.join(LOG_FILE)).unwrap_or(0);
-        return (RunState::Running, step, Some(holder.to_string()));
-    }
-    let newest = checkpoint::newest_step(run);
-    if let Ok(message) = rundir::read::start(&run.join(ERROR_FILE), 1 << 16) {
-        let message = String::from_utf8_lossy(&message).into_owned();
-        return (RunState::Failed, newest.unwrap_or(0), Some(message));
-    }
-    match newest {
-        Some(step) => (RunState::Stopped, step, None),
-        None => (RunState::Planned, 0, None),
-    }
-}
-
-/// The step of the last whole line of a log.
-fn last_step(log: &Path) -> Option<u64> {
-    let mut file = std::fs::File::open(log).ok()?;
-    let length = file.metadata().ok()?.len();
-    // Lines are shorter than this; the log of a long run is not read as a whole.
-    file.seek(SeekFrom::Start(length.saturating_sub(1024)))
-        .ok()?;
-    let mut tail = String::new();
-    file.take(1024).read_to_string(&mut tail).ok()?;
-    // The last line may be half written.
-    let whole = &tail[..tail.rfind('\n')?];
-    let line: serde_json::Value = serde_json::from_str(whole.rsplit('\n').next()?).ok()?;
-    line.get("step")?.as_u64()
-}
-
-fn word(state: RunState) -> String {
-    serde_json::to_value(state)
-        .ok()
-        .and_then(|value| value.as_str().map(str::to_owned))
-        .unwrap_or_default()
 }

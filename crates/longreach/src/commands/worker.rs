@@ -1,25 +1,48 @@
-//! `longreach worker`: one prepared job, as `longreach run` starts it for each run.
+//! `longreach worker`: one prepared job, as `longreach run` starts it for each run; or one task of a
+//! submitted sweep, as engines start it.
 
+use crate::cluster::task;
 use crate::device::DeviceName;
 use crate::exit::{Exit, Failure};
 use crate::plan::memory::MemoryLimit;
 use crate::run::protocol::{CheckpointEvery, Event, How, report};
 use crate::{console, run, signals};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Run one prepared job; `longreach run` starts one worker for each run
+/// Run one task of a submitted sweep; engines call this, see `longreach submit`
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Directory of the run, with its job.json
-    directory: PathBuf,
+    /// The manifest that `longreach submit --out DIR` wrote
+    #[arg(
+        long,
+        value_name = "DIR/manifest.jsonl",
+        required_unless_present = "directory"
+    )]
+    manifest: Option<PathBuf>,
+    /// The index of the task [default: HQ_TASK_ID, PARALLEL_SEQ - 1, JOB_COMPLETION_INDEX or
+    /// SLURM_ARRAY_TASK_ID]
+    #[arg(long, value_name = "I", conflicts_with = "directory")]
+    task: Option<usize>,
+    /// The tasks of the Nth `longreach submit --again`
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        conflicts_with = "directory"
+    )]
+    again: usize,
+    /// Directory of one run, with its job.json, as `longreach run` starts it
+    #[arg(hide = true, conflicts_with = "manifest")]
+    directory: Option<PathBuf>,
     /// The device
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, hide = true, default_value = "cpu", conflicts_with = "manifest")]
     device: DeviceName,
     /// Steps (500) or seconds (30s) between checkpoints
-    #[arg(long, default_value_t = CheckpointEvery::default())]
+    #[arg(long, hide = true, default_value_t = CheckpointEvery::default())]
     checkpoint_every: CheckpointEvery,
     /// Bytes, or `none`
-    #[arg(long, default_value_t = MemoryLimit::NONE)]
+    #[arg(long, hide = true, default_value_t = MemoryLimit::NONE)]
     memory_limit: MemoryLimit,
     /// Print events as lines of JSON, for the sweep that started this process
     #[arg(long, hide = true)]
@@ -28,7 +51,18 @@ pub struct Args {
     /// process ends
     #[arg(long, hide = true)]
     stop_with_parent: bool,
+    /// The claim of the sweep that started this process, under which it runs
+    #[arg(long, hide = true, value_name = "NONCE")]
+    claimed: Option<String>,
 }
+
+const EXAMPLES: &str = r#"Examples:
+  longreach worker --manifest sweep/manifest.jsonl --task 0
+  SLURM_ARRAY_TASK_ID=0 longreach worker --manifest sweep/manifest.jsonl
+
+A task trains its runs as `longreach run` does, and ends with 0 when each of them is recorded or
+failed for good, 75 when it was stopped or ran out of time and is to be started again, 7 when the
+device is missing or was lost."#;
 
 impl Args {
     /// The failure after a panic on a device other than a CPU: drivers that lose their device
@@ -57,10 +91,21 @@ impl Args {
 ///
 /// # Errors
 ///
-/// Those of [`run::worker::run`].
+/// Those of [`run::worker::run`] and of [`task::run`].
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    if let Some(manifest) = &arguments.manifest {
+        return task::run(&task::Request {
+            manifest: manifest.clone(),
+            task: arguments.task,
+            generation: arguments.again,
+        });
+    }
+    let directory = arguments.directory.as_deref().unwrap_or(Path::new("."));
     if arguments.stop_with_parent {
         signals::stop_with_parent();
+    }
+    if let Some(nonce) = &arguments.claimed {
+        rundir::claim::adopt(nonce);
     }
     let how = How {
         device: arguments.device.clone(),
@@ -69,9 +114,9 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     };
     let job = || {
         if arguments.events {
-            run::worker::run(&arguments.directory, &how)
+            run::worker::run(directory, &how)
         } else {
-            run::worker::run_silently(&arguments.directory, &how)
+            run::worker::run_silently(directory, &how)
         }
     };
     kernels::on_threads(job).map(|()| Exit::Done)

@@ -2,11 +2,11 @@
 
 use crate::exit::{Exit, Failure};
 use crate::plan::spec::Job;
+use crate::run_dir::hold::{Hold, Identity, LiveClaim, busy};
 use crate::run_dir::walk::directories_in;
 use results::RunRecord;
 use results::record::RunStatus;
-use rundir::{Disk, checkpoint, lock};
-use std::fs::File;
+use rundir::{Disk, checkpoint, claim, lock};
 use std::path::{Path, PathBuf};
 
 /// The job of a run.
@@ -50,14 +50,15 @@ pub fn tidy(disk: &dyn Disk, directory: &Path, record: &RunRecord) {
     let _ = disk.remove_tree(&directory.join(ERROR_FILE));
 }
 
-/// Locks a run for this process until the returned file is dropped or the process ends, and removes
-/// files that dead processes left half written.
+/// Holds a run for this process until the result is dropped or the process ends, and removes files
+/// that dead processes left half written. Where the file system has no locks, the run is claimed
+/// instead, unless the sweep that started this process has done so.
 ///
 /// # Errors
 ///
 /// [`Exit::Busy`] if another process has it, [`Exit::Resources`] if it cannot be written,
 /// [`Exit::Input`] if it is a link.
-pub fn take(disk: &dyn Disk, directory: &Path) -> Result<File, Failure> {
+pub fn take(disk: &dyn Disk, directory: &Path) -> Result<Hold, Failure> {
     if directory.is_symlink() {
         let help = "a run needs a real directory; pass the target of the link as --runs, or \
                     remove the link";
@@ -66,19 +67,40 @@ pub fn take(disk: &dyn Disk, directory: &Path) -> Result<File, Failure> {
             directory.display()
         )));
     }
-    let file = lock::take(directory).map_err(|taken| match taken {
-        lock::Taken::By(who) => Failure::new(
-            Exit::Busy,
-            format!("{} is being run by {who}", directory.display()),
-        ),
-        lock::Taken::Refused(error) => Failure::resources(format!(
-            "cannot lock {}: {error}",
-            directory.join(lock::LOCK_FILE).display()
-        )),
-    })?;
-    // Under the lock, so that what is half written is not being written.
+    if let Some(holder) = claim::held_elsewhere(directory) {
+        return Err(busy(directory, &holder));
+    }
+    let lock = match lock::take(directory) {
+        Ok(lock) => Some(lock),
+        Err(lock::Taken::By(who)) => {
+            return Err(Failure::new(
+                Exit::Busy,
+                format!("{} is being run by {who}", directory.display()),
+            ));
+        }
+        Err(lock::Taken::Refused(error)) if lock::is_unsupported(&error) => None,
+        Err(lock::Taken::Refused(error)) => {
+            let path = directory.join(lock::LOCK_FILE);
+            return Err(Failure::resources(format!(
+                "cannot lock {}: {error}",
+                path.display()
+            )));
+        }
+    };
+    let claim = match lock {
+        None if !claim::is_ours(directory) => {
+            let dead = claim::holder(directory);
+            Some(LiveClaim::take(
+                directory,
+                &Identity::default(),
+                dead.as_ref(),
+            )?)
+        }
+        _ => None,
+    };
+    // While it is held, so that what is half written is not being written.
     disk.remove_scratch(directory);
-    Ok(file)
+    Ok(Hold::new(lock, claim))
 }
 
 /// Reads the job of a run directory.

@@ -3,9 +3,11 @@
 
 pub mod changes;
 pub mod files;
+pub mod hold;
 pub mod integrity;
 pub mod kept_configs;
 pub mod seal;
 pub mod selection;
+pub mod state;
 pub mod survey;
 pub mod walk;

@@ -3,9 +3,11 @@
 //! Burn keeps its generator and device state per process, so two runs in one process would disturb
 //! each other; a process that dies takes one run with it and no more.
 
+mod claims;
 mod display;
+pub mod journal;
 pub mod options;
-mod prepare;
+pub mod prepare;
 mod process;
 mod queue;
 
@@ -16,6 +18,7 @@ use crate::plan::planner::Plan;
 use crate::run_dir::{changes, kept_configs};
 use crate::signals;
 use crate::sweep::display::Display;
+use crate::sweep::journal::{Journal, Unwritten};
 use crate::sweep::options::Options;
 use crate::sweep::queue::FailedRun;
 use crate::units::count;
@@ -65,40 +68,56 @@ impl Outcome {
 pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
     signals::listen();
     let experiment = options.runs.join(&plan.name);
-    let mut todo: VecDeque<usize> = (0..plan.runs.len())
+    let todo: VecDeque<usize> = (0..plan.runs.len())
         .filter(|index| options.is_to_do(&plan.runs[*index]))
         .collect();
     prepare::prepare(plan, &todo, options)?;
     kept_configs::write(rundir::system(), &experiment, plan)?;
-    // More workers than runs would only divide the cores.
-    let jobs = options.jobs.clamp(1, todo.len().max(1));
-    print_header(plan, &todo, jobs, options);
-    // Read from disk before and after the sweep: other processes may record runs too.
-    let records = || {
-        let recorded = plan.runs.iter().filter_map(|run| options.recorded(run));
-        recorded.collect::<Vec<_>>()
-    };
+    print_header(plan, &todo, jobs(&todo, options), options);
     let notes = [
         changes::other_runs(&experiment, plan),
-        changes::other_programs(&records()),
+        changes::other_programs(&records(plan, options)),
     ];
     console::notes(&notes.into_iter().flatten().collect::<Vec<_>>());
+    Ok(work(plan, todo, options, &Unwritten))
+}
+
+/// Runs the runs of a plan by index: the part of a sweep that tasks of a cluster share. `journal`
+/// hears of every start and end.
+pub fn work(
+    plan: &Plan,
+    mut todo: VecDeque<usize>,
+    options: &Options,
+    journal: &dyn Journal,
+) -> Outcome {
+    let jobs = jobs(&todo, options);
     let mut display = Display::new(plan, &todo, std::io::stderr().is_terminal());
     if signals::asked().is_some() {
         display.not_started += todo.drain(..).count();
     }
-    let (mut failed, not_started) = queue::work(plan, todo, jobs, options, &mut display);
+    let (mut failed, not_started) = queue::work(plan, todo, jobs, options, journal, &mut display);
     display.finish();
     let stopped = signals::asked();
     if stopped.is_some() {
         failed.retain(|(.., failure)| !failure.exit.on_request());
     }
-    Ok(Outcome {
-        records: records(),
+    Outcome {
+        records: records(plan, options),
         failed,
         not_started,
         stopped,
-    })
+    }
+}
+
+/// More workers than runs would only divide the cores.
+fn jobs(todo: &VecDeque<usize>, options: &Options) -> usize {
+    options.jobs.clamp(1, todo.len().max(1))
+}
+
+/// Read from disk before and after a sweep: other processes may record runs too.
+fn records(plan: &Plan, options: &Options) -> Vec<RunRecord> {
+    let recorded = plan.runs.iter().filter_map(|run| options.recorded(run));
+    recorded.collect()
 }
 
 fn print_header(plan: &Plan, todo: &VecDeque<usize>, jobs: usize, options: &Options) {

@@ -4,10 +4,10 @@ use crate::plan::planner::PlannedRun;
 use crate::run::protocol::How;
 use crate::run::worker::skipped_fits;
 use crate::run_dir::files::{self, ERROR_FILE, run_dir};
+use crate::run_dir::hold::Identity;
 use crate::run_dir::seal::replace_record;
 use results::RunRecord;
 use results::record::RunStatus;
-use rundir::lock;
 use std::path::PathBuf;
 
 /// How to run.
@@ -24,6 +24,37 @@ pub struct Options {
     pub retry: Option<Retry>,
     /// Let workers finish their runs even if this process is killed.
     pub keep_workers: bool,
+    /// What a cluster gave to this sweep; nothing on a machine of its own.
+    pub share: Share,
+}
+
+/// What an engine gave to a sweep that is one task of many: everything is the default on a machine
+/// of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Share {
+    /// Cores, where the engine grants fewer than the process could use.
+    pub cores: Option<usize>,
+    /// The GPUs that workers are bound to, in turn.
+    pub gpus: Option<Gpus>,
+    /// Who this process is in claims. Runs are claimed only if this is set, or where the file
+    /// system has no locks.
+    pub identity: Option<Identity>,
+}
+
+/// GPUs that an engine granted, by the variable that names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpus {
+    /// `CUDA_VISIBLE_DEVICES` or its like.
+    pub variable: &'static str,
+    /// What stood in it, one for each GPU.
+    pub names: Vec<String>,
+}
+
+impl Gpus {
+    /// The GPU of the worker that runs in a slot.
+    pub fn of(&self, slot: usize) -> &str {
+        &self.names[slot % self.names.len()]
+    }
 }
 
 /// Which runs to try again.
@@ -53,7 +84,7 @@ impl Options {
         if record.labels != run.job.labels {
             record.labels.clone_from(&run.job.labels);
             // If another process holds the run, it writes the record itself.
-            if let Ok(_lock) = lock::take(&directory) {
+            if let Ok(_held) = files::take(rundir::system(), &directory) {
                 replace_record(rundir::system(), &directory, &record, None).ok()?;
             }
         }

@@ -63,11 +63,35 @@ fn write_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) -> Result<(),
         }
     }
     let job = serde_json::to_vec_pretty(&run.job).map_err(Failure::bug)?;
-    let path = directory.join(JOB_FILE);
-    if rundir::read::bounded(&path, job.len() as u64).ok().as_ref() != Some(&job) {
+    if !holds(&directory, &job) {
+        let path = directory.join(JOB_FILE);
         disk.write_whole(&path, &job).map_err(Failure::resources)?;
     }
     Ok(())
+}
+
+/// Writes the job of a run, if it is missing: the process that held the run while this sweep
+/// prepared it may have been killed before it wrote the job.
+///
+/// # Errors
+///
+/// [`Exit::Busy`] if another process holds the run, [`Exit::Resources`] if it cannot be written.
+pub fn ensure_job(run: &PlannedRun, options: &Options) -> Result<(), Failure> {
+    let directory = options.directory(run);
+    let job = serde_json::to_vec_pretty(&run.job).map_err(Failure::bug)?;
+    if holds(&directory, &job) {
+        return Ok(());
+    }
+    let disk = rundir::system();
+    disk.create_dirs(&directory).map_err(Failure::resources)?;
+    let _lock = files::take(disk, &directory)?;
+    let path = directory.join(JOB_FILE);
+    disk.write_whole(&path, &job).map_err(Failure::resources)
+}
+
+fn holds(directory: &Path, job: &[u8]) -> bool {
+    let path = directory.join(JOB_FILE);
+    rundir::read::bounded(&path, job.len() as u64).is_ok_and(|found| found == job)
 }
 
 /// Removes the checkpoints of a recorded run whose process died after it wrote the record.

@@ -2,10 +2,10 @@
 
 use crate::exit::{Exit, Failure};
 use crate::run::protocol::{Event, How};
-use crate::run_dir::files::{ERROR_FILE, JOB_FILE};
+use crate::run_dir::files::{self, ERROR_FILE, JOB_FILE};
+use crate::run_dir::hold::LiveClaim;
 use crate::signals;
 use crate::sweep::options::Options;
-use rundir::lock;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{ChildStderr, Command, ExitStatus, Stdio};
@@ -15,11 +15,36 @@ const MAX_STDERR_BYTES: usize = 16_384;
 
 /// Threads for each worker's CPU backend: the cores divided among the workers, unless the user set
 /// the number.
-pub fn threads_per_worker(jobs: usize) -> Option<usize> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+pub fn threads_per_worker(jobs: usize, cores: Option<usize>) -> Option<usize> {
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
     std::env::var_os("RAYON_NUM_THREADS")
         .is_none()
-        .then(|| (cores / jobs).max(1))
+        .then(|| (cores.unwrap_or_else(all) / jobs).max(1))
+}
+
+/// What a worker is started with.
+pub struct Start<'a> {
+    /// The directory of its run.
+    pub directory: &'a Path,
+    /// How its sweep runs.
+    pub options: &'a Options,
+    /// Threads of its CPU backend.
+    pub threads: Option<usize>,
+    /// The variable that names its GPU, and the GPU.
+    pub gpu: Option<(&'static str, &'a str)>,
+    /// The claim that it runs under.
+    pub claim: Option<&'a LiveClaim>,
+}
+
+impl Start<'_> {
+    /// Writes the message of a failed run into its directory, if no other process holds the run.
+    pub fn write_error(&self, failure: &Failure) {
+        let disk = rundir::system();
+        if let Ok(_held) = files::take(disk, self.directory) {
+            let path = self.directory.join(ERROR_FILE);
+            let _ = disk.write_whole(&path, failure.message.as_bytes());
+        }
+    }
 }
 
 /// Starts a worker and follows it to its end; `on_event` receives its events.
@@ -27,18 +52,16 @@ pub fn threads_per_worker(jobs: usize) -> Option<usize> {
 /// # Errors
 ///
 /// The worker's failure, or why it could not be started.
-pub fn watch(
-    directory: &Path,
-    options: &Options,
-    threads: Option<usize>,
-    mut on_event: impl FnMut(Event),
-) -> Result<(), Failure> {
+pub fn watch(start: &Start<'_>, mut on_event: impl FnMut(Event)) -> Result<(), Failure> {
     let failure = |message: String| Failure::new(Exit::SomeFailed, message);
-    let mut command = command(directory, options, threads)?;
+    let mut command = command(start)?;
     let mut child = signals::spawn(&mut command).map_err(|error| match signals::asked() {
         Some(exit) => Failure::new(exit, error.to_string()),
         None => failure(format!("cannot start a worker: {error}")),
     })?;
+    if let Some(claim) = start.claim {
+        claim.guard(child.id());
+    }
     // Dropped after the worker has ended: a worker leaves when its standard input closes.
     let lifeline = child.stdin.take();
     let stderr = child.stderr.take();
@@ -65,23 +88,22 @@ pub fn watch(
         .into_iter()
         .flatten()
         .collect();
+    if start.claim.is_some_and(LiveClaim::lost) {
+        let message = "was taken over by another process, which saw no heartbeat of this one";
+        return Err(Failure::new(Exit::Busy, message));
+    }
     let failure = ending(status, &words.join("\n"));
     // A run that another process holds has that process's error file.
-    if !failure.exit.on_request()
-        && failure.exit != Exit::Busy
-        && let Ok(_lock) = lock::take(directory)
-    {
-        let path = directory.join(ERROR_FILE);
-        let _ = rundir::system().write_whole(&path, failure.message.as_bytes());
+    if !failure.exit.on_request() && failure.exit != Exit::Busy {
+        start.write_error(&failure);
     }
     Err(failure)
 }
 
-fn command(
-    directory: &Path,
-    options: &Options,
-    threads: Option<usize>,
-) -> Result<Command, Failure> {
+fn command(start: &Start<'_>) -> Result<Command, Failure> {
+    let Start {
+        directory, options, ..
+    } = start;
     let program = std::env::current_exe().map_err(|error| {
         let message = format!("cannot find this program: {error}");
         Failure::new(Exit::SomeFailed, message)
@@ -107,7 +129,13 @@ fn command(
     } else {
         command.arg("--stop-with-parent").stdin(Stdio::piped());
     }
-    if let Some(threads) = threads {
+    if let Some(claim) = start.claim {
+        command.args(["--claimed", &claim.nonce()]);
+    }
+    if let Some((variable, gpu)) = start.gpu {
+        command.env(variable, gpu);
+    }
+    if let Some(threads) = start.threads {
         command.env("RAYON_NUM_THREADS", threads.to_string());
     }
     // The next step needs the memory that a step frees: it goes back to the system only after ten

@@ -5,13 +5,18 @@ use crate::exit::{Exit, Failure};
 use crate::plan::planner::{Plan, PlannedRun};
 use crate::run::protocol::Event;
 use crate::run::worker::LEAVE_WITHIN;
+use crate::run_dir::hold::LiveClaim;
 use crate::signals;
+use crate::sweep::claims;
 use crate::sweep::display::Display;
+use crate::sweep::journal::Journal;
 use crate::sweep::options::Options;
-use crate::sweep::process::{threads_per_worker, watch};
+use crate::sweep::prepare::ensure_job;
+use crate::sweep::process::{Start, threads_per_worker, watch};
+use rundir::claim::Sight;
 use rundir::lock;
-use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,7 +36,10 @@ struct Queue<'a> {
     plan: &'a Plan,
     options: &'a Options,
     threads: Option<usize>,
+    journal: &'a dyn Journal,
     waiting: Mutex<VecDeque<usize>>,
+    /// What was seen of the claims of other processes.
+    sights: Mutex<BTreeMap<usize, Sight>>,
 }
 
 /// Runs everything in `todo`; returns the runs that failed and the number that were never started.
@@ -40,24 +48,27 @@ pub fn work(
     todo: VecDeque<usize>,
     jobs: usize,
     options: &Options,
+    journal: &dyn Journal,
     display: &mut Display<'_>,
 ) -> (Vec<FailedRun>, usize) {
     let queue = Queue {
         plan,
         options,
-        threads: threads_per_worker(jobs),
+        threads: threads_per_worker(jobs, options.share.cores),
+        journal,
         waiting: Mutex::new(todo),
+        sights: Mutex::default(),
     };
     let (sender, receiver) = mpsc::channel();
     // Workers leave by themselves before that.
     signals::kill_workers_after(LEAVE_WITHIN + Duration::from_secs(1));
     let failed = std::thread::scope(|scope| {
-        for _ in 0..jobs {
+        for slot in 0..jobs {
             let (queue, sender) = (&queue, sender.clone());
             scope.spawn(move || {
                 while let Some(index) = queue.next() {
                     let _ = sender.send(Message::Started(index));
-                    let ended = queue.run(index, &sender);
+                    let ended = queue.run(index, slot, &sender);
                     let _ = sender.send(Message::Ended(index, ended));
                 }
             });
@@ -76,7 +87,7 @@ impl Queue<'_> {
     }
 
     fn next(&self) -> Option<usize> {
-        if signals::asked().is_some() {
+        if signals::asked().is_some() || !self.journal.has_time() {
             return None;
         }
         self.lock().pop_front()
@@ -101,9 +112,8 @@ impl Queue<'_> {
     }
 
     /// Runs one worker to its end, and waits for a run that another process holds.
-    fn run(&self, index: usize, sender: &Sender<Message>) -> Result<(), Failure> {
+    fn run(&self, index: usize, slot: usize, sender: &Sender<Message>) -> Result<(), Failure> {
         let run: &PlannedRun = &self.plan.runs[index];
-        let directory = self.options.directory(run);
         // A device that was lost may work in a fresh process: once.
         let mut retry_device = self.options.how.device.kind != "cpu";
         loop {
@@ -111,13 +121,7 @@ impl Queue<'_> {
             if self.options.retry.is_none() && self.options.recorded(run).is_some() {
                 return Ok(());
             }
-            let send = |event| drop(sender.send(Message::Event(index, event)));
-            // Asked first: a worker would start only to find the lock held.
-            let ended = match lock::holder(&directory) {
-                Some(who) => Err(Failure::new(Exit::Busy, format!("is being run by {who}"))),
-                None => watch(&directory, self.options, self.threads, send),
-            };
-            let failure = match ended {
+            let failure = match self.attempt(index, slot, sender) {
                 Ok(()) => return Ok(()),
                 Err(failure) => failure,
             };
@@ -125,7 +129,7 @@ impl Queue<'_> {
                 retry_device = false;
             } else if failure.exit == Exit::Busy && signals::asked().is_none() {
                 let who = failure.message.clone();
-                send(Event::Elsewhere { who });
+                let _ = sender.send(Message::Event(index, Event::Elsewhere { who }));
                 std::thread::sleep(Duration::from_millis(200));
                 // The other runs come first; this thread waits only if there is none.
                 if self.postpone(index) {
@@ -135,6 +139,64 @@ impl Queue<'_> {
                 return Err(failure);
             }
         }
+    }
+
+    /// One worker, if no other process holds the run.
+    fn attempt(&self, index: usize, slot: usize, sender: &Sender<Message>) -> Result<(), Failure> {
+        let run: &PlannedRun = &self.plan.runs[index];
+        let directory = self.options.directory(run);
+        let claim = match self.claim(index, &directory) {
+            Ok(claim) => claim,
+            Err(failure) => {
+                let ended = Err(failure);
+                if !matches!(&ended, Err(failure) if failure.exit == Exit::Busy) {
+                    self.journal.ended(run, &directory, &ended);
+                }
+                return ended;
+            }
+        };
+        // Asked first: a worker would start only to find the lock held.
+        if let Some(who) = lock::holder(&directory) {
+            return Err(Failure::new(Exit::Busy, format!("is being run by {who}")));
+        }
+        let start = Start {
+            directory: &directory,
+            options: self.options,
+            threads: self.threads,
+            gpu: self
+                .options
+                .share
+                .gpus
+                .as_ref()
+                .map(|gpus| (gpus.variable, gpus.of(slot))),
+            claim: claim.as_ref(),
+        };
+        let on_event = |event: Event| {
+            self.journal.event(run, &event);
+            let _ = sender.send(Message::Event(index, event));
+        };
+        let begun =
+            ensure_job(run, self.options).and_then(|()| self.journal.starts(run, &directory, slot));
+        let ended = match begun {
+            Ok(()) => watch(&start, on_event),
+            Err(refused) => {
+                start.write_error(&refused);
+                Err(refused)
+            }
+        };
+        // Told while the run is claimed: whoever sees no claim finds the end written.
+        self.journal.ended(run, &directory, &ended);
+        ended
+    }
+
+    /// Claims a run, if it needs a claim.
+    fn claim(&self, index: usize, directory: &Path) -> Result<Option<LiveClaim>, Failure> {
+        rundir::system()
+            .create_dirs(directory)
+            .map_err(Failure::resources)?;
+        let mut sights = self.sights.lock().unwrap_or_else(PoisonError::into_inner);
+        let sight = sights.entry(index).or_default();
+        claims::take(directory, &self.options.share, sight)
     }
 
     /// Draws what the workers report until all threads have ended; returns the runs that failed.
@@ -163,9 +225,7 @@ impl Queue<'_> {
                         continue;
                     }
                     // No other run would fare better without a disk or a device.
-                    if self.options.fail_fast
-                        || matches!(failure.exit, Exit::Resources | Exit::Device)
-                    {
+                    if self.journal.ends_all(&failure, self.options) {
                         display.not_started += self.clear();
                     }
                     let run = &self.plan.runs[index];

@@ -5,6 +5,7 @@ mod common;
 
 mod bad_input;
 mod catalogue;
+mod cluster;
 mod config;
 mod configs;
 mod decoding;

@@ -1,0 +1,143 @@
+//! `longreach status` of a submitted sweep: thousands of runs in one screen.
+
+use crate::cluster::directory::Submission;
+use crate::cluster::states::{RunLine, States, gather};
+use crate::console::{self, plain};
+use crate::exit::Failure;
+use crate::run_dir::state::RunState;
+use crate::units::{count, duration};
+use comfy_table::{ContentArrangement, Table};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Methods that a table lists; of more only the sums are shown.
+const MOST_METHODS: usize = 40;
+/// Runs that are listed one by one.
+const MOST_RUNS: usize = 12;
+
+/// The states, as text or JSON.
+///
+/// # Errors
+///
+/// [`Exit::Input`](crate::exit::Exit::Input) if the directory is damaged.
+pub fn shown(directory: &Path, json: bool) -> Result<String, Failure> {
+    let submission = Submission::read(directory)?;
+    let states = gather(directory, &submission)?;
+    if json {
+        return console::json(&states);
+    }
+    Ok(plain(&render(&submission, &states)))
+}
+
+fn render(submission: &Submission, states: &States) -> String {
+    let mut text = String::new();
+    let by_method = by_method(states);
+    if by_method.len() <= MOST_METHODS {
+        text.push_str(&format!("{}\n", methods(states, &by_method)));
+    }
+    for state in [
+        RunState::Running,
+        RunState::Stopped,
+        RunState::Failed,
+        RunState::Diverged,
+    ] {
+        let of: Vec<&RunLine> = states
+            .runs
+            .iter()
+            .filter(|run| run.state == state)
+            .collect();
+        for run in of.iter().take(MOST_RUNS) {
+            text.push_str(&format!("{}\n", line(run)));
+        }
+        if of.len() > MOST_RUNS {
+            text.push_str(&format!("{state}: {} more\n", of.len() - MOST_RUNS));
+        }
+    }
+    text + &sums(submission, states)
+}
+
+/// `failed 3f2a81c0 rope seed 2, step 20 of 300: no space left`.
+fn line(run: &RunLine) -> String {
+    let note = run.note.as_deref().and_then(|note| note.lines().next());
+    let note = note.map_or_else(String::new, |note| format!(": {note}"));
+    format!(
+        "{} {} {} seed {}, step {} of {}{note}",
+        run.state,
+        run.run_id.get(..8).unwrap_or(&run.run_id),
+        run.method,
+        run.seed,
+        run.step,
+        run.steps
+    )
+}
+
+fn sums(submission: &Submission, states: &States) -> String {
+    let sums: Vec<String> = states
+        .counts
+        .iter()
+        .map(|(state, n)| format!("{n} {state}"))
+        .collect();
+    let left: f64 = states
+        .runs
+        .iter()
+        .map(secs_left)
+        .fold(0.0, |sum, secs| sum + secs);
+    let left = match left {
+        left if left >= 1.0 => format!("; about {} of work left for one process", duration(left)),
+        _ => String::new(),
+    };
+    format!(
+        "{} in {}: {}{left}",
+        count(states.runs.len(), "run"),
+        count(submission.tasks, "task"),
+        sums.join(", ")
+    )
+}
+
+/// Expected seconds of what a run still has to do.
+fn secs_left(run: &RunLine) -> f64 {
+    match run.state {
+        RunState::Planned | RunState::Running | RunState::Stopped => {
+            run.expected_secs * (1.0 - run.step as f64 / run.steps.max(1) as f64)
+        }
+        _ => 0.0,
+    }
+}
+
+type Counts = BTreeMap<RunState, usize>;
+
+/// Runs by method and state, in the order of the manifest.
+fn by_method(states: &States) -> Vec<(&str, Counts)> {
+    let mut found: Vec<(&str, Counts)> = Vec::new();
+    let mut index: BTreeMap<&str, usize> = BTreeMap::new();
+    for run in &states.runs {
+        let at = *index.entry(&run.method).or_insert_with(|| {
+            found.push((&run.method, Counts::new()));
+            found.len() - 1
+        });
+        *found[at].1.entry(run.state).or_insert(0) += 1;
+    }
+    found
+}
+
+fn methods(states: &States, by_method: &[(&str, Counts)]) -> Table {
+    let columns: Vec<RunState> = states.counts.keys().copied().collect();
+    let mut table = console::table(["method"]);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    let names = columns.iter().map(ToString::to_string);
+    table.set_header(std::iter::once("method".to_owned()).chain(names));
+    for (method, counts) in by_method {
+        let cells = columns.iter().map(|state| {
+            counts
+                .get(state)
+                .map_or_else(String::new, ToString::to_string)
+        });
+        let method = if method.is_empty() {
+            "one method"
+        } else {
+            method
+        };
+        table.add_row(std::iter::once(method.to_owned()).chain(cells));
+    }
+    table
+}

@@ -1,0 +1,242 @@
+//! `longreach logs`: why runs of a submitted sweep failed, grouped by message.
+
+use crate::cluster::directory::{LOGS_DIR, Submission};
+use crate::cluster::events::{self, Entry, Process, What};
+use crate::cluster::states::{RunLine, gather};
+use crate::console::{self, indented, plain};
+use crate::exit::{Exit, Failure};
+use crate::run_dir::state::RunState;
+use crate::units::{count, first_of};
+use rundir::steplog::LOG_FILE;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Lines shown of the end of a log.
+const LAST_LINES: usize = 20;
+/// Largest log of an engine that is read.
+const MAX_LOG_BYTES: u64 = 1 << 26;
+
+/// Group the failures of a submitted sweep by message, and show the last lines of the first
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The directory that `longreach submit --out DIR` wrote
+    directory: PathBuf,
+    /// Only runs that failed [default: also those that diverged or stopped]
+    #[arg(long, conflicts_with = "run")]
+    failed: bool,
+    /// Everything that is known of one run: its id, or the beginning of one
+    #[arg(long, value_name = "ID")]
+    run: Option<String>,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach logs /shared/theta
+  longreach logs /shared/theta --failed
+  longreach logs /shared/theta --run 3f2a"#;
+
+/// Prints the failures.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if the directory is not that of a submitted sweep; [`Exit::Config`] if `--run`
+/// names no run of it, or several.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    let directory = &arguments.directory;
+    let submission = Submission::read(directory)?;
+    let states = gather(directory, &submission)?;
+    let processes = events::read(directory, None);
+    let text = match &arguments.run {
+        Some(id) => {
+            let run = one(&states.runs, id)?;
+            of_run(directory, &submission, run, &processes)
+        }
+        None => {
+            let is_shown = |run: &&RunLine| match run.state {
+                RunState::Failed => true,
+                RunState::Diverged | RunState::Stopped => !arguments.failed,
+                _ => false,
+            };
+            let shown: Vec<&RunLine> = states.runs.iter().filter(is_shown).collect();
+            grouped(directory, &submission, &shown, &processes, arguments.failed)
+        }
+    };
+    console::print(&plain(&text));
+    Ok(Exit::Done)
+}
+
+/// The run that an id, or its beginning, names.
+fn one<'a>(runs: &'a [RunLine], id: &str) -> Result<&'a RunLine, Failure> {
+    let found: Vec<&RunLine> = runs
+        .iter()
+        .filter(|run| run.run_id.starts_with(id))
+        .collect();
+    match found.as_slice() {
+        [run] => Ok(run),
+        found => {
+            let problem = match found.len() {
+                0 => "names no run of this sweep".to_owned(),
+                n => format!("is the beginning of {n} ids"),
+            };
+            let ids = if found.is_empty() {
+                runs.iter().collect()
+            } else {
+                found.to_vec()
+            };
+            let ids: Vec<String> = ids.iter().map(|run| run.run_id.clone()).collect();
+            Err(Failure::new(
+                Exit::Config,
+                format!("--run {id}: {problem}\n  = allowed: {}", first_of(&ids, 5)),
+            ))
+        }
+    }
+}
+
+/// What runs have in common although their numbers differ: digits become `N`, and the directory of
+/// the run disappears.
+fn pattern(run: &RunLine) -> String {
+    let note = run.note.as_deref().unwrap_or("no message");
+    let line = note
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .replace(&run.run_id, "RUN");
+    let mut pattern = String::new();
+    for c in line.chars() {
+        if !c.is_ascii_digit() {
+            pattern.push(c);
+        } else if !pattern.ends_with('N') {
+            pattern.push('N');
+        }
+    }
+    pattern
+}
+
+fn grouped(
+    directory: &Path,
+    submission: &Submission,
+    runs: &[&RunLine],
+    processes: &[Process],
+    failed: bool,
+) -> String {
+    let mut groups: BTreeMap<(RunState, String), Vec<&RunLine>> = BTreeMap::new();
+    for run in runs {
+        groups
+            .entry((run.state, pattern(run)))
+            .or_default()
+            .push(run);
+    }
+    if groups.is_empty() {
+        let what = if failed {
+            "failed"
+        } else {
+            "failed, diverged or stopped"
+        };
+        return format!("{}: no run {what}", submission.experiment);
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by(|(a, first), (b, second)| second.len().cmp(&first.len()).then_with(|| a.cmp(b)));
+    let mut text = String::new();
+    for ((state, pattern), runs) in &groups {
+        let ids: Vec<String> = runs.iter().map(|run| short(&run.run_id)).collect();
+        let runs = count(runs.len(), "run");
+        text.push_str(&format!(
+            "{runs} {state}: {pattern}\n  {}\n",
+            first_of(&ids, 8)
+        ));
+    }
+    let first = groups[0].1[0];
+    text.push_str(&format!(
+        "\nthe first of them, {} seed {}:\n",
+        first.method, first.seed
+    ));
+    text.push_str(&of_run(directory, submission, first, processes));
+    text
+}
+
+fn short(id: &str) -> String {
+    id.get(..8).unwrap_or(id).to_owned()
+}
+
+/// Everything that is known of a run: its events, its message, and the ends of its logs.
+fn of_run(
+    directory: &Path,
+    submission: &Submission,
+    run: &RunLine,
+    processes: &[Process],
+) -> String {
+    let place = submission.experiment(directory).join(&run.run_id);
+    let (id, state) = (&run.run_id, run.state);
+    let mut text = format!("run {id}: {state} at step {} of {}\n", run.step, run.steps);
+    if let Some(note) = &run.note {
+        text.push_str(&format!("  {}\n", indented(note)));
+    }
+    let mut job = None;
+    for process in processes {
+        let (mut at, mut first) = (String::new(), 0.0);
+        for Entry { time, what } in &process.entries {
+            if let What::Task {
+                node,
+                job: id,
+                generation,
+                ..
+            } = what
+            {
+                at = format!(
+                    "task {}, node {node}, submission {generation}",
+                    process.task
+                );
+                first = *time;
+                job = Some(id.clone()).filter(|id| !id.is_empty());
+            }
+            if what.run() == Some(&run.run_id) {
+                let after = crate::units::duration(time - first);
+                text.push_str(&format!("  {at}, after {after}: {}\n", in_words(what)));
+            }
+        }
+    }
+    let mut logs = vec![place.join(LOG_FILE)];
+    logs.extend(job.map(|job| directory.join(LOGS_DIR).join(format!("{job}.log"))));
+    for log in logs {
+        let last = last_lines(&log);
+        if !last.trim().is_empty() {
+            text.push_str(&format!("{}:\n{last}", log.display()));
+        }
+    }
+    text
+}
+
+fn in_words(what: &What) -> String {
+    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    match what {
+        What::Start { attempt, gpu, .. } => {
+            let gpu = gpu
+                .as_ref()
+                .map_or_else(String::new, |gpu| format!(" on GPU {gpu}"));
+            format!("attempt {attempt} starts{gpu}")
+        }
+        What::Resumed { step, notes, .. } => {
+            let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
+            format!("resumes at step {step}{notes}")
+        }
+        What::Done {
+            diverged: false, ..
+        } => "recorded".to_owned(),
+        What::Done { diverged: true, .. } => "recorded as diverged".to_owned(),
+        What::Failed { message, .. } => format!("failed: {}", first(message)),
+        What::Stopped { message, .. } => format!("stopped: {}", first(message)),
+        What::Task { .. } | What::End { .. } => String::new(),
+    }
+}
+
+/// The last lines of a log, indented.
+fn last_lines(path: &Path) -> String {
+    let bytes = rundir::read::bounded(path, MAX_LOG_BYTES).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(LAST_LINES);
+    lines[from..]
+        .iter()
+        .map(|line| format!("  {line}\n"))
+        .collect()
+}

@@ -1,0 +1,287 @@
+//! `longreach submit`: a sweep as tasks for Slurm, HyperQueue or GNU parallel.
+
+use crate::cluster::again::{Again, Only, again};
+use crate::cluster::directory::{Submission, TaskHow};
+use crate::cluster::engine::{self, Engine, clock};
+use crate::cluster::manifest::Task;
+use crate::cluster::pack::PerTask;
+use crate::cluster::submit::{Request, Submitted, submit};
+use crate::console;
+use crate::device::{self, DeviceName};
+use crate::exit::{Exit, Failure};
+use crate::plan::memory::MemoryLimit;
+use crate::plan::planner::plan;
+use crate::run::protocol::CheckpointEvery;
+use crate::units::{count, duration};
+use std::path::{Path, PathBuf};
+
+/// Write a sweep as tasks for Slurm, HyperQueue or GNU parallel, and print how to submit it
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The experiment, a TOML file
+    #[arg(required_unless_present = "again", conflicts_with = "again")]
+    config: Option<PathBuf>,
+    /// Values that replace those of the file, as dotted keys: train.steps=500 seeds=[0,1]
+    #[arg(value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// The engine that starts the tasks
+    #[arg(long, required_unless_present = "again", value_name = "ENGINE")]
+    cluster: Option<Engine>,
+    /// Directory for the sweep, which all nodes see
+    #[arg(long, required_unless_present = "again", value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Submit, instead of only printing how
+    #[arg(long)]
+    go: bool,
+    /// Runs in a task; auto makes tasks of 30 to 60 minutes for Slurm, and of one run for the others
+    #[arg(long, value_name = "N|auto", default_value = "auto")]
+    runs_per_task: PerTask,
+    /// CPUs of a task: without GPUs, this many runs at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    cpus_per_task: u16,
+    /// GPUs of a task
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    gpus_per_task: u16,
+    /// Runs at a time on each GPU
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    runs_per_gpu: u16,
+    /// Time that the engine gives to a task, as HH:MM:SS [default: four times what the longest is
+    /// expected to take, at least an hour]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    time: Option<u64>,
+    /// Tasks at a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_parallel: Option<u32>,
+    /// cpu, wgpu, vulkan, metal, cuda, rocm or ndarray
+    #[arg(long, default_value = "cpu")]
+    device: DeviceName,
+    /// Steps (500) or seconds (30s) between the checkpoints of a run
+    #[arg(long, value_name = "N|Ns", default_value_t = CheckpointEvery::default())]
+    checkpoint_every: CheckpointEvery,
+    /// Skip, and record as skipped, lengths whose estimated memory exceeds this per process
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<MemoryLimit>,
+    /// Seconds between two heartbeats of a claim; three missed ones end it
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3600))]
+    heartbeat: u16,
+    /// Submit the unfinished runs of a directory again
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["cluster", "out"])]
+    again: Option<PathBuf>,
+    /// Of those, only the ones in this state
+    #[arg(long, value_name = "STATE", requires = "again")]
+    only: Option<Only>,
+    /// Continue the submitted runs although their config has changed since
+    #[arg(long, requires = "again")]
+    as_submitted: bool,
+    /// Options for the engine, after --
+    #[arg(last = true, value_name = "ENGINE OPTION", conflicts_with = "again")]
+    engine_options: Vec<String>,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach submit configs/theta-base.toml --cluster slurm --out /shared/theta
+  longreach submit x.toml --cluster slurm --out DIR --time 04:00:00 --max-parallel 32 --go -- -p main
+  longreach submit x.toml --cluster slurm --out DIR --device cuda --gpus-per-task 1 --runs-per-gpu 2
+  longreach submit x.toml --cluster parallel --out DIR --go      all cores of this machine
+  longreach submit --again DIR --only failed --go                the failed runs once more
+  longreach status DIR                                           what became of all runs
+
+Nothing is submitted without --go. The engine supplies an index; everything else is in DIR."#;
+
+fn time(text: &str) -> Result<u64, String> {
+    let seconds = crate::cluster::allocation::seconds(text);
+    match seconds.filter(|seconds| *seconds >= 60) {
+        Some(seconds) => Ok(seconds),
+        None => Err(format!(
+            "`{text}` is no time of a minute or more; write 04:00:00 or 1-12:00:00"
+        )),
+    }
+}
+
+/// Writes a sweep for an engine, or another array for its unfinished runs.
+///
+/// # Errors
+///
+/// Those of planning, of [`submit`] and of [`again`]; [`Exit::Config`] if `--go` needs an engine
+/// that is not installed.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    if let Some(directory) = &arguments.again {
+        return run_again(directory, arguments);
+    }
+    let missing = || Failure::bug("clap requires it");
+    let engine = arguments.cluster.ok_or_else(missing)?;
+    let out = arguments.out.clone().ok_or_else(missing)?;
+    let config = arguments.config.clone().ok_or_else(missing)?;
+    if arguments.go {
+        engine::installed(engine)?;
+    }
+    let how = how(arguments)?;
+    let plan = plan(&config, &arguments.overrides)?;
+    console::notes(&plan.notes);
+    let request = Request {
+        out: out.clone(),
+        engine,
+        per_task: arguments.runs_per_task,
+        overrides: arguments.overrides.clone(),
+        how,
+    };
+    let submitted = submit(&plan, request)?;
+    console::notes(&submitted.notes);
+    console::print(&summary(&submitted, &out));
+    finish(engine, &out, 0, arguments.go)
+}
+
+/// How tasks run, as far as the arguments say.
+fn how(arguments: &Args) -> Result<TaskHow, Failure> {
+    device::check_compiled(&arguments.device)?;
+    let device = &arguments.device;
+    if device.index.is_some() {
+        return Err(Failure::new(
+            Exit::Config,
+            format!(
+                "--device {device}: a task uses the GPUs that the engine gives it\n  = help: leave \
+                 out the number: --device {}",
+                device.kind
+            ),
+        ));
+    }
+    if matches!(device.kind, "cuda" | "rocm") && arguments.gpus_per_task == 0 {
+        return Err(Failure::new(
+            Exit::Config,
+            format!("--device {device} needs GPUs\n  = help: --gpus-per-task 1"),
+        ));
+    }
+    if matches!(device.kind, "wgpu" | "vulkan" | "metal") && (arguments.gpus_per_task > 1) {
+        return Err(Failure::new(
+            Exit::Config,
+            format!(
+                "--gpus-per-task {}: no variable binds runs to GPUs on {device}\n  = allowed: 1\n  \
+                 = help: --device cuda or rocm divides several among its runs",
+                arguments.gpus_per_task
+            ),
+        ));
+    }
+    if let Some(option) = arguments
+        .engine_options
+        .iter()
+        .find(|option| option.contains(|c: char| c.is_control()))
+    {
+        return Err(Failure::new(
+            Exit::Config,
+            format!("engine option {option:?}: control characters cannot stand in a script"),
+        ));
+    }
+    Ok(TaskHow {
+        device: device.to_string(),
+        checkpoint_every: arguments.checkpoint_every.to_string(),
+        memory_limit: arguments.memory_limit.map(|limit| limit.to_string()),
+        cpus_per_task: arguments.cpus_per_task.into(),
+        task_mib: 0,
+        gpus_per_task: arguments.gpus_per_task.into(),
+        runs_per_gpu: arguments.runs_per_gpu.into(),
+        max_parallel: arguments.max_parallel.map(|most| most as usize),
+        time_secs: arguments.time.unwrap_or(0),
+        lead_secs: 0,
+        heartbeat_ms: 1000 * u64::from(arguments.heartbeat),
+        engine_options: arguments.engine_options.clone(),
+    })
+}
+
+fn summary(submitted: &Submitted, out: &Path) -> String {
+    let Submitted {
+        submission, tasks, ..
+    } = submitted;
+    let how = &submission.how;
+    let runs = |task: &Task| task.runs.len();
+    let (most, least) = (tasks.iter().map(runs).max(), tasks.iter().map(runs).min());
+    let each = match (least.unwrap_or(0), most.unwrap_or(0)) {
+        (least, most) if least == most => most.to_string(),
+        (least, most) => format!("{least} to {most}"),
+    };
+    let longest = tasks
+        .iter()
+        .map(|task| task.expected_secs)
+        .fold(0.0, f64::max);
+    let at_once = how
+        .max_parallel
+        .map_or_else(String::new, |most| format!(", {most} at a time"));
+    let gpus = match how.gpus_per_task {
+        0 => String::new(),
+        n => format!(
+            ", {}, {} at a time on each",
+            count(n, "GPU"),
+            count(how.runs_per_gpu, "run")
+        ),
+    };
+    format!(
+        "{}: {} in {} of {each}{at_once}; the longest is expected to take {} of {}\nof a task: {}, \
+         {} MiB{gpus}\nwritten: {}",
+        submission.experiment,
+        count(submission.runs, "run"),
+        count(tasks.len(), "task"),
+        duration(longest),
+        clock(how.time_secs),
+        count(how.cpus_per_task, "CPU"),
+        how.task_mib,
+        out.display()
+    )
+}
+
+/// Submits, or says how.
+fn finish(engine: Engine, directory: &Path, generation: usize, go: bool) -> Result<Exit, Failure> {
+    if go {
+        let ids = engine.go(directory, generation)?;
+        let shown = directory.display();
+        console::print(&format!(
+            "submitted: {}\n`longreach status {shown}` says what becomes of it",
+            ids.join(", then the report as ")
+        ));
+        return Ok(Exit::Done);
+    }
+    let directory = engine::quoted(&directory.to_string_lossy());
+    let commands = engine.commands(generation).join("\n  ");
+    console::print(&format!("to submit it:\n  cd {directory}\n  {commands}"));
+    Ok(Exit::Done)
+}
+
+fn run_again(directory: &Path, arguments: &Args) -> Result<Exit, Failure> {
+    let submission = Submission::read(directory)?;
+    if arguments.go {
+        engine::installed(submission.engine)?;
+    }
+    submission.check_program(directory)?;
+    let found = again(
+        directory,
+        &submission,
+        arguments.only,
+        arguments.as_submitted,
+    )?;
+    let Some(Again {
+        generation,
+        tasks,
+        runs,
+        ..
+    }) = found
+    else {
+        console::print(&format!(
+            "{}: no run is {}",
+            submission.experiment,
+            match arguments.only {
+                Some(Only::Failed) => "failed",
+                Some(Only::Stopped) => "stopped",
+                Some(Only::Planned) => "planned",
+                None => "failed, stopped or planned",
+            }
+        ));
+        return Ok(Exit::Done);
+    };
+    console::print(&format!(
+        "{}: {} in {} again: {}",
+        submission.experiment,
+        count(runs, "run"),
+        count(tasks.len(), "task"),
+        crate::cluster::manifest::ranges(tasks.iter().map(|task| task.task))
+    ));
+    finish(submission.engine, directory, generation, arguments.go)
+}

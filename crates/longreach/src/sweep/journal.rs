@@ -1,0 +1,47 @@
+//! What a sweep tells of its runs while it holds them.
+
+use crate::exit::Failure;
+use crate::plan::planner::PlannedRun;
+use crate::run::protocol::Event;
+use crate::sweep::options::Options;
+use std::path::Path;
+
+/// Hears of the runs of a sweep from the threads that start their workers. What it is told of a run
+/// has happened while this process holds the run: no other process has changed its files since.
+pub trait Journal: Sync {
+    /// Whether there is time to start another run; asked before every start.
+    fn has_time(&self) -> bool {
+        true
+    }
+
+    /// A worker is about to be started in a slot, counted from 0.
+    ///
+    /// # Errors
+    ///
+    /// Why the run must not be started again.
+    fn starts(&self, run: &PlannedRun, directory: &Path, slot: usize) -> Result<(), Failure> {
+        let _ = (run, directory, slot);
+        Ok(())
+    }
+
+    /// A worker reported something.
+    fn event(&self, run: &PlannedRun, event: &Event) {
+        let _ = (run, event);
+    }
+
+    /// A worker has ended, or [`starts`](Self::starts) refused it.
+    fn ended(&self, run: &PlannedRun, directory: &Path, ended: &Result<(), Failure>) {
+        let _ = (run, directory, ended);
+    }
+
+    /// Whether the failure of one run says that no other would fare better.
+    fn ends_all(&self, failure: &Failure, options: &Options) -> bool {
+        use crate::exit::Exit::{Device, Resources};
+        options.fail_fast || matches!(failure.exit, Resources | Device)
+    }
+}
+
+/// The journal of a sweep on a machine of its own: its directories say enough.
+pub struct Unwritten;
+
+impl Journal for Unwritten {}

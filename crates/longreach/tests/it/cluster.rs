@@ -1,0 +1,604 @@
+//! Sweeps as tasks of an engine: what `submit` writes, what `worker` makes of it, and how every
+//! mistake is answered. `scripts/cluster-check` runs the same against Slurm's daemons.
+
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// A scratch directory with a config and a directory for a submitted sweep.
+struct Sweep {
+    scratch: Scratch,
+    out: PathBuf,
+}
+
+impl Sweep {
+    fn with(config: &str) -> Self {
+        let scratch = Scratch::with(config);
+        let out = scratch.directory.path().join("out");
+        Self { scratch, out }
+    }
+
+    /// A sweep of four runs in two tasks, submitted for GNU parallel.
+    fn submitted() -> Self {
+        let sweep = Self::with(TINY);
+        exits(&sweep.submit("parallel", &["--runs-per-task", "2"]), 0);
+        sweep
+    }
+
+    fn submit(&self, engine: &str, arguments: &[&str]) -> Output {
+        let mut program = bare();
+        program.arg("submit").arg(&self.scratch.config);
+        program
+            .args(["--cluster", engine, "--out"])
+            .arg(&self.out)
+            .args(arguments);
+        program.output().unwrap()
+    }
+
+    fn again(&self, arguments: &[&str]) -> Output {
+        let mut program = bare();
+        program
+            .args(["submit", "--again"])
+            .arg(&self.out)
+            .args(arguments);
+        program.output().unwrap()
+    }
+
+    fn worker(&self, arguments: &[&str]) -> Command {
+        let mut program = bare();
+        program
+            .args(["worker", "--manifest"])
+            .arg(self.out.join("manifest.jsonl"));
+        program.args(arguments);
+        program
+    }
+
+    fn task(&self, task: &str) -> Output {
+        self.worker(&["--task", task]).output().unwrap()
+    }
+
+    fn status(&self) -> String {
+        let output = bare().arg("status").arg(&self.out).output().unwrap();
+        exits(&output, 0);
+        stdout(&output)
+    }
+
+    fn counts(&self) -> String {
+        self.status().lines().last().unwrap_or_default().to_owned()
+    }
+
+    fn logs(&self, arguments: &[&str]) -> Output {
+        bare()
+            .arg("logs")
+            .arg(&self.out)
+            .args(arguments)
+            .output()
+            .unwrap()
+    }
+
+    /// The directories of the runs, in the order of the manifest.
+    fn runs(&self) -> Vec<PathBuf> {
+        let manifest = std::fs::read_to_string(self.out.join("manifest.jsonl")).unwrap();
+        let line = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            self.out
+                .join("runs/tiny")
+                .join(line["run_id"].as_str().unwrap())
+        };
+        manifest.lines().map(line).collect()
+    }
+
+    fn events(&self) -> String {
+        let mut files: Vec<_> = std::fs::read_dir(self.out.join("events"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        files.sort();
+        files
+            .iter()
+            .map(|file| std::fs::read_to_string(file).unwrap())
+            .collect()
+    }
+}
+
+/// The program without the variables of an engine, and without one on its path.
+fn bare() -> Command {
+    let mut program = longreach();
+    program.env("PATH", "/nowhere");
+    for name in [
+        "SLURM_ARRAY_TASK_ID",
+        "SLURM_JOB_ID",
+        "HQ_TASK_ID",
+        "PARALLEL_SEQ",
+        "JOB_COMPLETION_INDEX",
+        "CUDA_VISIBLE_DEVICES",
+    ] {
+        program.env_remove(name);
+    }
+    program
+}
+
+#[test]
+fn tasks_write_the_records_of_a_sweep_on_one_machine() {
+    let sweep = Sweep::submitted();
+    assert!(sweep.counts().contains("4 planned"), "{}", sweep.counts());
+    exits(&sweep.scratch.longreach("run", &[]), 0);
+    exits(
+        &sweep.worker(&[]).env("PARALLEL_SEQ", "1").output().unwrap(),
+        0,
+    );
+    assert!(
+        sweep.counts().contains("2 planned, 2 done"),
+        "{}",
+        sweep.counts()
+    );
+    exits(
+        &sweep
+            .worker(&[])
+            .env("SLURM_ARRAY_TASK_ID", "1")
+            .output()
+            .unwrap(),
+        0,
+    );
+    assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
+    for run in sweep.runs() {
+        let id = run.file_name().unwrap();
+        let plain = sweep.scratch.runs().join("tiny").join(id);
+        for name in ["record.json", "weights.safetensors", "steps.jsonl"] {
+            let read = |run: &Path| std::fs::read(run.join(name)).unwrap();
+            assert_eq!(read(&run), read(&plain), "{name} of {}", run.display());
+        }
+        // The directory itself is one more: seven inodes a run.
+        assert_eq!(
+            std::fs::read_dir(&run).unwrap().count(),
+            6,
+            "{}",
+            run.display()
+        );
+    }
+    // Starting a task again changes nothing.
+    let before = sweep.events().matches("\"event\":\"start\"").count();
+    exits(&sweep.task("0"), 0);
+    assert_eq!(
+        sweep.events().matches("\"event\":\"start\"").count(),
+        before
+    );
+    // Where each report belongs, so that its links to runs are the same.
+    let report = |directory: &Path, experiment: &Path| {
+        exits(&bare().arg("report").arg(directory).output().unwrap(), 0);
+        std::fs::read_to_string(experiment.join("report/report.md")).unwrap()
+    };
+    let (ours, plain) = (
+        sweep.out.join("runs/tiny"),
+        sweep.scratch.runs().join("tiny"),
+    );
+    assert!(
+        report(&sweep.out, &ours) == report(&plain, &plain),
+        "the reports differ"
+    );
+}
+
+#[test]
+fn scripts_of_the_engines() {
+    let mut shown = String::new();
+    for (engine, name, arguments) in [
+        (
+            "slurm",
+            "sweep.sbatch",
+            &[
+                "--max-parallel",
+                "3",
+                "--gpus-per-task",
+                "2",
+                "--runs-per-gpu",
+                "4",
+                "--time",
+                "04:00:00",
+                "--",
+                "-p",
+                "main",
+                "--comment=it's",
+            ][..],
+        ),
+        ("slurm", "report.sbatch", &[]),
+        (
+            "hq",
+            "hq.sh",
+            &["--gpus-per-task", "1", "--runs-per-gpu", "2"],
+        ),
+        ("parallel", "parallel.sh", &["--cpus-per-task", "2"]),
+        ("parallel", "parallel.sh", &["--gpus-per-task", "1"]),
+    ] {
+        let sweep = Sweep::with(TINY);
+        let output = sweep.submit(engine, arguments);
+        exits(&output, 0);
+        let script = std::fs::read_to_string(sweep.out.join(name)).unwrap();
+        let (script, arguments) = (script, arguments.join(" "));
+        shown.push_str(&format!("== {engine} {arguments}: {name}\n{script}\n"));
+    }
+    insta::assert_snapshot!(shown);
+}
+
+/// What commands print and how they end, without what differs between machines.
+fn told(sweep: &Sweep, command: &str, output: &Output) -> String {
+    let mut text = format!("$ {command}\n{}{}", stdout(output), stderr(output));
+    for (name, path) in [
+        ("DIR", sweep.out.clone()),
+        ("CONFIG", sweep.scratch.config.clone()),
+    ] {
+        text = text.replace(&path.display().to_string(), name);
+    }
+    for (index, run) in sweep.runs().iter().enumerate() {
+        let id = run.file_name().unwrap().to_str().unwrap();
+        text = text
+            .replace(id, &format!("RUN{index}"))
+            .replace(&id[..8], &format!("RUN{index}"));
+    }
+    let code = output.status.code().unwrap_or(-1);
+    format!("{text}[exit code {code}]\n\n")
+}
+
+#[test]
+fn mistakes_are_answered_and_nothing_is_lost() {
+    let sweep = Sweep::submitted();
+    exits(&sweep.task("0"), 0);
+    let mut shown = String::new();
+    let mut tell = |command: &str, output: Output| shown.push_str(&told(&sweep, command, &output));
+    tell(
+        "submit x.toml --cluster slurm --out DIR",
+        sweep.submit("slurm", &[]),
+    );
+    tell("worker", sweep.worker(&[]).output().unwrap());
+    tell("worker --task 2", sweep.task("2"));
+    tell(
+        "HQ_TASK_ID=7 worker",
+        sweep.worker(&[]).env("HQ_TASK_ID", "7").output().unwrap(),
+    );
+    tell(
+        "HQ_TASK_ID=x worker",
+        sweep.worker(&[]).env("HQ_TASK_ID", "x").output().unwrap(),
+    );
+    tell(
+        "worker --again 3 --task 0",
+        sweep
+            .worker(&["--again", "3", "--task", "0"])
+            .output()
+            .unwrap(),
+    );
+    let other = bare()
+        .args(["worker", "--manifest", "/nowhere/x.jsonl"])
+        .output()
+        .unwrap();
+    tell("worker --manifest /nowhere/x.jsonl", other);
+    let missing = bare()
+        .args(["worker", "--manifest", "/nowhere/manifest.jsonl"])
+        .output();
+    tell(
+        "worker --manifest /nowhere/manifest.jsonl",
+        missing.unwrap(),
+    );
+    tell(
+        "submit --again DIR --only failed",
+        sweep.again(&["--only", "failed"]),
+    );
+    tell("submit --again DIR --go", sweep.again(&["--go"]));
+    tell("logs DIR --run zz", sweep.logs(&["--run", "zz"]));
+
+    let fresh = Sweep::with(TINY);
+    let out = fresh.scratch.directory.path().join("file");
+    std::fs::write(&out, "").unwrap();
+    let submit = |arguments: &[&str]| {
+        let mut program = bare();
+        program
+            .arg("submit")
+            .arg(&fresh.scratch.config)
+            .args(["--cluster", "slurm", "--out"]);
+        let output = program.args(arguments).output().unwrap();
+        let told = told(
+            &sweep,
+            &format!(
+                "submit x.toml --cluster slurm --out {}",
+                arguments.join(" ")
+            ),
+            &output,
+        );
+        told.replace(
+            &fresh.scratch.directory.path().display().to_string(),
+            "SCRATCH",
+        )
+    };
+    for arguments in [
+        &[out.join("below").to_str().unwrap()][..],
+        &["DIR2", "--go"],
+        &["DIR2", "--device", "cuda"],
+        &["DIR2", "--runs-per-task", "0"],
+        &["DIR2", "--time", "soon"],
+        &["DIR2", "--runs-per-task", "1", "seeds=[]"],
+    ] {
+        shown.push_str(&submit(arguments));
+    }
+    let seeds: Vec<String> = (0..501).map(|seed| seed.to_string()).collect();
+    let seeds = format!("seeds=[{}]", seeds.join(","));
+    let large = submit(&["DIR2", "--runs-per-task", "1", "max_runs=2000", &seeds]);
+    shown.push_str(&large.replace(&seeds, "seeds=[0,..500]"));
+    assert!(!fresh.out.exists());
+    insta::assert_snapshot!(shown);
+    assert!(
+        sweep.counts().contains("2 planned, 2 done"),
+        "{}",
+        sweep.counts()
+    );
+}
+
+#[test]
+fn a_sweep_of_another_program_or_config_is_refused() {
+    let sweep = Sweep::submitted();
+    let mut shown = String::new();
+    let path = sweep.out.join("submit.json");
+    let written = std::fs::read_to_string(&path).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&written).unwrap();
+    let with = |key: &str, value: serde_json::Value| {
+        let mut json = json.clone();
+        json[key] = value;
+        std::fs::write(&path, json.to_string()).unwrap();
+    };
+    let neutral = |text: String| {
+        let hash = json["program_blake3"].as_str().unwrap();
+        let commit = json["commit"].as_str().unwrap();
+        text.replace(&hash[..12], "HASH")
+            .replace(commit, "COMMIT")
+            .replace(env!("CARGO_PKG_VERSION"), "VERSION")
+    };
+    with("commit", "0123456789ab".into());
+    shown.push_str(&neutral(told(
+        &sweep,
+        "worker, of another commit",
+        &sweep.task("0"),
+    )));
+    with("program_blake3", "0123456789abcdef".into());
+    shown.push_str(&neutral(told(
+        &sweep,
+        "worker, of another build",
+        &sweep.task("0"),
+    )));
+    with("layout", 2.into());
+    shown.push_str(&neutral(told(
+        &sweep,
+        "worker, of another layout",
+        &sweep.task("0"),
+    )));
+    std::fs::write(&path, &written).unwrap();
+
+    std::fs::write(
+        &sweep.scratch.config,
+        TINY.replace("steps = 6", "steps = 7"),
+    )
+    .unwrap();
+    let again = sweep.again(&[]);
+    shown.push_str(&told(&sweep, "submit --again DIR, after an edit", &again));
+    let again = sweep.again(&["--as-submitted"]);
+    shown.push_str(&told(&sweep, "submit --again DIR --as-submitted", &again));
+
+    let manifest = sweep.out.join("manifest.jsonl");
+    let lines = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, lines.replace("\"steps\":6", "\"steps\":9")).unwrap();
+    shown.push_str(&told(
+        &sweep,
+        "worker, after an edit of the manifest",
+        &sweep.task("0"),
+    ));
+    insta::assert_snapshot!(shown);
+}
+
+/// A file in place of a directory lets a run fail at its first checkpoint.
+fn spoil(run: &Path) {
+    std::fs::create_dir_all(run).unwrap();
+    std::fs::write(run.join("checkpoints"), "").unwrap();
+}
+
+#[test]
+fn a_failed_run_is_tried_again_only_if_it_is_submitted_again() {
+    let sweep = Sweep::submitted();
+    // Two of the four fail alike; the others of their tasks are not affected.
+    let task: serde_json::Value = {
+        let tasks = std::fs::read_to_string(sweep.out.join("tasks.jsonl")).unwrap();
+        serde_json::from_str(tasks.lines().next().unwrap()).unwrap()
+    };
+    let first = task["runs"][0]["run"].as_str().unwrap();
+    let spoiled = sweep.out.join("runs/tiny").join(first);
+    spoil(&spoiled);
+    let mut shown = String::new();
+    shown.push_str(&told(&sweep, "worker --task 0", &sweep.task("0")));
+    shown.push_str(&told(&sweep, "worker --task 0, requeued", &sweep.task("0")));
+    exits(&sweep.task("1"), 0);
+    let status = bare().arg("status").arg(&sweep.out).output().unwrap();
+    shown.push_str(&told(&sweep, "status DIR", &status));
+    shown.push_str(&told(
+        &sweep,
+        "logs DIR --failed",
+        &sweep.logs(&["--failed"]),
+    ));
+    std::fs::remove_file(spoiled.join("checkpoints")).unwrap();
+    shown.push_str(&told(
+        &sweep,
+        "submit --again DIR --only failed",
+        &sweep.again(&["--only", "failed"]),
+    ));
+    let again = sweep
+        .worker(&["--again", "1", "--task", "0"])
+        .output()
+        .unwrap();
+    shown.push_str(&told(&sweep, "worker --again 1 --task 0", &again));
+    assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
+    // Trained again: that run and no other.
+    let starts = |run: &Path| {
+        let id = run.file_name().unwrap().to_str().unwrap().to_owned();
+        let events = sweep.events();
+        let is_start = |line: &&str| line.contains("\"event\":\"start\"") && line.contains(&id);
+        events.lines().filter(is_start).count()
+    };
+    for run in sweep.runs() {
+        assert_eq!(starts(&run), if run == spoiled { 2 } else { 1 });
+    }
+    insta::assert_snapshot!(without_times(&shown));
+}
+
+/// A text with `N` for the seconds in `after 0 s` and `about 1 s left`.
+fn without_times(text: &str) -> String {
+    let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+    for index in 1..words.len() {
+        let unit = words[index]
+            .trim_end_matches([':', ',', '\n'])
+            .split('\n')
+            .next();
+        if unit == Some("s") && words[index - 1].parse::<f64>().is_ok() {
+            words[index - 1] = "N".to_owned();
+        }
+    }
+    let text = words.join(" ");
+    let lines = text.lines().filter(|line| !line.contains("grad_norm"));
+    lines
+        .map(|line| line.replace(", about N s left", "").trim_end().to_owned() + "\n")
+        .collect()
+}
+
+#[test]
+fn five_attempts_without_a_checkpoint_are_the_last() {
+    let sweep = Sweep::submitted();
+    let run = &sweep.runs()[0];
+    std::fs::create_dir_all(run).unwrap();
+    let attempts = r#"{"generation":0,"count":5,"idle":4,"step":0,"machine":"","node":""}"#;
+    std::fs::write(run.join("attempts.json"), attempts).unwrap();
+    for task in ["0", "1"] {
+        exits(&sweep.task(task), 0);
+    }
+    let status = sweep.status();
+    assert!(sweep.counts().contains("3 done, 1 failed"), "{status}");
+    assert!(
+        status.contains("no progress: 5 attempts began at step 0"),
+        "{status}"
+    );
+    exits(&sweep.again(&["--only", "failed"]), 0);
+    for task in ["0", "1"] {
+        let output = sweep
+            .worker(&["--again", "1", "--task", task])
+            .output()
+            .unwrap();
+        assert!(
+            matches!(output.status.code(), Some(0 | 2)),
+            "{}",
+            stderr(&output)
+        );
+    }
+    assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
+}
+
+#[test]
+fn gpus_are_shared_among_the_runs_of_a_task_and_none_is_refused() {
+    let sweep = Sweep::with(TINY);
+    let arguments = [
+        "--gpus-per-task",
+        "2",
+        "--runs-per-gpu",
+        "1",
+        "--runs-per-task",
+        "4",
+    ];
+    exits(&sweep.submit("slurm", &arguments), 0);
+    let refused = sweep.task("0");
+    exits(&refused, 7);
+    assert!(
+        stderr(&refused).contains("got no GPU"),
+        "{}",
+        stderr(&refused)
+    );
+    let few = sweep
+        .worker(&["--task", "0"])
+        .env("CUDA_VISIBLE_DEVICES", "3")
+        .output()
+        .unwrap();
+    exits(&few, 7);
+    assert!(stderr(&few).contains("got 1 of 2 GPUs"), "{}", stderr(&few));
+    let given = sweep
+        .worker(&["--task", "0"])
+        .env("CUDA_VISIBLE_DEVICES", "3,5")
+        .output();
+    exits(&given.unwrap(), 0);
+    let events = sweep.events();
+    for gpu in ["3", "5"] {
+        assert!(events.contains(&format!("\"gpu\":\"{gpu}\"")), "{events}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_task_that_is_asked_to_stop_saves_and_ends_with_75() {
+    let sweep = Sweep::with(&TINY.replace("steps = 6", "steps = 4000"));
+    exits(&sweep.submit("slurm", &["--runs-per-task", "4"]), 0);
+    for signal in ["-USR1", "-TERM"] {
+        let mut task = sweep.worker(&["--task", "0"]).spawn().unwrap();
+        let started = Instant::now();
+        while !sweep.status().contains("running") {
+            assert!(started.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let id = task.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert_eq!(task.wait().unwrap().code(), Some(75));
+        assert!(!sweep.status().contains("running"), "{}", sweep.status());
+    }
+    let again = sweep.again(&["--only", "stopped"]);
+    exits(&again, 0);
+    assert!(
+        stdout(&again).contains("1 run in 1 task again: 0"),
+        "{}",
+        stdout(&again)
+    );
+}
+
+/// A claim as a process of another machine would leave it, without a heartbeat.
+fn silent_claim(run: &Path) {
+    std::fs::create_dir_all(run).unwrap();
+    let claim = r#"{"nonce":"f00d","host":"node9","process":12,"ticks":5,"kernel":"another boot",
+        "since":1,"interval_ms":200,"beat":3}"#;
+    std::fs::write(run.join("claim"), claim).unwrap();
+}
+
+#[test]
+fn a_claim_without_heartbeats_is_taken_over_and_others_are_respected() {
+    let sweep = Sweep::submitted();
+    let run = &sweep.runs()[0];
+    silent_claim(run);
+    // `status` cannot wait for a heartbeat: a claim that was written just now may be alive.
+    assert!(sweep.counts().contains("1 running"), "{}", sweep.counts());
+    for task in ["0", "1"] {
+        let output = sweep.task(task);
+        exits(&output, 0);
+    }
+    assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
+    assert!(!run.join("claim").exists());
+    // A local command respects it as well, and says whose it is.
+    let fresh = Sweep::submitted();
+    let run = &fresh.runs()[0];
+    exits(&fresh.scratch.longreach("run", &["--jobs", "1"]), 0);
+    let plain = fresh
+        .scratch
+        .runs()
+        .join("tiny")
+        .join(run.file_name().unwrap());
+    silent_claim(&plain);
+    let worker = bare().arg("worker").arg(&plain).output().unwrap();
+    exits(&worker, 4);
+    assert!(
+        stderr(&worker).contains("claimed by process 12 on node9"),
+        "{}",
+        stderr(&worker)
+    );
+}
