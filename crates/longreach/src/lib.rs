@@ -6,8 +6,8 @@
 //! ```
 //!
 //! [`config`] reads files, [`plan`] resolves them to runs, [`run`] executes one run in one process,
-//! [`sweep`] starts many, [`cluster`] hands them to engines, [`run_dir`] reads and writes their directories, [`commands`] holds the
-//! command line.
+//! [`sweep`] starts many, [`cluster`] hands them to engines, [`run_dir`] reads and writes their
+//! directories, [`commands`] holds the command line.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

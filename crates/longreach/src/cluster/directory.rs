@@ -1,6 +1,5 @@
 //! The directory of a submitted sweep, and `submit.json`: what was submitted.
 
-use crate::cluster::engine::Engine;
 use crate::device::DeviceName;
 use crate::exit::{Exit, Failure};
 use crate::plan::memory::MemoryLimit;
@@ -33,6 +32,18 @@ pub const RUNS_DIR: &str = "runs";
 pub const LAYOUT: u32 = 1;
 /// Largest `submit.json` that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// An engine that starts tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// An array of jobs
+    Slurm,
+    /// HyperQueue: thousands of short tasks inside one allocation
+    Hq,
+    /// GNU parallel: one machine
+    Parallel,
+}
 
 /// What was submitted, and how its tasks run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

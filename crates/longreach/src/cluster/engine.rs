@@ -1,10 +1,9 @@
 //! The engines: their scripts, the commands that submit them, and what they allow. An engine
 //! supplies an index and a time limit; all else is in files.
 
-use crate::cluster::directory::{Submission, TaskHow};
+use crate::cluster::directory::{Engine, Submission, TaskHow};
 use crate::cluster::manifest::{Task, ranges};
 use crate::exit::{Exit, Failure};
-use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,18 +11,6 @@ use std::process::{Command, Stdio};
 pub const DEFAULT_MAX_ARRAY: usize = 1001;
 /// Tasks of engines without such a limit.
 const NO_LIMIT: usize = 10_000_000;
-
-/// An engine that starts tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub enum Engine {
-    /// An array of jobs
-    Slurm,
-    /// HyperQueue: thousands of short tasks inside one allocation
-    Hq,
-    /// GNU parallel: one machine
-    Parallel,
-}
 
 /// A file that an engine needs: its name in the directory, and its text.
 pub type File = (String, String);

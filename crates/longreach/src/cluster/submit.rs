@@ -2,10 +2,10 @@
 //! is written last.
 
 use crate::cluster::directory::{
-    EVENTS_DIR, HASH_FILE, LAYOUT, LOGS_DIR, MANIFEST_FILE, PROGRAM_FILE, RUNS_DIR, SUBMIT_FILE,
-    Submission, TASKS_FILE, TaskHow, hash_of, is_cluster, this_program,
+    EVENTS_DIR, Engine, HASH_FILE, LAYOUT, LOGS_DIR, MANIFEST_FILE, PROGRAM_FILE, RUNS_DIR,
+    SUBMIT_FILE, Submission, TASKS_FILE, TaskHow, hash_of, is_cluster, this_program,
 };
-use crate::cluster::engine::{Engine, task_mib};
+use crate::cluster::engine::task_mib;
 use crate::cluster::manifest::{self, Line, Place, Task};
 use crate::cluster::pack::{PerTask, pack};
 use crate::exit::{Exit, Failure};

@@ -2,8 +2,8 @@
 
 use crate::cluster::allocation::{self, Env};
 use crate::cluster::attempts::{self, Attempts};
-use crate::cluster::directory::{MANIFEST_FILE, RUNS_DIR, Submission};
-use crate::cluster::engine::{Engine, slurm_setting};
+use crate::cluster::directory::{Engine, MANIFEST_FILE, RUNS_DIR, Submission};
+use crate::cluster::engine::slurm_setting;
 use crate::cluster::events::{self, What, Writer};
 use crate::cluster::manifest::{self, Line};
 use crate::console::tell;

@@ -158,7 +158,7 @@ impl Party {
             if started.elapsed() > self.wait {
                 return Err(Failure::resources(format!(
                     "{} of {} were seen in {} within {} s: {}\n  = help: the others see another \
-                     directory, or were not started; a sweep needs a directory that all nodes share",
+                     directory, or were not started; a sweep needs a directory that nodes share",
                     there.len(),
                     self::count(count, "process").replace("processs", "processes"),
                     self.place.display(),

@@ -1,8 +1,8 @@
 //! `longreach submit`: a sweep as tasks for Slurm, HyperQueue or GNU parallel.
 
 use crate::cluster::again::{Again, Only, again};
-use crate::cluster::directory::{Submission, TaskHow};
-use crate::cluster::engine::{self, Engine, clock};
+use crate::cluster::directory::{Engine, Submission, TaskHow};
+use crate::cluster::engine::{self, clock};
 use crate::cluster::manifest::Task;
 use crate::cluster::pack::PerTask;
 use crate::cluster::submit::{Request, Submitted, submit};
@@ -34,7 +34,7 @@ pub struct Args {
     /// Submit, instead of only printing how
     #[arg(long)]
     go: bool,
-    /// Runs in a task; auto makes tasks of 30 to 60 minutes for Slurm, and of one run for the others
+    /// Runs in a task; auto makes tasks of 30 to 60 minutes for Slurm, and of one run elsewhere
     #[arg(long, value_name = "N|auto", default_value = "auto")]
     runs_per_task: PerTask,
     /// CPUs of a task: without GPUs, this many runs at a time
@@ -81,7 +81,7 @@ pub struct Args {
 
 const EXAMPLES: &str = r#"Examples:
   longreach submit configs/theta-base.toml --cluster slurm --out /shared/theta
-  longreach submit x.toml --cluster slurm --out DIR --time 04:00:00 --max-parallel 32 --go -- -p main
+  longreach submit x.toml --cluster slurm --out DIR --max-parallel 32 --go -- -p main
   longreach submit x.toml --cluster slurm --out DIR --device cuda --gpus-per-task 1 --runs-per-gpu 2
   longreach submit x.toml --cluster parallel --out DIR --go      all cores of this machine
   longreach submit --again DIR --only failed --go                the failed runs once more

@@ -1,5 +1,5 @@
-//! `longreach worker`: one prepared job, as `longreach run` starts it for each run; or one task of a
-//! submitted sweep, as engines start it.
+//! `longreach worker`: one prepared job, as `longreach run` starts it for each run; or one task of
+//! a submitted sweep, as engines start it.
 
 use crate::cluster::task;
 use crate::device::DeviceName;

@@ -35,7 +35,7 @@ pub fn take(
 }
 
 /// Whether the file system of a run has locks; that another process holds this one says it has.
-fn has_locks(directory: &Path) -> bool {
+pub fn has_locks(directory: &Path) -> bool {
     match lock::take(directory) {
         Err(lock::Taken::Refused(error)) => !lock::is_unsupported(&error),
         _ => true,

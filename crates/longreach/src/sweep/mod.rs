@@ -74,6 +74,14 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
     prepare::prepare(plan, &todo, options)?;
     kept_configs::write(rundir::system(), &experiment, plan)?;
     print_header(plan, &todo, jobs(&todo, options), options);
+    if let Some(first) = todo.front()
+        && !claims::has_locks(&options.directory(&plan.runs[*first]))
+    {
+        let experiment = experiment.display();
+        tell(&format!(
+            "note: {experiment} has no file locks; runs are claimed by hard links instead"
+        ));
+    }
     let notes = [
         changes::other_runs(&experiment, plan),
         changes::other_programs(&records(plan, options)),

@@ -1,0 +1,145 @@
+//! Tests of claims.
+
+use super::*;
+
+fn here() -> Holder {
+    Holder::here("n1", "7_3", Duration::from_millis(100))
+}
+
+/// A claim as a process of another machine would make it.
+fn elsewhere() -> Holder {
+    Holder {
+        kernel: "another boot".to_owned(),
+        host: "node9".to_owned(),
+        node: String::new(),
+        process: 12,
+        ..here()
+    }
+}
+
+#[test]
+fn one_of_many_gets_a_claim_and_leaves_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    let wins: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..16)
+            .map(|_| scope.spawn(|| take(place, here(), None).ok().map(std::mem::forget)))
+            .collect();
+        threads
+            .into_iter()
+            .filter_map(|thread| thread.join().unwrap())
+            .count()
+    });
+    assert_eq!(wins, 1);
+    assert_eq!(std::fs::read_dir(place).unwrap().count(), 1);
+}
+
+#[test]
+fn a_claim_names_its_holder_and_ends_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let claim = take(directory.path(), here(), None).unwrap();
+    let found = holder(directory.path()).unwrap();
+    assert_eq!(
+        found.who(),
+        format!("process {} on n1, job 7_3", std::process::id())
+    );
+    assert!(claim.beat() && claim.beat());
+    assert_eq!(holder(directory.path()).unwrap().beat, 2);
+    assert_eq!(held_elsewhere(directory.path()), None);
+    drop(claim);
+    assert_eq!(holder(directory.path()), None);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_claim_is_dead_when_its_counter_stands_still_for_three_intervals() {
+    let (mut sight, start) = (Sight::default(), Instant::now());
+    let at = |millis| start + Duration::from_millis(millis);
+    let mut other = elsewhere();
+    assert!(!sight.dead_at(&other, at(0)));
+    assert!(!sight.dead_at(&other, at(299)));
+    other.beat += 1;
+    assert!(!sight.dead_at(&other, at(400)));
+    assert!(!sight.dead_at(&other, at(700)));
+    assert!(sight.dead_at(&other, at(701)));
+    // Another claim has another counter, and starts anew.
+    assert!(!sight.dead_at(&elsewhere(), at(800)));
+}
+
+#[test]
+fn a_process_of_this_machine_that_ended_is_dead_at_once() {
+    let mut child = std::process::Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .unwrap();
+    let holder = Holder {
+        process: child.id(),
+        ticks: started(child.id()).unwrap(),
+        ..here()
+    };
+    assert!(!Sight::default().dead(&holder));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(Sight::default().dead(&holder));
+    // Under another boot, or in another table of processes, the same id says nothing.
+    let other = Holder {
+        kernel: "another boot".to_owned(),
+        ..holder
+    };
+    assert!(!Sight::default().dead(&other));
+}
+
+#[test]
+fn of_many_that_see_a_dead_claim_one_replaces_it_and_the_old_holder_notices() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    let old = take(place, elsewhere(), None).unwrap();
+    let dead = holder(place).unwrap();
+    let wins: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..16)
+            .map(|_| {
+                let dead = &dead;
+                scope.spawn(move || take(place, here(), Some(dead)).ok())
+            })
+            .collect();
+        let claims: Vec<_> = threads
+            .into_iter()
+            .filter_map(|thread| thread.join().unwrap())
+            .collect();
+        let count = claims.len();
+        claims.into_iter().for_each(std::mem::forget);
+        count
+    });
+    assert_eq!(wins, 1);
+    let new = holder(place).unwrap();
+    assert_eq!(new.node, "n1");
+    // The old holder writes into its own file, and its end removes nothing.
+    assert!(!old.beat());
+    drop(old);
+    assert_eq!(holder(place), Some(new));
+}
+
+#[test]
+fn a_claim_that_is_alive_is_not_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let claim = take(directory.path(), elsewhere(), None).unwrap();
+    let Err(Taken::By(other)) = take(directory.path(), here(), Some(&here())) else {
+        panic!("it was taken");
+    };
+    assert_eq!(other.host, "node9");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    drop(claim);
+}
+
+#[test]
+fn a_claim_that_says_nothing_is_held_by_somebody() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join(CLAIM_FILE), "{").unwrap();
+    let found = held_elsewhere(directory.path()).unwrap();
+    let mut sight = Sight::default();
+    assert!(!sight.dead(&found));
+    let later = Instant::now() + HEARTBEAT * PATIENCE + Duration::from_secs(1);
+    assert!(sight.dead_at(&found, later));
+    let claim = take(directory.path(), here(), Some(&found)).unwrap();
+    assert!(claim.beat());
+}
