@@ -17,6 +17,7 @@
 //! record.rs     the record of one run
 //! store/        reading, searching and writing records
 //! compare/      two sets of records, equal or within a tolerance
+//! export/       records as Parquet and TensorBoard files
 //! metric.rs     the metric registry
 //! stats/        means, intervals and rank correlation over seeds
 //! spec.rs       resolved specs as JSON
@@ -32,6 +33,7 @@
 mod analysis;
 pub mod claims;
 pub mod compare;
+pub mod export;
 pub mod metric;
 mod order;
 pub mod plot;
@@ -45,7 +47,10 @@ pub mod toml_text;
 
 pub use claims::Claims;
 pub use record::RunRecord;
-pub use report::{FIRST_METHOD, Format, Report, ReportError, ReportFile, ReportSpec, report};
+pub use report::{
+    Change, ComparedSetting, FIRST_METHOD, Format, Report, ReportError, ReportFile, ReportSpec,
+    Score, Side, SideBySide, SidesSpec, Verdict, report,
+};
 pub use store::{
     Conflict, Excluded, Found, Place, StoreError, find_records, find_records_within, gather_found,
     gather_jsonl, read_jsonl, read_record, write_jsonl,

@@ -29,7 +29,7 @@ impl Setting<'_> {
 
     /// Test rows behind a share: all seeds are tested on the same ones. Of records that differ, the
     /// fewest.
-    fn rows(&self, method: &Method, metric: &str, len: usize) -> u64 {
+    pub(crate) fn rows(&self, method: &Method, metric: &str, len: usize) -> u64 {
         let runs = self.groups[method.group].runs.iter();
         runs.filter_map(|run| metric::rows(run.row(&method.variant, len)?, metric))
             .min()

@@ -21,6 +21,14 @@ pub enum ReportError {
         /// Names of the methods.
         known: Vec<String>,
     },
+    /// No setting has a metric of that name in both sets.
+    #[error("no score is named \"{}\"; allowed: {}", text::name(metric, 80), text::printable(&.known.join(", ")))]
+    UnknownMetric {
+        /// As asked for.
+        metric: String,
+        /// Names of the metrics of both sets.
+        known: Vec<String>,
+    },
     /// Two records of one run disagree.
     #[error(
         "run {} of {} is recorded twice with different numbers: its records differ in {what}",

@@ -16,6 +16,7 @@
 //! config_variants.rs  its variants
 //! render/             Markdown, HTML, LaTeX, CSV, terminal
 //! output.rs           the files, and writing them
+//! sides/              two sets of records side by side
 //! ```
 
 mod assemble;
@@ -33,9 +34,11 @@ mod finding;
 mod output;
 mod render;
 mod sections;
+mod sides;
 mod spec;
 
 pub use build::report;
 pub use error::ReportError;
 pub use output::{Report, ReportFile};
+pub use sides::{Change, ComparedSetting, Score, Side, SideBySide, SidesSpec, Verdict};
 pub use spec::{FIRST_METHOD, Format, ReportSpec};

@@ -4,7 +4,7 @@ use crate::text::printable;
 use std::fmt::Write as _;
 
 /// Escapes what Markdown, HTML or GitHub (mathematics, bare addresses) would read as markup.
-pub(super) fn markdown(text: &str) -> String {
+pub(crate) fn markdown(text: &str) -> String {
     let chars: Vec<char> = printable(text).chars().collect();
     let mut out = String::with_capacity(text.len());
     for (i, &c) in chars.iter().enumerate() {

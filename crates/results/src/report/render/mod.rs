@@ -9,7 +9,7 @@
 //! ```
 
 mod csv;
-mod escape;
+pub(super) mod escape;
 mod templates;
 mod terminal;
 

@@ -1,0 +1,125 @@
+//! The comparison as Markdown.
+
+use super::SideBySide;
+use super::compared::{ComparedSetting, Score};
+use super::text::about;
+use super::verdict::Verdict;
+use crate::report::render::escape;
+use crate::text::printable;
+
+impl SideBySide {
+    /// GitHub-flavoured Markdown.
+    pub fn markdown(&self) -> String {
+        let mut lines = vec![
+            format!(
+                "# {} beside {}",
+                md(&self.second.name),
+                md(&self.first.name)
+            ),
+            String::new(),
+            format!("**{}**", md(&self.summary())),
+            String::new(),
+            format!("- first: {}", md(&self.first.to_string())),
+            format!("- second: {}", md(&self.second.to_string())),
+            format!("- in both: {}", md(&self.common())),
+        ];
+        for (word, names) in [("first", &self.only_first), ("second", &self.only_second)] {
+            let line = |name: &String| format!("- not compared, only in the {word}: {}", md(name));
+            lines.extend(names.iter().map(line));
+        }
+        for setting in &self.settings {
+            lines.extend(section(setting));
+        }
+        lines.extend(self.changes());
+        lines.join("\n") + "\n"
+    }
+
+    /// The settings that differ.
+    fn changes(&self) -> Vec<String> {
+        let mut lines = vec![String::new(), "## Config".to_owned(), String::new()];
+        let changes: Vec<_> = self.config.iter().chain(&self.environment).collect();
+        if changes.is_empty() {
+            lines.push("No setting differs.".to_owned());
+            return lines;
+        }
+        let header = ["setting", "first", "second", "methods"].map(str::to_owned);
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".to_owned());
+        let rows = changes.into_iter().map(|c| {
+            let [first, second] = [&c.first, &c.second].map(value);
+            vec![c.key.clone(), first, second, about(c)]
+        });
+        lines.extend(table(&header, rows.collect()));
+        lines
+    }
+}
+
+/// Differences by method and length, then the scores of each set.
+fn section(setting: &ComparedSetting) -> Vec<String> {
+    let mut lines = vec![String::new(), format!("## {}", md(&setting.title()))];
+    let difference = |score: &Score| match score.verdict {
+        Verdict::NotShown | Verdict::Equal => score.difference.clone(),
+        verdict => format!("{} {verdict}", score.difference)
+            .trim_start()
+            .to_owned(),
+    };
+    type Of<'a> = &'a dyn Fn(&Score) -> String;
+    let parts: [(&str, Of<'_>); 3] = [
+        ("Second minus first", &difference),
+        ("First", &|score| score.first.clone()),
+        ("Second", &|score| score.second.clone()),
+    ];
+    for (title, cell) in parts {
+        lines.extend([String::new(), format!("### {title}"), String::new()]);
+        let lengths = setting.lengths.iter().map(usize::to_string);
+        let header: Vec<String> = std::iter::once("method".to_owned())
+            .chain(lengths)
+            .collect();
+        lines.extend(table(&header, rows(setting, cell)));
+    }
+    lines.push(String::new());
+    lines.push(md(&setting.how()));
+    lines.extend(setting.only().iter().map(|line| format!("\n{}", md(line))));
+    lines.push(format!(
+        "\n{}: {}",
+        md(&setting.metric),
+        md(&setting.definition)
+    ));
+    lines
+}
+
+/// A row for each method, a cell for each length.
+fn rows(setting: &ComparedSetting, cell: impl Fn(&Score) -> String) -> Vec<Vec<String>> {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut before = None;
+    for score in &setting.scores {
+        if before != Some(&score.method) {
+            before = Some(&score.method);
+            let empty = setting.lengths.iter().map(|_| "-".to_owned());
+            rows.push(std::iter::once(score.method.clone()).chain(empty).collect());
+        }
+        let at = setting
+            .lengths
+            .iter()
+            .position(|len| *len == score.test_len);
+        if let (Some(at), Some(row)) = (at, rows.last_mut()) {
+            row[at + 1] = cell(score);
+        }
+    }
+    rows
+}
+
+fn table(header: &[String], rows: Vec<Vec<String>>) -> Vec<String> {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| md(cell)).collect();
+        format!("| {} |", cells.join(" | "))
+    };
+    let rule = format!("| :--- |{}", " ---: |".repeat(header.len() - 1));
+    let head = [line(header), rule];
+    head.into_iter()
+        .chain(rows.iter().map(|row| line(row)))
+        .collect()
+}
+
+fn md(text: &str) -> String {
+    escape::markdown(&printable(text))
+}
