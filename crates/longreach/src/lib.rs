@@ -18,6 +18,7 @@ pub mod config;
 pub mod console;
 pub mod device;
 pub mod exit;
+pub mod live;
 pub mod plan;
 pub mod run;
 pub mod run_dir;

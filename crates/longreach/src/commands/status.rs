@@ -5,6 +5,7 @@ use crate::commands::cluster_status;
 use crate::console::table;
 use crate::console::{self, plain};
 use crate::exit::{Exit, Failure};
+use crate::live;
 use crate::run_dir::files::{jobs, read_job};
 use crate::run_dir::state::{RunState, state};
 use crate::units::count;
@@ -40,7 +41,8 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print again whenever something changes
+    /// Show progress, losses, time left and failures until all runs have ended; plain lines where
+    /// the output is no terminal. JSON, and a submitted sweep, are printed again when they change
     #[arg(long)]
     watch: bool,
 }
@@ -48,6 +50,7 @@ pub struct Args {
 const EXAMPLES: &str = r#"Examples:
   longreach status runs
   longreach status runs/quickstart --json
+  longreach status runs/quickstart --watch     one screen, updated every second
   longreach status /shared/theta --watch       a sweep of `longreach submit`"#;
 
 /// Time between two looks under `--watch`.
@@ -63,6 +66,9 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     if !arguments.watch {
         console::print(&shown(directory, arguments.json)?);
         return Ok(Exit::Done);
+    }
+    if !arguments.json && !is_cluster(directory) {
+        return live::watch(directory);
     }
     let (terminal, mut last) = (std::io::stdout().is_terminal(), String::new());
     loop {

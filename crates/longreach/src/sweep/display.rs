@@ -2,6 +2,7 @@
 
 use crate::console::{indented, tell};
 use crate::exit::{Exit, Failure};
+use crate::live::sparkline::{Curve, sparkline};
 use crate::plan::cost::flops;
 use crate::plan::planner::Plan;
 use crate::run::protocol::Event;
@@ -13,12 +14,16 @@ use std::time::{Duration, Instant};
 
 /// Share of a run's progress that training has; evaluation is short.
 const TRAIN_SHARE: f64 = 0.9;
+/// Characters of a run's loss curve.
+const CURVE: usize = 20;
 /// Time between two lines about one run where there are no bars.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// A run's place in the progress display.
 struct Progress {
     bar: Option<ProgressBar>,
+    /// Losses of the steps that were reported.
+    losses: Curve,
     fraction: f64,
     printed: Instant,
     /// Whether a worker of this sweep did anything.
@@ -75,7 +80,7 @@ impl<'a> Display<'a> {
         let bars = terminal
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8)));
         let total = bars.as_ref().map(|bars| {
-            let style = ProgressStyle::with_template("{bar:30.green} {percent:>3} %  {msg}")
+            let style = ProgressStyle::with_template("{bar:12.green} {percent:>3} %  {wide_msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             bars.add(ProgressBar::new(1000).with_style(style))
         });
@@ -102,18 +107,20 @@ impl<'a> Display<'a> {
             .as_ref()
             .zip(self.total.as_ref())
             .map(|(bars, total)| {
-                let style = ProgressStyle::with_template("{bar:30} {prefix}  {msg}")
+                // The message is cut at the width of the terminal, whatever that is now.
+                let style = ProgressStyle::with_template("{bar:12} {wide_msg}")
                     .unwrap_or_else(|_| ProgressStyle::default_bar());
                 // The total stays below all runs.
                 bars.insert_before(
                     total,
                     ProgressBar::new(1000)
                         .with_style(style)
-                        .with_prefix(self.name(index)),
+                        .with_message(self.name(index)),
                 )
             });
         self.runs[index] = Some(Progress {
             bar,
+            losses: Curve::default(),
             fraction: 0.0,
             printed: Instant::now(),
             worked: false,
@@ -134,8 +141,12 @@ impl<'a> Display<'a> {
         progress.fraction = fraction;
         progress.worked |= !elsewhere;
         if let Some(bar) = &progress.bar {
+            if let Event::Train { loss_nats, .. } = event {
+                progress.losses.push(*loss_nats as f32);
+            }
+            let curve = sparkline(progress.losses.points(), CURVE);
             bar.set_position((1000.0 * fraction) as u64);
-            bar.set_message(text);
+            bar.set_message(format!("{name}  {text}  {curve}"));
         } else if due || matches!(event, Event::Diverged { .. }) {
             progress.printed = Instant::now();
             tell(&format!("  {name}: {text}{left}"));
