@@ -1,8 +1,8 @@
 //! The command line: its commands, and how every one of them ends.
 
 use crate::commands::{
-    catalogue_page, check, compare, completions, config_show, docs, eval, gather, inspect, list,
-    logs, new, probe, report, run, status, submit, verify, worker,
+    catalogue_page, check, compare, completions, config_show, docs, eval, export, gather, inspect,
+    list, logs, new, probe, report, run, status, submit, verify, worker,
 };
 use crate::exit::{Exit, Failure};
 use crate::{console, signals};
@@ -54,6 +54,7 @@ enum Command {
     Report(report::Args),
     Gather(gather::Args),
     Compare(compare::Args),
+    Export(export::Args),
     Inspect(inspect::request::Args),
     Catalogue(catalogue_page::Args),
     Status(status::Args),
@@ -131,6 +132,7 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Report(arguments) => report::run(arguments),
         Command::Gather(arguments) => gather::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Catalogue(arguments) => catalogue_page::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),

@@ -1,57 +1,164 @@
-//! `longreach compare`: whether two sets of records are identical, or equal within a tolerance.
+//! `longreach compare`: sets of records side by side, and whether they agree.
 
 use crate::commands::records::exist;
 use crate::console;
 use crate::exit::{Exit, Failure};
 use results::compare::{Closeness, Comparison};
-use results::{RunRecord, find_records};
+use results::{ReportError, RunRecord, SideBySide, SidesSpec, find_records};
 use std::path::{Path, PathBuf};
 
-/// Compare two sets of records: weights, losses, every score
+/// Compare sets of records side by side: configs, weights, losses, every score
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A directory with runs, a record, or a .jsonl file of records
     first: PathBuf,
-    /// Another of these
-    second: PathBuf,
-    /// Compare number by number: allow a relative difference of this much, absolute for numbers
-    /// below 1, such as 2e-3 between two kinds of device
+    /// Others of these, each compared with the first
+    #[arg(required = true, value_name = "OTHER")]
+    others: Vec<PathBuf>,
+    /// Relative differences up to this are none, absolute for numbers below 1, such as 2e-3 between
+    /// two kinds of device
     #[arg(long, value_name = "X", value_parser = tolerance)]
     tolerance: Option<f64>,
+    /// The score to compare [default: the one that the report leads with]
+    #[arg(long, value_name = "NAME")]
+    metric: Option<String>,
+    /// Print every score, also where there are many
+    #[arg(long)]
+    all: bool,
+    /// Print JSON: a list with one comparison for each of the others
+    #[arg(long)]
+    json: bool,
+    /// Also write the comparison of two sets as Markdown, FILE.md
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = r#"Examples:
   longreach compare experiments/001-quickstart/results.jsonl runs/quickstart
   longreach compare runs/cpu runs/cuda --tolerance 2e-3
+  longreach compare runs/base runs/wider runs/deeper        differences, seed by seed
+  longreach compare runs/base runs/wider --out compare.md
 
-Exits with 0 if every run is in both and identical, or every number is in both and within the
-tolerance, else with 1."#;
+Exits with 0 if the sets agree, else with 1. Sets that share runs agree if every run is in both and
+identical; with --tolerance, if every number of every run is in both and within it. Sets that share
+no run agree if the other has every method and length of the first and no score of it is worse."#;
 
-/// Prints how the two sets differ.
+/// Prints how the sets differ.
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if a set cannot be read or holds no record.
+/// [`Exit::Input`] if a set cannot be read or holds no record, [`Exit::Config`] for a metric that
+/// the sets do not share or a page of another format, [`Exit::Resources`] if the page cannot be
+/// written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
-    let (first, second) = (records(&arguments.first)?, records(&arguments.second)?);
-    let is_equal = match arguments.tolerance {
-        None => {
-            let compared = Comparison::of(&first, &second);
-            console::print(&compared.to_string());
-            compared.is_identical()
-        }
-        Some(tolerance) => {
-            let compared = Closeness::of(&first, &second, tolerance);
-            console::print(&compared.to_string());
-            compared.is_within()
-        }
+    arguments.out.as_deref().map(check_page).transpose()?;
+    if arguments.out.is_some() && arguments.others.len() > 1 {
+        return Err(Failure::new(
+            Exit::Config,
+            "--out: a page is of two sets\n  = help: name one other set, or use --json",
+        ));
+    }
+    let first = records(&arguments.first)?;
+    let others = arguments.others.iter().map(|root| records(root));
+    let others = others.collect::<Result<Vec<_>, _>>()?;
+    let spec = SidesSpec {
+        metric: arguments.metric.clone(),
+        tolerance: arguments.tolerance,
     };
-    Ok(if is_equal {
-        Exit::Done
-    } else {
-        Exit::SomeFailed
-    })
+    let (mut agrees, mut compared) = (true, Vec::new());
+    for (root, other) in arguments.others.iter().zip(&others) {
+        let name = |path: &Path| path.display().to_string();
+        let (a, b) = (name(&arguments.first), name(root));
+        let sides = SideBySide::of((&a, &first), (&b, other), &spec).map_err(refused)?;
+        let same = (sides.runs_in_both > 0).then(|| Same::of(&first, other, arguments.tolerance));
+        agrees &= match &same {
+            Some(same) => same.agrees(),
+            None => sides.covers_first() && !sides.has_regressed(),
+        };
+        if !arguments.json {
+            if !compared.is_empty() {
+                console::print("");
+            }
+            print(&sides, same.as_ref(), arguments.all);
+        }
+        compared.push(sides);
+    }
+    if arguments.json {
+        console::print(&console::json(&compared)?);
+    }
+    if let (Some(out), [sides]) = (&arguments.out, compared.as_slice()) {
+        write_page(out, sides)?;
+    }
+    Ok(if agrees { Exit::Done } else { Exit::SomeFailed })
+}
+
+/// The runs that two sets share.
+enum Same {
+    Exactly(Comparison),
+    Closely(Closeness),
+}
+
+impl Same {
+    fn of(first: &[RunRecord], second: &[RunRecord], tolerance: Option<f64>) -> Self {
+        match tolerance {
+            None => Self::Exactly(Comparison::of(first, second)),
+            Some(tolerance) => Self::Closely(Closeness::of(first, second, tolerance)),
+        }
+    }
+
+    fn agrees(&self) -> bool {
+        match self {
+            Self::Exactly(compared) => compared.is_identical(),
+            Self::Closely(compared) => compared.is_within(),
+        }
+    }
+}
+
+/// Prints one comparison. Where everything is identical there is nothing to show beside each
+/// other.
+fn print(sides: &SideBySide, same: Option<&Same>, all: bool) {
+    if let Some(same) = same {
+        console::print(&match same {
+            Same::Exactly(compared) => compared.to_string(),
+            Same::Closely(compared) => compared.to_string(),
+        });
+        if matches!(same, Same::Exactly(compared) if compared.is_identical()) {
+            return;
+        }
+        console::print("");
+    }
+    console::print(&console::plain(&sides.text(all)));
+}
+
+fn refused(error: ReportError) -> Failure {
+    match error {
+        ReportError::UnknownMetric { .. } => {
+            Failure::new(Exit::Config, format!("--metric: {error}"))
+        }
+        error => Failure::input(error),
+    }
+}
+
+/// Refuses a page of another format than Markdown.
+fn check_page(path: &Path) -> Result<(), Failure> {
+    if path.extension().is_some_and(|extension| extension == "md") {
+        return Ok(());
+    }
+    let message = format!(
+        "--out {}: a page is Markdown\n  = allowed: names that end in .md\n  = help: --json prints \
+         the comparison for other programs",
+        path.display()
+    );
+    Err(Failure::new(Exit::Config, message))
+}
+
+fn write_page(path: &Path, sides: &SideBySide) -> Result<(), Failure> {
+    let disk = rundir::system();
+    disk.write_whole(path, sides.markdown().as_bytes())
+        .map_err(Failure::resources)?;
+    console::tell(&format!("wrote {}", path.display()));
+    Ok(())
 }
 
 fn records(root: &Path) -> Result<Vec<RunRecord>, Failure> {

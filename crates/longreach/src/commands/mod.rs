@@ -9,6 +9,7 @@ pub mod config_page;
 pub mod config_show;
 pub mod docs;
 pub mod eval;
+pub mod export;
 pub mod gather;
 pub mod inspect;
 pub mod list;

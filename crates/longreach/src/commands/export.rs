@@ -1,0 +1,129 @@
+//! `longreach export`: records and runs in the formats of other programs.
+
+mod logits;
+mod tensorboard;
+
+use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out};
+use crate::console;
+use crate::device::DeviceName;
+use crate::exit::{Exit, Failure};
+use crate::units::count;
+use clap::ValueEnum;
+use results::Found;
+use results::export::{parquet, tables};
+use std::path::{Path, PathBuf};
+
+/// Write records for pandas, polars or TensorBoard, or the logits of a trained run
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Directories with runs, records, or .jsonl files of records; for logits the directory of a
+    /// run
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// What to write
+    #[arg(long, value_name = "FORMAT")]
+    format: Format,
+    /// The directory to write to; for logits the file
+    #[arg(long, value_name = "PATH")]
+    out: PathBuf,
+    /// Read experiments at any level below a directory
+    #[arg(long)]
+    recursive: bool,
+    /// Rows of each test set whose logits are written
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    rows: u16,
+    /// The device that computes logits
+    #[arg(long, default_value = "cpu")]
+    device: DeviceName,
+}
+
+/// What to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Tables of runs, scores, loss curves and losses by position, one Parquet file each
+    Parquet,
+    /// A TensorBoard event file for each run: its training by step, its scores by test length
+    Tensorboard,
+    /// Tokens and logits of a trained run at each test length, as safetensors: to check a model
+    /// rebuilt elsewhere
+    Logits,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  longreach export experiments/*/results.jsonl --format parquet --out tables
+  longreach export runs/quickstart --format tensorboard --out logs && tensorboard --logdir logs
+  longreach export runs/quickstart/0123 --format logits --out logits.safetensors
+
+What the files hold, and how to read them in Python: docs/interop.md"#;
+
+/// Writes the files and prints where they are.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if a path cannot be read or holds no record, [`Exit::Config`] if one holds more
+/// than one level of experiments or, for logits, more than one run; [`Exit::Device`];
+/// [`Exit::Resources`] if a file cannot be written.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    if arguments.format == Format::Logits {
+        let written = logits::write(arguments)?;
+        console::print(&written);
+        return Ok(Exit::Done);
+    }
+    let found = find(&arguments.paths, arguments.recursive)?;
+    if found.records.is_empty() {
+        let paths: Vec<String> = arguments
+            .paths
+            .iter()
+            .map(|p| p.display().to_string())
+            .collect();
+        return Err(Failure::input(format!(
+            "{}: no record\n  = help: name a directory that `longreach run` wrote, such as \
+             runs/quickstart",
+            paths.join(", ")
+        )));
+    }
+    print_sources(&found.records);
+    edit_notes(&found.records, found.directories.iter().flatten().cloned());
+    let out = &arguments.out;
+    let files = match arguments.format {
+        Format::Parquet => write_tables(&found, out)?,
+        Format::Tensorboard | Format::Logits => tensorboard::write(&found, out)?,
+    };
+    console::print(&format!(
+        "wrote {} to {}: {}",
+        count(files, "file"),
+        out.display(),
+        read_and_left_out(&found)
+    ));
+    Ok(Exit::Done)
+}
+
+/// Writes one file for each table and returns their number.
+fn write_tables(found: &Found, out: &Path) -> Result<usize, Failure> {
+    let created_by = concat!("longreach ", env!("CARGO_PKG_VERSION"));
+    let tables = tables(&found.records);
+    for table in &tables {
+        let path = out.join(format!("{}.parquet", table.name));
+        write_file(&path, &parquet(table, created_by))?;
+        console::print(&format!(
+            "{}: {}, {}",
+            path.display(),
+            count(table.rows(), "row"),
+            count(table.columns.len(), "column")
+        ));
+    }
+    Ok(tables.len())
+}
+
+/// Writes a file as a whole, creating its directory.
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let disk = rundir::system();
+    if let Some(directory) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
+        disk.create_dirs(directory).map_err(Failure::resources)?;
+    }
+    disk.write_whole(path, bytes).map_err(Failure::resources)
+}

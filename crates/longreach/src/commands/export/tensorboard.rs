@@ -1,0 +1,84 @@
+//! Event files of TensorBoard, one directory for each run.
+
+use crate::commands::export::write_file;
+use crate::exit::Failure;
+use crate::run_dir::seal::timings;
+use results::export::{TrainStep, run_events};
+use results::store::EVALS_DIR;
+use results::{Found, RunRecord};
+use rundir::steplog;
+use std::path::{Path, PathBuf};
+
+/// Writes one file for each record and returns their number.
+pub fn write(found: &Found, out: &Path) -> Result<usize, Failure> {
+    for (record, directory) in found.records.iter().zip(&found.directories) {
+        // A later evaluation lies in a directory below that of its run, and repeats its training.
+        let of_training = directory
+            .as_deref()
+            .filter(|directory| record.evaluation_of.is_none() && !directory.ends_with(EVALS_DIR));
+        let secs = of_training
+            .and_then(timings)
+            .map(|timings| timings.train_secs);
+        let steps = of_training
+            .map(|run| steps(run, record))
+            .unwrap_or_default();
+        let events = run_events(record, &steps, secs.filter(|secs| *secs > 0.0));
+        write_file(&out.join(place(record)), &events.into_bytes())?;
+    }
+    Ok(found.records.len())
+}
+
+/// The step log of a run; empty where it is missing or damaged, and the record's loss curve stands
+/// in.
+fn steps(run: &Path, record: &RunRecord) -> Vec<TrainStep> {
+    let steps = steplog::read_whole(run, record.train.steps).unwrap_or_default();
+    let finite = steps.into_iter().filter(|step| step.loss_nats.is_finite());
+    finite
+        .map(|step| TrainStep {
+            step: step.step,
+            loss_nats: step.loss_nats,
+            rate_and_norm: Some((step.lr, step.grad_norm)),
+        })
+        .collect()
+}
+
+/// `EXPERIMENT/METHOD-seed-N-RUN_ID/events.out.tfevents.0.longreach`: TensorBoard names a run by
+/// its directory, and knows its files by `tfevents`.
+fn place(record: &RunRecord) -> PathBuf {
+    let labels: Vec<&str> = record.labels.iter().map(|l| l.text.as_str()).collect();
+    let run = format!("{}-seed-{}", labels.join("-"), record.seed);
+    let name = format!("{}-{}", plain(&run), record.run_id);
+    PathBuf::from(plain(&record.experiment))
+        .join(name.trim_start_matches('-'))
+        .join("events.out.tfevents.0.longreach")
+}
+
+/// A name without what a path or a shell would read: letters, digits, `-`, `_`, `.` and `=`, at
+/// most 80, and not hidden.
+fn plain(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '=');
+    let text: String = text
+        .chars()
+        .map(|c| if is_plain(c) { c } else { '-' })
+        .collect();
+    let text: String = text.trim_start_matches('.').chars().take(80).collect();
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn names_stay_below_their_directory() {
+        assert_eq!(plain("rope(base=100), x"), "rope-base=100---x");
+        assert_eq!(plain("../../etc"), "-..-etc");
+        assert_eq!(plain(".."), "-");
+        assert_eq!(plain("a\u{1b}[2Jb"), "a--2Jb");
+        assert!(plain(&"x".repeat(500)).len() <= 80);
+    }
+}

@@ -1,0 +1,420 @@
+"""Reads what Longreach writes: records, scores, and trained models as PyTorch modules.
+
+    import longreach
+
+    records = longreach.records("runs/quickstart")         # a list of dictionaries
+    rows = longreach.scores(records)                       # for pandas.DataFrame or polars.DataFrame
+    model = longreach.load("runs/quickstart/0123456789abcdef")
+    logits = model(torch.tensor([[72, 101, 108, 108, 111]]))   # [rows, tokens, vocab_size]
+
+One file without dependencies of its own; copy it where you need it. `records` and `scores` need
+nothing else, `load` needs numpy, safetensors and torch. The weights' layout is in docs/interop.md;
+`scripts/interop` checks the logits against those of Longreach.
+
+`load` knows the encodings nope, rope, alibi, learned, sinusoidal and t5, the scalings linear, ntk
+and yarn, both norms, both activations, causal and bidirectional softmax attention. It refuses
+everything else by name.
+"""
+
+import json
+import math
+import pathlib
+
+RECORD = "record.json"
+WEIGHTS = "weights.safetensors"
+NORM_EPS = 1e-5
+
+
+class Unsupported(ValueError):
+    """A run that this file cannot rebuild."""
+
+
+# Records
+
+
+def records(path):
+    """All records at a path: a run's directory, a directory above, a record, or a .jsonl file."""
+    path = pathlib.Path(path)
+    if path.suffix == ".jsonl":
+        with path.open(encoding="utf-8") as lines:
+            return [json.loads(line) for line in lines if line.strip()]
+    if path.is_file():
+        return [json.loads(path.read_text(encoding="utf-8"))]
+    found = sorted(path.glob(f"**/{RECORD}")) + sorted(path.glob("**/evals/*.json"))
+    if not found:
+        raise FileNotFoundError(f"{path} holds no {RECORD}")
+    return [json.loads(file.read_text(encoding="utf-8")) for file in found]
+
+
+def method(record):
+    """The values on the axes of the experiment: `rope, 10000`."""
+    return ", ".join(label["text"] for label in record["labels"])
+
+
+def scores(records):
+    """One dictionary for each score: run, variant, test length, metric and value. Perplexity is
+    derived from the loss."""
+    rows = []
+    for record in records:
+        for evaluation in record["evals"]:
+            metrics = {name: metric["value"] for name, metric in evaluation["metrics"].items()}
+            if "loss_nats" in metrics:
+                loss = metrics["loss_nats"]
+                metrics["perplexity"] = math.exp(loss) if loss < 709 else math.inf
+            for name, value in metrics.items():
+                rows.append(
+                    {
+                        "run_id": record["run_id"],
+                        "experiment": record["experiment"],
+                        "method": method(record),
+                        "seed": record["seed"],
+                        "train_len": record["task"]["train_len"],
+                        "variant": evaluation["variant"],
+                        "test_len": evaluation["test_len"],
+                        "metric": name,
+                        "value": value,
+                    }
+                )
+    return rows
+
+
+# Models
+
+
+def load(run, variant="trained", test_len=None):
+    """The trained model of a run's directory, in evaluation mode.
+
+    `variant` and `test_len` choose one of the encodings that the run was evaluated under; scalings
+    with `factor = "auto"` differ between test lengths. Raises `Unsupported` for what this file
+    cannot rebuild, and RuntimeError if weights and record do not fit together.
+    """
+    from safetensors.torch import load_file
+
+    run = pathlib.Path(run)
+    record = json.loads((run / RECORD).read_text(encoding="utf-8"))
+    spec = record["spec"]
+    config = dict(spec["model"])
+    config["pe"], positions = _encoding(spec, variant, test_len)
+    model = build(config, positions)
+    model.load_state_dict(load_file(str(run / WEIGHTS)), strict=True)
+    return model.eval()
+
+
+def build(config, positions=None):
+    """A model without weights from `spec["model"]` of a record."""
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    _check(config, positions)
+    d, heads, head_dim = config["d_model"], config["n_heads"], config["head_dim"]
+    inner, ff, vocab = heads * head_dim, config["d_ff"], config["vocab_size"]
+    pe = config["pe"]
+
+    def parameter(*shape):
+        return nn.Parameter(torch.zeros(*shape))
+
+    class Norm(nn.Module):
+        def __init__(self, kind, width):
+            super().__init__()
+            self.kind = kind
+            self.scale = parameter(width)
+            if kind == "layer_norm":
+                self.shift = parameter(width)
+
+        def forward(self, x):
+            if self.kind == "layer_norm":
+                return functional.layer_norm(x, x.shape[-1:], self.scale, self.shift, NORM_EPS)
+            return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + NORM_EPS) * self.scale
+
+    class Encoding(nn.Module):
+        """Where positions enter: the input, queries and keys, or the logits."""
+
+        def __init__(self):
+            super().__init__()
+            kind = pe["kind"]
+            if kind == "learned":
+                self.table = parameter(pe["max_position"], d)
+            elif kind == "t5":
+                self.table = parameter(pe["num_buckets"], heads)
+            elif kind == "sinusoidal" and pe.get("learnable_scale"):
+                self.scale = parameter(1)
+            elif kind == "rope" and pe.get("learnable"):
+                self.log_frequency = parameter(_rotary_dim(pe, head_dim) // 2)
+
+        def embed(self, x):
+            length = x.shape[1]
+            if pe["kind"] == "learned":
+                return x + self.rows(length)
+            if pe["kind"] == "sinusoidal":
+                table = torch.from_numpy(_sinusoids(pe, length, d)).to(x)
+                return x + table * getattr(self, "scale", pe["scale"])
+            return x
+
+        def rows(self, length):
+            most = self.table.shape[0]
+            if length <= most:
+                return self.table[:length]
+            if not pe.get("interpolate"):
+                raise Unsupported(f"{length} tokens, but the learned table has {most} rows")
+            place = torch.arange(length, dtype=torch.float64) * (most - 1) / (length - 1)
+            low = place.floor()
+            upper = (place - low).to(self.table)[:, None]
+            high = (low + 1).clamp(max=most - 1).long()
+            return self.table[low.long()] * (1 - upper) + self.table[high] * upper
+
+        def transform(self, q, k):
+            """Queries and keys, `[rows, heads, tokens, head_dim]`."""
+            if pe["kind"] == "t5" and not pe["scaled"]:
+                return q * math.sqrt(head_dim), k
+            if pe["kind"] != "rope":
+                return q, k
+            frequencies, factor = _frequencies(pe, head_dim)
+            frequencies = torch.from_numpy(frequencies)
+            if pe.get("learnable"):
+                frequencies = frequencies * self.log_frequency.double().exp()
+            # Angles in f64: near position 1e5 neighbouring f32 angles are 0.01 radians apart.
+            positions = torch.arange(q.shape[2], dtype=torch.float64)
+            angles = positions[:, None] * frequencies
+            cos, sin = (angles.cos() * factor).to(q), (angles.sin() * factor).to(q)
+            return tuple(_rotate(x, cos, sin, pe["layout"]) for x in (q, k))
+
+        def bias(self, length):
+            """Added to the logits, `[heads, tokens, tokens]`, or None."""
+            positions = torch.arange(length)
+            relative = positions[None, :] - positions[:, None]  # key - query
+            if pe["kind"] == "alibi":
+                slopes = torch.tensor(_slopes(heads), dtype=torch.float64) / pe.get("factor", 1.0)
+                return (-slopes[:, None, None] * relative.abs()).float()
+            if pe["kind"] == "t5":
+                buckets = [_bucket(pe, at) for at in range(1 - length, length)]
+                index = torch.tensor(buckets)[relative + length - 1]
+                return self.table[index].permute(2, 0, 1)
+            return None
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv = parameter(d, 3 * inner)
+            self.output = parameter(inner, d)
+            if config.get("qk_norm", "none") != "none":
+                self.q_norm = Norm(config["qk_norm"], head_dim)
+                self.k_norm = Norm(config["qk_norm"], head_dim)
+
+        def forward(self, x, encoding):
+            rows, length, _ = x.shape
+            # All queries, then all keys, then all values; inside each, head after head.
+            parts = (x @ self.qkv).split(inner, dim=-1)
+            q, k, v = (part.view(rows, length, heads, head_dim) for part in parts)
+            if hasattr(self, "q_norm"):
+                q, k = self.q_norm(q), self.k_norm(k)
+            q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+            q, k = encoding.transform(q, k)
+            logits = q @ k.transpose(-1, -2) / math.sqrt(head_dim)
+            bias = encoding.bias(length)
+            if bias is not None:
+                logits = logits + bias
+            if config.get("mask", "causal") == "causal":
+                hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
+                logits = logits.masked_fill(hidden, -math.inf)
+            attended = logits.softmax(-1) @ v
+            return attended.transpose(1, 2).reshape(rows, length, inner) @ self.output
+
+    class Mlp(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = parameter(d, ff)
+            self.down = parameter(ff, d)
+            if config["activation"] == "swiglu":
+                self.gate = parameter(d, ff)
+
+        def forward(self, x):
+            if config["activation"] == "swiglu":
+                return (functional.silu(x @ self.gate) * (x @ self.up)) @ self.down
+            return functional.gelu(x @ self.up) @ self.down  # the exact form, with erf
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention_norm = Norm(config["norm"], d)
+            self.attention = Attention()
+            self.mlp_norm = Norm(config["norm"], d)
+            self.mlp = Mlp()
+
+        def forward(self, x, encoding):
+            x = x + self.attention(self.attention_norm(x), encoding)
+            return x + self.mlp(self.mlp_norm(x))
+
+    class Transformer(nn.Module):
+        """Logits `[rows, tokens, vocab_size]` of token ids `[rows, tokens]`."""
+
+        def __init__(self):
+            super().__init__()
+            self.config = config
+            self.embedding = parameter(vocab, d)
+            self.encoding = Encoding()
+            self.blocks = nn.ModuleList(Block() for _ in range(config["n_layers"]))
+            self.final_norm = Norm(config["norm"], d)
+            if not config["tied_head"]:
+                self.head = parameter(d, vocab)
+
+        def forward(self, tokens):
+            x = self.encoding.embed(self.embedding[tokens])
+            for block in self.blocks:
+                x = block(x, self.encoding)
+            head = self.embedding.T if config["tied_head"] else self.head
+            return self.final_norm(x) @ head
+
+    return Transformer()
+
+
+def _encoding(spec, variant, test_len):
+    """Encoding and positions of a variant at a test length."""
+    model, evaluation = spec["model"], spec["eval"]
+    if variant == "trained" and test_len is None:
+        return model["pe"], model.get("positions")
+    variants = {each["name"]: each for each in evaluation["variants"]}
+    if variant not in variants:
+        raise Unsupported(f"no variant {variant!r}; allowed: {', '.join(variants)}")
+    lengths = evaluation["test_lens"]
+    if test_len not in lengths:
+        raise Unsupported(f"no test length {test_len}; allowed: {', '.join(map(str, lengths))}")
+    at = lengths.index(test_len)
+    positions = variants[variant].get("positions") or []
+    return variants[variant]["pe"][at], positions[at] if positions else model.get("positions")
+
+
+_KINDS = ("nope", "rope", "alibi", "learned", "sinusoidal", "t5")
+_SCALINGS = ("linear", "ntk", "yarn")
+
+
+def _check(config, positions):
+    pe = config["pe"]
+    if pe["kind"] not in _KINDS:
+        raise Unsupported(f"encoding {pe['kind']!r}; allowed: {', '.join(_KINDS)}")
+    scaling = pe.get("scaling")
+    if scaling and scaling["kind"] not in _SCALINGS:
+        raise Unsupported(f"scaling {scaling['kind']!r}; allowed: {', '.join(_SCALINGS)}")
+    if positions and positions.get("kind", "contiguous") != "contiguous":
+        raise Unsupported(f"positions {positions['kind']!r}; allowed: contiguous")
+    if config.get("attention", "softmax") != "softmax":
+        raise Unsupported(f"attention {config['attention']!r}; allowed: softmax")
+    known = {
+        "vocab_size", "d_model", "n_layers", "n_heads", "head_dim", "d_ff", "norm", "activation",
+        "tied_head", "dropout", "embedding_std", "qk_norm", "attention", "mask", "matmul", "pe",
+        "positions", "coordinates", "feature_map", "normalizer",
+    }  # fmt: skip
+    unknown = sorted(set(config) - known)
+    if unknown:
+        raise Unsupported(f"model.{unknown[0]}: this file does not know it")
+
+
+def _rotary_dim(pe, head_dim):
+    return pe.get("rotary_dim") or head_dim
+
+
+def _inv_freq(base, dim):
+    import numpy as np
+
+    return np.power(float(base), -2.0 * np.arange(dim // 2) / dim)
+
+
+def _frequencies(pe, head_dim):
+    """Radians per token of each rotated pair, and the factor on cos and sin."""
+    import numpy as np
+
+    dim, base = _rotary_dim(pe, head_dim), pe["base"]
+    if pe.get("spacing", "geometric") == "linear":
+        plain = 1.0 / (1.0 + 2.0 * np.arange(dim // 2))
+    else:
+        plain = _inv_freq(base, dim)
+    scaling = pe.get("scaling")
+    if not scaling:
+        return plain, 1.0
+    s = scaling["factor"]
+    if scaling["kind"] == "linear":
+        return plain / s, 1.0
+    if scaling["kind"] == "ntk":
+        return _inv_freq(base * s ** (dim / (dim - 2.0)), dim), 1.0
+    # YaRN: a ramp over the pairs between those that turn often in training and those that never
+    # complete a turn.
+    original = scaling["original_max_position_embeddings"]
+
+    def dimension(turns):
+        return dim * math.log(original / (turns * 2.0 * math.pi)) / (2.0 * math.log(base))
+
+    low, high = dimension(scaling["beta_fast"]), dimension(scaling["beta_slow"])
+    if scaling["truncate"]:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0.0), min(high, dim - 1.0)
+    if low == high:
+        high += 0.001
+    ramp = np.clip((np.arange(dim // 2) - low) / (high - low), 0.0, 1.0)
+
+    def mscale(m):
+        return 1.0 if s <= 1.0 else 0.1 * m * math.log(s) + 1.0
+
+    m, of_all = scaling.get("mscale"), scaling.get("mscale_all_dim")
+    factor = scaling.get("attention_factor")
+    if factor is None:
+        factor = mscale(m) / mscale(of_all) if m and of_all else mscale(1.0)
+    return plain / s * ramp + plain * (1.0 - ramp), factor
+
+
+def _rotate(x, cos, sin, layout):
+    import torch
+
+    pairs = cos.shape[-1]
+    rotated, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
+    if layout == "half":
+        a, b = rotated[..., :pairs], rotated[..., pairs:]
+        rotated = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+    else:
+        a, b = rotated[..., 0::2], rotated[..., 1::2]
+        rotated = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+    return torch.cat([rotated, rest], -1)
+
+
+def _sinusoids(pe, length, d):
+    import numpy as np
+
+    half = d // 2
+    if pe["order"] == "tensor2tensor":
+        frequencies = np.power(float(pe["base"]), -np.arange(half) / (max(half, 2) - 1))
+    else:
+        pairs = np.arange((d + 1) // 2)
+        frequencies = np.power(float(pe["base"]), -2.0 * pairs / d)
+    angles = np.arange(length)[:, None] * frequencies
+    sin, cos = np.sin(angles), np.cos(angles)
+    if pe["order"] == "interleaved":
+        table = np.stack([sin, cos], -1).reshape(length, -1)
+    else:
+        table = np.concatenate([sin, cos], -1)
+    # An odd width drops the last cosine, or pads a zero.
+    out = np.zeros((length, d))
+    width = min(d, table.shape[1])
+    out[:, :width] = table[:, :width]
+    return out
+
+
+def _slopes(heads):
+    power = 1 << (heads.bit_length() - 1)
+
+    def of_power(p):
+        return [2.0 ** (-8.0 * h / p) for h in range(1, p + 1)]
+
+    return (of_power(power) + of_power(2 * power)[::2])[:heads]
+
+
+def _bucket(pe, relative):
+    """The bucket of `key - query`."""
+    buckets = pe["num_buckets"] // 2 if pe["bidirectional"] else pe["num_buckets"]
+    if pe["bidirectional"]:
+        first, distance = (buckets if relative > 0 else 0), abs(relative)
+    else:
+        first, distance = 0, max(-relative, 0)
+    exact = buckets // 2
+    if distance < exact:
+        return first + distance
+    ratio = math.log(distance / exact) / math.log(pe["max_distance"] / exact)
+    return first + min(exact + math.floor(ratio * (buckets - exact)), buckets - 1)
