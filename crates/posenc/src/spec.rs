@@ -97,7 +97,8 @@ pub trait EncodingSpec: Sized {
         None
     }
 
-    /// Slopes of a linear penalty on distance, one per head, if that is what it is.
+    /// Slopes of a linear penalty on distance, one per head, if that is what it is and they do not
+    /// depend on lengths any more.
     fn slopes(&self, shape: &ModelShape) -> Option<Vec<f64>> {
         let _ = shape;
         None

@@ -7,6 +7,8 @@
 //!   (arXiv 2310.13017).
 //! - Deviations: the symmetric form for keys after the query, which a causal mask hides; the
 //!   authors add `slope_h key`, equal up to a constant per row, which cancels in the softmax.
+//!   `asymmetric` is DeepMind's form for bidirectional attention (Ruoss et al. 2023, arXiv
+//!   2305.16843): half a slope less for keys before the query, so that left and right differ.
 //! - Parameters: none.
 //! - Limits: none; distances are exact below 2^24.
 
@@ -32,12 +34,16 @@ pub struct AlibiConfig {
     /// Divides the slopes; `"auto"` is test length over training length.
     #[serde(skip_serializing_if = "is_one")]
     pub factor: Factor,
+    /// Whether keys before the query are penalised as if half a token nearer (DeepMind).
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub asymmetric: bool,
 }
 
 impl Default for AlibiConfig {
     fn default() -> Self {
         Self {
             factor: Factor::Fixed(1.0),
+            asymmetric: false,
         }
     }
 }
@@ -51,11 +57,13 @@ fn is_one(factor: &Factor) -> bool {
 pub struct Alibi {
     n_heads: usize,
     factor: f64,
+    asymmetric: bool,
 }
 
 struct PreparedAlibi {
     slopes: Tensor<4>,
     distances: Distances,
+    asymmetric: bool,
     decays: bool,
 }
 
@@ -88,8 +96,10 @@ impl PositionalEncoding for Alibi {
         Ok(Box::new(PreparedAlibi {
             slopes: upload(slopes, [1, self.n_heads, 1, 1], device),
             distances: Distances::new(positions, device),
-            // Replaced distances do not add up along a path, as a decay must.
-            decays: !positions.replaces_distances(),
+            asymmetric: self.asymmetric,
+            // Replaced distances do not add up along a path, as a decay must, nor do distances
+            // that are all half a token short.
+            decays: !positions.replaces_distances() && !self.asymmetric,
         }))
     }
 }
@@ -106,7 +116,13 @@ impl Prepared for PreparedAlibi {
 
 impl BiasBlocks for &PreparedAlibi {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
-        self.distances.block(queries, keys).abs() * self.slopes.clone()
+        let distance = self.distances.block(queries, keys);
+        let penalised = if self.asymmetric {
+            distance.clone().abs() - distance.greater_elem(0.0).float() * 0.5
+        } else {
+            distance.abs()
+        };
+        penalised * self.slopes.clone()
     }
 
     fn is_decay(&self) -> bool {
@@ -142,19 +158,22 @@ impl EncodingSpec for AlibiConfig {
         Facts {
             relative: true,
             by_distance: true,
-            linear: true,
+            linear: !self.asymmetric,
             ..Facts::new(Hooks::LOGITS_BIAS)
         }
     }
 
     fn slopes(&self, shape: &ModelShape) -> Option<Vec<f64>> {
-        Some(slopes(shape.n_heads))
+        let factor = self.factor.fixed()?;
+        let divided = slopes(shape.n_heads).into_iter();
+        Some(divided.map(|slope| slope / factor).collect())
     }
 
     fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> Alibi {
         Alibi {
             n_heads: shape.n_heads,
             factor: self.factor.value(),
+            asymmetric: self.asymmetric,
         }
     }
 }

@@ -7,8 +7,8 @@
 //! - Source: He et al. 2020, DeBERTa (arXiv 2006.03654), eq. 3 and 4; Hugging Face `deberta_v2` for
 //!   `buckets`.
 //! - Deviations: k_r and q_r have separate projections per layer, as in v1; v2 can share those
-//!   of the content. q_r is read at delta(n, m), as eq. 4 has it; the authors' code and Hugging
-//!   Face read it at delta(m, n).
+//!   of the content. `form = "paper"`, the default, reads q_r at delta(n, m) as eq. 4 has it;
+//!   `form = "code"` reads it at delta(m, n), as the authors' code and Hugging Face do.
 //! - Parameters: `table`, `[2k, D]`, shared by layers; `c2p.L` and `p2c.L`, `[D, H E]` per layer L.
 //! - Limits: none: farther keys share the last rows. Linear attention cannot host it.
 
@@ -38,6 +38,19 @@ pub enum DebertaTerms {
     Both,
 }
 
+/// Where the position-to-content term reads its table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DebertaForm {
+    /// At the distance from key to query, delta(n, m): eq. 4.
+    #[default]
+    Paper,
+    /// At the distance from query to key, delta(m, n): the released code, and the weights
+    /// published with it.
+    Code,
+}
+
 /// Configuration of [`Deberta`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -45,6 +58,10 @@ pub enum DebertaTerms {
 pub struct DebertaConfig {
     /// Which mixed terms are used.
     pub terms: DebertaTerms,
+    /// Where the position-to-content term reads its table. The paper is the default: models here
+    /// are trained from scratch, where its formula is the one to compare with.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub form: DebertaForm,
     /// Distances from this one on share a row; the training length unless given.
     pub max_distance: Option<usize>,
     /// k; distances past half of it grow by their logarithm (v2). One row per distance, k =
@@ -58,6 +75,7 @@ impl Default for DebertaConfig {
     fn default() -> Self {
         Self {
             terms: DebertaTerms::Both,
+            form: DebertaForm::Paper,
             max_distance: None,
             buckets: None,
             init_std: 0.02,
@@ -180,8 +198,13 @@ impl Prepared for PreparedDeberta<'_> {
             // [B, H, k_len, 2k]: gathered by key, then turned to queries by keys.
             let scores = (content.k.clone() * (content.scale / encoding.terms().sqrt()))
                 .matmul(encoding.projected(projection, heads));
+            let sign = if encoding.config.form == DebertaForm::Code {
+                1.0
+            } else {
+                -1.0
+            };
             scores
-                .gather(3, index(-1.0).swap_dims(2, 3))
+                .gather(3, index(sign).swap_dims(2, 3))
                 .swap_dims(2, 3)
         });
         match (c2p, p2c) {

@@ -1,20 +1,26 @@
 //! `kerple`: a penalty on the logits that grows with the logarithm or a power of distance, shaped
 //! by two numbers per head.
 //!
-//! - Formula: with the distance d = |query - key| and per head r1, r2 > 0: `-r1 ln(1 + r2 d)`
-//!   (log), `-r1 d^r2` (power), added to the logits. At least 0.01 for both, at most 2 for power's
-//!   r2.
-//! - Source: Chi et al. 2022 (arXiv 2205.09921), section 4; chijames/KERPLE.
+//! - Formula: with the distance d = |query - key| and per head r1, r2, ... > 0: `-r1 ln(1 + r2 d)`
+//!   (log), `-r1 d^r2` (power), `-r1 ln(1 + r2 d^r3)` (log3), added to the logits. With `weight`
+//!   the logits are multiplied by `exp(-w1 d^w2)` before. All are at least 0.01, exponents of d at
+//!   most 2.
+//! - Source: Chi et al. 2022 (arXiv 2205.09921), section 4 and the three-parameter and
+//!   bias-plus-weight kernels among its variants; chijames/KERPLE, whose power kernel has the
+//!   weight.
 //! - Deviations: as in the authors' code the bias comes after the division by sqrt(head_dim); the
 //!   paper has it before. A parameter that leaves its range is read as the nearest allowed value
 //!   and keeps its gradient; the authors move it back.
-//! - Parameters: `r1` and `r2`, `[H]` each, shared by layers; drawn as the authors do.
+//! - Parameters: `r1`, `r2` and, if used, `r3`, `w1`, `w2`, `[H]` each, shared by layers; drawn as
+//!   the authors do, r3 as their exponents.
 //! - Limits: none.
 
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{
+    Bias, BiasBlocks, Content, FusedQk, PositionalEncoding, PrepareError, Prepared,
+};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
@@ -34,6 +40,8 @@ pub enum KerpleForm {
     Log,
     /// `-r1 d^r2`; ALiBi where r2 = 1.
     Power,
+    /// `-r1 ln(1 + r2 d^r3)`.
+    Log3,
 }
 
 /// Configuration of [`Kerple`].
@@ -43,6 +51,9 @@ pub enum KerpleForm {
 pub struct KerpleConfig {
     /// The kernel.
     pub form: KerpleForm,
+    /// Whether the logits are multiplied by `exp(-w1 d^w2)` before the kernel is added.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub weight: bool,
 }
 
 /// A penalty on distance whose shape each head learns.
@@ -50,19 +61,36 @@ pub struct KerpleConfig {
 pub struct Kerple {
     r1: Param<Tensor<1>>,
     r2: Param<Tensor<1>>,
+    r3: Option<Param<Tensor<1>>>,
+    w1: Option<Param<Tensor<1>>>,
+    w2: Option<Param<Tensor<1>>>,
     #[module(skip)]
     form: KerpleForm,
 }
 
+/// Parameters are `[1, H, 1, 1]`, inside their ranges.
 struct PreparedKerple {
     r1: Tensor<4>,
     r2: Tensor<4>,
+    r3: Option<Tensor<4>>,
+    weight: Option<[Tensor<4>; 2]>,
     form: KerpleForm,
     distances: Distances,
 }
 
-/// Smallest value of both parameters.
+/// Smallest value of every parameter.
 const LEAST: f64 = 0.01;
+/// Largest exponent of the distance, beyond which the kernel is not positive definite.
+const STEEPEST: f64 = 2.0;
+/// The largest value of the other parameters.
+const ANY: f64 = f32::MAX as f64;
+
+/// `distance^exponent` of distances of at least 0.
+fn power(distance: Tensor<4>, exponent: Tensor<4>) -> Tensor<4> {
+    // 0^r = 0, but its derivative by r goes through ln 0.
+    let positive = distance.clone().clamp_min(f64::from(f32::MIN_POSITIVE));
+    (positive.log() * exponent).exp() * distance.greater_elem(0.0).float()
+}
 
 impl PositionalEncoding for Kerple {
     fn prepare<'a>(
@@ -76,13 +104,16 @@ impl PositionalEncoding for Kerple {
             clamp_straight_through(r.val(), LEAST, most).reshape([1, heads, 1, 1])
         };
         let most = if self.form == KerpleForm::Power {
-            2.0
+            STEEPEST
         } else {
-            f64::from(f32::MAX)
+            ANY
         };
+        let weight = self.w1.as_ref().zip(self.w2.as_ref());
         Ok(Box::new(PreparedKerple {
-            r1: per_head(&self.r1, f64::from(f32::MAX)),
+            r1: per_head(&self.r1, ANY),
             r2: per_head(&self.r2, most),
+            r3: self.r3.as_ref().map(|r3| per_head(r3, STEEPEST)),
+            weight: weight.map(|(w1, w2)| [per_head(w1, ANY), per_head(w2, STEEPEST)]),
             form: self.form,
             distances: Distances::new(positions, device),
         }))
@@ -91,24 +122,32 @@ impl PositionalEncoding for Kerple {
 
 impl Prepared for PreparedKerple {
     fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
-        Some(FusedQk::default())
+        self.weight.is_none().then(FusedQk::default)
     }
 
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
+    }
+
+    fn content_bias(&self, _layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
+        let [w1, w2] = self.weight.clone()?;
+        let distance = self
+            .distances
+            .block(content.queries.clone(), content.keys.clone())
+            .abs();
+        // Attention adds the logits themselves: the rest of weight x logits, weight - 1.
+        let rest = (power(distance, w2) * w1.neg()).exp() - 1.0;
+        Some(content.logits() * rest)
     }
 }
 
 impl BiasBlocks for &PreparedKerple {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
         let distance = self.distances.block(queries, keys).abs();
-        let grown = match self.form {
-            KerpleForm::Log => (distance * self.r2.clone()).log1p(),
-            // 0^r2 = 0, but its derivative by r2 goes through ln 0.
-            KerpleForm::Power => {
-                let positive = distance.clone().clamp_min(f64::from(f32::MIN_POSITIVE));
-                (positive.log() * self.r2.clone()).exp() * distance.greater_elem(0.0).float()
-            }
+        let grown = match (self.form, &self.r3) {
+            (KerpleForm::Power, _) => power(distance, self.r2.clone()),
+            (_, None) => (distance * self.r2.clone()).log1p(),
+            (_, Some(r3)) => (power(distance, r3.clone()) * self.r2.clone()).log1p(),
         };
         grown * self.r1.clone().neg()
     }
@@ -132,22 +171,24 @@ impl EncodingSpec for KerpleConfig {
     }
 
     fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
-        let (r1, r2) = match self.form {
-            KerpleForm::Log => (2.0, 1.0),
-            KerpleForm::Power => (1.0, 2.0),
+        let mut drawn = match self.form {
+            KerpleForm::Log => vec![("r1", 2.0), ("r2", 1.0)],
+            KerpleForm::Power => vec![("r1", 1.0), ("r2", 2.0)],
+            KerpleForm::Log3 => vec![("r1", 2.0), ("r2", 1.0), ("r3", 2.0)],
         };
-        [("r1", r1), ("r2", r2)]
-            .map(|(name, most)| {
-                ParamSpec::new(name, [shape.n_heads], Distribution::Uniform(0.0, most))
-            })
-            .to_vec()
+        if self.weight {
+            drawn.extend([("w1", 1.0), ("w2", 2.0)]);
+        }
+        let spec =
+            |(name, most)| ParamSpec::new(name, [shape.n_heads], Distribution::Uniform(0.0, most));
+        drawn.into_iter().map(spec).collect()
     }
 
     fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
             relative: true,
             by_distance: true,
-            ..Facts::new(Hooks::LOGITS_BIAS)
+            ..Facts::new(Hooks::LOGITS_BIAS | Hooks::CONTENT_BIAS.when(self.weight))
         }
     }
 
@@ -155,6 +196,9 @@ impl EncodingSpec for KerpleConfig {
         Kerple {
             r1: parameters.take("r1"),
             r2: parameters.take("r2"),
+            r3: parameters.take_optional("r3"),
+            w1: parameters.take_optional("w1"),
+            w2: parameters.take_optional("w2"),
             form: self.form,
         }
     }

@@ -36,16 +36,21 @@ impl Factor {
         }
     }
 
+    /// The factor, if it is resolved.
+    pub(crate) fn fixed(self) -> Option<f64> {
+        match self {
+            Self::Auto => None,
+            Self::Fixed(factor) => Some(factor),
+        }
+    }
+
     pub(crate) fn unresolved(self) -> Option<&'static str> {
         (self == Self::Auto).then_some("factor")
     }
 
     /// The factor, once it is resolved.
     pub(crate) fn value(self) -> f64 {
-        crate::spec::resolved(match self {
-            Self::Auto => None,
-            Self::Fixed(factor) => Some(factor),
-        })
+        crate::spec::resolved(self.fixed())
     }
 }
 impl Serialize for Factor {

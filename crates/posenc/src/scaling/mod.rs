@@ -154,18 +154,34 @@ const ORIGINAL: &str = "original_max_position_embeddings";
 
 /// Refuses two numbers that are out of range or do not rise.
 fn check_rising(low: (&str, f64), high: (&str, f64), hint: &str) -> Result<(), ConfigError> {
+    check_order(low, high, hint, high.1 > low.1, ["be larger than", "above"])
+}
+
+/// Refuses two numbers that are out of range or fall.
+fn check_not_falling(low: (&str, f64), high: (&str, f64), hint: &str) -> Result<(), ConfigError> {
+    let words = ["not be below", "at least"];
+    check_order(low, high, hint, high.1 >= low.1, words)
+}
+
+fn check_order(
+    low: (&str, f64),
+    high: (&str, f64),
+    hint: &str,
+    in_order: bool,
+    [must, allowed]: [&str; 2],
+) -> Result<(), ConfigError> {
     const RANGE: RangeInclusive<f64> = 1e-6..=1e6;
     for (key, value) in [low, high] {
         in_range(key, value, RANGE, hint)?;
     }
-    if high.1 > low.1 {
+    if in_order {
         return Ok(());
     }
     Err(ConfigError::new(
         high.0,
         high.1,
-        format!("must be larger than {}", low.0),
-        format!("above {}", low.1),
+        format!("must {must} {}", low.0),
+        format!("{allowed} {}", low.1),
         format!("swap {} and {}; {hint}", low.0, high.0),
     ))
 }

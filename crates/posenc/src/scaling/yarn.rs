@@ -1,6 +1,6 @@
 //! YaRN: interpolates slow pairs and sharpens the softmax.
 
-use super::{Factor, OriginalLength, Scaling, Unscaled, check_rising};
+use super::{Factor, OriginalLength, Scaling, Unscaled, check_not_falling};
 use crate::ConfigError;
 use crate::facts::Lengths;
 use crate::rotary::Frequencies;
@@ -23,7 +23,7 @@ pub struct YarnScaling {
     pub factor: Factor,
     /// `L`; the training length unless given.
     pub original_max_position_embeddings: Option<usize>,
-    /// Turns within `L` above which a pair is left alone.
+    /// Turns within `L` above which a pair is left alone; not below `beta_slow`.
     pub beta_fast: f64,
     /// Turns within `L` below which a pair is interpolated in full.
     pub beta_slow: f64,
@@ -152,7 +152,8 @@ pub(super) fn check_ramp(
     attention_factor: Option<f64>,
 ) -> Result<(), ConfigError> {
     let (slow, fast) = (("beta_slow", beta_slow), ("beta_fast", beta_fast));
-    check_rising(slow, fast, "the paper uses 1 and 32")?;
+    // Equal ends make a step instead of a ramp, as at Hugging Face.
+    check_not_falling(slow, fast, "the paper uses 1 and 32")?;
     let hint = "leave it out for 0.1 ln(factor) + 1";
     in_range_if_set("attention_factor", attention_factor, 1e-3..=1e3, hint)
 }

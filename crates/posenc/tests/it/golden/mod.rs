@@ -8,6 +8,7 @@
 mod bias;
 mod content;
 mod far;
+mod logits;
 mod positions;
 mod rotations;
 mod support;

@@ -74,7 +74,10 @@ fn head_scores(config: &EncodingConfig, case: &Case) -> Vec<f64> {
 
 #[test]
 fn rope_scaling() {
-    for case in cases(include_str!("../../golden/rope_scaling.json"), 138) {
+    let imported = cases(include_str!("../../golden/rope_scaling.json"), 138);
+    let more = include_str!("../../golden/rope_scaling_2.json");
+    let more = cases(more, more.matches("\"frequencies\"").count());
+    for case in imported.into_iter().chain(more) {
         let (name, base, scaling) = (&case.name, case.number("base"), &case.inputs["scaling"]);
         let scaled = json!({"kind": "rope", "base": base, "scaling": scaling});
         match case.kind.as_str() {

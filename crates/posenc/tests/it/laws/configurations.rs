@@ -47,6 +47,12 @@ fn options_added_later_leave_the_text_of_older_configurations_alone() {
             json!({"kind": "rope", "base": 10000.0, "layout": "half", "rotary_dim": null}),
         ),
         ("alibi", json!({"kind": "alibi"})),
+        ("kerple", json!({"kind": "kerple", "form": "log"})),
+        (
+            "deberta",
+            json!({"kind": "deberta", "terms": "both", "max_distance": 64, "buckets": null,
+                "init_std": 0.02}),
+        ),
     ] {
         let mut config = EncodingConfig::default_of(kind).expect("has defaults");
         config.resolve(&LENGTHS);

@@ -205,6 +205,10 @@ fn deberta_equals_a_loop_over_pairs() {
         let delta = |a: f64, b: f64| (deberta.bucket(a - b) + k).clamp(0.0, 2.0 * k - 1.0) as usize;
         let logits = |slow: &Slow<'_>, h: usize, i: usize, j: usize| {
             let (m, n) = ((FIRST + i) as f64, j as f64);
+            let read = match deberta.form {
+                posenc::encodings::deberta::DebertaForm::Code => delta(m, n),
+                _ => delta(n, m),
+            };
             let table = |row: usize| &slow.of("table")[row * SHAPE.d_model..][..SHAPE.d_model];
             let mut sum = dot(slow.q(h, i), slow.k(h, j));
             if c2p {
@@ -216,7 +220,7 @@ fn deberta_equals_a_loop_over_pairs() {
             if p2c {
                 sum += dot(
                     slow.k(h, j),
-                    &slow.projected(table(delta(n, m)), slow.of("p2c.{}"), h),
+                    &slow.projected(table(read), slow.of("p2c.{}"), h),
                 );
             }
             sum * scale() / (1.0 + f64::from(u8::from(c2p)) + f64::from(u8::from(p2c))).sqrt()

@@ -330,14 +330,13 @@ fn every_refusal_names_its_key() {
             )
         };
         refused.extend(
-            [
-                ((32.0, 1.0), high),
-                ((2.0, 2.0), high),
-                ((0.0, 8.0), low),
-                ((1.0, 1e9), high),
-            ]
-            .map(|(x, key)| (of(x), 8, key)),
+            [((32.0, 1.0), high), ((0.0, 8.0), low), ((1.0, 1e9), high)]
+                .map(|(x, key)| (of(x), 8, key)),
         );
+        // YaRN widens a ramp of no width; the others divide by its width.
+        if !kind.ends_with("yarn") {
+            refused.push((of((2.0, 2.0)), 8, high));
+        }
     }
     for kind in ["yarn", "dynamic_yarn"] {
         refused.push((

@@ -1,0 +1,226 @@
+"""Writes golden numbers of encodings, evaluated from their formulas in f64 by plain Python.
+
+    python3 scripts/golden_encodings.py
+
+Each function below is a reference of its own: it loops over heads, queries and keys and shares no code with the crate. A case holds a
+configuration, its parameters by path, queries, keys and the layer's input, and the logits of one layer up to each query. The test
+`golden::logits` reads every file of the folder, so that a new encoding is a function here and its line in ENCODINGS.
+"""
+
+import json
+import math
+from pathlib import Path
+
+FOLDER = Path("crates/posenc/tests/golden/logits")
+SCALINGS = Path("crates/posenc/tests/golden/rope_scaling_2.json")
+HEAD = {
+    "verified_against": "the formula alone; no public implementation was run",
+    "tolerance": "1e-6",
+    "notes": "q and k [H, tokens, head_dim], hidden [tokens, d_model]; logits [H, rows up to the query], after the division by "
+    "sqrt(head_dim)",
+}
+
+
+class Numbers:
+    """Multiples of 1/64 in -1..1, which f32 holds exactly (a linear congruential generator)."""
+
+    def __init__(self, seed):
+        self.state = seed * 2654435761 % 2**32
+
+    def one(self):
+        self.state = (1664525 * self.state + 1013904223) % 2**32
+        return ((self.state >> 16) % 129 - 64) / 64
+
+    def list(self, *shape):
+        if not shape:
+            return self.one()
+        return [self.list(*shape[1:]) for _ in range(shape[0])]
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def column(matrix, j):
+    return [row[j] for row in matrix]
+
+
+def alibi_slopes(heads):
+    """The authors' slopes for a power of two."""
+    return [2 ** (-8 * h / heads) for h in range(1, heads + 1)]
+
+
+def rotated(x, angles):
+    """Pairs (i, i + d/2) of x turned by angles."""
+    half = len(x) // 2
+    a, b = x[:half], x[half:]
+    turned = [(p * math.cos(t) - q * math.sin(t), q * math.cos(t) + p * math.sin(t)) for p, q, t in zip(a, b, angles, strict=True)]
+    return [p for p, _ in turned] + [q for _, q in turned]
+
+
+class Layer:
+    """One layer's attention: random q, k and hidden of `tokens` tokens; parameters drawn when asked for."""
+
+    def __init__(self, seed, heads=2, head_dim=4, tokens=6, start=0):
+        numbers = Numbers(seed)
+        self.numbers, self.heads, self.head_dim, self.tokens = numbers, heads, head_dim, tokens
+        self.d_model = heads * head_dim
+        self.positions = [start + t for t in range(tokens)]
+        self.q, self.k = numbers.list(heads, tokens, head_dim), numbers.list(heads, tokens, head_dim)
+        self.hidden = numbers.list(tokens, self.d_model)
+        self.parameters = {}
+
+    def parameter(self, path, *shape, scale=1.0, offset=0.0):
+        def scaled(x):
+            return [scaled(y) for y in x] if isinstance(x, list) else x * scale + offset
+
+        self.parameters[path] = scaled(self.numbers.list(*shape))
+        return self.parameters[path]
+
+    def product(self, h, i, j):
+        return dot(self.q[h][i], self.k[h][j]) / math.sqrt(self.head_dim)
+
+    def turned(self, h, i, j, query_angles, key_angles):
+        """The product of a query and a key turned by these angles."""
+        return dot(rotated(self.q[h][i], query_angles), rotated(self.k[h][j], key_angles)) / math.sqrt(self.head_dim)
+
+    def case(self, name, config, logit):
+        logits = [[[logit(h, i, j) for j in range(i + 1)] for i in range(self.tokens)] for h in range(self.heads)]
+        inputs = {
+            "config": config,
+            "head_dim": self.head_dim,
+            "positions": self.positions,
+            "parameters": self.parameters,
+            "q": self.q,
+            "k": self.k,
+            "hidden": self.hidden,
+        }
+        return {"name": name, "kind": "logits", "inputs": inputs, "expected": logits}
+
+
+def alibi():
+    """DeepMind's form for bidirectional attention: half a slope less for every key before the query."""
+    layer = Layer(1)
+    slopes = alibi_slopes(layer.heads)
+
+    def logit(h, i, j):
+        return layer.product(h, i, j) - slopes[h] * ((i - j) - (0.5 if j < i else 0))
+
+    yield layer.case("asymmetric", {"kind": "alibi", "asymmetric": True}, logit)
+
+
+def kerple():
+    for form in ["log", "power", "log3"]:
+        for weight in [False, True]:
+            layer = Layer(2)
+            names = ["r1", "r2"] + (["r3"] if form == "log3" else []) + (["w1", "w2"] if weight else [])
+            r = {name: layer.parameter(name, layer.heads, scale=0.5, offset=0.625) for name in names}
+
+            def logit(h, i, j, form=form, weight=weight, r=r, layer=layer):
+                d = i - j
+                bias = {
+                    "log": lambda: -r["r1"][h] * math.log(1 + r["r2"][h] * d),
+                    "power": lambda: -r["r1"][h] * d ** r["r2"][h],
+                    "log3": lambda: -r["r1"][h] * math.log(1 + r["r2"][h] * d ** r["r3"][h]),
+                }[form]()
+                factor = math.exp(-r["w1"][h] * d ** r["w2"][h]) if weight else 1
+                return factor * layer.product(h, i, j) + bias
+
+            if form == "log3" or weight:
+                yield layer.case(f"{form}{'_weight' if weight else ''}", {"kind": "kerple", "form": form, "weight": weight}, logit)
+
+
+def deberta():
+    """Both places where the position-to-content term may read its table."""
+    span = 3
+    for form in ["paper", "code"]:
+        layer = Layer(3)
+        table = layer.parameter("table", 2 * span, layer.d_model, scale=0.5)
+        c2p = layer.parameter("c2p.0", layer.d_model, layer.d_model, scale=0.5)
+        p2c = layer.parameter("p2c.0", layer.d_model, layer.d_model, scale=0.5)
+
+        def row(distance):
+            return min(max(distance + span, 0), 2 * span - 1)
+
+        def projected(at, matrix, h, table=table, layer=layer):
+            whole = [dot(table[at], column(matrix, c)) for c in range(layer.d_model)]
+            return whole[h * layer.head_dim : (h + 1) * layer.head_dim]
+
+        def logit(h, i, j, form=form, layer=layer, c2p=c2p, p2c=p2c, projected=projected):
+            read = row(j - i) if form == "paper" else row(i - j)
+            total = (
+                dot(layer.q[h][i], layer.k[h][j])
+                + dot(layer.q[h][i], projected(row(i - j), c2p, h))
+                + dot(layer.k[h][j], projected(read, p2c, h))
+            )
+            return total / math.sqrt(3 * layer.head_dim)
+
+        yield layer.case(form, {"kind": "deberta", "max_distance": span, "form": form}, logit)
+
+
+# name of the file, function, what the numbers are of
+ENCODINGS = [
+    ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
+    ("kerple", kerple, "KERPLE's kernels of three parameters and with a weight: Chi et al. 2022 (arXiv 2205.09921)"),
+    ("deberta", deberta, "DeBERTa by its paper (arXiv 2006.03654, eq. 4) and by its released code"),
+]
+
+
+def plain(dim, base):
+    return [base ** (-2 * i / dim) for i in range(dim // 2)]
+
+
+def ramp_ends(dim, base, original, fast, slow, whole):
+    """First pair that is scaled and first that is scaled in full, as in YaRN's code."""
+    ends = [dim * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base)) for turns in (fast, slow)]
+    low, high = (math.floor(ends[0]), math.ceil(ends[1])) if whole else ends
+    return max(low, 0), min(high, dim - 1)
+
+
+def yarn_equal_ends():
+    """Hugging Face widens a ramp of no width by 0.001."""
+    dim, base, s, original, turns = 16, 10000.0, 4.0, 512, 4.0
+    low, high = ramp_ends(dim, base, original, turns, turns, False)
+    high += 0.001
+    share = [min(max((i - low) / (high - low), 0), 1) for i in range(dim // 2)]
+    theta = [t * (1 - r) + t / s * r for t, r in zip(plain(dim, base), share, strict=True)]
+    options = {"beta_fast": turns, "beta_slow": turns, "truncate": False}
+    yield "yarn_equal_betas", dim, base, s, original, "yarn", options, theta, 0.1 * math.log(s) + 1
+
+
+SCALED = [yarn_equal_ends]
+
+
+def write(path, head, cases):
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
+    body = ",\n".join("    " + json.dumps(case) for case in cases)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(["{", *lines, '  "cases": [', body, "  ]", "}", ""]))
+    print(f"{path}: {len(cases)} cases")
+
+
+def main():
+    for name, function, source in ENCODINGS:
+        write(FOLDER / f"{name}.json", {"topic": name, "source": source} | HEAD, list(function()))
+    cases = []
+    for function in SCALED:
+        for name, dim, base, s, original, kind, options, theta, factor in function():
+            scaling = {"kind": kind, "factor": s, "original_max_position_embeddings": original} | options
+            inputs = {"dim": dim, "base": base, "scaling": scaling, "length": None}
+            expected = {"inv_freq": theta, "attention_factor": factor}
+            cases.append({"name": name, "kind": "frequencies", "inputs": inputs, "expected": expected})
+    head = {
+        "topic": "scaled rotary frequencies and attention factors, continued",
+        "source": "the formulas of the papers and of their authors' code",
+        "verified_against": HEAD["verified_against"],
+        "tolerance": "1e-12 on the host",
+    }
+    write(SCALINGS, head, cases)
+
+
+if __name__ == "__main__":
+    main()
