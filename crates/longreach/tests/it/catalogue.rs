@@ -29,7 +29,9 @@ fn the_committed_page_is_up_to_date() {
 }
 
 #[test]
-fn every_kind_has_a_picture_and_a_measured_line() {
+fn every_kind_has_a_picture_and_a_line_and_is_measured_or_waits_in_the_config() {
+    let config = std::fs::read_to_string(root().join("configs/catalogue.toml"))
+        .expect("the config is committed");
     let page = std::fs::read_to_string(root().join("docs/catalogue/README.md"))
         .expect("the page is committed");
     for kind in posenc::EncodingConfig::KINDS {
@@ -44,7 +46,11 @@ fn every_kind_has_a_picture_and_a_measured_line() {
             .lines()
             .find(|line| line.starts_with(&format!("| [`{kind}`]")))
             .unwrap_or_else(|| panic!("{kind} has no line"));
-        assert!(!line.contains("| - |"), "{kind} was not measured: {line}");
+        let waits = config.contains(&format!("kind = \"{kind}\""));
+        assert!(
+            !line.contains("| - |") || waits,
+            "{kind} was not measured and is not going to be: {line}"
+        );
     }
 }
 

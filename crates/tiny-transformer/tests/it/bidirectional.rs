@@ -140,19 +140,26 @@ fn encodings_of_causal_models_are_told_by_their_facts() {
         .iter()
         .map(|(_, encoding)| encoding.kind())
         .collect();
-    let refused: Vec<&&str> = all.difference(&hosts).collect();
-    assert_eq!(
-        refused,
-        [
-            &"cope",
-            &"fire",
-            &"fox",
-            &"log_scaling",
-            &"rerope",
-            &"self_extend",
-            &"xpos"
-        ]
-    );
+    let refused: BTreeSet<&str> = all.difference(&hosts).copied().collect();
+    let declared = encodings();
+    let shape = config.shape();
+    let in_both: BTreeSet<&str> = declared
+        .iter()
+        .filter(|(_, encoding)| !encoding.facts(&shape).causal_only)
+        .map(|(_, encoding)| encoding.kind())
+        .collect();
+    assert_eq!(refused, all.difference(&in_both).copied().collect());
+    for causal in [
+        "cope",
+        "fire",
+        "fox",
+        "log_scaling",
+        "rerope",
+        "self_extend",
+        "xpos",
+    ] {
+        assert!(refused.contains(causal), "{causal}");
+    }
     for (name, encoding) in encodings() {
         let facts = encoding.facts(&config.shape());
         match config.check_encoding(&facts) {

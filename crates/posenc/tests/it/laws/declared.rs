@@ -532,12 +532,12 @@ fn derived_facts_are_those_of_the_frequencies_and_stand_under_the_key_of_their_p
             .map(|(name, number)| (format!("{key}.{name}"), *number));
         assert_eq!(derived(value), inner.collect());
     }
+    fn rotates(config: &EncodingConfig) -> bool {
+        let parts = config.parts();
+        config.rotary(&SHAPE).is_some() || parts.iter().any(|part| rotates(part.config))
+    }
     for (name, config) in all_configs() {
-        let rotates = config
-            .parts()
-            .iter()
-            .any(|part| part.config.rotary(&SHAPE).is_some());
         let empty = config.derived(&SHAPE, 64).is_empty();
-        assert_eq!(empty, config.rotary(&SHAPE).is_none() && !rotates, "{name}");
+        assert_eq!(empty, !rotates(&config), "{name}");
     }
 }
