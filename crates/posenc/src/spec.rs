@@ -33,6 +33,57 @@ impl About {
     }
 }
 
+/// Numbers that define an encoding, for people: bucket by distance, frequency by pair.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct NumberTable {
+    /// What the rows are.
+    pub title: &'static str,
+    /// Names of the columns.
+    pub columns: Vec<&'static str>,
+    /// One number per column.
+    pub rows: Vec<Vec<f64>>,
+}
+
+impl NumberTable {
+    /// A table whose rows have a number per column.
+    pub fn new(
+        title: &'static str,
+        columns: impl Into<Vec<&'static str>>,
+        rows: impl IntoIterator<Item = Vec<f64>>,
+    ) -> Self {
+        Self {
+            title,
+            columns: columns.into(),
+            rows: rows.into_iter().collect(),
+        }
+    }
+
+    /// A function of a distance or position at 0 and at `2^k` and `3 2^k` up to `last`, and there.
+    pub fn of_function(
+        title: &'static str,
+        columns: [&'static str; 2],
+        last: usize,
+        of: impl Fn(f64) -> f64,
+    ) -> Self {
+        let power = |at: usize| at.is_power_of_two();
+        let shown = |at: &usize| *at == 0 || power(*at) || (at % 3 == 0 && power(at / 3));
+        let steps = (0..last).filter(shown).chain([last]);
+        Self::new(
+            title,
+            columns,
+            steps.map(|at| vec![at as f64, of(at as f64)]),
+        )
+    }
+
+    /// Pairs of dimensions, or single ones, by their frequencies in radians per token.
+    pub fn of_frequencies(title: &'static str, unit: &'static str, inv_freq: &[f64]) -> Self {
+        let row = |(i, theta): (usize, &f64)| vec![i as f64, *theta, std::f64::consts::TAU / theta];
+        let columns = [unit, "inv_freq", "wavelength"];
+        Self::new(title, columns, inv_freq.iter().enumerate().map(row))
+    }
+}
+
 /// An encoding inside another one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -102,6 +153,13 @@ pub trait EncodingSpec: Sized {
     fn slopes(&self, shape: &ModelShape) -> Option<Vec<f64>> {
         let _ = shape;
         None
+    }
+
+    /// Further numbers that define it, for sequences of `lengths.test_len` tokens; meaningful once
+    /// it is resolved. What a rotation or slopes say is not repeated.
+    fn numbers(&self, shape: &ModelShape, lengths: &Lengths) -> Vec<NumberTable> {
+        let _ = (shape, lengths);
+        Vec::new()
     }
 
     /// The encodings of the catalogue that it is made of.

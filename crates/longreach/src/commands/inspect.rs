@@ -6,6 +6,7 @@
 //! longer.
 
 mod checks;
+mod defining;
 mod digits;
 mod drawing;
 mod inspection;

@@ -15,13 +15,13 @@
 //!   as text in Qwen2-VL.
 
 use crate::ConfigError;
-use crate::facts::{Facts, Hooks, ModelShape};
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
 use crate::rotary_tables::RotaryTables;
-use crate::spec::{About, EncodingSpec};
+use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::{straight_through, to_host, upload};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
@@ -86,6 +86,27 @@ impl AxialRopeConfig {
             let unit = if self.mode == AxialMode::Split { 2 } else { 1 };
             (0..self.axes).map(|axis| unit * share(axis)).collect()
         })
+    }
+
+    /// What the frequencies of both axes start from.
+    fn mixed_numbers(&self, shape: &ModelShape) -> NumberTable {
+        let theta = inv_freq(shape.head_dim, self.base);
+        let row = |head: usize, pair: usize| {
+            let (sin, cos) = libm::sincos(PI * head as f64 / shape.n_heads as f64);
+            vec![
+                head as f64,
+                pair as f64,
+                theta[pair] * cos,
+                theta[pair] * sin,
+            ]
+        };
+        let rows =
+            (0..shape.n_heads).flat_map(|head| (0..theta.len()).map(move |pair| (head, pair)));
+        NumberTable::new(
+            "frequencies of both axes at the start of training",
+            ["head", "pair", "axis 0", "axis 1"],
+            rows.map(|(head, pair)| row(head, pair)),
+        )
     }
 
     /// Refuses sections that do not share out a head of `dim` dimensions.
@@ -332,6 +353,43 @@ impl EncodingSpec for AxialRopeConfig {
             axes: self.axes,
             ..Facts::new(Hooks::TRANSFORM_QK)
         }
+    }
+
+    fn numbers(&self, shape: &ModelShape, _lengths: &Lengths) -> Vec<NumberTable> {
+        let sections = self.sections(shape.head_dim);
+        let whole = inv_freq(shape.head_dim, self.base);
+        // Axis and frequency of each pair, in the order of the head.
+        let pairs: Vec<(usize, f64)> = match self.mode {
+            AxialMode::Split => {
+                let block = |(axis, width): (usize, &usize)| {
+                    inv_freq(*width, self.base)
+                        .into_iter()
+                        .map(move |f| (axis, f))
+                };
+                sections.iter().enumerate().flat_map(block).collect()
+            }
+            AxialMode::Sectioned => {
+                let owner = |(axis, pairs): (usize, &usize)| vec![axis; *pairs];
+                let owners = sections.iter().enumerate().flat_map(owner);
+                owners.zip(whole).collect()
+            }
+            AxialMode::Interleaved => {
+                let owned = whole.into_iter().enumerate();
+                owned.map(|(i, theta)| (i % self.axes, theta)).collect()
+            }
+            // Both axes turn every pair, by trained frequencies.
+            AxialMode::Mixed => return vec![self.mixed_numbers(shape)],
+        };
+        let row = |(i, (axis, theta)): (usize, &(usize, f64))| {
+            vec![i as f64, *axis as f64, *theta, 2.0 * PI / theta]
+        };
+        let columns = ["pair", "axis", "inv_freq", "wavelength"];
+        let rows = pairs.iter().enumerate().map(row);
+        vec![NumberTable::new(
+            "pairs of dimensions by axis",
+            columns,
+            rows,
+        )]
     }
 
     fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> AxialRope {

@@ -18,7 +18,7 @@ use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
-use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
+use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use schema::in_range;
@@ -291,6 +291,18 @@ impl EncodingSpec for DebertaConfig {
             reads_transformed_qk: true,
             ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
         }
+    }
+
+    fn numbers(&self, _shape: &ModelShape, lengths: &Lengths) -> Vec<NumberTable> {
+        let last = lengths.test_len.saturating_sub(1);
+        let row = |distance: f64| f64::from(self.row(distance));
+        let columns = ["query - key", "row"];
+        vec![NumberTable::of_function(
+            "rows of the table",
+            columns,
+            last,
+            row,
+        )]
     }
 
     fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> Deberta {

@@ -11,11 +11,11 @@
 
 use crate::ConfigError;
 use crate::distances::Distances;
-use crate::facts::{Facts, Hooks, ModelShape};
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
-use crate::spec::{About, EncodingSpec};
+use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::upload;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -125,6 +125,13 @@ impl EncodingSpec for HardAlibiConfig {
             by_distance: true,
             ..Facts::new(Hooks::LOGITS_BIAS)
         }
+    }
+
+    fn numbers(&self, shape: &ModelShape, _lengths: &Lengths) -> Vec<NumberTable> {
+        let masked = self.masked(shape.n_heads);
+        let seen = |head: usize| vec![head as f64, head as f64 + 1.0];
+        let (title, columns) = ("heads with a limited view", ["head", "tokens seen"]);
+        vec![NumberTable::new(title, columns, (0..masked).map(seen))]
     }
 
     fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> HardAlibi {

@@ -15,7 +15,7 @@ use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
-use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
+use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
 use crate::tensors::upload;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -149,6 +149,17 @@ impl EncodingSpec for LogScalingConfig {
             causal_only: true,
             ..Facts::new(Hooks::TRANSFORM_QK)
         }
+    }
+
+    fn numbers(&self, _shape: &ModelShape, lengths: &Lengths) -> Vec<NumberTable> {
+        let (last, columns) = (lengths.test_len.saturating_sub(1), ["position", "factor"]);
+        let factor = |position| self.factor(position);
+        vec![NumberTable::of_function(
+            "factors on queries",
+            columns,
+            last,
+            factor,
+        )]
     }
 
     fn build(&self, _shape: &ModelShape, _parameters: &mut Parameters) -> LogScaling {

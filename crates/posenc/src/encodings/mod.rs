@@ -35,7 +35,7 @@ use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Init, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::Rotary;
-use crate::spec::{About, EncodingSpec, Part, refuse_unresolved};
+use crate::spec::{About, EncodingSpec, NumberTable, Part, refuse_unresolved};
 use burn::module::Module;
 use burn::tensor::Device;
 use std::collections::BTreeMap;
@@ -133,6 +133,11 @@ macro_rules! encodings {
             /// Slopes of a linear penalty on distance, one per head, if that is what it is.
             pub fn slopes(&self, shape: &ModelShape) -> Option<Vec<f64>> {
                 match self { $(Self::$module(config) => config.slopes(shape)),+ }
+            }
+
+            /// Further numbers that define it, at these lengths.
+            pub fn numbers(&self, shape: &ModelShape, lengths: &Lengths) -> Vec<NumberTable> {
+                match self { $(Self::$module(config) => config.numbers(shape, lengths)),+ }
             }
 
             /// The encodings that it is made of.

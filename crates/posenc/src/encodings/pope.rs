@@ -12,12 +12,12 @@
 //!   maps.
 
 use crate::ConfigError;
-use crate::facts::{Facts, Hooks, ModelShape};
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::BASES;
-use crate::spec::{About, EncodingSpec};
+use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::{clamp_straight_through, upload};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, activation};
@@ -58,6 +58,12 @@ struct PreparedPope {
     keys: [Tensor<4>; 2],
 }
 
+/// Radians per token of each dimension, where a rotation has one frequency per pair.
+fn frequencies(dim: usize, base: f64) -> Vec<f64> {
+    let theta = |j: usize| libm::pow(base, -(j as f64) / dim as f64);
+    (0..dim).map(theta).collect()
+}
+
 impl PositionalEncoding for Pope {
     fn prepare<'a>(
         &'a self,
@@ -65,13 +71,12 @@ impl PositionalEncoding for Pope {
         device: &Device,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let dim = self.head_dim;
+        let theta = frequencies(dim, self.base);
         let tables = |positions: &[f64]| {
-            // One frequency per dimension, where a rotation has one per pair.
-            let theta = |j: usize| libm::pow(self.base, -(j as f64) / dim as f64);
-            let (sin, cos) = positions
+            let angles = positions
                 .iter()
-                .flat_map(|p| (0..dim).map(move |j| libm::sincos(p * theta(j))))
-                .unzip();
+                .flat_map(|p| theta.iter().map(move |theta| libm::sincos(p * theta)));
+            let (sin, cos) = angles.unzip();
             [cos, sin].map(|table| upload(table, [1, 1, positions.len(), dim], device))
         };
         let mut keys = tables(positions.keys());
@@ -134,6 +139,15 @@ impl EncodingSpec for PopeConfig {
             exclusive_in_stack: true,
             ..Facts::new(Hooks::TRANSFORM_QK)
         }
+    }
+
+    fn numbers(&self, shape: &ModelShape, _lengths: &Lengths) -> Vec<NumberTable> {
+        let theta = frequencies(shape.head_dim, self.base);
+        vec![NumberTable::of_frequencies(
+            "frequencies of the dimensions of a head",
+            "dim",
+            &theta,
+        )]
     }
 
     fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Pope {

@@ -15,7 +15,7 @@ use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout};
 use crate::rotary_tables::check_rotary_dim;
-use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
+use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
 use crate::two_zone::{PreparedZones, Zones};
 use burn::module::Module;
 use burn::tensor::Device;
@@ -141,6 +141,20 @@ impl EncodingSpec for ReropeConfig {
             self.base,
             self.rotary_dim.unwrap_or(shape.head_dim),
         ))
+    }
+
+    fn numbers(&self, _shape: &ModelShape, lengths: &Lengths) -> Vec<NumberTable> {
+        let (last, columns) = (
+            lengths.test_len.saturating_sub(1),
+            ["distance", "rotated by"],
+        );
+        let mapped = |distance| self.distance(distance);
+        vec![NumberTable::of_function(
+            "distances that pairs are rotated by",
+            columns,
+            last,
+            mapped,
+        )]
     }
 
     fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> Rerope {

@@ -13,11 +13,11 @@
 
 use crate::ConfigError;
 use crate::distances::Distances;
-use crate::facts::{Facts, Hooks, ModelShape};
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
-use crate::spec::{About, EncodingSpec};
+use crate::spec::{About, EncodingSpec, NumberTable};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use schema::in_range;
@@ -218,6 +218,18 @@ impl EncodingSpec for T5Config {
             bias_workspace: 4.0,
             ..Facts::new(Hooks::LOGITS_BIAS | Hooks::TRANSFORM_QK.when(!self.scaled))
         }
+    }
+
+    fn numbers(&self, _shape: &ModelShape, lengths: &Lengths) -> Vec<NumberTable> {
+        let last = lengths.test_len.saturating_sub(1);
+        let bucket = |distance: f64| self.bucket(-distance) as f64;
+        let columns = ["distance", "bucket"];
+        vec![NumberTable::of_function(
+            "buckets of keys before the query",
+            columns,
+            last,
+            bucket,
+        )]
     }
 
     fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> T5 {

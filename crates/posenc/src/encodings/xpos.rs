@@ -12,14 +12,14 @@
 //!   powers inside f32.
 
 use crate::ConfigError;
-use crate::facts::{Facts, Hooks, ModelShape};
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Bias, FusedQk, PositionalEncoding, PrepareError, Prepared, within_limit};
 use crate::init::Parameters;
 use crate::mask::Window;
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout};
 use crate::rotary_tables::{RotaryTables, check_rotary_dim};
-use crate::spec::{About, EncodingSpec, in_range_if_set};
+use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set};
 use crate::tensors::upload;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -201,6 +201,22 @@ impl EncodingSpec for XposConfig {
             self.base,
             self.rotary_dim.unwrap_or(shape.head_dim),
         ))
+    }
+
+    fn numbers(&self, shape: &ModelShape, _lengths: &Lengths) -> Vec<NumberTable> {
+        let zeta = self.zeta(self.rotary_dim.unwrap_or(shape.head_dim));
+        // A pair's share of the logits at a distance is zeta^(distance / scale_base).
+        let row = |(i, zeta): (usize, &f64)| {
+            let halves = self.scale_base * libm::log(0.5) / libm::log(*zeta);
+            vec![i as f64, *zeta, halves]
+        };
+        let columns = ["pair", "zeta", "halves every"];
+        let rows = zeta.iter().enumerate().map(row);
+        vec![NumberTable::new(
+            "decay of the pairs, in tokens",
+            columns,
+            rows,
+        )]
     }
 
     fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> Xpos {

@@ -5,8 +5,10 @@ use crate::commands::inspect::subject::Subject;
 use crate::exit::{Exit, Failure};
 use burn::tensor::Device;
 use posenc::rotary;
+use posenc::spec::NumberTable;
 use posenc::{Encoding, Facts};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::f64::consts::PI;
 
 /// Most points of the decay curve.
@@ -31,6 +33,12 @@ pub struct Numbers {
     /// Per head.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slopes: Option<Vec<f64>>,
+    /// Further numbers that define it: buckets, mapped distances, frequencies of other rotations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<NumberTable>,
+    /// Parameters of at most 64 numbers as training with seed 0 starts with them, row-major.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub initial: BTreeMap<String, Vec<f64>>,
     /// `[position][d_model]`: what the hook adds to the input, in f32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<Vec<Vec<f32>>>,
@@ -123,7 +131,7 @@ pub fn gather(subject: &Subject, positions: &[f64], device: &Device) -> Result<N
             ..numbers
         })
     });
-    let parts = parts.collect::<Result<_, Failure>>()?;
+    let parts = parts.collect::<Result<Vec<_>, Failure>>()?;
     Ok(Numbers {
         key: String::new(),
         kind: subject.config.kind(),
@@ -135,6 +143,12 @@ pub fn gather(subject: &Subject, positions: &[f64], device: &Device) -> Result<N
         facts: subject.facts(),
         rotary,
         slopes: subject.config.slopes(&subject.shape),
+        tables: subject.config.numbers(&subject.shape, &subject.lengths),
+        initial: if parts.is_empty() {
+            subject.small_parameters()
+        } else {
+            BTreeMap::new()
+        },
         embedding: subject.embedding(&encoding, positions, device)?,
         logits_bias: subject.bias(&encoding, positions, positions, device)?,
         response: response(subject, &encoding, device)?,

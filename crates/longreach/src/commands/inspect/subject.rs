@@ -7,10 +7,14 @@ use posenc::{
     Block, Content, Encoding, EncodingConfig, Facts, Hooks, Init, Lengths, ModelShape,
     PositionalEncoding, Positions, Prepared,
 };
+use std::collections::BTreeMap;
 use tasks::Stream;
 
 /// Seed of initial values and of the vectors that checks turn.
 pub const SEED: u64 = 0;
+
+/// Most numbers of a parameter whose initial values are shown.
+const SMALL: usize = 64;
 
 /// Random inputs it is the mean of.
 const RESPONSE_DRAWS: usize = 16;
@@ -82,6 +86,19 @@ impl Subject {
             .fold(Init::new(device, &source), |init, step| init.scope(step));
         let encoding = self.config.init(&self.shape, &init);
         encoding.map_err(|error| Failure::new(Exit::Bug, error.to_string()))
+    }
+
+    /// The initial values of parameters of few numbers, by path.
+    pub fn small_parameters(&self) -> BTreeMap<String, Vec<f64>> {
+        let declared = self.config.parameters(&self.shape).into_iter();
+        let small = declared.filter(|spec| spec.shape.iter().product::<usize>() <= SMALL);
+        small
+            .map(|spec| {
+                let path = [&self.path[..], std::slice::from_ref(&spec.path)].concat();
+                let values = draw(SEED, &path.join("."), &spec.shape, spec.init);
+                (spec.path, values)
+            })
+            .collect()
     }
 
     /// Positions with one more key at the end of the test length, for encodings that read the

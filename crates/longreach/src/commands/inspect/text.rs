@@ -1,5 +1,6 @@
 //! The short form for a terminal; all of it is in the JSON.
 
+use crate::commands::inspect::defining::defining;
 use crate::commands::inspect::digits::{number, number_of};
 use crate::commands::inspect::inspection::Inspection;
 use crate::commands::inspect::numbers::{Decay, Numbers, Rotary};
@@ -8,7 +9,7 @@ use std::fmt::Write as _;
 /// Rows and columns of a table of positions.
 const SHOWN: usize = 8;
 /// Rows of the table of pairs.
-const PAIRS: usize = 32;
+pub(super) const PAIRS: usize = 32;
 
 /// The whole answer.
 pub fn render(inspection: &Inspection) -> String {
@@ -68,6 +69,7 @@ fn encoding(
     if let Some(slopes) = &numbers.slopes {
         heads(out, slopes);
     }
+    defining(out, numbers);
     tables(out, numbers, inspection);
     response(out, numbers);
     for part in &numbers.parts {
@@ -415,7 +417,7 @@ fn matrix(
 }
 
 /// Right-aligned columns; the first row is the header.
-fn columns(out: &mut String, rows: &[Vec<String>]) {
+pub(super) fn columns(out: &mut String, rows: &[Vec<String>]) {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count)
         .map(|i| {
