@@ -162,11 +162,23 @@ def deberta():
         yield layer.case(form, {"kind": "deberta", "max_distance": span, "form": form}, logit)
 
 
+def log_scaling():
+    """Scalable-Softmax: the logits times s_h times the logarithm of the number of keys."""
+    layer = Layer(15)
+    scale = layer.parameter("scale.0", layer.heads, offset=1.5)
+
+    def logit(h, i, j):
+        return layer.product(h, i, j) * scale[h] * math.log(i + 1)
+
+    yield layer.case("ssmax", {"kind": "log_scaling", "form": "ssmax", "original_max_position_embeddings": 64}, logit)
+
+
 # name of the file, function, what the numbers are of
 ENCODINGS = [
     ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
     ("kerple", kerple, "KERPLE's kernels of three parameters and with a weight: Chi et al. 2022 (arXiv 2205.09921)"),
     ("deberta", deberta, "DeBERTa by its paper (arXiv 2006.03654, eq. 4) and by its released code"),
+    ("log_scaling", log_scaling, "Scalable-Softmax, Nakanishi 2025 (arXiv 2501.19399)"),
 ]
 
 

@@ -2,22 +2,25 @@
 //! spreading thin.
 //!
 //! - Formula: queries are multiplied by `max(1, ln(p + 1) / ln L)`, or, in the form of Llama 4, by
-//!   `1 + strength ln(floor((p + 1) / L) + 1)`.
+//!   `1 + strength ln(floor((p + 1) / L) + 1)`, or, in that of Scalable-Softmax, by `s ln(p + 1)`
+//!   with a trained s per head and layer.
 //! - Source: entropy-invariant attention, Su 2021 (kexue.fm 8823) and bojone/rerope; Chiang and
 //!   Cholak 2022 (arXiv 2202.12172). `llama4`: Hugging Face's Llama 4, layers without RoPE.
+//!   `ssmax`: Nakanishi 2025 (arXiv 2501.19399), without its bias, which the paper finds to harm
+//!   longer sequences.
 //! - Deviations: none.
-//! - Parameters: none.
+//! - Parameters: none; in the form `ssmax` `scale.L`, `[H]`, per layer L.
 //! - Limits: causal only: p + 1 is the number of keys a query sees. Meant for a `stack`, at
 //!   training or at test time.
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
-use crate::init::Parameters;
+use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
 use crate::tensors::upload;
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -32,6 +35,8 @@ pub enum LogScalingForm {
     LogN,
     /// `1 + strength ln(floor((p + 1) / L) + 1)`.
     Llama4,
+    /// `s ln(p + 1)`, s trained.
+    Ssmax,
 }
 
 /// Configuration of [`LogScaling`].
@@ -46,6 +51,17 @@ pub struct LogScalingConfig {
     pub original_max_position_embeddings: Option<usize>,
     /// Llama 4's `attn_scale`.
     pub strength: f64,
+    /// What s starts from in the form `ssmax`.
+    #[serde(skip_serializing_if = "is_default_scale")]
+    pub init_scale: f64,
+}
+
+/// What s starts from unless given.
+const INIT_SCALE: f64 = 0.43;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_default_scale(scale: &f64) -> bool {
+    *scale == INIT_SCALE
 }
 
 impl Default for LogScalingConfig {
@@ -54,12 +70,13 @@ impl Default for LogScalingConfig {
             form: LogScalingForm::LogN,
             original_max_position_embeddings: None,
             strength: 0.1,
+            init_scale: INIT_SCALE,
         }
     }
 }
 
 impl LogScalingConfig {
-    /// The factor on a query at `position`.
+    /// The factor on a query at `position`, without the trained one.
     ///
     /// # Panics
     ///
@@ -71,6 +88,7 @@ impl LogScalingConfig {
             LogScalingForm::Llama4 => {
                 1.0 + self.strength * libm::log(((position + 1.0) / original).floor() + 1.0)
             }
+            LogScalingForm::Ssmax => libm::log(position + 1.0),
         }
     }
 }
@@ -78,12 +96,15 @@ impl LogScalingConfig {
 /// Logits that grow with the logarithm of the query's position.
 #[derive(Module, Debug)]
 pub struct LogScaling {
+    /// Per layer, if trained.
+    scale: Vec<Param<Tensor<1>>>,
     #[module(skip)]
     config: LogScalingConfig,
 }
 
-struct PreparedLogScaling {
+struct PreparedLogScaling<'a> {
     factors: Tensor<4>,
+    scale: &'a [Param<Tensor<1>>],
 }
 
 impl PositionalEncoding for LogScaling {
@@ -100,13 +121,19 @@ impl PositionalEncoding for LogScaling {
         let shape = [1, 1, factors.len(), 1];
         Ok(Box::new(PreparedLogScaling {
             factors: upload(factors, shape, device),
+            scale: &self.scale,
         }))
     }
 }
 
-impl Prepared for PreparedLogScaling {
-    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        (q * self.factors.clone(), k)
+impl Prepared for PreparedLogScaling<'_> {
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        let q = q * self.factors.clone();
+        let Some(scale) = self.scale.get(layer) else {
+            return (q, k);
+        };
+        let heads = q.dims()[1];
+        (q * scale.val().reshape([1, heads, 1, 1]), k)
     }
 }
 
@@ -128,7 +155,30 @@ impl EncodingSpec for LogScalingConfig {
             2..=1_000_000_000,
             hint,
         )?;
-        in_range("strength", self.strength, 0.0..=100.0, "Llama 4 uses 0.1")
+        in_range("strength", self.strength, 0.0..=100.0, "Llama 4 uses 0.1")?;
+        if self.form != LogScalingForm::Ssmax && self.init_scale != INIT_SCALE {
+            return Err(ConfigError::new(
+                "init_scale",
+                self.init_scale,
+                "has no effect: only the form `ssmax` has a trained factor",
+                "nothing",
+                "use form = \"ssmax\" or remove init_scale",
+            ));
+        }
+        in_range(
+            "init_scale",
+            self.init_scale,
+            0.0..=100.0,
+            "the paper's is 0.43 on average",
+        )
+    }
+
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let start = Distribution::Constant(self.init_scale);
+        let trained = self.form == LogScalingForm::Ssmax;
+        let layers = (0..shape.n_layers).filter(|_| trained);
+        let scale = |layer| ParamSpec::new(format!("scale.{layer}"), [shape.n_heads], start);
+        layers.map(scale).collect()
     }
 
     fn resolve(&mut self, lengths: &Lengths) {
@@ -162,8 +212,9 @@ impl EncodingSpec for LogScalingConfig {
         )]
     }
 
-    fn build(&self, _shape: &ModelShape, _parameters: &mut Parameters) -> LogScaling {
+    fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> LogScaling {
         LogScaling {
+            scale: parameters.take_list("scale"),
             config: self.clone(),
         }
     }
