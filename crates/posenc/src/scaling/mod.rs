@@ -186,6 +186,20 @@ fn check_order(
     ))
 }
 
+/// The pairs between which YaRN's ramp lies: those that complete `fast` and `slow` turns within
+/// `original` tokens, rounded outwards if `whole`.
+fn ramp_ends(plain: &Unscaled, original: f64, [fast, slow]: [f64; 2], whole: bool) -> (f64, f64) {
+    let d = plain.dim as f64;
+    let pair =
+        |turns: f64| d * libm::log(original / (turns * 2.0 * PI)) / (2.0 * libm::log(plain.base));
+    let (mut low, mut high) = (pair(fast), pair(slow));
+    if whole {
+        (low, high) = (low.floor(), high.ceil());
+    }
+    // `high` stops at d - 1, not d/2 - 1, in every public implementation.
+    (low.max(0.0), high.min(d - 1.0))
+}
+
 /// Blends interpolated and plain frequencies; `kept(theta)` is the share of the plain one.
 fn blend(plain: &Unscaled, factor: f64, kept: impl Fn(f64) -> f64) -> Frequencies {
     let blended = |theta: &f64| {

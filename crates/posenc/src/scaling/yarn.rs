@@ -1,12 +1,11 @@
 //! YaRN: interpolates slow pairs and sharpens the softmax.
 
-use super::{Factor, OriginalLength, Scaling, Unscaled, check_not_falling};
+use super::{Factor, OriginalLength, Scaling, Unscaled, check_not_falling, ramp_ends};
 use crate::ConfigError;
 use crate::facts::Lengths;
 use crate::rotary::Frequencies;
 use crate::spec::in_range_if_set;
 use serde::{Deserialize, Serialize};
-use std::f64::consts::PI;
 
 /// YaRN: pairs that turn often in training keep their frequency, pairs that never complete a turn
 /// are interpolated, a linear ramp over the pair index lies between, and cos and sin carry an
@@ -100,18 +99,10 @@ impl Scaling for YarnScaling {
     const READS_BASE: bool = true;
 
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
-        let (s, d) = (self.factor.value(), plain.dim as f64);
+        let s = self.factor.value();
         let original = self.original_max_position_embeddings.value();
-        // The dimension whose pair completes `turns` turns within the training length.
-        let dimension = |turns: f64| {
-            d * libm::log(original / (turns * 2.0 * PI)) / (2.0 * libm::log(plain.base))
-        };
-        let (mut low, mut high) = (dimension(self.beta_fast), dimension(self.beta_slow));
-        if self.truncate {
-            (low, high) = (low.floor(), high.ceil());
-        }
-        // `high` stops at d - 1, not d/2 - 1, in every public implementation.
-        (low, high) = (low.max(0.0), high.min(d - 1.0));
+        let turns = [self.beta_fast, self.beta_slow];
+        let (low, mut high) = ramp_ends(plain, original, turns, self.truncate);
         // A ramp of no width would divide by 0; Hugging Face widens it by as much.
         if low == high {
             high += 0.001;
