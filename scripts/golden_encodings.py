@@ -204,7 +204,20 @@ def yarn_equal_ends():
     yield "yarn_equal_betas", dim, base, s, original, "yarn", options, theta, 0.1 * math.log(s) + 1
 
 
-SCALED = [yarn_equal_ends]
+def mrrope():
+    """The divisors of a head of 64 at s = 16, and a ramp that is cut off at pair 0."""
+    for dim, base, s, original in [(64, 10000.0, 16.0, 4096), (16, 10000.0, 4.0, 64)]:
+        low, high = ramp_ends(dim, base, original, 32, 1, True)
+        for form in ["pro", "uni"]:
+            theta = []
+            for i, plain_theta in enumerate(plain(dim, base)):
+                inside = (i - low) / (high - low)
+                share = inside * (i - low + 1) / (high - low + 1) if form == "pro" else inside
+                theta.append(plain_theta * s ** -(0 if i <= low else 1 if i >= high else share))
+            yield f"mrrope_{form}_d{dim}", dim, base, s, original, "mrrope", {"form": form}, theta, 0.1 * math.log(s) + 1
+
+
+SCALED = [yarn_equal_ends, mrrope]
 
 
 def write(path, head, cases):

@@ -9,6 +9,7 @@ mod factor;
 mod linear;
 mod llama3;
 mod longrope;
+mod mrrope;
 mod ntk;
 mod ntk_by_parts;
 mod proportional;
@@ -116,6 +117,7 @@ scalings! {
     "dynamic_ntk" => dynamic_ntk::DynamicNtkScaling as DynamicNtk;
     "yarn" => yarn::YarnScaling as Yarn;
     "dynamic_yarn" => dynamic_yarn::DynamicYarnScaling as DynamicYarn;
+    "mrrope" => mrrope::MrropeScaling as Mrrope;
     "longrope" => longrope::LongropeScaling as Longrope;
     "llama3" => llama3::Llama3Scaling as Llama3;
     "proportional" => proportional::ProportionalScaling as Proportional;

@@ -39,6 +39,7 @@ fn factor_1_is_no_scaling() {
         json!({"kind": "longrope", "factor": 1.0, "original_max_position_embeddings": 64, "short_factor": ones, "long_factor": ones}),
         json!({"kind": "llama3", "factor": 1.0, "original_max_position_embeddings": 100}),
         json!({"kind": "proportional", "fraction": 1.0}),
+        json!({"kind": "mrrope", "factor": 1.0, "original_max_position_embeddings": 100}),
         // What was never resolved scales nothing.
         json!({"kind": "linear"}),
         json!({"kind": "ntk"}),
