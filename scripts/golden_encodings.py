@@ -217,7 +217,18 @@ def mrrope():
             yield f"mrrope_{form}_d{dim}", dim, base, s, original, "mrrope", {"form": form}, theta, 0.1 * math.log(s) + 1
 
 
-SCALED = [yarn_equal_ends, mrrope]
+def evq_cosh():
+    for tau, midpoint in [(1.5, True), (5.0, True), (1.5, False), (0.0, True)]:
+        dim, base = 16, 10000.0
+        pairs = dim // 2
+        grid = [(k + (0.5 if midpoint else 0)) / pairs for k in range(pairs)]
+        phi = [1 - math.asinh((1 - u) * math.sinh(tau)) / tau if tau else u for u in grid]
+        theta = [base**-x for x in phi]
+        name = f"evq_cosh_tau{tau}_{'mid' if midpoint else 'ends'}"
+        yield name, dim, base, None, None, "evq_cosh", {"tau": tau, "midpoint": midpoint}, theta, 1.0
+
+
+SCALED = [yarn_equal_ends, mrrope, evq_cosh]
 
 
 def write(path, head, cases):
@@ -234,7 +245,8 @@ def main():
     cases = []
     for function in SCALED:
         for name, dim, base, s, original, kind, options, theta, factor in function():
-            scaling = {"kind": kind, "factor": s, "original_max_position_embeddings": original} | options
+            stretch = {"factor": s, "original_max_position_embeddings": original} if s else {}
+            scaling = {"kind": kind} | stretch | options
             inputs = {"dim": dim, "base": base, "scaling": scaling, "length": None}
             expected = {"inv_freq": theta, "attention_factor": factor}
             cases.append({"name": name, "kind": "frequencies", "inputs": inputs, "expected": expected})

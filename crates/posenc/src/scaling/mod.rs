@@ -5,6 +5,7 @@
 
 mod dynamic_ntk;
 mod dynamic_yarn;
+mod evq_cosh;
 mod factor;
 mod linear;
 mod llama3;
@@ -122,6 +123,7 @@ scalings! {
     "llama3" => llama3::Llama3Scaling as Llama3;
     "proportional" => proportional::ProportionalScaling as Proportional;
     "resonance" => resonance::ResonanceScaling as Resonance;
+    "evq_cosh" => evq_cosh::EvqCoshScaling as EvqCosh;
 }
 
 /// The key `original_max_position_embeddings`: `L`, the training length unless given.

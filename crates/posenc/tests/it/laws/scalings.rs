@@ -58,7 +58,7 @@ fn factor_1_is_no_scaling() {
         .iter()
         .filter(|kind| !kinds.contains(kind))
         .collect();
-    assert_eq!(left_out, [&"resonance"], "resonance has no factor");
+    assert_eq!(left_out, [&"resonance", &"evq_cosh"], "both have no factor");
     for scaling in cases {
         let scaled = scaled(&scaling, 64, 100.0);
         assert_eq!(scaled.attention_factor, 1.0, "{scaling}");
