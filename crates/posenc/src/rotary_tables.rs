@@ -42,6 +42,11 @@ impl RotaryTables {
         }
     }
 
+    /// Tables computed elsewhere, `[1, 1 or H, positions, r/2]`.
+    pub(crate) fn of_tables(cos: Tensor<4>, sin: Tensor<4>) -> Self {
+        Self { cos, sin }
+    }
+
     /// The same tables with a gradient for trained angles: `angles` are their changes, 0 in value.
     ///
     /// Trained angles still come from the host in f64. Cos and sin keep their exact values and get
