@@ -173,12 +173,26 @@ def log_scaling():
     yield layer.case("ssmax", {"kind": "log_scaling", "form": "ssmax", "original_max_position_embeddings": 64}, logit)
 
 
+def mobius():
+    """Odd multiples of a half turn over 24 tokens in the first of two heads, RoPE in the other."""
+    layer = Layer(4, start=17)
+
+    def logit(h, i, j):
+        theta = [math.pi * (2 * p + 1) / 24 for p in range(2)] if h == 0 else [1.0, 0.01]
+        m, n = layer.positions[i], layer.positions[j]
+        return layer.turned(h, i, j, [m * t for t in theta], [n * t for t in theta])
+
+    config = {"kind": "mobius", "fraction": 0.5, "original_max_position_embeddings": 24}
+    yield layer.case("half_of_the_heads", config, logit)
+
+
 # name of the file, function, what the numbers are of
 ENCODINGS = [
     ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
     ("kerple", kerple, "KERPLE's kernels of three parameters and with a weight: Chi et al. 2022 (arXiv 2205.09921)"),
     ("deberta", deberta, "DeBERTa by its paper (arXiv 2006.03654, eq. 4) and by its released code"),
     ("log_scaling", log_scaling, "Scalable-Softmax, Nakanishi 2025 (arXiv 2501.19399)"),
+    ("mobius", mobius, "Anti-Periodic Positional Encoding, 2026 (arXiv 2607.21405)"),
 ]
 
 

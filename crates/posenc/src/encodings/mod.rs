@@ -14,6 +14,7 @@ pub mod kerple;
 pub mod learned;
 pub mod learned_bias;
 pub mod log_scaling;
+pub mod mobius;
 pub mod nope;
 pub mod nope_layers;
 pub mod pope;
@@ -171,6 +172,7 @@ encodings! {
     "xpos" => xpos::{Xpos, XposConfig};
     "axial_rope" => axial_rope::{AxialRope, AxialRopeConfig};
     "pope" => pope::{Pope, PopeConfig};
+    "mobius" => mobius::{Mobius, MobiusConfig};
     "rerope" => rerope::{Rerope, ReropeConfig};
     "self_extend" => self_extend::{SelfExtend, SelfExtendConfig};
     "log_scaling" => log_scaling::{LogScaling, LogScalingConfig};
