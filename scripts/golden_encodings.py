@@ -186,6 +186,38 @@ def mobius():
     yield layer.case("half_of_the_heads", config, logit)
 
 
+def fope():
+    """Four frequencies, of which three complete a turn in 80 tokens, in two columns; both ways to fill the other pairs."""
+    head_dim, base, reach = 8, 20.0, 80
+    theta = [t for t in (base ** (-2 * i / head_dim) for i in range(head_dim // 2)) if t >= 2 * math.pi / reach]
+    rows, columns = len(theta), min(len(theta), head_dim // 4)
+    step = math.ceil(rows / columns)
+    for pad in ["paper", "code"]:
+        layer = Layer(5, head_dim=head_dim, start=3)
+        cos = layer.parameter("cos", layer.heads, rows, columns, scale=0.5)
+        sin = layer.parameter("sin", layer.heads, rows, columns, scale=0.5)
+
+        def wave(of, matrix, position, h):
+            mixed = [
+                sum(of(position * theta[r]) * (matrix[h][r][c] + (1 if r == c * step else 0)) for r in range(rows)) for c in range(columns)
+            ]
+            return mixed
+
+        def turned(x, position, h, pad=pad, cos=cos, sin=sin, wave=wave):
+            half = head_dim // 2
+            c = wave(math.cos, cos, position, h) + [1.0] * (half - columns)
+            s = wave(math.sin, sin, position, h) + [1.0 if pad == "code" else 0.0] * (half - columns)
+            first = [x[p] * c[p] - x[p + half] * s[p] for p in range(half)]
+            return first + [x[p + half] * c[p] + x[p] * s[p] for p in range(half)]
+
+        def logit(h, i, j, layer=layer, turned=turned):
+            m, n = layer.positions[i], layer.positions[j]
+            return dot(turned(layer.q[h][i], m, h), turned(layer.k[h][j], n, h)) / math.sqrt(head_dim)
+
+        config = {"kind": "fope", "base": base, "original_max_position_embeddings": reach, "pad": pad, "learnable": True}
+        yield layer.case(pad, config, logit)
+
+
 # name of the file, function, what the numbers are of
 ENCODINGS = [
     ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
@@ -193,6 +225,7 @@ ENCODINGS = [
     ("deberta", deberta, "DeBERTa by its paper (arXiv 2006.03654, eq. 4) and by its released code"),
     ("log_scaling", log_scaling, "Scalable-Softmax, Nakanishi 2025 (arXiv 2501.19399)"),
     ("mobius", mobius, "Anti-Periodic Positional Encoding, 2026 (arXiv 2607.21405)"),
+    ("fope", fope, "Hua et al. 2024 (arXiv 2412.17739), and FourierEmbedding in the authors' olmo/model.py"),
 ]
 
 

@@ -8,6 +8,7 @@ pub mod axial_rope;
 pub mod cope;
 pub mod deberta;
 pub mod fire;
+pub mod fope;
 pub mod fox;
 pub mod hard_alibi;
 pub mod kerple;
@@ -173,6 +174,7 @@ encodings! {
     "axial_rope" => axial_rope::{AxialRope, AxialRopeConfig};
     "pope" => pope::{Pope, PopeConfig};
     "mobius" => mobius::{Mobius, MobiusConfig};
+    "fope" => fope::{Fope, FopeConfig};
     "rerope" => rerope::{Rerope, ReropeConfig};
     "self_extend" => self_extend::{SelfExtend, SelfExtendConfig};
     "log_scaling" => log_scaling::{LogScaling, LogScalingConfig};

@@ -1,0 +1,283 @@
+//! `fope`: rotation whose every pair turns by several frequencies at once.
+//!
+//! - Formula: pairs turn by the tables `Sin_h = sin(p Theta) (I + W_h)` and `Cos_h = cos(p Theta)
+//!   (I + V_h)` of head h. Theta are RoPE's frequencies that complete a turn within L, W and V
+//!   random; at most half of the pairs get a column, the others no position.
+//! - Source: Hua et al. 2024, Fourier Position Embedding (arXiv 2412.17739); `FourierEmbedding` in
+//!   the authors' `olmo/model.py`. I spreads over the rows where there are more frequencies than
+//!   columns.
+//! - Deviations: `pad = "paper"`, the default, leaves pairs without a column alone; `pad = "code"`
+//!   gives them cos = sin = 1 as the released code does, which doubles their share of the logits.
+//!   Where W and V are not trained, they are one draw for all seeds.
+//! - Parameters: none; `cos` and `sin`, `[H, frequencies, columns]`, shared by layers, where
+//!   `learnable`.
+//! - Limits: none by construction.
+
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::rotary::{BASES, RotaryLayout, inv_freq};
+use crate::rotary_tables::RotaryTables;
+use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
+use crate::tensors::upload;
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use schema::in_range;
+use serde::{Deserialize, Serialize};
+use std::f64::consts::TAU;
+
+/// What pairs without a column of the tables get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FopePad {
+    /// cos = 1, sin = 0: the frequency 0.
+    #[default]
+    Paper,
+    /// cos = sin = 1.
+    Code,
+}
+
+/// Configuration of [`Fope`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct FopeConfig {
+    /// Base of the frequencies.
+    pub base: f64,
+    /// L: frequencies that do not complete a turn within it are dropped; the training length
+    /// unless given.
+    pub original_max_position_embeddings: Option<usize>,
+    /// Spread of W and V, times that of Xavier's initialisation.
+    pub gain: f64,
+    /// What pairs without a column get.
+    pub pad: FopePad,
+    /// Whether W and V are trained.
+    pub learnable: bool,
+}
+
+impl Default for FopeConfig {
+    fn default() -> Self {
+        Self {
+            base: 10_000.0,
+            original_max_position_embeddings: None,
+            gain: 0.3,
+            pad: FopePad::Paper,
+            learnable: false,
+        }
+    }
+}
+
+impl FopeConfig {
+    /// The frequencies that are kept, fastest first.
+    fn kept(&self, head_dim: usize) -> Vec<f64> {
+        let least = TAU / resolved(self.original_max_position_embeddings) as f64;
+        let mut theta = inv_freq(head_dim, self.base);
+        theta.retain(|theta| *theta >= least);
+        theta
+    }
+
+    /// Shape of W and V.
+    fn sizes(&self, shape: &ModelShape) -> [usize; 3] {
+        let kept = self.kept(shape.head_dim).len();
+        [shape.n_heads, kept, kept.min((shape.head_dim / 4).max(1))]
+    }
+
+    /// Standard deviation of W and V. PyTorch counts fans of three dimensions so.
+    fn spread(&self, [heads, rows, columns]: [usize; 3]) -> f64 {
+        self.gain * (2.0 / (columns * (rows + heads)).max(1) as f64).sqrt()
+    }
+}
+
+/// Rotation by sums of frequencies.
+#[derive(Module, Debug)]
+pub struct Fope {
+    cos: Option<Param<Tensor<3>>>,
+    sin: Option<Param<Tensor<3>>>,
+    n_heads: usize,
+    head_dim: usize,
+    #[module(skip)]
+    config: FopeConfig,
+}
+
+struct PreparedFope {
+    queries: RotaryTables,
+    keys: RotaryTables,
+}
+
+/// Standard normal numbers that depend on `seed` alone (splitmix64, Box and Muller).
+fn fixed_draw(seed: u64, count: usize) -> Vec<f64> {
+    let mut state = seed;
+    let mut uniform = move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        // Above 0, so that the logarithm is finite.
+        (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    };
+    let mut normal = move || {
+        let radius = (-2.0 * libm::log(uniform())).sqrt();
+        radius * libm::cos(TAU * uniform())
+    };
+    (0..count).map(|_| normal()).collect()
+}
+
+impl Fope {
+    /// I + W, `[1, H, frequencies, columns]`.
+    fn mixed(&self, trained: Option<&Param<Tensor<3>>>, seed: u64, device: &Device) -> Tensor<4> {
+        let shape = ModelShape {
+            d_model: 0,
+            n_layers: 0,
+            n_heads: self.n_heads,
+            head_dim: self.head_dim,
+        };
+        let sizes = self.config.sizes(&shape);
+        let [heads, rows, columns] = sizes;
+        let step = rows.div_ceil(columns);
+        let one = |at: usize| f64::from(u8::from(at / columns == at % columns * step));
+        let identity = (0..rows * columns).map(one).collect();
+        let identity = upload(identity, [1, 1, rows, columns], device);
+        let random = match trained {
+            Some(trained) => trained.val().unsqueeze(),
+            None => {
+                let spread = self.config.spread(sizes);
+                let drawn = fixed_draw(seed, heads * rows * columns).into_iter();
+                let drawn = drawn.map(|value| value * spread).collect();
+                upload(drawn, [1, heads, rows, columns], device)
+            }
+        };
+        identity + random
+    }
+
+    fn tables(&self, positions: &[f64], theta: &[f64], device: &Device) -> RotaryTables {
+        let (count, pairs) = (positions.len(), self.head_dim / 2);
+        let angles = positions
+            .iter()
+            .flat_map(|p| theta.iter().map(move |theta| p * theta));
+        let (sin, cos): (Vec<f64>, Vec<f64>) = angles.map(libm::sincos).unzip();
+        let pad = |value: f64, width: usize| {
+            let padding = Tensor::ones([1, self.n_heads, count, width], device);
+            padding * value
+        };
+        let table = |waves: Vec<f64>, trained, seed, rest: f64| {
+            if theta.is_empty() {
+                return pad(rest, pairs);
+            }
+            let waves: Tensor<4> = upload(waves, [1, 1, count, theta.len()], device);
+            let waves = waves.repeat_dim(1, self.n_heads);
+            let mixed = waves.matmul(self.mixed(trained, seed, device));
+            let columns = mixed.dims()[3];
+            if columns == pairs {
+                return mixed;
+            }
+            Tensor::cat(vec![mixed, pad(rest, pairs - columns)], 3)
+        };
+        let sine = if self.config.pad == FopePad::Code {
+            1.0
+        } else {
+            0.0
+        };
+        RotaryTables::of_tables(
+            table(cos, self.cos.as_ref(), 1, 1.0),
+            table(sin, self.sin.as_ref(), 2, sine),
+        )
+    }
+}
+
+impl PositionalEncoding for Fope {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        let theta = self.config.kept(self.head_dim);
+        Ok(Box::new(PreparedFope {
+            queries: self.tables(positions.queries(), &theta, device),
+            keys: self.tables(positions.keys(), &theta, device),
+        }))
+    }
+}
+
+impl Prepared for PreparedFope {
+    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        let layout = RotaryLayout::Half;
+        (self.queries.apply(q, layout), self.keys.apply(k, layout))
+    }
+}
+
+impl EncodingSpec for FopeConfig {
+    type Module = Fope;
+    const ABOUT: About = About {
+        summary: "rotation whose every pair turns by several frequencies at once",
+        formula: "Sin = sin(p Theta) (I + W), Cos = cos(p Theta) (I + V), theta >= 2 pi / L",
+        source: "Hua et al. 2024, arXiv 2412.17739",
+    };
+
+    fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+        in_range("base", self.base, BASES, "RoPE's paper uses 10000")?;
+        let hint = "leave it out for the training length";
+        let original = self.original_max_position_embeddings;
+        in_range_if_set(
+            "original_max_position_embeddings",
+            original,
+            1..=1_000_000_000,
+            hint,
+        )?;
+        let hint = "the authors use 0.3 for 60M parameters, 0.4 and 0.6 for larger models";
+        in_range("gain", self.gain, 0.0..=10.0, hint)?;
+        crate::rotary_tables::check_rotary_dim(None, shape).map(drop)
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        self.original_max_position_embeddings
+            .get_or_insert(lengths.train_len);
+    }
+
+    fn unresolved(&self) -> Option<String> {
+        let original = self.original_max_position_embeddings;
+        unset("original_max_position_embeddings", original)
+    }
+
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        // Their sizes depend on L, and there are none where every frequency is dropped.
+        if !self.learnable || self.original_max_position_embeddings.is_none() {
+            return Vec::new();
+        }
+        let sizes = self.sizes(shape);
+        let spread = Distribution::Normal(self.spread(sizes));
+        let names = ["cos", "sin"].into_iter().filter(|_| sizes[1] > 0);
+        names
+            .map(|name| ParamSpec::new(name, sizes, spread))
+            .collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
+        Facts {
+            linear: true,
+            rotates_qk: true,
+            ..Facts::new(Hooks::TRANSFORM_QK)
+        }
+    }
+
+    fn numbers(&self, shape: &ModelShape, _lengths: &Lengths) -> Vec<NumberTable> {
+        let kept = self.kept(shape.head_dim);
+        vec![NumberTable::of_frequencies(
+            "frequencies that are mixed",
+            "row",
+            &kept,
+        )]
+    }
+
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Fope {
+        Fope {
+            cos: parameters.take_optional("cos"),
+            sin: parameters.take_optional("sin"),
+            n_heads: shape.n_heads,
+            head_dim: shape.head_dim,
+            config: self.clone(),
+        }
+    }
+}
