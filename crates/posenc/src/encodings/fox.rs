@@ -64,16 +64,36 @@ impl PositionalEncoding for Fox {
     }
 }
 
-impl Prepared for PreparedFox<'_> {
-    fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        let gates = &self.encoding.layers[layer];
+impl FoxLayer {
+    pub(crate) fn declare(layer: usize, shape: &ModelShape, init_bias: f64) -> [ParamSpec; 2] {
+        let ModelShape {
+            d_model, n_heads, ..
+        } = *shape;
+        let spread = Distribution::Normal(1.0 / (3.0 * d_model as f64).sqrt());
+        let start = Distribution::Constant(init_bias);
+        [
+            ParamSpec::new(format!("layers.{layer}.weight"), [d_model, n_heads], spread),
+            ParamSpec::new(format!("layers.{layer}.bias"), [n_heads], start),
+        ]
+    }
+
+    pub(crate) fn take(layer: &mut Parameters) -> Self {
+        Self {
+            weight: layer.take("weight"),
+            bias: layer.take("bias"),
+        }
+    }
+
+    /// `sum of ln sigmoid(sign (w.x_l + b)) over l = n+1..m`, 0 for keys after the query.
+    pub(crate) fn decay(&self, sign: f64, content: &Content<'_>) -> Tensor<4> {
         let hidden = content.hidden.clone().slice_dim(1, content.keys.clone());
         let [batch, k_len, width] = hidden.dims();
-        let heads = gates.bias.val().dims()[0];
+        let heads = self.bias.val().dims()[0];
         let opened = hidden
             .reshape([batch * k_len, width])
-            .matmul(gates.weight.val())
-            + gates.bias.val().unsqueeze();
+            .matmul(self.weight.val())
+            + self.bias.val().unsqueeze();
+        let opened = if sign < 0.0 { opened.neg() } else { opened };
         // [B, H, k_len]: ln of all gates up to each token; a difference of two is the sum between.
         let remembered = activation::log_sigmoid(opened)
             .reshape([batch, k_len, heads])
@@ -85,7 +105,13 @@ impl Prepared for PreparedFox<'_> {
         let bias = query - remembered.unsqueeze_dim::<4>(2);
         let shape = bias.dims();
         // Hidden keys would get a growing bias.
-        Some(bias.mask_fill(content.causal_mask().expand(shape), 0.0))
+        bias.mask_fill(content.causal_mask().expand(shape), 0.0)
+    }
+}
+
+impl Prepared for PreparedFox<'_> {
+    fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
+        Some(self.encoding.layers[layer].decay(1.0, content))
     }
 }
 
@@ -103,17 +129,7 @@ impl EncodingSpec for FoxConfig {
     }
 
     fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
-        let ModelShape {
-            d_model, n_heads, ..
-        } = *shape;
-        let spread = Distribution::Normal(1.0 / (3.0 * d_model as f64).sqrt());
-        let start = Distribution::Constant(self.init_bias);
-        let of = |layer: usize| {
-            [
-                ParamSpec::new(format!("layers.{layer}.weight"), [d_model, n_heads], spread),
-                ParamSpec::new(format!("layers.{layer}.bias"), [n_heads], start),
-            ]
-        };
+        let of = |layer| FoxLayer::declare(layer, shape, self.init_bias);
         (0..shape.n_layers).flat_map(of).collect()
     }
 
@@ -130,10 +146,7 @@ impl EncodingSpec for FoxConfig {
 
     fn build(&self, _shape: &ModelShape, parameters: &mut Parameters) -> Fox {
         Fox {
-            layers: parameters.take_groups("layers", |layer| FoxLayer {
-                weight: layer.take("weight"),
-                bias: layer.take("bias"),
-            }),
+            layers: parameters.take_groups("layers", FoxLayer::take),
         }
     }
 }
