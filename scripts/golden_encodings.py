@@ -218,6 +218,20 @@ def fope():
         yield layer.case(pad, config, logit)
 
 
+def cable():
+    for scaled in [True, False]:
+        layer = Layer(6)
+        weight = layer.parameter("layers.0.weight", layer.d_model, layer.heads, scale=0.5)
+        bias = layer.parameter("layers.0.bias", layer.heads)
+
+        def logit(h, i, j, scaled=scaled, layer=layer, weight=weight, bias=bias):
+            added = [math.log(1 + math.exp(dot(x, column(weight, h)) + bias[h])) for x in layer.hidden]
+            root = 1 if scaled else math.sqrt(layer.head_dim)
+            return root * layer.product(h, i, j) - sum(added[j + 1 : i + 1])
+
+        yield layer.case("scaled" if scaled else "unscaled", {"kind": "cable", "scaled": scaled}, logit)
+
+
 # name of the file, function, what the numbers are of
 ENCODINGS = [
     ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
@@ -226,6 +240,7 @@ ENCODINGS = [
     ("log_scaling", log_scaling, "Scalable-Softmax, Nakanishi 2025 (arXiv 2501.19399)"),
     ("mobius", mobius, "Anti-Periodic Positional Encoding, 2026 (arXiv 2607.21405)"),
     ("fope", fope, "Hua et al. 2024 (arXiv 2412.17739), and FourierEmbedding in the authors' olmo/model.py"),
+    ("cable", cable, "CABLE: axiomlab/Cable, Cable.py"),
 ]
 
 

@@ -5,6 +5,7 @@
 
 pub mod alibi;
 pub mod axial_rope;
+pub mod cable;
 pub mod cope;
 pub mod deberta;
 pub mod fire;
@@ -191,6 +192,7 @@ encodings! {
     "deberta" => deberta::{Deberta, DebertaConfig};
     "cope" => cope::{Cope, CopeConfig};
     "fox" => fox::{Fox, FoxConfig};
+    "cable" => cable::{Cable, CableConfig};
     "nope_layers" => nope_layers::{NopeLayers, NopeLayersConfig};
     "stack" => stack::{Stack, StackConfig};
 }

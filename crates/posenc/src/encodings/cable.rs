@@ -1,0 +1,114 @@
+//! `cable`: a penalty on distance that every token adds to: FoX with the gate's sign turned.
+//!
+//! - Formula: logits get `-sum of softplus(w.x_l + b) over l = n+1..m`, from the layer's input;
+//!   `-softplus(z) = ln sigmoid(-z)`, so this is `fox` with -w and -b.
+//! - Source: CABLE, Veisi et al. 2025 (axiomlab/Cable, `Cable.py`).
+//! - Deviations: `scaled = false` leaves logits undivided by sqrt(head_dim), as the released code
+//!   does (it divides by the root of C / n_embd = 1). w starts as FoX's, b at `init_bias`.
+//! - Parameters: per layer L: `layers.L.weight`, `[D, H]`; `layers.L.bias`, `[H]`.
+//! - Limits: none by construction. Causal only, as FoX. Linear attention cannot host it here.
+
+use super::fox::FoxLayer;
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec};
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use schema::in_range;
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`Cable`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct CableConfig {
+    /// Whether logits are divided by the square root of head_dim; the released code does not.
+    pub scaled: bool,
+    /// b at start: the larger, the more a token adds.
+    pub init_bias: f64,
+}
+
+impl Default for CableConfig {
+    fn default() -> Self {
+        Self {
+            scaled: true,
+            init_bias: 0.0,
+        }
+    }
+}
+
+/// Penalties accumulated between key and query.
+#[derive(Module, Debug)]
+pub struct Cable {
+    layers: Vec<FoxLayer>,
+    head_dim: usize,
+    scaled: bool,
+}
+
+struct PreparedCable<'a> {
+    encoding: &'a Cable,
+}
+
+impl PositionalEncoding for Cable {
+    fn prepare<'a>(
+        &'a self,
+        _positions: &Positions,
+        _device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedCable { encoding: self }))
+    }
+}
+
+impl Prepared for PreparedCable<'_> {
+    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        if self.encoding.scaled {
+            return (q, k);
+        }
+        (q * (self.encoding.head_dim as f64).sqrt(), k)
+    }
+
+    fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
+        Some(self.encoding.layers[layer].decay(-1.0, content))
+    }
+}
+
+impl EncodingSpec for CableConfig {
+    type Module = Cable;
+    const ABOUT: About = About {
+        summary: "a penalty on distance that every token adds to: FoX with the gate's sign turned",
+        formula: "logits - sum_{l=n+1..m} softplus(w.x_l + b)",
+        source: "Veisi et al. 2025, CABLE; axiomlab/Cable",
+    };
+
+    fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+        let hint = "0 forgets half at every token, -5 almost nothing";
+        in_range("init_bias", self.init_bias, -20.0..=20.0, hint)
+    }
+
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let of = |layer| FoxLayer::declare(layer, shape, self.init_bias);
+        (0..shape.n_layers).flat_map(of).collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
+        Facts {
+            relative: true,
+            by_distance: true,
+            ignores_positions: true,
+            causal_only: true,
+            bias_workspace: 5.0,
+            ..Facts::new(Hooks::CONTENT_BIAS | Hooks::TRANSFORM_QK.when(!self.scaled))
+        }
+    }
+
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Cable {
+        Cable {
+            layers: parameters.take_groups("layers", FoxLayer::take),
+            head_dim: shape.head_dim,
+            scaled: self.scaled,
+        }
+    }
+}
