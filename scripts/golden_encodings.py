@@ -232,6 +232,26 @@ def cable():
         yield layer.case("scaled" if scaled else "unscaled", {"kind": "cable", "scaled": scaled}, logit)
 
 
+def grape_a():
+    for gate in ["key", "query", "both"]:
+        layer = Layer(7)
+        omega = layer.parameter("layers.0.omega", layer.heads)
+        u = layer.parameter("layers.0.key", layer.heads, layer.head_dim) if gate != "query" else None
+        v = layer.parameter("layers.0.query", layer.heads, layer.head_dim) if gate != "key" else None
+        slopes = alibi_slopes(layer.heads)
+
+        def opened(x, vector, layer=layer):
+            unit = [y / math.sqrt(dot(vector, vector)) for y in vector]
+            return math.log(1 + math.exp(dot(x, unit) / math.sqrt(layer.head_dim)))
+
+        def logit(h, i, j, layer=layer, omega=omega, u=u, v=v, slopes=slopes, opened=opened):
+            rate = (opened(layer.k[h][j], u[h]) if u else 0) + (opened(layer.q[h][i], v[h]) if v else 0)
+            slope = slopes[h] * math.log(1 + math.exp(omega[h]))
+            return layer.product(h, i, j) - (i - j) * slope * rate
+
+        yield layer.case(gate, {"kind": "grape_a", "gate": gate}, logit)
+
+
 # name of the file, function, what the numbers are of
 ENCODINGS = [
     ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
@@ -241,6 +261,7 @@ ENCODINGS = [
     ("mobius", mobius, "Anti-Periodic Positional Encoding, 2026 (arXiv 2607.21405)"),
     ("fope", fope, "Hua et al. 2024 (arXiv 2412.17739), and FourierEmbedding in the authors' olmo/model.py"),
     ("cable", cable, "CABLE: axiomlab/Cable, Cable.py"),
+    ("grape_a", grape_a, "GRAPE, 2025 (arXiv 2512.07805): the key- and query-gated additive bias of the authors' code"),
 ]
 
 

@@ -11,6 +11,7 @@ pub mod deberta;
 pub mod fire;
 pub mod fope;
 pub mod fox;
+pub mod grape_a;
 pub mod hard_alibi;
 pub mod kerple;
 pub mod learned;
@@ -193,6 +194,7 @@ encodings! {
     "cope" => cope::{Cope, CopeConfig};
     "fox" => fox::{Fox, FoxConfig};
     "cable" => cable::{Cable, CableConfig};
+    "grape_a" => grape_a::{GrapeA, GrapeAConfig};
     "nope_layers" => nope_layers::{NopeLayers, NopeLayersConfig};
     "stack" => stack::{Stack, StackConfig};
 }
