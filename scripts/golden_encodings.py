@@ -252,6 +252,27 @@ def grape_a():
         yield layer.case(gate, {"kind": "grape_a", "gate": gate}, logit)
 
 
+def grape_ap():
+    """The rotation turns every pair of the key's side by minus its position."""
+    layer, width = Layer(8, start=5), 4
+    weight = layer.parameter("layers.0", layer.d_model, layer.heads * width)
+    slopes = alibi_slopes(layer.heads)
+
+    def p(t, h):
+        return [dot(layer.hidden[t], column(weight, h * width + c)) for c in range(width)]
+
+    def step(i, at, h):
+        x = p(at, h)
+        root = math.sqrt(dot(x, x) / width + 2**-23)
+        turned = rotated([y / root for y in x], [-layer.positions[at]] * (width // 2))
+        return slopes[h] * math.log(sigmoid(dot(p(i, h), turned) / width))
+
+    def logit(h, i, j):
+        return layer.product(h, i, j) + sum(step(i, at, h) for at in range(j + 1, i + 1))
+
+    yield layer.case("path", {"kind": "grape_ap", "width": width}, logit)
+
+
 # name of the file, function, what the numbers are of
 ENCODINGS = [
     ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
@@ -262,6 +283,7 @@ ENCODINGS = [
     ("fope", fope, "Hua et al. 2024 (arXiv 2412.17739), and FourierEmbedding in the authors' olmo/model.py"),
     ("cable", cable, "CABLE: axiomlab/Cable, Cable.py"),
     ("grape_a", grape_a, "GRAPE, 2025 (arXiv 2512.07805): the key- and query-gated additive bias of the authors' code"),
+    ("grape_ap", grape_ap, "GRAPE, 2025 (arXiv 2512.07805): the path-integral bias of the authors' code"),
 ]
 
 

@@ -12,6 +12,7 @@ pub mod fire;
 pub mod fope;
 pub mod fox;
 pub mod grape_a;
+pub mod grape_ap;
 pub mod hard_alibi;
 pub mod kerple;
 pub mod learned;
@@ -195,6 +196,7 @@ encodings! {
     "fox" => fox::{Fox, FoxConfig};
     "cable" => cable::{Cable, CableConfig};
     "grape_a" => grape_a::{GrapeA, GrapeAConfig};
+    "grape_ap" => grape_ap::{GrapeAp, GrapeApConfig};
     "nope_layers" => nope_layers::{NopeLayers, NopeLayersConfig};
     "stack" => stack::{Stack, StackConfig};
 }
