@@ -273,6 +273,21 @@ def grape_ap():
     yield layer.case("path", {"kind": "grape_ap", "width": width}, logit)
 
 
+def relative_projection():
+    layer, curves, reach = Layer(9), 3, 4
+    weight = layer.parameter("layers.0.weight", layer.d_model, layer.heads * curves)
+    bias = layer.parameter("layers.0.bias", layer.heads * curves)
+    bank = layer.parameter("layers.0.curves", curves, reach)
+
+    def logit(h, i, j):
+        share = [dot(layer.hidden[i], column(weight, h * curves + b)) + bias[h * curves + b] for b in range(curves)]
+        added = dot(share, column(bank, i - j)) if i - j < reach else 0
+        return layer.product(h, i, j) + added
+
+    config = {"kind": "relative_projection", "curves": curves, "max_distance": reach}
+    yield layer.case("three_curves", config, logit)
+
+
 # name of the file, function, what the numbers are of
 ENCODINGS = [
     ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
@@ -284,6 +299,7 @@ ENCODINGS = [
     ("cable", cable, "CABLE: axiomlab/Cable, Cable.py"),
     ("grape_a", grape_a, "GRAPE, 2025 (arXiv 2512.07805): the key- and query-gated additive bias of the authors' code"),
     ("grape_ap", grape_ap, "GRAPE, 2025 (arXiv 2512.07805): the path-integral bias of the authors' code"),
+    ("relative_projection", relative_projection, "RelativeProjPositionalBias of x-transformers"),
 ]
 
 

@@ -22,6 +22,7 @@ pub mod mobius;
 pub mod nope;
 pub mod nope_layers;
 pub mod pope;
+pub mod relative_projection;
 pub mod rerope;
 pub mod rope;
 pub mod sandwich;
@@ -197,6 +198,7 @@ encodings! {
     "cable" => cable::{Cable, CableConfig};
     "grape_a" => grape_a::{GrapeA, GrapeAConfig};
     "grape_ap" => grape_ap::{GrapeAp, GrapeApConfig};
+    "relative_projection" => relative_projection::{RelativeProjection, RelativeProjectionConfig};
     "nope_layers" => nope_layers::{NopeLayers, NopeLayersConfig};
     "stack" => stack::{Stack, StackConfig};
 }

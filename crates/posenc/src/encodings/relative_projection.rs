@@ -1,0 +1,183 @@
+//! `relative_projection`: a bias by distance that every query mixes from a few trained curves.
+//!
+//! - Formula: logits get `sum over b of (W x_m + c)_{h,b} D[b, m - n]`, from the layer's input, for
+//!   distances from 0 to `max_distance`, and nothing else.
+//! - Source: the positional bias that x-transformers names Inkling (`RelativeProjPositionalBias`),
+//!   after a model of Thinking Machines; there is no paper yet.
+//! - Deviations: none.
+//! - Parameters: per layer L: `layers.L.weight`, `[D, H b]`; `layers.L.bias`, `[H b]`;
+//!   `layers.L.curves`, `[b, max_distance]`.
+//! - Limits: none; no bias from `max_distance` on. Linear attention cannot host it.
+
+use crate::ConfigError;
+use crate::distances::Distances;
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use schema::in_range;
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`RelativeProjection`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct RelativeProjectionConfig {
+    /// b, curves to mix.
+    pub curves: usize,
+    /// Distances from this one on get no bias; the training length unless given.
+    pub max_distance: Option<usize>,
+    /// Standard deviation of the initial curves.
+    pub init_std: f64,
+}
+
+impl Default for RelativeProjectionConfig {
+    fn default() -> Self {
+        Self {
+            curves: 16,
+            max_distance: None,
+            init_std: 0.02,
+        }
+    }
+}
+
+/// A bias by distance that queries mix from trained curves.
+#[derive(Module, Debug)]
+pub struct RelativeProjection {
+    layers: Vec<RelativeProjectionLayer>,
+    n_heads: usize,
+}
+
+/// The projection and curves of one layer.
+#[derive(Module, Debug)]
+pub struct RelativeProjectionLayer {
+    weight: Param<Tensor<2>>,
+    bias: Param<Tensor<1>>,
+    curves: Param<Tensor<2>>,
+}
+
+struct PreparedRelativeProjection<'a> {
+    encoding: &'a RelativeProjection,
+    distances: Distances,
+}
+
+impl PositionalEncoding for RelativeProjection {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedRelativeProjection {
+            encoding: self,
+            distances: Distances::new(positions, device),
+        }))
+    }
+}
+
+impl Prepared for PreparedRelativeProjection<'_> {
+    fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
+        let (heads, layer) = (self.encoding.n_heads, &self.encoding.layers[layer]);
+        let [count, reach] = layer.curves.val().dims();
+        let (rows, k_len) = (content.queries.len(), content.keys.len());
+        // Where attention is bidirectional the first query is the first key.
+        let first = if content.first_query < content.hidden.dims()[1] {
+            content.first_query
+        } else {
+            content.queries.start
+        };
+        let queries = content.hidden.clone().slice_dim(1, first..first + rows);
+        let [batch, _, d_model] = queries.dims();
+        let shares = queries
+            .reshape([batch * rows, d_model])
+            .matmul(layer.weight.val())
+            + layer.bias.val().unsqueeze();
+        // [B, H, q_len, b], then a bias per distance, and a last column of 0 for all others.
+        let shares = shares.reshape([batch, rows, heads, count]).swap_dims(1, 2);
+        let shares = shares.reshape([batch * heads * rows, count]);
+        let by_distance = shares.matmul(layer.curves.val());
+        let by_distance = by_distance.reshape([batch, heads, rows, reach]);
+        let device = by_distance.device();
+        let none = Tensor::zeros([batch, heads, rows, 1], (&device, by_distance.dtype()));
+        let table = Tensor::cat(vec![by_distance, none], 3);
+        let distinct = self
+            .distances
+            .distinct(content.queries.clone(), content.keys.clone());
+        let column = |distance: &f64| match distance.round() {
+            at if at >= 0.0 && at < reach as f64 => at as i32,
+            _ => reach as i32,
+        };
+        let column: Vec<i32> = distinct.distances.iter().map(column).collect();
+        let cells = distinct.cells.iter().map(|cell| column[*cell as usize]);
+        let cells = TensorData::new(cells.collect::<Vec<i32>>(), [1, 1, rows, k_len]);
+        let cells = Tensor::<4, Int>::from_data(cells, &device);
+        Some(table.gather(3, cells.expand([batch, heads, rows, k_len])))
+    }
+}
+
+impl EncodingSpec for RelativeProjectionConfig {
+    type Module = RelativeProjection;
+    const ABOUT: About = About {
+        summary: "a bias by distance that every query mixes from a few trained curves",
+        formula: "logits + sum_b (W x_m + c)_{h,b} D[b, m - n]",
+        source: "Inkling, by x-transformers (no paper)",
+    };
+
+    fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+        in_range("curves", self.curves, 1..=4096, "x-transformers uses 16")?;
+        let hint = "leave it out for the training length; x-transformers uses 1024";
+        in_range_if_set("max_distance", self.max_distance, 1..=1_000_000, hint)?;
+        in_range(
+            "init_std",
+            self.init_std,
+            0.0..=10.0,
+            "x-transformers uses 0.02",
+        )
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        self.max_distance.get_or_insert(lengths.train_len);
+    }
+
+    fn unresolved(&self) -> Option<String> {
+        unset("max_distance", self.max_distance)
+    }
+
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let (d_model, width) = (shape.d_model, shape.n_heads * self.curves);
+        let most = 1.0 / (d_model as f64).sqrt();
+        let uniform = Distribution::Uniform(-most, most);
+        let of = |layer: usize| {
+            let path = |name: &str| format!("layers.{layer}.{name}");
+            let curves = self.max_distance.map(|reach| {
+                let spread = Distribution::Normal(self.init_std);
+                ParamSpec::new(path("curves"), [self.curves, reach], spread)
+            });
+            let weight = ParamSpec::new(path("weight"), [d_model, width], uniform);
+            let bias = ParamSpec::new(path("bias"), [width], uniform);
+            [weight, bias].into_iter().chain(curves)
+        };
+        (0..shape.n_layers).flat_map(of).collect()
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
+        Facts {
+            relative: true,
+            by_distance: true,
+            ..Facts::new(Hooks::CONTENT_BIAS)
+        }
+    }
+
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> RelativeProjection {
+        RelativeProjection {
+            layers: parameters.take_groups("layers", |layer| RelativeProjectionLayer {
+                weight: layer.take("weight"),
+                bias: layer.take("bias"),
+                curves: layer.take("curves"),
+            }),
+            n_heads: shape.n_heads,
+        }
+    }
+}
