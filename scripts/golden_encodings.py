@@ -288,6 +288,20 @@ def relative_projection():
     yield layer.case("three_curves", config, logit)
 
 
+def stick_breaking():
+    """The softmax of the logits is the share of the stick: its logarithm is what they have to be."""
+    layer = Layer(10)
+
+    def logit(h, i, j):
+        def left(keys):
+            return math.prod(1 - sigmoid(layer.product(h, i, at)) for at in keys)
+
+        share = left(range(i)) if j == i else sigmoid(layer.product(h, i, j)) * left(range(j + 1, i))
+        return math.log(share)
+
+    yield layer.case("shares", {"kind": "stick_breaking"}, logit)
+
+
 # name of the file, function, what the numbers are of
 ENCODINGS = [
     ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
@@ -300,6 +314,7 @@ ENCODINGS = [
     ("grape_a", grape_a, "GRAPE, 2025 (arXiv 2512.07805): the key- and query-gated additive bias of the authors' code"),
     ("grape_ap", grape_ap, "GRAPE, 2025 (arXiv 2512.07805): the path-integral bias of the authors' code"),
     ("relative_projection", relative_projection, "RelativeProjPositionalBias of x-transformers"),
+    ("stick_breaking", stick_breaking, "Tan et al. 2024 (arXiv 2410.17980), the remainder to the query's own token"),
 ]
 
 

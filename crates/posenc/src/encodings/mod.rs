@@ -30,6 +30,7 @@ pub mod self_extend;
 pub mod shaw;
 pub mod sinusoidal;
 pub mod stack;
+pub mod stick_breaking;
 pub mod t5;
 pub mod transformer_xl;
 pub mod window;
@@ -199,6 +200,7 @@ encodings! {
     "grape_a" => grape_a::{GrapeA, GrapeAConfig};
     "grape_ap" => grape_ap::{GrapeAp, GrapeApConfig};
     "relative_projection" => relative_projection::{RelativeProjection, RelativeProjectionConfig};
+    "stick_breaking" => stick_breaking::{StickBreaking, StickBreakingConfig};
     "nope_layers" => nope_layers::{NopeLayers, NopeLayersConfig};
     "stack" => stack::{Stack, StackConfig};
 }

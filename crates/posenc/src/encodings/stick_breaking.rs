@@ -1,0 +1,109 @@
+//! `stick_breaking`: every key, from the nearest on, takes a share of what is left.
+//!
+//! - Formula: with z the logits, key n < m gets the weight `sigmoid(z_mn) prod over n < l < m of (1 -
+//!   sigmoid(z_ml))`, and the query's own token what is left over. As a bias on the logits: `-sum
+//!   over l = n..m-1 of softplus(z_ml)` for n < m, and `-z_mm - sum over all l < m` for n = m; the
+//!   softmax then has nothing to divide by.
+//! - Source: Tan et al. 2024 (arXiv 2410.17980); shawntan/stickbreaking-attention, whose reference
+//!   gives the remainder to the query's own value.
+//! - Deviations: none. Without the remainder weights do not add up to 1, which no bias can do.
+//! - Parameters: none.
+//! - Limits: none. Causal only. Linear attention cannot host it. Beside other biases in a `stack` it
+//!   breaks the stick by the products of queries and keys alone.
+
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, ModelShape};
+use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::init::Parameters;
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec};
+use burn::module::Module;
+use burn::tensor::{Bool, Device, Tensor, TensorData, activation};
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`StickBreaking`]; nothing to set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct StickBreakingConfig {}
+
+/// Attention by shares of what nearer keys left over.
+#[derive(Module, Debug)]
+pub struct StickBreaking {
+    #[module(skip)]
+    config: StickBreakingConfig,
+}
+
+struct PreparedStickBreaking;
+
+impl PositionalEncoding for StickBreaking {
+    fn prepare<'a>(
+        &'a self,
+        _positions: &Positions,
+        _device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedStickBreaking))
+    }
+}
+
+/// `[1, 1, q_len, k_len]`, true where the key is the query's own token.
+fn own(content: &Content<'_>) -> Tensor<4, Bool> {
+    let (rows, columns) = (content.queries.len(), content.keys.len());
+    let first = content.first_query;
+    let cells = (0..rows).flat_map(|row| (0..columns).map(move |key| key == first + row));
+    let data = TensorData::new(cells.collect::<Vec<bool>>(), [1, 1, rows, columns]);
+    Tensor::from_data(data, &content.q.device())
+}
+
+impl Prepared for PreparedStickBreaking {
+    fn content_bias(&self, _layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
+        let logits = content.logits();
+        let shape = logits.dims();
+        let (own, later) = (
+            own(content).expand(shape),
+            content.causal_mask().expand(shape),
+        );
+        // What is not taken, as a logarithm: ln(1 - sigmoid(z)) = -softplus(z).
+        let left = activation::softplus(logits.clone(), 1.0);
+        let left = left
+            .mask_fill(later.clone(), 0.0)
+            .mask_fill(own.clone(), 0.0);
+        let (all, up_to) = (left.clone().sum_dim(3), left.clone().cumsum(3));
+        // From the key itself to the one before the query.
+        let nearer = all.clone() - up_to + left;
+        // The query's own token has no share to take: its logit goes, the remainder stays.
+        let bias = nearer
+            .neg()
+            .mask_where(own, (all.expand(shape) + logits).neg());
+        Some(bias.mask_fill(later, 0.0))
+    }
+}
+
+impl EncodingSpec for StickBreakingConfig {
+    type Module = StickBreaking;
+    const ABOUT: About = About {
+        summary: "every key, from the nearest on, takes a share of what is left",
+        formula: "weight_mn = sigmoid(z_mn) prod_{n<l<m} (1 - sigmoid(z_ml)); the rest to m itself",
+        source: "Tan et al. 2024, arXiv 2410.17980",
+    };
+
+    fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
+        Facts {
+            relative: true,
+            by_distance: true,
+            ignores_positions: true,
+            causal_only: true,
+            ..Facts::new(Hooks::CONTENT_BIAS)
+        }
+    }
+
+    fn build(&self, _shape: &ModelShape, _parameters: &mut Parameters) -> StickBreaking {
+        StickBreaking {
+            config: self.clone(),
+        }
+    }
+}
