@@ -302,6 +302,48 @@ def stick_breaking():
     yield layer.case("shares", {"kind": "stick_breaking"}, logit)
 
 
+def dape():
+    """Around ALiBi and around nothing, without and with neighbours among the keys."""
+    width = 3
+    for part in ["alibi", "nope"]:
+        for kernel in [1, 3]:
+            layer = Layer(11)
+            inputs = layer.heads * (2 if part == "alibi" else 1)
+            w1 = layer.parameter("functions.0.w1", kernel * inputs, width)
+            b1 = layer.parameter("functions.0.b1", width)
+            w2 = layer.parameter("functions.0.w2", kernel * width, layer.heads)
+            b2 = layer.parameter("functions.0.b2", layer.heads)
+            slopes = alibi_slopes(layer.heads)
+
+            def bias(h, i, j, part=part, slopes=slopes):
+                return -slopes[h] * (i - j) if part == "alibi" else 0
+
+            def seen(i, j, layer=layer, bias=bias, inputs=inputs):
+                """A of all heads, then B of all heads; 0 outside the row."""
+                if not 0 <= j <= i:
+                    return [0] * inputs
+                a = [layer.product(h, i, j) for h in range(layer.heads)]
+                b = [bias(h, i, j) for h in range(layer.heads)]
+                return (a + b)[:inputs]
+
+            def around(row, j, kernel=kernel):
+                return [x for at in range(j - kernel // 2, j + kernel // 2 + 1) for x in row(at)]
+
+            def hidden(i, j, w1=w1, b1=b1, seen=seen, around=around):
+                if not 0 <= j <= i:
+                    return [0] * width
+                x = around(lambda at: seen(i, at), j)
+                z = [dot(x, column(w1, c)) + b1[c] for c in range(width)]
+                return [y if y > 0 else 0.01 * y for y in z]
+
+            def logit(h, i, j, layer=layer, w2=w2, b2=b2, bias=bias, hidden=hidden, around=around):
+                x = around(lambda at: hidden(i, at), j)
+                return layer.product(h, i, j) + bias(h, i, j) + dot(x, column(w2, h)) + b2[h]
+
+            config = {"kind": "dape", "hidden": width, "kernel": kernel, "part": {"kind": part}}
+            yield layer.case(f"{part}_kernel_{kernel}", config, logit)
+
+
 # name of the file, function, what the numbers are of
 ENCODINGS = [
     ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
@@ -315,6 +357,7 @@ ENCODINGS = [
     ("grape_ap", grape_ap, "GRAPE, 2025 (arXiv 2512.07805): the path-integral bias of the authors' code"),
     ("relative_projection", relative_projection, "RelativeProjPositionalBias of x-transformers"),
     ("stick_breaking", stick_breaking, "Tan et al. 2024 (arXiv 2410.17980), the remainder to the query's own token"),
+    ("dape", dape, "Zheng et al. 2024 (arXiv 2405.14722 and 2410.04798), the hidden layer 0 past the query"),
 ]
 
 

@@ -7,6 +7,7 @@ pub mod alibi;
 pub mod axial_rope;
 pub mod cable;
 pub mod cope;
+pub mod dape;
 pub mod deberta;
 pub mod fire;
 pub mod fope;
@@ -201,6 +202,7 @@ encodings! {
     "grape_ap" => grape_ap::{GrapeAp, GrapeApConfig};
     "relative_projection" => relative_projection::{RelativeProjection, RelativeProjectionConfig};
     "stick_breaking" => stick_breaking::{StickBreaking, StickBreakingConfig};
+    "dape" => dape::{Dape, DapeConfig};
     "nope_layers" => nope_layers::{NopeLayers, NopeLayersConfig};
     "stack" => stack::{Stack, StackConfig};
 }

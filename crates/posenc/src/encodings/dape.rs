@@ -1,0 +1,292 @@
+//! `dape`: a network over the heads' logits and biases that corrects both.
+//!
+//! - Formula: with the logits A and the biases B of `part`, `A + B + W2 leaky_relu(W1 [A; B] + b1) +
+//!   b2`, for each pair of a query and a key over all heads; `[A]` alone where `part` has no bias.
+//!   With `kernel` k the network reads the k keys around each key, 0 past the query and where a
+//!   mask hides a key.
+//! - Source: DAPE, Zheng et al. 2024 (arXiv 2405.14722), kernel 1; DAPE V2 (arXiv 2410.04798),
+//!   kernel 3; chuanyang-Zheng/DAPE.
+//! - Deviations: with a kernel the hidden layer is 0 past the query as well. In the released code it
+//!   is not, so that a row depends on whether a token follows it.
+//! - Parameters: those of `part`, under `part.0`; per layer L: `functions.L.w1`, `[k inputs, hidden]`,
+//!   row-major by key and head, `functions.L.b1`, `functions.L.w2`, `functions.L.b2`.
+//! - Limits: those of its part. Linear attention cannot host it. A larger kernel is causal only.
+
+use super::{Encoding, EncodingConfig};
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{Bias, Content, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, Part};
+use burn::module::{Module, Param};
+use burn::tensor::{Bool, Device, Tensor, activation};
+use schema::in_range;
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`Dape`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct DapeConfig {
+    /// The encoding that is corrected.
+    pub part: Box<EncodingConfig>,
+    /// Width of the network.
+    #[serde(default = "usual_width")]
+    pub hidden: usize,
+    /// Keys it reads around each key: 1 in the first version, 3 in the second.
+    #[serde(default = "one")]
+    pub kernel: usize,
+}
+
+fn usual_width() -> usize {
+    32
+}
+
+fn one() -> usize {
+    1
+}
+
+/// A network over logits and biases.
+#[derive(Module, Debug)]
+pub struct Dape {
+    /// One; a list because a module cannot hold itself otherwise.
+    part: Vec<Encoding>,
+    functions: Vec<DapeFunction>,
+    kernel: usize,
+    reads_bias: bool,
+}
+
+/// The network of one layer.
+#[derive(Module, Debug)]
+pub struct DapeFunction {
+    w1: Param<Tensor<2>>,
+    b1: Param<Tensor<1>>,
+    w2: Param<Tensor<2>>,
+    b2: Param<Tensor<1>>,
+}
+
+struct PreparedDape<'a> {
+    part: Box<dyn Prepared + 'a>,
+    encoding: &'a Dape,
+}
+
+/// Slope of the activation below 0: PyTorch's default.
+const LEAK: f64 = 0.01;
+
+/// A bias below this is a mask.
+const MASKED: f64 = -1e30;
+
+/// `x`, `[B, q_len, k_len, C]`, through a layer that reads `kernel` keys around each.
+fn convolved(x: Tensor<4>, kernel: usize, weight: &Tensor<2>, bias: &Tensor<1>) -> Tensor<4> {
+    let [batch, rows, keys, channels] = x.dims();
+    let around = if kernel == 1 {
+        x
+    } else {
+        let padding = Tensor::zeros(
+            [batch, rows, kernel / 2, channels],
+            (&x.device(), x.dtype()),
+        );
+        let padded = Tensor::cat(vec![padding.clone(), x, padding], 2);
+        let shifted = (0..kernel).map(|by| padded.clone().slice_dim(2, by..by + keys));
+        Tensor::cat(shifted.collect(), 3)
+    };
+    let flat = around.reshape([batch * rows * keys, kernel * channels]);
+    let out = flat.matmul(weight.clone()) + bias.clone().unsqueeze();
+    let width = out.dims()[1];
+    out.reshape([batch, rows, keys, width])
+}
+
+impl DapeFunction {
+    /// The correction of inputs `[B, C, q_len, k_len]`: `[B, H, q_len, k_len]`.
+    fn of(&self, inputs: Tensor<4>, kernel: usize, later: Option<Tensor<4, Bool>>) -> Tensor<4> {
+        let shown = |x: Tensor<4>| match &later {
+            Some(later) => {
+                let shape = x.dims();
+                x.mask_fill(later.clone().expand(shape), 0.0)
+            }
+            None => x,
+        };
+        let inputs = shown(inputs.permute([0, 2, 3, 1]));
+        let hidden = convolved(inputs, kernel, &self.w1.val(), &self.b1.val());
+        let hidden = shown(activation::leaky_relu(hidden, LEAK));
+        convolved(hidden, kernel, &self.w2.val(), &self.b2.val()).permute([0, 3, 1, 2])
+    }
+}
+
+impl PositionalEncoding for Dape {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        Ok(Box::new(PreparedDape {
+            part: self.part[0].prepare(positions, device)?,
+            encoding: self,
+        }))
+    }
+
+    fn max_position(&self) -> Option<usize> {
+        self.part[0].max_position()
+    }
+}
+
+impl Prepared for PreparedDape<'_> {
+    fn embed(&self, x: Tensor<3>) -> Tensor<3> {
+        self.part.embed(x)
+    }
+
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        self.part.transform_qk(layer, q, k)
+    }
+
+    fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
+        self.part.logits_bias(layer)
+    }
+
+    fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
+        let encoding = self.encoding;
+        let logits = content.logits();
+        let shape = logits.dims();
+        let by_position = self.part.logits_bias(layer);
+        let by_position =
+            by_position.map(|bias| bias.block(content.queries.clone(), content.keys.clone()));
+        let by_content = self.part.content_bias(layer, content);
+        let inputs = if encoding.reads_bias {
+            let biases = [by_position, by_content.clone()].into_iter().flatten();
+            let bias = biases
+                .map(|bias| bias.expand(shape))
+                .reduce(|sum, bias| sum + bias)
+                .unwrap_or_else(|| logits.zeros_like());
+            // A pair that a mask hides reads as 0, as one past the query does.
+            let masked = bias.clone().lower_elem(MASKED);
+            let read = [logits, bias].map(|x| x.mask_fill(masked.clone(), 0.0));
+            Tensor::cat(read.to_vec(), 1)
+        } else {
+            logits
+        };
+        let later = (encoding.kernel > 1).then(|| content.causal_mask().permute([0, 2, 3, 1]));
+        let correction = encoding.functions[layer].of(inputs, encoding.kernel, later);
+        Some(match by_content {
+            Some(bias) => bias + correction,
+            None => correction,
+        })
+    }
+
+    fn output_bias(
+        &self,
+        layer: usize,
+        content: &Content<'_>,
+        weights: &dyn Fn() -> Tensor<4>,
+    ) -> Option<Tensor<4>> {
+        self.part.output_bias(layer, content, weights)
+    }
+}
+
+impl DapeConfig {
+    fn reads_bias(&self, shape: &ModelShape) -> bool {
+        let hooks = self.part.properties(shape).hooks;
+        hooks.logits_bias || hooks.content_bias
+    }
+}
+
+impl EncodingSpec for DapeConfig {
+    type Module = Dape;
+    const ABOUT: About = About {
+        summary: "a network over the heads' logits and biases that corrects both",
+        formula: "A + B + W2 leaky_relu(W1 [A; B] + b1) + b2, over heads; B the biases of `part`",
+        source: "Zheng et al. 2024, arXiv 2405.14722; version 2, arXiv 2410.04798",
+    };
+
+    fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+        in_range("hidden", self.hidden, 1..=4096, "the authors use 32")?;
+        let hint = "1 is the first version, 3 the second";
+        in_range("kernel", self.kernel, 1..=63, hint)?;
+        if self.kernel.is_multiple_of(2) {
+            return Err(ConfigError::new(
+                "kernel",
+                self.kernel,
+                "must be odd, with as many keys on either side",
+                "an odd number from 1 to 63",
+                hint,
+            ));
+        }
+        self.part.check(shape).map_err(|error| error.within("part"))
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        self.part.resolve(lengths);
+    }
+
+    fn unresolved(&self) -> Option<String> {
+        self.part.unresolved().map(|key| format!("part.{key}"))
+    }
+
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let heads = shape.n_heads;
+        let inputs = if self.reads_bias(shape) {
+            2 * heads
+        } else {
+            heads
+        };
+        let layer = |rows: usize, columns: usize, layer: usize, name: usize| {
+            let rows = self.kernel * rows;
+            let most = 1.0 / (rows as f64).sqrt();
+            let uniform = Distribution::Uniform(-most, most);
+            let path = |of: &str| format!("functions.{layer}.{of}{name}");
+            [
+                ParamSpec::new(path("w"), [rows, columns], uniform),
+                ParamSpec::new(path("b"), [columns], uniform),
+            ]
+        };
+        let part = self.part.parameters(shape).into_iter();
+        let functions = (0..shape.n_layers).flat_map(|at| {
+            let first = layer(inputs, self.hidden, at, 1);
+            first.into_iter().chain(layer(self.hidden, heads, at, 2))
+        });
+        part.map(|spec| spec.within("part.0"))
+            .chain(functions)
+            .collect()
+    }
+
+    fn properties(&self, shape: &ModelShape) -> Facts {
+        let part = self.part.properties(shape);
+        // Inputs, their copies by key, the hidden layer and its activation, the correction.
+        let (heads, width) = (shape.n_heads as f64, self.hidden as f64);
+        let copies = 2.0 * (1.0 + self.kernel as f64) + 3.0 * width * self.kernel as f64 / heads;
+        Facts {
+            hooks: part.hooks | Hooks::CONTENT_BIAS,
+            linear: false,
+            causal_only: part.causal_only || self.kernel > 1,
+            bias_workspace: part.bias_workspace + copies + 4.0,
+            ..part
+        }
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let (key, path) = ("part".to_owned(), "part.0".to_owned());
+        vec![Part::new(key, path, &self.part)]
+    }
+
+    fn example() -> Option<Self> {
+        Some(Self {
+            part: Box::new(super::AlibiConfig::default().into()),
+            hidden: usual_width(),
+            kernel: one(),
+        })
+    }
+
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> Dape {
+        Dape {
+            part: vec![parameters.scoped("part.0", |part| self.part.build(shape, part))],
+            functions: parameters.take_groups("functions", |layer| DapeFunction {
+                w1: layer.take("w1"),
+                b1: layer.take("b1"),
+                w2: layer.take("w2"),
+                b2: layer.take("b2"),
+            }),
+            kernel: self.kernel,
+            reads_bias: self.reads_bias(shape),
+        }
+    }
+}
