@@ -344,6 +344,14 @@ def dape():
             yield layer.case(f"{part}_kernel_{kernel}", config, logit)
 
 
+def by_layer():
+    """The first layer of a pattern that begins with the second part."""
+    layer = Layer(12)
+    slopes = alibi_slopes(layer.heads)
+    config = {"kind": "by_layer", "parts": [{"kind": "rope"}, {"kind": "alibi"}], "pattern": [1, 0]}
+    yield layer.case("first_layer", config, lambda h, i, j: layer.product(h, i, j) - slopes[h] * (i - j))
+
+
 # name of the file, function, what the numbers are of
 ENCODINGS = [
     ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
@@ -358,6 +366,7 @@ ENCODINGS = [
     ("relative_projection", relative_projection, "RelativeProjPositionalBias of x-transformers"),
     ("stick_breaking", stick_breaking, "Tan et al. 2024 (arXiv 2410.17980), the remainder to the query's own token"),
     ("dape", dape, "Zheng et al. 2024 (arXiv 2405.14722 and 2410.04798), the hidden layer 0 past the query"),
+    ("by_layer", by_layer, "the definition: layer 0 has the part that the pattern names first"),
 ]
 
 

@@ -5,6 +5,7 @@
 
 pub mod alibi;
 pub mod axial_rope;
+pub mod by_layer;
 pub mod cable;
 pub mod cope;
 pub mod dape;
@@ -204,6 +205,7 @@ encodings! {
     "stick_breaking" => stick_breaking::{StickBreaking, StickBreakingConfig};
     "dape" => dape::{Dape, DapeConfig};
     "nope_layers" => nope_layers::{NopeLayers, NopeLayersConfig};
+    "by_layer" => by_layer::{ByLayer, ByLayerConfig};
     "stack" => stack::{Stack, StackConfig};
 }
 

@@ -1,0 +1,218 @@
+//! `by_layer`: an encoding of its own for each layer, by a pattern that repeats.
+//!
+//! - Formula: layer l has the hooks of `parts[pattern[l mod the pattern's length]]`.
+//! - Source: hybrids of full, windowed and position-free layers: Gemma 2 and 3, Llama 4, Command A;
+//!   `nope_layers` is the case of one part and none.
+//! - Deviations: `embed` happens once, before the layers: every part that has it adds to the input.
+//! - Parameters: those of its parts, under `parts.0`, `parts.1`, ...
+//! - Limits: the tightest of its parts.
+
+use super::{Encoding, EncodingConfig};
+use crate::ConfigError;
+use crate::facts::{Facts, Lengths, ModelShape};
+use crate::hooks::{Bias, Content, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::init::{ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, Part};
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use schema::in_range;
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`ByLayer`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ByLayerConfig {
+    /// The encodings to choose from.
+    pub parts: Vec<EncodingConfig>,
+    /// Which of them each layer has, counted from 0; repeated over deeper models.
+    pub pattern: Vec<usize>,
+}
+
+/// An encoding for each layer.
+#[derive(Module, Debug)]
+pub struct ByLayer {
+    parts: Vec<Encoding>,
+    #[module(skip)]
+    pattern: Vec<usize>,
+}
+
+struct PreparedByLayer<'a> {
+    parts: Vec<Box<dyn Prepared + 'a>>,
+    pattern: &'a [usize],
+}
+
+impl PreparedByLayer<'_> {
+    fn of(&self, layer: usize) -> &dyn Prepared {
+        &*self.parts[self.pattern[layer % self.pattern.len()]]
+    }
+}
+
+impl PositionalEncoding for ByLayer {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        let prepared = self
+            .parts
+            .iter()
+            .map(|part| part.prepare(positions, device));
+        Ok(Box::new(PreparedByLayer {
+            parts: prepared.collect::<Result<_, _>>()?,
+            pattern: &self.pattern,
+        }))
+    }
+
+    fn max_position(&self) -> Option<usize> {
+        let limits = self
+            .parts
+            .iter()
+            .filter_map(PositionalEncoding::max_position);
+        limits.min()
+    }
+}
+
+impl Prepared for PreparedByLayer<'_> {
+    fn embed(&self, x: Tensor<3>) -> Tensor<3> {
+        self.parts.iter().fold(x, |x, part| part.embed(x))
+    }
+
+    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        self.of(layer).transform_qk(layer, q, k)
+    }
+
+    fn fused_qk(&self, layer: usize) -> Option<FusedQk> {
+        self.of(layer).fused_qk(layer)
+    }
+
+    fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
+        self.of(layer).logits_bias(layer)
+    }
+
+    fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
+        self.of(layer).content_bias(layer, content)
+    }
+
+    fn output_bias(
+        &self,
+        layer: usize,
+        content: &Content<'_>,
+        weights: &dyn Fn() -> Tensor<4>,
+    ) -> Option<Tensor<4>> {
+        self.of(layer).output_bias(layer, content, weights)
+    }
+}
+
+impl ByLayerConfig {
+    /// Most encodings to choose from.
+    pub const MAX_PARTS: usize = 16;
+    /// Longest pattern.
+    pub const MAX_PATTERN: usize = 1024;
+
+    fn check_pattern(&self) -> Result<(), ConfigError> {
+        let count = self.parts.len();
+        let refused = |key: &str, value: String, problem: String, allowed: String| {
+            let hint = "list the encodings in parts and name them in pattern by their place: parts \
+                        = [A, B], pattern = [0, 0, 0, 1]";
+            Err(ConfigError::new(key, value, problem, allowed, hint))
+        };
+        if !(1..=Self::MAX_PARTS).contains(&count) {
+            let allowed = format!("1 to {} encodings", Self::MAX_PARTS);
+            let value = format!("{count} encodings");
+            return refused("parts", value, format!("must have {allowed}"), allowed);
+        }
+        if !(1..=Self::MAX_PATTERN).contains(&self.pattern.len()) {
+            let allowed = format!("1 to {} numbers", Self::MAX_PATTERN);
+            let value = format!("{} numbers", self.pattern.len());
+            return refused("pattern", value, format!("must have {allowed}"), allowed);
+        }
+        for (i, part) in self.pattern.iter().enumerate() {
+            let hint = "counted from 0: the first of parts is 0";
+            in_range(&format!("pattern.{i}"), *part, 0..count, hint)?;
+        }
+        match (0..count).find(|part| !self.pattern.contains(part)) {
+            None => Ok(()),
+            Some(unused) => {
+                let problem = format!("does not name part {unused}, which no layer would have");
+                let allowed = format!("every number from 0 to {}", count - 1);
+                refused("pattern", format!("{:?}", self.pattern), problem, allowed)
+            }
+        }
+    }
+}
+
+impl EncodingSpec for ByLayerConfig {
+    type Module = ByLayer;
+    const ABOUT: About = About {
+        summary: "an encoding of its own for each layer, by a pattern that repeats",
+        formula: "layer l has the hooks of parts[pattern[l mod length]]",
+        source: "composition of the parts; Gemma 2, arXiv 2408.00118; Llama 4",
+    };
+
+    fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+        self.check_pattern()?;
+        let mut parts = self.parts.iter().enumerate();
+        parts.try_for_each(|(i, part)| {
+            part.check(shape)
+                .map_err(|error| error.within(&format!("parts.{i}")))
+        })
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        self.parts.iter_mut().for_each(|part| part.resolve(lengths));
+    }
+
+    fn unresolved(&self) -> Option<String> {
+        let mut parts = self.parts.iter().enumerate();
+        parts.find_map(|(i, part)| Some(format!("parts.{i}.{}", part.unresolved()?)))
+    }
+
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let parts = self.parts.iter().enumerate();
+        let of = |(i, part): (usize, &EncodingConfig)| {
+            let declared = part.parameters(shape).into_iter();
+            declared.map(move |spec| spec.within(&format!("parts.{i}")))
+        };
+        parts.flat_map(of).collect()
+    }
+
+    fn properties(&self, shape: &ModelShape) -> Facts {
+        let parts = self.parts.iter().map(|part| part.properties(shape));
+        let parts: Vec<Facts> = parts.collect();
+        let workspace = parts.iter().map(|part| part.bias_workspace);
+        Facts {
+            // No two parts meet in a layer, but in the input.
+            relative: parts.iter().all(|part| part.relative),
+            bias_workspace: workspace.fold(0.0, f64::max),
+            ..Facts::stacked(&parts)
+        }
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let place = |i: usize| format!("parts.{i}");
+        let parts = self.parts.iter().enumerate();
+        parts
+            .map(|(i, part)| Part::new(place(i), place(i), part))
+            .collect()
+    }
+
+    fn example() -> Option<Self> {
+        Some(Self {
+            parts: vec![super::usual(), super::simplest()],
+            pattern: vec![0, 0, 0, 1],
+        })
+    }
+
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> ByLayer {
+        let parts = self.parts.iter().enumerate();
+        let build = |(i, part): (usize, &EncodingConfig)| {
+            parameters.scoped(&format!("parts.{i}"), |inner| part.build(shape, inner))
+        };
+        ByLayer {
+            parts: parts.map(build).collect(),
+            pattern: self.pattern.clone(),
+        }
+    }
+}
