@@ -32,7 +32,7 @@ mod distances;
 mod mask;
 mod rotary_tables;
 mod tensors;
-mod two_zone;
+mod zones;
 
 pub use encodings::{Encoding, EncodingConfig};
 pub use facts::{Facts, Hooks, Lengths, ModelShape};

@@ -16,7 +16,7 @@ use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout};
 use crate::rotary_tables::check_rotary_dim;
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
-use crate::two_zone::{PreparedZones, Zones};
+use crate::zones::{PreparedZones, Zone};
 use burn::module::Module;
 use burn::tensor::Device;
 use schema::in_range;
@@ -87,18 +87,13 @@ impl PositionalEncoding for Rerope {
         // A far distance is the difference of two slowed positions plus the head start of the
         // window.
         let slow = |p: f64| config.leak.map_or(0.0, |leak| p / leak);
-        let zones = Zones {
-            frequencies: Rotary::new(config.base, dim).unscaled(),
-            layout: config.layout,
-            far_queries: positions
-                .queries()
-                .iter()
-                .map(|p| slow(*p) + window - slow(window))
-                .collect(),
-            far_keys: positions.keys().iter().map(|p| slow(*p)).collect(),
-            from: window,
-        };
-        Ok(Box::new(PreparedZones::new(zones, positions, device)))
+        let ahead = |p: &f64| slow(*p) + window - slow(window);
+        let queries = positions.queries().iter().map(ahead).collect();
+        let keys = positions.keys().iter().map(|p| slow(*p)).collect();
+        let far = Zone::far(queries, keys, window);
+        let near = Rotary::new(config.base, dim).unscaled();
+        let zones = PreparedZones::new(&near, config.layout, vec![far], positions, device);
+        Ok(Box::new(zones))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout};
 use crate::rotary_tables::check_rotary_dim;
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
-use crate::two_zone::{PreparedZones, Zones};
+use crate::zones::{PreparedZones, Zone};
 use burn::module::Module;
 use burn::tensor::Device;
 use schema::in_range;
@@ -92,18 +92,13 @@ impl PositionalEncoding for SelfExtend {
         );
         let grouped = |p: f64| (p / group).floor();
         // Far queries are shifted, so that far distances go on where the near ones end.
-        let zones = Zones {
-            frequencies: Rotary::new(config.base, dim).unscaled(),
-            layout: config.layout,
-            far_queries: positions
-                .queries()
-                .iter()
-                .map(|p| grouped(*p) + window - grouped(window))
-                .collect(),
-            far_keys: positions.keys().iter().map(|p| grouped(*p)).collect(),
-            from: window,
-        };
-        Ok(Box::new(PreparedZones::new(zones, positions, device)))
+        let ahead = |p: &f64| grouped(*p) + window - grouped(window);
+        let queries = positions.queries().iter().map(ahead).collect();
+        let keys = positions.keys().iter().map(|p| grouped(*p)).collect();
+        let far = Zone::far(queries, keys, window);
+        let near = Rotary::new(config.base, dim).unscaled();
+        let zones = PreparedZones::new(&near, config.layout, vec![far], positions, device);
+        Ok(Box::new(zones))
     }
 }
 

@@ -1,0 +1,117 @@
+//! Rotary attention in zones: near pairs rotate by distance, the pairs of each other zone by mapped
+//! positions.
+//!
+//! Queries and keys are rotated as usual, so that fused attention computes the near zone. The others
+//! are a content-dependent bias: their logits minus the near ones.
+
+use crate::hooks::{Content, Prepared};
+use crate::positions::Positions;
+use crate::rotary::{Frequencies, RotaryLayout};
+use crate::rotary_tables::RotaryTables;
+use crate::tensors::upload;
+use burn::tensor::{Device, Tensor};
+use std::ops::Range;
+
+/// Whether a query and a key at these positions belong to a zone.
+type Holds = Box<dyn Fn(f64, f64) -> bool>;
+
+/// One zone beside the near one.
+pub(crate) struct Zone {
+    /// Mapped positions of the queries.
+    pub queries: Vec<f64>,
+    /// Mapped positions of the keys.
+    pub keys: Vec<f64>,
+    /// The pairs of positions, before the mapping, that belong to it; zones are disjoint.
+    pub holds: Holds,
+}
+
+impl Zone {
+    /// All pairs at least `from` apart.
+    pub(crate) fn far(queries: Vec<f64>, keys: Vec<f64>, from: f64) -> Self {
+        Self {
+            queries,
+            keys,
+            holds: Box::new(move |query, key| query - key >= from),
+        }
+    }
+}
+
+struct PreparedZone {
+    queries: RotaryTables,
+    keys: RotaryTables,
+    holds: Holds,
+}
+
+pub(crate) struct PreparedZones {
+    layout: RotaryLayout,
+    near: [RotaryTables; 2],
+    zones: Vec<PreparedZone>,
+    positions: Positions,
+    device: Device,
+}
+
+impl PreparedZones {
+    pub(crate) fn new(
+        frequencies: &Frequencies,
+        layout: RotaryLayout,
+        zones: Vec<Zone>,
+        positions: &Positions,
+        device: &Device,
+    ) -> Self {
+        let tables = |positions: &[f64]| RotaryTables::new(positions, frequencies, device);
+        let prepared = zones.into_iter().map(|zone| PreparedZone {
+            queries: tables(&zone.queries),
+            keys: tables(&zone.keys),
+            holds: zone.holds,
+        });
+        Self {
+            layout,
+            near: [tables(positions.queries()), tables(positions.keys())],
+            zones: prepared.collect(),
+            positions: positions.clone(),
+            device: device.clone(),
+        }
+    }
+
+    /// 1 in the zone and 0 elsewhere, `[1, 1, q_len, k_len]`.
+    fn mask(&self, holds: &Holds, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
+        let shape = [1, 1, queries.len(), keys.len()];
+        let (q, k) = (
+            &self.positions.queries()[queries],
+            &self.positions.keys()[keys],
+        );
+        let inside = q
+            .iter()
+            .flat_map(|q| k.iter().map(move |k| f64::from(u8::from(holds(*q, *k)))));
+        upload(inside.collect(), shape, &self.device)
+    }
+}
+
+impl Prepared for PreparedZones {
+    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        (
+            self.near[0].apply(q, self.layout),
+            self.near[1].apply(k, self.layout),
+        )
+    }
+
+    fn content_bias(&self, _layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
+        // `raw` holds all rows, as the tables do: they rotate first, then the block is cut out.
+        let (q, k) = (content.raw)();
+        let near = content.logits();
+        let biases = self.zones.iter().map(|zone| {
+            let q = zone
+                .queries
+                .apply(q.clone(), self.layout)
+                .slice_dim(2, content.queries.clone());
+            let k = zone
+                .keys
+                .apply(k.clone(), self.layout)
+                .slice_dim(2, content.keys.clone());
+            let logits = (q * content.scale).matmul(k.swap_dims(2, 3));
+            let mask = self.mask(&zone.holds, content.queries.clone(), content.keys.clone());
+            (logits - near.clone()) * mask
+        });
+        biases.reduce(|sum, bias| sum + bias)
+    }
+}
