@@ -352,6 +352,17 @@ def by_layer():
     yield layer.case("first_layer", config, lambda h, i, j: layer.product(h, i, j) - slopes[h] * (i - j))
 
 
+def string():
+    layer, shift, window = Layer(13, tokens=8), 3, 1
+
+    def logit(h, i, j):
+        d = i - j
+        distance = d if d < shift else d - shift + window
+        return layer.turned(h, i, j, [distance, distance * 0.01], [0, 0])
+
+    yield layer.case("shifted_by_two", {"kind": "string", "shift": shift, "window": window}, logit)
+
+
 # name of the file, function, what the numbers are of
 ENCODINGS = [
     ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
@@ -367,6 +378,7 @@ ENCODINGS = [
     ("stick_breaking", stick_breaking, "Tan et al. 2024 (arXiv 2410.17980), the remainder to the query's own token"),
     ("dape", dape, "Zheng et al. 2024 (arXiv 2405.14722 and 2410.04798), the hidden layer 0 past the query"),
     ("by_layer", by_layer, "the definition: layer 0 has the part that the pattern names first"),
+    ("string", string, "STRING, An et al. 2024 (arXiv 2410.18745)"),
 ]
 
 

@@ -33,6 +33,7 @@ pub mod shaw;
 pub mod sinusoidal;
 pub mod stack;
 pub mod stick_breaking;
+pub mod string;
 pub mod t5;
 pub mod transformer_xl;
 pub mod window;
@@ -184,6 +185,7 @@ encodings! {
     "fope" => fope::{Fope, FopeConfig};
     "rerope" => rerope::{Rerope, ReropeConfig};
     "self_extend" => self_extend::{SelfExtend, SelfExtendConfig};
+    "string" => string::{Shifted, ShiftedConfig};
     "log_scaling" => log_scaling::{LogScaling, LogScalingConfig};
     "alibi" => alibi::{Alibi, AlibiConfig};
     "t5" => t5::{T5, T5Config};

@@ -1,0 +1,157 @@
+//! `string`: rotary attention that reads far pairs by the distances that training saw most.
+//!
+//! - Formula: RoPE by the distance `d = m - n` below `shift` S; from S on by `d - S + W`, W =
+//!   `window`.
+//! - Source: STRING, An et al. 2024 (arXiv 2410.18745), and the authors' `string_for_llama.py`. S is
+//!   about a third of the training length.
+//! - Deviations: W defaults to half of S where 128, the authors' value, is more.
+//! - Parameters: none.
+//! - Limits: causal only; none of length by construction; two products of queries and keys instead
+//!   of one. Not DeepMind's encoding of coordinates of the same name.
+
+use crate::ConfigError;
+use crate::facts::{Facts, Hooks, Lengths, ModelShape};
+use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::init::Parameters;
+use crate::positions::Positions;
+use crate::rotary::{BASES, Rotary, RotaryLayout};
+use crate::rotary_tables::check_rotary_dim;
+use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
+use crate::zones::{PreparedZones, Zone};
+use burn::module::Module;
+use burn::tensor::Device;
+use schema::in_range;
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`Shifted`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct ShiftedConfig {
+    /// Base of the frequencies.
+    pub base: f64,
+    /// Which dimensions form a pair.
+    pub layout: RotaryLayout,
+    /// Rotated dimensions of each head; the whole head unless given.
+    pub rotary_dim: Option<usize>,
+    /// S, the distance from which on positions are shifted; a third of the training length unless
+    /// given.
+    pub shift: Option<usize>,
+    /// W, the distance that S is read as; 128 unless given, and at most half of S.
+    pub window: Option<usize>,
+}
+
+impl Default for ShiftedConfig {
+    fn default() -> Self {
+        Self {
+            base: 10_000.0,
+            layout: RotaryLayout::Half,
+            rotary_dim: None,
+            shift: None,
+            window: None,
+        }
+    }
+}
+
+impl ShiftedConfig {
+    /// The distance that a pair at `distance` is rotated by.
+    ///
+    /// # Panics
+    ///
+    /// If `shift` or `window` is not resolved.
+    pub fn distance(&self, distance: f64) -> f64 {
+        let (shift, window) = (resolved(self.shift) as f64, resolved(self.window) as f64);
+        if distance < shift {
+            distance
+        } else {
+            distance - shift + window
+        }
+    }
+}
+
+/// Rotation by distances that are shifted back from a certain one on.
+#[derive(Module, Debug)]
+pub struct Shifted {
+    head_dim: usize,
+    #[module(skip)]
+    config: ShiftedConfig,
+}
+
+impl PositionalEncoding for Shifted {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        let config = &self.config;
+        let dim = config.rotary_dim.unwrap_or(self.head_dim);
+        let (shift, window) = (
+            resolved(config.shift) as f64,
+            resolved(config.window) as f64,
+        );
+        let queries = positions.queries().iter().map(|p| p - shift + window);
+        let far = Zone::far(queries.collect(), positions.keys().to_vec(), shift);
+        let near = Rotary::new(config.base, dim).unscaled();
+        let zones = PreparedZones::new(&near, config.layout, vec![far], positions, device);
+        Ok(Box::new(zones))
+    }
+}
+
+impl EncodingSpec for ShiftedConfig {
+    type Module = Shifted;
+    const ABOUT: About = About {
+        summary: "rotary attention that reads far pairs by the distances that training saw most",
+        formula: "RoPE by d for d < S, else by d - S + W",
+        source: "An et al. 2024, STRING, arXiv 2410.18745",
+    };
+
+    fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+        in_range("base", self.base, BASES, "RoPE's paper uses 10000")?;
+        let hint = "leave it out for a third of the training length";
+        in_range_if_set("shift", self.shift, 1..=1_000_000_000, hint)?;
+        let most = self.shift.unwrap_or(1_000_000_000);
+        let hint = "at most shift: distances may not grow; the authors use 128";
+        in_range_if_set("window", self.window, 0..=most, hint)?;
+        check_rotary_dim(self.rotary_dim, shape).map(drop)
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        let shift = *self.shift.get_or_insert((lengths.train_len / 3).max(1));
+        self.window.get_or_insert((shift / 2).min(128));
+    }
+
+    fn unresolved(&self) -> Option<String> {
+        unset("shift", self.shift).or(unset("window", self.window))
+    }
+
+    fn properties(&self, _shape: &ModelShape) -> Facts {
+        Facts {
+            relative: true,
+            causal_only: true,
+            rotates_qk: true,
+            ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
+        }
+    }
+
+    fn rotary(&self, shape: &ModelShape) -> Option<Rotary> {
+        let dim = self.rotary_dim.unwrap_or(shape.head_dim);
+        Some(Rotary::new(self.base, dim))
+    }
+
+    fn numbers(&self, _shape: &ModelShape, lengths: &Lengths) -> Vec<NumberTable> {
+        let (last, columns) = (
+            lengths.test_len.saturating_sub(1),
+            ["distance", "rotated by"],
+        );
+        let mapped = |distance| self.distance(distance);
+        let title = "distances that pairs are rotated by";
+        vec![NumberTable::of_function(title, columns, last, mapped)]
+    }
+
+    fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> Shifted {
+        Shifted {
+            head_dim: shape.head_dim,
+            config: self.clone(),
+        }
+    }
+}
