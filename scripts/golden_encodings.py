@@ -363,6 +363,20 @@ def string():
     yield layer.case("shifted_by_two", {"kind": "string", "shift": shift, "window": window}, logit)
 
 
+def dual_chunk():
+    """Chunks of 3 tokens and one of a local window: the third chunk sees all three zones."""
+    layer, largest, local = Layer(14, tokens=11), 4, 1
+    c = largest - local
+
+    def logit(h, i, j):
+        chunks = i // c - j // c
+        query = [i % c, min(i % c + c, largest), min(2 * c - 1, largest)][min(chunks, 2)]
+        key = j % c
+        return layer.turned(h, i, j, [query, query * 0.01], [key, key * 0.01])
+
+    yield layer.case("three_zones", {"kind": "dual_chunk", "chunk_size": largest, "local_window": local}, logit)
+
+
 # name of the file, function, what the numbers are of
 ENCODINGS = [
     ("alibi", alibi, "ALiBi's asymmetric form: DeepMind, Ruoss et al. 2023 (arXiv 2305.16843)"),
@@ -379,6 +393,7 @@ ENCODINGS = [
     ("dape", dape, "Zheng et al. 2024 (arXiv 2405.14722 and 2410.04798), the hidden layer 0 past the query"),
     ("by_layer", by_layer, "the definition: layer 0 has the part that the pattern names first"),
     ("string", string, "STRING, An et al. 2024 (arXiv 2410.18745)"),
+    ("dual_chunk", dual_chunk, "Dual Chunk Attention, An et al. 2024 (arXiv 2402.17463)"),
 ]
 
 

@@ -10,6 +10,7 @@ pub mod cable;
 pub mod cope;
 pub mod dape;
 pub mod deberta;
+pub mod dual_chunk;
 pub mod fire;
 pub mod fope;
 pub mod fox;
@@ -186,6 +187,7 @@ encodings! {
     "rerope" => rerope::{Rerope, ReropeConfig};
     "self_extend" => self_extend::{SelfExtend, SelfExtendConfig};
     "string" => string::{Shifted, ShiftedConfig};
+    "dual_chunk" => dual_chunk::{DualChunk, DualChunkConfig};
     "log_scaling" => log_scaling::{LogScaling, LogScalingConfig};
     "alibi" => alibi::{Alibi, AlibiConfig};
     "t5" => t5::{T5, T5Config};
