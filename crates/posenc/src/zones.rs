@@ -1,8 +1,8 @@
 //! Rotary attention in zones: near pairs rotate by distance, the pairs of each other zone by mapped
 //! positions.
 //!
-//! Queries and keys are rotated as usual, so that fused attention computes the near zone. The others
-//! are a content-dependent bias: their logits minus the near ones.
+//! Queries and keys are rotated as usual, so that fused attention computes the near zone. The
+//! others are a content-dependent bias: their logits minus the near ones.
 
 use crate::hooks::{Content, Prepared};
 use crate::positions::Positions;

@@ -1,15 +1,15 @@
 //! `dape`: a network over the heads' logits and biases that corrects both.
 //!
-//! - Formula: with the logits A and the biases B of `part`, `A + B + W2 leaky_relu(W1 [A; B] + b1) +
-//!   b2`, for each pair of a query and a key over all heads; `[A]` alone where `part` has no bias.
-//!   With `kernel` k the network reads the k keys around each key, 0 past the query and where a
-//!   mask hides a key.
+//! - Formula: with the logits A and the biases B of `part`, `A + B + W2 leaky_relu(W1 [A; B] + b1)
+//!   + b2`, for each pair of a query and a key over all heads; `[A]` alone where `part` has no
+//!   bias. With `kernel` k the network reads the k keys around each key, 0 past the query and where
+//!   a mask hides a key.
 //! - Source: DAPE, Zheng et al. 2024 (arXiv 2405.14722), kernel 1; DAPE V2 (arXiv 2410.04798),
 //!   kernel 3; chuanyang-Zheng/DAPE.
-//! - Deviations: with a kernel the hidden layer is 0 past the query as well. In the released code it
-//!   is not, so that a row depends on whether a token follows it.
-//! - Parameters: those of `part`, under `part.0`; per layer L: `functions.L.w1`, `[k inputs, hidden]`,
-//!   row-major by key and head, `functions.L.b1`, `functions.L.w2`, `functions.L.b2`.
+//! - Deviations: with a kernel the hidden layer is 0 past the query as well. In the released code
+//!   it is not, so that a row depends on whether a token follows it.
+//! - Parameters: those of `part`, under `part.0`; per layer L: `functions.L.w1`, `[k inputs,
+//!   hidden]`, row-major by key and head, `functions.L.b1`, `functions.L.w2`, `functions.L.b2`.
 //! - Limits: those of its part. Linear attention cannot host it. A larger kernel is causal only.
 
 use super::{Encoding, EncodingConfig};

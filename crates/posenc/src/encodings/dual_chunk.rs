@@ -1,15 +1,16 @@
 //! `dual_chunk`: rotary attention whose positions start anew in every chunk.
 //!
-//! - Formula: with chunks of `c = chunk_size - local_window` tokens a key stands at `n mod c`. A query
-//!   reads its own chunk from `m mod c`, the chunk before from `min(m mod c + c, chunk_size)`, and
-//!   all older ones from `min(2 c - 1, chunk_size)`.
+//! - Formula: with chunks of `c = chunk_size - local_window` tokens a key stands at `n mod c`. A
+//!   query reads its own chunk from `m mod c`, the chunk before from `min(m mod c + c,
+//!   chunk_size)`, and all older ones from `min(2 c - 1, chunk_size)`.
 //! - Source: Dual Chunk Attention, An et al. 2024 (arXiv 2402.17463), and the authors'
 //!   `chunkllama_attn_replace.py`; chunk_size is 3/4 and local_window 1/8 of the training length.
 //! - Deviations: no factor on cos and sin; the authors' code has YaRN's with half its strength, and
 //!   says that the paper's results are without.
 //! - Parameters: none.
-//! - Limits: causal only; none of length by construction; three products of queries and keys instead
-//!   of one. Chunks begin at fixed positions, so that logits depend on more than the distance.
+//! - Limits: causal only; none of length by construction; three products of queries and keys
+//!   instead of one. Chunks begin at fixed positions, so that logits depend on more than the
+//!   distance.
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};

@@ -1,8 +1,8 @@
 //! `grape_a`: ALiBi whose slope every key, or query, sets for itself.
 //!
-//! - Formula: logits get `-(m - n) slope_h softplus(omega_h) g`, with ALiBi's slopes and the gate `g
-//!   = softplus(u_h.k_n / sqrt(head_dim))` (key), `softplus(v_h.q_m / sqrt(head_dim))` (query) or
-//!   the sum of both; u_h and v_h are divided by their lengths.
+//! - Formula: logits get `-(m - n) slope_h softplus(omega_h) g`, with ALiBi's slopes and the gate
+//!   `g = softplus(u_h.k_n / sqrt(head_dim))` (key), `softplus(v_h.q_m / sqrt(head_dim))` (query)
+//!   or the sum of both; u_h and v_h are divided by their lengths.
 //! - Source: GRAPE, 2025 (arXiv 2512.07805); model-architectures/GRAPE, `grape-a-keygated`,
 //!   `-querygated` and `-querykeygated`.
 //! - Deviations: none of the bias; the authors also normalise queries and keys (`model.qk_norm`).

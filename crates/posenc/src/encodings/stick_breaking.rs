@@ -1,15 +1,15 @@
 //! `stick_breaking`: every key, from the nearest on, takes a share of what is left.
 //!
-//! - Formula: with z the logits, key n < m gets the weight `sigmoid(z_mn) prod over n < l < m of (1 -
-//!   sigmoid(z_ml))`, and the query's own token what is left over. As a bias on the logits: `-sum
+//! - Formula: with z the logits, key n < m gets the weight `sigmoid(z_mn) prod over n < l < m of (1
+//!   - sigmoid(z_ml))`, and the query's own token what is left over. As a bias on the logits: `-sum
 //!   over l = n..m-1 of softplus(z_ml)` for n < m, and `-z_mm - sum over all l < m` for n = m; the
 //!   softmax then has nothing to divide by.
 //! - Source: Tan et al. 2024 (arXiv 2410.17980); shawntan/stickbreaking-attention, whose reference
 //!   gives the remainder to the query's own value.
 //! - Deviations: none. Without the remainder weights do not add up to 1, which no bias can do.
 //! - Parameters: none.
-//! - Limits: none. Causal only. Linear attention cannot host it. Beside other biases in a `stack` it
-//!   breaks the stick by the products of queries and keys alone.
+//! - Limits: none. Causal only. Linear attention cannot host it. Beside other biases in a `stack`
+//!   it breaks the stick by the products of queries and keys alone.
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};

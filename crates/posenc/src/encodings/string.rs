@@ -2,8 +2,8 @@
 //!
 //! - Formula: RoPE by the distance `d = m - n` below `shift` S; from S on by `d - S + W`, W =
 //!   `window`.
-//! - Source: STRING, An et al. 2024 (arXiv 2410.18745), and the authors' `string_for_llama.py`. S is
-//!   about a third of the training length.
+//! - Source: STRING, An et al. 2024 (arXiv 2410.18745), and the authors' `string_for_llama.py`. S
+//!   is about a third of the training length.
 //! - Deviations: W defaults to half of S where 128, the authors' value, is more.
 //! - Parameters: none.
 //! - Limits: causal only; none of length by construction; two products of queries and keys instead
