@@ -1,8 +1,8 @@
 //! The command line: its commands, and how every one of them ends.
 
 use crate::commands::{
-    catalogue_page, check, compare, completions, config_show, docs, eval, export, gather, inspect,
-    list, logs, new, probe, report, run, status, submit, verify, worker,
+    catalogue_page, check, compare, completions, config_show, docs, eval, export, export_rows,
+    gather, inspect, list, logs, new, probe, report, run, status, submit, verify, worker,
 };
 use crate::exit::{Exit, Failure};
 use crate::{console, signals};
@@ -57,6 +57,7 @@ enum Command {
     Export(export::Args),
     Inspect(inspect::request::Args),
     Catalogue(catalogue_page::Args),
+    ExportRows(export_rows::Args),
     Status(status::Args),
     Logs(logs::Args),
     Probe(probe::Args),
@@ -134,6 +135,7 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::ExportRows(arguments) => export_rows::run(&arguments),
         Command::Catalogue(arguments) => catalogue_page::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Logs(arguments) => logs::run(&arguments),

@@ -161,6 +161,7 @@ fn options(
         how: How {
             checkpoint_every: how.checkpoint_every()?,
             memory_limit: device.memory_limit(how.memory_limit()?, jobs),
+            initial_weights: false,
             device,
         },
         jobs,

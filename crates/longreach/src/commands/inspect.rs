@@ -6,6 +6,7 @@
 //! longer.
 
 mod checks;
+mod columns;
 mod defining;
 mod digits;
 mod drawing;

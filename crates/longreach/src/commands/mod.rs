@@ -10,6 +10,7 @@ pub mod config_show;
 pub mod docs;
 pub mod eval;
 pub mod export;
+pub mod export_rows;
 pub mod gather;
 pub mod inspect;
 pub mod list;

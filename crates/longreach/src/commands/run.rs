@@ -49,6 +49,10 @@ pub struct Args {
     /// and leave]
     #[arg(long)]
     keep_workers: bool,
+    /// Also keep the weights before the first step of every run that is trained now, as
+    /// initial_weights.safetensors
+    #[arg(long)]
+    initial_weights: bool,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -95,6 +99,7 @@ fn options(arguments: &Args, plan: &Plan) -> Options {
             memory_limit: arguments
                 .device
                 .memory_limit(arguments.memory_limit, processes),
+            initial_weights: arguments.initial_weights,
         },
         jobs,
         fail_fast: arguments.fail_fast,

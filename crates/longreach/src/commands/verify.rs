@@ -301,6 +301,7 @@ fn retrain(run: &Path, record: &RunRecord, request: &Args) -> Result<Vec<String>
         // Never: nothing resumes from a temporary directory.
         checkpoint_every: CheckpointEvery::Steps(u64::MAX),
         memory_limit: request.device.memory_limit(request.memory_limit, 1),
+        initial_weights: false,
     };
     worker::run_silently(&again, &how)?;
     let mut wrong = Vec::new();

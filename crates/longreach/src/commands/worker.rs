@@ -44,6 +44,9 @@ pub struct Args {
     /// Bytes, or `none`
     #[arg(long, hide = true, default_value_t = MemoryLimit::NONE)]
     memory_limit: MemoryLimit,
+    /// Save the weights before the first step too
+    #[arg(long)]
+    initial_weights: bool,
     /// Print events as lines of JSON, for the sweep that started this process
     #[arg(long, hide = true)]
     events: bool,
@@ -111,6 +114,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         device: arguments.device.clone(),
         checkpoint_every: arguments.checkpoint_every.clone(),
         memory_limit: arguments.memory_limit,
+        initial_weights: arguments.initial_weights,
     };
     let job = || {
         if arguments.events {

@@ -71,6 +71,8 @@ pub struct How {
     pub checkpoint_every: CheckpointEvery,
     /// Lengths estimated to need more are skipped.
     pub memory_limit: MemoryLimit,
+    /// Whether the weights before the first step are saved too.
+    pub initial_weights: bool,
 }
 
 /// When to write checkpoints; never changes the numbers of a run.

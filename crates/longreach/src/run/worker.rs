@@ -15,8 +15,8 @@ use crate::run::task::build_task;
 use crate::run::train::{Snapshot, Start, Trained, train};
 use crate::run::watcher::{Watched, Watcher, origin};
 use crate::run_dir::files::{
-    DIVERGED_FILE, JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE, read_job, recorded, take,
-    tidy,
+    DIVERGED_FILE, INITIAL_WEIGHTS_FILE, JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE,
+    read_job, recorded, take, tidy,
 };
 use crate::run_dir::seal::{EvalTiming, Timings, record_text, replace_record, seal, timings};
 use crate::signals;
@@ -169,6 +169,10 @@ impl Run<'_> {
             return Err(Failure::resources(format!(
                 "training {excess}\n  = help: {help}"
             )));
+        }
+        if self.how.initial_weights {
+            let path = self.directory.join(INITIAL_WEIGHTS_FILE);
+            initial.save(self.disk, &path).map_err(resources)?;
         }
         let mut trained = self.train(&initial, &mut timings)?;
         let weights = parameters::of(&trained.model);

@@ -15,6 +15,9 @@ pub const JOB_FILE: &str = "job.json";
 /// The final weights.
 pub const WEIGHTS_FILE: &str = "weights.safetensors";
 
+/// The weights before the first step, where they were asked for.
+pub const INITIAL_WEIGHTS_FILE: &str = "initial_weights.safetensors";
+
 /// Wall-clock times; the only file that differs between reruns.
 pub const TIMINGS_FILE: &str = "timings.json";
 

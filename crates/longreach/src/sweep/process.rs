@@ -112,12 +112,16 @@ fn command(start: &Start<'_>) -> Result<Command, Failure> {
         device,
         checkpoint_every,
         memory_limit,
+        initial_weights,
     } = &options.how;
     let mut command = Command::new(program);
     command.arg("worker").arg(directory).arg("--events");
     command.args(["--device", &device.to_string()]);
     command.args(["--checkpoint-every", &checkpoint_every.to_string()]);
     command.args(["--memory-limit", &memory_limit.to_string()]);
+    if *initial_weights {
+        command.arg("--initial-weights");
+    }
     // Ctrl-C reaches only the sweep, which passes it on once: two would end a worker before it has
     // saved.
     #[cfg(unix)]

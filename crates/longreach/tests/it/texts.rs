@@ -87,6 +87,25 @@ fn inspections() {
         ],
         &["inspect", "alibi", "n_heads=12"],
         &["inspect", "sinusoidal", "d_model=8", "--positions", "0,1,2"],
+        &["inspect", "alibi", "factor=4"],
+        &["inspect", "kerple"],
+        &["inspect", "axial_rope", "mode=\"interleaved\""],
+        &["inspect", "pope", "head_dim=4"],
+        &["inspect", "t5"],
+        &["inspect", "deberta", "max_distance=40", "buckets=8"],
+        &["inspect", "rerope", "leak=16"],
+        &["inspect", "self_extend", "--seq-len", "2048"],
+        &[
+            "inspect",
+            "dual_chunk",
+            "--train-len",
+            "64",
+            "--seq-len",
+            "256",
+        ],
+        &["inspect", "log_scaling", "--seq-len", "4096"],
+        &["inspect", "hard_alibi"],
+        &["inspect", "xpos"],
     ];
     insta::assert_snapshot!(transcript(place.path(), commands));
 }
@@ -109,6 +128,67 @@ fn mistakes_of_inspections() {
         &["inspect", "rope", "--seq-len", "0"],
         &["inspect", "learned", "max_position=8", "--positions", "8"],
         &["inspect", "learned", "max_position=8", "--positions", "0.5"],
+        &[
+            "inspect",
+            "by_layer",
+            "parts=[{kind=\"rope\"}]",
+            "pattern=[0,1]",
+        ],
+        &[
+            "inspect",
+            "by_layer",
+            "parts=[{kind=\"rope\"},{kind=\"nope\"}]",
+            "pattern=[0]",
+        ],
+        &["inspect", "by_layer", "parts=[]", "pattern=[]"],
+        &["inspect", "dape"],
+        &["inspect", "dape", "part={kind=\"rope\",base=0.5}"],
+        &["inspect", "dape", "part={kind=\"rope\"}", "kernel=2"],
+        &["inspect", "string", "shift=4", "window=5"],
+        &["inspect", "dual_chunk", "chunk_size=4", "local_window=4"],
+        &["inspect", "log_scaling", "init_scale=1"],
+        &["inspect", "grape_ap", "width=3"],
+        &["inspect", "mobius", "fraction=2"],
+        &["inspect", "fope", "pad=\"zero\""],
+        &["inspect", "rope", "scaling={kind=\"evq_cosh\",tau=-1}"],
+        &[
+            "inspect",
+            "rope",
+            "scaling={kind=\"mrrope\",beta_fast=1,beta_slow=2}",
+        ],
+    ];
+    insta::assert_snapshot!(transcript(place.path(), commands));
+}
+
+#[test]
+fn exports_and_their_mistakes() {
+    let place = tempfile::tempdir().unwrap();
+    let commands: &[&[&str]] = &[
+        &["export-rows", "copy", "--length", "3", "--rows", "2"],
+        &[
+            "export-rows",
+            "parity",
+            "--length",
+            "4",
+            "--rows",
+            "1",
+            "--test",
+        ],
+        &["export-rows", "copi"],
+        &["export-rows", "copy", "alphabte=4"],
+        &["export-rows", "copy", "alphabet=0"],
+        &["export-rows", "copy", "--length", "0"],
+        &["export-rows", "copy", "--rows", "0"],
+        &[
+            "export-rows",
+            "copy",
+            "test_rows=2",
+            "--test",
+            "--rows",
+            "3",
+        ],
+        &["export-rows", "copy", "--test", "--step", "1"],
+        &["export-rows", "text", "files=[\"nowhere.txt\"]"],
     ];
     insta::assert_snapshot!(transcript(place.path(), commands));
 }

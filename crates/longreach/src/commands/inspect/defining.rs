@@ -1,8 +1,8 @@
 //! The numbers that define an encoding beside its rotation and slopes, for a terminal.
 
+use crate::commands::inspect::columns::{PAIRS, columns};
 use crate::commands::inspect::digits::number;
 use crate::commands::inspect::numbers::Numbers;
-use crate::commands::inspect::text::{PAIRS, columns};
 use std::fmt::Write as _;
 
 /// Tables of the encoding's own, and the initial values of small parameters.

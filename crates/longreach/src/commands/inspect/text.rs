@@ -1,5 +1,6 @@
 //! The short form for a terminal; all of it is in the JSON.
 
+use crate::commands::inspect::columns::{PAIRS, columns};
 use crate::commands::inspect::defining::defining;
 use crate::commands::inspect::digits::{number, number_of};
 use crate::commands::inspect::inspection::Inspection;
@@ -8,8 +9,6 @@ use std::fmt::Write as _;
 
 /// Rows and columns of a table of positions.
 const SHOWN: usize = 8;
-/// Rows of the table of pairs.
-pub(super) const PAIRS: usize = 32;
 
 /// The whole answer.
 pub fn render(inspection: &Inspection) -> String {
@@ -413,29 +412,6 @@ fn matrix(
         let of = |n: usize, name: &str| format!("{} of {n} {name}", n.min(SHOWN));
         let (rows, columns) = (of(rows.len(), "rows"), of(columns_of.len(), "columns"));
         let _ = writeln!(out, "({rows}, {columns}; all with --json)");
-    }
-}
-
-/// Right-aligned columns; the first row is the header.
-pub(super) fn columns(out: &mut String, rows: &[Vec<String>]) {
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..count)
-        .map(|i| {
-            rows.iter()
-                .filter_map(|row| row.get(i))
-                .map(String::len)
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:>width$}"))
-            .collect();
-        out.push_str(&cells.join("  "));
-        out.push('\n');
     }
 }
 

@@ -1,0 +1,235 @@
+//! `longreach export-rows`: the rows a task trains or tests on, as JSON lines, so that other programs
+//! can check the task or train on the same rows.
+
+use crate::config::diagnostic::{Diagnostic, Place, Problem, TableName, closest, deserialize};
+use crate::config::source::Source;
+use crate::console;
+use crate::exit::{Exit, Failure};
+use crate::plan::surroundings::Surroundings;
+use serde::Serialize;
+use std::path::Path;
+use tasks::{Batch, Task, TaskConfig, TaskError};
+
+/// Largest length.
+const MAX_LENGTH: usize = 1 << 20;
+/// Most tokens of one answer.
+const MAX_TOKENS: usize = 1 << 24;
+
+/// Print the rows a task trains or tests on, as JSON lines
+///
+/// The first line says what the rows are, every other line is a row: the token ids that are read
+/// (`inputs`), what has to be predicted at each of them (`targets`), and which of these count
+/// (`counted`).
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A task of `longreach list tasks`
+    kind: String,
+    /// Keys of the task, as in a config: alphabet=4
+    #[arg(value_name = "KEY=VALUE")]
+    keys: Vec<String>,
+    /// Length of the rows, in the unit of the task
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    length: usize,
+    /// Number of rows
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    rows: usize,
+    /// Training length, which some tasks read [default: the length of the rows]
+    #[arg(long, value_name = "N")]
+    train_len: Option<usize>,
+    /// Step whose batch is printed
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "test")]
+    step: u64,
+    /// Seed of the run whose batch is printed; the evaluation seed with --test
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Print the first rows of the test set instead
+    #[arg(long)]
+    test: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  longreach export-rows copy --length 8 --rows 2
+  longreach export-rows addition --length 10 --seed 1 --step 500
+  longreach export-rows text --length 128 --test > rows.jsonl";
+
+/// The first line.
+#[derive(Debug, Serialize)]
+struct Head<'a> {
+    /// Every key of the task with its value.
+    task: &'a TaskConfig,
+    split: &'static str,
+    length: usize,
+    unit: &'static str,
+    /// Tokens of a row.
+    seq_len: usize,
+    vocab_size: usize,
+    train_len: usize,
+    seed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<u64>,
+}
+
+/// A row.
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    inputs: &'a [i32],
+    targets: &'a [i32],
+    counted: &'a [bool],
+}
+
+/// Prints the rows.
+///
+/// # Errors
+///
+/// [`Exit::Config`] for an unknown task, a key or a number that cannot work; [`Exit::Input`] for a
+/// corpus that cannot be used.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    let source = arguments.source()?;
+    let task: TaskConfig =
+        deserialize(source.table(), source.origins()).map_err(|error| arguments.adapt(error))?;
+    let train_len = arguments.train_len.unwrap_or(arguments.length);
+    arguments.in_range("--length", arguments.length, MAX_LENGTH)?;
+    arguments.in_range("--train-len", train_len, MAX_LENGTH)?;
+    let built = Surroundings::of(Path::new("."))
+        .build(&task, train_len, &[arguments.length], arguments.seed)
+        .map_err(|error| arguments.refused(&source, error))?;
+    let rows = arguments.count(&*built)?;
+    let (length, seed) = (arguments.length, arguments.seed);
+    let (batch, split) = if arguments.test {
+        (built.test_batch(length, 0, rows), "test")
+    } else {
+        (
+            built.train_batch(length, rows, seed, arguments.step),
+            "train",
+        )
+    };
+    let head = Head {
+        task: &task,
+        split,
+        length,
+        unit: built.unit(),
+        seq_len: batch.seq_len,
+        vocab_size: built.vocab_size(),
+        train_len,
+        seed,
+        step: (!arguments.test).then_some(arguments.step),
+    };
+    console::print(lines(&head, &batch)?.trim_end());
+    Ok(Exit::Done)
+}
+
+fn lines(head: &Head<'_>, batch: &Batch) -> Result<String, Failure> {
+    let broken = |error: serde_json::Error| Failure::new(Exit::Bug, error.to_string());
+    let mut out = serde_json::to_string(head).map_err(broken)? + "\n";
+    let width = batch.seq_len.max(1);
+    let read = batch.inputs.chunks(width).zip(batch.targets.chunks(width));
+    for ((inputs, targets), counted) in read.zip(batch.counted.chunks(width)) {
+        let row = Row {
+            inputs,
+            targets,
+            counted,
+        };
+        out += &serde_json::to_string(&row).map_err(broken)?;
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+impl Args {
+    /// The command as it was typed.
+    fn shown(&self) -> String {
+        let words = [&self.kind].into_iter().chain(&self.keys);
+        words.fold("export-rows".to_owned(), |line, word| line + " " + word)
+    }
+
+    fn error(&self, key: &str, value: &str, problem: String, allowed: String) -> Diagnostic {
+        let place = Place::CommandLine {
+            argument: self.shown(),
+        };
+        Diagnostic::new(place, problem)
+            .with_key(key)
+            .with_value(value)
+            .with_allowed(allowed)
+    }
+
+    /// The keys as a table of this kind.
+    fn source(&self) -> Result<Source, Failure> {
+        let kind = self.kind.as_str();
+        let infos = TaskConfig::kinds();
+        let kinds: Vec<String> = infos.iter().map(|info| info.kind.to_owned()).collect();
+        if !kinds.iter().any(|known| known == kind) {
+            let meant = closest(kind, &kinds).map(|meant| format!("did you mean `{meant}`?"));
+            let help = meant.unwrap_or_else(|| "`longreach list tasks` describes them".to_owned());
+            let problem = format!("unknown task `{kind}`");
+            let error = self.error("kind", kind, problem, kinds.join(", "));
+            return Err(error.with_help(help).into());
+        }
+        let mut source = Source::parse("export-rows", format!("kind = \"{kind}\"\n").as_bytes())?;
+        for text in &self.keys {
+            // Keys may be written as in a config.
+            let bare = text.strip_prefix("task.").unwrap_or(text);
+            source.apply_override(bare).map_err(|mut error| {
+                // The example of the reader is a key of a training config.
+                error.help = error
+                    .help
+                    .take()
+                    .map(|help| help.replace("train.steps=100", "alphabet=4"));
+                error
+            })?;
+        }
+        Ok(source)
+    }
+
+    /// Turns an error of the config reader into one of this command line.
+    fn adapt(&self, mut diagnostic: Diagnostic) -> Failure {
+        if !matches!(diagnostic.place, Place::CommandLine { .. }) {
+            diagnostic.place = Place::CommandLine {
+                argument: self.shown(),
+            };
+        }
+        if let Problem::UnknownKey { table, .. } = &mut diagnostic.problem
+            && *table == TableName::Document
+        {
+            *table = TableName::Named(format!("task `{}`", self.kind));
+        }
+        diagnostic.into()
+    }
+
+    fn refused(&self, source: &Source, error: TaskError) -> Failure {
+        match error {
+            TaskError::Config(error) => self.adapt(
+                source
+                    .error(&error.key, &error.problem, &error.allowed, &error.hint)
+                    .with_value(&error.value),
+            ),
+            TaskError::Input { .. } => Failure::input(error.to_string()),
+        }
+    }
+
+    /// Refuses a number of an option that is 0 or too large.
+    fn in_range(&self, name: &str, value: usize, most: usize) -> Result<(), Failure> {
+        if (1..=most).contains(&value) {
+            return Ok(());
+        }
+        let allowed = format!("a whole number from 1 to {most}");
+        let problem = format!("{name} is out of range");
+        let error = self.error(name, &value.to_string(), problem, allowed);
+        let help = format!("write {name} {}", most.min(64));
+        Err(error.with_help(help).into())
+    }
+
+    /// The rows to print: as many as were asked for, if there are.
+    fn count(&self, task: &dyn Task) -> Result<usize, Failure> {
+        let width = task.seq_len(self.length).max(1);
+        let most = (MAX_TOKENS / width).max(1);
+        let most = if self.test {
+            most.min(task.test_rows(self.length))
+        } else {
+            most
+        };
+        self.in_range("--rows", self.rows, most)?;
+        Ok(self.rows)
+    }
+}

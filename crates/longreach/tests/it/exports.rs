@@ -1,0 +1,102 @@
+//! What others check tasks and trainings with: rows as JSON lines, and the weights before training.
+
+use crate::common::{Scratch, TINY, exits, longreach, stdout};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use tasks::{BuildContext, Task, TaskConfig};
+
+/// The head and the rows that a command prints.
+fn exported(arguments: &[&str]) -> (Value, Vec<Value>) {
+    let output = longreach()
+        .arg("export-rows")
+        .args(arguments)
+        .output()
+        .unwrap();
+    exits(&output, 0);
+    let text = stdout(&output);
+    let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    (lines.next().expect("a head"), lines.collect())
+}
+
+fn task(config: &Value, length: usize, eval_seed: u64) -> Box<dyn Task> {
+    let config: TaskConfig = serde_json::from_value(config.clone()).unwrap();
+    let context = BuildContext {
+        config_dir: PathBuf::new(),
+        lock: "",
+        cargo_home: None,
+        train_len: length,
+        test_lens: vec![length],
+        eval_seed,
+    };
+    config.build(&context).unwrap()
+}
+
+#[test]
+fn exported_rows_are_those_that_training_and_tests_read() {
+    let typed = [
+        "copy",
+        "alphabet=5",
+        "--length",
+        "7",
+        "--rows",
+        "3",
+        "--seed",
+        "9",
+    ];
+    let config = json!({"kind": "copy", "alphabet": 5});
+    let copy = task(&config, 7, 9);
+    let step = [&typed[..], &["--step", "11"]].concat();
+    let test = [&typed[..], &["--test"]].concat();
+    for (arguments, split, batch) in [
+        (&step, "train", copy.train_batch(7, 3, 9, 11)),
+        (&test, "test", copy.test_batch(7, 0, 3)),
+    ] {
+        let (head, rows) = exported(arguments);
+        assert_eq!(head["split"], split);
+        assert_eq!(head["task"]["alphabet"], 5);
+        assert_eq!(head["seq_len"], batch.seq_len);
+        assert_eq!(head["vocab_size"], copy.vocab_size());
+        assert_eq!(head.get("step").is_some(), split == "train");
+        assert_eq!(rows.len(), 3);
+        for (i, row) in rows.iter().enumerate() {
+            let at = i * batch.seq_len..(i + 1) * batch.seq_len;
+            assert_eq!(row["inputs"], json!(batch.inputs[at.clone()]));
+            assert_eq!(row["targets"], json!(batch.targets[at.clone()]));
+            assert_eq!(row["counted"], json!(batch.counted[at]));
+        }
+    }
+}
+
+fn files(directory: &Path, name: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path().join(name));
+    paths.filter(|path| path.exists()).collect()
+}
+
+#[test]
+fn initial_weights_are_kept_on_request_and_do_not_depend_on_training() {
+    let scratch = Scratch::with(TINY);
+    let runs = scratch.directory.path().join("runs/tiny");
+    exits(&scratch.longreach("run", &["seeds=[0]"]), 0);
+    assert!(files(&runs, "initial_weights.safetensors").is_empty());
+    for steps in ["train.steps=3", "train.steps=4"] {
+        let kept = scratch.longreach("run", &["seeds=[0]", steps, "--initial-weights"]);
+        exits(&kept, 0);
+    }
+    let initial = files(&runs, "initial_weights.safetensors");
+    assert_eq!(initial.len(), 4, "one for each run that was trained then");
+    let mut distinct = std::collections::BTreeSet::new();
+    for path in initial {
+        let (before, after) = (
+            std::fs::read(&path).unwrap(),
+            std::fs::read(path.with_file_name("weights.safetensors")).unwrap(),
+        );
+        assert!(before.len() == after.len() && before != after);
+        distinct.insert(before);
+    }
+    assert_eq!(
+        distinct.len(),
+        2,
+        "one for each encoding, whatever the steps"
+    );
+}
