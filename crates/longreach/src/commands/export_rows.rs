@@ -1,5 +1,5 @@
-//! `longreach export-rows`: the rows a task trains or tests on, as JSON lines, so that other programs
-//! can check the task or train on the same rows.
+//! `longreach export-rows`: the rows a task trains or tests on, as JSON lines, so that other
+//! programs can check the task or train on the same rows.
 
 use crate::config::diagnostic::{Diagnostic, Place, Problem, TableName, closest, deserialize};
 use crate::config::source::Source;
