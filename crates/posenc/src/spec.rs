@@ -67,7 +67,7 @@ impl NumberTable {
         of: impl Fn(f64) -> f64,
     ) -> Self {
         let power = |at: usize| at.is_power_of_two();
-        let shown = |at: &usize| *at == 0 || power(*at) || (at % 3 == 0 && power(at / 3));
+        let shown = |at: &usize| *at == 0 || power(*at) || (at.is_multiple_of(3) && power(at / 3));
         let steps = (0..last).filter(shown).chain([last]);
         Self::new(
             title,

@@ -11,7 +11,7 @@ mod configs;
 mod decoding;
 mod docs;
 mod end_to_end;
-mod exports;
+mod export_rows;
 mod fuzz_seeds;
 mod inspect;
 mod masked;

@@ -1,9 +1,9 @@
 //! `dape`: a network over the heads' logits and biases that corrects both.
 //!
-//! - Formula: with the logits A and the biases B of `part`, `A + B + W2 leaky_relu(W1 [A; B] + b1)
-//!   + b2`, for each pair of a query and a key over all heads; `[A]` alone where `part` has no
-//!   bias. With `kernel` k the network reads the k keys around each key, 0 past the query and where
-//!   a mask hides a key.
+//! - Formula: `A + B + f(A, B)` with the logits A and the biases B of `part`. For each pair of a
+//!   query and a key the network `f = W2 leaky_relu(W1 [A; B] + b1) + b2` reads all heads; it reads
+//!   A alone where `part` has no bias. With `kernel` k it reads the k keys around each key, 0 past
+//!   the query and where a mask hides a key.
 //! - Source: DAPE, Zheng et al. 2024 (arXiv 2405.14722), kernel 1; DAPE V2 (arXiv 2410.04798),
 //!   kernel 3; chuanyang-Zheng/DAPE.
 //! - Deviations: with a kernel the hidden layer is 0 past the query as well. In the released code

@@ -1,9 +1,9 @@
 //! `stick_breaking`: every key, from the nearest on, takes a share of what is left.
 //!
-//! - Formula: with z the logits, key n < m gets the weight `sigmoid(z_mn) prod over n < l < m of (1
-//!   - sigmoid(z_ml))`, and the query's own token what is left over. As a bias on the logits: `-sum
-//!   over l = n..m-1 of softplus(z_ml)` for n < m, and `-z_mm - sum over all l < m` for n = m; the
-//!   softmax then has nothing to divide by.
+//! - Formula: with z the logits, key n < m gets the weight `sigmoid(z_mn) prod over n < l < m of
+//!   (1 - sigmoid(z_ml))`, and the query's own token what is left over. As a bias on the logits,
+//!   with `s(a) = sum over l = a..m-1 of softplus(z_ml)`: `-s(n)` for n < m, and `-s(0) - z_mm` for
+//!   n = m. The softmax then has nothing to divide by.
 //! - Source: Tan et al. 2024 (arXiv 2410.17980); shawntan/stickbreaking-attention, whose reference
 //!   gives the remainder to the query's own value.
 //! - Deviations: none. Without the remainder weights do not add up to 1, which no bias can do.
