@@ -1,4 +1,4 @@
-//! `longreach new`: a commented config to start from, with the schema that editors complete keys by.
+//! `longreach new`: a commented config to start from, with the schema by which editors complete it.
 
 use crate::commands::config_page::schema;
 use crate::console;
@@ -30,7 +30,8 @@ pub struct Args {
     task: String,
     /// Encodings to compare; several become an axis
     #[arg(long, default_value = "rope", value_name = "KINDS", value_delimiter = ',',
-          value_parser = PossibleValuesParser::new(EncodingConfig::KINDS), hide_possible_values = true)]
+          value_parser = PossibleValuesParser::new(EncodingConfig::KINDS),
+          hide_possible_values = true)]
     pe: Vec<String>,
     /// Directory to write to
     #[arg(long, default_value = ".", value_name = "DIR")]
@@ -49,8 +50,8 @@ Better TOML, Taplo) complete and explain keys by it."#;
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] for a name that cannot be, encodings that do not fit the task, or a file that is
-/// there already; [`Exit::Resources`] if the directory cannot be written.
+/// [`Exit::Config`] for a name that cannot be, encodings that do not fit the task, or a file that
+/// is there already; [`Exit::Resources`] if the directory cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let Args {
         name,

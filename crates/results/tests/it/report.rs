@@ -1266,3 +1266,48 @@ fn the_rows_of_a_share_of_tokens_are_those_of_the_exact_match() {
         "0.500 \\[0.39, 0.61\\]"
     );
 }
+
+#[test]
+fn scores_while_training_have_a_figure_for_each_length() {
+    let mut all = copy_experiment(2);
+    for (i, record) in all.iter_mut().enumerate() {
+        let end = record.train.steps;
+        let at = |step: u64| {
+            let rows = record.evals.iter().filter(|row| row.variant == "trained");
+            let row = |row: &EvalRow| {
+                let mut row = row.clone();
+                if let Some(exact) = row.metrics.get_mut("exact_match") {
+                    exact.value *= step as f64 / end as f64;
+                }
+                row
+            };
+            StepScores {
+                step,
+                rows: rows.map(row).collect(),
+            }
+        };
+        let scores = [end / 4, end / 2, end].map(at).into();
+        // One run was trained without them.
+        record.train.scores = if i == 0 { Vec::new() } else { scores };
+    }
+    let with = report(&all, &[], &spec()).unwrap();
+    let names = |report: &Report| -> Vec<String> {
+        let names = report.files.iter().map(|file| file.name.clone());
+        names.filter(|name| name.contains("by-step-at")).collect()
+    };
+    let lengths: std::collections::BTreeSet<usize> =
+        all[1].evals.iter().map(|row| row.test_len).collect();
+    assert_eq!(
+        names(&with).len(),
+        lengths.len().min(4),
+        "{:?}",
+        names(&with)
+    );
+    let markdown = text(&with, "report.md");
+    assert!(markdown.contains("exact_match at"), "{markdown}");
+    assert!(markdown.contains("by training step, under the encoding as trained"));
+    for record in &mut all {
+        record.train.scores.clear();
+    }
+    assert!(names(&report(&all, &[], &spec()).unwrap()).is_empty());
+}

@@ -1,9 +1,9 @@
 //! Prompts and answers from files of JSON lines: a task without Rust.
 //!
 //! Example (words): `{"prompt": "two plus three", "answer": "five"}` is
-//! `BOS two plus three SEP | five EOS`. A length counts the tokens of a prompt: characters, or words
-//! between white space. Training at length n draws from all prompts of at most n tokens; a test set
-//! is the prompts of n tokens, or of the `bucket` lengths that end with n.
+//! `BOS two plus three SEP | five EOS`. A length counts the tokens of a prompt: characters, or
+//! words between white space. Training at length n draws from all prompts of at most n tokens; a
+//! test set is the prompts of n tokens, or of the `bucket` lengths that end with n.
 //!
 //! Rows of different lengths share a batch: shorter ones are filled with EOS on the right, which
 //! nothing before them sees and nothing counts.
@@ -12,13 +12,12 @@
 //!
 //! Tokens are those of the training file in order of code points, and one for all others.
 
-use crate::text::{read_all, sources};
+use crate::text::{Keys, Line, refuse_common};
 use crate::{Batch, BuildContext, CorpusFacts, Scoring, Stream, TEACHER_FORCED};
 use crate::{Task, TaskError, TaskSpec};
-use schema::{Invalid, in_range, text};
+use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
 
 const BOS: i32 = 0;
 const SEP: i32 = 1;
@@ -76,13 +75,6 @@ impl Default for JsonlConfig {
     }
 }
 
-/// A line: prompt and answer as they are written, and where.
-struct Line {
-    prompt: String,
-    answer: String,
-    place: String,
-}
-
 impl TaskSpec for JsonlConfig {
     const SUMMARY: &'static str = "answers to prompts from your own files";
 
@@ -113,7 +105,13 @@ impl TaskSpec for JsonlConfig {
         in_range("max_bytes", self.max_bytes, 1..=1 << 32, hint)?;
         let mut hasher = blake3::Hasher::new();
         hasher.update(b"longreach jsonl v1");
-        let mut read = |key: &str, patterns: &[String]| self.read(key, patterns, ctx, &mut hasher);
+        let keys = Keys {
+            prompt: &self.prompt,
+            answer: &self.answer,
+            words: self.tokens == JsonlTokens::Words,
+            max_bytes: self.max_bytes,
+        };
+        let mut read = |key: &str, patterns: &[String]| keys.read(key, patterns, ctx, &mut hasher);
         let (train, test) = (read("train", &self.train)?, read("test", &self.test)?);
         refuse_common(&train.lines, &test.lines)?;
         let vocabulary = Vocabulary::of(&train.lines, self.tokens)?;
@@ -138,136 +136,6 @@ impl TaskSpec for JsonlConfig {
         task.check_lengths(ctx)?;
         Ok(Box::new(task))
     }
-}
-
-/// The lines of the files that one key names.
-struct Part {
-    lines: Vec<Line>,
-    files: usize,
-    bytes: u64,
-}
-
-impl JsonlConfig {
-    fn read(
-        &self,
-        key: &str,
-        patterns: &[String],
-        ctx: &BuildContext<'_>,
-        hasher: &mut blake3::Hasher,
-    ) -> Result<Part, TaskError> {
-        let files = sources::find(patterns, key, &ctx.config_dir)?;
-        let contents = read_all(&files, self.max_bytes)?;
-        // Lengths come before contents, so that no two sets of files give the same bytes to hash.
-        let number = |n: usize| (n as u64).to_le_bytes();
-        hasher.update(key.as_bytes()).update(&number(files.len()));
-        let mut part = Part {
-            lines: Vec::new(),
-            files: files.len(),
-            bytes: 0,
-        };
-        for (file, bytes) in files.iter().zip(contents) {
-            hasher.update(&number(bytes.len())).update(&bytes);
-            part.bytes += bytes.len() as u64;
-            self.parse(&file.path, &file.name, &bytes, &mut part.lines)?;
-        }
-        if part.lines.is_empty() {
-            let (path, hint) = (&files[0].path, "write one JSON object on each line");
-            return Err(TaskError::input(path, "holds no line", hint));
-        }
-        Ok(part)
-    }
-
-    /// Reads the lines of a file; empty ones are left out.
-    fn parse(
-        &self,
-        path: &Path,
-        name: &str,
-        bytes: &[u8],
-        lines: &mut Vec<Line>,
-    ) -> Result<(), TaskError> {
-        let example = format!(
-            "write {{\"{}\": \"...\", \"{}\": \"...\"}}",
-            self.prompt, self.answer
-        );
-        for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-            let number = index + 1;
-            let refuse = |problem: String, hint: &str| {
-                Err(TaskError::input(
-                    path,
-                    format!("line {number}: {problem}"),
-                    hint,
-                ))
-            };
-            let Ok(line) = std::str::from_utf8(line) else {
-                return refuse("is no UTF-8 text".to_owned(), "save the file as UTF-8");
-            };
-            if line.trim().is_empty() {
-                continue;
-            }
-            let object: BTreeMap<String, serde_json::Value> = match serde_json::from_str(line) {
-                Ok(object) => object,
-                Err(error) => {
-                    let why = text::excerpt(&error.to_string());
-                    return refuse(format!("is no JSON object: {why}"), &example);
-                }
-            };
-            let mut texts = Vec::new();
-            for key in [&self.prompt, &self.answer] {
-                let problem = match object.get(key) {
-                    Some(serde_json::Value::String(text))
-                        if !self.tokens.split(text).is_empty() =>
-                    {
-                        texts.push(text.clone());
-                        continue;
-                    }
-                    Some(serde_json::Value::String(_)) => format!("`{key}` is empty"),
-                    Some(_) => format!("`{key}` is no string"),
-                    None => {
-                        let keys: Vec<String> = object
-                            .keys()
-                            .take(8)
-                            .map(|key| text::excerpt(key))
-                            .collect();
-                        let hint = "set task.prompt and task.answer to the keys of your lines";
-                        let found = keys.join(", ");
-                        return refuse(format!("has no `{key}`; it has: {found}"), hint);
-                    }
-                };
-                return refuse(problem, &example);
-            }
-            let (Some(answer), Some(prompt)) = (texts.pop(), texts.pop()) else {
-                continue;
-            };
-            lines.push(Line {
-                prompt,
-                answer,
-                place: format!("{}:{number}", text::excerpt(name)),
-            });
-        }
-        Ok(())
-    }
-}
-
-/// Refuses a test prompt that is trained on.
-fn refuse_common(train: &[Line], test: &[Line]) -> Result<(), TaskError> {
-    let trained: HashMap<&str, &str> = train
-        .iter()
-        .map(|line| (&*line.prompt, &*line.place))
-        .collect();
-    let common = test
-        .iter()
-        .find_map(|line| Some((line, trained.get(&*line.prompt)?)));
-    common.map_or(Ok(()), |(line, at)| {
-        let problem = format!(
-            "the prompt of {} is trained on: it is also {at}",
-            line.place
-        );
-        Err(TaskError::Input {
-            path: None,
-            problem,
-            hint: "remove one of the two: what was learned by heart tests nothing".to_owned(),
-        })
-    })
 }
 
 impl JsonlTokens {

@@ -226,7 +226,7 @@ fn check_held_out(
 /// Reads every file, at most `max_bytes` together. Sizes are checked first, so that a corpus that
 /// is too large is refused before it is read. Reading has the same bound, because a file may grow
 /// meanwhile. Of a file that shrinks, the corpus holds and hashes the bytes that were read.
-pub(crate) fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> {
+pub(super) fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> {
     let hint = "name a regular file that can be read";
     let (mut total, mut largest) = (0u64, (0, Path::new("")));
     for file in files {

@@ -16,15 +16,16 @@ mod chars;
 mod config;
 mod corpus;
 mod masked;
-pub(crate) mod sources;
+mod prompts;
+mod sources;
 mod windows;
 
 pub use config::{
     CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, Level, NonOverlapping,
     Sliding, Split, TextConfig, Windows,
 };
-pub(crate) use corpus::read_all;
 pub use masked::MaskedTextConfig;
+pub(crate) use prompts::{Keys, Line, refuse_common};
 
 use crate::{
     Batch, BuildContext, CorpusFacts, Scoring, Stream, TEACHER_FORCED, Task, TaskError, TaskSpec,

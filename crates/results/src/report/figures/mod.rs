@@ -8,18 +8,20 @@ mod depth;
 mod position;
 mod scores;
 mod shared;
+mod steps;
 mod training;
 
 use super::document::Figure;
 use crate::analysis::setting::Setting;
 
 /// The figures, in the order of the report.
-const FIGURES: [fn(&Setting<'_>) -> Vec<Figure>; 6] = [
+const FIGURES: [fn(&Setting<'_>) -> Vec<Figure>; 7] = [
     scores::figures,
     depth::figures,
     position::figures,
     attention::figures,
     training::figures,
+    steps::figures,
     base::figures,
 ];
 

@@ -67,7 +67,10 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
 
 /// The groups whose training is drawn and the style of each: that of its first method in the other
 /// figures, or a free one.
-fn training_looks(setting: &Setting<'_>, methods: &[usize]) -> (Vec<(usize, usize)>, String) {
+pub(super) fn training_looks(
+    setting: &Setting<'_>,
+    methods: &[usize],
+) -> (Vec<(usize, usize)>, String) {
     let count = setting.groups.len();
     let look = |group: usize| {
         methods
