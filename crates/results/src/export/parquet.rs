@@ -102,12 +102,12 @@ fn chunk(file: &mut Vec<u8>, column: &Column, start: usize, end: usize) -> Struc
     let mut data_offset = offset;
     let rows = end - start;
     let encoding = match &column.values {
-        Values::Int(values) => {
-            let bytes = |value: &i64| value.to_le_bytes();
-            data_page(file, &values[start..end], PLAIN, |values| {
-                values.iter().flat_map(|value| bytes(value)).collect()
-            })
-        }
+        Values::Int(values) => data_page(file, &values[start..end], PLAIN, |values| {
+            values
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect()
+        }),
         Values::Float(values) => data_page(file, &values[start..end], PLAIN, |values| {
             values
                 .iter()

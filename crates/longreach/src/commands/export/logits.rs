@@ -28,6 +28,10 @@ type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 ///
 /// [`Exit::Config`] for several runs; [`Exit::Input`] if the run is not finished, diverged, or its
 /// weights or corpus are damaged; [`Exit::Device`]; [`Exit::Resources`].
+#[expect(
+    clippy::too_many_lines,
+    reason = "checks of one run, then one test set after the other"
+)]
 pub fn write(request: &Args) -> Result<String, Failure> {
     let selected = selection::select(&request.paths, &[], |_| ())?;
     let [run] = selected.as_slice() else {
