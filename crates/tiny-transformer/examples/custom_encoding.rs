@@ -68,6 +68,10 @@ impl BiasBlocks for &PreparedLogDistance {
 
 /// A part of a mixed stack: an encoding of posenc, or ours.
 #[derive(Module, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a model holds one encoding; a box would be no module"
+)]
 enum Part {
     Posenc(Encoding),
     LogDistance(LogDistance),
