@@ -116,7 +116,7 @@ impl Holder {
 #[derive(Debug)]
 pub enum Taken {
     /// Another process holds it.
-    By(Holder),
+    By(Box<Holder>),
     /// The directory cannot be written, or its file system has no hard links.
     Refused(io::Error),
 }
@@ -227,9 +227,9 @@ pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<C
             Some(other) if dead.is_some_and(|dead| dead.nonce == other.nonce) => {
                 replace(directory, &own, &other, &holder.nonce)
             }
-            Some(other) => Err(Taken::By(other)),
+            Some(other) => Err(Taken::By(Box::new(other))),
             // Released meanwhile; the caller asks again.
-            None => Err(Taken::By(Holder::default())),
+            None => Err(Taken::By(Box::default())),
         },
         Err(error) => Err(Taken::Refused(error)),
     };
@@ -254,21 +254,21 @@ fn replace(directory: &Path, own: &Path, dead: &Holder, nonce: &str) -> Result<(
         if is_older(&end, own, patience) {
             let _ = std::fs::remove_file(&end);
         }
-        return Err(Taken::By(dead.clone()));
+        return Err(Taken::By(Box::new(dead.clone())));
     }
     // Only the holder of this link may replace or remove the dead claim, but it may be gone.
     let replaced = match holder(directory) {
         Some(found) if found.nonce == dead.nonce => {
             std::fs::rename(own, directory.join(CLAIM_FILE)).map_err(Taken::Refused)
         }
-        Some(found) => Err(Taken::By(found)),
-        None => Err(Taken::By(dead.clone())),
+        Some(found) => Err(Taken::By(Box::new(found))),
+        None => Err(Taken::By(Box::new(dead.clone()))),
     };
     let _ = std::fs::remove_file(&end);
     replaced?;
     match holder(directory) {
         Some(found) if found.nonce == nonce => Ok(()),
-        found => Err(Taken::By(found.unwrap_or_default())),
+        found => Err(Taken::By(Box::new(found.unwrap_or_default()))),
     }
 }
 

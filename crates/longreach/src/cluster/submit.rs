@@ -86,6 +86,37 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     // Two that begin at once: the second is told of the first.
     let _claim = LiveClaim::take(&out, &Identity::default(), claim::holder(&out).as_ref())?;
     refuse_second(&out)?;
+    let facts = Facts {
+        engine,
+        overrides,
+        how,
+        runs: lines.len(),
+    };
+    let submission = write(plan, &out, &text, &tasks, facts)?;
+    Ok(Submitted {
+        submission,
+        tasks,
+        notes,
+    })
+}
+
+/// What `submit.json` says beside the facts of the plan and of this program.
+struct Facts {
+    engine: Engine,
+    overrides: Vec<String>,
+    how: TaskHow,
+    runs: usize,
+}
+
+/// Writes all files, `submit.json` last.
+fn write(
+    plan: &Plan,
+    out: &Path,
+    manifest: &[u8],
+    tasks: &[Task],
+    facts: Facts,
+) -> Result<Submission, Failure> {
+    let disk = rundir::system();
     for name in [LOGS_DIR, EVENTS_DIR, RUNS_DIR] {
         disk.create_dirs(&out.join(name))
             .map_err(Failure::resources)?;
@@ -94,9 +125,9 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
         disk.write_whole(&out.join(name), bytes)
             .map_err(Failure::resources)
     };
-    write(MANIFEST_FILE, &text)?;
-    write(TASKS_FILE, &manifest::tasks_text(&tasks)?)?;
-    let program_blake3 = copy_program(disk, &out)?;
+    write(MANIFEST_FILE, manifest)?;
+    write(TASKS_FILE, &manifest::tasks_text(tasks)?)?;
+    let program_blake3 = copy_program(disk, out)?;
     write(
         HASH_FILE,
         format!("{program_blake3}  {PROGRAM_FILE}\n").as_bytes(),
@@ -111,25 +142,21 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
         experiment: plan.name.clone(),
         config_blake3: hash_of(&config)?,
         config,
-        overrides,
-        engine,
-        runs: lines.len(),
+        overrides: facts.overrides,
+        engine: facts.engine,
+        runs: facts.runs,
         tasks: tasks.len(),
         submitted: SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs()),
-        how,
+        how: facts.how,
     };
-    for (name, text) in engine.files(&submission, &tasks, 0) {
+    for (name, text) in facts.engine.files(&submission, tasks, 0) {
         write(&name, text.as_bytes())?;
     }
     let json = serde_json::to_vec_pretty(&submission).map_err(Failure::bug)?;
     write(SUBMIT_FILE, &json)?;
-    Ok(Submitted {
-        submission,
-        tasks,
-        notes,
-    })
+    Ok(submission)
 }
 
 /// A directory holds one sweep: its manifest says which runs its records are.

@@ -70,17 +70,7 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
     disk.probe(&submission.experiment(&directory))
         .map_err(Failure::resources)?;
     let events = Writer::create(&directory, index)?;
-    let gpus = options.share.gpus.as_ref();
-    events.write(What::Task {
-        task: index,
-        generation: request.generation,
-        runs: todo.len(),
-        node: node(env),
-        job: allocation::job(env),
-        process: std::process::id(),
-        gpus: gpus.map(|gpus| gpus.names.clone()).unwrap_or_default(),
-        at_once: options.jobs,
-    });
+    events.write(taken(index, request.generation, todo.len(), &options, env));
     tell(&format!(
         "task {index} of {}: {} of {} to do{}, {} at a time, {} left",
         plan.name,
@@ -110,6 +100,21 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
         requeue();
     }
     Ok(exit)
+}
+
+/// The first event of a task.
+fn taken(task: usize, generation: usize, runs: usize, options: &Options, env: Env<'_>) -> What {
+    let gpus = options.share.gpus.as_ref();
+    What::Task {
+        task,
+        generation,
+        runs,
+        node: node(env),
+        job: allocation::job(env),
+        process: std::process::id(),
+        gpus: gpus.map(|gpus| gpus.names.clone()).unwrap_or_default(),
+        at_once: options.jobs,
+    }
 }
 
 /// The directory that a manifest lies in.
