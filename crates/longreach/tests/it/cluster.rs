@@ -602,31 +602,3 @@ fn a_claim_without_heartbeats_is_taken_over_and_others_are_respected() {
         stderr(&worker)
     );
 }
-
-#[cfg(target_os = "linux")]
-#[test]
-fn probe_says_whether_processes_exclude_each_other() {
-    let scratch = Scratch::with(TINY);
-    let place = scratch.directory.path();
-    let mut program = bare();
-    program.arg("probe").arg(place).env("SLURMD_NODENAME", "n1");
-    let output = program.output().unwrap();
-    exits(&output, 0);
-    let said = "2 processes on n1\nfile locks: exclude\nhard links: exclude: one winner in each of \
-                100 rounds\nsweeps are safe here\nonly this machine was tested; `srun -N2 longreach \
-                probe DIR` tests two nodes\n";
-    assert_eq!(stdout(&output), said);
-    // Nothing is left behind.
-    assert_eq!(std::fs::read_dir(place).unwrap().count(), 1);
-    // One that waits in vain says what it saw.
-    let mut alone = bare();
-    alone
-        .arg("probe")
-        .arg(place)
-        .args(["--of", "2", "--wait", "1"]);
-    let alone = alone.env("SLURMD_NODENAME", "n1").output().unwrap();
-    exits(&alone, 6);
-    let said = stderr(&alone);
-    assert!(said.contains("1 of 2 processes were seen in"), "{said}");
-    assert!(said.contains("n1."), "{said}");
-}
