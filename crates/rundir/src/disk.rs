@@ -138,6 +138,7 @@ impl fmt::Display for Refused {
             ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
                 "give a directory that can be written"
             }
+            ErrorKind::InvalidInput => "remove it, or give another path",
             _ => return Ok(()),
         };
         write!(
@@ -149,8 +150,9 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {
+    // The message holds that of the system already; printed as a chain, it must not follow again.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
+        self.error.source()
     }
 }
 
@@ -197,11 +199,47 @@ impl Disk for System {
             // Other systems have no such call.
             Op::SyncDir(path) if cfg!(unix) => File::open(path)?.sync_all(),
             Op::SyncDir(_) => Ok(()),
-            Op::Rename(from, to) => std::fs::rename(from, to),
+            Op::Rename(from, to) => {
+                check_replaceable(to)?;
+                std::fs::rename(from, to)
+            }
             Op::RemoveFile(path) => std::fs::remove_file(path),
             Op::RemoveDir(path) => std::fs::remove_dir(path),
         }
     }
+}
+
+/// Refuses to replace anything but a regular file: as root, a rename would put a file in the place
+/// of a device, and of a link that leads to the data of somebody else.
+fn check_replaceable(path: &Path) -> io::Result<()> {
+    let Ok(found) = path.symlink_metadata() else {
+        return Ok(());
+    };
+    let kind = found.file_type();
+    let what = match () {
+        () if kind.is_file() => return Ok(()),
+        () if kind.is_symlink() => "a link",
+        () if kind.is_dir() => "a directory",
+        () => "a device, a pipe or a socket",
+    };
+    let message = format!("it is {what}, and only files are replaced");
+    Err(io::Error::new(ErrorKind::InvalidInput, message))
+}
+
+/// Whether a path leads to a pipe, a terminal or another device that takes bytes one after the
+/// other.
+#[cfg(unix)]
+fn is_stream(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    path.metadata().is_ok_and(|found| {
+        let kind = found.file_type();
+        kind.is_fifo() || kind.is_char_device()
+    })
+}
+
+#[cfg(not(unix))]
+fn is_stream(_: &Path) -> bool {
+    false
 }
 
 fn existing(path: &Path) -> io::Result<File> {
@@ -260,9 +298,17 @@ impl dyn Disk + '_ {
     ///
     /// # Errors
     ///
-    /// The error of the system; the file is unchanged then.
+    /// The error of the system, or that something other than a file has the name; nothing is
+    /// changed then.
     pub fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let directory = directory_of(path);
+        // Before the scratch file: a directory of devices is no place for one.
+        check_replaceable(path).map_err(|error| Refused {
+            verb: "write",
+            path: path.to_owned(),
+            bytes: bytes.len(),
+            error,
+        })?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         static COUNT: AtomicU32 = AtomicU32::new(0);
         // Relaxed: the number has to be unique, and orders no other memory.
@@ -277,6 +323,28 @@ impl dyn Disk + '_ {
             return Err(error);
         }
         self.run(Op::SyncDir(directory))
+    }
+
+    /// Writes what a user asked for under this name: into a pipe, a terminal or `/dev/stdout` as
+    /// any program does, and otherwise as [`write_whole`](Self::write_whole).
+    ///
+    /// # Errors
+    ///
+    /// As [`write_whole`](Self::write_whole).
+    pub fn write_named(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        if !is_stream(path) {
+            return self.write_whole(path, bytes);
+        }
+        let written = OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut stream| stream.write_all(bytes));
+        written.map_err(|error| Refused {
+            verb: "write",
+            path: path.to_owned(),
+            bytes: bytes.len(),
+            error,
+        })
     }
 
     /// Creates a directory and its parents, each of them synced.

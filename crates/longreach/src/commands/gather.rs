@@ -45,10 +45,12 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         StoreError::Invalid { .. } | StoreError::Conflicts(_) => Failure::input(error),
         StoreError::Io(_) | StoreError::Write(_) => Failure::resources(error),
     })?;
-    console::print(&format!(
-        "wrote {}: {}",
-        out.display(),
-        read_and_left_out(&found)
-    ));
+    let wrote = format!("wrote {}: {}", out.display(), read_and_left_out(&found));
+    // Records that went to `/dev/stdout` or a pipe are followed by nothing else.
+    if out.is_file() {
+        console::print(&console::plain(&wrote));
+    } else {
+        console::tell(&wrote);
+    }
     Ok(Exit::Done)
 }

@@ -33,8 +33,8 @@ impl ReportFile {
 
 impl Report {
     /// Writes every file into `dir`, creating the directory. Each file is replaced atomically, so
-    /// that two sweeps that write the same report leave whole files. A link with a file's name is
-    /// replaced, not followed.
+    /// that two sweeps that write the same report leave whole files. A link or a device with a
+    /// file's name is an error, neither followed nor replaced.
     ///
     /// # Errors
     ///

@@ -68,7 +68,8 @@ pub fn gather_found(
     Ok(found)
 }
 
-/// Writes records in canonical order, one per line: the same records give the same bytes.
+/// Writes records in canonical order, one per line: the same records give the same bytes. A file
+/// is replaced as a whole; a pipe or `/dev/stdout` is written into.
 ///
 /// # Errors
 ///
@@ -87,7 +88,7 @@ pub fn write_jsonl(path: &Path, records: &[RunRecord]) -> Result<(), StoreError>
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         fs::create_dir_all(dir)?;
     }
-    Ok(rundir::system().write_whole(path, text.as_bytes())?)
+    Ok(rundir::system().write_named(path, text.as_bytes())?)
 }
 
 /// JSON has no NaN: serde writes null, which reads back as something else or not at all.

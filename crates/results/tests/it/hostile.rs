@@ -757,27 +757,31 @@ fn heaps_of_unrelated_records_have_a_bound() {
 
 #[cfg(unix)]
 #[test]
-fn links_are_replaced_and_what_they_point_at_is_left_alone() {
+fn only_files_are_replaced_and_what_links_point_at_is_left_alone() {
     use std::os::unix::fs::symlink;
     let dir = tempfile::tempdir().unwrap();
     let (out, secret) = (dir.path().join("out"), dir.path().join("secret"));
     fs::write(&secret, "mine").unwrap();
     fs::create_dir(&out).unwrap();
-    for name in ["report.md", "results.csv"] {
-        symlink(&secret, out.join(name)).unwrap();
+    let nowhere = dir.path().join("not-there-yet");
+    for (name, target) in [("report.md", &secret), ("results.csv", &nowhere)] {
+        symlink(target, out.join(name)).unwrap();
+        let error = hostile_report(&["x".into()])
+            .write(&out)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(name) && error.contains("it is a link, and only files are replaced"),
+            "{error}"
+        );
+        assert_eq!(fs::read_link(out.join(name)).unwrap(), *target);
+        fs::remove_file(out.join(name)).unwrap();
     }
-    symlink(dir.path().join("not-there-yet"), out.join("report.html")).unwrap();
-    hostile_report(&["x".into()]).write(&out).unwrap();
     assert_eq!(fs::read_to_string(&secret).unwrap(), "mine");
-    assert!(!dir.path().join("not-there-yet").exists());
-    assert!(
-        fs::symlink_metadata(out.join("report.md"))
-            .unwrap()
-            .is_file()
-    );
+    assert!(!nowhere.exists());
 
     // A directory where a file belongs is an error that names it.
-    fs::remove_file(out.join("results.csv")).unwrap();
+    let _ = fs::remove_file(out.join("results.csv"));
     fs::create_dir(out.join("results.csv")).unwrap();
     let error = hostile_report(&["x".into()])
         .write(&out)
