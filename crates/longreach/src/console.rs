@@ -7,10 +7,17 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
 
-/// A line on standard output: results.
+/// A line on standard output: results. Control characters are shown as [`plain`] shows them: names
+/// of directories and texts in files may hold any.
 pub fn print(text: &str) {
     let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    let _ = writeln!(stdout, "{}", plain(text)).and_then(|()| stdout.flush());
+}
+
+/// Clears the screen of a terminal, for what is printed again and again.
+pub fn clear_screen() {
+    let mut stdout = std::io::stdout().lock();
+    let _ = write!(stdout, "\x1b[2J\x1b[H").and_then(|()| stdout.flush());
 }
 
 /// A line on standard error: progress, notes, errors. Control characters are shown as [`plain`]
@@ -45,24 +52,36 @@ pub fn indented(message: &str) -> String {
     message.replace('\n', "\n  ")
 }
 
-/// A value as indented JSON.
+/// A value as indented JSON in which everything that a terminal obeys is escaped.
 ///
 /// # Errors
 ///
 /// [`Exit::Bug`](crate::exit::Exit::Bug) if it cannot be serialized.
 pub fn json(value: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value).map_err(Failure::bug)
+    let text = serde_json::to_string_pretty(value).map_err(Failure::bug)?;
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Outside strings JSON has none of them. All lie below U+FFFF: four digits are enough.
+        if is_obeyed(c) {
+            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            out.push(c);
+        }
+    }
+    Ok(out)
 }
 
-/// A text made harmless for a terminal: control characters other than line breaks and tabs, and
-/// marks that change the direction of writing, become U+FFFD.
+/// Whether a terminal obeys a character instead of showing it: control characters other than line
+/// breaks and tabs, and marks that change the direction of writing.
+fn is_obeyed(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\t')
+        || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text made harmless for a terminal: what one obeys becomes U+FFFD.
 pub fn plain(text: &str) -> String {
-    let obeyed = |c: char| {
-        c.is_control() && !matches!(c, '\n' | '\t')
-            || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
-    };
     text.chars()
-        .map(|c| if obeyed(c) { '\u{FFFD}' } else { c })
+        .map(|c| if is_obeyed(c) { '\u{FFFD}' } else { c })
         .collect()
 }
 
@@ -91,5 +110,10 @@ mod tests {
             shown,
             "a\tb\n\u{fffd}[2Jc\u{fffd}\u{fffd}d\u{fffd}e\u{fffd}ü"
         );
+        // In JSON nothing is lost.
+        let name = "a\u{1b}[2J\u{9b}\u{7f}\u{202e}\n";
+        let json = super::json(&[name]).unwrap();
+        assert_eq!(super::plain(&json), json);
+        assert_eq!(serde_json::from_str::<[String; 1]>(&json).unwrap(), [name]);
     }
 }

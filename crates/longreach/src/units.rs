@@ -20,10 +20,11 @@ pub fn short(n: f64) -> String {
     }
 }
 
-/// `64 KiB`, `512 MiB`, `1.5 GiB`.
+/// `100 bytes`, `64 KiB`, `512 MiB`, `1.5 GiB`.
 pub fn bytes(n: f64) -> String {
     let kib = n / 1024.0;
     match kib {
+        _ if n > 0.0 && n < 1024.0 => count(n as usize, "byte"),
         _ if kib >= 1_048_576.0 => format!("{:.1} GiB", kib / 1_048_576.0),
         _ if kib >= 1024.0 || kib == 0.0 => format!("{:.0} MiB", kib / 1024.0),
         _ => format!("{kib:.0} KiB"),

@@ -18,7 +18,9 @@
 //! store/        reading, searching and writing records
 //! compare/      two sets of records, equal or within a tolerance
 //! export/       records as Parquet and TensorBoard files
+//! seal.rs       the seal of a record
 //! metric.rs     the metric registry
+//! range.rs      the range of every number of a record
 //! stats/        means, intervals and rank correlation over seeds
 //! spec.rs       resolved specs as JSON
 //! analysis/     settings, methods and the numbers behind a cell
@@ -37,8 +39,10 @@ pub mod export;
 pub mod metric;
 mod order;
 pub mod plot;
+mod range;
 pub mod record;
 mod report;
+mod seal;
 mod spec;
 pub mod stats;
 pub mod store;
@@ -46,7 +50,7 @@ mod text;
 pub mod toml_text;
 
 pub use claims::Claims;
-pub use record::RunRecord;
+pub use record::{RunRecord, Seal};
 pub use report::{
     Change, ComparedSetting, FIRST_METHOD, Format, Report, ReportError, ReportFile, ReportSpec,
     Score, Side, SideBySide, SidesSpec, Verdict, report,

@@ -58,6 +58,20 @@ pub struct RunRecord {
     /// wrote; absent in the record of a training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation_of: Option<String>,
+    /// Hashes that show whether this record or its step log was changed; absent in records of
+    /// versions before they were kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<Seal>,
+}
+
+/// Hashes of a record and of the step log it was made with, lower-case hex.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seal {
+    /// BLAKE3 of the record as compact JSON with sorted keys, without this hash.
+    pub record_blake3: String,
+    /// BLAKE3 of `steps.jsonl`.
+    pub steps_blake3: String,
 }
 
 /// Keys of [`RunRecord::encoding_facts`] that reports use.
@@ -73,8 +87,9 @@ pub mod encoding_fact {
 
 /// Bounds on the evaluations of one record, the metrics of one evaluation and the facts of one
 /// encoding. Real records stay far below them.
-const MOST_EVALS: usize = 10_000;
-const MOST_METRICS: usize = 1_000;
+pub const MOST_EVALS: usize = 10_000;
+/// Most metrics of one evaluation.
+pub const MOST_METRICS: usize = 1_000;
 const MOST_FACTS: usize = 1_000;
 
 /// Most [`TrainFacts::scores`] of one record.
@@ -160,6 +175,7 @@ impl RunRecord {
             &|| "train.loss_curve: the steps do not ascend".into(),
         )?;
         self.train.check_scores()?;
+        self.check_ranges()?;
         must(self.evals.len() <= MOST_EVALS, &|| {
             format!("{} evaluations; at most {MOST_EVALS}", self.evals.len())
         })?;

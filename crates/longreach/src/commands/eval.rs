@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::run::evaluate::evaluate;
 use crate::run::record::{environment, spec_map, task_facts};
 use crate::run::worker::LEAVE_WITHIN;
-use crate::run_dir::files::WEIGHTS_FILE;
+use crate::run_dir::files::{WEIGHTS_FILE, check_readable};
 use crate::run_dir::selection::{self, Run};
 use crate::signals;
 use crate::units::count;
@@ -200,6 +200,7 @@ fn evaluate_one(
         id,
         task,
     } = prepared;
+    check_readable(&evaluation_path(directory, id))?;
     let mut record = own.clone();
     let weights = Weights::load(
         &directory.join(WEIGHTS_FILE),
@@ -244,6 +245,10 @@ fn evaluate_one(
     record.task = task_facts(spec, task.as_ref());
     record.environment = environment(&request.device);
     record.spec = spec_map(spec)?;
+    // Of a record that was changed by hand the evaluation keeps the broken seal.
+    if let (Some(seal), true) = (&own.seal, own.seal_holds() == Some(true)) {
+        record.set_seal(seal.steps_blake3.clone());
+    }
     // Written last and as a whole: an interrupted evaluation leaves no record.
     let path = evaluation_path(directory, id);
     let disk = rundir::system();

@@ -42,13 +42,15 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     console::tell(&format!("writing to {}", out.display()));
     let bins = arguments.bins.map(usize::from);
     let found = gather_found(found, out, bins).map_err(|error| match error {
-        StoreError::Invalid { .. } | StoreError::Conflicts(_) => Failure::input(error),
+        StoreError::Invalid { .. } | StoreError::Newer { .. } | StoreError::Conflicts(_) => {
+            Failure::input(error)
+        }
         StoreError::Io(_) | StoreError::Write(_) => Failure::resources(error),
     })?;
     let wrote = format!("wrote {}: {}", out.display(), read_and_left_out(&found));
     // Records that went to `/dev/stdout` or a pipe are followed by nothing else.
     if out.is_file() {
-        console::print(&console::plain(&wrote));
+        console::print(&wrote);
     } else {
         console::tell(&wrote);
     }

@@ -7,9 +7,9 @@ use crate::run_dir::integrity::{directory_notes, integrity_notes};
 use crate::run_dir::survey;
 use crate::units::count;
 use results::store::find_records_within;
-use results::{Found, RunRecord, StoreError};
+use results::{Found, RunRecord, StoreError, read_record};
 use schema::text::excerpt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Experiments, and files that were left out, that are listed.
@@ -30,9 +30,13 @@ pub fn find(roots: &[PathBuf], recursive: bool) -> Result<Found, Failure> {
         // If two records of a run disagree, one may have been edited.
         if let StoreError::Conflicts(conflicts) = &error {
             let places = conflicts.iter().flat_map(|conflict| &conflict.places);
+            let paths: BTreeSet<_> = places.map(|place| &place.path).collect();
+            let records = paths.iter().filter_map(|path| read_record(path).ok());
             edit_notes(
-                &[],
-                places.filter_map(|place| Some(place.path.parent()?.to_owned())),
+                &records.collect::<Vec<_>>(),
+                paths
+                    .iter()
+                    .filter_map(|path| Some(path.parent()?.to_owned())),
             );
         }
         Failure::input(error)

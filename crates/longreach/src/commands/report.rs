@@ -6,13 +6,17 @@ use crate::config::claims;
 use crate::console;
 use crate::exit::{Exit, Failure};
 use crate::plan::planner;
+use crate::run_dir::files::refuse_link;
 use crate::run_dir::kept_configs::{self, Belonging, Config};
 use crate::run_dir::survey;
-use crate::units::count;
+use crate::units::{count, first_of};
 use results::store::{EVALS_DIR, find_records_within};
 use results::{Claims, Excluded, Format, Report, ReportError, ReportSpec, RunRecord, report};
+use schema::text::excerpt;
 use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Turn records into tables, figures and one self-contained HTML page
 #[derive(Debug, clap::Args)]
@@ -112,17 +116,19 @@ const REPORT_DIR: &str = "report";
 /// Name of the directory for a report over the runs of several configs.
 const REPORT_ALL_DIR: &str = "report-all";
 
-/// Writes the report of some records; returns it with the paths of its files.
+/// Writes the report of some records; returns it with the paths of its files. If it cannot be
+/// written, its summary is printed all the same.
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if there is nothing to report, [`Exit::Resources`] if the directory cannot be
-/// written.
+/// [`Exit::Input`] if there is nothing to report, or `out` is a link that the user did not name;
+/// [`Exit::Resources`] if the directory cannot be written.
 fn write(
     records: &[RunRecord],
     excluded: &[Excluded],
     spec: &ReportSpec,
     out: &Path,
+    is_named: bool,
 ) -> Result<(Report, Vec<PathBuf>), Failure> {
     let report = report(records, excluded, spec).map_err(|error| match error {
         ReportError::UnknownBaseline { .. } => {
@@ -130,8 +136,64 @@ fn write(
         }
         error => Failure::input(error),
     })?;
+    let written = if is_named {
+        save(&report, out)
+    } else {
+        refuse_link(out, "a report").and_then(|()| save(&report, out))
+    };
+    match written {
+        Ok(paths) => Ok((report, paths)),
+        Err(failure) => {
+            console::print(report.summary.trim_end());
+            Err(failure)
+        }
+    }
+}
+
+/// How long a report waits for another one that is being written into its directory.
+const WAIT_FOR_ANOTHER: Duration = Duration::from_secs(10);
+/// Endings of the files of reports.
+const ENDINGS: [&str; 6] = ["md", "html", "csv", "tex", "svg", "png"];
+/// Files that a note names.
+const MOST_NAMED: usize = 5;
+
+/// Writes the files of a report, those of another one before or after, and prints which files of the
+/// directory it does not hold.
+fn save(report: &Report, out: &Path) -> Result<Vec<PathBuf>, Failure> {
+    rundir::system()
+        .create_dirs(out)
+        .map_err(Failure::resources)?;
+    // The lock is the directory's own, so that no file is left. A system without such locks, or a
+    // report that hangs, only means that files of two reports may lie side by side, each whole.
+    let lock = File::open(out).ok();
+    let started = Instant::now();
+    while let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock) {
+        if started.elapsed() > WAIT_FOR_ANOTHER {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let paths = report.write(out).map_err(Failure::resources)?;
-    Ok((report, paths))
+    let entries = std::fs::read_dir(out).into_iter().flatten().flatten();
+    let mut others: Vec<String> = entries
+        .map(|entry| entry.path())
+        .filter(|path| {
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            !paths.contains(path) && ending.is_some_and(|ending| ENDINGS.contains(&ending))
+        })
+        .filter_map(|path| Some(excerpt(&path.file_name()?.to_string_lossy())))
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    others.sort();
+    if !others.is_empty() {
+        console::tell(&format!(
+            "note: {} also holds {} of an older report, or yours: {}",
+            out.display(),
+            count(others.len(), "file"),
+            first_of(&others, MOST_NAMED)
+        ));
+    }
+    Ok(paths)
 }
 
 /// Writes the report at the end of a sweep: the records of its runs and their later evaluations, as
@@ -179,6 +241,7 @@ pub fn of_sweep(
             ..config.report_spec()
         },
         &out,
+        false,
     )?;
     Ok(summary(&report.summary, &paths))
 }
@@ -263,7 +326,13 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
     }
     console::tell(&format!("writing to {}", out.display()));
     spec.run_links = links(&out, placed);
-    let (report, paths) = write(&found.records, &found.excluded, &spec, &out)?;
+    let (report, paths) = write(
+        &found.records,
+        &found.excluded,
+        &spec,
+        &out,
+        request.out.is_some(),
+    )?;
     let others = read - found.records.len();
     let others = if others > 0 {
         format!("\nnot of this config: {}", count(others, "record"))

@@ -6,7 +6,7 @@ use crate::console::table;
 use crate::console::{self, plain};
 use crate::exit::{Exit, Failure};
 use crate::live;
-use crate::run_dir::files::{jobs, read_job};
+use crate::run_dir::files::{JOB_FILE, read_job, runs_below};
 use crate::run_dir::state::{RunState, state};
 use crate::units::count;
 use serde::Serialize;
@@ -31,7 +31,7 @@ struct Line {
 }
 
 /// Print the state of every run below a directory: planned, running, stopped, done, diverged,
-/// failed or stale
+/// failed, stale or unreadable
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -75,8 +75,10 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         let now = shown(directory, arguments.json)?;
         // A file or a pipe gets what is new, a terminal one screen.
         if now != last {
-            let clear = if terminal { "\x1b[2J\x1b[H" } else { "" };
-            console::print(&format!("{clear}{now}"));
+            if terminal {
+                console::clear_screen();
+            }
+            console::print(&now);
             last = now;
         }
         std::thread::sleep(WATCH_EVERY);
@@ -88,7 +90,10 @@ fn shown(directory: &Path, json: bool) -> Result<String, Failure> {
     if is_cluster(directory) {
         return cluster_status::shown(directory, json);
     }
-    let mut lines: Vec<Line> = jobs(directory)?.iter().map(|run| line(run)).collect();
+    let found = runs_below(directory)?;
+    let mut lines: Vec<Line> = found.runs.iter().map(|run| line(run)).collect();
+    let unreadable = found.unreadable.into_iter();
+    lines.extend(unreadable.map(|(run, why)| without_job(&run, RunState::Unreadable, why)));
     if lines.is_empty() {
         let help = "name a directory that `longreach run` wrote, such as runs or runs/quickstart";
         return Err(Failure::input(format!(
@@ -146,21 +151,28 @@ fn render(lines: &[Line]) -> String {
     )
 }
 
+/// The line of a run whose job cannot be read.
+fn without_job(run: &Path, state: RunState, note: String) -> Line {
+    Line {
+        directory: run.to_owned(),
+        experiment: String::new(),
+        name: "?".to_owned(),
+        seed: 0,
+        state,
+        step: 0,
+        steps: 0,
+        note: Some(note),
+    }
+}
+
 fn line(run: &Path) -> Line {
     let job = match read_job(run) {
         Ok(job) => job,
-        Err(failure) => {
-            return Line {
-                directory: run.to_owned(),
-                experiment: String::new(),
-                name: "?".to_owned(),
-                seed: 0,
-                state: RunState::Stale,
-                step: 0,
-                steps: 0,
-                note: Some(failure.message),
-            };
+        Err(_) if !run.join(JOB_FILE).exists() => {
+            let note = "job.json is missing; `longreach run` with its config writes it anew";
+            return without_job(run, RunState::Stale, note.to_owned());
         }
+        Err(failure) => return without_job(run, RunState::Stale, failure.message),
     };
     let (state, step, note) = state(run, &job);
     let labels: Vec<&str> = job.labels.iter().map(|label| label.text.as_str()).collect();

@@ -1,36 +1,45 @@
-//! `longreach verify`: whether the files of runs are unchanged, and on request whether training
-//! again gives the same bytes.
+//! `longreach verify`: whether the files of runs are unchanged and fit each other and the plan, and
+//! on request whether scoring or training again gives the same numbers.
+
+mod again;
+mod evaluations;
+mod identity;
+mod log;
+mod numbers;
 
 use crate::console;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
 use crate::plan::memory::MemoryLimit;
-use crate::run::protocol::{CheckpointEvery, How};
-use crate::run::record::spec_map;
+use crate::plan::spec::Job;
 use crate::run::task::build_task;
-use crate::run::worker;
 use crate::run_dir::changes;
-use crate::run_dir::files::{JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE, jobs, read_job};
-use crate::run_dir::seal::seal_holds;
+use crate::run_dir::files::{JOB_FILE, RECORD_FILE, Runs, WEIGHTS_FILE, read_job, runs_below};
 use crate::units::count;
 use results::RunRecord;
-use results::record::{EvalStatus, RunStatus, StepScores};
 use rundir::Weights;
-use rundir::steplog::{self, LOG_FILE};
 use std::path::{Path, PathBuf};
+use tasks::Task;
 
-/// Check the files of runs against their hashes and against each other; with --retrain also train
-/// the runs again and compare
+/// Check the files of runs against their seals, their plan and each other; with --reevaluate also
+/// score the weights again, with --retrain also train again
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Directories of runs, of experiments, or of many experiments
     #[arg(default_value = "runs")]
     directories: Vec<PathBuf>,
+    /// Score the weights of every run again, and compare every number of its evaluations
+    #[arg(long)]
+    reevaluate: bool,
     /// Train every run again, in a temporary directory, and compare weights, step log and record
     #[arg(long)]
     retrain: bool,
-    /// The device to train on
+    /// Directory that relative paths of a corpus start from, where the config no longer lies where
+    /// it was run
+    #[arg(long, value_name = "DIR")]
+    config_dir: Option<PathBuf>,
+    /// The device to score and train on
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
     /// As in `run`
@@ -40,6 +49,7 @@ pub struct Args {
 
 const EXAMPLES: &str = r#"Examples:
   longreach verify runs/quickstart
+  longreach verify runs/quickstart --reevaluate
   longreach verify runs/quickstart/0123456789abcdef --retrain"#;
 
 /// What was checked in a run, and what is wrong with it.
@@ -50,21 +60,36 @@ struct Findings {
     notes: Vec<String>,
 }
 
+/// A run whose job and record can be read.
+struct Subject<'a> {
+    directory: &'a Path,
+    job: &'a Job,
+    record: &'a RunRecord,
+}
+
 /// Verifies every recorded run below some directories and prints each result.
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if there is no recorded run; [`Exit::Device`] if the device cannot train.
+/// [`Exit::Input`] if there is no recorded run; [`Exit::Device`] if the device cannot compute; the
+/// code of a signal.
 pub fn run(request: &Args) -> Result<Exit, Failure> {
-    let mut found = Vec::new();
+    let Runs {
+        mut runs,
+        mut unreadable,
+    } = Runs::default();
     for directory in &request.directories {
-        found.extend(jobs(directory)?);
+        let found = runs_below(directory)?;
+        runs.extend(found.runs);
+        unreadable.extend(found.unreadable);
     }
-    found.sort();
-    found.dedup();
-    let is_recorded = |run: &PathBuf| run.join(RECORD_FILE).exists();
-    let (recorded, unfinished): (Vec<_>, Vec<_>) = found.into_iter().partition(is_recorded);
-    if recorded.is_empty() {
+    runs.sort();
+    runs.dedup();
+    // A run without a job is not one that is not recorded yet: something was lost.
+    let is_finished =
+        |run: &PathBuf| run.join(RECORD_FILE).exists() || !run.join(JOB_FILE).exists();
+    let (recorded, unfinished): (Vec<_>, Vec<_>) = runs.into_iter().partition(is_finished);
+    if recorded.is_empty() && unreadable.is_empty() {
         let directories = request.directories.iter();
         let directories: Vec<String> = directories.map(|path| path.display().to_string()).collect();
         return Err(Failure::input(format!(
@@ -73,11 +98,14 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
             directories.join(", ")
         )));
     }
-    // A device that cannot train is refused before any run is checked.
-    if request.retrain {
+    // A device that does not work is refused before any run is checked.
+    if request.retrain || request.reevaluate {
         device::open(&request.device)?;
     }
-    let mut bad = 0;
+    let mut bad = unreadable.len();
+    for (directory, why) in &unreadable {
+        Findings::wrong(why.clone()).print(directory);
+    }
     for run in &recorded {
         let findings = verify(run, request)?;
         findings.print(run);
@@ -95,7 +123,7 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
     };
     console::print(&format!(
         "{} verified: {wrong}{left}",
-        count(recorded.len(), "run")
+        count(recorded.len() + unreadable.len(), "run")
     ));
     Ok(if bad == 0 {
         Exit::Done
@@ -104,53 +132,114 @@ pub fn run(request: &Args) -> Result<Exit, Failure> {
     })
 }
 
-fn verify(run: &Path, request: &Args) -> Result<Findings, Failure> {
-    let mut findings = Findings::default();
-    let job = match read_job(run) {
+fn verify(directory: &Path, request: &Args) -> Result<Findings, Failure> {
+    if !directory.join(JOB_FILE).exists() {
+        let problem =
+            format!("{JOB_FILE} is missing; `longreach run` with its config writes it anew");
+        return Ok(Findings::wrong(problem));
+    }
+    let mut job = match read_job(directory) {
         Ok(job) => job,
+        Err(failure) => return Ok(Findings::wrong(failure.message)),
+    };
+    if let Some(config_dir) = &request.config_dir {
+        job.config_dir.clone_from(config_dir);
+    }
+    let record = match results::read_record(&directory.join(RECORD_FILE)) {
+        Ok(record) => record,
+        Err(error) => return Ok(Findings::wrong(error.to_string())),
+    };
+    let run = Subject {
+        directory,
+        job: &job,
+        record: &record,
+    };
+    let mut findings = Findings::default();
+    findings.add("job and record", identity::check(&run));
+    findings
+        .notes
+        .extend(changes::other_programs(std::slice::from_ref(&record)));
+    if record.labels != job.labels {
+        let note = "record.json and job.json have other labels: those of another config; \
+                    `longreach run` writes both anew";
+        findings.notes.push(note.to_owned());
+    }
+    if record.seal.is_none() {
+        let note = "record.json has no seal: it is of a version before seals, or the seal was \
+                    removed; --reevaluate and --retrain compute its numbers again";
+        findings.notes.push(note.to_owned());
+    }
+    let weights = weights(&run);
+    findings.add(
+        "weights",
+        weights.as_ref().err().cloned().into_iter().collect(),
+    );
+    // Building the task checks the job, and compares the hash of the corpus with that of the job.
+    let task = match build_task(&job, &job.spec.eval.test_lens) {
+        Ok(task) => task,
         Err(failure) => {
+            findings.add("step log", log::check(&run, None));
             findings.wrong.push(failure.message);
             return Ok(findings);
         }
     };
-    let record = match results::read_record(&run.join(RECORD_FILE)) {
-        Ok(record) => record,
-        Err(error) => {
-            findings.wrong.push(error.to_string());
-            return Ok(findings);
-        }
-    };
-    findings.add("job and record", identity(run, &job, &record));
-    findings.add("weights", weights(run, &record));
-    findings.add("step log", step_log(run, &job, &record));
-    // Building the task compares the hash of the corpus with that of the job.
-    match build_task(&job, &job.spec.eval.test_lens) {
-        Ok(task) if task.corpus().is_some() => findings.checked.push("corpus".to_owned()),
-        Ok(_) => {}
-        Err(failure) => findings.wrong.push(failure.message),
+    findings.add("step log", log::check(&run, Some(task.as_ref())));
+    let numbers = numbers::check(&run, task.as_ref(), weights.as_ref().ok());
+    findings.add("numbers", numbers.wrong);
+    findings.notes.extend(numbers.notes);
+    if task.corpus().is_some() {
+        findings.checked.push("corpus".to_owned());
     }
-    findings
-        .notes
-        .extend(changes::other_programs(std::slice::from_ref(&record)));
-    if request.retrain && findings.wrong.is_empty() {
-        let compared = retrain(run, &record, request)?;
-        findings.add("trained again", compared);
-    }
+    evaluations::check(&run, &mut findings);
+    again(&run, weights.ok(), task.as_ref(), request, &mut findings)?;
     Ok(findings)
 }
 
+/// Scores and trains again, as far as it is asked for and the files allow it.
+fn again(
+    run: &Subject<'_>,
+    weights: Option<Weights>,
+    task: &dyn Task,
+    request: &Args,
+    findings: &mut Findings,
+) -> Result<(), Failure> {
+    if request.reevaluate
+        && let Some(weights) = weights
+    {
+        let scored = again::reevaluate(run, &weights, task, request)?;
+        findings.add("scored again", scored.wrong);
+        findings.notes.extend(scored.notes);
+    }
+    if request.retrain && findings.wrong.is_empty() {
+        findings.add("trained again", again::retrain(run, request)?);
+    }
+    Ok(())
+}
+
 impl Findings {
+    fn wrong(problem: String) -> Self {
+        Self {
+            wrong: vec![problem],
+            ..Self::default()
+        }
+    }
+
     fn print(&self, run: &Path) {
-        let print = |text: String| console::print(&console::plain(&text));
+        let print = |text: String| console::print(&text);
         let word = if self.wrong.is_empty() {
             "ok   "
         } else {
             "WRONG"
         };
         let checked = self.checked.join(", ");
-        print(format!("{word} {}: {checked}", run.display()));
+        let checked = if checked.is_empty() {
+            String::new()
+        } else {
+            format!(": {checked}")
+        };
+        print(format!("{word} {}{checked}", run.display()));
         for wrong in &self.wrong {
-            print(format!("      wrong: {wrong}"));
+            print(format!("      wrong: {}", wrong.replace('\n', "\n      ")));
         }
         for note in &self.notes {
             print(format!("      note: {note}"));
@@ -163,183 +252,18 @@ impl Findings {
     }
 }
 
-/// Directory, job, spec and record agree on the run.
-fn identity(run: &Path, job: &crate::plan::spec::Job, record: &RunRecord) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let id = job.spec.run_id().unwrap_or_default();
-    if id != job.run_id {
-        wrong.push(format!(
-            "{JOB_FILE} was changed: its spec is that of run {id}, not of {}",
-            job.run_id
-        ));
+/// The weights of a run, if they are those of its record.
+fn weights(run: &Subject<'_>) -> Result<Weights, String> {
+    let model = &run.record.model;
+    let path = run.directory.join(WEIGHTS_FILE);
+    let weights = Weights::load(&path, model.parameters, &model.weights_blake3)
+        .map_err(|error| format!("{error:#}"))?;
+    let held = weights.count("");
+    if held == model.parameters {
+        return Ok(weights);
     }
-    if run
-        .file_name()
-        .is_some_and(|name| name.to_string_lossy() != job.run_id)
-    {
-        wrong.push(format!(
-            "the directory is not named after its run, {}",
-            job.run_id
-        ));
-    }
-    if seal_holds(run) == Some(false) {
-        wrong.push(format!(
-            "{RECORD_FILE} was changed after it was written: it does not match its hash in \
-             {TIMINGS_FILE}"
-        ));
-    }
-    if record.seed != job.spec.seed {
-        wrong.push(format!(
-            "{RECORD_FILE} names seed {}, {JOB_FILE} seed {}",
-            record.seed, job.spec.seed
-        ));
-    }
-    if record.run_id != job.run_id {
-        wrong.push(format!("{RECORD_FILE} is of run {}", record.run_id));
-    }
-    let spec = spec_map(&job.spec)
-        .map(serde_json::Value::Object)
-        .unwrap_or_default();
-    let theirs = serde_json::Value::Object(record.spec.clone());
-    let differ: Vec<String> = changes::differences(&theirs, &spec)
-        .into_iter()
-        .map(|(key, ..)| key)
-        .collect();
-    if !differ.is_empty() {
-        wrong.push(format!(
-            "the spec in {RECORD_FILE} is not that of {JOB_FILE}: {}",
-            differ.join(", ")
-        ));
-    }
-    wrong
-}
-
-fn weights(run: &Path, record: &RunRecord) -> Vec<String> {
-    let loaded = Weights::load(
-        &run.join(WEIGHTS_FILE),
-        record.model.parameters,
-        &record.model.weights_blake3,
-    );
-    match loaded {
-        Err(error) => vec![format!("{error:#}")],
-        Ok(weights) if weights.count("") != record.model.parameters => {
-            vec![format!(
-                "{WEIGHTS_FILE} holds {} numbers, the record says {}",
-                weights.count(""),
-                record.model.parameters
-            )]
-        }
-        Ok(_) => Vec::new(),
-    }
-}
-
-/// The log holds every step, and the record agrees with it.
-fn step_log(run: &Path, job: &crate::plan::spec::Job, record: &RunRecord) -> Vec<String> {
-    let steps = match steplog::read_whole(run, job.spec.train.steps) {
-        Ok(steps) => steps,
-        Err(error) => return vec![format!("{error:#}")],
-    };
-    let mut wrong = Vec::new();
-    if steps.len() as u64 != record.train.steps {
-        wrong.push(format!(
-            "{LOG_FILE} holds {} steps, the record {}",
-            steps.len(),
-            record.train.steps
-        ));
-    }
-    if record.status == RunStatus::Ok && record.train.steps != job.spec.train.steps {
-        wrong.push(format!(
-            "the record holds {} steps, {JOB_FILE} asks for {}",
-            record.train.steps, job.spec.train.steps
-        ));
-    }
-    let losses: Vec<f64> = steps.iter().map(|step| step.loss_nats).collect();
-    if crate::run::train::thin(&losses) != record.train.loss_curve {
-        wrong.push(format!(
-            "the loss curve of the record is not that of {LOG_FILE}"
-        ));
-    }
-    if steps
-        .last()
-        .is_some_and(|last| last.tokens != record.train.tokens)
-    {
-        wrong.push(format!(
-            "the record counts {} tokens, {LOG_FILE} {}",
-            record.train.tokens,
-            steps.last().map_or(0, |last| last.tokens)
-        ));
-    }
-    wrong
-}
-
-/// Removes the scores while training that one of two records of a run skipped for lack of memory.
-fn skip_scores(one: &mut RunRecord, other: &mut RunRecord) {
-    let skipped = |record: &RunRecord| -> Vec<(u64, usize)> {
-        let at = |at: &StepScores| {
-            let rows = at.rows.iter();
-            let rows = rows.filter(|row| row.status == EvalStatus::Skipped);
-            let step = at.step;
-            rows.map(|row| (step, row.test_len)).collect::<Vec<_>>()
-        };
-        record.train.scores.iter().flat_map(at).collect()
-    };
-    let out = [skipped(one), skipped(other)].concat();
-    for at in one.train.scores.iter_mut().chain(&mut other.train.scores) {
-        let step = at.step;
-        at.rows.retain(|row| !out.contains(&(step, row.test_len)));
-    }
-}
-
-/// Trains the job again in a temporary directory and compares every byte that must not differ.
-fn retrain(run: &Path, record: &RunRecord, request: &Args) -> Result<Vec<String>, Failure> {
-    let scratch = tempfile::tempdir().map_err(Failure::resources)?;
-    let again = scratch.path().join(run.file_name().unwrap_or_default());
-    std::fs::create_dir(&again).map_err(Failure::resources)?;
-    std::fs::copy(run.join(JOB_FILE), again.join(JOB_FILE)).map_err(Failure::resources)?;
-    let how = How {
-        device: request.device.clone(),
-        // Never: nothing resumes from a temporary directory.
-        checkpoint_every: CheckpointEvery::Steps(u64::MAX),
-        memory_limit: request.device.memory_limit(request.memory_limit, 1),
-        initial_weights: false,
-    };
-    worker::run_silently(&again, &how)?;
-    let mut wrong = Vec::new();
-    for name in [WEIGHTS_FILE, LOG_FILE] {
-        if std::fs::read(run.join(name)).ok() != std::fs::read(again.join(name)).ok() {
-            wrong.push(format!("trained again, {name} has other bytes"));
-        }
-    }
-    let mut fresh = results::read_record(&again.join(RECORD_FILE)).map_err(Failure::input)?;
-    // Commit and labels may differ.
-    let mut expected = record.clone();
-    expected.environment.clone_from(&fresh.environment);
-    expected.labels.clone_from(&fresh.labels);
-    // Lengths that either of the two skipped for lack of memory cannot be compared.
-    let out: Vec<(String, usize)> = expected
-        .evals
-        .iter()
-        .chain(&fresh.evals)
-        .filter(|row| row.status == EvalStatus::Skipped)
-        .map(|row| (row.variant.clone(), row.test_len))
-        .collect();
-    for record in [&mut expected, &mut fresh] {
-        record
-            .evals
-            .retain(|row| !out.contains(&(row.variant.clone(), row.test_len)));
-    }
-    skip_scores(&mut expected, &mut fresh);
-    let [theirs, ours] =
-        [&expected, &fresh].map(|record| serde_json::to_value(record).unwrap_or_default());
-    let differ: Vec<String> = changes::differences(&theirs, &ours)
-        .into_iter()
-        .map(|(key, ..)| key)
-        .collect();
-    if !differ.is_empty() {
-        wrong.push(format!(
-            "trained again, the record differs in {}",
-            differ.join(", ")
-        ));
-    }
-    Ok(wrong)
+    Err(format!(
+        "{WEIGHTS_FILE} holds {held} numbers, the record says {}",
+        model.parameters
+    ))
 }

@@ -247,6 +247,15 @@ pub struct Origins {
 }
 
 impl Origins {
+    /// Those of values that all come from one file, at places that are not known.
+    pub fn of_whole(file: &str) -> Self {
+        Self {
+            document: Arc::new(Document::new(file, "")),
+            base: Arc::new(Spot::default()),
+            patches: Vec::new(),
+        }
+    }
+
     /// The file.
     pub fn document(&self) -> &Document {
         &self.document

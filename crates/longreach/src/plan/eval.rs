@@ -1,9 +1,14 @@
 //! `[eval]`: what is scored and how, and the tokens that it reads.
 
+use super::record_size::{largest_row, pretty_bytes};
 use super::sections::EvalSection;
-use super::spec::{Decode, EvalSpec, VariantSpec, changes_with_length};
+use super::spec::{Decode, EvalSpec, ModelSpec, VariantSpec, changes_with_length};
+use crate::config::axes::Cell;
+use crate::config::diagnostic::Diagnostic;
+use crate::units::bytes as bytes_in_words;
 use posenc::{ConfigError, EncodingConfig, Facts, PositionsConfig};
-use results::record::MOST_SCORES;
+use results::record::{MOST_EVALS, MOST_METRICS, MOST_SCORES};
+use results::store::MAX_RECORD_BYTES;
 use schema::in_range;
 use std::collections::BTreeSet;
 use tasks::{Scoring, Task};
@@ -89,6 +94,57 @@ fn refused_during(
 ) -> ConfigError {
     ConfigError::new(key, format!("{value:?}"), problem, allowed, help)
 }
+
+/// Refuses an evaluation whose record could not be read again: too many rows, too many metrics in a
+/// row, or too many bytes.
+pub(super) fn check_count(
+    cell: &Cell,
+    eval: &EvalSpec,
+    model: &ModelSpec,
+    task: &dyn Task,
+    steps: u64,
+) -> Result<(), Diagnostic> {
+    let (variants, lengths) = (eval.variants.len(), eval.test_lens.len());
+    let rows = variants.saturating_mul(lengths);
+    let help = format!(
+        "each run has {variants} variants at {lengths} lengths: shorten a list, or split the \
+         experiment"
+    );
+    let refuse = |problem: &str, allowed: &str, help: &str| {
+        let error = cell.error("eval.test_lens", problem, allowed, help);
+        Err(error.with_value(format!("{lengths} lengths")))
+    };
+    if rows > MOST_EVALS {
+        let problem = format!("asks for {rows} evaluations of each run");
+        let allowed = format!("at most {MOST_EVALS} in a run");
+        return refuse(&problem, &allowed, &help);
+    }
+    let row = largest_row(eval, model, task);
+    if row.metrics > MOST_METRICS {
+        let help = "one for each head is too much here; remove it, or use fewer layers or heads";
+        let problem = format!("asks for {} metrics of each evaluation", row.metrics);
+        let allowed = format!("at most {MOST_METRICS}");
+        return Err(cell.error("eval.attention_distance", &problem, &allowed, help));
+    }
+    // Scores while training have no losses by position.
+    let taken = eval.every.map_or(0, |every| steps / every + 1);
+    let scores = taken.saturating_mul(eval.during.len() as u64);
+    // The resolved spec is in the record too, and in the job.
+    let bytes = row.bytes * rows as u64
+        + scores.saturating_mul(row.bytes_without_bins)
+        + pretty_bytes(eval, 2)
+        + SURROUNDING_BYTES;
+    if bytes > MAX_RECORD_BYTES {
+        let mib = |n: u64| bytes_in_words(n as f64);
+        let problem = format!("asks for a record of about {}", mib(bytes));
+        let allowed = format!("at most {}", mib(MAX_RECORD_BYTES));
+        return refuse(&problem, &allowed, &help);
+    }
+    Ok(())
+}
+
+/// Bytes of a record besides its rows and its evaluation: the loss curve, definitions, labels.
+const SURROUNDING_BYTES: u64 = 64 << 10;
 
 /// The evaluation under these variants.
 pub(super) fn resolve(written: &EvalSection, variants: Vec<VariantSpec>) -> EvalSpec {

@@ -13,6 +13,8 @@
 //! model.rs         [model]: sizes, the encoding, positions
 //! train.rs         [train]: steps, batches, the optimizer, stages
 //! warm_start.rs    train.start_from
+//! job_check.rs     the checks of a configuration on a job
+//! record_size.rs   the size of the record that a run will have
 //! eval.rs          [eval]: scores and the tokens they cost
 //! variation.rs     [[eval.variants]]: the trained weights under changed encodings
 //! variant_rules.rs what every variant must satisfy, whoever asks for it
@@ -28,6 +30,7 @@ mod check;
 pub mod cost;
 pub mod eval;
 pub mod hints;
+pub mod job_check;
 pub mod key;
 pub mod keys;
 pub mod memory;
@@ -36,6 +39,7 @@ mod model;
 mod notes;
 pub mod planned;
 pub mod planner;
+mod record_size;
 mod sections;
 pub mod spec;
 pub mod surroundings;

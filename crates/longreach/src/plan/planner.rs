@@ -230,6 +230,7 @@ impl Planner {
         let variants = variants.resolve(sections, &mut plan.variants, &mut self.dropped)?;
         let parameters = model::check_parameters(cell, &model)?;
         let eval = eval::resolve(&written.eval, variants);
+        eval::check_count(cell, &eval, &model, task, train.steps)?;
         let shape = model.transformer.shape();
         let facts = |pe: &EncodingConfig| pe.facts(&shape);
         let during = during_tokens(&eval, train.steps, task, &model.positions, facts);

@@ -4,7 +4,7 @@ use super::sections::Experiment;
 use super::spec::{Job, ModelSpec, WarmStart};
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
-use crate::run_dir::files::{jobs, read_job, recorded};
+use crate::run_dir::files::{read_job, recorded, runs_below};
 use results::RunRecord;
 use results::record::RunStatus;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ fn recorded_run(
     place: &Path,
     seed: u64,
 ) -> Result<(PathBuf, Job, RunRecord), Diagnostic> {
-    let runs = jobs(place).map_err(|failure| {
+    let runs = runs_below(place).map_err(|failure| {
         let problem = format!("cannot be read: {}", failure.message);
         let help = "it is relative to the config";
         refuse(cell, &problem, "a directory of runs", help)
@@ -69,7 +69,8 @@ fn recorded_run(
         let record = recorded(&run, &job).filter(|record| record.status == RunStatus::Ok)?;
         (job.spec.seed == seed).then_some((run, job, record))
     };
-    let mut found: Vec<(PathBuf, Job, RunRecord)> = runs.into_iter().filter_map(of_seed).collect();
+    let mut found: Vec<(PathBuf, Job, RunRecord)> =
+        runs.runs.into_iter().filter_map(of_seed).collect();
     if found.len() == 1 {
         return Ok(found.remove(0));
     }

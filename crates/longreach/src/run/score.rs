@@ -7,7 +7,7 @@ use crate::run::model::{greedy_tokens, upload};
 use crate::signals;
 use burn::tensor::Device;
 use posenc::{Positions, PositionsConfig};
-use results::metric::LAST_LOSS_NATS;
+use results::metric::{EXACT_MATCH, LAST_LOSS_NATS, LOSS_NATS, TOKEN_ACCURACY};
 use results::record::{EvalRow, EvalStatus, Metric, PositionBin};
 use std::collections::BTreeMap;
 use tasks::{Batch, Scoring, Stream, Task, TestSet};
@@ -15,9 +15,6 @@ use tiny_transformer::{Pass, Transformer};
 
 /// Most bins of the loss by position.
 const POSITION_BINS: usize = 64;
-
-/// Mean loss over all counted targets, in nats.
-const LOSS_NATS: &str = "loss_nats";
 
 /// One variant at one length.
 pub struct Test<'a> {
@@ -181,15 +178,15 @@ impl Sums {
         let mut metrics = BTreeMap::from([(LOSS_NATS.to_owned(), loss)]);
         if task.scoring() != Scoring::LanguageModel {
             let accuracy = mean(self.right as f64, tokens);
-            metrics.insert("token_accuracy".to_owned(), accuracy);
+            metrics.insert(TOKEN_ACCURACY.to_owned(), accuracy);
         }
         if task.scoring() == Scoring::Answer {
             let exact = mean(self.exact_rows as f64, self.rows);
-            metrics.insert("exact_match".to_owned(), exact);
+            metrics.insert(EXACT_MATCH.to_owned(), exact);
         }
         let groups = task.groups().into_iter().zip(&self.groups);
         for ((name, _), (exact, rows)) in groups.filter(|(_, (_, rows))| *rows > 0) {
-            metrics.insert(format!("exact_match_{name}"), mean(*exact as f64, *rows));
+            metrics.insert(format!("{EXACT_MATCH}_{name}"), mean(*exact as f64, *rows));
         }
         if let Some(last) = last_tokens {
             let end = self.nll.len().saturating_sub(last)..;
@@ -253,7 +250,7 @@ impl Sums {
 
     /// Means over bins of equal width; bins without counted targets are left out.
     fn by_position(&self) -> Vec<PositionBin> {
-        let width = self.nll.len().div_ceil(POSITION_BINS);
+        let width = bin_width(self.nll.len());
         let bins = (0..self.nll.len()).step_by(width).filter_map(|from| {
             let to = (from + width).min(self.nll.len());
             let counted: u64 = self.counted[from..to].iter().sum();
@@ -267,6 +264,35 @@ impl Sums {
         });
         bins.collect()
     }
+}
+
+/// Tokens in a bin of the loss by position.
+fn bin_width(seq_len: usize) -> usize {
+    seq_len.div_ceil(POSITION_BINS).max(1)
+}
+
+/// The most bins of the loss by position that a sequence of this many tokens has.
+pub fn position_bins(task: &dyn Task, seq_len: usize) -> usize {
+    if task.scoring() == Scoring::Answer {
+        0
+    } else {
+        seq_len.div_ceil(bin_width(seq_len))
+    }
+}
+
+/// The names of the metrics of a test set, at most: a group without rows has none.
+pub fn metric_names(task: &dyn Task, last_tokens: Option<usize>) -> Vec<String> {
+    let mut names = vec![LOSS_NATS.to_owned()];
+    if task.scoring() != Scoring::LanguageModel {
+        names.push(TOKEN_ACCURACY.to_owned());
+    }
+    if task.scoring() == Scoring::Answer {
+        names.push(EXACT_MATCH.to_owned());
+    }
+    let groups = task.groups().into_iter();
+    names.extend(groups.map(|(name, _)| format!("{EXACT_MATCH}_{name}")));
+    names.extend(last_tokens.map(|_| LAST_LOSS_NATS.to_owned()));
+    names
 }
 
 /// A row without numbers, and the reason for it.

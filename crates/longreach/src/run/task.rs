@@ -1,19 +1,32 @@
 //! The task of a job, with the text that the job was planned with.
 
+use crate::config::diagnostic::Diagnostic;
 use crate::exit::{Exit, Failure};
+use crate::plan::job_check::Written;
 use crate::plan::spec::Job;
 use crate::plan::surroundings::Surroundings;
 use tasks::Task;
 
-/// Builds the task of a job for these test lengths and checks that it reads the text the job was
-/// planned with.
+/// How a corpus is found again.
+const MOVED: &str = "if the config and its corpus have moved, `longreach run` from their new place \
+                     writes it down; `eval` and `verify` also take --config-dir";
+
+/// Builds the task of a job for these test lengths. Checks that the job is one that a config can
+/// ask for, and that it reads the text it was planned with.
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if a corpus is missing or has changed, [`Exit::Config`] if the task has no
-/// sequence of a length.
+/// [`Exit::Input`] if the job cannot be run, a corpus is missing or has changed;
+/// [`Exit::Config`] if the task has no sequence of a length.
 pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failure> {
     let spec = &job.spec;
+    let refused = |error: Diagnostic| {
+        let error = error.with_help("`longreach run` with its config writes it anew");
+        let message = format!("the job of run {} cannot be run: {error}", job.run_id);
+        Failure::input(message)
+    };
+    // First: what follows relies on these bounds.
+    let written = Written::of(job).map_err(refused)?;
     let built = Surroundings::of(&job.config_dir).build(
         &spec.task,
         spec.train.train_len,
@@ -26,7 +39,11 @@ pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failu
         } else {
             Exit::Config
         };
-        Failure::new(exit, error.to_string())
+        let message = match exit {
+            Exit::Input => format!("{error}\n  = help: {MOVED}"),
+            _ => error.to_string(),
+        };
+        Failure::new(exit, message)
     })?;
     // The spec only names a corpus; the hash stands for its text.
     let found = task.corpus().map(|corpus| corpus.blake3.clone());
@@ -34,8 +51,10 @@ pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failu
         let [found, planned] = [found, spec.corpus_blake3.clone()]
             .map(|hash| hash.unwrap_or_else(|| "none".to_owned()));
         return Err(Failure::input(format!(
-            "the corpus changed since the run was planned: hash {found} instead of {planned}"
+            "the corpus changed since the run was planned: hash {found} instead of {planned}\n  = \
+             help: {MOVED}"
         )));
     }
+    written.check(job, task.as_ref()).map_err(refused)?;
     Ok(task)
 }

@@ -194,9 +194,9 @@ pub fn train(
             break;
         }
     }
-    let tail = (spec.train.steps / 10).max(1) as usize;
-    let last = state.losses.len().saturating_sub(tail);
-    let final_loss_nats = diverged.is_none().then(|| mean(&state.losses[last..]));
+    let final_loss_nats = diverged
+        .is_none()
+        .then(|| final_loss(&state.losses, spec.train.steps));
     Ok(Trained {
         // Without autodiff, for the evaluation.
         model: burn::module::Module::valid(&state.model),
@@ -358,6 +358,13 @@ fn identity(batch: &Batch) -> String {
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Mean loss over the last tenth of a training of so many steps, given the loss of each step so
+/// far.
+pub fn final_loss(losses: &[f64], steps: u64) -> f64 {
+    let tail = (steps / 10).max(1) as usize;
+    mean(&losses[losses.len().saturating_sub(tail)..])
 }
 
 /// Means over equal intervals of steps, at most `CURVE_POINTS` of them.

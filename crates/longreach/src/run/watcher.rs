@@ -118,8 +118,9 @@ impl<'a> Watcher<'a> {
     /// # Errors
     ///
     /// As [`Watcher::step`].
-    pub fn sync(&mut self) -> Result<(), Failure> {
-        self.log.sync().map_err(resources).map(|_| ())
+    pub fn sync(&mut self) -> Result<String, Failure> {
+        let (_, blake3) = self.log.sync().map_err(resources)?;
+        Ok(blake3)
     }
 
     fn save(&mut self, step: &Step, snapshot: &Snapshot<'_>) -> Result<(), Failure> {

@@ -15,10 +15,10 @@ use crate::run::task::build_task;
 use crate::run::train::{Snapshot, Start, Trained, train};
 use crate::run::watcher::{Watched, Watcher, origin};
 use crate::run_dir::files::{
-    DIVERGED_FILE, INITIAL_WEIGHTS_FILE, JOB_FILE, RECORD_FILE, TIMINGS_FILE, WEIGHTS_FILE,
-    read_job, recorded, take, tidy,
+    DIVERGED_FILE, INITIAL_WEIGHTS_FILE, TIMINGS_FILE, WEIGHTS_FILE, check_record, read_own_job,
+    recorded, take, tidy, write_record,
 };
-use crate::run_dir::seal::{EvalTiming, Timings, record_text, replace_record, seal, timings};
+use crate::run_dir::timings::{EvalTiming, Timings, timings};
 use crate::signals;
 use results::record::{EvalRow, EvalStatus, ModelFacts, RunRecord, RunStatus, SCHEMA, TrainFacts};
 use rundir::checkpoint;
@@ -87,16 +87,9 @@ fn run_reporting(directory: &Path, how: &How, report: &dyn Fn(&Event)) -> Result
     signals::listen();
     signals::leave_within(LEAVE_WITHIN);
     let disk = rundir::system();
-    let job: Job = read_job(directory)?;
-    if job.spec.run_id().ok().as_deref() != Some(&job.run_id) {
-        let help = "`longreach run` with its config writes it anew";
-        return Err(Failure::input(format!(
-            "{} was changed: its spec is not that of run {}\n  = help: {help}",
-            directory.join(JOB_FILE).display(),
-            job.run_id
-        )));
-    }
+    let job = read_own_job(directory)?;
     let _lock = take(disk, directory)?;
+    check_record(directory)?;
     let task = build_task(&job, &job.spec.eval.test_lens)?;
     let recorded = recorded(directory, &job);
     let lengths = job.spec.eval.test_lens.iter();
@@ -160,8 +153,9 @@ pub fn skipped_fits(
 impl Run<'_> {
     fn train_and_evaluate(&self) -> Result<(), Failure> {
         let spec = &self.job.spec;
-        let initial = self.initial()?;
-        let mut timings = self.timings(initial.count(""));
+        // Counted, not drawn: what does not fit is refused before it is there.
+        let facts = spec.model.pe.facts(&spec.model.transformer.shape());
+        let mut timings = self.timings(spec.model.transformer.num_params(&facts));
         let needed = timings.train_estimated_memory_bytes;
         if let Some(excess) = self.how.memory_limit.excess(needed) {
             let help = "a smaller batch_size, train_len or d_model needs less; --memory-limit \
@@ -170,11 +164,12 @@ impl Run<'_> {
                 "training {excess}\n  = help: {help}"
             )));
         }
+        let initial = self.initial()?;
         if self.how.initial_weights {
             let path = self.directory.join(INITIAL_WEIGHTS_FILE);
             initial.save(self.disk, &path).map_err(resources)?;
         }
-        let mut trained = self.train(&initial, &mut timings)?;
+        let (mut trained, log_blake3) = self.train(&initial, &mut timings)?;
         let weights = parameters::of(&trained.model);
         weights
             .save(self.disk, &self.directory.join(WEIGHTS_FILE))
@@ -194,14 +189,10 @@ impl Run<'_> {
         if trained.diverged.is_none() {
             step_scores::end(spec, &mut trained.scores, &evals);
         }
-        let record = self.record(trained, &weights, evals)?;
-        // The seal is written first: a record without a seal looks like one of an older version.
-        let text = record_text(self.directory, &record)?;
-        timings.record_blake3 = vec![seal(text.as_bytes())];
+        let mut record = self.record(trained, &weights, evals)?;
+        record.set_seal(log_blake3);
         self.write(TIMINGS_FILE, &timings)?;
-        self.disk
-            .write_whole(&self.directory.join(RECORD_FILE), text.as_bytes())
-            .map_err(Failure::resources)?;
+        write_record(self.disk, self.directory, &record)?;
         // Checkpoints go last: without a record the next worker resumes from them.
         tidy(self.disk, self.directory, &record);
         Ok(())
@@ -246,6 +237,7 @@ impl Run<'_> {
             spec: spec_map(spec)?,
             started_from: job.started_from.clone(),
             evaluation_of: None,
+            seal: None,
         })
     }
 
@@ -257,10 +249,14 @@ impl Run<'_> {
             .map_err(|error| Failure::input(format!("{error:#}")))?;
         let mut timings = timings(self.directory).unwrap_or_else(|| self.timings(model.parameters));
         timings.evals.clear();
-        record.evals = self.evaluate(&weights, &mut timings)?;
-        step_scores::end(&self.job.spec, &mut record.train.scores, &record.evals);
-        record.environment = environment(&self.how.device);
-        replace_record(self.disk, self.directory, &record, Some(timings))
+        let evals = self.evaluate(&weights, &mut timings)?;
+        record.change(|record| {
+            record.evals = evals;
+            step_scores::end(&self.job.spec, &mut record.train.scores, &record.evals);
+            record.environment = environment(&self.how.device);
+        });
+        self.write(TIMINGS_FILE, &timings)?;
+        write_record(self.disk, self.directory, &record)
     }
 
     /// The weights before the first step: drawn from the seed, or shared with the run to start
@@ -345,8 +341,12 @@ impl Run<'_> {
     }
 
     /// Trains, from the newest checkpoint if there is one, and writes checkpoints and the step log
-    /// on the way.
-    fn train(&self, initial: &Weights, timings: &mut Timings) -> Result<Trained, Failure> {
+    /// on the way. Returns the hash of the log too.
+    fn train(
+        &self,
+        initial: &Weights,
+        timings: &mut Timings,
+    ) -> Result<(Trained, String), Failure> {
         let spec = &self.job.spec;
         let needed = timings.train_estimated_memory_bytes;
         let limit = self.how.memory_limit;
@@ -373,7 +373,7 @@ impl Run<'_> {
         let watch = &mut |step, snapshot: &Snapshot<'_>| watcher.step(step, snapshot);
         let trained = train(spec, self.task, self.device, start, watch)?;
         // A training that diverged ends between two checkpoints.
-        watcher.sync()?;
+        let log_blake3 = watcher.sync()?;
         if trained.stopped {
             return Err(stopped_after(trained.steps, spec));
         }
@@ -383,7 +383,7 @@ impl Run<'_> {
         timings.train_tokens_per_sec = trained.tokens as f64 / timings.train_secs;
         timings.train_peak_memory_bytes = scorer.peak.max(memory::peak());
         let scores = scorer.into_taken();
-        Ok(Trained { scores, ..trained })
+        Ok((Trained { scores, ..trained }, log_blake3))
     }
 
     /// Where training starts: the newest usable checkpoint with its step log and scores, or

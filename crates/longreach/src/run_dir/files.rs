@@ -4,9 +4,10 @@ use crate::exit::{Exit, Failure};
 use crate::plan::spec::Job;
 use crate::run_dir::hold::{Hold, Identity, LiveClaim, busy};
 use crate::run_dir::walk::directories_in;
-use results::RunRecord;
 use results::record::RunStatus;
+use results::{RunRecord, StoreError};
 use rundir::{Disk, checkpoint, claim, lock};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The job of a run.
@@ -38,10 +39,60 @@ pub fn run_dir(runs: &Path, job: &Job) -> PathBuf {
     results::store::run_dir(runs, &job.experiment, &job.run_id)
 }
 
-/// The record of a job, if it exists, is readable, and belongs to this job.
+/// The record of a job, if it exists, is readable, and belongs to this job. A link in the place of
+/// a run's directory has none: what lies behind it is not written to.
 pub fn recorded(directory: &Path, job: &Job) -> Option<RunRecord> {
+    if directory.is_symlink() {
+        return None;
+    }
     let record = results::read_record(&directory.join(RECORD_FILE)).ok()?;
     (record.run_id == job.run_id).then_some(record)
+}
+
+/// Writes the record of a run, atomically.
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if the directory cannot be written, [`Exit::Bug`] if the record could not be
+/// read again.
+pub fn write_record(disk: &dyn Disk, directory: &Path, record: &RunRecord) -> Result<(), Failure> {
+    let path = directory.join(RECORD_FILE);
+    let text = results::store::record_text(&path, record).map_err(Failure::bug)?;
+    disk.write_whole(&path, text.as_bytes())
+        .map_err(Failure::resources)
+}
+
+/// Refuses a run whose record must not be written: one of a newer version, or one that is there and
+/// cannot be read. Returns why the record is damaged, if it is; a damaged one may be replaced.
+///
+/// # Errors
+///
+/// [`Exit::Input`], with the record's path.
+pub fn check_record(directory: &Path) -> Result<Option<String>, Failure> {
+    check_readable(&directory.join(RECORD_FILE))
+}
+
+/// [`check_record`] for the record at a path.
+///
+/// # Errors
+///
+/// As [`check_record`].
+pub fn check_readable(path: &Path) -> Result<Option<String>, Failure> {
+    let refuse = |error: &StoreError, help: &str| {
+        let message = format!("{error}, and is not replaced\n  = help: {help}");
+        Err(Failure::input(message))
+    };
+    match results::read_record(path) {
+        Ok(_) => Ok(None),
+        Err(StoreError::Io(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error @ StoreError::Newer { .. }) => {
+            let help = "use the version that wrote it, or another --runs; without the file the run \
+                        is trained again";
+            refuse(&error, help)
+        }
+        Err(error @ StoreError::Io(_)) => refuse(&error, "let it be read, or give another --runs"),
+        Err(error) => Ok(Some(error.to_string())),
+    }
 }
 
 /// Removes files that a recorded run no longer needs.
@@ -62,14 +113,7 @@ pub fn tidy(disk: &dyn Disk, directory: &Path, record: &RunRecord) {
 /// [`Exit::Busy`] if another process has it, [`Exit::Resources`] if it cannot be written,
 /// [`Exit::Input`] if it is a link.
 pub fn take(disk: &dyn Disk, directory: &Path) -> Result<Hold, Failure> {
-    if directory.is_symlink() {
-        let help = "a run needs a real directory; pass the target of the link as --runs, or \
-                    remove the link";
-        return Err(Failure::input(format!(
-            "{} is a link\n  = help: {help}",
-            directory.display()
-        )));
-    }
+    refuse_link(directory, "a run")?;
     if let Some(holder) = claim::held_elsewhere(directory) {
         return Err(busy(directory, &holder));
     }
@@ -106,6 +150,51 @@ pub fn take(disk: &dyn Disk, directory: &Path) -> Result<Hold, Failure> {
     Ok(Hold::new(lock, claim))
 }
 
+/// Refuses a link in the place of a directory that this program writes to.
+///
+/// # Errors
+///
+/// [`Exit::Input`], with the path; `what` needs a directory.
+pub fn refuse_link(directory: &Path, what: &str) -> Result<(), Failure> {
+    if !directory.is_symlink() {
+        return Ok(());
+    }
+    let help =
+        format!("{what} needs a real directory: name the one behind the link, or remove the link");
+    Err(Failure::input(format!(
+        "{} is a link\n  = help: {help}",
+        directory.display()
+    )))
+}
+
+/// Reads the job of a run and checks that its spec is the one that its run id is the hash of.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if there is no job, or it was changed.
+pub fn read_own_job(directory: &Path) -> Result<Job, Failure> {
+    let job = read_job(directory)?;
+    check_own(directory, &job)?;
+    Ok(job)
+}
+
+/// Checks that the spec of a job is the one that its run id is the hash of.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if it is not.
+pub fn check_own(directory: &Path, job: &Job) -> Result<(), Failure> {
+    if job.spec.run_id().ok().as_deref() == Some(&job.run_id) {
+        return Ok(());
+    }
+    let help = "`longreach run` with its config writes it anew";
+    Err(Failure::input(format!(
+        "{} was changed: its spec is not that of run {}\n  = help: {help}",
+        directory.join(JOB_FILE).display(),
+        job.run_id
+    )))
+}
+
 /// Reads the job of a run directory.
 ///
 /// # Errors
@@ -130,24 +219,54 @@ pub fn read_job(directory: &Path) -> Result<Job, Failure> {
 /// Levels below a directory of all runs: experiments, then runs.
 const DEPTH: usize = 3;
 
-/// Directories with a job, no deeper than an experiment's runs; links are not followed.
+/// What lies below a directory: runs, and directories that cannot be read.
+#[derive(Default)]
+pub struct Runs {
+    /// Directories with a job, a record or weights, in the order of their paths.
+    pub runs: Vec<PathBuf>,
+    /// Directories that cannot be read, and why. They hide no others.
+    pub unreadable: Vec<(PathBuf, String)>,
+}
+
+/// [`runs_below`] without those that cannot be read.
 ///
 /// # Errors
 ///
-/// [`Exit::Input`] if a directory cannot be read.
+/// As [`runs_below`].
 pub fn jobs(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
-    jobs_within(directory, DEPTH)
+    Ok(runs_below(directory)?.runs)
 }
 
-fn jobs_within(directory: &Path, depth: usize) -> Result<Vec<PathBuf>, Failure> {
-    if directory.join(JOB_FILE).is_file() {
-        return Ok(vec![directory.to_owned()]);
-    }
-    let mut found = Vec::new();
-    if depth > 0 {
-        for inner in directories_in(directory).map_err(Failure::input)? {
-            found.extend(jobs_within(&inner, depth - 1)?);
-        }
-    }
+/// The runs below a directory, no deeper than an experiment's; links are not followed.
+///
+/// # Errors
+///
+/// [`Exit::Input`] if the directory itself cannot be read.
+pub fn runs_below(directory: &Path) -> Result<Runs, Failure> {
+    let mut found = Runs::default();
+    found.search(directory, DEPTH).map_err(Failure::input)?;
     Ok(found)
+}
+
+impl Runs {
+    fn search(&mut self, directory: &Path, depth: usize) -> std::io::Result<()> {
+        let is_there = |name: &&str| directory.join(name).is_file();
+        // A run that lost one of its files is still a run, and has something wrong.
+        if [JOB_FILE, RECORD_FILE, WEIGHTS_FILE]
+            .iter()
+            .any(|name| is_there(&name))
+        {
+            self.runs.push(directory.to_owned());
+            return Ok(());
+        }
+        if depth == 0 {
+            return Ok(());
+        }
+        for inner in directories_in(directory)? {
+            if let Err(error) = self.search(&inner, depth - 1) {
+                self.unreadable.push((inner, error.to_string()));
+            }
+        }
+        Ok(())
+    }
 }

@@ -3,7 +3,6 @@
 
 use crate::plan::spec::RunSpec;
 use crate::run_dir::files::RECORD_FILE;
-use crate::run_dir::seal::seal_holds;
 use results::RunRecord;
 use schema::text::excerpt;
 use std::collections::BTreeSet;
@@ -12,18 +11,30 @@ use std::path::{Path, PathBuf};
 /// Runs that a note names; the others are counted.
 const MOST_NAMED: usize = 5;
 
-/// A note on records that contradict themselves: a spec of another version, a spec that does not
-/// hash to the run id, or a seed other than the spec's.
+/// Notes on records that contradict themselves (a spec of another version, a spec that does not
+/// hash to the run id, a seed other than the spec's) and on those that do not match their seal.
 pub fn integrity_notes(records: &[RunRecord]) -> Vec<String> {
     let found = records
         .iter()
         .filter_map(|record| Some((record.run_id.clone(), contradiction(record)?)));
-    note(
+    let contradictions = note(
         "records edited by hand or by another version",
         &found.collect::<Vec<_>>(),
-    )
-    .into_iter()
-    .collect()
+    );
+    let broken = records
+        .iter()
+        .filter(|record| record.seal_holds() == Some(false))
+        .map(|record| {
+            (
+                record.run_id.clone(),
+                "it does not match its seal".to_owned(),
+            )
+        });
+    let broken = note(
+        "records that were changed after they were written",
+        &broken.collect::<Vec<_>>(),
+    );
+    contradictions.into_iter().chain(broken).collect()
 }
 
 /// The contradiction in a record.
@@ -42,17 +53,11 @@ fn contradiction(record: &RunRecord) -> Option<String> {
         .then(|| format!("it names seed {}, its spec seed {}", record.seed, spec.seed))
 }
 
-/// Notes that name the run directories whose record was changed after it was written, and those
-/// that are not named after their run. Directories without a record are skipped.
-pub fn directory_notes(runs: impl Iterator<Item = PathBuf>) -> Vec<String> {
-    let (mut changed, mut renamed) = (Vec::new(), Vec::new());
+/// A note that names the run directories that are not named after their run. Directories without a
+/// readable record are skipped.
+pub fn directory_notes(runs: impl Iterator<Item = PathBuf>) -> Option<String> {
+    let mut renamed = Vec::new();
     for run in runs.collect::<BTreeSet<_>>() {
-        if seal_holds(&run) == Some(false) {
-            changed.push((
-                tail(&run),
-                format!("{RECORD_FILE} does not match the hash in timings.json"),
-            ));
-        }
         if let Ok(record) = results::read_record(&run.join(RECORD_FILE))
             // A path such as `.` has no file name.
             && run.canonicalize().is_ok_and(|run| {
@@ -66,17 +71,7 @@ pub fn directory_notes(runs: impl Iterator<Item = PathBuf>) -> Vec<String> {
             ));
         }
     }
-    let changed = note(
-        "records that were changed after they were written",
-        &changed,
-    );
-    changed
-        .into_iter()
-        .chain(note(
-            "directories that are not named after their run",
-            &renamed,
-        ))
-        .collect()
+    note("directories that are not named after their run", &renamed)
 }
 
 /// The last two directories of a path, so that a report names no path of the machine.

@@ -115,8 +115,9 @@ impl Config {
     /// recorded with those of the other.
     pub fn label(&self, records: &mut [RunRecord]) {
         for record in records {
-            if let Some(labels) = self.runs.get(run_of(record)) {
-                record.labels.clone_from(labels);
+            let labels = self.runs.get(run_of(record));
+            if let Some(labels) = labels.filter(|labels| **labels != record.labels) {
+                record.change(|record| record.labels.clone_from(labels));
             }
         }
     }

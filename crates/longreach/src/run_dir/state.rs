@@ -3,12 +3,13 @@
 
 use crate::plan::spec::Job;
 use crate::run_dir::files::{ERROR_FILE, RECORD_FILE};
+use results::StoreError;
 use results::record::{Divergence, RunStatus};
 use rundir::steplog::LOG_FILE;
 use rundir::{checkpoint, claim, lock};
 use serde::Serialize;
 use std::fmt;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// State of a run.
@@ -27,8 +28,10 @@ pub enum RunState {
     Diverged,
     /// Its worker ended with an error.
     Failed,
-    /// Its job is of another version, or was edited: `longreach run` makes another run of it.
+    /// Its job is missing, of another version, or was edited: `longreach run` writes it anew.
     Stale,
+    /// Its directory or its record cannot be read: no permission, damaged, or of a newer version.
+    Unreadable,
 }
 
 impl fmt::Display for RunState {
@@ -41,6 +44,7 @@ impl fmt::Display for RunState {
             Self::Diverged => "diverged",
             Self::Failed => "failed",
             Self::Stale => "stale",
+            Self::Unreadable => "unreadable",
         })
     }
 }
@@ -51,7 +55,8 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
         let note = "the spec in job.json does not have this run_id".to_owned();
         return (RunState::Stale, 0, Some(note));
     }
-    if let Ok(record) = results::read_record(&run.join(RECORD_FILE)) {
+    let found = results::read_record(&run.join(RECORD_FILE));
+    if let Ok(record) = &found {
         let steps = record.train.steps;
         let note = |Divergence { step, what, .. }: Divergence| {
             format!("the {what} was not finite at step {step}")
@@ -60,7 +65,7 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
             RunStatus::Ok => RunState::Done,
             RunStatus::Diverged => RunState::Diverged,
         };
-        return (state, steps, record.diverged.map(note));
+        return (state, steps, record.diverged.clone().map(note));
     }
     // A run that is held is running, whatever an earlier process left behind.
     let claimed = claim::held_elsewhere(run).map(|holder| holder.who());
@@ -70,6 +75,11 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
     {
         let step = last_step(&run.join(LOG_FILE)).unwrap_or(0);
         return (RunState::Running, step, Some(holder));
+    }
+    match found {
+        Err(StoreError::Io(error)) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return (RunState::Unreadable, 0, Some(error.to_string())),
+        Ok(_) => {}
     }
     let newest = checkpoint::newest_step(run);
     if let Ok(message) = rundir::read::start(&run.join(ERROR_FILE), 1 << 16) {

@@ -269,6 +269,8 @@ impl<'a> Display<'a> {
         }
         match &self.bars {
             Some(_) => self.print(&text),
+            // A time after the last line of an error would look like a part of it.
+            None if ended.is_err() => tell(&text),
             None => tell(&format!("{text}{}", self.time_left())),
         }
         self.draw_total();

@@ -14,18 +14,20 @@ mod queue;
 use crate::console::{self, tell};
 use crate::device::matmul_note;
 use crate::exit::{Exit, Failure};
-use crate::plan::planner::Plan;
+use crate::plan::planner::{Plan, PlannedRun};
+use crate::run_dir::files::{self, RECORD_FILE};
 use crate::run_dir::{changes, kept_configs};
 use crate::signals;
 use crate::sweep::display::Display;
 use crate::sweep::journal::{Journal, Unwritten};
-use crate::sweep::options::Options;
+use crate::sweep::options::{Options, Retry};
 use crate::sweep::queue::FailedRun;
 use crate::units::count;
 use results::RunRecord;
-use results::record::RunStatus;
+use results::record::{EvalRow, EvalStatus, RunStatus};
 use std::collections::{BTreeSet, VecDeque};
 use std::io::IsTerminal;
+use std::path::Path;
 
 /// What became of a sweep.
 pub struct Outcome {
@@ -44,7 +46,14 @@ impl Outcome {
     pub fn exit(&self) -> Exit {
         let mut exits = self.failed.iter().map(|(_, _, failure)| failure.exit);
         let general = exits.find(|exit| matches!(exit, Exit::Resources | Exit::Device));
-        let diverged = |record: &RunRecord| record.status == RunStatus::Diverged;
+        let is = |row: &EvalRow, status| row.status == status;
+        // A last step can ruin the weights without a loss that shows it.
+        let diverged = |record: &RunRecord| {
+            let rows = &record.evals;
+            record.status == RunStatus::Diverged
+                || rows.iter().any(|row| is(row, EvalStatus::Diverged))
+                    && !rows.iter().any(|row| is(row, EvalStatus::Ok))
+        };
         // A request to stop comes before all failures, and a disk or device that all runs share
         // before those of single runs.
         if let Some(exit) = self.stopped.or(general) {
@@ -71,6 +80,7 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
     let todo: VecDeque<usize> = (0..plan.runs.len())
         .filter(|index| options.is_to_do(&plan.runs[*index]))
         .collect();
+    check_retry(plan, &todo, options)?;
     prepare::prepare(plan, &todo, options)?;
     kept_configs::write(rundir::system(), &experiment, plan)?;
     print_header(plan, &todo, jobs(&todo, options), options);
@@ -103,11 +113,17 @@ pub fn work(
     if signals::asked().is_some() {
         display.not_started += todo.drain(..).count();
     }
+    let started = todo.clone();
     let (mut failed, not_started) = queue::work(plan, todo, jobs, options, journal, &mut display);
     display.finish();
     let stopped = signals::asked();
     if stopped.is_some() {
         failed.retain(|(.., failure)| !failure.exit.on_request());
+    } else if failed.is_empty() && not_started == 0 {
+        failed.extend(started.into_iter().filter_map(|index| {
+            let run = &plan.runs[index];
+            unreadable(&options.directory(run), run, options)
+        }));
     }
     Outcome {
         records: records(plan, options),
@@ -126,6 +142,50 @@ fn jobs(todo: &VecDeque<usize>, options: &Options) -> usize {
 fn records(plan: &Plan, options: &Options) -> Vec<RunRecord> {
     let recorded = plan.runs.iter().filter_map(|run| options.recorded(run));
     recorded.collect()
+}
+
+/// Refuses a retry that selects nothing while runs are not recorded: it would end as if all were.
+fn check_retry(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(), Failure> {
+    let (Some(retry), true) = (options.retry, todo.is_empty()) else {
+        return Ok(());
+    };
+    let missing = plan.runs.iter().filter(|run| {
+        let directory = options.directory(run);
+        files::recorded(&directory, &run.job).is_none()
+    });
+    let missing = missing.count();
+    if missing == 0 {
+        return Ok(());
+    }
+    let (flag, what) = match retry {
+        Retry::Failed => ("failed", "has failed"),
+        Retry::Diverged => ("diverged", "has diverged"),
+    };
+    let message = format!(
+        "--retry {flag}: none of the {} {what}, and {missing} are not recorded yet\n  = help: \
+         leave --retry out to run them",
+        count(plan.runs.len(), "run")
+    );
+    Err(Failure::new(Exit::Config, message))
+}
+
+/// The failure of a run that ended well and has no record that can be read.
+fn unreadable(directory: &Path, run: &PlannedRun, options: &Options) -> Option<FailedRun> {
+    if files::recorded(directory, &run.job).is_some() {
+        return None;
+    }
+    let path = directory.join(RECORD_FILE);
+    // Without one another process has the run, or a task of a cluster.
+    if !path.exists() {
+        return None;
+    }
+    let why = match results::read_record(&path) {
+        Ok(record) => format!("its record is of run {}", record.run_id),
+        Err(error) => error.to_string(),
+    };
+    let message = format!("its worker ended well, but it has no record that can be read: {why}");
+    let failure = Failure::new(Exit::SomeFailed, message);
+    Some((run.job.name(), options.directory(run), failure))
 }
 
 fn print_header(plan: &Plan, todo: &VecDeque<usize>, jobs: usize, options: &Options) {

@@ -5,7 +5,6 @@ use crate::run::protocol::How;
 use crate::run::worker::skipped_fits;
 use crate::run_dir::files::{self, ERROR_FILE, run_dir};
 use crate::run_dir::hold::Identity;
-use crate::run_dir::seal::replace_record;
 use results::RunRecord;
 use results::record::RunStatus;
 use std::path::PathBuf;
@@ -82,10 +81,10 @@ impl Options {
             return None;
         }
         if record.labels != run.job.labels {
-            record.labels.clone_from(&run.job.labels);
+            record.change(|record| record.labels.clone_from(&run.job.labels));
             // If another process holds the run, it writes the record itself.
             if let Ok(_held) = files::take(rundir::system(), &directory) {
-                replace_record(rundir::system(), &directory, &record, None).ok()?;
+                files::write_record(rundir::system(), &directory, &record).ok()?;
             }
         }
         Some(record)

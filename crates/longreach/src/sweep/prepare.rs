@@ -1,5 +1,6 @@
 //! What a sweep checks and writes before it starts a worker.
 
+use crate::console;
 use crate::exit::{Exit, Failure};
 use crate::plan::memory;
 use crate::plan::planner::{Plan, PlannedRun};
@@ -32,6 +33,7 @@ pub fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result
     for (index, run) in plan.runs.iter().enumerate() {
         if !todo.contains(&index) {
             tidy_recorded(disk, run, options);
+            renew_job(disk, run, options);
         }
     }
     Ok(())
@@ -55,6 +57,10 @@ fn write_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) -> Result<(),
         Err(failure) if failure.exit == Exit::Busy => return Ok(()),
         Err(failure) => return Err(failure),
     };
+    if let Some(damaged) = files::check_record(&directory)? {
+        let name = run.job.name();
+        console::notes(&[format!("{name} is trained again: {damaged}")]);
+    }
     // The checkpoints go too: training from them would diverge at the same step again.
     if options.retry == Some(Retry::Diverged) {
         for name in [RECORD_FILE, DIVERGED_FILE, checkpoint::CHECKPOINTS_DIR] {
@@ -68,6 +74,20 @@ fn write_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) -> Result<(),
         disk.write_whole(&path, &job).map_err(Failure::resources)?;
     }
     Ok(())
+}
+
+/// Writes the job of a recorded run anew where it is missing or names another place of its config:
+/// `eval` and `verify` find the corpus there. What cannot be written stays as it is: the run is
+/// recorded.
+fn renew_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) {
+    let directory = options.directory(run);
+    if let Ok(job) = serde_json::to_vec_pretty(&run.job)
+        && !holds(&directory, &job)
+        && files::recorded(&directory, &run.job).is_some()
+        && let Ok(_lock) = files::take(disk, &directory)
+    {
+        let _ = disk.write_whole(&directory.join(JOB_FILE), &job);
+    }
 }
 
 /// Writes the job of a run, if it is missing: the process that held the run while this sweep

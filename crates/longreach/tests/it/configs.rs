@@ -356,6 +356,7 @@ fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
         spec: map,
         started_from: None,
         evaluation_of: None,
+        seal: None,
     }
 }
 

@@ -11,6 +11,7 @@ mod configs;
 mod decoding;
 mod docs;
 mod end_to_end;
+mod endings;
 mod export_rows;
 mod fuzz_seeds;
 mod inspect;

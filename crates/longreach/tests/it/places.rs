@@ -82,3 +82,191 @@ fn gather_writes_into_pipes_and_devices_and_replaces_none() {
     assert_eq!(std::fs::read(&file).unwrap(), records);
     assert!(stdout(&output).is_empty(), "{}", stdout(&output));
 }
+
+/// A recorded run.
+fn one() -> (Scratch, std::path::PathBuf) {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &ONE), 0);
+    let run = scratch
+        .runs()
+        .join(scratch.records()[0].0.parent().unwrap());
+    (scratch, run)
+}
+
+fn command(name: &str, place: &Path, arguments: &[&str]) -> Output {
+    let mut program = longreach();
+    program
+        .arg(name)
+        .arg(place)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn links_out_of_a_runs_directory_are_not_followed() {
+    let (scratch, run) = one();
+    let experiment = scratch.runs().join("tiny");
+    let outside = scratch.directory.path().join("outside");
+    let is_empty = || std::fs::read_dir(&outside).unwrap().next().is_none();
+    std::fs::create_dir(&outside).unwrap();
+    // The report: the sweep prints its table, and writes nothing.
+    std::fs::remove_dir_all(experiment.join("report")).unwrap();
+    symlink(&outside, experiment.join("report")).unwrap();
+    for output in [
+        scratch.longreach("run", &ONE),
+        command("report", &experiment, &[]),
+    ] {
+        exits(&output, 3);
+        assert!(
+            stderr(&output).contains("report is a link"),
+            "{}",
+            stderr(&output)
+        );
+        assert!(stdout(&output).contains("exact_match by test length"));
+    }
+    assert!(is_empty());
+    // Whoever names the link means it.
+    let named = experiment.join("report");
+    exits(
+        &command("report", &experiment, &["--out", named.to_str().unwrap()]),
+        0,
+    );
+    std::fs::remove_dir_all(&outside).unwrap();
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::remove_file(named).unwrap();
+    // Later evaluations.
+    symlink(&outside, run.join("evals")).unwrap();
+    let output = command("eval", &run, &["--lengths", "6"]);
+    exits(&output, 3);
+    assert!(
+        stderr(&output).contains("evals is a link"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(is_empty());
+    std::fs::remove_file(run.join("evals")).unwrap();
+    // The run itself, recorded.
+    let elsewhere = scratch.directory.path().join("elsewhere");
+    std::fs::rename(&run, &elsewhere).unwrap();
+    symlink(&elsewhere, &run).unwrap();
+    for output in [
+        scratch.longreach("run", &ONE),
+        command("eval", &run, &["--lengths", "6"]),
+    ] {
+        exits(&output, 3);
+        assert!(stderr(&output).contains("is a link"), "{}", stderr(&output));
+    }
+    assert!(!elsewhere.join("evals").exists());
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_hides_no_other() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &["seeds=[0]"]), 0);
+    let first = scratch
+        .runs()
+        .join(scratch.records()[0].0.parent().unwrap());
+    let mode = |path: &Path, mode: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(scratch.directory.path(), 0o755);
+    mode(&first, 0o000);
+    // Root reads everything, so it becomes nobody; that user needs a program it can reach.
+    let program = scratch.directory.path().join("longreach");
+    std::fs::copy(env!("CARGO_BIN_EXE_longreach"), &program).unwrap();
+    let is_root = std::fs::read_dir(&first).is_ok();
+    for (name, code) in [("status", 0), ("verify", 1)] {
+        let mut command = Command::new(&program);
+        command.arg(name).arg(scratch.runs());
+        if is_root {
+            command.uid(65534).gid(65534);
+        }
+        let output = command.output().unwrap();
+        exits(&output, code);
+        let said = stdout(&output);
+        assert!(
+            said.contains("Permission denied") || said.contains("1 unreadable"),
+            "{said}"
+        );
+        assert!(said.contains("2 runs"), "{said}");
+    }
+    mode(&first, 0o755);
+}
+
+#[test]
+fn no_command_prints_what_a_terminal_obeys() {
+    let (scratch, run) = one();
+    let hostile = "\u{1b}[2J\u{7}\u{9b}1m\u{202e}";
+    let here = scratch.directory.path().join(format!("runs{hostile}"));
+    let named = here.join("tiny").join(hostile);
+    std::fs::create_dir_all(here.join("tiny")).unwrap();
+    std::fs::rename(&run, &named).unwrap();
+    let clean = |output: &Output, what: &str| {
+        let said = stdout(output) + &stderr(output);
+        let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t' || c == '\u{202e}';
+        assert!(!said.contains(obeyed), "{what}: {said:?}");
+        assert!(!said.is_empty(), "{what}");
+    };
+    let out = here.join("all.jsonl");
+    let all = || {
+        for (name, place, more) in [
+            ("status", &here, &[][..]),
+            ("status", &here, &["--json"]),
+            ("verify", &here, &[]),
+            ("eval", &named, &["--lengths", "6"]),
+            ("eval", &named, &["--lengths", "6", "--json"]),
+            ("report", &here, &[]),
+            ("gather", &here, &["--out", out.to_str().unwrap()]),
+            ("compare", &here, &[here.to_str().unwrap()]),
+            ("check", &named, &[]),
+            ("inspect", &named, &[]),
+        ] {
+            clean(&command(name, place, more), name);
+        }
+    };
+    all();
+    // The same in the files.
+    for name in ["job.json", "record.json"] {
+        let path = named.join(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let escaped = serde_json::to_string(hostile).unwrap();
+        let text = text
+            .replace("\"tiny\"", &escaped)
+            .replace("\"text\": \"rope\"", &format!("\"text\": {escaped}"));
+        std::fs::write(path, text).unwrap();
+    }
+    std::fs::write(named.join("error.txt"), hostile).unwrap();
+    all();
+    std::fs::remove_file(named.join("record.json")).unwrap();
+    all();
+}
+
+#[test]
+fn reports_into_one_directory_follow_each_other_and_name_what_is_not_theirs() {
+    let (scratch, _run) = one();
+    let experiment = scratch.runs().join("tiny");
+    let out = experiment.join("report");
+    // Another report holds the directory.
+    let held = std::fs::File::open(&out).unwrap();
+    held.lock().unwrap();
+    std::fs::remove_file(out.join("report.md")).unwrap();
+    let mut program = longreach();
+    let mut waiting = program.arg("report").arg(&experiment).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert!(waiting.try_wait().unwrap().is_none(), "it did not wait");
+    assert!(!out.join("report.md").exists());
+    drop(held);
+    assert!(waiting.wait().unwrap().success());
+    assert!(out.join("report.md").exists());
+    std::fs::write(out.join("old-figure.svg"), "<svg/>").unwrap();
+    let output = command("report", &experiment, &[]);
+    exits(&output, 0);
+    let said = stderr(&output);
+    assert!(
+        said.contains("also holds 1 file of an older report, or yours: old-figure.svg"),
+        "{said}"
+    );
+}

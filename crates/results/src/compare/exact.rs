@@ -82,6 +82,7 @@ impl Comparison {
         note(a.train != b.train, "training loss");
         note(a.task != b.task, "task or corpus");
         note(a.spec != b.spec, "specification");
+        note(a.seed != b.seed, "seed");
         let rows =
             |record: &RunRecord| -> BTreeMap<(String, usize), (EvalStatus, BTreeMap<String, f64>)> {
                 let row = |row: &crate::record::EvalRow| {

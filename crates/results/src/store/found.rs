@@ -36,6 +36,14 @@ pub enum StoreError {
     /// A file cannot be written; the message names the path.
     #[error(transparent)]
     Write(#[from] Refused),
+    /// A record of a newer version, which this one neither reads nor replaces.
+    #[error("{}: {reason}", printable(&path.to_string_lossy()))]
+    Newer {
+        /// Where.
+        path: PathBuf,
+        /// Its version and the one that is read.
+        reason: String,
+    },
     /// A record cannot be stored, or a file holds none.
     #[error("{}: {reason}", printable(&path.to_string_lossy()))]
     Invalid {

@@ -16,7 +16,13 @@ use std::path::Path;
 pub fn read_record(path: &Path) -> Result<RunRecord, StoreError> {
     let mut bytes = Vec::new();
     open(path, MAX_RECORD_BYTES)?.read_to_end(&mut bytes)?;
-    parse(&bytes).map_err(|reason| invalid(path, reason))
+    parse(&bytes).map_err(|unfit| match unfit {
+        Unfit::Newer(reason) => StoreError::Newer {
+            path: path.into(),
+            reason,
+        },
+        Unfit::Other(reason) => invalid(path, reason),
+    })
 }
 
 /// Opens a regular file for reading at most `most` bytes, so that neither a device nor a growing
@@ -36,7 +42,29 @@ pub(super) fn open(path: &Path, most: u64) -> Result<io::Take<fs::File>, StoreEr
     Ok(fs::File::open(path)?.take(most))
 }
 
-pub(super) fn parse(bytes: &[u8]) -> Result<RunRecord, String> {
+/// Why some bytes are no record.
+#[derive(Debug)]
+pub(super) enum Unfit {
+    /// They are of a newer version.
+    Newer(String),
+    /// They are damaged, or something else.
+    Other(String),
+}
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Newer(reason) | Self::Other(reason)) = self;
+        f.write_str(reason)
+    }
+}
+
+impl From<String> for Unfit {
+    fn from(reason: String) -> Self {
+        Self::Other(reason)
+    }
+}
+
+pub(super) fn parse(bytes: &[u8]) -> Result<RunRecord, Unfit> {
     #[derive(serde::Deserialize)]
     struct Version {
         schema: u32,
@@ -48,14 +76,13 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RunRecord, String> {
     match version.schema {
         SCHEMA => {}
         newer if newer > SCHEMA => {
-            return Err(format!(
+            return Err(Unfit::Newer(format!(
                 "schema {newer} is newer than this binary's {SCHEMA}"
-            ));
+            )));
         }
         other => {
-            return Err(format!(
-                "schema {other} is unknown; this binary reads {SCHEMA}"
-            ));
+            let reason = format!("schema {other} is unknown; this binary reads {SCHEMA}");
+            return Err(reason.into());
         }
     }
     let record: RunRecord = serde_json::from_slice(bytes).map_err(|e| wrong(&e))?;

@@ -201,7 +201,9 @@ impl Search {
         match read {
             Ok(()) => {}
             Err(StoreError::Io(e)) => self.exclude(path, None, e.to_string()),
-            Err(StoreError::Invalid { reason, .. }) => self.exclude(path, None, reason),
+            Err(StoreError::Invalid { reason, .. } | StoreError::Newer { reason, .. }) => {
+                self.exclude(path, None, reason)
+            }
             Err(error) => self.exclude(path, None, error.to_string()),
         }
     }
@@ -223,7 +225,7 @@ impl Search {
             }
             let record = if line.len() as u64 > MAX_RECORD_BYTES && !line.ends_with(b"\n") {
                 reader.skip_until(b'\n')?;
-                Err(format!("the line has more than {MAX_RECORD_BYTES} bytes"))
+                Err(format!("the line has more than {MAX_RECORD_BYTES} bytes").into())
             } else if line.trim_ascii().is_empty() {
                 continue;
             } else {
@@ -234,7 +236,7 @@ impl Search {
                 Err(reason) => {
                     bad += 1;
                     if bad <= MAX_BAD_LINES {
-                        self.exclude(path, Some(number), reason);
+                        self.exclude(path, Some(number), reason.to_string());
                     }
                 }
             }

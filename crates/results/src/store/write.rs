@@ -1,6 +1,6 @@
 //! Writing records: one document, or many in one file.
 
-use super::found::{Found, StoreError, invalid};
+use super::found::{Found, MAX_RECORD_BYTES, StoreError, invalid};
 use super::read::parse;
 use super::search::find_records;
 use crate::order;
@@ -17,12 +17,20 @@ pub fn run_dir(root: &Path, experiment: &str, run_id: &str) -> PathBuf {
 ///
 /// # Errors
 ///
-/// When the record does not survive JSON: a number is not finite.
+/// When the record does not survive JSON because a number is not finite, or is too large to be read
+/// again.
 pub fn record_text(path: &Path, record: &RunRecord) -> Result<String, StoreError> {
     let mut text = serde_json::to_string_pretty(record).map_err(|e| invalid(path, e))?;
     text.push('\n');
     // JSON has no NaN or infinity: they are written as null, which reading back shows.
     check_round_trip(path, &text, record)?;
+    if text.len() as u64 > MAX_RECORD_BYTES {
+        let bytes = text.len();
+        return Err(invalid(
+            path,
+            format!("the record has {bytes} bytes; at most {MAX_RECORD_BYTES} are read"),
+        ));
+    }
     Ok(text)
 }
 
@@ -58,11 +66,13 @@ pub fn gather_found(
         return Err(invalid(path, "not written: there are no records to gather"));
     }
     if let Some(most) = most_bins {
-        found
-            .records
-            .iter_mut()
-            .flat_map(|record| &mut record.evals)
-            .for_each(|row| row.thin_positions(most));
+        found.records.iter_mut().for_each(|record| {
+            record.change(|record| {
+                for row in &mut record.evals {
+                    row.thin_positions(most);
+                }
+            });
+        });
     }
     write_jsonl(path, &found.records)?;
     Ok(found)

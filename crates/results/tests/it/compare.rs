@@ -69,3 +69,13 @@ fn nan_is_within_no_tolerance_in_whichever_run_it_is() {
         assert!(!compared.is_within(), "NaN in run {run} passes");
     }
 }
+
+#[test]
+fn a_seed_that_differs_is_named() {
+    let first = text_experiment();
+    let mut second = first.clone();
+    second[0].seed = 77;
+    let compared = Comparison::of(&first, &second);
+    assert!(!compared.is_identical());
+    assert_eq!(compared.different[0].what, ["seed"]);
+}

@@ -169,6 +169,7 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
         },
         started_from: None,
         evaluation_of: None,
+        seal: None,
         spec: Map::from_iter([
             ("model".into(), json!({ word(): word() })),
             ("train".into(), json!({ word(): { word(): word() } })),

@@ -36,6 +36,10 @@ pub struct Args {
     /// the run]
     #[arg(long)]
     pub attention_distance: bool,
+    /// Directory that relative paths of a corpus start from, where the config no longer lies where
+    /// it was run
+    #[arg(long, value_name = "DIR")]
+    pub config_dir: Option<PathBuf>,
     /// The device
     #[arg(long, default_value = "cpu")]
     pub device: DeviceName,

@@ -8,11 +8,12 @@ use crate::plan::memory::MemoryLimit;
 use crate::plan::spec::{EvalSpec, Job, RunSpec};
 use crate::run::task::build_task;
 use crate::run::worker::skipped_fits;
-use crate::run_dir::files::RECORD_FILE;
+use crate::run_dir::files::{JOB_FILE, RECORD_FILE, check_own, refuse_link};
 use crate::run_dir::selection::Run;
-use results::record::RunStatus;
+use results::record::{MOST_EVALS, RunStatus};
 use results::store::EVALS_DIR;
 use results::{RunRecord, read_record};
+use schema::text::excerpt;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -47,13 +48,30 @@ pub fn prepare(
     tasks: &mut Tasks,
     notes: &mut BTreeSet<String>,
 ) -> Result<Option<Prepared>, Failure> {
-    let job = run.job.clone()?;
+    let mut job = run.job.clone()?;
+    check_own(&run.directory, &job)?;
+    refuse_link(&run.directory, "a run")?;
+    refuse_link(&run.directory.join(EVALS_DIR), "a run's evaluations")?;
+    if let Some(config_dir) = &request.config_dir {
+        job.config_dir.clone_from(config_dir);
+    }
     let unfinished = |error| {
         Failure::input(format!(
             "{error}\n  = help: finish the run first: `longreach run` with its config"
         ))
     };
     let record = read_record(&run.directory.join(RECORD_FILE)).map_err(unfinished)?;
+    if record.run_id != job.run_id || record.seed != job.spec.seed {
+        return Err(Failure::input(format!(
+            "{}: {RECORD_FILE} is of run {}, seed {}, and {JOB_FILE} of run {}, seed {}\n  = help: \
+             `longreach verify` checks the files of a run",
+            run.directory.display(),
+            excerpt(&record.run_id),
+            record.seed,
+            job.run_id,
+            job.spec.seed
+        )));
+    }
     if record.status == RunStatus::Diverged {
         return Ok(None);
     }
@@ -67,6 +85,16 @@ pub fn prepare(
     let (variants, variant_notes) =
         variants(&job.spec, task.as_ref(), &lengths, &request.variants)?;
     notes.extend(variant_notes);
+    let rows = variants.len().saturating_mul(lengths.len());
+    if rows > MOST_EVALS {
+        let message = format!(
+            "{} variants at {} lengths are {rows} evaluations\n  = allowed: at most {MOST_EVALS} in \
+             a record\n  = help: call the command once for each part of --lengths",
+            variants.len(),
+            lengths.len()
+        );
+        return Err(Failure::new(Exit::Config, message));
+    }
     spec.eval = EvalSpec {
         variants,
         test_lens: lengths,
@@ -135,7 +163,8 @@ pub fn existing(
         .map(|length| task.seq_len(*length))
         .collect();
     // The id covers the spec, not the weights: a run trained again may have others.
-    let same = record.run_id == *id && record.model == own.model;
+    let same =
+        record.run_id == *id && record.model == own.model && record.seal_holds() != Some(false);
     (same && !skipped_fits(&record, spec, &seq_lens, limit)).then_some((record, path))
 }
 

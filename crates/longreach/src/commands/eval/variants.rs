@@ -1,6 +1,6 @@
 //! `--variant` of `longreach eval`: encodings to evaluate a trained run under.
 
-use crate::config::diagnostic::{describe_value, type_name};
+use crate::config::diagnostic::{describe_value, table_without_null, type_name};
 use crate::exit::{Exit, Failure};
 use crate::plan::spec::{RunSpec, TRAINED, VariantSpec};
 use crate::plan::variant_rules::{Asked, Refusal, Trained};
@@ -104,7 +104,7 @@ impl Argument<'_> {
         let kind = spec.model.pe.kind();
         let pe = serde_json::to_value(&spec.model.pe)
             .ok()
-            .and_then(|value| without_null(&value))
+            .and_then(|value| table_without_null(&value))
             .ok_or_else(|| self.fail("the trained encoding is no table", SYNTAX))?;
         if !applies(&table.when, &pe) {
             let name = table.name.clone().unwrap_or_else(|| default_name(table));
@@ -283,24 +283,4 @@ fn compact(set: &Table) -> String {
         Some(kind) => kind.to_owned(),
         None => set.to_string().trim().replace('\n', ", "),
     }
-}
-
-/// A JSON object as a TOML table; absent keys instead of null.
-fn without_null(value: &serde_json::Value) -> Option<Table> {
-    fn convert(value: &serde_json::Value) -> Option<Value> {
-        Some(match value {
-            // TOML has no null.
-            serde_json::Value::Null => return None,
-            serde_json::Value::Object(map) => Value::Table(
-                map.iter()
-                    .filter_map(|(key, value)| Some((key.clone(), convert(value)?)))
-                    .collect(),
-            ),
-            serde_json::Value::Array(items) => {
-                Value::Array(items.iter().filter_map(convert).collect())
-            }
-            other => Value::try_from(other).ok()?,
-        })
-    }
-    convert(value)?.as_table().cloned()
 }

@@ -2,7 +2,7 @@
 
 use crate::commands::export::write_file;
 use crate::exit::Failure;
-use crate::run_dir::seal::timings;
+use crate::run_dir::timings::timings;
 use results::export::{TrainStep, run_events};
 use results::store::EVALS_DIR;
 use results::{Found, RunRecord};

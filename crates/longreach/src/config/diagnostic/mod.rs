@@ -18,7 +18,7 @@ mod suggest;
 pub use super::origins::Place;
 pub use super::value::{describe_value, float_text, quoted, type_name};
 pub use problem::{Problem, TableName};
-pub use read::{deserialize, deserialize_at, known_keys, normalise};
+pub use read::{deserialize, deserialize_at, known_keys, normalise, table_without_null};
 pub use suggest::{closest, closest_first};
 
 use super::key_path::KeyPath;

@@ -32,6 +32,28 @@ pub fn normalise(table: &mut Table) {
     }
 }
 
+/// A JSON object as a TOML table; absent keys instead of null.
+pub fn table_without_null(value: &serde_json::Value) -> Option<Table> {
+    fn convert(value: &serde_json::Value) -> Option<Value> {
+        Some(match value {
+            // TOML has no null.
+            serde_json::Value::Null => return None,
+            serde_json::Value::Object(map) => Value::Table(
+                map.iter()
+                    .filter_map(|(key, value)| Some((key.clone(), convert(value)?)))
+                    .collect(),
+            ),
+            serde_json::Value::Array(items) => {
+                Value::Array(items.iter().filter_map(convert).collect())
+            }
+            other => Value::try_from(other).ok()?,
+        })
+    }
+    let mut table = convert(value)?.as_table().cloned()?;
+    normalise(&mut table);
+    Some(table)
+}
+
 fn normalise_value(value: &mut Value) {
     match value {
         Value::Table(table) => normalise(table),

@@ -88,6 +88,7 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
         spec: spec.as_object().unwrap().clone(),
         started_from: None,
         evaluation_of: None,
+        seal: None,
     }
 }
 
@@ -225,7 +226,7 @@ pub fn curve(seed: u64, end: f64) -> Vec<CurvePoint> {
             let noise = ((i * 37 + seed * 11) % 17) as f64 / 17.0 - 0.5;
             CurvePoint {
                 step: i * 2000 / 120,
-                loss_nats: end + 4.0 * (-(i as f64) / 12.0).exp() + 0.05 * noise,
+                loss_nats: (end + 4.0 * (-(i as f64) / 12.0).exp() + 0.05 * noise).max(0.0),
             }
         })
         .collect()

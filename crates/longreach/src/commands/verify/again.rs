@@ -1,0 +1,251 @@
+//! Computing the numbers of a run again: from its weights, or from the beginning.
+
+use super::{Args, Subject};
+use crate::device;
+use crate::exit::{Exit, Failure};
+use crate::plan::spec::{Job, RunSpec};
+use crate::run::evaluate::evaluate;
+use crate::run::protocol::{CheckpointEvery, How};
+use crate::run::task::build_task;
+use crate::run::worker;
+use crate::run_dir::changes;
+use crate::run_dir::files::{JOB_FILE, RECORD_FILE, WEIGHTS_FILE};
+use crate::signals;
+use results::RunRecord;
+use results::record::{EvalRow, EvalStatus, RunStatus, StepScores};
+use rundir::Weights;
+use rundir::steplog::LOG_FILE;
+use tasks::Task;
+
+use super::evaluations::{self, Evaluation};
+use super::numbers::{Numbers, is_of_this_build};
+
+/// Largest relative difference (absolute below 1) of a number that another build or another kind of
+/// device recorded: the last digits differ there.
+const TOLERANCE: f64 = 1e-3;
+
+/// Scores the weights of a run again and compares every number of its own evaluation and of later
+/// ones. Lengths that were skipped, or do not fit into the memory now, are left out.
+pub(super) fn reevaluate(
+    run: &Subject<'_>,
+    weights: &Weights,
+    task: &dyn Task,
+    request: &Args,
+) -> Result<Numbers, Failure> {
+    signals::listen();
+    signals::leave_within(worker::LEAVE_WITHIN);
+    let mut found = Numbers::default();
+    if run.record.status == RunStatus::Ok {
+        let spec = &run.job.spec;
+        let again = score(run.job, spec, task, weights, request)?;
+        found.compare(RECORD_FILE, run.record, &again, request);
+    }
+    for (name, evaluation) in evaluations::readable(run) {
+        let Evaluation { record, spec } = evaluation;
+        let job = Job {
+            run_id: record.run_id.clone(),
+            spec,
+            ..run.job.clone()
+        };
+        let task = build_task(&job, &job.spec.eval.test_lens)?;
+        let again = score(run.job, &job.spec, task.as_ref(), weights, request)?;
+        found.compare(&name, &record, &again, request);
+    }
+    Ok(found)
+}
+
+/// The rows of an evaluation of the weights of a run.
+fn score(
+    job: &Job,
+    asked: &RunSpec,
+    task: &dyn Task,
+    weights: &Weights,
+    request: &Args,
+) -> Result<Vec<EvalRow>, Failure> {
+    let device = device::open(&request.device)?;
+    let limit = request.device.memory_limit(request.memory_limit, 1);
+    let rows = evaluate(
+        &job.spec,
+        &asked.eval,
+        task,
+        weights,
+        &device,
+        limit,
+        |_, _| (),
+    );
+    rows.map_err(|error| Failure::bug(format!("{error:#}")))?
+        .ok_or_else(|| {
+            let exit = signals::asked().unwrap_or(Exit::Interrupted);
+            Failure::new(exit, "stopped while scoring again")
+        })
+}
+
+impl Numbers {
+    /// Adds what differs between the rows of a record and the same, scored again.
+    fn compare(&mut self, name: &str, record: &RunRecord, again: &[EvalRow], request: &Args) {
+        let exact = is_of_this_build(record) && record.environment.device == request.device.kind;
+        let mut largest = 0.0_f64;
+        let mut differ = Vec::new();
+        for row in &record.evals {
+            let is_same =
+                |other: &&EvalRow| other.variant == row.variant && other.test_len == row.test_len;
+            let Some(other) = again.iter().find(is_same) else {
+                continue;
+            };
+            if [row.status, other.status].contains(&EvalStatus::Skipped) {
+                continue;
+            }
+            let relative = difference(row, other);
+            largest = largest.max(relative);
+            if relative > if exact { 0.0 } else { TOLERANCE } {
+                differ.push(changed(row, other));
+            }
+        }
+        let (more, shown) = (differ.len().saturating_sub(MOST_SHOWN), differ.iter());
+        for text in shown.take(MOST_SHOWN) {
+            self.wrong.push(format!("{name}, scored again: {text}"));
+        }
+        if more > 0 {
+            self.wrong
+                .push(format!("{name}, scored again: {more} more rows differ"));
+        }
+        if differ.is_empty() && largest > 0.0 {
+            self.notes.push(format!(
+                "{name}: another build or device recorded it; scored again, its numbers differ by \
+                 at most {largest:.1e}"
+            ));
+        }
+    }
+}
+
+/// Rows of one record that are named.
+const MOST_SHOWN: usize = 5;
+
+/// The largest relative difference (absolute below 1) of two rows; infinite if they hold different
+/// numbers at all.
+fn difference(row: &EvalRow, other: &EvalRow) -> f64 {
+    if row == other {
+        return 0.0;
+    }
+    let same_kind = row.status == other.status
+        && row.metrics.keys().eq(other.metrics.keys())
+        && row.loss_by_position.len() == other.loss_by_position.len()
+        && row
+            .metrics
+            .values()
+            .zip(other.metrics.values())
+            .all(|(a, b)| a.n == b.n);
+    if !same_kind {
+        return f64::INFINITY;
+    }
+    let metrics = row.metrics.values().zip(other.metrics.values());
+    let metrics = metrics.map(|(a, b)| (a.value, b.value));
+    let bins = row.loss_by_position.iter().zip(&other.loss_by_position);
+    let bins = bins.map(|(a, b)| (a.loss_nats, b.loss_nats));
+    let relative = |(a, b): (f64, f64)| (a - b).abs() / a.abs().max(1.0);
+    metrics
+        .chain(bins)
+        .map(relative)
+        .fold(f64::MIN_POSITIVE, f64::max)
+}
+
+/// The first difference of two rows in words.
+fn changed(row: &EvalRow, other: &EvalRow) -> String {
+    let at = format!(
+        "{} at {}",
+        schema::text::one_line(&row.variant, 60),
+        row.test_len
+    );
+    let [theirs, ours] = [row, other].map(|row| serde_json::to_value(row).unwrap_or_default());
+    match changes::differences(&theirs, &ours).first() {
+        Some((key, theirs, ours)) => format!(
+            "{at}: {key} is {}, not {}",
+            changes::shown(*ours),
+            changes::shown(*theirs)
+        ),
+        None => at,
+    }
+}
+
+/// Removes the scores while training that one of two records of a run skipped for lack of memory.
+fn skip_scores(one: &mut RunRecord, other: &mut RunRecord) {
+    let skipped = |record: &RunRecord| -> Vec<(u64, usize)> {
+        let at = |at: &StepScores| {
+            let rows = at.rows.iter();
+            let rows = rows.filter(|row| row.status == EvalStatus::Skipped);
+            let step = at.step;
+            rows.map(|row| (step, row.test_len)).collect::<Vec<_>>()
+        };
+        record.train.scores.iter().flat_map(at).collect()
+    };
+    let out = [skipped(one), skipped(other)].concat();
+    for at in one.train.scores.iter_mut().chain(&mut other.train.scores) {
+        let step = at.step;
+        at.rows.retain(|row| !out.contains(&(step, row.test_len)));
+    }
+}
+
+/// Trains the job again in a temporary directory and compares every byte that must not differ.
+pub(super) fn retrain(run: &Subject<'_>, request: &Args) -> Result<Vec<String>, Failure> {
+    let Subject {
+        directory,
+        job,
+        record,
+    } = run;
+    let scratch = tempfile::tempdir().map_err(Failure::resources)?;
+    let again = scratch
+        .path()
+        .join(directory.file_name().unwrap_or_default());
+    std::fs::create_dir(&again).map_err(Failure::resources)?;
+    // Not a copy: relative paths may start from another directory now.
+    let text = serde_json::to_vec_pretty(job).map_err(Failure::bug)?;
+    std::fs::write(again.join(JOB_FILE), text).map_err(Failure::resources)?;
+    let how = How {
+        device: request.device.clone(),
+        // Never: nothing resumes from a temporary directory.
+        checkpoint_every: CheckpointEvery::Steps(u64::MAX),
+        memory_limit: request.device.memory_limit(request.memory_limit, 1),
+        initial_weights: false,
+    };
+    worker::run_silently(&again, &how)?;
+    let mut wrong = Vec::new();
+    for name in [WEIGHTS_FILE, LOG_FILE] {
+        if std::fs::read(directory.join(name)).ok() != std::fs::read(again.join(name)).ok() {
+            wrong.push(format!("trained again, {name} has other bytes"));
+        }
+    }
+    let mut fresh = results::read_record(&again.join(RECORD_FILE)).map_err(Failure::input)?;
+    // Commit and labels may differ, and the seal with them.
+    let mut expected = RunRecord::clone(record);
+    expected.seal = None;
+    fresh.seal = None;
+    expected.environment.clone_from(&fresh.environment);
+    expected.labels.clone_from(&fresh.labels);
+    // Lengths that either of the two skipped for lack of memory cannot be compared.
+    let out: Vec<(String, usize)> = expected
+        .evals
+        .iter()
+        .chain(&fresh.evals)
+        .filter(|row| row.status == EvalStatus::Skipped)
+        .map(|row| (row.variant.clone(), row.test_len))
+        .collect();
+    for record in [&mut expected, &mut fresh] {
+        record
+            .evals
+            .retain(|row| !out.contains(&(row.variant.clone(), row.test_len)));
+    }
+    skip_scores(&mut expected, &mut fresh);
+    let [theirs, ours] =
+        [&expected, &fresh].map(|record| serde_json::to_value(record).unwrap_or_default());
+    let differ: Vec<String> = changes::differences(&theirs, &ours)
+        .into_iter()
+        .map(|(key, ..)| key)
+        .collect();
+    if !differ.is_empty() {
+        wrong.push(format!(
+            "trained again, the record differs in {}",
+            differ.join(", ")
+        ));
+    }
+    Ok(wrong)
+}

@@ -1,0 +1,149 @@
+//! The records of later evaluations of a run, in its directory.
+
+use super::numbers::rows;
+use super::{Findings, Subject};
+use crate::plan::spec::{EvalSpec, Job, RunSpec};
+use crate::run::task::build_task;
+use crate::units::count;
+use results::record::TrainFacts;
+use results::store::EVALS_DIR;
+use results::{RunRecord, read_record};
+use schema::text::excerpt;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// The record of a later evaluation, and its spec.
+pub(super) struct Evaluation {
+    pub(super) record: RunRecord,
+    pub(super) spec: RunSpec,
+}
+
+/// Checks every record of a later evaluation against its seal, its name, its spec and the run.
+pub(super) fn check(run: &Subject<'_>, findings: &mut Findings) {
+    let files = files(run.directory);
+    if files.is_empty() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for path in &files {
+        let name = shown(path);
+        match read(path).and_then(|evaluation| problems(run, path, &evaluation)) {
+            Ok(problems) => {
+                wrong.extend(
+                    problems
+                        .into_iter()
+                        .map(|problem| format!("{name}: {problem}")),
+                );
+            }
+            Err(problem) => wrong.push(format!("{name}: {problem}")),
+        }
+    }
+    findings.add(&count(files.len(), "later evaluation"), wrong);
+}
+
+/// The evaluations that can be read, with the names of their files.
+pub(super) fn readable(run: &Subject<'_>) -> Vec<(String, Evaluation)> {
+    let files = files(run.directory).into_iter();
+    files
+        .filter_map(|path| Some((shown(&path), read(&path).ok()?)))
+        .collect()
+}
+
+/// The files of `evals/`, sorted; none if it is a link, which nothing here follows.
+fn files(run: &Path) -> Vec<PathBuf> {
+    let directory = run.join(EVALS_DIR);
+    if directory.is_symlink() {
+        return Vec::new();
+    }
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_record = |path: &PathBuf| {
+        let hidden = path
+            .file_name()
+            .is_none_or(|name| name.to_string_lossy().starts_with('.'));
+        !hidden
+            && path
+                .extension()
+                .is_some_and(|extension| extension == "json")
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(is_record)
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// `evals/0123456789abcdef.json`.
+fn shown(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    excerpt(&format!("{EVALS_DIR}/{name}"))
+}
+
+fn read(path: &Path) -> Result<Evaluation, String> {
+    if path.is_symlink() {
+        return Err("is a link".to_owned());
+    }
+    let record = read_record(path).map_err(|error| error.to_string())?;
+    let spec = serde_json::from_value(Value::Object(record.spec.clone()))
+        .map_err(|error| format!("its spec is not one of this version: {error}"))?;
+    Ok(Evaluation { record, spec })
+}
+
+/// What is wrong with an evaluation.
+fn problems(
+    run: &Subject<'_>,
+    path: &Path,
+    evaluation: &Evaluation,
+) -> Result<Vec<String>, String> {
+    let Evaluation { record, spec } = evaluation;
+    let mut wrong = Vec::new();
+    let mut must = |holds: bool, problem: &str| {
+        if !holds {
+            wrong.push(problem.to_owned());
+        }
+    };
+    must(
+        record.seal_holds() != Some(false),
+        "was changed after it was written: it does not match its seal",
+    );
+    let id = spec.run_id().unwrap_or_default();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    must(
+        id == record.run_id && stem == record.run_id.as_str(),
+        "its name, its run id and its spec are not of one evaluation",
+    );
+    // Versions before `evaluation_of` existed did not write whose weights these are.
+    let of = record.evaluation_of.as_ref();
+    must(
+        of.is_none_or(|of| *of == run.job.run_id) && record.model == run.record.model,
+        "evaluates other weights than those of this run",
+    );
+    // Scores while training are completed where lengths did not fit before.
+    let training = |record: &RunRecord| TrainFacts {
+        scores: Vec::new(),
+        ..record.train.clone()
+    };
+    must(
+        training(record) == training(run.record) && record.seed == run.record.seed,
+        "is of another training than this run",
+    );
+    let without_eval = |spec: &RunSpec| RunSpec {
+        eval: EvalSpec {
+            variants: Vec::new(),
+            ..run.job.spec.eval.clone()
+        },
+        ..spec.clone()
+    };
+    must(
+        without_eval(spec) == without_eval(&run.job.spec),
+        "its spec is not that of this run but for the evaluation",
+    );
+    let job = Job {
+        run_id: record.run_id.clone(),
+        spec: spec.clone(),
+        ..run.job.clone()
+    };
+    let task = build_task(&job, &spec.eval.test_lens).map_err(|failure| failure.message)?;
+    wrong.extend(rows(&record.evals, spec, task.as_ref()));
+    Ok(wrong)
+}

@@ -1,0 +1,221 @@
+//! Whether the numbers of a record are those that its spec asks for.
+//!
+//! That is: which rows, which metrics, over how many items, and what follows from the spec alone.
+
+use super::Subject;
+use crate::plan::spec::RunSpec;
+use crate::run::evaluate::unsupported;
+use crate::run::record::task_facts;
+use crate::run::score::metric_names;
+use results::RunRecord;
+use results::metric::{ATTENTION_DISTANCE, EXACT_MATCH};
+use results::record::{EvalRow, EvalStatus, RunStatus};
+use rundir::Weights;
+use schema::text::one_line;
+use tasks::Task;
+
+/// What is wrong with numbers, and what is worth a note.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    pub(super) wrong: Vec<String>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Whether this build made a record: only then must texts and last digits be the same.
+pub(super) fn is_of_this_build(record: &RunRecord) -> bool {
+    let environment = &record.environment;
+    environment.commit == env!("LONGREACH_COMMIT")
+        && environment.version == env!("CARGO_PKG_VERSION")
+}
+
+/// Checks the record of a run.
+pub(super) fn check(run: &Subject<'_>, task: &dyn Task, weights: Option<&Weights>) -> Numbers {
+    let Subject { job, record, .. } = run;
+    let spec = &job.spec;
+    let mut found = Numbers {
+        wrong: rows(&record.evals, spec, task),
+        notes: Vec::new(),
+    };
+    found.wrong.extend(while_training(record, spec, task));
+    let facts = spec.model.pe.facts(&spec.model.transformer.shape());
+    let expected = spec.model.transformer.num_params(&facts);
+    let own = weights.map_or(record.model.encoding_parameters, |weights| {
+        weights.count("encoding.")
+    });
+    if record.model.parameters != expected || record.model.encoding_parameters != own {
+        found.wrong.push(format!(
+            "the record counts {} parameters, {} of them the encoding's; the spec gives {expected} \
+             and {own}",
+            record.model.parameters, record.model.encoding_parameters
+        ));
+    }
+    let diverged = record.status == RunStatus::Diverged;
+    let is_diverged = |row: &EvalRow| row.status == EvalStatus::Diverged;
+    if diverged && !record.evals.iter().all(is_diverged) {
+        let problem = "the training diverged, and the record has scores";
+        found.wrong.push(problem.to_owned());
+    }
+    if diverged != record.diverged.is_some()
+        || record
+            .diverged
+            .as_ref()
+            .is_some_and(|diverged| diverged.step != record.train.steps)
+    {
+        let problem = "the record does not say at which of its steps the training diverged";
+        found.wrong.push(problem.to_owned());
+    }
+    let mut must = |holds: bool, problem: &str| {
+        if !holds && is_of_this_build(record) {
+            found.wrong.push(problem.to_owned());
+        } else if !holds {
+            found
+                .notes
+                .push(format!("{problem}; another commit recorded it"));
+        }
+    };
+    must(
+        record.task == task_facts(spec, task),
+        "what the record says of its task is not what the task says",
+    );
+    must(
+        record.encoding_facts == spec.model.derived(spec.train.seq_len),
+        "what the record says of its encoding is not what the encoding says",
+    );
+    found
+}
+
+/// Checks the scores while training: their steps, and their rows as those of an evaluation.
+fn while_training(record: &RunRecord, spec: &RunSpec, task: &dyn Task) -> Option<String> {
+    let scores = &record.train.scores;
+    let (Some(every), Some(eval)) = (spec.eval.every, spec.eval.while_training()) else {
+        let problem = "the record has scores while training, which were not asked for";
+        return (!scores.is_empty()).then(|| problem.to_owned());
+    };
+    let last = record.train.steps;
+    let diverged = record.status == RunStatus::Diverged;
+    // The last step has the scores of the evaluation, whether or not it is a multiple.
+    let planned = (1..=last).filter(|step| step.is_multiple_of(every) || *step == last);
+    let steps = scores.iter().map(|at| at.step);
+    if !diverged && !steps.eq(planned) {
+        return Some("the scores while training are of other steps than planned".to_owned());
+    }
+    let spec = RunSpec {
+        eval,
+        ..spec.clone()
+    };
+    scores.iter().find_map(|at| {
+        let problem = rows(&at.rows, &spec, task).into_iter().next()?;
+        Some(format!("scores after step {}: {problem}", at.step))
+    })
+}
+
+/// Checks that rows are those of a spec, each with numbers that its test can give.
+pub(super) fn rows(rows: &[EvalRow], spec: &RunSpec, task: &dyn Task) -> Vec<String> {
+    let eval = &spec.eval;
+    let planned: Vec<(&str, usize)> = eval
+        .variants
+        .iter()
+        .flat_map(|variant| {
+            let lengths = eval.test_lens.iter();
+            lengths.map(|test_len| (variant.name.as_str(), *test_len))
+        })
+        .collect();
+    let held: Vec<(&str, usize)> = rows
+        .iter()
+        .map(|row| (row.variant.as_str(), row.test_len))
+        .collect();
+    let mut wrong = Vec::new();
+    for (what, of, other) in [
+        ("is not in the record", &planned, &held),
+        ("is in the record and was not asked for", &held, &planned),
+    ] {
+        let odd: Vec<_> = of.iter().filter(|row| !other.contains(row)).collect();
+        if let Some((variant, test_len)) = odd.first() {
+            let more = match odd.len() {
+                1 => String::new(),
+                n => format!(", and {} more", n - 1),
+            };
+            let variant = one_line(variant, 60);
+            wrong.push(format!("the row of {variant} at {test_len} {what}{more}"));
+        }
+    }
+    if wrong.is_empty() && planned != held {
+        wrong.push("the rows of the record are in another order".to_owned());
+    }
+    let problems = rows.iter().filter_map(|row| {
+        let variant = one_line(&row.variant, 60);
+        Some(format!(
+            "{variant} at {}: {}",
+            row.test_len,
+            problem(row, spec, task)?
+        ))
+    });
+    wrong.extend(problems.take(5));
+    wrong
+}
+
+/// What is wrong with one row.
+fn problem(row: &EvalRow, spec: &RunSpec, task: &dyn Task) -> Option<String> {
+    let eval = &spec.eval;
+    let variant = eval
+        .variants
+        .iter()
+        .find(|known| known.name == row.variant)?;
+    let index = eval
+        .test_lens
+        .iter()
+        .position(|known| *known == row.test_len)?;
+    let encoding = variant.pe.get(index)?;
+    let positions = variant.positions.get(index);
+    let positions = positions.unwrap_or(&spec.model.positions);
+    let seq_len = task.seq_len(row.test_len);
+    let has_no_value = unsupported(spec, encoding, positions, seq_len).is_some();
+    match row.status {
+        EvalStatus::Ok if has_no_value => {
+            return Some("has numbers where the encoding has no value".to_owned());
+        }
+        EvalStatus::Unsupported if !has_no_value => {
+            return Some("is unsupported where the encoding has a value".to_owned());
+        }
+        EvalStatus::Ok => {}
+        _ => return None,
+    }
+    let known = metric_names(task, eval.last_tokens);
+    let is_group = |name: &str| name != EXACT_MATCH && name.starts_with(EXACT_MATCH);
+    let missing = known
+        .iter()
+        .find(|name| !is_group(name) && !row.metrics.contains_key(*name));
+    if let Some(name) = missing {
+        return Some(format!("has no {name}"));
+    }
+    let rows = task.test_rows(row.test_len) as u64;
+    let tokens = rows.saturating_mul(seq_len as u64);
+    for (name, metric) in &row.metrics {
+        let is_distance = eval.attention_distance && name.starts_with(ATTENTION_DISTANCE);
+        let most = match name.as_str() {
+            _ if is_distance => tokens,
+            EXACT_MATCH if metric.n != rows => {
+                return Some(format!(
+                    "{name} is over {} rows, the test has {rows}",
+                    metric.n
+                ));
+            }
+            name if !known.iter().any(|known| known == name) => {
+                return Some(format!(
+                    "has {}, which is not scored here",
+                    one_line(name, 60)
+                ));
+            }
+            name if is_group(name) => rows,
+            _ => tokens,
+        };
+        if metric.n > most {
+            let n = metric.n;
+            return Some(format!(
+                "{name} is over {n} items, the test has at most {most}"
+            ));
+        }
+    }
+    let beyond = row.loss_by_position.iter().any(|bin| bin.to > seq_len);
+    beyond.then(|| format!("has a loss at positions beyond its {seq_len} tokens"))
+}

@@ -1,0 +1,191 @@
+//! How commands end where not everything is as asked: runs that cannot be recorded, retries that
+//! select nothing, trainings whose last step ruins the weights, limits that are too low.
+#![cfg(unix)]
+
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use longreach::plan::planner::plan;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
+
+/// A config of text with this many lengths from 64 on, and variants.
+fn wide(lengths: usize, variants: usize) -> Scratch {
+    let lengths: Vec<usize> = (64..64 + lengths).collect();
+    let mut text = format!(
+        "name = \"wide\"\n[task]\nkind = \"text\"\nfiles = [\"corpus.txt\"]\neval_tokens = \
+         200\n[model]\nd_model = 16\nn_layers = 1\nn_heads = 2\npe = {{ kind = \"rope\" \
+         }}\n[train]\ntrain_len = 64\nsteps = 2\nbatch_size = 2\n[eval]\ntest_lens = {lengths:?}\n"
+    );
+    for index in 0..variants {
+        text.push_str(&format!(
+            "[[eval.variants]]\nname = \"v{index}\"\nset = {{ scaling = {{ kind = \"yarn\", factor = \
+             {} }} }}\n",
+            index + 2
+        ));
+    }
+    let scratch = Scratch::with(&text);
+    let corpus: String = (0..8000).map(|line| format!("{line} and more\n")).collect();
+    std::fs::write(scratch.directory.path().join("corpus.txt"), corpus).unwrap();
+    scratch
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused_by_the_plan() {
+    let refused = |scratch: Scratch, overrides: &[&str]| {
+        let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+        plan(&scratch.config, &overrides)
+            .map(drop)
+            .unwrap_err()
+            .to_string()
+    };
+    let said = [
+        refused(wide(100, 29), &[]),
+        refused(wide(101, 99), &[]),
+        refused(
+            wide(2, 0),
+            &[
+                "eval.attention_distance=true",
+                "model.d_model=32",
+                "model.n_layers=64",
+                "model.n_heads=16",
+            ],
+        ),
+    ];
+    // The lines of the file differ with the place of the corpus; the rest does not.
+    let said: Vec<String> = said
+        .iter()
+        .map(|text| {
+            let kept = text
+                .lines()
+                .filter(|line| !line.contains('|') && !line.contains("-->"));
+            kept.collect::<Vec<_>>().join("\n")
+        })
+        .collect();
+    insta::assert_snapshot!("records_that_cannot_be_written", said.join("\n\n"));
+}
+
+#[test]
+fn the_size_of_a_record_is_estimated_from_above_and_closely() {
+    let scratch = wide(12, 5);
+    exits(&scratch.longreach("run", &[]), 0);
+    let bytes = scratch.records()[0].1.len() as f64;
+    let config = std::fs::read_to_string(&scratch.config).unwrap();
+    let estimated = |lengths: usize| {
+        // The estimate is only told where it is too much.
+        let other = wide(lengths, 99);
+        plan(&other.config, &[])
+            .err()
+            .map(|error| error.to_string())
+    };
+    assert!(config.contains("v4"));
+    // Rows of this size: those of 16 MiB are between these two numbers of lengths.
+    let row = bytes / (12.0 * 6.0);
+    let fit = (16.0 * 1024.0 * 1024.0 / row / 100.0) as usize;
+    assert_eq!(estimated(fit * 8 / 10), None);
+    assert!(estimated(fit + 1).is_some_and(|said| said.contains("asks for a record of about")));
+}
+
+#[test]
+fn a_sweep_whose_records_cannot_be_read_is_not_done() {
+    let scratch = Scratch::with(TINY);
+    let mut program = longreach();
+    program
+        .arg("run")
+        .arg(&scratch.config)
+        .args(["train.steps=600", "--jobs", "1", ONE[1]]);
+    let sweep = program
+        .arg("--runs")
+        .arg(scratch.runs())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    let first = loop {
+        assert!(started.elapsed() < Duration::from_secs(60), "no record");
+        if let Some((path, _)) = scratch.records().first() {
+            break scratch.runs().join(path);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    // The second run is still trained.
+    std::fs::write(&first, "{").unwrap();
+    let output = sweep.wait_with_output().unwrap();
+    exits(&output, 1);
+    let said = stderr(&output);
+    assert!(
+        said.contains("its worker ended well, but it has no record that can be read")
+            && said.contains("1 of 2 runs failed"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_retry_that_selects_nothing_says_what_is_missing() {
+    let scratch = Scratch::with(TINY);
+    for which in ["failed", "diverged"] {
+        let output = scratch.longreach("run", &[&ONE[..], &["--retry", which]].concat());
+        exits(&output, 2);
+        let said = stderr(&output);
+        assert!(
+            said.contains(&format!("--retry {which}: none of the 1 run has {which}"))
+                && said.contains("1 are not recorded yet")
+                && said.contains("leave --retry out"),
+            "{said}"
+        );
+    }
+    exits(&scratch.longreach("run", &ONE), 0);
+    exits(
+        &scratch.longreach("run", &[&ONE[..], &["--retry", "failed"]].concat()),
+        0,
+    );
+}
+
+#[test]
+fn weights_that_the_last_step_ruins_count_as_diverged() {
+    let scratch = Scratch::with(TINY);
+    let ruined = [
+        "train.steps=1",
+        "train.lr=1e9",
+        "train.adamw.weight_decay=1000",
+        "train.warmup_steps=0",
+        "train.grad_clip=0",
+    ];
+    let output = scratch.longreach("run", &[&ONE[..], &ruined].concat());
+    exits(&output, 5);
+    let record: serde_json::Value = serde_json::from_slice(&scratch.records()[0].1).unwrap();
+    assert_eq!(record["status"], "ok");
+    assert_eq!(record["evals"][0]["status"], "diverged");
+}
+
+#[test]
+fn a_limit_below_any_memory_is_told_in_bytes() {
+    let scratch = Scratch::with(TINY);
+    for (limit, said) in [
+        ("1", "the limit of 1 byte\n"),
+        ("1000", "the limit of 1000 bytes\n"),
+    ] {
+        let output = scratch.longreach("run", &["--memory-limit", limit]);
+        exits(&output, 6);
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn the_table_is_printed_where_the_report_cannot_be_written() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &ONE), 0);
+    let report = scratch.runs().join("tiny/report");
+    std::fs::remove_dir_all(&report).unwrap();
+    std::fs::write(&report, "a file").unwrap();
+    let output = scratch.longreach("run", &ONE);
+    exits(&output, 6);
+    assert!(
+        stdout(&output).contains("exact_match by test length"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(stderr(&output).contains("0 to do"), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(&report).unwrap(), "a file");
+}
