@@ -80,7 +80,7 @@ fn line(run: &RunView, width: usize) -> String {
     let running = run.state == RunState::Running;
     if matches!(
         run.state,
-        RunState::Failed | RunState::Diverged | RunState::Stale
+        RunState::Failed | RunState::Diverged | RunState::Stale | RunState::Unreadable
     ) {
         let note = run.note.as_deref().and_then(|note| note.lines().next());
         parts.push(note.unwrap_or_default().to_owned());
