@@ -6,7 +6,7 @@ use crate::commands::{
 };
 use crate::exit::{Exit, Failure};
 use crate::{console, signals};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Which positional encoding still works past the length a transformer was trained on?
@@ -71,6 +71,10 @@ enum Command {
 
 /// Parses the command line, runs the command, and prints its failure.
 pub fn main() -> ExitCode {
+    // Ends here if a shell asks for completions.
+    clap_complete::CompleteEnv::with_factory(Cli::command)
+        .var(completions::VARIABLE)
+        .complete();
     let cli = Cli::parse();
     signals::survive_file_size_limit();
     // Before anything that takes time, so that a request to stop is not lost while many runs are
@@ -142,7 +146,7 @@ fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
-        Command::Completions(arguments) => completions::run::<Cli>(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
         Command::Docs(arguments) => docs::run::<Cli>(&arguments),
         Command::Worker(arguments) => worker::run(&arguments),
     }

@@ -151,6 +151,11 @@ pub struct DeviceFacts {
     pub problem: Option<String>,
 }
 
+/// The names of all devices, whether they are compiled in or not.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    KINDS.into_iter().map(|(name, ..)| name)
+}
+
 /// Every kind of device; those compiled in are tried.
 pub fn list() -> Vec<DeviceFacts> {
     let facts = KINDS.map(|(device, feature, compiled_in)| {

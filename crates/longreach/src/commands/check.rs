@@ -1,14 +1,16 @@
 //! `longreach check`: the runs of a config and their estimated cost.
 
+use crate::commands::completions;
 use crate::console;
 use crate::console::table;
 use crate::exit::{Exit, Failure};
 use crate::plan::cost::{ASSUMED_FLOPS, PlannedEvaluation, evaluations, flops, memory_bytes};
-use crate::plan::memory;
+use crate::plan::memory::{self, MemoryLimit};
 use crate::plan::planner::plan;
 use crate::plan::planner::{Plan, PlannedRun};
 use crate::run_dir::files::{RECORD_FILE, run_dir};
 use crate::units::{bytes, count, duration, short};
+use clap_complete::engine::ArgValueCompleter;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -19,11 +21,15 @@ pub struct Args {
     /// The experiment, a TOML file
     config: PathBuf,
     /// Values that replace those of the file
-    #[arg(value_name = "KEY=VALUE")]
+    #[arg(value_name = "KEY=VALUE", add = ArgValueCompleter::new(completions::overrides))]
     overrides: Vec<String>,
     /// Directory of all runs, to find those already recorded
     #[arg(long, default_value = "runs", value_name = "DIR")]
     runs: PathBuf,
+    /// Tell which trainings would be refused, and which lengths skipped, under this limit per
+    /// process: 512MiB, 4GiB
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<MemoryLimit>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -46,15 +52,20 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
             .exists()
     };
     let rows = rows(&plan, is_recorded);
+    let mut notes = plan.notes.clone();
+    notes.extend(
+        arguments
+            .memory_limit
+            .iter()
+            .flat_map(|limit| beyond(*limit, &rows)),
+    );
     if arguments.json {
-        let Plan {
-            name, title, notes, ..
-        } = &plan;
+        let Plan { name, title, .. } = &plan;
         let plan =
             serde_json::json!({ "name": name, "title": title, "notes": notes, "runs": rows });
         console::print(&console::json(&plan)?);
     } else {
-        console::notes(&plan.notes);
+        console::notes(&notes);
         console::print(&render(&plan, &rows));
     }
     Ok(Exit::Done)
@@ -87,6 +98,39 @@ pub struct PlanRow {
     pub evaluations: Vec<PlannedEvaluation>,
     /// Estimated seconds on one CPU process.
     pub estimated_secs: f64,
+}
+
+/// What a limit on memory leaves out, in words; runs that differ in nothing but the seed once.
+fn beyond(limit: MemoryLimit, rows: &[PlanRow]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    let mut note = |text: String| {
+        if !notes.contains(&text) {
+            notes.push(text);
+        }
+    };
+    for row in rows {
+        let method = row.labels.join(", ");
+        if let Some(excess) = limit.excess(row.train_memory_bytes) {
+            note(format!("{method}: would not train: it {excess}"));
+            continue;
+        }
+        for variant in &row.variants {
+            let skipped = row.evaluations.iter().filter(|evaluation| {
+                evaluation.variant == *variant && limit.excess(evaluation.memory_bytes).is_some()
+            });
+            let lengths: Vec<String> = skipped
+                .map(|skipped| skipped.test_len.to_string())
+                .collect();
+            if !lengths.is_empty() {
+                let lengths = lengths.join(", ");
+                note(format!(
+                    "{method}, {variant}: would be skipped at {lengths}: more than {} of memory",
+                    bytes(limit.0 as f64)
+                ));
+            }
+        }
+    }
+    notes
 }
 
 /// The rows of a plan; `is_recorded` returns whether a run is done.

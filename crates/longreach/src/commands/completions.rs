@@ -1,27 +1,111 @@
-//! `longreach completions`: completion scripts for shells.
+//! `longreach completions`: completion scripts for shells. A script asks the program itself, which
+//! knows encodings, tasks, devices and the keys of a config; runs complete as paths.
 
 use crate::console;
+use crate::device;
 use crate::exit::{Exit, Failure};
-use clap::CommandFactory;
+use crate::plan::keys::{KEYS, Kind};
+use clap_complete::engine::CompletionCandidate;
+use clap_complete::env::Shells;
+use posenc::{EncodingConfig, PositionsConfig};
+use std::ffi::OsStr;
+use tasks::TaskConfig;
+
+/// The variable by which a script asks; it holds the name of the shell.
+pub const VARIABLE: &str = "LONGREACH_COMPLETE";
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  longreach completions bash > ~/.local/share/bash-completion/completions/longreach")]
+  longreach completions bash > ~/.local/share/bash-completion/completions/longreach
+
+The script asks `longreach` for kinds of encodings and tasks, devices, and keys of a config.")]
 pub struct Args {
     /// bash, zsh, fish, elvish or powershell
     shell: clap_complete::Shell,
 }
 
-/// Prints the script for the commands of `C`.
+/// Prints the script.
 ///
 /// # Errors
 ///
-/// None.
-pub fn run<C: CommandFactory>(arguments: &Args) -> Result<Exit, Failure> {
+/// [`Exit::Bug`] for a shell without one.
+pub fn run(arguments: &Args) -> Result<Exit, Failure> {
+    let shell = arguments.shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells
+        .completer(&shell)
+        .ok_or_else(|| Failure::bug(format!("no completions for {shell}")))?;
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut C::command(), "longreach", &mut script);
+    let name = "longreach";
+    completer
+        .write_registration(VARIABLE, name, name, name, &mut script)
+        .map_err(Failure::bug)?;
     console::print(String::from_utf8_lossy(&script).trim_end());
     Ok(Exit::Done)
+}
+
+/// Every kind of encoding, with what it does.
+pub fn encodings() -> Vec<CompletionCandidate> {
+    let candidate = |kind: &&str| {
+        let about = EncodingConfig::example(kind).map(|config| config.about().summary);
+        CompletionCandidate::new(*kind).help(about.map(Into::into))
+    };
+    EncodingConfig::KINDS.iter().map(candidate).collect()
+}
+
+/// Every device of `--device`.
+pub fn devices() -> Vec<CompletionCandidate> {
+    device::names().map(CompletionCandidate::new).collect()
+}
+
+/// `KEY=VALUE` of a config: keys up to `=`, then the names that may stand there.
+pub fn overrides(written: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(written) = written.to_str() else {
+        return Vec::new();
+    };
+    let Some((key, value)) = written.split_once('=') else {
+        let keys = KEYS.iter().filter(|key| {
+            key.path.starts_with(written) && !key.path.contains(".N.") && key.kind != Kind::Axes
+        });
+        let inner = ["model.pe.kind", "task.kind", "model.positions.kind"].into_iter();
+        let inner =
+            inner.filter(|key| key.starts_with(written) && written.matches('.').count() > 0);
+        let meaning = |key: &str| {
+            KEYS.iter()
+                .find(|known| known.path == key)
+                .map(|key| key.meaning)
+        };
+        return keys
+            .map(|key| key.path)
+            .chain(inner)
+            .map(|key| {
+                CompletionCandidate::new(format!("{key}=")).help(meaning(key).map(Into::into))
+            })
+            .collect();
+    };
+    let names: &[&str] = match key {
+        "model.pe.kind" | "model.pe" => EncodingConfig::KINDS,
+        "task.kind" | "task" => TaskConfig::KINDS,
+        "model.positions.kind" | "model.positions" => PositionsConfig::KINDS,
+        _ => match KEYS
+            .iter()
+            .find(|known| known.path == key)
+            .map(|key| key.kind)
+        {
+            Some(Kind::Name(names)) => names,
+            Some(Kind::Truth) => &["true", "false"],
+            _ => &[],
+        },
+    };
+    let is_table = matches!(key, "model.pe" | "task" | "model.positions");
+    let written = |name: &&str| match is_table {
+        true => format!("{key}={{kind=\"{name}\"}}"),
+        false => format!("{key}={name}"),
+    };
+    let fitting = names.iter().filter(|name| name.starts_with(value));
+    fitting
+        .map(|name| CompletionCandidate::new(written(name)))
+        .collect()
 }

@@ -1,5 +1,6 @@
 //! `longreach config show`: the resolved config of a run, and where every value comes from.
 
+use crate::commands::completions;
 use crate::config::axes::{Cell, expand};
 use crate::config::key_path::KeyPath;
 use crate::config::source::Source;
@@ -8,6 +9,7 @@ use crate::exit::{Exit, Failure};
 use crate::plan::keys::KEYS;
 use crate::plan::planner::{Plan, PlannedRun, plan};
 use clap::Subcommand;
+use clap_complete::engine::ArgValueCompleter;
 use results::toml_text::{inline, key as toml_key};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -33,7 +35,7 @@ struct Show {
     /// The experiment, a TOML file
     config: PathBuf,
     /// Values that replace those of the file
-    #[arg(value_name = "KEY=VALUE")]
+    #[arg(value_name = "KEY=VALUE", add = ArgValueCompleter::new(completions::overrides))]
     overrides: Vec<String>,
     /// The run to show, by the beginning of its id; the first unless given
     #[arg(long, value_name = "RUN_ID")]

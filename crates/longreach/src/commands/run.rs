@@ -1,5 +1,6 @@
 //! `longreach run`: trains and evaluates every run of a config, then reports.
 
+use crate::commands::completions;
 use crate::commands::report;
 use crate::console;
 use crate::device::{self, DeviceName};
@@ -11,6 +12,7 @@ use crate::run_dir::kept_configs::Config;
 use crate::sweep::options::{Options, Retry, Share};
 use crate::sweep::{self, Outcome};
 use crate::units::count;
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use std::path::PathBuf;
 
 /// Train and evaluate every run of a config that is not recorded yet, then write the report
@@ -20,13 +22,13 @@ pub struct Args {
     /// The experiment, a TOML file
     config: PathBuf,
     /// Values that replace those of the file, as dotted keys: train.steps=500 seeds=[0,1]
-    #[arg(value_name = "KEY=VALUE")]
+    #[arg(value_name = "KEY=VALUE", add = ArgValueCompleter::new(completions::overrides))]
     overrides: Vec<String>,
     /// Directory of all runs: RUNS/EXPERIMENT/RUN_ID
     #[arg(long, default_value = "runs", value_name = "DIR")]
     runs: PathBuf,
     /// cpu, wgpu, vulkan, metal, cuda, rocm or ndarray; :N selects the Nth of several
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = "cpu", add = ArgValueCandidates::new(completions::devices))]
     device: DeviceName,
     /// Runs at a time, each in its own process [default: one per core on a CPU, 1 elsewhere]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]

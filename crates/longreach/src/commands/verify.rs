@@ -7,6 +7,7 @@ mod identity;
 mod log;
 mod numbers;
 
+use crate::commands::completions;
 use crate::console;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
@@ -16,6 +17,7 @@ use crate::run::task::build_task;
 use crate::run_dir::changes;
 use crate::run_dir::files::{JOB_FILE, RECORD_FILE, Runs, WEIGHTS_FILE, read_job, runs_below};
 use crate::units::count;
+use clap_complete::engine::ArgValueCandidates;
 use results::RunRecord;
 use rundir::Weights;
 use std::path::{Path, PathBuf};
@@ -40,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     config_dir: Option<PathBuf>,
     /// The device to score and train on
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = "cpu", add = ArgValueCandidates::new(completions::devices))]
     device: DeviceName,
     /// As in `run`
     #[arg(long, value_name = "SIZE")]

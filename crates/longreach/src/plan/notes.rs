@@ -72,6 +72,22 @@ pub(super) fn unsupported_notes(run: &PlannedRun) -> Vec<String> {
     notes
 }
 
+/// A training under a scaling that does nothing at the training length.
+pub(super) fn unscaled_note(run: &PlannedRun) -> Option<String> {
+    let pe = serde_json::to_value(&run.job.spec.model.pe).ok()?;
+    let scaling = pe.get("scaling")?;
+    let kind = scaling.get("kind")?.as_str()?;
+    // Every scaling by a factor of one is the identity.
+    let is_identity = scaling.get("factor")?.as_f64()? == 1.0;
+    is_identity.then(|| {
+        format!(
+            "`rope` with the scaling `{kind}` trains the weights of plain `rope`: its factor is 1 \
+             at the training length; a variant with set = {{ scaling = {{ kind = \"{kind}\" }} }} \
+             needs no training of its own"
+        )
+    })
+}
+
 /// Which kind has no value at a test length, and why.
 fn reason<'a>(
     spec: &'a RunSpec,

@@ -6,7 +6,7 @@ use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
 use super::mistakes::{Collection, Mistakes};
 use super::model;
-use super::notes::{Dropped, unsupported_notes};
+use super::notes::{Dropped, unscaled_note, unsupported_notes};
 use super::sections::{Experiment, ReportSection};
 use super::spec::{EvalSpec, Job, ModelSpec, RunSpec, TrainSpec};
 use super::surroundings::Surroundings;
@@ -323,7 +323,8 @@ impl Planner {
     /// Variants that drop trained encodings, then lengths that have no value.
     fn notes(&self, plan: &Plan) -> Vec<String> {
         let mut notes = self.dropped.texts();
-        for note in plan.runs.iter().flat_map(unsupported_notes) {
+        let unscaled = plan.runs.iter().filter_map(unscaled_note);
+        for note in unscaled.chain(plan.runs.iter().flat_map(unsupported_notes)) {
             if !notes.contains(&note) {
                 notes.push(note);
             }

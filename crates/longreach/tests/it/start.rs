@@ -217,3 +217,120 @@ fn what_is_shown_is_a_config_of_the_same_run() {
         );
     }
 }
+
+/// What a shell is offered after these words, in fish's form: a candidate and its help.
+fn offered(directory: &Path, words: &[&str]) -> Vec<String> {
+    let mut program = longreach();
+    program
+        .current_dir(directory)
+        .env("LONGREACH_COMPLETE", "fish");
+    let output = program
+        .args(["--", "longreach"])
+        .args(words)
+        .output()
+        .unwrap();
+    exits(&output, 0);
+    let lines = stdout(&output);
+    let first = |line: &str| line.split('\t').next().unwrap_or_default().to_owned();
+    lines.lines().map(first).collect()
+}
+
+#[test]
+fn completions_know_kinds_keys_devices_and_runs() {
+    let scratch = Scratch::with(TINY);
+    let directory = scratch.directory.path();
+    let offered = |words: &[&str]| offered(directory, words);
+    assert_eq!(offered(&["inspect", "ali"]), ["alibi"]);
+    assert_eq!(offered(&["new", "x", "--task", "add"]), ["addition"]);
+    assert_eq!(offered(&["new", "x", "--pe", "ker"]), ["kerple"]);
+    assert_eq!(offered(&["new", "x", "--pe", "rope,ker"]), ["rope,kerple"]);
+    assert_eq!(offered(&["run", "x.toml", "--device", "cu"]), ["cuda"]);
+    assert_eq!(offered(&["run", "x.toml", "train.lr"]), ["train.lr="]);
+    assert_eq!(offered(&["check", "x.toml", "eval.dec"]), ["eval.decode="]);
+    assert_eq!(
+        offered(&["check", "x.toml", "eval.decode=g"]),
+        ["eval.decode=greedy"]
+    );
+    assert_eq!(
+        offered(&["config", "show", "x.toml", "model.pe=ker"]),
+        ["model.pe={kind=\"kerple\"}"]
+    );
+    assert_eq!(
+        offered(&["check", "x.toml", "task.kind=cop"]),
+        ["task.kind=copy"]
+    );
+    let keys = offered(&["run", "x.toml", "train."]);
+    assert!(
+        keys.len() > 10
+            && keys
+                .iter()
+                .all(|key| key.starts_with("train.") && key.ends_with('=')),
+        "{keys:?}"
+    );
+    // Runs are directories: their ids complete as paths.
+    exits(&scratch.longreach("run", &["seeds=[0]"]), 0);
+    let id = |index: usize| {
+        plan(&scratch.config, &[]).unwrap().runs[index]
+            .job
+            .run_id
+            .clone()
+    };
+    let wanted = format!("runs/tiny/{}", id(0));
+    let runs = offered(&["eval", &wanted[..wanted.len() - 10]]);
+    assert!(
+        runs.iter().any(|path| path.trim_end_matches('/') == wanted),
+        "{runs:?}"
+    );
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = longreach().args(["completions", shell]).output().unwrap();
+        exits(&output, 0);
+        assert!(stdout(&output).contains("LONGREACH_COMPLETE"), "{shell}");
+    }
+}
+
+#[test]
+fn check_tells_what_a_limit_on_memory_leaves_out() {
+    let scratch = Scratch::with(TINY);
+    let told = |limit: &str| {
+        let output = scratch.longreach("check", &["--memory-limit", limit]);
+        exits(&output, 0);
+        stderr(&output)
+    };
+    assert!(
+        told("1MiB").contains("rope: would not train: it needs about"),
+        "{}",
+        told("1MiB")
+    );
+    assert!(!told("64GiB").contains("would"), "{}", told("64GiB"));
+    let plan = plan(&scratch.config, &[]).unwrap();
+    let rows = longreach::commands::check::rows(&plan, |_| false);
+    let most = rows[0]
+        .evaluations
+        .iter()
+        .map(|one| one.memory_bytes)
+        .max()
+        .unwrap();
+    assert!(
+        rows[0].train_memory_bytes < most,
+        "evaluations are the larger part here"
+    );
+    let told = told(&(most - 1).to_string());
+    assert!(
+        told.contains("rope, trained: would be skipped at"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_scaling_that_trains_plain_rope_is_noted() {
+    let scratch = Scratch::with(TINY);
+    let axis = "axes.\"model.pe\"=[{kind=\"rope\"},{kind=\"rope\",scaling={kind=\"linear\"}},{kind=\"rope\",scaling={kind=\"linear\",factor=2}}]";
+    let output = scratch.longreach("check", &[axis, "eval.variants=[]"]);
+    exits(&output, 0);
+    let notes = stderr(&output);
+    assert_eq!(
+        notes.matches("trains the weights of plain `rope`").count(),
+        1,
+        "{notes}"
+    );
+}

@@ -1,8 +1,10 @@
 //! Arguments of `longreach eval`.
 
+use crate::commands::completions;
 use crate::device::DeviceName;
 use crate::plan::memory::MemoryLimit;
 use crate::plan::spec::Decode;
+use clap_complete::engine::ArgValueCandidates;
 use std::path::PathBuf;
 
 /// Evaluate trained runs at other lengths or under other encodings, without retraining
@@ -41,7 +43,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub config_dir: Option<PathBuf>,
     /// The device
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = "cpu", add = ArgValueCandidates::new(completions::devices))]
     pub device: DeviceName,
     /// As in `run`
     #[arg(long, value_name = "SIZE")]

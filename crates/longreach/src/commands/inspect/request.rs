@@ -1,5 +1,6 @@
 //! Arguments of `longreach inspect`, read and checked like a config.
 
+use crate::commands::completions;
 use crate::commands::inspect::subject::Subject;
 use crate::config::diagnostic::{Diagnostic, Place, Problem, TableName, closest, deserialize};
 use crate::config::key_path::KeyPath;
@@ -7,6 +8,7 @@ use crate::config::source::Source;
 
 use crate::exit::Failure;
 use crate::plan::hints::other_kind;
+use clap_complete::engine::ArgValueCandidates;
 use posenc::{ConfigError, EncodingConfig, Lengths, ModelShape, RopeScaling};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -36,6 +38,7 @@ const MAX_PARAMETERS: usize = 1 << 26;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// An encoding of `longreach list encodings`
+    #[arg(add = ArgValueCandidates::new(completions::encodings))]
     pub kind: String,
     /// Keys of the encoding, and d_model, n_heads, head_dim or n_layers of the model: base=500000
     /// n_heads=12
