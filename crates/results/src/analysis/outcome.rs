@@ -132,6 +132,30 @@ impl Setting<'_> {
         clear.then_some(best.0)
     }
 
+    /// Where no method is clearly best: the one with the best mean and those whose intervals touch
+    /// its own. Empty where these are all that have numbers, where an interval is missing, and where
+    /// the best is at chance.
+    pub(crate) fn near_best(&self, points: &[Point], metric: &str) -> Vec<usize> {
+        let numbered: Vec<(usize, Estimate)> = points
+            .iter()
+            .enumerate()
+            .filter_map(|(i, p)| Some((i, p.estimate?)))
+            .collect();
+        let best = numbered
+            .iter()
+            .min_by(|a, b| better_first(metric, a.1.mean, b.1.mean));
+        let Some((_, best)) = best.filter(|best| !self.is_at_chance(metric, &best.1)) else {
+            return Vec::new();
+        };
+        let is_interval_missing = numbered.iter().any(|(_, e)| e.interval.is_none());
+        let near = numbered.iter().filter(|(_, e)| !best.is_separated_from(e));
+        let near: Vec<usize> = near.map(|(at, _)| *at).collect();
+        if is_interval_missing || near.len() == numbered.len() {
+            return Vec::new();
+        }
+        near
+    }
+
     /// Whether the interval of a score includes guessing or lies below it; where guessing has no
     /// score, whether a share is 0.
     pub(crate) fn is_at_chance(&self, metric: &str, estimate: &Estimate) -> bool {

@@ -73,10 +73,12 @@ pub(super) fn value_at(
     }
 }
 
-/// A mean with its interval: `4.63 ± 0.05`, `0.667 [0.09, 0.99]` for shares, or `4.63` for one
-/// seed.
+/// A mean with its interval: `4.63 ± 0.05`, `0.67 [0.09, 0.99]` for shares, or `4.63` for one seed.
+/// The mean has no more digits than its interval supports.
 pub(crate) fn estimate_text(metric: &str, estimate: &Estimate) -> String {
-    let decimals = metric::decimals(metric, estimate.mean);
+    let most = metric::decimals(metric, estimate.mean);
+    let half = estimate.interval.map(|(low, high)| (high - low) / 2.0);
+    let decimals = half.map_or(most, |half| most.min(supported(half)));
     let mean = metric::number(estimate.mean, decimals);
     match (estimate.half_width, estimate.interval) {
         (Some(half), _) => format!("{mean} ± {}", metric::number(half, decimals)),
@@ -91,6 +93,16 @@ pub(crate) fn estimate_text(metric: &str, estimate: &Estimate) -> String {
         }
         (None, None) => mean,
     }
+}
+
+/// Decimals at which a half-width has two significant digits.
+fn supported(half_width: f64) -> usize {
+    if half_width <= 0.0 || !half_width.is_finite() {
+        return usize::MAX;
+    }
+    // 0.05 has its first digit at the second decimal, 14 has both before the point.
+    let first = -half_width.log10().floor();
+    (first + 1.0).max(0.0) as usize
 }
 
 pub(crate) fn point_text(metric: &str, point: &Point) -> String {

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct ExperimentSetting<'a> {
     /// `quickstart: text, trained at 64 bytes`
     pub name: String,
+    /// `quickstart`
+    pub experiment: String,
     pub setting: Setting<'a>,
 }
 
@@ -36,6 +38,7 @@ pub(crate) fn experiment_settings(records: &[RunRecord]) -> Vec<ExperimentSettin
         for setting in settings(&runs, &[], &specs) {
             out.push(ExperimentSetting {
                 name: format!("{experiment}: {}", setting.name),
+                experiment: experiment.clone(),
                 setting,
             });
         }

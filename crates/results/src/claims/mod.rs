@@ -32,6 +32,7 @@ mod verdict;
 pub use assertions::{Assertion, AssertionOutcome, AssertionResult, Assertions};
 pub use claim::{Claim, Claims, Kind, Published, PublishedNumber};
 pub use correlation::Column;
+pub(crate) use experiment_setting::{ExperimentSetting, experiment_settings};
 pub use length::Length;
 pub(crate) use verdict::counts;
 pub use verdict::{Comparison, Outcome, Verdict};

@@ -4,7 +4,7 @@ use super::conditions;
 use super::config;
 use super::document::{Chapter, Document, Section};
 use super::error::place;
-use super::finding::{finding, unconverged};
+use super::finding::unconverged;
 use super::sections::section;
 use super::spec::ReportSpec;
 use crate::analysis::setting::Setting;
@@ -37,7 +37,6 @@ pub(super) fn document(
     let diverged = records.iter().filter(is_diverged).map(|r| diverged(r));
     Document {
         title: spec.title.clone(),
-        findings: settings.iter().map(|s| finding(s, spec)).collect(),
         sections,
         chapters,
         conditions: conditions::facts(records, settings),

@@ -6,12 +6,24 @@ use crate::stats::{INTERVAL, SHARE_INTERVAL};
 
 /// What a cell is: a mean with which interval over how many seeds.
 pub(super) fn seeds_sentence(setting: &Setting<'_>, metric: &str) -> String {
+    let interval = if metric::is_share(metric) {
+        "[95 % CI]"
+    } else {
+        "± 95 % CI"
+    };
     match setting.seeds() {
         (1, 1) => "Single seed: no interval, no ranking.".into(),
+        _ => format!("Mean {interval}, {}.", seeds_text(setting)),
+    }
+}
+
+/// The rule behind [`seeds_sentence`], with a space before it; empty for single seeds.
+pub(super) fn seeds_notes(setting: &Setting<'_>, metric: &str) -> String {
+    match setting.seeds() {
+        (1, 1) => String::new(),
         _ => format!(
-            "Mean {}, {}; k/N: only k of N seeds gave a number.",
-            interval_text(metric),
-            seeds_text(setting)
+            " Mean {}; k/N: only k of N seeds gave a number.",
+            interval_text(metric)
         ),
     }
 }
@@ -33,8 +45,8 @@ pub(super) fn seeds_text(setting: &Setting<'_>) -> String {
     }
 }
 
-/// What a metric is and what guessing scores, for the caption of its table.
-pub(super) fn meaning(setting: &Setting<'_>, metric: &str) -> String {
+/// What a metric is and what guessing scores, for a table that stands alone.
+pub(super) fn definition(setting: &Setting<'_>, metric: &str) -> String {
     let definition = setting.definition(metric);
     let chance = metric::chance(setting.task, metric);
     let chance = chance.map_or(String::new(), |c| {
@@ -43,7 +55,7 @@ pub(super) fn meaning(setting: &Setting<'_>, metric: &str) -> String {
             metric::number(c, metric::decimals(metric, c))
         )
     });
-    format!(" Definition: {}.{chance}", definition.trim_end_matches('.'))
+    format!("{metric}: {}.{chance}", definition.trim_end_matches('.'))
 }
 
 /// Which values of a metric are better.

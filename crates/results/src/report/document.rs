@@ -5,7 +5,6 @@ use crate::plot::{Grids, LinePlot, PlotError};
 /// Everything that a report shows.
 pub(crate) struct Document {
     pub title: String,
-    pub findings: Vec<String>,
     pub sections: Vec<Section>,
     pub chapters: Vec<Chapter>,
     pub conditions: Vec<(String, String)>,
@@ -30,6 +29,8 @@ pub(crate) struct Chapter {
 pub(crate) struct Section {
     pub name: String,
     pub slug: String,
+    /// What the numbers say, in a sentence or two.
+    pub finding: String,
     pub lead: Table,
     pub tables: Vec<Table>,
     pub figures: Vec<Figure>,
@@ -58,12 +59,16 @@ impl Config {
 }
 
 /// A cell, already formatted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cell {
     /// Plain text; renderers escape it.
     pub text: String,
-    /// Marks the best of a column.
-    pub bold: bool,
+    /// Where it stands in its column.
+    pub mark: Mark,
+    /// Colour of the cell, from 0 (worst) to 1 (best).
+    pub heat: Option<f64>,
+    /// What a sign says.
+    pub tone: Option<Tone>,
     /// The text in parts with their relative links, if there are any links; together the parts are
     /// `text`.
     pub links: Vec<(String, Option<String>)>,
@@ -84,10 +89,33 @@ impl Cell {
         };
         Self {
             text,
-            bold: false,
+            mark: Mark::None,
+            heat: None,
+            tone: None,
             links,
         }
     }
+}
+
+/// Where a number stands among those of its column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Nothing is said of it.
+    #[default]
+    None,
+    /// The best one: its interval touches no other.
+    Best,
+    /// The best mean where its interval touches others, and those others.
+    Near,
+}
+
+/// What a sign says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Good,
+    Bad,
+    /// Neither.
+    Open,
 }
 
 /// How the cells of a table are set.
@@ -97,19 +125,27 @@ pub(crate) enum Layout {
     Numbers,
     /// Sentences, aligned left.
     Prose,
+    /// A sentence, a summary, and signs in narrow columns.
+    Matrix,
     /// Sentences too long for a column of a printed page.
     Glossary,
 }
 
 /// A table ready for any renderer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Table {
     /// Anchor and label.
     pub slug: String,
     /// What it shows, in a few words.
     pub title: String,
-    /// How to read it.
+    /// What the numbers are, in a sentence or two.
     pub caption: String,
+    /// How to read it; folded away where the markup can. May be empty.
+    pub notes: String,
+    /// Definition and chance level of its metric, for a table that stands alone. May be empty.
+    pub definition: String,
+    /// Whether the table itself is folded away where the markup can.
+    pub is_folded: bool,
     /// Column headings.
     pub columns: Vec<String>,
     /// Rows, as wide as `columns`.
@@ -122,7 +158,9 @@ impl From<String> for Cell {
     fn from(text: String) -> Self {
         Self {
             text,
-            bold: false,
+            mark: Mark::None,
+            heat: None,
+            tone: None,
             links: Vec::new(),
         }
     }
@@ -138,7 +176,10 @@ impl From<&str> for Cell {
 pub(crate) struct Figure {
     /// Name of the file, without its extension.
     pub slug: String,
+    /// What it shows, in a sentence or two.
     pub caption: String,
+    /// How to read it; folded away where the markup can. May be empty.
+    pub notes: String,
     pub plot: Drawing,
 }
 

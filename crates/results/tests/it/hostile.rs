@@ -306,6 +306,13 @@ fn check_markdown(text: &str, figures: usize) {
             assert!(!line.contains(['`', '<', '>', '&']), "{line}");
             continue;
         }
+        // A fold of ours, which holds no name of a record.
+        let folds = ["How to read it", "Table", "Definitions"];
+        let is_fold = |name: &str| line == format!("<details><summary>{name}</summary>");
+        if line == "</details>" || folds.into_iter().any(is_fold) {
+            columns = None;
+            continue;
+        }
         let mut bare = String::new();
         let mut chars = line.chars();
         while let Some(c) = chars.next() {
@@ -352,7 +359,8 @@ fn check_markdown(text: &str, figures: usize) {
 fn check_latex(text: &str) {
     const COMMANDS: &str = " usepackage begin centering small caption label toprule midrule \
                             bottomrule end textbackslash textasciitilde textasciicircum textless \
-                            textgreater textbar boldmath textbf pm geq pi ";
+                            textgreater textbar boldmath textbf textit pm geq pi surd \
+                            times ";
     let mut depth = 0;
     for line in text.lines() {
         if line.starts_with('%') {
@@ -378,7 +386,7 @@ fn check_latex(text: &str) {
                     // Mathematics of ours is one sign long.
                     let inside: String = chars.by_ref().take_while(|c| *c != '$').collect();
                     assert!(
-                        ["\\pm", "\\geq", "\\pi"].contains(&inside.as_str()),
+                        ["\\pm", "\\geq", "\\pi", "\\surd", "\\times"].contains(&inside.as_str()),
                         "{line}"
                     );
                 }

@@ -77,6 +77,7 @@ fn methods(records: &[RunRecord]) -> Vec<String> {
         table
             .trim_start()
             .lines()
+            .skip_while(|line| !line.starts_with('|'))
             .skip(2)
             .take_while(|line| line.starts_with('|'))
     });
@@ -436,6 +437,7 @@ fn first_table(records: &[RunRecord]) -> Vec<Vec<String>> {
     let rows = table
         .trim_start()
         .lines()
+        .skip_while(|line| !line.starts_with('|'))
         .take_while(|line| line.starts_with('|'));
     let cells = |row: &str| {
         row.trim_matches('|')

@@ -1,9 +1,12 @@
 //! The chapter on findings that a correct suite reproduces.
 
 use super::numbers::{ChapterFiles, CsvFile, NUMBER_HEAD, RULE, number_rows, or_dash, sentences};
-use crate::claims::{AssertionOutcome, AssertionResult, Assertions};
+use crate::claims::{
+    Assertion, AssertionOutcome, AssertionResult, Assertions, ExperimentSetting,
+    experiment_settings,
+};
 use crate::record::RunRecord;
-use crate::report::document::{Cell, Chapter, Layout, Table};
+use crate::report::document::{Cell, Chapter, Layout, Table, Tone};
 use crate::report::error::ReportError;
 
 const RESULTS: [AssertionResult; 6] = [
@@ -33,19 +36,10 @@ pub(crate) fn chapter(records: &[RunRecord]) -> Result<ChapterFiles, ReportError
         .filter(|(n, _)| *n > 0)
         .map(|(n, name)| format!("{name}: {n}"))
         .collect();
-    let columns = ["no.", "assertion", "basis", "where", "result", "numbers"];
-    let table = Table {
-        slug: "assertions".into(),
-        title: "Assertions".into(),
-        caption: format!(
-            "Published findings that a correct suite reproduces at this size. Fragile: may fail at \
-             tiny scale without a mistake. Checks without records are named and count neither \
-             way. {RULE}"
-        ),
-        columns: columns.map(String::from).to_vec(),
-        rows: outcomes.iter().map(|o| row(&committed, o)).collect(),
-        layout: Layout::Prose,
-    };
+    let tables = vec![
+        matrix(&committed, &outcomes, records),
+        numbers(&committed, &outcomes),
+    ];
     let head = ["assertion", "basis", "text", "place", "result"];
     let csv_rows = outcomes.iter().flat_map(|o| {
         let (text, basis) = text_and_basis(&committed, o);
@@ -58,7 +52,7 @@ pub(crate) fn chapter(records: &[RunRecord]) -> Result<ChapterFiles, ReportError
             name: "What a correct suite reproduces".into(),
             slug: "what-a-correct-suite-reproduces".into(),
             summary: format!("What a correct suite reproduces, {}.", counted.join(", ")),
-            tables: vec![table],
+            tables,
         },
         csv: vec![CsvFile {
             name: "assertions.csv",
@@ -74,21 +68,102 @@ fn text_and_basis(assertions: &Assertions, outcome: &AssertionOutcome) -> (Strin
     found.map_or_else(Default::default, |a| (a.text.clone(), a.basis.clone()))
 }
 
-fn row(assertions: &Assertions, outcome: &AssertionOutcome) -> Vec<Cell> {
-    let (text, basis) = text_and_basis(assertions, outcome);
-    let mut all = assertions.assertions.iter();
-    let found = all.find(|assertion| assertion.id == outcome.id);
-    let elsewhere = found
-        .and_then(|assertion| assertion.elsewhere.clone())
-        .filter(|_| outcome.result == AssertionResult::Elsewhere);
-    [
-        outcome.id.to_string(),
-        text,
-        basis,
-        or_dash(&outcome.place),
-        outcome.result.name().into(),
-        elsewhere.unwrap_or_else(|| sentences(&outcome.numbers)),
-    ]
-    .map(Cell::from)
-    .to_vec()
+/// One row for each assertion, one column for each setting that can test any.
+fn matrix(assertions: &Assertions, outcomes: &[AssertionOutcome], records: &[RunRecord]) -> Table {
+    let settings = experiment_settings(records);
+    let is_tested = |s: &&ExperimentSetting<'_>| outcomes.iter().any(|o| o.place == s.name);
+    let tested: Vec<&ExperimentSetting<'_>> = settings.iter().filter(is_tested).collect();
+    // An experiment with one setting is named by itself.
+    let heading = |s: &&ExperimentSetting<'_>| {
+        let of = tested.iter().filter(|t| t.experiment == s.experiment);
+        if of.count() == 1 {
+            s.experiment.clone()
+        } else {
+            s.name.clone()
+        }
+    };
+    let start = ["assertion", "verdicts"].map(String::from).into_iter();
+    let row = |assertion: &Assertion| -> Vec<Cell> {
+        let own: Vec<&AssertionOutcome> =
+            outcomes.iter().filter(|o| o.id == assertion.id).collect();
+        let counted = RESULTS.iter().filter_map(|&result| {
+            let n = own.iter().filter(|o| o.result == result).count();
+            match (n, result) {
+                (0, _) => None,
+                (_, AssertionResult::NoRecords | AssertionResult::Elsewhere) => {
+                    Some(result.name().to_owned())
+                }
+                (n, _) => Some(format!("{} {n}", result.name())),
+            }
+        });
+        let counted: Vec<String> = counted.collect();
+        let name = format!("{}. {}", assertion.id, assertion.text);
+        let verdicts = tested.iter().map(|s| {
+            let outcome = own.iter().find(|o| o.place == s.name);
+            outcome.map_or_else(|| Cell::from(""), |o| verdict(o.result))
+        });
+        let start = [Cell::from(name), Cell::from(counted.join(", "))].into_iter();
+        start.chain(verdicts).collect()
+    };
+    Table {
+        slug: "assertions".into(),
+        title: "Assertions".into(),
+        caption: "Published findings that a correct suite reproduces at this size, in every \
+                  experiment that can test them. ✓ holds, ✗ fails, (✗) fails in a check that may \
+                  fail at tiny scale without a mistake, ? undecided."
+            .into(),
+        notes: format!("Checks without records are named and count neither way. {RULE}"),
+        definition: String::new(),
+        is_folded: false,
+        columns: start.chain(tested.iter().map(heading)).collect(),
+        rows: assertions.assertions.iter().map(row).collect(),
+        layout: Layout::Matrix,
+    }
+}
+
+fn verdict(result: AssertionResult) -> Cell {
+    let (text, tone) = match result {
+        AssertionResult::Holds => ("✓", Tone::Good),
+        AssertionResult::Fails => ("✗", Tone::Bad),
+        AssertionResult::FragileFails => ("(✗)", Tone::Bad),
+        AssertionResult::Undecided => ("?", Tone::Open),
+        AssertionResult::NoRecords | AssertionResult::Elsewhere => ("", Tone::Open),
+    };
+    Cell {
+        tone: Some(tone),
+        ..Cell::from(text)
+    }
+}
+
+/// One row for each assertion and setting, with its numbers.
+fn numbers(assertions: &Assertions, outcomes: &[AssertionOutcome]) -> Table {
+    let row = |outcome: &AssertionOutcome| -> Vec<Cell> {
+        let mut all = assertions.assertions.iter();
+        let found = all.find(|assertion| assertion.id == outcome.id);
+        let elsewhere = found
+            .and_then(|assertion| assertion.elsewhere.clone())
+            .filter(|_| outcome.result == AssertionResult::Elsewhere);
+        let basis = found.map(|assertion| assertion.basis.clone());
+        [
+            outcome.id.to_string(),
+            or_dash(&outcome.place),
+            outcome.result.name().into(),
+            elsewhere.unwrap_or_else(|| sentences(&outcome.numbers)),
+            basis.unwrap_or_default(),
+        ]
+        .map(Cell::from)
+        .to_vec()
+    };
+    let columns = ["no.", "where", "result", "numbers", "basis"];
+    Table {
+        slug: "assertions-numbers".into(),
+        title: "Numbers behind the assertions".into(),
+        caption: "Each assertion in each setting that can test it.".into(),
+        notes: String::new(),
+        definition: String::new(),
+        is_folded: true,
+        columns: columns.map(String::from).to_vec(),
+        rows: outcomes.iter().map(row).collect(),
+        layout: Layout::Prose,
+    }
 }

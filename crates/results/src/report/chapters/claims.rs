@@ -99,11 +99,14 @@ fn claim_table(
             &title[1..],
             of.len()
         ),
-        caption: if verdict == Verdict::NotTested {
-            what.into()
+        caption: what.into(),
+        notes: if verdict == Verdict::NotTested {
+            String::new()
         } else {
-            format!("{what} {RULE}")
+            RULE.into()
         },
+        definition: String::new(),
+        is_folded: false,
         columns: columns.into_iter().map(String::from).collect(),
         rows: of.iter().map(row).collect(),
         layout: Layout::Prose,
@@ -195,13 +198,16 @@ fn correlation_table(columns: &[Column]) -> Table {
     Table {
         slug: "rank-correlation".into(),
         title: "Rank correlation".into(),
-        caption: format!(
-            "Spearman's rank correlation over methods between a published column and ours (means \
-             over seeds), ties sharing their mean rank. n: methods in both; two-sided p over all \
-             permutations for n up to {MOST_EXACT}, else by Student's t with n - 2 degrees of \
-             freedom. Pairs are published / ours. -: one side is constant. Methods that have not \
-             converged are left out beyond the training length."
+        caption: "Spearman's rank correlation over methods between a published column and ours \
+                  (means over seeds). Pairs are published / ours."
+            .into(),
+        notes: format!(
+            "Ties share their mean rank. n: methods in both; two-sided p over all permutations for \
+             n up to {MOST_EXACT}, else by Student's t with n - 2 degrees of freedom. -: one side \
+             is constant. Methods that have not converged are left out beyond the training length."
         ),
+        definition: String::new(),
+        is_folded: false,
         columns: head.map(String::from).to_vec(),
         rows: columns.iter().map(row).collect(),
         layout: Layout::Prose,

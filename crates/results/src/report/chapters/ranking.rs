@@ -110,14 +110,17 @@ fn table(settings: &[&Setting<'_>], rows: &[Ranked<'_>], seeds: usize) -> Table 
         slug: "mean-reciprocal-rank".into(),
         title: "Mean reciprocal rank".into(),
         caption: format!(
-            "For every seed and task, methods are ranked by the leading metric, averaged over all \
-             test lengths past the training length; the reciprocals of the ranks are averaged \
-             over tasks. 1: the best at every task; ties share their mean rank. A method that has \
-             not learned a task in length, or has no number at one of the lengths, comes after \
-             those that have. Tasks that no method has learned do not count, and of a task at \
-             several training lengths the one with the most methods does. Columns of tasks: the \
-             mean rank over seeds. {spread}"
+            "Rank by the leading metric past the training length, its reciprocal averaged over \
+             tasks; 1: the best at every task. Columns of tasks: the mean rank over seeds. {spread}"
         ),
+        notes: "For every seed and task, methods are ranked by the leading metric, averaged over \
+                all test lengths past the training length. Ties share their mean rank. A method \
+                that has not learned a task in length, or has no number at one of the lengths, \
+                comes after those that have. Tasks that no method has learned do not count, and \
+                of a task at several training lengths the one with the most methods does."
+            .into(),
+        definition: String::new(),
+        is_folded: false,
         columns: start
             .chain(settings.iter().map(|s| s.name.clone()))
             .collect(),

@@ -45,6 +45,7 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
     Some(Figure {
         slug: slug(setting, "attention-distance"),
         caption,
+        notes: String::new(),
         plot: plot.into(),
     })
 }

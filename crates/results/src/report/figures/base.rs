@@ -50,6 +50,7 @@ fn figure(setting: &Setting<'_>, sweep: &BaseSweep<'_>, name: &str) -> Figure {
     Figure {
         slug: slug(setting, name),
         caption,
+        notes: String::new(),
         plot: plot.into(),
     }
 }

@@ -60,15 +60,18 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
         }),
     };
     let caption = format!(
-        "{} by depth and test length, means over seeds; {}. Columns to the right of the dashed \
-         line are longer than the training length. Grey: no number. A method that has not learned \
-         its task in length is drawn like the others.{note}",
+        "{} by depth and test length, means over seeds; {}. Right of the dashed line: longer than \
+         the training length.{note}",
         metric::EXACT_MATCH,
         setting.name
     );
+    let notes = "Grey: no number. A method that has not learned its task in length is drawn like \
+                 the others."
+        .into();
     Some(Figure {
         slug: slug(setting, "depth-by-length"),
         caption,
+        notes,
         plot: Drawing::Grids(plot),
     })
 }

@@ -58,13 +58,14 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
         ..LinePlot::default()
     };
     let caption = format!(
-        "Mean loss by position in windows of {len} {}, bins of equal width; {}. Past the dashed \
-         line no position was trained on.{}{bands}{note}",
+        "Mean loss by position in windows of {len} {}; {}. Past the dashed line no position was \
+         trained on.{}{bands}{note}",
         setting.task.unit, setting.name, chance.sentence,
     );
     Some(Figure {
         slug: slug(setting, "loss-by-position"),
         caption,
+        notes: "Positions are averaged in bins of equal width.".into(),
         plot: plot.into(),
     })
 }

@@ -46,6 +46,7 @@ fn figure(setting: &Setting<'_>, metric: &str) -> Figure {
     Figure {
         slug: slug(setting, &format!("{metric}-by-length")),
         caption,
+        notes: String::new(),
         plot: plot.into(),
     }
 }

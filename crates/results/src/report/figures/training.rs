@@ -54,13 +54,16 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
         ..LinePlot::default()
     };
     let caption = format!(
-        "Training loss, each point the mean since the one before; {}. A diverged run is drawn up \
-         to its last finite point.{}{bands}{note}",
+        "Training loss by step; {}.{}{bands}{note}",
         setting.name, chance.sentence,
     );
     Some(Figure {
         slug: slug(setting, "training-loss"),
         caption,
+        notes:
+            "Each point is the mean since the one before. A diverged run is drawn up to its last \
+                finite point."
+                .into(),
         plot: plot.into(),
     })
 }

@@ -55,6 +55,8 @@ pub(super) fn latex(text: &str) -> String {
             }
             '±' => out.push_str("$\\pm$"),
             '≥' => out.push_str("$\\geq$"),
+            '✓' => out.push_str("$\\surd$"),
+            '✗' => out.push_str("$\\times$"),
             'π' => out.push_str("$\\pi$"),
             c => out.push(c),
         }

@@ -5,7 +5,7 @@
 
 use super::escape;
 use crate::plot::described;
-use crate::report::document::{Cell, Document, Figure, Layout, Section, Table};
+use crate::report::document::{Cell, Document, Figure, Layout, Mark, Section, Table};
 use crate::report::error::ReportError;
 use crate::text::printable;
 use minijinja::value::ValueKind;
@@ -132,7 +132,6 @@ fn whole(document: &Document, svgs: &BTreeMap<&str, &str>) -> Value {
     let lists = lists.map(|(slug, name, items)| context! { slug, name, items => each(items) });
     context! {
         title => printable(&document.title),
-        findings => each(&document.findings),
         sections => sections.collect::<Vec<_>>(),
         chapters => chapters.collect::<Vec<_>>(),
         conditions => pairs(&document.conditions),
@@ -148,12 +147,14 @@ fn section(section: &Section, svgs: &BTreeMap<&str, &str>) -> Value {
             slug => f.slug.as_str(),
             name => printable(&described(f.plot.title(), f.plot.subtitle())),
             caption => printable(&f.caption),
+            notes => printable(&f.notes),
             svg => Value::from_safe_string(svg.into()),
         }
     };
     context! {
         name => printable(&section.name),
         slug => section.slug.as_str(),
+        finding => printable(&section.finding),
         lead => table(&section.lead),
         tables => section.tables.iter().map(table).collect::<Vec<_>>(),
         figures => section.figures.iter().map(figure).collect::<Vec<_>>(),
@@ -169,9 +170,13 @@ fn table(table: &Table) -> Value {
         width,
         slug => table.slug.as_str(),
         prose => table.layout != Layout::Numbers,
+        matrix => table.layout == Layout::Matrix,
+        folded => table.is_folded,
         glossary => table.layout == Layout::Glossary,
         title => printable(&table.title),
         caption => printable(&table.caption),
+        notes => printable(&table.notes),
+        definition => printable(&table.definition),
         columns => each(&table.columns),
         rows => table.rows.iter().map(cells).collect::<Vec<_>>(),
     }
@@ -181,7 +186,8 @@ fn cell(cell: &Cell) -> Value {
     let link = |(text, href): &(String, Option<String>)| context! { text => printable(text), href };
     context! {
         text => printable(&cell.text),
-        bold => cell.bold,
+        bold => cell.mark == Mark::Best,
+        near => cell.mark == Mark::Near,
         absent => is_absent(&cell.text),
         links => cell.links.iter().map(link).collect::<Vec<_>>(),
     }

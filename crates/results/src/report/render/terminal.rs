@@ -1,6 +1,6 @@
 //! The report on a terminal: the finding and the leading table of each setting.
 
-use crate::report::document::{Document, Table};
+use crate::report::document::{Document, Mark, Table};
 use crate::text::printable;
 use comfy_table::{LineStyle, TableStyle};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// The finding and the leading table of each setting.
 pub(crate) fn terminal(document: &Document) -> String {
     let mut out = String::new();
-    for (section, finding) in document.sections.iter().zip(&document.findings) {
+    for section in &document.sections {
         if !out.is_empty() {
             out.push('\n');
         }
@@ -19,12 +19,18 @@ pub(crate) fn terminal(document: &Document) -> String {
             printable(&section.name)
         );
         let _ = writeln!(out, "{}", table(&section.lead));
-        if section.lead.rows.iter().flatten().any(|c| c.bold) {
+        if section
+            .lead
+            .rows
+            .iter()
+            .flatten()
+            .any(|c| c.mark == Mark::Best)
+        {
             out.push_str(
                 "* best of its column: better than chance, its 95 % interval touches no other\n",
             );
         }
-        let _ = writeln!(out, "{}", printable(finding));
+        let _ = writeln!(out, "{}", printable(&section.finding));
     }
     for chapter in document.chapters.iter().filter(|c| !c.summary.is_empty()) {
         let _ = write!(out, "\n{}\n", printable(&chapter.summary));
@@ -48,7 +54,7 @@ fn table(lead: &Table) -> String {
     table.set_header(lead.columns.iter().map(|c| printable(c)));
     for row in &lead.rows {
         table.add_row(row.iter().map(|c| {
-            if c.bold {
+            if c.mark == Mark::Best {
                 format!("{} *", printable(&c.text))
             } else {
                 printable(&c.text)

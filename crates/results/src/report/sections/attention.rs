@@ -3,7 +3,7 @@
 use crate::analysis::point::point_text;
 use crate::analysis::setting::{Method, Setting};
 use crate::metric::ATTENTION_DISTANCE;
-use crate::report::captions::{seeds_sentence, slug};
+use crate::report::captions::{definition, seeds_notes, seeds_sentence, slug};
 use crate::report::document::{Cell, Layout, Table};
 use crate::report::spec::ReportSpec;
 
@@ -34,13 +34,14 @@ fn table(setting: &Setting<'_>, len: usize) -> Table {
         slug: slug(setting, &format!("{ATTENTION_DISTANCE}-{len}")),
         title: format!("mean attention distance by head at {len}"),
         caption: format!(
-            "Mean attention distance in tokens by layer.head, counted from 1, at {len} {}; {}. {} \
-             Definition: {}.",
+            "Mean attention distance in tokens by layer.head, counted from 1, at {len} {}; {}. {}",
             setting.task.unit,
             setting.name,
             seeds_sentence(setting, ATTENTION_DISTANCE),
-            setting.definition(ATTENTION_DISTANCE).trim_end_matches('.')
         ),
+        notes: seeds_notes(setting, ATTENTION_DISTANCE).trim_start().into(),
+        definition: definition(setting, ATTENTION_DISTANCE),
+        is_folded: false,
         columns: std::iter::once("method".to_string()).chain(names).collect(),
         rows: setting.methods.iter().map(row).collect(),
         layout: Layout::Numbers,

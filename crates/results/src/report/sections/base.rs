@@ -3,7 +3,7 @@
 use crate::analysis::base_sweep::{BaseRow, BaseSweep, base_sweeps, base_text};
 use crate::analysis::point::point_text;
 use crate::analysis::setting::Setting;
-use crate::report::captions::{direction, meaning, numbered, seeds_sentence, slug};
+use crate::report::captions::{definition, direction, numbered, seeds_notes, seeds_sentence, slug};
 use crate::report::document::{Cell, Layout, Table};
 use crate::report::spec::ReportSpec;
 use crate::text::thousands;
@@ -28,14 +28,19 @@ fn table(setting: &Setting<'_>, sweep: &BaseSweep<'_>, slug_name: &str) -> Table
         slug: slug(setting, slug_name),
         title: format!("{}{of}", sweep.key),
         caption: format!(
-            "{metric} ({}) by {} and test length{of}. Longest wavelength: 2π base^((d-2)/d) \
-             tokens for d rotated dimensions, before any scaling; pairs beyond training: rotary \
-             pairs whose wavelength exceeds the training length in tokens.{absent} {}{}",
+            "{metric} ({}) by {} and test length{of}. {}",
             direction(metric),
             sweep.key,
             seeds_sentence(setting, metric),
-            meaning(setting, metric)
         ),
+        notes: format!(
+            "Longest wavelength: 2π base^((d-2)/d) tokens for d rotated dimensions, before any \
+             scaling; pairs beyond training: rotary pairs whose wavelength exceeds the training \
+             length in tokens.{absent}{}",
+            seeds_notes(setting, metric),
+        ),
+        definition: definition(setting, metric),
+        is_folded: false,
         columns: columns.into_iter().chain(lengths).collect(),
         rows: sweep.rows.iter().map(|base| row(setting, base)).collect(),
         layout: Layout::Numbers,

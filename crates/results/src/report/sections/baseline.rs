@@ -3,8 +3,8 @@
 use crate::analysis::point::{Absent, Point, point_text};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric::{self, better_first};
-use crate::report::captions::{UNCONVERGED, direction, interval_text, meaning, slug};
-use crate::report::document::{Cell, Layout, Table};
+use crate::report::captions::{UNCONVERGED, definition, direction, interval_text, slug};
+use crate::report::document::{Cell, Layout, Mark, Table};
 use crate::report::spec::{FIRST_METHOD, ReportSpec};
 use crate::text::list;
 use std::cmp::Ordering;
@@ -31,8 +31,12 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
         for &len in &setting.lengths {
             let point = setting.difference(method, base, metric, len);
             pairs = (pairs.0.min(point.runs), pairs.1.max(point.runs));
+            let mark = match side(metric, &point) {
+                Some(_) => Mark::Best,
+                None => Mark::None,
+            };
             row.push(Cell {
-                bold: side(metric, &point).is_some(),
+                mark,
                 ..Cell::from(difference_text(metric, &point))
             });
         }
@@ -46,9 +50,8 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
         slug: slug(setting, "difference"),
         title: format!("{metric}: difference to {}", base.name),
         caption: format!(
-            "{metric} minus that of {}, paired by seed ({}: a negative difference is {}). Mean \
-             {}, {n} pairs; k/N: only k of N pairs gave a number. Bold: the interval excludes 0. \
-             - : no seed in common. {UNCONVERGED}{}",
+            "{metric} minus that of {}, paired by seed ({}: a negative difference is {}); {n} \
+             pairs. Bold: the interval excludes 0.",
             base.name,
             direction(metric),
             if metric::lower_is_better(metric) {
@@ -56,9 +59,13 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
             } else {
                 "a loss"
             },
-            interval_text(metric),
-            meaning(setting, metric)
         ),
+        notes: format!(
+            "Mean {}; k/N: only k of N pairs gave a number. - : no seed in common. {UNCONVERGED}",
+            interval_text(metric)
+        ),
+        definition: definition(setting, metric),
+        is_folded: false,
         columns: std::iter::once("method".to_string())
             .chain(setting.lengths.iter().map(|l| l.to_string()))
             .collect(),

@@ -3,7 +3,7 @@
 use crate::analysis::point::{Point, point_text};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
-use crate::report::captions::{UNCONVERGED, meaning, seeds_sentence, slug};
+use crate::report::captions::{UNCONVERGED, definition, seeds_notes, seeds_sentence, slug};
 use crate::report::document::{Cell, Layout, Table};
 use crate::report::spec::ReportSpec;
 use crate::text::times;
@@ -36,17 +36,22 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
         slug: slug(setting, "extrapolation"),
         title: "Extrapolation".into(),
         caption: format!(
+            "How far, and how much of, the in-length {metric} each seed keeps. {}",
+            seeds_sentence(setting, metric::KEPT_TO),
+        ),
+        notes: format!(
             "Kept to: the longest test length, of those from {in_length} to {longest} {}, at \
              which a seed has at least {} of its in-length score, even if a shorter one had less; \
              mean over seeds, also as a multiple of the training length (≥: all seeds at the \
              longest one). Area: the share of the in-length score ({share}), averaged over log2 \
              of the length from {in_length} to {longest} by the trapezoid rule for each seed; 1 \
-             keeps all of it. Seeds: with an in-length score, of all. {UNCONVERGED} {}{}",
+             keeps all of it. Seeds: with an in-length score, of all. {UNCONVERGED}{}",
             setting.task.unit,
             metric::KEPT,
-            seeds_sentence(setting, metric::KEPT_TO),
-            meaning(setting, metric)
+            seeds_notes(setting, metric::KEPT_TO),
         ),
+        definition: definition(setting, metric),
+        is_folded: true,
         columns: vec![
             "method".into(),
             format!("kept to ({})", setting.task.unit),

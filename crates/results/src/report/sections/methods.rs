@@ -53,12 +53,12 @@ fn table(setting: &Setting<'_>, links: &Links) -> Table {
             format!("{}-methods", setting.slug)
         },
         title: "Methods".into(),
-        caption: format!(
-            "What the names stand for; {}. A line with + is the trained model evaluated under a \
-             changed encoding: the settings that change, at each test length where the value \
-             depends on it.",
-            setting.name
-        ),
+        caption: format!("What the names stand for; {}.", setting.name),
+        notes: "A line with + is the trained model evaluated under a changed encoding: the \
+                settings that change, at each test length where the value depends on it."
+            .into(),
+        definition: String::new(),
+        is_folded: false,
         columns,
         rows: setting.methods.iter().map(row).collect(),
         layout: Layout::Glossary,

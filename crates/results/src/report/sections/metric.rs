@@ -3,8 +3,8 @@
 use crate::analysis::point::{Point, point_text};
 use crate::analysis::setting::Setting;
 use crate::metric;
-use crate::report::captions::{direction, meaning, seeds_sentence, slug};
-use crate::report::document::{Cell, Layout, Table};
+use crate::report::captions::{definition, direction, seeds_notes, seeds_sentence, slug};
+use crate::report::document::{Cell, Layout, Mark, Table};
 use crate::report::spec::ReportSpec;
 
 /// Every metric but the leading one, whose table comes first.
@@ -16,7 +16,13 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
 /// The table of one metric.
 pub(super) fn table(setting: &Setting<'_>, metric: &str) -> Table {
     let ranked = if setting.seeds().1 > 1 {
-        " Bold: best of its column, its interval touching no other."
+        " Bold: the best; italic: within its noise."
+    } else {
+        ""
+    };
+    let rule = if setting.seeds().1 > 1 {
+        " Bold: the best of its column, its interval touching no other. Italic, where there is no \
+         such one: the best mean and those whose interval touches that of the best."
     } else {
         ""
     };
@@ -30,13 +36,17 @@ pub(super) fn table(setting: &Setting<'_>, metric: &str) -> Table {
         slug: slug(setting, metric),
         title: format!("{metric} by test length"),
         caption: format!(
-            "{metric} ({}) by test length in {}; {}. {}{derived}{ranked}{}",
+            "{metric} ({}) by test length in {}; {}. {}{ranked}",
             direction(metric),
             setting.task.unit,
             setting.name,
             seeds_sentence(setting, metric),
-            meaning(setting, metric)
         ),
+        notes: format!("{}{derived}{rule}", seeds_notes(setting, metric))
+            .trim_start()
+            .into(),
+        definition: definition(setting, metric),
+        is_folded: false,
         columns: std::iter::once("method".to_string())
             .chain(setting.lengths.iter().map(|l| l.to_string()))
             .collect(),
@@ -45,7 +55,7 @@ pub(super) fn table(setting: &Setting<'_>, metric: &str) -> Table {
     }
 }
 
-/// A row for each method. The best of a column is bold where no other interval touches its own.
+/// A row for each method, with marks on the best of each column.
 fn rows(setting: &Setting<'_>, metric: &str) -> Vec<Vec<Cell>> {
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     let mut columns: Vec<Vec<Point>> = setting.lengths.iter().map(|_| Vec::new()).collect();
@@ -59,9 +69,18 @@ fn rows(setting: &Setting<'_>, metric: &str) -> Vec<Vec<Cell>> {
         rows.push(row);
     }
     for (at, (column, &len)) in columns.iter().zip(&setting.lengths).enumerate() {
+        let is_ranked =
+            |at: usize| !setting.is_extrapolation_of_unconverged(&setting.methods[at], len);
         if let Some(best) = setting.clear_best(column, metric) {
-            let method = &setting.methods[best];
-            rows[best][at + 1].bold = !setting.is_extrapolation_of_unconverged(method, len);
+            if is_ranked(best) {
+                rows[best][at + 1].mark = Mark::Best;
+            }
+            continue;
+        }
+        for near in setting.near_best(column, metric) {
+            if is_ranked(near) {
+                rows[near][at + 1].mark = Mark::Near;
+            }
         }
     }
     rows

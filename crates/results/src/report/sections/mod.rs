@@ -13,6 +13,7 @@ mod runs;
 
 use super::document::{Section, Table};
 use super::figures::figures;
+use super::finding::finding;
 use super::spec::ReportSpec;
 use crate::analysis::setting::Setting;
 use crate::metric::LOSS_NATS;
@@ -45,6 +46,7 @@ pub(super) fn section(setting: &Setting<'_>, spec: &ReportSpec) -> Section {
     Section {
         name: setting.name.clone(),
         slug: name.into(),
+        finding: finding(setting, spec),
         lead: metric::table(setting, setting.lead()),
         tables: TABLES
             .iter()

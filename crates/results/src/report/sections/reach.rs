@@ -4,7 +4,7 @@ use crate::analysis::outcome::InLength;
 use crate::analysis::point::{Absent, point_text};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
-use crate::report::captions::{UNCONVERGED, meaning, seeds_sentence, slug};
+use crate::report::captions::{UNCONVERGED, definition, seeds_notes, seeds_sentence, slug};
 use crate::report::document::{Cell, Layout, Table};
 use crate::report::spec::ReportSpec;
 use crate::stats::INTERVAL;
@@ -41,15 +41,21 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
         slug: slug(setting, "reach"),
         title: "Reach".into(),
         caption: format!(
-            "Reach: the longest test length up to which every tested length keeps the mean \
-             {metric} {rule}, as a multiple of the training length ({}). ≥: nothing longer was \
-             tested; none: lost at the first longer length; -: no in-length score. {UNCONVERGED} \
-             Ratio: {metric} at {longest} over {metric} at {in_length}, averaged over \
-             runs{interval}. {}{}",
+            "How far each method keeps {} of its in-length {metric}, as a multiple of the training \
+             length ({}). {}",
+            metric::KEPT,
             setting.unit_count(setting.task.train_len),
             seeds_sentence(setting, metric),
-            meaning(setting, metric)
         ),
+        notes: format!(
+            "Reach: the longest test length up to which every tested length keeps the mean \
+             {metric} {rule}. ≥: nothing longer was tested; none: lost at the first longer \
+             length; -: no in-length score. {UNCONVERGED} Ratio: {metric} at {longest} over \
+             {metric} at {in_length}, averaged over runs{interval}.{}",
+            seeds_notes(setting, metric),
+        ),
+        definition: definition(setting, metric),
+        is_folded: false,
         columns: vec![
             "method".into(),
             format!("{metric} at {in_length}"),

@@ -5,7 +5,7 @@ use crate::analysis::point::estimate_text;
 use crate::analysis::setting::Setting;
 use crate::metric;
 use crate::record::RunStatus;
-use crate::report::captions::{seeds_sentence, slug};
+use crate::report::captions::{seeds_notes, seeds_sentence, slug};
 use crate::report::document::{Cell, Layout, Table};
 use crate::report::spec::ReportSpec;
 use crate::stats::Estimate;
@@ -28,11 +28,17 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
         slug: slug(setting, "runs"),
         title: "Runs".into(),
         caption: format!(
-            "Runs behind the tables; {}. Final training loss: nats per counted token over the \
-             last tenth of the steps. {}{chance}",
+            "Runs behind the tables; {}. {}",
             setting.name,
             seeds_sentence(setting, metric::LOSS_NATS),
         ),
+        notes: format!(
+            "Final training loss: nats per counted token over the last tenth of the \
+             steps.{chance}{}",
+            seeds_notes(setting, metric::LOSS_NATS),
+        ),
+        definition: String::new(),
+        is_folded: false,
         columns: columns.map(String::from).to_vec(),
         rows: setting.groups.iter().map(row).collect(),
         layout: Layout::Numbers,
