@@ -53,7 +53,7 @@ pub use claims::Claims;
 pub use record::{RunRecord, Seal};
 pub use report::{
     Change, ComparedSetting, FIRST_METHOD, Format, Report, ReportError, ReportFile, ReportSpec,
-    Score, Side, SideBySide, SidesSpec, Verdict, report,
+    RunTimings, Score, Side, SideBySide, SidesSpec, Verdict, report,
 };
 pub use store::{
     Conflict, Excluded, Found, Place, StoreError, find_records, find_records_within, gather_found,

@@ -133,8 +133,8 @@ impl Setting<'_> {
     }
 
     /// Where no method is clearly best: the one with the best mean and those whose intervals touch
-    /// its own. Empty where these are all that have numbers, where an interval is missing, and where
-    /// the best is at chance.
+    /// its own. Empty where these are all that have numbers, where an interval is missing, and
+    /// where the best is at chance.
     pub(crate) fn near_best(&self, points: &[Point], metric: &str) -> Vec<usize> {
         let numbered: Vec<(usize, Estimate)> = points
             .iter()

@@ -76,23 +76,26 @@ pub(super) fn value_at(
 /// A mean with its interval: `4.63 ± 0.05`, `0.67 [0.09, 0.99]` for shares, or `4.63` for one seed.
 /// The mean has no more digits than its interval supports.
 pub(crate) fn estimate_text(metric: &str, estimate: &Estimate) -> String {
+    let (mean, interval) = estimate_parts(metric, estimate);
+    mean + &interval
+}
+
+/// The mean, and its interval with the space before it.
+fn estimate_parts(metric: &str, estimate: &Estimate) -> (String, String) {
     let most = metric::decimals(metric, estimate.mean);
     let half = estimate.interval.map(|(low, high)| (high - low) / 2.0);
     let decimals = half.map_or(most, |half| most.min(supported(half)));
     let mean = metric::number(estimate.mean, decimals);
-    match (estimate.half_width, estimate.interval) {
-        (Some(half), _) => format!("{mean} ± {}", metric::number(half, decimals)),
+    let interval = match (estimate.half_width, estimate.interval) {
+        (Some(half), _) => format!(" ± {}", metric::number(half, decimals)),
         (None, Some((low, high))) => {
             // Rounded outwards, so that what is printed holds the mean and all of the interval.
             let (low, high) = ((low * 100.0).floor() / 100.0, (high * 100.0).ceil() / 100.0);
-            format!(
-                "{mean} [{}, {}]",
-                metric::number(low, 2),
-                metric::number(high, 2)
-            )
+            format!(" [{}, {}]", metric::number(low, 2), metric::number(high, 2))
         }
-        (None, None) => mean,
-    }
+        (None, None) => String::new(),
+    };
+    (mean, interval)
 }
 
 /// Decimals at which a half-width has two significant digits.
@@ -106,15 +109,21 @@ fn supported(half_width: f64) -> usize {
 }
 
 pub(crate) fn point_text(metric: &str, point: &Point) -> String {
-    match &point.estimate {
-        Some(estimate) if point.is_whole() => estimate_text(metric, estimate),
-        Some(estimate) => format!(
-            "{} ({}/{})",
-            estimate_text(metric, estimate),
-            point.values.len(),
-            point.runs
-        ),
-        None => absent_text(&point.absent),
+    let (mean, interval) = point_parts(metric, point);
+    mean + &interval
+}
+
+/// The mean or why there is none, and the interval with the count of seeds that gave a number.
+pub(crate) fn point_parts(metric: &str, point: &Point) -> (String, String) {
+    let Some(estimate) = &point.estimate else {
+        return (absent_text(&point.absent), String::new());
+    };
+    let (mean, interval) = estimate_parts(metric, estimate);
+    if point.is_whole() {
+        (mean, interval)
+    } else {
+        let count = format!("{interval} ({}/{})", point.values.len(), point.runs);
+        (mean, count)
     }
 }
 

@@ -39,7 +39,9 @@ pub(super) struct Head<'a> {
 impl Head<'_> {
     /// Baselines of subtitle and y label.
     fn baselines(&self) -> (f64, f64) {
-        let subtitle = 26.0 + if self.subtitle.is_empty() { 0.0 } else { 19.0 };
+        // Pages have titles of their own.
+        let title = if self.title.is_empty() { -8.0 } else { 26.0 };
+        let subtitle = title + if self.subtitle.is_empty() { 0.0 } else { 19.0 };
         let y_label = subtitle + if self.y_label.is_empty() { 0.0 } else { 26.0 };
         (subtitle, y_label)
     }
@@ -50,7 +52,9 @@ impl Head<'_> {
 
     pub(super) fn draw(&self, pen: &mut Pen, left: f64) {
         let (subtitle, y_label) = self.baselines();
-        pen.title((MARGIN, 26.0), self.title);
+        if !self.title.is_empty() {
+            pen.title((MARGIN, 26.0), self.title);
+        }
         if !self.subtitle.is_empty() {
             let font = Font {
                 color: &MUTED,

@@ -1,7 +1,8 @@
 //! Small matrices side by side, one for each method, with their numbers in the cells.
 
 use super::frame::{Head, LEGEND_CHARS, MARGIN, described};
-use super::pen::{Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg};
+use super::page::{self, PageFigure};
+use super::pen::{FIXED, Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg};
 use super::style::{FRAME, GAP, INK, MUTED, REFERENCE, TEXT, TITLE, ink_on, shade, text_width};
 use crate::metric;
 use crate::text::name;
@@ -60,14 +61,25 @@ impl Grids {
         to_png(&self.scene(Target::Png), &self.title)
     }
 
+    /// The figure for a page; it has no legend.
+    pub(crate) fn to_page(&self) -> PageFigure {
+        let name = described(&self.title, &self.subtitle);
+        PageFigure {
+            svg: page::svg(&self.scene(Target::Page), &name),
+            heading: String::new(),
+            entries: Vec::new(),
+        }
+    }
+
     fn scene(&self, target: Target) -> Scene {
         let across = self.grids.len().clamp(1, ACROSS);
         let down = self.grids.len().div_ceil(across).max(1);
         let width = CELL.0 * self.columns.len().max(1) as f64;
         let height = CELL.1 * self.rows.len().max(1) as f64;
+        let is_page = target == Target::Page;
         let head = Head {
-            title: &self.title,
-            subtitle: &self.subtitle,
+            title: if is_page { "" } else { &self.title },
+            subtitle: if is_page { "" } else { &self.subtitle },
             y_label: &self.y_label,
             has_reference: true,
         };
@@ -75,7 +87,7 @@ impl Grids {
         let left = MARGIN + labels.fold(24.0, f64::max) + 8.0;
         let top = head.height();
         let page_width = (left + across as f64 * (width + GUTTER.0))
-            .max(text_width(&self.title, TITLE) * 1.1 + 28.0)
+            .max(text_width(head.title, TITLE) * 1.1 + 28.0)
             .ceil();
         let page_height = (top + down as f64 * (height + GUTTER.1) + 16.0).ceil();
 
@@ -109,6 +121,13 @@ impl Grids {
                 let value = value.copied().filter(|value| value.is_finite());
                 let left = x + column as f64 * CELL.0;
                 let fill = value.map_or(GAP, shade);
+                // Colours of cells, and of numbers on them, are those of the scale in the dark too.
+                let tip = value.map(|value| {
+                    let column = &self.columns[column];
+                    let value = metric::number(value, 3);
+                    format!("{}, {label}, {column}: {value}", grid.name)
+                });
+                pen.begin(value.map(|_| FIXED.to_owned()), tip);
                 pen.rect((left, top), CELL, fill);
                 if let Some(value) = value {
                     let font = Font {
@@ -119,6 +138,7 @@ impl Grids {
                     let centre = (left + CELL.0 / 2.0, top + CELL.1 / 2.0 + 4.0);
                     pen.text(centre, &metric::number(value, 2), &font);
                 }
+                pen.end();
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::axis::{Axis, Tick, extent, is_drawable, with_room};
 use super::frame::{Head, Legend, MARGIN, described};
+use super::page::{self, PageFigure};
 use super::pen::{Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg};
 use super::series::Series;
 use super::style::{DOTS, FRAME, GRID, Look, MUTED, REFERENCE, TEXT, TITLE, text_width};
@@ -10,6 +11,8 @@ use kuva::render::render::Scene;
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 330.0;
+/// Points of a line in a page, which holds many figures.
+const MOST_PAGE_POINTS: usize = 48;
 /// Lines with at most this many points have a marker at each.
 const MOST_MARKERS: usize = 12;
 
@@ -24,6 +27,8 @@ pub struct LinePlot {
     pub x_label: String,
     /// Name of the y axis, drawn above it, horizontally.
     pub y_label: String,
+    /// What follows the name in brackets, with the scale. May be empty.
+    pub y_note: String,
     /// Logarithmic x; points at or below 0 are left out.
     pub log_x: bool,
     /// Logarithmic y; points at or below 0 are left out.
@@ -42,6 +47,8 @@ pub struct LinePlot {
     pub legend: String,
     /// Markers at every point; otherwise a few along the line.
     pub mark_points: bool,
+    /// Dots at every point of a seed's line, in pages.
+    pub seed_dots: bool,
 }
 
 impl LinePlot {
@@ -60,12 +67,64 @@ impl LinePlot {
         to_png(&self.scene(Target::Png), &self.title)
     }
 
+    /// The figure for a page, with its legend. `is_small`: as few numbers as still show the lines,
+    /// for pages with many figures.
+    pub(crate) fn to_page(&self, is_small: bool) -> PageFigure {
+        let most = if is_small { 24 } else { MOST_PAGE_POINTS };
+        let thinned = self.series.iter().map(|s| {
+            let mut line = s.thinned(most);
+            if is_small && !self.mark_points {
+                line.seeds.clear();
+            }
+            line
+        });
+        let plot = Self {
+            seed_dots: !is_small && self.mark_points,
+            series: thinned.collect(),
+            ..self.clone()
+        };
+        let reference = plot
+            .reference_y
+            .as_ref()
+            .map(|(at, name)| (*at, name.as_str()));
+        let axis = y_axis(&plot, true);
+        let reference = reference.filter(|(at, _)| axis.holds(*at));
+        let name = described(&self.title, &self.subtitle);
+        let scale = if self.log_y { "; log scale" } else { "" };
+        PageFigure {
+            svg: page::svg(&plot.scene(Target::Page), &(name + scale)),
+            heading: self.legend.clone(),
+            entries: page::entries(&plot.series, reference.map(|(_, name)| name)),
+        }
+    }
+
+    /// The same figure with the other scale of y, where both make sense.
+    pub(crate) fn other_scale(&self) -> Option<Self> {
+        let mut ys = self.series.iter().flat_map(|s| &s.points).map(|p| p.1);
+        let fits = self.log_y || self.y_range.is_none() && ys.all(|y| y > 0.0);
+        fits.then(|| Self {
+            log_y: !self.log_y,
+            ..self.clone()
+        })
+    }
+
+    /// Name of the y axis with its note.
+    fn y_name(&self) -> String {
+        match (self.y_note.as_str(), self.log_y) {
+            ("", _) => self.y_label.clone(),
+            (note, false) => format!("{} ({note})", self.y_label),
+            (note, true) => format!("{} ({note}, log scale)", self.y_label),
+        }
+    }
+
     fn scene(&self, target: Target) -> Scene {
-        let (x, y) = (x_axis(self), y_axis(self));
+        let (x, y) = (x_axis(self), y_axis(self, target == Target::Page));
+        let y_name = self.y_name();
+        let is_page = target == Target::Page;
         let head = Head {
-            title: &self.title,
-            subtitle: &self.subtitle,
-            y_label: &self.y_label,
+            title: if is_page { "" } else { &self.title },
+            subtitle: if is_page { "" } else { &self.subtitle },
+            y_label: &y_name,
             has_reference: self.reference_x.is_some(),
         };
         let labels = y.ticks.iter().map(|t| text_width(&t.label, TEXT));
@@ -81,9 +140,10 @@ impl LinePlot {
             bottom: top + HEIGHT,
         };
         let reference = area.reference_y().map(|(_, name)| name);
-        let legend = Legend::new(&self.legend, &self.series, reference);
+        let series = if is_page { &[][..] } else { &self.series };
+        let legend = Legend::new(&self.legend, series, reference.filter(|_| !is_page));
         let width = (area.right + legend.width() + 24.0)
-            .max(left + text_width(&self.title, TITLE) * 1.1 + MARGIN)
+            .max(left + text_width(head.title, TITLE) * 1.1 + MARGIN)
             .ceil();
         let height = (area.bottom + 58.0)
             .max(top + 12.0 + legend.height() + 12.0)
@@ -121,6 +181,8 @@ struct Area<'a> {
 
 /// A point of a line on the page, with its band's ends.
 struct Dot {
+    /// Its place in the series.
+    index: usize,
     at: Spot,
     band: Option<(f64, f64)>,
 }
@@ -197,21 +259,36 @@ impl Area<'_> {
             .iter()
             .map(|s| (Look::of(s.style), self.stretches(s)))
             .collect();
-        for (look, stretches) in &drawn {
+        let group = |class: &str, index: usize| {
+            let key = page::key(&series[index], index);
+            Some(format!("class=\"{class}\" data-m=\"{key}\""))
+        };
+        for (index, (look, stretches)) in drawn.iter().enumerate() {
+            pen.begin(group("band", index), None);
             stretches
                 .iter()
                 .for_each(|dots| band(pen, dots, &look.color));
+            pen.end();
         }
-        for (look, stretches) in &drawn {
+        for (index, (look, stretches)) in drawn.iter().enumerate() {
+            pen.begin(group("line", index), Some(series[index].name.clone()));
             for dots in stretches {
                 let line: Vec<Spot> = dots.iter().map(|d| d.at).collect();
                 pen.polyline(&line, &look.color, 2.0, look.dash);
             }
+            pen.end();
+            self.draw_seeds(pen, &series[index], look, group("seed", index));
         }
         for (index, (look, stretches)) in drawn.iter().enumerate() {
             let dots: Vec<Spot> = stretches.iter().flatten().map(|d| d.at).collect();
+            pen.begin(group("point", index), None);
             if self.plot.mark_points || dots.len() <= MOST_MARKERS {
-                dots.iter().for_each(|&at| pen.marker(at, look));
+                for dot in stretches.iter().flatten() {
+                    let tip = series[index].tips.get(dot.index);
+                    pen.begin(None, tip.cloned());
+                    pen.marker(dot.at, look);
+                    pen.end();
+                }
             } else {
                 // Staggered by the golden ratio, so that coinciding lines stay identifiable.
                 let step = WIDTH / 4.0;
@@ -223,10 +300,34 @@ impl Area<'_> {
                     }
                 }
             }
+            pen.end();
         }
         let corner = (self.left, self.bottom);
         pen.line(corner, (self.right, self.bottom), &FRAME, 1.2, &[]);
         pen.line((self.left, self.top), corner, &FRAME, 1.2, &[]);
+    }
+
+    /// The lines of the seeds, thin; in pages only.
+    fn draw_seeds(&self, pen: &mut Pen, series: &Series, look: &Look, group: Option<String>) {
+        if pen.is_page() && !series.seeds.is_empty() {
+            pen.begin(group, None);
+            for (tip, points) in &series.seeds {
+                let line = Series {
+                    points: points.clone(),
+                    ..Series::default()
+                };
+                pen.begin(None, Some(tip.clone()));
+                for dots in self.stretches(&line) {
+                    let line: Vec<Spot> = dots.iter().map(|d| d.at).collect();
+                    pen.polyline(&line, &look.color, 1.0, look.dash);
+                    if self.plot.seed_dots {
+                        line.iter().for_each(|at| pen.dot(*at, &look.color));
+                    }
+                }
+                pen.end();
+            }
+            pen.end();
+        }
     }
 
     /// The stretches of a line between values that cannot be drawn.
@@ -248,6 +349,7 @@ impl Area<'_> {
             let band = series.band.get(i).copied().flatten();
             let band = band.filter(|b| b.0.is_finite() && b.1.is_finite());
             let dot = Dot {
+                index: i,
                 at: (self.x_of(x), self.y_of(y)),
                 band: band.map(|(a, b)| (end(a), end(b))),
             };
@@ -314,9 +416,14 @@ fn x_axis(plot: &LinePlot) -> Axis {
     axis
 }
 
-fn y_axis(plot: &LinePlot) -> Axis {
+/// `with_seeds`: whether it also holds the lines of seeds.
+fn y_axis(plot: &LinePlot, with_seeds: bool) -> Axis {
     let usable = |v: &f64| is_drawable(*v, plot.log_y);
-    let points = plot.series.iter().flat_map(|s| &s.points).map(|p| p.1);
+    let of_seeds = plot.series.iter().filter(|_| with_seeds);
+    let of_seeds = of_seeds.flat_map(|s| &s.seeds);
+    let of_seeds = of_seeds.flat_map(|(_, points)| points);
+    let points = plot.series.iter().flat_map(|s| &s.points);
+    let points = points.chain(of_seeds).map(|p| p.1);
     let fixed = plot.y_range.iter().flat_map(|r| [r.0, r.1]);
     let reference = plot.reference_y.iter().map(|r| r.0);
     let Some((low, high)) = extent(points.chain(fixed).chain(reference).filter(usable)) else {

@@ -12,6 +12,7 @@
 //! axis.rs     ranges, ticks, labels that have room
 //! frame.rs    titles and legend
 //! pen.rs      primitives on a scene; SVG and PNG
+//! page.rs     the scene as SVG inside a page
 //! style.rs    colours, markers, dashes, text sizes
 //! ```
 
@@ -20,6 +21,7 @@ mod frame;
 mod grids;
 mod heatmap;
 mod line;
+mod page;
 mod pen;
 mod series;
 mod style;
@@ -28,5 +30,6 @@ pub(crate) use frame::described;
 pub use grids::{Grid, Grids};
 pub use heatmap::Heatmap;
 pub use line::LinePlot;
+pub(crate) use page::{PageFigure, sparkline};
 pub use pen::PlotError;
 pub use series::Series;

@@ -30,7 +30,12 @@ pub(super) type Spot = (f64, f64);
 pub(super) enum Target {
     Svg,
     Png,
+    /// SVG inside a page, which has titles and a legend of its own and can show and hide groups.
+    Page,
 }
+
+/// A group whose colours are those of its cells, in the dark as well.
+pub(super) const FIXED: &str = "class=\"cell\"";
 
 /// Size, anchor and colour of a text.
 pub(super) struct Font<'a> {
@@ -71,12 +76,47 @@ impl Pen {
         Self { scene, target }
     }
 
+    pub(super) fn is_page(&self) -> bool {
+        self.target == Target::Page
+    }
+
+    /// A small dot without an outline.
+    pub(super) fn dot(&mut self, (cx, cy): Spot, color: &Color) {
+        self.push(Primitive::Circle {
+            cx,
+            cy,
+            r: 1.8,
+            fill: color.clone(),
+            fill_opacity: None,
+            stroke: None,
+            stroke_width: None,
+        });
+    }
+
     pub(super) fn into_scene(self) -> Scene {
         self.scene
     }
 
     pub(super) fn push(&mut self, primitive: Primitive) {
         self.scene.elements.push(primitive);
+    }
+
+    /// Begins a group with these attributes and this tooltip; in pages only.
+    pub(super) fn begin(&mut self, attributes: Option<String>, title: Option<String>) {
+        if self.target == Target::Page {
+            self.push(Primitive::GroupStart {
+                transform: None,
+                title,
+                extra_attrs: attributes,
+            });
+        }
+    }
+
+    /// Ends the last group.
+    pub(super) fn end(&mut self) {
+        if self.target == Target::Page {
+            self.push(Primitive::GroupEnd);
+        }
     }
 
     pub(super) fn line(&mut self, from: Spot, to: Spot, color: &Color, width: f64, dash: &[f64]) {
@@ -161,7 +201,12 @@ impl Pen {
     ) {
         let mut d = String::new();
         for (i, (x, y)) in corners.enumerate() {
-            let _ = write!(d, "{}{x:.2} {y:.2} ", if i == 0 { 'M' } else { 'L' });
+            let step = if i == 0 { 'M' } else { 'L' };
+            // A tenth of a pixel is enough for a page, which holds many figures.
+            let _ = match self.target {
+                Target::Page => write!(d, "{step}{x:.1} {y:.1}"),
+                Target::Svg | Target::Png => write!(d, "{step}{x:.2} {y:.2} "),
+            };
         }
         d.push('Z');
         let data = PathData {
@@ -251,7 +296,7 @@ pub(super) fn to_svg(scene: &Scene, title: &str) -> String {
         " viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">",
         scene.width,
         scene.height,
-        xml_attribute(title)
+        xml_text(title)
     );
     // The first `>` is the end of the opening tag.
     svg.replacen(&stamp, "", 1).replacen('>', &end_of_tag, 1) + "\n"
@@ -267,7 +312,8 @@ pub(super) fn to_png(scene: &Scene, title: &str) -> Result<Vec<u8>, PlotError> {
         })
 }
 
-fn xml_attribute(text: &str) -> String {
+/// Printable text of bounded length as the content of an element or attribute.
+pub(super) fn xml_text(text: &str) -> String {
     let mut out = String::new();
     for c in name(text, LONGEST).chars() {
         match c {

@@ -11,4 +11,37 @@ pub struct Series {
     pub band: Vec<Option<(f64, f64)>>,
     /// Look of the line: the same number looks the same in every figure. Up to 24 differ.
     pub style: usize,
+    /// What a page tells of each point; as long as `points`, or empty.
+    pub tips: Vec<String>,
+    /// The line of each seed and what a page tells of it. Drawn in pages only.
+    pub seeds: Vec<(String, Vec<(f64, f64)>)>,
+    /// Name of the line for the script of a page, letters and digits; lines of one key are shown
+    /// and hidden together. Empty: by its place.
+    pub key: String,
+}
+
+impl Series {
+    /// At most about `most` points, evenly picked, the last one among them.
+    pub(super) fn thinned(&self, most: usize) -> Self {
+        let every = self.points.len().div_ceil(most.max(1)).max(1);
+        let last = self.points.len().saturating_sub(1);
+        let is_kept = |i: &usize| i % every == 0 || *i == last;
+        fn picked<T: Clone>(items: &[T], is_kept: impl Fn(&usize) -> bool) -> Vec<T> {
+            let kept = (0..items.len()).filter(is_kept);
+            kept.map(|i| items[i].clone()).collect()
+        }
+        let seed = |(tip, points): &(String, Vec<(f64, f64)>)| {
+            let every = points.len().div_ceil(most.max(1)).max(1);
+            let last = points.len().saturating_sub(1);
+            let points = picked(points, |i| i % every == 0 || *i == last);
+            (tip.clone(), points)
+        };
+        Self {
+            points: picked(&self.points, is_kept),
+            band: picked(&self.band, is_kept),
+            tips: picked(&self.tips, is_kept),
+            seeds: self.seeds.iter().map(seed).collect(),
+            ..self.clone()
+        }
+    }
 }

@@ -31,6 +31,29 @@ const PALETTE: [Color; 8] = [
     Color::Rgb(0x00, 0x00, 0x00),
     Color::Rgb(0x80, 0x80, 0x80),
 ];
+/// The variable of a page's style sheet that stands for a colour, if there is one.
+pub(super) fn variable(color: &Color) -> Option<String> {
+    let rgb = |color: &Color| match color {
+        Color::Rgb(r, g, b) => Some((*r, *g, *b)),
+        _ => None,
+    };
+    let named = [
+        (INK, "ink"),
+        (MUTED, "muted"),
+        (FRAME, "frame"),
+        (GRID, "grid"),
+        (GAP, "gap"),
+        (WHITE, "card"),
+    ];
+    let own = rgb(color)?;
+    let is_own = |other: &Color| rgb(other) == Some(own);
+    let of_palette = || PALETTE.iter().position(is_own).map(|i| format!("s{i}"));
+    let found = named.iter().find(|(other, _)| is_own(other));
+    found
+        .map(|(_, name)| (*name).to_owned())
+        .or_else(of_palette)
+}
+
 /// A dotted line: lengths of dash and gap.
 pub(super) const DOTS: [f64; 2] = [2.0, 3.0];
 /// A dashed reference line.

@@ -5,7 +5,7 @@ use super::config;
 use super::document::{Chapter, Document, Section};
 use super::error::place;
 use super::finding::unconverged;
-use super::sections::section;
+use super::sections::{Whole, section};
 use super::spec::ReportSpec;
 use crate::analysis::setting::Setting;
 use crate::record::{RunRecord, RunStatus};
@@ -27,7 +27,11 @@ pub(super) fn document(
     mut chapters: Vec<Chapter>,
 ) -> Document {
     let mut notes = notes(records, settings, spec);
-    let mut sections: Vec<Section> = settings.iter().map(|s| section(s, spec)).collect();
+    let whole = Whole {
+        settings: settings.len(),
+        runs: records.len(),
+    };
+    let mut sections: Vec<Section> = settings.iter().map(|s| section(s, spec, &whole)).collect();
     limit_figures(&mut sections, &mut notes);
     name_files(&mut sections, &mut chapters);
     let excluded = excluded
@@ -169,6 +173,9 @@ fn name_files(sections: &mut [Section], chapters: &mut [Chapter]) {
             figure.slug = files.take(&figure.slug);
             anchors.take(&format!("plot-{}", figure.slug));
         }
+    }
+    for run in sections.iter_mut().flat_map(|s| &mut s.runs) {
+        run.slug = anchors.take(&run.slug);
     }
     for table in sections
         .iter_mut()

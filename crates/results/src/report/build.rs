@@ -15,7 +15,7 @@ use crate::plot::PlotError;
 use crate::record::RunRecord;
 use crate::store::Excluded;
 use rayon::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Makes the report. The order of `records` and of `excluded` does not matter. A run given twice
 /// counts once; a run of several experiments counts once in each.
@@ -55,7 +55,7 @@ pub fn report(
     let chapters = ranking::chapter(&settings).into_iter().chain(evaluated);
     let document = document(&sorted, &excluded, &settings, spec, chapters.collect());
     let pictures = pictures(&document, spec)?;
-    files.extend(rendered(&document, &pictures, &settings, spec)?);
+    files.extend(rendered(&document, &settings, spec)?);
     for Picture { slug, svg, png } in pictures {
         files.push(ReportFile::new(format!("{slug}.svg"), svg));
         files.extend(png.map(|bytes| ReportFile::new(format!("{slug}.png"), bytes)));
@@ -70,11 +70,9 @@ pub fn report(
 /// The text files, in every format asked for.
 fn rendered(
     document: &Document,
-    pictures: &[Picture<'_>],
     settings: &[Setting<'_>],
     spec: &ReportSpec,
 ) -> Result<Vec<ReportFile>, ReportError> {
-    let svgs: BTreeMap<&str, &str> = pictures.iter().map(|p| (p.slug, p.svg.as_str())).collect();
     let mut files = Vec::new();
     for format in &spec.formats {
         match format {
@@ -83,7 +81,7 @@ fn rendered(
                 files.push(ReportFile::new("report.md", text));
             }
             Format::Html => {
-                let text = render::html(document, &svgs)?;
+                let text = render::html(document)?;
                 files.push(ReportFile::new("report.html", text));
             }
             Format::Tex => {

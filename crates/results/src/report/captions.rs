@@ -88,3 +88,13 @@ pub(super) fn numbered(name: &str, index: usize, count: usize) -> String {
         format!("{name}-{}", index + 1)
     }
 }
+
+/// The keys of all methods' lines, in their order.
+pub(super) fn keys(setting: &Setting<'_>) -> Vec<String> {
+    (0..setting.methods.len()).map(key).collect()
+}
+
+/// The key of a method's line in every figure of its setting.
+pub(super) fn key(method: usize) -> String {
+    format!("m{method}")
+}

@@ -1,6 +1,6 @@
 //! A report before any markup: sections and chapters of tables and figures.
 
-use crate::plot::{Grids, LinePlot, PlotError};
+use crate::plot::{Grids, LinePlot, PageFigure, PlotError};
 
 /// Everything that a report shows.
 pub(crate) struct Document {
@@ -16,6 +16,20 @@ pub(crate) struct Document {
     pub notes: Vec<String>,
 }
 
+impl Document {
+    /// Anchor, name and items of the lists at the end that have any.
+    pub(crate) fn lists(&self) -> Vec<(&'static str, &'static str, &[String])> {
+        let lists = [
+            ("diverged-runs", "Diverged runs", &self.diverged[..]),
+            ("not-converged", "Not converged", &self.unconverged),
+            ("left-out", "Left out", &self.excluded),
+            ("notes", "Notes", &self.notes),
+        ];
+        let lists = lists.into_iter().filter(|(.., items)| !items.is_empty());
+        lists.collect()
+    }
+}
+
 /// A part of the report about all settings.
 pub(crate) struct Chapter {
     pub name: String,
@@ -23,6 +37,8 @@ pub(crate) struct Chapter {
     /// One sentence; may be empty.
     pub summary: String,
     pub tables: Vec<Table>,
+    /// Whether it comes before the settings.
+    pub is_first: bool,
 }
 
 /// A part of the report about one setting.
@@ -35,6 +51,43 @@ pub(crate) struct Section {
     pub tables: Vec<Table>,
     pub figures: Vec<Figure>,
     pub definitions: Vec<(String, String)>,
+    /// The scores as differences to other methods, for pages.
+    pub differences: Vec<Differences>,
+    /// The runs one by one, for pages.
+    pub runs: Vec<RunView>,
+}
+
+/// The scores of one metric as differences to one method.
+pub(crate) struct Differences {
+    pub metric: String,
+    /// Key and name of the method.
+    pub baseline: (String, String),
+    /// By the key of each other method, by test length; whether the interval excludes 0.
+    pub rows: Vec<(String, Vec<(String, bool)>)>,
+}
+
+/// One run.
+pub(crate) struct RunView {
+    /// Anchor.
+    pub slug: String,
+    /// Method and seed.
+    pub name: String,
+    /// What is known of it.
+    pub facts: Vec<(String, String)>,
+    /// Scores by variant and test length.
+    pub scores: Option<Table>,
+    pub curves: Vec<RunCurve>,
+    /// A command that trains it again.
+    pub command: Option<String>,
+    /// Relative path of its directory.
+    pub link: Option<String>,
+}
+
+/// A small curve of one run.
+pub(crate) struct RunCurve {
+    pub name: String,
+    pub x: String,
+    pub points: Vec<(f64, f64)>,
 }
 
 /// The config of one experiment.
@@ -63,6 +116,8 @@ impl Config {
 pub(crate) struct Cell {
     /// Plain text; renderers escape it.
     pub text: String,
+    /// Where in the text its interval begins, in bytes; none for text without one.
+    pub interval_at: Option<usize>,
     /// Where it stands in its column.
     pub mark: Mark,
     /// Colour of the cell, from 0 (worst) to 1 (best).
@@ -75,6 +130,15 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
+    /// A number and its interval, which may be empty.
+    pub(crate) fn number((mean, interval): (String, String)) -> Self {
+        let at = Some(mean.len()).filter(|_| !interval.is_empty());
+        Self {
+            interval_at: at,
+            ..Self::from(mean + &interval)
+        }
+    }
+
     /// Parts with links, joined by commas.
     pub(crate) fn linked(parts: Vec<(String, Option<String>)>) -> Self {
         let text = parts
@@ -89,6 +153,7 @@ impl Cell {
         };
         Self {
             text,
+            interval_at: None,
             mark: Mark::None,
             heat: None,
             tone: None,
@@ -119,20 +184,23 @@ pub(crate) enum Tone {
 }
 
 /// How the cells of a table are set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// A name and numbers, aligned right.
+    #[default]
     Numbers,
     /// Sentences, aligned left.
     Prose,
     /// A sentence, a summary, and signs in narrow columns.
     Matrix,
+    /// A name and numbers on coloured ground in narrow columns.
+    Heat,
     /// Sentences too long for a column of a printed page.
     Glossary,
 }
 
 /// A table ready for any renderer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table {
     /// Anchor and label.
     pub slug: String,
@@ -152,12 +220,19 @@ pub(crate) struct Table {
     pub rows: Vec<Vec<Cell>>,
     /// How its cells are set.
     pub layout: Layout,
+    /// The metric whose scores it holds, one row for each method; none for other tables.
+    pub metric: Option<String>,
+    /// Keys of the rows' lines in figures; as long as `rows`, or empty.
+    pub keys: Vec<String>,
+    /// Links of the headings within a page; as long as `columns`, or empty.
+    pub column_links: Vec<Option<String>>,
 }
 
 impl From<String> for Cell {
     fn from(text: String) -> Self {
         Self {
             text,
+            interval_at: None,
             mark: Mark::None,
             heat: None,
             tone: None,
@@ -181,6 +256,8 @@ pub(crate) struct Figure {
     /// How to read it; folded away where the markup can. May be empty.
     pub notes: String,
     pub plot: Drawing,
+    /// The metric whose scores by length it draws; none for other figures.
+    pub metric: Option<String>,
 }
 
 /// What is drawn.
@@ -209,6 +286,40 @@ impl Drawing {
             Drawing::Lines(plot) => plot.to_svg(),
             Drawing::Grids(plot) => plot.to_svg(),
         }
+    }
+
+    /// The name of the scale of y.
+    pub(crate) fn scale(&self) -> &'static str {
+        match self {
+            Drawing::Lines(plot) if plot.log_y => "log",
+            Drawing::Lines(_) | Drawing::Grids(_) => "linear",
+        }
+    }
+
+    /// Whether it has lines of seeds.
+    pub(crate) fn has_seeds(&self) -> bool {
+        match self {
+            Drawing::Lines(plot) => plot.series.iter().any(|s| !s.seeds.is_empty()),
+            Drawing::Grids(_) => false,
+        }
+    }
+
+    /// The figure for a page, `is_small` as in [`LinePlot::to_page`].
+    pub(crate) fn to_page(&self, is_small: bool) -> PageFigure {
+        match self {
+            Drawing::Lines(plot) => plot.to_page(is_small),
+            Drawing::Grids(plot) => plot.to_page(),
+        }
+    }
+
+    /// The name of the scale of y, and the figure for a page with the other scale, where both make
+    /// sense.
+    pub(crate) fn other_scale(&self, is_small: bool) -> Option<(&'static str, PageFigure)> {
+        let Drawing::Lines(plot) = self else {
+            return None;
+        };
+        let name = if plot.log_y { "linear" } else { "log" };
+        Some((name, plot.other_scale()?.to_page(is_small)))
     }
 
     pub(crate) fn to_png(&self) -> Result<Vec<u8>, PlotError> {

@@ -41,4 +41,4 @@ pub use build::report;
 pub use error::ReportError;
 pub use output::{Report, ReportFile};
 pub use sides::{Change, ComparedSetting, Score, Side, SideBySide, SidesSpec, Verdict};
-pub use spec::{FIRST_METHOD, Format, ReportSpec};
+pub use spec::{FIRST_METHOD, Format, ReportSpec, RunTimings};

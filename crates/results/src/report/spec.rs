@@ -1,6 +1,7 @@
 //! What a report should contain.
 
 use crate::claims::Claims;
+use crate::text::thousands;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// As [`ReportSpec::baseline`]: the first method of each setting, in the order of its tables.
@@ -47,8 +48,39 @@ pub struct ReportSpec {
     pub order: Vec<String>,
     /// Relative paths to the directories of runs by experiment and run id, for links.
     pub run_links: BTreeMap<(String, String), String>,
+    /// What runs cost, by experiment and run id, where it was measured.
+    pub timings: BTreeMap<(String, String), RunTimings>,
     /// Further notes, printed at the end of the report.
     pub notes: Vec<String>,
+}
+
+/// What a run cost on the machine that ran it. It is no part of a record, which does not depend on
+/// the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RunTimings {
+    /// Seconds of training.
+    pub train_secs: f64,
+    /// Tokens trained on per second.
+    pub tokens_per_sec: f64,
+    /// Largest resident memory in training, in bytes, where the system reports it.
+    pub peak_memory_bytes: Option<u64>,
+    /// Seconds of evaluation.
+    pub eval_secs: f64,
+}
+
+impl RunTimings {
+    /// `trained for 12.3 s, 54,000 tokens a second, ...`
+    pub(crate) fn sentence(&self) -> String {
+        let memory = self.peak_memory_bytes.map_or(String::new(), |bytes| {
+            format!(", {} MiB at most", thousands(bytes >> 20))
+        });
+        format!(
+            "trained for {:.1} s, {} tokens a second{memory}; evaluated for {:.1} s",
+            self.train_secs,
+            thousands(self.tokens_per_sec.max(0.0).round() as u64),
+            self.eval_secs
+        )
+    }
 }
 
 impl Default for ReportSpec {
@@ -62,6 +94,7 @@ impl Default for ReportSpec {
             assertions: false,
             order: Vec::new(),
             run_links: BTreeMap::new(),
+            timings: BTreeMap::new(),
             notes: Vec::new(),
         }
     }

@@ -53,6 +53,7 @@ pub(crate) fn chapter(records: &[RunRecord]) -> Result<ChapterFiles, ReportError
             slug: "what-a-correct-suite-reproduces".into(),
             summary: format!("What a correct suite reproduces, {}.", counted.join(", ")),
             tables,
+            is_first: false,
         },
         csv: vec![CsvFile {
             name: "assertions.csv",
@@ -113,11 +114,10 @@ fn matrix(assertions: &Assertions, outcomes: &[AssertionOutcome], records: &[Run
                   fail at tiny scale without a mistake, ? undecided."
             .into(),
         notes: format!("Checks without records are named and count neither way. {RULE}"),
-        definition: String::new(),
-        is_folded: false,
         columns: start.chain(tested.iter().map(heading)).collect(),
         rows: assertions.assertions.iter().map(row).collect(),
         layout: Layout::Matrix,
+        ..Table::default()
     }
 }
 
@@ -159,11 +159,10 @@ fn numbers(assertions: &Assertions, outcomes: &[AssertionOutcome]) -> Table {
         slug: "assertions-numbers".into(),
         title: "Numbers behind the assertions".into(),
         caption: "Each assertion in each setting that can test it.".into(),
-        notes: String::new(),
-        definition: String::new(),
         is_folded: true,
         columns: columns.map(String::from).to_vec(),
         rows: outcomes.iter().map(row).collect(),
         layout: Layout::Prose,
+        ..Table::default()
     }
 }

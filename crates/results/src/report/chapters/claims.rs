@@ -54,6 +54,7 @@ pub(crate) fn chapter(claims: &Claims, records: &[RunRecord]) -> ChapterFiles {
             tables: lists
                 .chain(correlated.map(|columns| correlation_table(columns)))
                 .collect(),
+            is_first: false,
         },
         csv: vec![claims_csv(claims, &outcomes), correlations_csv(&columns)],
     }
@@ -105,11 +106,10 @@ fn claim_table(
         } else {
             RULE.into()
         },
-        definition: String::new(),
-        is_folded: false,
         columns: columns.into_iter().map(String::from).collect(),
         rows: of.iter().map(row).collect(),
         layout: Layout::Prose,
+        ..Table::default()
     })
 }
 
@@ -206,10 +206,9 @@ fn correlation_table(columns: &[Column]) -> Table {
              n up to {MOST_EXACT}, else by Student's t with n - 2 degrees of freedom. -: one side \
              is constant. Methods that have not converged are left out beyond the training length."
         ),
-        definition: String::new(),
-        is_folded: false,
         columns: head.map(String::from).to_vec(),
         rows: columns.iter().map(row).collect(),
         layout: Layout::Prose,
+        ..Table::default()
     }
 }

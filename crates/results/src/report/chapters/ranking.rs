@@ -3,7 +3,7 @@
 use crate::analysis::outcome::InLength;
 use crate::analysis::setting::{Method, Setting};
 use crate::metric::{self, better_first};
-use crate::report::document::{Cell, Chapter, Layout, Table};
+use crate::report::document::{Cell, Chapter, Table};
 use crate::stats;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +50,7 @@ pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
             listed(&shown)
         ),
         tables: vec![table(&settings, &rows, seeds.len())],
+        is_first: false,
     })
 }
 
@@ -119,13 +120,11 @@ fn table(settings: &[&Setting<'_>], rows: &[Ranked<'_>], seeds: usize) -> Table 
                 comes after those that have. Tasks that no method has learned do not count, and \
                 of a task at several training lengths the one with the most methods does."
             .into(),
-        definition: String::new(),
-        is_folded: false,
         columns: start
             .chain(settings.iter().map(|s| s.name.clone()))
             .collect(),
         rows: rows.iter().map(row).collect(),
-        layout: Layout::Numbers,
+        ..Table::default()
     }
 }
 

@@ -1,28 +1,37 @@
 //! How far each head attends at the longest length.
 
-use super::shared::{bands, drawn, line};
+use super::shared::{Named, bands, drawn, line};
 use crate::analysis::setting::Setting;
+use crate::metric::ATTENTION_DISTANCE;
 use crate::plot::{LinePlot, Series};
 use crate::report::captions::slug;
 use crate::report::document::Figure;
+use crate::report::spec::ReportSpec;
 use crate::stats::INTERVAL;
 
 /// One figure, or none where attention distances were not recorded.
-pub(super) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
-    figure(setting).into_iter().collect()
+pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
+    figure(setting, spec).into_iter().collect()
 }
 
-fn figure(setting: &Setting<'_>) -> Option<Figure> {
+fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
     let (heads, len) = (setting.heads(), *setting.lengths.last()?);
     let ((_, per_layer), _) = *heads.last()?;
-    let (methods, note) = drawn(setting);
+    let (methods, note) = drawn(setting, spec);
     let of = |(style, m): (usize, &usize)| {
         let method = &setting.methods[*m];
         let points = heads
             .iter()
             .enumerate()
-            .map(|(x, (_, metric))| (x as f64 + 1.0, setting.point(method, metric, len)));
-        line(&method.name, style, points)
+            .map(|(x, ((layer, head), metric))| {
+                let place = format!("head {layer}.{head}");
+                (x as f64 + 1.0, place, setting.point(method, metric, len))
+            });
+        line(
+            &Named::method(setting, *m, style),
+            ATTENTION_DISTANCE,
+            points,
+        )
     };
     let mut series: Vec<Series> = methods.iter().enumerate().map(of).collect();
     let bands = bands(setting, &mut series, INTERVAL);
@@ -47,5 +56,6 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
         caption,
         notes: String::new(),
         plot: plot.into(),
+        metric: None,
     })
 }

@@ -1,14 +1,15 @@
 //! The ablation of the rotary base.
 
-use super::shared::{MOST_LINES, line, scores};
+use super::shared::{MOST_LINES, Named, line, scores};
 use crate::analysis::base_sweep::{BaseSweep, base_sweeps, base_text};
 use crate::analysis::setting::Setting;
 use crate::plot::LinePlot;
 use crate::report::captions::{numbered, slug};
 use crate::report::document::Figure;
+use crate::report::spec::ReportSpec;
 
 /// A figure for each sweep over the base.
-pub(super) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
+pub(super) fn figures(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Figure> {
     let sweeps = base_sweeps(setting);
     let slugs = (0..sweeps.len()).map(|i| numbered("base", i, sweeps.len()));
     let both = sweeps.iter().zip(slugs);
@@ -19,11 +20,16 @@ pub(super) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
 fn figure(setting: &Setting<'_>, sweep: &BaseSweep<'_>, name: &str) -> Figure {
     let metric = setting.lead();
     let line_of = |(style, &len): (usize, &usize)| {
-        let points = sweep
-            .rows
-            .iter()
-            .map(|row| (row.base, setting.point(row.method, metric, len)));
-        line(&setting.unit_count(len), style, points)
+        let points = sweep.rows.iter().map(|row| {
+            let place = format!("base {}", base_text(row.base));
+            (row.base, place, setting.point(row.method, metric, len))
+        });
+        let named = Named {
+            name: &setting.unit_count(len),
+            key: format!("l{len}"),
+            style,
+        };
+        line(&named, metric, points)
     };
     let series = setting
         .lengths
@@ -52,5 +58,6 @@ fn figure(setting: &Setting<'_>, sweep: &BaseSweep<'_>, name: &str) -> Figure {
         caption,
         notes: String::new(),
         plot: plot.into(),
+        metric: None,
     }
 }

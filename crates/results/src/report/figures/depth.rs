@@ -6,13 +6,14 @@ use crate::metric;
 use crate::plot::{Grid, Grids};
 use crate::report::captions::slug;
 use crate::report::document::{Drawing, Figure};
+use crate::report::spec::ReportSpec;
 
 /// One figure, or none where scores were not recorded by depth.
-pub(super) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
-    figure(setting).into_iter().collect()
+pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
+    figure(setting, spec).into_iter().collect()
 }
 
-fn figure(setting: &Setting<'_>) -> Option<Figure> {
+fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
     let mut depths: Vec<_> = setting
         .all_metrics
         .iter()
@@ -23,7 +24,7 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
     if depths.is_empty() || setting.lengths.len() > MOST_LINES {
         return None;
     }
-    let (methods, note) = drawn(setting);
+    let (methods, note) = drawn(setting, spec);
     let mean = |m: usize, metric: &str, len| {
         setting
             .point(&setting.methods[m], metric, len)
@@ -73,5 +74,6 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
         caption,
         notes,
         plot: Drawing::Grids(plot),
+        metric: None,
     })
 }

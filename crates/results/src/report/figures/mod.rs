@@ -12,10 +12,14 @@ mod steps;
 mod training;
 
 use super::document::Figure;
+use super::spec::ReportSpec;
 use crate::analysis::setting::Setting;
 
+/// Makes the figures of a kind for one setting; none where it has nothing to show.
+type Figures = fn(&Setting<'_>, &ReportSpec) -> Vec<Figure>;
+
 /// The figures, in the order of the report.
-const FIGURES: [fn(&Setting<'_>) -> Vec<Figure>; 7] = [
+const FIGURES: [Figures; 7] = [
     scores::figures,
     depth::figures,
     position::figures,
@@ -26,9 +30,9 @@ const FIGURES: [fn(&Setting<'_>) -> Vec<Figure>; 7] = [
 ];
 
 /// Every figure of a setting. Slugs are not yet file names.
-pub(super) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
+pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
     FIGURES
         .iter()
-        .flat_map(|figures| figures(setting))
+        .flat_map(|figures| figures(setting, spec))
         .collect()
 }

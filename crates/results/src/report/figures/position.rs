@@ -1,20 +1,21 @@
 //! Loss by position in the longest windows.
 
-use super::shared::{averaged, bands, chance, drawn, range};
+use super::shared::{Named, averaged, bands, chance, drawn, range};
 use crate::analysis::groups::Run;
 use crate::analysis::setting::Setting;
 use crate::metric;
 use crate::plot::LinePlot;
 use crate::report::captions::slug;
 use crate::report::document::Figure;
+use crate::report::spec::ReportSpec;
 use crate::stats::INTERVAL;
 
 /// One figure, or none where no loss by position was recorded.
-pub(super) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
-    figure(setting).into_iter().collect()
+pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
+    figure(setting, spec).into_iter().collect()
 }
 
-fn figure(setting: &Setting<'_>) -> Option<Figure> {
+fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
     let has = |len: &&usize| {
         let rows = setting
             .groups
@@ -25,7 +26,7 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
             .any(|(_, row)| !row.loss_by_position.is_empty())
     };
     let len = *setting.lengths.iter().rev().find(has)?;
-    let (methods, note) = drawn(setting);
+    let (methods, note) = drawn(setting, spec);
     let mut series = Vec::new();
     for (style, &m) in methods.iter().enumerate() {
         let method = &setting.methods[m];
@@ -33,13 +34,13 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
             let bins = run
                 .row(&method.variant, len)
                 .map_or(&[][..], |row| &row.loss_by_position);
-            bins.iter()
-                .map(|bin| ((bin.from as f64 + bin.to as f64) / 2.0, bin.loss_nats))
-                .collect()
+            let points = bins
+                .iter()
+                .map(|bin| ((bin.from as f64 + bin.to as f64) / 2.0, bin.loss_nats));
+            (run.seed, points.collect())
         });
         series.push(averaged(
-            &method.name,
-            style,
+            &Named::method(setting, m, style),
             |estimate, _| estimate.interval,
             curves,
         ));
@@ -51,7 +52,8 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
         subtitle: chance.subtitle,
         reference_y: chance.line,
         x_label: format!("position in the window ({})", setting.task.unit),
-        y_label: "loss (nats per counted token)".into(),
+        y_label: "loss".into(),
+        y_note: "nats per counted token".into(),
         series,
         reference_x: Some((setting.task.train_len as f64, "train length".into())),
         legend: setting.axes.clone(),
@@ -67,5 +69,6 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
         caption,
         notes: "Positions are averaged in bins of equal width.".into(),
         plot: plot.into(),
+        metric: None,
     })
 }

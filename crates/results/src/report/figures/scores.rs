@@ -1,32 +1,32 @@
 //! Scores by test length.
 
-use super::shared::{drawn, line, scores};
+use super::shared::{Named, drawn, line, scores};
 use crate::analysis::setting::Setting;
 use crate::plot::LinePlot;
 use crate::report::captions::slug;
 use crate::report::document::Figure;
+use crate::report::spec::ReportSpec;
 
 /// Metrics with a figure.
 const MOST_METRICS: usize = 2;
 
 /// A figure for each of the first metrics.
-pub(super) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
+pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
     let metrics = setting.metrics.iter().take(MOST_METRICS);
-    metrics.map(|metric| figure(setting, metric)).collect()
+    metrics
+        .map(|metric| figure(setting, spec, metric))
+        .collect()
 }
 
-fn figure(setting: &Setting<'_>, metric: &str) -> Figure {
-    let (methods, note) = drawn(setting);
+fn figure(setting: &Setting<'_>, spec: &ReportSpec, metric: &str) -> Figure {
+    let (methods, note) = drawn(setting, spec);
     let of = |(style, m): (usize, &usize)| {
         let method = &setting.methods[*m];
-        line(
-            &method.name,
-            style,
-            setting
-                .lengths
-                .iter()
-                .map(|&len| (len as f64, setting.point(method, metric, len))),
-        )
+        let points = setting.lengths.iter().map(|&len| {
+            let place = setting.unit_count(len);
+            (len as f64, place, setting.point(method, metric, len))
+        });
+        line(&Named::method(setting, *m, style), metric, points)
     };
     let series = methods.iter().enumerate().map(of).collect();
     let lengths = setting.lengths.iter().map(|&l| l as f64).collect();
@@ -48,5 +48,6 @@ fn figure(setting: &Setting<'_>, metric: &str) -> Figure {
         caption,
         notes: String::new(),
         plot: plot.into(),
+        metric: Some(metric.into()),
     }
 }

@@ -1,10 +1,12 @@
 //! What figures share: lines over seeds, bands, chance levels, and which methods are drawn.
 
-use crate::analysis::point::Point;
+use crate::analysis::point::{Point, point_text};
 use crate::analysis::setting::Setting;
 use crate::metric::{self, better_first};
 use crate::plot::{LinePlot, Series};
-use crate::report::captions::seeds_text;
+use crate::report::captions::{key, seeds_text};
+use crate::report::sections::baseline::baseline;
+use crate::report::spec::ReportSpec;
 use crate::stats::{Estimate, INTERVAL, SHARE_INTERVAL};
 use std::collections::BTreeMap;
 
@@ -29,16 +31,63 @@ pub(super) fn bands(setting: &Setting<'_>, series: &mut [Series], what: &str) ->
     format!(" Bands: {what}, {seeds}.")
 }
 
-/// The means of a method with their intervals, where there are any.
-pub(super) fn line(name: &str, style: usize, points: impl Iterator<Item = (f64, Point)>) -> Series {
-    let estimates = points.filter_map(|(x, point)| Some((x, point.estimate?)));
-    let (points, band) = estimates.map(|(x, e)| ((x, e.mean), e.interval)).unzip();
-    Series {
-        name: name.into(),
-        points,
-        band,
-        style,
+/// How a line is named and looks.
+pub(super) struct Named<'n> {
+    pub name: &'n str,
+    /// As in [`Series::key`].
+    pub key: String,
+    pub style: usize,
+}
+
+impl<'n> Named<'n> {
+    /// A method of the setting: one key in all figures.
+    pub(super) fn method(setting: &'n Setting<'_>, method: usize, style: usize) -> Self {
+        Self {
+            name: &setting.methods[method].name,
+            key: key(method),
+            style,
+        }
     }
+}
+
+/// The means of a method with their intervals, where there are any, and the values of its seeds.
+/// `points`: where, in words, and what.
+pub(super) fn line(
+    named: &Named<'_>,
+    metric: &str,
+    points: impl Iterator<Item = (f64, String, Point)>,
+) -> Series {
+    let mut line = Series {
+        name: named.name.into(),
+        style: named.style,
+        key: named.key.clone(),
+        ..Series::default()
+    };
+    let mut by_seed: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
+    for (x, place, point) in points {
+        let Some(estimate) = point.estimate else {
+            continue;
+        };
+        let n = point.values.len();
+        let n = if n > 1 {
+            format!(", n = {n}")
+        } else {
+            String::new()
+        };
+        let value = point_text(metric, &point);
+        line.points.push((x, estimate.mean));
+        line.band.push(estimate.interval);
+        line.tips
+            .push(format!("{}, {place}: {value}{n}", named.name));
+        for (seed, value) in point.values {
+            by_seed.entry(seed).or_default().push((x, value));
+        }
+    }
+    if by_seed.len() > 1 {
+        let seed = |(seed, points)| (format!("{}, seed {seed}", named.name), points);
+        line.seeds = by_seed.into_iter().map(seed).collect();
+    }
+    line
 }
 
 /// Smallest and largest value of the lines, the latter at least 0.
@@ -85,34 +134,41 @@ pub(super) fn chance(setting: &Setting<'_>, metric: &str, highest: f64) -> Chanc
     }
 }
 
-/// The methods drawn and the look of each: all, or the best at the longest length where there are
-/// too many.
-pub(super) fn drawn(setting: &Setting<'_>) -> (Vec<usize>, String) {
+/// The methods drawn: all, or where there are too many the baseline and the best at the longest
+/// length that most of them have a number for.
+pub(super) fn drawn(setting: &Setting<'_>, spec: &ReportSpec) -> (Vec<usize>, String) {
     let all: Vec<usize> = (0..setting.methods.len()).collect();
     if all.len() <= MOST_LINES {
         return (all, String::new());
     }
     let metric = setting.lead();
-    let last = setting.lengths.last().copied().unwrap_or(0);
-    let score = |&i: &usize| {
-        setting
-            .point(&setting.methods[i], metric, last)
-            .estimate
-            .map(|e| e.mean)
+    let score = |i: usize, len: usize| {
+        let point = setting.point(&setting.methods[i], metric, len);
+        point.estimate.map(|e| e.mean)
     };
-    let mut scored: Vec<(usize, Option<f64>)> = all.iter().map(|i| (*i, score(i))).collect();
+    let is_common = |len: &&usize| {
+        let having = all.iter().filter(|i| score(**i, **len).is_some()).count();
+        2 * having > all.len()
+    };
+    let lengths = setting.lengths.iter();
+    let last = lengths.rev().find(is_common).or(setting.lengths.last());
+    let last = last.copied().unwrap_or(0);
+    let mut scored: Vec<(usize, Option<f64>)> = all.iter().map(|i| (*i, score(*i, last))).collect();
     scored.sort_by(|a, b| match (a.1, b.1) {
         (Some(x), Some(y)) => better_first(metric, x, y),
         (x, y) => x.is_none().cmp(&y.is_none()),
     });
-    let mut kept: Vec<usize> = scored
-        .into_iter()
-        .take(MOST_LINES)
-        .map(|(i, _)| i)
-        .collect();
+    let base = baseline(setting, spec);
+    let base = base.and_then(|base| setting.methods.iter().position(|m| m.name == base.name));
+    let best = scored.into_iter().map(|(i, _)| i);
+    let mut kept: Vec<usize> = base.into_iter().collect();
+    kept.extend(best.filter(|i| Some(*i) != base));
+    kept.truncate(MOST_LINES);
     kept.sort_unstable();
+    let besides = base.map_or("", |_| "the baseline and ");
     let note = format!(
-        " Drawn: the {MOST_LINES} of {} methods with the best {metric} at {last}.",
+        " Drawn: {MOST_LINES} of {} methods, {besides}those with the best {metric} at {last}, the \
+         longest length that most have a number for.",
         all.len()
     );
     (kept, note)
@@ -141,10 +197,8 @@ pub(super) fn scores(
     };
     let plot = LinePlot {
         subtitle: chance.subtitle,
-        y_label: format!(
-            "{metric} ({direction} is better{})",
-            if log_y { ", log scale" } else { "" }
-        ),
+        y_label: metric.into(),
+        y_note: format!("{direction} is better"),
         log_x: true,
         log_y,
         y_range: is_share.then_some((0.0, 1.0)),
@@ -158,19 +212,23 @@ pub(super) fn scores(
 
 /// The mean over runs at each x, over the runs that have it, with a band made of their values.
 pub(super) fn averaged(
-    name: &str,
-    style: usize,
+    named: &Named<'_>,
     band: Band,
-    curves: impl Iterator<Item = Vec<(f64, f64)>>,
+    curves: impl Iterator<Item = (u64, Vec<(f64, f64)>)>,
 ) -> Series {
     let mut by_x: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    for (x, y) in curves
-        .flatten()
-        .filter(|p| p.0.is_finite() && p.0 >= 0.0 && p.1.is_finite())
-    {
-        // The bits of non-negative floats have the order of the floats.
-        // Adding 0 turns -0, which has other bits, into 0.
-        by_x.entry((x + 0.0).to_bits()).or_default().push(y);
+    let mut seeds = Vec::new();
+    for (seed, mut curve) in curves {
+        curve.retain(|p| p.0.is_finite() && p.0 >= 0.0 && p.1.is_finite());
+        for (x, y) in &curve {
+            // The bits of non-negative floats have the order of the floats.
+            // Adding 0 turns -0, which has other bits, into 0.
+            by_x.entry((x + 0.0).to_bits()).or_default().push(*y);
+        }
+        seeds.push((format!("{}, seed {seed}", named.name), curve));
+    }
+    if seeds.len() < 2 {
+        seeds.clear();
     }
     let estimates = by_x
         .into_iter()
@@ -179,10 +237,13 @@ pub(super) fn averaged(
         .map(|(x, e, ys)| ((x, e.mean), band(&e, &ys)))
         .unzip();
     Series {
-        name: name.into(),
+        name: named.name.into(),
         points,
         band,
-        style,
+        style: named.style,
+        seeds,
+        key: named.key.clone(),
+        ..Series::default()
     }
 }
 

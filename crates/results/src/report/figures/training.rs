@@ -1,31 +1,37 @@
 //! Training loss by step.
 
-use super::shared::{MOST_LINES, averaged, bands, chance, drawn, extremes, range};
+use super::shared::{MOST_LINES, Named, averaged, bands, chance, drawn, extremes, range};
 use crate::analysis::groups::Run;
 use crate::analysis::setting::Setting;
 use crate::metric;
 use crate::plot::{LinePlot, Series};
-use crate::report::captions::slug;
+use crate::report::captions::{key, slug};
 use crate::report::document::Figure;
+use crate::report::spec::ReportSpec;
 
 /// One figure, or none without loss curves.
-pub(super) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
-    figure(setting).into_iter().collect()
+pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
+    figure(setting, spec).into_iter().collect()
 }
 
-fn figure(setting: &Setting<'_>) -> Option<Figure> {
-    let (methods, _) = drawn(setting);
+fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
+    let (methods, _) = drawn(setting, spec);
     let (looks, note) = training_looks(setting, &methods);
     let curve = |run: &Run<'_>| {
-        run.train
-            .loss_curve
-            .iter()
-            .map(|p| (p.step as f64, p.loss_nats))
-            .collect()
+        let points = run.train.loss_curve.iter();
+        let points = points.map(|p| (p.step as f64, p.loss_nats)).collect();
+        (run.seed, points)
     };
-    let of = |(group, style): (usize, usize)| {
-        let group = &setting.groups[group];
-        averaged(&group.name, style, extremes, group.runs.iter().map(curve))
+    let of = |(at, style): (usize, usize)| {
+        let group = &setting.groups[at];
+        // The key of the group's first method: it hides the training with the scores.
+        let method = setting.methods.iter().position(|m| m.group == at);
+        let named = Named {
+            name: &group.name,
+            key: method.map_or_else(String::new, key),
+            style,
+        };
+        averaged(&named, extremes, group.runs.iter().map(curve))
     };
     let mut series: Vec<Series> = looks.into_iter().map(of).collect();
     if series.iter().all(|s| s.points.is_empty()) {
@@ -44,10 +50,8 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
         subtitle: chance.subtitle,
         reference_y: chance.line,
         x_label: "step".into(),
-        y_label: format!(
-            "loss (nats per counted token{})",
-            if log_y { ", log scale" } else { "" }
-        ),
+        y_label: "loss".into(),
+        y_note: "nats per counted token".into(),
         log_y,
         series,
         legend: setting.axes.clone(),
@@ -65,6 +69,7 @@ fn figure(setting: &Setting<'_>) -> Option<Figure> {
                 finite point."
                 .into(),
         plot: plot.into(),
+        metric: None,
     })
 }
 

@@ -1,8 +1,10 @@
 //! The document in three markups, as CSV, and on the terminal.
 //!
 //! ```text
-//! templates/*.j2  Markdown, HTML, LaTeX
+//! templates/*.j2  Markdown, LaTeX
+//! page/           the page: template, style sheet, script
 //! templates.rs    the document as their context
+//! html.rs         the document as the context of the page
 //! escape.rs       one escaper for each markup
 //! csv.rs          CSV files
 //! terminal.rs     text for the terminal
@@ -10,6 +12,7 @@
 
 mod csv;
 pub(super) mod escape;
+mod html;
 mod templates;
 mod terminal;
 

@@ -3,14 +3,13 @@
 //! All three get the same document as their context, and every value is escaped for the markup it is
 //! printed in.
 
-use super::escape;
+use super::{escape, html as page};
 use crate::plot::described;
-use crate::report::document::{Cell, Document, Figure, Layout, Mark, Section, Table};
+use crate::report::document::{Cell, Chapter, Document, Figure, Layout, Mark, Section, Table};
 use crate::report::error::ReportError;
 use crate::text::printable;
 use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, Value, context};
-use std::collections::BTreeMap;
 
 /// A markup: its file, its template, and how text is escaped for it.
 struct Markup {
@@ -34,37 +33,30 @@ const LATEX: Markup = Markup {
 
 const HTML: Markup = Markup {
     file: "report.html",
-    template: include_str!("templates/report.html.j2"),
+    template: include_str!("page/page.html.j2"),
     escape: None,
 };
 
 /// GitHub-flavoured Markdown.
 pub(crate) fn markdown(document: &Document) -> Result<String, ReportError> {
-    MARKDOWN.render(document, &BTreeMap::new())
+    MARKDOWN.render(whole(document))
 }
 
 /// Table floats to include in a document that loads `booktabs`.
 pub(crate) fn latex(document: &Document) -> Result<String, ReportError> {
-    LATEX.render(document, &BTreeMap::new())
+    LATEX.render(whole(document))
 }
 
-/// One page without scripts or anything to load; the figures are inline.
-pub(crate) fn html(
-    document: &Document,
-    svgs: &BTreeMap<&str, &str>,
-) -> Result<String, ReportError> {
-    HTML.render(document, svgs)
+/// One page with nothing to load; the figures are inline.
+pub(crate) fn html(document: &Document) -> Result<String, ReportError> {
+    HTML.render(page::context(document))
 }
 
 impl Markup {
-    fn render(
-        &self,
-        document: &Document,
-        svgs: &BTreeMap<&str, &str>,
-    ) -> Result<String, ReportError> {
+    fn render(&self, context: Value) -> Result<String, ReportError> {
         let text = self
             .environment()
-            .and_then(|env| env.render_named_str(self.file, self.template, whole(document, svgs)));
+            .and_then(|env| env.render_named_str(self.file, self.template, context));
         text.map_err(|e| ReportError::Render {
             file: self.file,
             reason: format!("{e:#}"),
@@ -100,55 +92,49 @@ impl Markup {
     }
 }
 
-fn each(list: &[String]) -> Vec<String> {
+pub(super) fn each(list: &[String]) -> Vec<String> {
     list.iter().map(|text| printable(text)).collect()
 }
 
-fn pairs(list: &[(String, String)]) -> Vec<[String; 2]> {
+pub(super) fn pairs(list: &[(String, String)]) -> Vec<[String; 2]> {
     list.iter()
         .map(|(a, b)| [printable(a), printable(b)])
         .collect()
 }
 
-fn whole(document: &Document, svgs: &BTreeMap<&str, &str>) -> Value {
-    let sections = document.sections.iter().map(|s| section(s, svgs));
-    let chapters = document.chapters.iter().map(|c| {
+fn whole(document: &Document) -> Value {
+    let sections = document.sections.iter().map(section);
+    let chapter = |c: &Chapter| {
         let tables: Vec<Value> = c.tables.iter().map(table).collect();
         context! { name => printable(&c.name), slug => c.slug.as_str(), summary => printable(&c.summary), tables }
-    });
+    };
+    let (first, chapters): (Vec<_>, Vec<_>) = document.chapters.iter().partition(|c| c.is_first);
     let configs = document.configs.iter().map(|config| {
         let lines: Vec<String> = config.toml.lines().map(printable).collect();
         let ticks = config.toml.split(|c| c != '`').map(str::len).max();
         let fence = "`".repeat(ticks.unwrap_or(0).max(2) + 1);
         context! { experiment => printable(&config.experiment), about => config.about(), lines, fence }
     });
-    let lists = [
-        ("diverged-runs", "Diverged runs", &document.diverged),
-        ("not-converged", "Not converged", &document.unconverged),
-        ("left-out", "Left out", &document.excluded),
-        ("notes", "Notes", &document.notes),
-    ];
-    let lists = lists.into_iter().filter(|(.., items)| !items.is_empty());
+    let lists = document.lists().into_iter();
     let lists = lists.map(|(slug, name, items)| context! { slug, name, items => each(items) });
     context! {
         title => printable(&document.title),
         sections => sections.collect::<Vec<_>>(),
-        chapters => chapters.collect::<Vec<_>>(),
+        first => first.into_iter().map(chapter).collect::<Vec<_>>(),
+        chapters => chapters.into_iter().map(chapter).collect::<Vec<_>>(),
         conditions => pairs(&document.conditions),
         configs => configs.collect::<Vec<_>>(),
         lists => lists.collect::<Vec<_>>(),
     }
 }
 
-fn section(section: &Section, svgs: &BTreeMap<&str, &str>) -> Value {
+fn section(section: &Section) -> Value {
     let figure = |f: &Figure| {
-        let svg = svgs.get(f.slug.as_str()).copied().unwrap_or_default();
         context! {
             slug => f.slug.as_str(),
             name => printable(&described(f.plot.title(), f.plot.subtitle())),
             caption => printable(&f.caption),
             notes => printable(&f.notes),
-            svg => Value::from_safe_string(svg.into()),
         }
     };
     context! {
@@ -169,8 +155,7 @@ fn table(table: &Table) -> Value {
     context! {
         width,
         slug => table.slug.as_str(),
-        prose => table.layout != Layout::Numbers,
-        matrix => table.layout == Layout::Matrix,
+        prose => !matches!(table.layout, Layout::Numbers | Layout::Heat),
         folded => table.is_folded,
         glossary => table.layout == Layout::Glossary,
         title => printable(&table.title),
@@ -188,13 +173,12 @@ fn cell(cell: &Cell) -> Value {
         text => printable(&cell.text),
         bold => cell.mark == Mark::Best,
         near => cell.mark == Mark::Near,
-        absent => is_absent(&cell.text),
         links => cell.links.iter().map(link).collect::<Vec<_>>(),
     }
 }
 
 /// Whether a cell says that there is no number.
-fn is_absent(text: &str) -> bool {
+pub(super) fn cell_reason(text: &str) -> bool {
     let reasons = ["diverged", "unsupported", "skipped", "not converged"];
     matches!(text, "-" | "none") || reasons.iter().any(|reason| text.starts_with(reason))
 }

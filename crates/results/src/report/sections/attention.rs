@@ -1,10 +1,10 @@
 //! How far each head attends, in length and at the longest length tested.
 
-use crate::analysis::point::point_text;
+use crate::analysis::point::point_parts;
 use crate::analysis::setting::{Method, Setting};
 use crate::metric::ATTENTION_DISTANCE;
-use crate::report::captions::{definition, seeds_notes, seeds_sentence, slug};
-use crate::report::document::{Cell, Layout, Table};
+use crate::report::captions::{definition, keys, seeds_notes, seeds_sentence, slug};
+use crate::report::document::{Cell, Table};
 use crate::report::spec::ReportSpec;
 
 /// Two tables, or none where attention distances were not recorded.
@@ -21,9 +21,9 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
 fn table(setting: &Setting<'_>, len: usize) -> Table {
     let heads = setting.heads();
     let row = |method: &Method| -> Vec<Cell> {
-        let points = heads
-            .iter()
-            .map(|(_, metric)| point_text(metric, &setting.point(method, metric, len)).into());
+        let points = heads.iter().map(|(_, metric)| {
+            Cell::number(point_parts(metric, &setting.point(method, metric, len)))
+        });
         let name = std::iter::once(Cell::from(method.name.as_str()));
         name.chain(points).collect()
     };
@@ -41,9 +41,9 @@ fn table(setting: &Setting<'_>, len: usize) -> Table {
         ),
         notes: seeds_notes(setting, ATTENTION_DISTANCE).trim_start().into(),
         definition: definition(setting, ATTENTION_DISTANCE),
-        is_folded: false,
         columns: std::iter::once("method".to_string()).chain(names).collect(),
         rows: setting.methods.iter().map(row).collect(),
-        layout: Layout::Numbers,
+        keys: keys(setting),
+        ..Table::default()
     }
 }

@@ -1,10 +1,10 @@
 //! The ablation of the rotary base: one row per base.
 
 use crate::analysis::base_sweep::{BaseRow, BaseSweep, base_sweeps, base_text};
-use crate::analysis::point::point_text;
+use crate::analysis::point::point_parts;
 use crate::analysis::setting::Setting;
 use crate::report::captions::{definition, direction, numbered, seeds_notes, seeds_sentence, slug};
-use crate::report::document::{Cell, Layout, Table};
+use crate::report::document::{Cell, Table};
 use crate::report::spec::ReportSpec;
 use crate::text::thousands;
 
@@ -40,10 +40,9 @@ fn table(setting: &Setting<'_>, sweep: &BaseSweep<'_>, slug_name: &str) -> Table
             seeds_notes(setting, metric),
         ),
         definition: definition(setting, metric),
-        is_folded: false,
         columns: columns.into_iter().chain(lengths).collect(),
         rows: sweep.rows.iter().map(|base| row(setting, base)).collect(),
-        layout: Layout::Numbers,
+        ..Table::default()
     }
 }
 
@@ -59,7 +58,9 @@ fn row(setting: &Setting<'_>, row: &BaseRow<'_>) -> Vec<Cell> {
     let points = setting
         .lengths
         .iter()
-        .map(|&len| point_text(metric, &setting.point(row.method, metric, len)));
-    let start = [base_text(row.base), longest, pairs].into_iter();
-    start.chain(points).map(Cell::from).collect()
+        .map(|&len| Cell::number(point_parts(metric, &setting.point(row.method, metric, len))));
+    let start = [base_text(row.base), longest, pairs]
+        .map(Cell::from)
+        .into_iter();
+    start.chain(points).collect()
 }

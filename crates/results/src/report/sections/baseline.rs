@@ -1,10 +1,10 @@
 //! Differences to a baseline, paired by seed.
 
-use crate::analysis::point::{Absent, Point, point_text};
+use crate::analysis::point::{Absent, Point, point_parts};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric::{self, better_first};
 use crate::report::captions::{UNCONVERGED, definition, direction, interval_text, slug};
-use crate::report::document::{Cell, Layout, Mark, Table};
+use crate::report::document::{Cell, Mark, Table};
 use crate::report::spec::{FIRST_METHOD, ReportSpec};
 use crate::text::list;
 use std::cmp::Ordering;
@@ -37,7 +37,7 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
             };
             row.push(Cell {
                 mark,
-                ..Cell::from(difference_text(metric, &point))
+                ..Cell::number(difference_parts(metric, &point))
             });
         }
         rows.push(row);
@@ -65,27 +65,32 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
             interval_text(metric)
         ),
         definition: definition(setting, metric),
-        is_folded: false,
         columns: std::iter::once("method".to_string())
             .chain(setting.lengths.iter().map(|l| l.to_string()))
             .collect(),
         rows,
-        layout: Layout::Numbers,
+        ..Table::default()
     }
 }
 
 /// `+0.12 ± 0.05`: a difference above 0 has its sign.
-fn difference_text(metric: &str, difference: &Point) -> String {
-    let plain = point_text(metric, difference);
+pub(super) fn difference_text(metric: &str, difference: &Point) -> String {
+    let (mean, interval) = difference_parts(metric, difference);
+    mean + &interval
+}
+
+/// [`difference_text`] as mean and interval.
+fn difference_parts(metric: &str, difference: &Point) -> (String, String) {
+    let (mean, interval) = point_parts(metric, difference);
     // A difference that rounds to zero has no sign.
-    let mean = plain.split(' ').next();
-    let is_zero = mean.is_some_and(|m| m.parse() == Ok(0.0));
+    let is_zero = mean.parse() == Ok(0.0);
     let is_more = difference.estimate.is_some_and(|e| e.mean > 0.0) && !is_zero;
-    if is_more { format!("+{plain}") } else { plain }
+    let mean = if is_more { format!("+{mean}") } else { mean };
+    (mean, interval)
 }
 
 /// Whether the interval of a difference lies on the better (`Less`) or on the worse side of 0.
-fn side(metric: &str, difference: &Point) -> Option<Ordering> {
+pub(super) fn side(metric: &str, difference: &Point) -> Option<Ordering> {
     let (low, high) = difference.estimate?.interval?;
     let excludes_0 = low > 0.0 || high < 0.0;
     // Both ends are on one side of 0, so either one tells which.

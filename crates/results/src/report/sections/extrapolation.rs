@@ -1,10 +1,10 @@
 //! How far, and how much of, the in-length score is kept, seed by seed.
 
-use crate::analysis::point::{Point, point_text};
+use crate::analysis::point::{Point, point_parts};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
-use crate::report::captions::{UNCONVERGED, definition, seeds_notes, seeds_sentence, slug};
-use crate::report::document::{Cell, Layout, Table};
+use crate::report::captions::{UNCONVERGED, definition, keys, seeds_notes, seeds_sentence, slug};
+use crate::report::document::{Cell, Table};
 use crate::report::spec::ReportSpec;
 use crate::text::times;
 
@@ -21,9 +21,9 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
         let (kept_to, area) = (setting.kept_to(method), setting.kept_area(method));
         vec![
             method.name.as_str().into(),
-            point_text(metric::KEPT_TO, &kept_to).into(),
+            Cell::number(point_parts(metric::KEPT_TO, &kept_to)),
             times_text(setting, &kept_to, longest).into(),
-            point_text(metric::KEPT_AREA, &area).into(),
+            Cell::number(point_parts(metric::KEPT_AREA, &area)),
             format!("{}/{}", kept_to.values.len(), kept_to.runs).into(),
         ]
     };
@@ -60,7 +60,8 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
             "seeds".into(),
         ],
         rows: setting.methods.iter().map(row).collect(),
-        layout: Layout::Numbers,
+        keys: keys(setting),
+        ..Table::default()
     }
 }
 

@@ -57,11 +57,10 @@ fn table(setting: &Setting<'_>, links: &Links) -> Table {
         notes: "A line with + is the trained model evaluated under a changed encoding: the \
                 settings that change, at each test length where the value depends on it."
             .into(),
-        definition: String::new(),
-        is_folded: false,
         columns,
         rows: setting.methods.iter().map(row).collect(),
         layout: Layout::Glossary,
+        ..Table::default()
     }
 }
 

@@ -1,10 +1,10 @@
 //! One metric: methods by test lengths.
 
-use crate::analysis::point::{Point, point_text};
+use crate::analysis::point::{Point, point_parts};
 use crate::analysis::setting::Setting;
 use crate::metric;
-use crate::report::captions::{definition, direction, seeds_notes, seeds_sentence, slug};
-use crate::report::document::{Cell, Layout, Mark, Table};
+use crate::report::captions::{definition, direction, keys, seeds_notes, seeds_sentence, slug};
+use crate::report::document::{Cell, Mark, Table};
 use crate::report::spec::ReportSpec;
 
 /// Every metric but the leading one, whose table comes first.
@@ -46,12 +46,13 @@ pub(super) fn table(setting: &Setting<'_>, metric: &str) -> Table {
             .trim_start()
             .into(),
         definition: definition(setting, metric),
-        is_folded: false,
         columns: std::iter::once("method".to_string())
             .chain(setting.lengths.iter().map(|l| l.to_string()))
             .collect(),
         rows: rows(setting, metric),
-        layout: Layout::Numbers,
+        metric: Some(metric.into()),
+        keys: keys(setting),
+        ..Table::default()
     }
 }
 
@@ -63,7 +64,7 @@ fn rows(setting: &Setting<'_>, metric: &str) -> Vec<Vec<Cell>> {
         let mut row: Vec<Cell> = vec![method.name.as_str().into()];
         for (column, &len) in columns.iter_mut().zip(&setting.lengths) {
             let point = setting.point(method, metric, len);
-            row.push(point_text(metric, &point).into());
+            row.push(Cell::number(point_parts(metric, &point)));
             column.push(point);
         }
         rows.push(row);

@@ -5,16 +5,19 @@
 mod attention;
 mod base;
 pub(crate) mod baseline;
+mod differences;
 mod extrapolation;
 pub(crate) mod methods;
 mod metric;
 mod reach;
+mod run_views;
 mod runs;
 
 use super::document::{Section, Table};
 use super::figures::figures;
 use super::finding::finding;
-use super::spec::ReportSpec;
+use super::spec::{Format, ReportSpec};
+use crate::analysis::groups::TRAINED;
 use crate::analysis::setting::Setting;
 use crate::metric::LOSS_NATS;
 
@@ -33,8 +36,19 @@ const TABLES: [Tables; 8] = [
     runs::tables,
 ];
 
+/// Differences to baselines that the page of a report holds.
+const MOST_DIFFERENCES: usize = 12_000;
+
+/// The size of the whole report, which bounds what each section may hold.
+pub(super) struct Whole {
+    pub settings: usize,
+    pub runs: usize,
+}
+
 /// The section of one setting.
-pub(super) fn section(setting: &Setting<'_>, spec: &ReportSpec) -> Section {
+pub(super) fn section(setting: &Setting<'_>, spec: &ReportSpec, whole: &Whole) -> Section {
+    // What only a page shows costs time, so it is made for pages only.
+    let is_page = spec.formats.contains(&Format::Html);
     // A metric derived from the loss is only as clear as the loss.
     let is_loss = setting.task.primary_metric == LOSS_NATS;
     let loss = is_loss.then(|| LOSS_NATS.to_string());
@@ -52,7 +66,17 @@ pub(super) fn section(setting: &Setting<'_>, spec: &ReportSpec) -> Section {
             .iter()
             .flat_map(|tables| tables(setting, spec))
             .collect(),
-        figures: figures(setting),
+        figures: figures(setting, spec),
+        differences: if is_page {
+            differences::differences(setting, MOST_DIFFERENCES / whole.settings.max(1))
+        } else {
+            Vec::new()
+        },
+        runs: if is_page {
+            run_views::views(setting, spec, whole.runs)
+        } else {
+            Vec::new()
+        },
         definitions: defined
             .map(|m| (m.clone(), setting.definition(m)))
             .collect(),

@@ -1,11 +1,11 @@
 //! Reach: how far each method keeps its in-length score.
 
 use crate::analysis::outcome::InLength;
-use crate::analysis::point::{Absent, point_text};
+use crate::analysis::point::{Absent, point_parts};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
-use crate::report::captions::{UNCONVERGED, definition, seeds_notes, seeds_sentence, slug};
-use crate::report::document::{Cell, Layout, Table};
+use crate::report::captions::{UNCONVERGED, definition, keys, seeds_notes, seeds_sentence, slug};
+use crate::report::document::{Cell, Table};
 use crate::report::spec::ReportSpec;
 use crate::stats::INTERVAL;
 
@@ -21,10 +21,16 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
     let row = |method: &Method| -> Vec<Cell> {
         vec![
             method.name.as_str().into(),
-            point_text(metric, &setting.point(method, metric, in_length)).into(),
+            Cell::number(point_parts(
+                metric,
+                &setting.point(method, metric, in_length),
+            )),
             reach_text(setting, method).into(),
-            point_text(metric, &setting.point(method, metric, longest)).into(),
-            point_text(metric::RATIO, &setting.ratio(method, metric, longest)).into(),
+            Cell::number(point_parts(metric, &setting.point(method, metric, longest))),
+            Cell::number(point_parts(
+                metric::RATIO,
+                &setting.ratio(method, metric, longest),
+            )),
         ]
     };
     let rule = if metric::lower_is_better(metric) {
@@ -55,7 +61,6 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
             seeds_notes(setting, metric),
         ),
         definition: definition(setting, metric),
-        is_folded: false,
         columns: vec![
             "method".into(),
             format!("{metric} at {in_length}"),
@@ -64,7 +69,8 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
             format!("ratio {longest}/{in_length}"),
         ],
         rows: setting.methods.iter().map(row).collect(),
-        layout: Layout::Numbers,
+        keys: keys(setting),
+        ..Table::default()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::analysis::setting::Setting;
 use crate::metric;
 use crate::record::RunStatus;
 use crate::report::captions::{seeds_notes, seeds_sentence, slug};
-use crate::report::document::{Cell, Layout, Table};
+use crate::report::document::{Cell, Table};
 use crate::report::spec::ReportSpec;
 use crate::stats::Estimate;
 use crate::text::{list, thousands};
@@ -37,11 +37,9 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
              steps.{chance}{}",
             seeds_notes(setting, metric::LOSS_NATS),
         ),
-        definition: String::new(),
-        is_folded: false,
         columns: columns.map(String::from).to_vec(),
         rows: setting.groups.iter().map(row).collect(),
-        layout: Layout::Numbers,
+        ..Table::default()
     }]
 }
 

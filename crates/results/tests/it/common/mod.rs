@@ -124,6 +124,15 @@ pub fn describe(run: &mut RunRecord) {
     run.spec["eval"]["variants"] = json!(variants);
 }
 
+/// A page without its own script and without the marks of its data, which are no script: what is
+/// left of `<script` is not ours.
+pub fn without_own_script(page: &str) -> String {
+    let script = include_str!("../../../src/report/render/page/page.js");
+    let own = format!("<script>{script}</script>");
+    let data = "<script type=\"application/json\" class=\"differences\">";
+    page.replacen(&own, "", 1).replace(data, "<data>")
+}
+
 /// FNV-1a, spelled out: a stand-in for the run's hash.
 pub fn hex(text: &str) -> String {
     let hash = |salt: u64| {
