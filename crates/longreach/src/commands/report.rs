@@ -11,7 +11,9 @@ use crate::run_dir::kept_configs::{self, Belonging, Config};
 use crate::run_dir::survey;
 use crate::units::{count, first_of};
 use results::store::{EVALS_DIR, find_records_within};
-use results::{Claims, Excluded, Format, Report, ReportError, ReportSpec, RunRecord, report};
+use results::{
+    Claims, Excluded, Format, Report, ReportError, ReportSpec, RunRecord, RunTimings, report,
+};
 use schema::text::excerpt;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -213,7 +215,9 @@ pub fn of_sweep(
         let run = (record.experiment.clone(), record.run_id.clone());
         (run, Some(experiment.join(&record.run_id)))
     };
-    let run_links = links(&out, records.iter().map(place).collect());
+    let placed: Vec<PlacedRun> = records.iter().map(place).collect();
+    let timings = timings(&placed);
+    let run_links = links(&out, placed);
     let mut all = records;
     // Damaged files are listed by `report`; here they are ignored.
     if let Ok(found) = find_records_within(&[experiment.to_owned()], 1) {
@@ -237,6 +241,7 @@ pub fn of_sweep(
         &[],
         &ReportSpec {
             run_links,
+            timings,
             notes,
             ..config.report_spec()
         },
@@ -272,6 +277,21 @@ fn links(out: &Path, runs: Vec<PlacedRun>) -> BTreeMap<(String, String), String>
         Some((run, parts.join("/") + "/"))
     };
     runs.into_iter().filter_map(link).collect()
+}
+
+/// What runs cost, as their directories tell; those without are left out.
+fn timings(runs: &[PlacedRun]) -> BTreeMap<(String, String), RunTimings> {
+    let one = |(run, directory): &PlacedRun| {
+        let timings = seal::timings(directory.as_deref()?)?;
+        let timings = RunTimings {
+            train_secs: timings.train_secs,
+            tokens_per_sec: timings.train_tokens_per_sec,
+            peak_memory_bytes: timings.train_peak_memory_bytes,
+            eval_secs: timings.eval_secs,
+        };
+        Some((run.clone(), timings))
+    };
+    runs.iter().filter_map(one).collect()
 }
 
 /// Reports on everything found under some directories, and returns what to print. Prints what is
@@ -325,6 +345,7 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
         );
     }
     console::tell(&format!("writing to {}", out.display()));
+    spec.timings = timings(&placed);
     spec.run_links = links(&out, placed);
     let (report, paths) = write(
         &found.records,

@@ -16,6 +16,7 @@
 //! ```
 
 pub(crate) mod base_sweep;
+mod comparable;
 pub(crate) mod groups;
 pub(crate) mod identity;
 mod measure;

@@ -1,5 +1,6 @@
 //! Settings: the comparable runs among the records, and their methods.
 
+use super::comparable::{Part, comparable};
 use super::groups::{Group, TRAINED, groups, later_note};
 use super::identity::MethodSpecs;
 use super::naming;
@@ -140,21 +141,29 @@ pub(crate) fn settings<'a>(
             .or_default()
             .push(run);
     }
-    let several = by_key.len() > 1;
     let keys: Vec<Key<'a>> = by_key.keys().copied().collect();
+    let parts = by_key.into_iter().flat_map(|(key, runs)| {
+        let parts = comparable(&runs).into_iter();
+        parts.map(move |part| (key, part))
+    });
+    let parts: Vec<(Key<'a>, Part<'a>)> = parts.collect();
+    let several = parts.len() > 1;
     let mut slugs = text::Slugs::default();
-    by_key
+    parts
         .into_iter()
-        .map(|(key, runs)| {
+        .map(|(key, Part { told, runs })| {
             let kind = text::name(&runs[0].task.kind, 40);
             let slug = if several {
-                slugs.take(&format!("{kind} {}", runs[0].task.train_len))
+                slugs.take(&format!("{kind} {} {told}", runs[0].task.train_len))
             } else {
                 String::new()
             };
             let alike = |other: &&Key<'a>| (other.0, other.2, other.4) == (key.0, key.2, key.4);
             let corpora: Vec<&str> = keys.iter().filter(alike).map(|k| k.3).collect();
-            let name = setting_name(&runs[0].task, &corpora);
+            let mut name = setting_name(&runs[0].task, &corpora);
+            if !told.is_empty() {
+                name = format!("{name}, {told}");
+            }
             setting(&runs, specs, order, name, slug)
         })
         .collect()

@@ -261,8 +261,8 @@ const SPARK: (f64, f64) = (190.0, 70.0);
 const SPARK_LEFT: f64 = 44.0;
 const SPARK_BELOW: f64 = 16.0;
 
-/// A small curve with the numbers at the ends of its axes. `points`: finite, at least two; `x`: what
-/// they are over.
+/// A small curve with the numbers at the ends of its axes. `points`: finite, at least two; `x`:
+/// what they are over.
 pub(crate) fn sparkline(points: &[(f64, f64)], x: &str) -> String {
     let range = |of: fn(&(f64, f64)) -> f64| extent(points.iter().map(of)).unwrap_or((0.0, 1.0));
     let (x_range, y_range) = (range(|p| p.0), range(|p| p.1));

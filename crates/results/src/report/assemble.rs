@@ -1,5 +1,6 @@
 //! The document of a report: sections, chapters, conditions and lists, and names for its files.
 
+use super::chapters::overview;
 use super::conditions;
 use super::config;
 use super::document::{Chapter, Document, Section};
@@ -34,6 +35,7 @@ pub(super) fn document(
     let mut sections: Vec<Section> = settings.iter().map(|s| section(s, spec, &whole)).collect();
     limit_figures(&mut sections, &mut notes);
     name_files(&mut sections, &mut chapters);
+    chapters.extend(overview::chapter(settings, &sections));
     let excluded = excluded
         .iter()
         .map(|e| format!("{}: {}", place(e), e.reason));
@@ -155,6 +157,10 @@ fn name_files(sections: &mut [Section], chapters: &mut [Chapter]) {
         "not-converged",
         "left-out",
         "notes",
+        "report",
+        "overview",
+        "overview-reach",
+        "overview-kept",
     ] {
         anchors.take(fixed);
     }

@@ -8,6 +8,7 @@ mod damage;
 mod export;
 mod hostile;
 mod identity;
+mod plots;
 mod report;
 mod sides;
 mod store;

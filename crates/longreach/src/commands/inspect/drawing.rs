@@ -135,6 +135,7 @@ impl Drawing<'_> {
             points,
             band: Vec::new(),
             style,
+            ..Series::default()
         };
         if rotary.inv_freq == rotary.plain_inv_freq {
             return vec![line(format!("base {}", self.base()), plain, 0)];

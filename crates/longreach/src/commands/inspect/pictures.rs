@@ -139,6 +139,7 @@ impl Drawing<'_> {
                 .collect(),
             band: Vec::new(),
             style: h / step,
+            ..Series::default()
         };
         let train_len = self.subject.lengths.train_len;
         Picture::Lines(LinePlot {
@@ -212,6 +213,7 @@ impl Drawing<'_> {
                 .collect(),
             band: Vec::new(),
             style: h / step,
+            ..Series::default()
         };
         let some = if step > 1 {
             format!("every {step}th of {} heads", heads.len())

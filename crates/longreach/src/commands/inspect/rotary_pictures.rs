@@ -67,6 +67,7 @@ impl Drawing<'_> {
                 points: ratios.collect(),
                 band: Vec::new(),
                 style: 1,
+                ..Series::default()
             }],
             reference_y,
             mark_points: rotary.inv_freq.len() <= 64,

@@ -3,4 +3,5 @@
 pub(crate) mod assertions;
 pub(crate) mod claims;
 pub(crate) mod numbers;
+pub(crate) mod overview;
 pub(crate) mod ranking;

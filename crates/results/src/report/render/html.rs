@@ -1,7 +1,7 @@
 //! The page of a report as the context of its template: figures, controls, differences and runs.
 
 use super::escape;
-use super::templates::{cell_reason, each, pairs};
+use super::texts::{cell_reason, each, pairs};
 use crate::plot::{PageFigure, sparkline};
 use crate::report::document::{
     Cell, Differences, Document, Figure, Layout, Mark, RunView, Section, Table, Tone,

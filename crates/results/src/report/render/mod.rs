@@ -5,6 +5,7 @@
 //! page/           the page: template, style sheet, script
 //! templates.rs    the document as their context
 //! html.rs         the document as the context of the page
+//! texts.rs        texts as every template prints them
 //! escape.rs       one escaper for each markup
 //! csv.rs          CSV files
 //! terminal.rs     text for the terminal
@@ -15,6 +16,7 @@ pub(super) mod escape;
 mod html;
 mod templates;
 mod terminal;
+mod texts;
 
 pub(crate) use csv::{csv_text, results_csv, summaries_csv};
 pub(crate) use templates::{html, latex, markdown};

@@ -3,6 +3,7 @@
 //! All three get the same document as their context, and every value is escaped for the markup it is
 //! printed in.
 
+use super::texts::{each, pairs};
 use super::{escape, html as page};
 use crate::plot::described;
 use crate::report::document::{Cell, Chapter, Document, Figure, Layout, Mark, Section, Table};
@@ -92,16 +93,6 @@ impl Markup {
     }
 }
 
-pub(super) fn each(list: &[String]) -> Vec<String> {
-    list.iter().map(|text| printable(text)).collect()
-}
-
-pub(super) fn pairs(list: &[(String, String)]) -> Vec<[String; 2]> {
-    list.iter()
-        .map(|(a, b)| [printable(a), printable(b)])
-        .collect()
-}
-
 fn whole(document: &Document) -> Value {
     let sections = document.sections.iter().map(section);
     let chapter = |c: &Chapter| {
@@ -175,10 +166,4 @@ fn cell(cell: &Cell) -> Value {
         near => cell.mark == Mark::Near,
         links => cell.links.iter().map(link).collect::<Vec<_>>(),
     }
-}
-
-/// Whether a cell says that there is no number.
-pub(super) fn cell_reason(text: &str) -> bool {
-    let reasons = ["diverged", "unsupported", "skipped", "not converged"];
-    matches!(text, "-" | "none") || reasons.iter().any(|reason| text.starts_with(reason))
 }
