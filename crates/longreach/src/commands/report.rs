@@ -8,7 +8,7 @@ use crate::exit::{Exit, Failure};
 use crate::plan::planner;
 use crate::run_dir::files::refuse_link;
 use crate::run_dir::kept_configs::{self, Belonging, Config};
-use crate::run_dir::survey;
+use crate::run_dir::{survey, timings};
 use crate::units::{count, first_of};
 use results::store::{EVALS_DIR, find_records_within};
 use results::{
@@ -282,7 +282,7 @@ fn links(out: &Path, runs: Vec<PlacedRun>) -> BTreeMap<(String, String), String>
 /// What runs cost, as their directories tell; those without are left out.
 fn timings(runs: &[PlacedRun]) -> BTreeMap<(String, String), RunTimings> {
     let one = |(run, directory): &PlacedRun| {
-        let timings = seal::timings(directory.as_deref()?)?;
+        let timings = timings::timings(directory.as_deref()?)?;
         let timings = RunTimings {
             train_secs: timings.train_secs,
             tokens_per_sec: timings.train_tokens_per_sec,

@@ -5,6 +5,7 @@
 mod attention;
 mod base;
 mod depth;
+mod during;
 mod position;
 mod scores;
 mod shared;
@@ -24,6 +25,7 @@ const FIGURES: [Figures; 7] = [
     depth::figures,
     position::figures,
     attention::figures,
+    during::figures,
     training::figures,
     steps::figures,
     base::figures,

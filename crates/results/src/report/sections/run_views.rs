@@ -21,8 +21,7 @@ pub(super) fn views(setting: &Setting<'_>, spec: &ReportSpec, runs: usize) -> Ve
     // The curves and scores of many runs would make up most of a page.
     let points = match runs {
         0..=100 => 60,
-        101..=200 => 30,
-        201..=500 => 16,
+        101..=200 => 16,
         _ => 0,
     };
     let groups = setting.groups.iter();
