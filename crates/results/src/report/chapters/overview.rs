@@ -119,7 +119,7 @@ fn reach(columns: &Columns<'_, '_>, rows: &[&str], left: &str) -> Table {
         title: "How far each method keeps its score".into(),
         caption: format!(
             "Longest test length up to which a method keeps {} of its in-length score, as a \
-             multiple of the training length. Darker is further.{left}",
+             multiple of the training length.{left}",
             metric::KEPT
         ),
         notes: "By the leading metric of each setting, means over seeds. ≥: nothing longer was \
@@ -161,7 +161,7 @@ fn kept(columns: &Columns<'_, '_>, rows: &[&str], k: usize) -> Table {
     Table {
         slug: "overview-kept".into(),
         title: format!("Share of the in-length score at {k}x the training length"),
-        caption: "1: the score in length; darker is more. Means over seeds.".into(),
+        caption: "1: the score in length. Means over seeds.".into(),
         notes: "For a metric where lower is better, the in-length score over the one there; \
                 otherwise the one there over the in-length score. -: that length was not tested, \
                 or gave no number."
