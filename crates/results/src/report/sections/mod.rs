@@ -19,7 +19,7 @@ use super::finding::finding;
 use super::spec::{Format, ReportSpec};
 use crate::analysis::groups::TRAINED;
 use crate::analysis::setting::Setting;
-use crate::metric::LOSS_NATS;
+use crate::metric::{ATTENTION_DISTANCE, LOSS_NATS};
 
 /// Makes the tables of a kind for one setting; none where it has nothing to show.
 type Tables = fn(&Setting<'_>, &ReportSpec) -> Vec<Table>;
@@ -52,7 +52,9 @@ pub(super) fn section(setting: &Setting<'_>, spec: &ReportSpec, whole: &Whole) -
     // A metric derived from the loss is only as clear as the loss.
     let is_loss = setting.task.primary_metric == LOSS_NATS;
     let loss = is_loss.then(|| LOSS_NATS.to_string());
-    let defined = loss.iter().chain(&setting.metrics);
+    let heads = !setting.heads().is_empty();
+    let distance = heads.then(|| ATTENTION_DISTANCE.to_string());
+    let defined = loss.iter().chain(&setting.metrics).chain(&distance);
     let name = match setting.slug.as_str() {
         "" => "results",
         slug => slug,
