@@ -5,7 +5,6 @@
 mod attention;
 mod base;
 mod depth;
-mod during;
 mod position;
 mod scores;
 mod shared;
@@ -25,7 +24,6 @@ const FIGURES: [Figures; 7] = [
     depth::figures,
     position::figures,
     attention::figures,
-    during::figures,
     training::figures,
     steps::figures,
     base::figures,

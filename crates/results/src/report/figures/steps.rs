@@ -1,25 +1,28 @@
 //! Scores by training step, for each length that was scored while training.
 
-use super::shared::{averaged, bands, chance, extremes, range};
+use super::shared::{Named, averaged, bands, chance, extremes, range};
 use super::training::training_looks;
 use crate::analysis::groups::Run;
 use crate::analysis::setting::Setting;
 use crate::metric;
 use crate::plot::{LinePlot, Series};
-use crate::report::captions::slug;
+use crate::report::captions::{key, slug};
 use crate::report::document::Figure;
+use crate::report::spec::ReportSpec;
 use std::collections::BTreeSet;
 
 /// Most lengths with a figure: the shortest, the longest, and those between at equal distances.
 const MOST_LENGTHS: usize = 4;
 
 /// A figure of the leading metric for each length, or none without scores while training.
-pub(super) fn figures(setting: &Setting<'_>) -> Vec<Figure> {
+pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
     let runs = setting.groups.iter().flat_map(|group| &group.runs);
     let rows = runs.flat_map(|run| run.train.scores.iter().flat_map(|at| &at.rows));
     let lengths: BTreeSet<usize> = rows.map(|row| row.test_len).collect();
     let lengths: Vec<usize> = lengths.into_iter().collect();
-    let figures = chosen(&lengths).into_iter().map(|len| figure(setting, len));
+    let figures = chosen(&lengths)
+        .into_iter()
+        .map(|len| figure(setting, spec, len));
     figures.flatten().collect()
 }
 
@@ -32,9 +35,9 @@ fn chosen(lengths: &[usize]) -> Vec<usize> {
     places.map(|at| lengths[at]).collect()
 }
 
-fn figure(setting: &Setting<'_>, len: usize) -> Option<Figure> {
+fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure> {
     let lead = setting.lead();
-    let methods = super::shared::drawn(setting).0;
+    let methods = super::shared::drawn(setting, spec).0;
     let (looks, note) = training_looks(setting, &methods);
     let curve = |run: &Run<'_>| {
         let scores = run.train.scores.iter().flat_map(|at| {
@@ -45,11 +48,17 @@ fn figure(setting: &Setting<'_>, len: usize) -> Option<Figure> {
             let (value, _) = metric::value(setting.task, row, lead)?;
             Some((step as f64, value))
         });
-        points.collect()
+        (run.seed, points.collect())
     };
-    let of = |(group, style): (usize, usize)| {
-        let group = &setting.groups[group];
-        averaged(&group.name, style, extremes, group.runs.iter().map(curve))
+    let of = |(at, style): (usize, usize)| {
+        let group = &setting.groups[at];
+        let method = setting.methods.iter().position(|m| m.group == at);
+        let named = Named {
+            name: &group.name,
+            key: method.map_or_else(String::new, key),
+            style,
+        };
+        averaged(&named, extremes, group.runs.iter().map(curve))
     };
     let mut series: Vec<Series> = looks.into_iter().map(of).collect();
     series.retain(|line| !line.points.is_empty());
@@ -70,7 +79,15 @@ fn figure(setting: &Setting<'_>, len: usize) -> Option<Figure> {
         subtitle: chance.subtitle,
         reference_y: chance.line,
         x_label: "step".into(),
-        y_label: format!("{lead}{}", if log_y { " (log scale)" } else { "" }),
+        y_label: lead.into(),
+        y_note: format!(
+            "{} is better",
+            if metric::lower_is_better(lead) {
+                "lower"
+            } else {
+                "higher"
+            }
+        ),
         log_y,
         series,
         legend: setting.axes.clone(),
@@ -83,6 +100,8 @@ fn figure(setting: &Setting<'_>, len: usize) -> Option<Figure> {
     Some(Figure {
         slug: slug(setting, &format!("{lead}-by-step-at-{len}")),
         caption,
+        notes: String::new(),
         plot: plot.into(),
+        metric: None,
     })
 }
