@@ -1,16 +1,64 @@
-//! `[model]`: sizes, the encoding, and where tokens stand.
+//! `[model]`: its keys as written, and what they make: sizes, the encoding, and where tokens stand.
 
 use super::check::{refused, whole};
-use super::sections::ModelSection;
 use super::spec::{Coordinates, ModelSpec, TrainSpec};
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
-use posenc::{ConfigError, Facts, Lengths, PositionsConfig};
+use posenc::{ConfigError, EncodingConfig, Facts, Lengths, PositionsConfig};
+use serde::Deserialize;
 use tasks::{Scoring, Task};
-use tiny_transformer::{AttentionKind, Mask, TransformerConfig};
+use tiny_transformer::{
+    Activation, AttentionKind, FeatureMap, Mask, Matmul, NormKind, Normalizer, QkNorm,
+    TransformerConfig,
+};
 
 /// Most trainable numbers: with gradients and the optimizer's moments 16 GiB.
 const MAX_PARAMETERS: u64 = 1 << 30;
+
+/// `[model]`. [`transformer`] turns it into a `TransformerConfig`; it is not one, because a reader
+/// that flattens a struct into another loses the list of allowed keys for its errors.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ModelSection {
+    pub(super) d_model: usize,
+    pub(super) n_layers: usize,
+    pub(super) n_heads: usize,
+    #[serde(default)]
+    pub(super) head_dim: Option<usize>,
+    #[serde(default)]
+    pub(super) d_ff: Option<usize>,
+    #[serde(default)]
+    pub(super) norm: NormKind,
+    #[serde(default)]
+    pub(super) activation: Activation,
+    #[serde(default)]
+    pub(super) tied_head: bool,
+    #[serde(default)]
+    pub(super) dropout: f64,
+    #[serde(default = "default_embedding_std")]
+    pub(super) embedding_std: f64,
+    #[serde(default)]
+    pub(super) qk_norm: QkNorm,
+    #[serde(default)]
+    pub(super) attention: AttentionKind,
+    #[serde(default)]
+    pub(super) mask: Mask,
+    #[serde(default)]
+    pub(super) feature_map: FeatureMap,
+    #[serde(default)]
+    pub(super) normalizer: Normalizer,
+    #[serde(default)]
+    pub(super) matmul: Matmul,
+    #[serde(default)]
+    pub(super) positions: PositionsConfig,
+    #[serde(default)]
+    pub(super) coordinates: Coordinates,
+    pub(super) pe: EncodingConfig,
+}
+
+fn default_embedding_std() -> f64 {
+    0.02
+}
 
 /// The lengths that defaults of an encoding depend on, in tokens.
 pub(super) fn lengths(train: &TrainSpec, task: &dyn Task, test_len: usize) -> Lengths {
@@ -113,25 +161,23 @@ pub(super) fn transformer(
         "this suite is for small models",
     )?;
     let head_dim = head_dim(cell, written)?;
-    let config = TransformerConfig {
-        vocab_size,
-        d_model: written.d_model,
-        n_layers: written.n_layers,
-        n_heads: written.n_heads,
-        head_dim,
-        d_ff: written.d_ff.unwrap_or(4 * written.d_model),
-        norm: written.norm,
-        activation: written.activation,
-        tied_head: written.tied_head,
-        dropout: written.dropout,
-        embedding_std: written.embedding_std,
-        attention: written.attention,
-        mask: written.mask,
-        feature_map: written.feature_map,
-        normalizer: written.normalizer,
-        qk_norm: written.qk_norm,
-        matmul: written.matmul,
-    };
+    let config = TransformerConfig::new(vocab_size)
+        .with_d_model(written.d_model)
+        .with_heads(written.n_heads)
+        .with_layers(written.n_layers)
+        .with_head_dim(head_dim)
+        .with_d_ff(written.d_ff.unwrap_or(4 * written.d_model))
+        .with_norm(written.norm)
+        .with_activation(written.activation)
+        .with_tied_head(written.tied_head)
+        .with_dropout(written.dropout)
+        .with_embedding_std(written.embedding_std)
+        .with_attention(written.attention)
+        .with_mask(written.mask)
+        .with_feature_map(written.feature_map)
+        .with_normalizer(written.normalizer)
+        .with_qk_norm(written.qk_norm)
+        .with_matmul(written.matmul);
     config
         .check()
         .map_err(|error| refused(cell, "model", &error))?;

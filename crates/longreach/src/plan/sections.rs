@@ -1,15 +1,14 @@
 //! The tables of a configuration as written, read strictly. Values are checked against each other
-//! later, by the module of their section.
+//! later, by the module of their section. `[model]` is read in `model.rs`, where its keys become
+//! those of the transformer.
 
-use super::spec::{Coordinates, Decode, LengthCurriculum};
+use super::model::ModelSection;
+use super::spec::{Decode, LengthCurriculum};
 use crate::run::optimizer::AdamWConfig;
-use posenc::{EncodingConfig, PositionsConfig};
+use posenc::PositionsConfig;
 use serde::Deserialize;
 use std::path::PathBuf;
 use tasks::TaskConfig;
-use tiny_transformer::{
-    Activation, AttentionKind, FeatureMap, Mask, Matmul, NormKind, Normalizer, QkNorm,
-};
 use toml::{Table, Value};
 
 /// One cell of an experiment as written.
@@ -41,50 +40,6 @@ pub(super) struct ReportSection {
 
 fn one_seed() -> Vec<u64> {
     vec![0]
-}
-
-/// `[model]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ModelSection {
-    pub(super) d_model: usize,
-    pub(super) n_layers: usize,
-    pub(super) n_heads: usize,
-    #[serde(default)]
-    pub(super) head_dim: Option<usize>,
-    #[serde(default)]
-    pub(super) d_ff: Option<usize>,
-    #[serde(default)]
-    pub(super) norm: NormKind,
-    #[serde(default)]
-    pub(super) activation: Activation,
-    #[serde(default)]
-    pub(super) tied_head: bool,
-    #[serde(default)]
-    pub(super) dropout: f64,
-    #[serde(default = "default_embedding_std")]
-    pub(super) embedding_std: f64,
-    #[serde(default)]
-    pub(super) qk_norm: QkNorm,
-    #[serde(default)]
-    pub(super) attention: AttentionKind,
-    #[serde(default)]
-    pub(super) mask: Mask,
-    #[serde(default)]
-    pub(super) feature_map: FeatureMap,
-    #[serde(default)]
-    pub(super) normalizer: Normalizer,
-    #[serde(default)]
-    pub(super) matmul: Matmul,
-    #[serde(default)]
-    pub(super) positions: PositionsConfig,
-    #[serde(default)]
-    pub(super) coordinates: Coordinates,
-    pub(super) pe: EncodingConfig,
-}
-
-fn default_embedding_std() -> f64 {
-    0.02
 }
 
 /// `[train]`.

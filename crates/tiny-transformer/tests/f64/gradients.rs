@@ -152,10 +152,7 @@ fn gradients_through_normalised_queries_and_keys() {
         (QkNorm::LayerNorm, ["rope"].as_slice()),
         (QkNorm::RmsNorm, &["nope", "rope", "shaw"]),
     ] {
-        let config = TransformerConfig {
-            qk_norm,
-            ..of_variant(0)
-        };
+        let config = of_variant(0).with_qk_norm(qk_norm);
         for (name, encoding) in encodings()
             .into_iter()
             .filter(|(_, encoding)| kinds.contains(&encoding.kind()))

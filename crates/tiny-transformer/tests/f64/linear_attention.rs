@@ -275,10 +275,7 @@ fn long_sequences_go_through_the_state() {
         (json!({"kind": "rope"}), Normalizer::Cosine),
     ] {
         let encoding = config(value.clone());
-        let config = TransformerConfig {
-            n_layers: 1,
-            ..linear(softmax(), FeatureMap::Elu, normalizer)
-        };
+        let config = linear(softmax(), FeatureMap::Elu, normalizer).with_layers(1);
         let model = model(&config, &encoding, &DEVICE);
         let sequence = tokens(61, 1, length, VOCAB);
         let whole = host(model.forward(
@@ -388,17 +385,11 @@ fn the_keys_of_linear_attention_are_refused_by_softmax() {
     let refused =
         |config: TransformerConfig| config.check().expect_err("softmax has no features").key;
     assert_eq!(
-        refused(TransformerConfig {
-            feature_map: FeatureMap::Relu,
-            ..good.clone()
-        }),
+        refused(good.clone().with_feature_map(FeatureMap::Relu)),
         "feature_map"
     );
     assert_eq!(
-        refused(TransformerConfig {
-            normalizer: Normalizer::Rotated,
-            ..good.clone()
-        }),
+        refused(good.clone().with_normalizer(Normalizer::Rotated)),
         "normalizer"
     );
     let text = serde_json::to_value(&good).expect("plain data");

@@ -22,10 +22,7 @@ fn device() -> Device {
 }
 
 fn bidirectional() -> TransformerConfig {
-    TransformerConfig {
-        mask: Mask::Bidirectional,
-        ..small(NormKind::LayerNorm, Activation::Gelu, false)
-    }
+    small(NormKind::LayerNorm, Activation::Gelu, false).with_mask(Mask::Bidirectional)
 }
 
 fn forward(model: &Transformer, sequences: &[i64], max_logits: usize) -> Vec<f64> {
@@ -57,10 +54,7 @@ fn hosted() -> Vec<(String, EncodingConfig)> {
 fn a_bidirectional_model_equals_a_slow_reference_in_f64() {
     let sequences = tokens(1, BATCH, LENGTH, 11);
     for (norm, activation, tied) in VARIANTS {
-        let model_config = TransformerConfig {
-            mask: Mask::Bidirectional,
-            ..small(norm, activation, tied)
-        };
+        let model_config = small(norm, activation, tied).with_mask(Mask::Bidirectional);
         for (encoding, parts) in [
             (json!({"kind": "nope"}), vec![]),
             (json!({"kind": "sinusoidal"}), vec![Part::Sinusoidal]),
@@ -177,10 +171,7 @@ fn encodings_of_causal_models_are_told_by_their_facts() {
 
 #[test]
 fn linear_attention_and_a_cache_are_causal() {
-    let linear = TransformerConfig {
-        attention: AttentionKind::Linear,
-        ..bidirectional()
-    };
+    let linear = bidirectional().with_attention(AttentionKind::Linear);
     assert_eq!(linear.check().expect_err("no such thing").key, "mask");
     let model = model(
         &bidirectional(),

@@ -130,10 +130,7 @@ fn a_long_sequence_leaves_no_trace_on_a_short_one() {
 
 #[test]
 fn without_an_encoding_the_last_row_sees_a_set() {
-    let config = TransformerConfig {
-        n_layers: 1,
-        ..small(NormKind::LayerNorm, Activation::Gelu, true)
-    };
+    let config = small(NormKind::LayerNorm, Activation::Gelu, true).with_layers(1);
     let original = tokens(7, 1, LENGTH, 11);
     let mut shuffled = original.clone();
     shuffled[..LENGTH - 1].reverse();

@@ -224,10 +224,7 @@ fn a_cache_is_never_stale_where_rotations_read_the_length() {
         }
         checked += 1;
         for config in kinds(&encoding) {
-            let config = TransformerConfig {
-                n_layers: 1,
-                ..config
-            };
+            let config = config.with_layers(1);
             let model = model(&config, &encoding, &device());
             let length = reach(&encoding, 24);
             let sequences = tokens(23, BATCH, length, VOCAB);

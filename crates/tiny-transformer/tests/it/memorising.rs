@@ -79,12 +79,11 @@ fn memorise(
 
 /// Memorises four sequences with every other encoding of the list, then looks eight times as far.
 fn memorises_and_survives(every_other: usize) {
-    let config = TransformerConfig {
-        d_model: 16,
-        d_ff: 32,
-        embedding_std: 0.3,
-        ..small(NormKind::LayerNorm, Activation::Gelu, false)
-    };
+    let config = small(NormKind::LayerNorm, Activation::Gelu, false)
+        .with_d_model(16)
+        .with_head_dim(8)
+        .with_d_ff(32)
+        .with_embedding_std(0.3);
     for (name, encoding) in encodings().into_iter().skip(every_other).step_by(2) {
         let (loss, trained) = memorise(&config, &encoding, 150);
         assert!(loss < MEMORISED, "{name}: {loss} nats after 150 steps");

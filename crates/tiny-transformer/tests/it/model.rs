@@ -331,13 +331,11 @@ fn sizes_that_make_no_model_are_refused_by_key() {
         );
     }
     assert_eq!(
-        TransformerConfig {
-            dropout: f64::NAN,
-            ..good.clone()
-        }
-        .check()
-        .expect_err("nan")
-        .key,
+        good.clone()
+            .with_dropout(f64::NAN)
+            .check()
+            .expect_err("nan")
+            .key,
         "dropout"
     );
     assert!(

@@ -27,10 +27,7 @@ pub fn all_variants() -> impl Iterator<Item = TransformerConfig> {
         each.flat_map(|(norm, activation)| [false, true].map(|tied| small(norm, activation, tied)));
     let first = small(NormKind::LayerNorm, Activation::Gelu, false);
     all.chain(
-        [QkNorm::LayerNorm, QkNorm::RmsNorm].map(|qk_norm| TransformerConfig {
-            qk_norm,
-            ..first.clone()
-        }),
+        [QkNorm::LayerNorm, QkNorm::RmsNorm].map(|qk_norm| first.clone().with_qk_norm(qk_norm)),
     )
 }
 

@@ -12,10 +12,7 @@ use clap_complete::engine::ArgValueCandidates;
 use posenc::{ConfigError, EncodingConfig, Lengths, ModelShape, RopeScaling};
 use serde::Deserialize;
 use std::path::PathBuf;
-use tiny_transformer::{
-    Activation, AttentionKind, FeatureMap, Mask, Matmul, NormKind, Normalizer, QkNorm,
-    TransformerConfig,
-};
+use tiny_transformer::TransformerConfig;
 use toml::{Table, Value};
 
 /// Keys that belong to the model; all others belong to the encoding.
@@ -285,26 +282,13 @@ impl Command<'_> {
             (None, None) => (by_heads(16), 16),
             (Some(d_model), None) => (d_model, (d_model / n_heads.max(1)).max(1)),
         };
-        // Only the sizes matter; the rest are values that pass its checks.
-        let model = TransformerConfig {
-            vocab_size: 1,
-            d_model,
-            n_layers,
-            n_heads,
-            head_dim,
-            d_ff: 1,
-            norm: NormKind::default(),
-            activation: Activation::default(),
-            tied_head: false,
-            dropout: 0.0,
-            embedding_std: 0.02,
-            attention: AttentionKind::default(),
-            mask: Mask::default(),
-            feature_map: FeatureMap::default(),
-            normalizer: Normalizer::default(),
-            qk_norm: QkNorm::default(),
-            matmul: Matmul::default(),
-        };
+        // Only the sizes an encoding sees matter here.
+        let model = TransformerConfig::new(1)
+            .with_d_model(d_model)
+            .with_heads(n_heads)
+            .with_layers(n_layers)
+            .with_head_dim(head_dim)
+            .with_d_ff(1);
         model
             .check()
             .map_err(|error| self.refused(source, &error))?;

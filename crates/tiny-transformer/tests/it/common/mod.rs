@@ -18,25 +18,16 @@ use tiny_transformer::{
 
 /// A small model whose heads do not add up to its width.
 pub fn small(norm: NormKind, activation: Activation, tied_head: bool) -> TransformerConfig {
-    TransformerConfig {
-        vocab_size: 11,
-        d_model: 10,
-        n_layers: 2,
-        n_heads: 3,
-        head_dim: 8,
-        d_ff: 14,
-        norm,
-        activation,
-        tied_head,
-        dropout: 0.0,
-        embedding_std: 0.8,
-        qk_norm: QkNorm::None,
-        matmul: tiny_transformer::Matmul::F32,
-        attention: AttentionKind::Softmax,
-        mask: Mask::Causal,
-        feature_map: FeatureMap::Elu,
-        normalizer: Normalizer::Unrotated,
-    }
+    TransformerConfig::new(11)
+        .with_d_model(10)
+        .with_heads(3)
+        .with_layers(2)
+        .with_head_dim(8)
+        .with_d_ff(14)
+        .with_norm(norm)
+        .with_activation(activation)
+        .with_tied_head(tied_head)
+        .with_embedding_std(0.8)
 }
 
 /// The same model with linear attention.
@@ -45,12 +36,10 @@ pub fn linear(
     feature_map: FeatureMap,
     normalizer: Normalizer,
 ) -> TransformerConfig {
-    TransformerConfig {
-        attention: AttentionKind::Linear,
-        feature_map,
-        normalizer,
-        ..config
-    }
+    config
+        .with_attention(AttentionKind::Linear)
+        .with_feature_map(feature_map)
+        .with_normalizer(normalizer)
 }
 
 pub const VARIANTS: [(NormKind, Activation, bool); 2] = [
