@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 /// Normalisation before attention, before the feed-forward network and before the head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum NormKind {
     /// Mean and variance, with scale and shift.
     #[default]
@@ -19,7 +18,6 @@ pub enum NormKind {
 /// Non-linearity of the feed-forward network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Activation {
     /// `gelu(x W_up) W_down`, exact (erf) form.
     #[default]
@@ -32,7 +30,6 @@ pub enum Activation {
 /// 2020 (arXiv 2010.04245), Dehghani et al. 2023 (arXiv 2302.05442).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum QkNorm {
     /// As projected.
     #[default]
@@ -57,7 +54,6 @@ impl QkNorm {
 /// How attention weighs the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum AttentionKind {
     /// Softmax over scaled products.
     #[default]
@@ -80,7 +76,6 @@ pub enum Mask {
 /// The features of linear attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum FeatureMap {
     /// `elu(x) + 1`. Katharopoulos et al. 2020 (arXiv 2006.16236).
     #[default]
@@ -93,7 +88,6 @@ pub enum FeatureMap {
 /// phi(q).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Normalizer {
     /// `sum R phi(q) . R phi(k)`, as the numerator; may cross 0 and is kept away from it by 1e-6.
     Rotated,

@@ -1,6 +1,7 @@
 //! Valid configs to mutate: the files of `configs/`, and small ones that together hold every key
 //! there is.
 
+use super::encodings::ENCODINGS;
 use super::schema;
 use longreach::config::diagnostic::Problem;
 use longreach::plan::planner::plan;
@@ -92,131 +93,8 @@ assertions = true
 "model.pe.base" = [100.0, 10000.0]
 "#;
 
-/// A table with a kind, with every key that the kind has.
+/// A table with a kind, with every key that the kind has; [`ENCODINGS`] has those of `model.pe`.
 const TABLES: &[(&str, &str)] = &[
-    ("model.pe", r#"{ kind = "nope" }"#),
-    (
-        "model.pe",
-        r#"{ kind = "sinusoidal", base = 100.0, order = "half", scale = 0.5, learnable_scale = true }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "learned", max_position = 64, init_std = 0.02, interpolate = false }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "rope", base = 100.0, layout = "half", rotary_dim = 4, spacing = "linear", learnable = true }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "rope", scaling = { kind = "linear", factor = 2.0, original_max_position_embeddings = 8 } }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "rope", scaling = { kind = "ntk", factor = "auto", original_max_position_embeddings = 8 } }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "rope", scaling = { kind = "ntk_by_parts", factor = 2.0, original_max_position_embeddings = 8, alpha = 1.0, beta = 32.0 } }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "rope", scaling = { kind = "dynamic_ntk", factor = 2.0, original_max_position_embeddings = 8 } }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "rope", scaling = { kind = "yarn", factor = 2.0, original_max_position_embeddings = 8, beta_fast = 32.0, beta_slow = 1.0,
-            attention_factor = 1.0, mscale = 0.7, mscale_all_dim = 0.9, truncate = false } }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "rope", scaling = { kind = "dynamic_yarn", original_max_position_embeddings = 8, beta_fast = 32.0, beta_slow = 1.0,
-            attention_factor = 1.0, truncate = true } }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "rope", scaling = { kind = "longrope", factor = 2.0, original_max_position_embeddings = 8, attention_factor = 1.0,
-            short_factor = [1.0, 1.1, 1.2, 1.3], long_factor = [1.0, 2.0, 3.0, 4.0] } }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "rope", scaling = { kind = "llama3", factor = 2.0, original_max_position_embeddings = 8, low_freq_factor = 1.0,
-            high_freq_factor = 4.0 } }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "rope", scaling = { kind = "proportional", fraction = 0.5 } }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "rope", scaling = { kind = "resonance" } }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "xpos", base = 100.0, layout = "interleaved", rotary_dim = 4, gamma = 0.4, scale_base = 512.0, block_size = 4 }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "axial_rope", axes = 2, base = 100.0, layout = "half", mode = "split", sections = [4, 4] }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "pope", base = 100.0, learnable = true }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "rerope", base = 100.0, layout = "half", rotary_dim = 4, window = 3, leak = 4.0 }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "self_extend", base = 100.0, layout = "half", rotary_dim = 4, window = 3, group = 2 }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "log_scaling", form = "llama4", original_max_position_embeddings = 8, strength = 0.2 }"#,
-    ),
-    ("model.pe", r#"{ kind = "alibi", factor = 2.0 }"#),
-    (
-        "model.pe",
-        r#"{ kind = "t5", num_buckets = 8, max_distance = 32, bidirectional = false, scaled = true, init_std = 0.02 }"#,
-    ),
-    ("model.pe", r#"{ kind = "kerple", form = "power" }"#),
-    (
-        "model.pe",
-        r#"{ kind = "fire", hidden = 8, init_c = 0.1, threshold = 64.0, shared = false }"#,
-    ),
-    ("model.pe", r#"{ kind = "sandwich", width = 16 }"#),
-    (
-        "model.pe",
-        r#"{ kind = "learned_bias", max_distance = 8, init_std = 0.02 }"#,
-    ),
-    ("model.pe", r#"{ kind = "hard_alibi", masked_heads = 1 }"#),
-    ("model.pe", r#"{ kind = "window", size = 8, sinks = 2 }"#),
-    (
-        "model.pe",
-        r#"{ kind = "shaw", max_distance = 8, values = false, init_std = 0.02 }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "transformer_xl", base = 100.0, init_std = 0.02 }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "deberta", terms = "c2p", max_distance = 16, buckets = 8, init_std = 0.02 }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "cope", max_position = 8, scaled_gates = true, init_std = 0.02 }"#,
-    ),
-    ("model.pe", r#"{ kind = "fox", init_bias = 3.0 }"#),
-    (
-        "model.pe",
-        r#"{ kind = "nope_layers", every = 2, part = { kind = "rope", base = 100.0 } }"#,
-    ),
-    (
-        "model.pe",
-        r#"{ kind = "stack", parts = [{ kind = "rope", base = 100.0 }, { kind = "alibi", factor = "auto" }] }"#,
-    ),
     ("model.positions", r#"{ kind = "contiguous" }"#),
     (
         "model.positions",
@@ -403,7 +281,8 @@ pub fn all(directory: &Path) -> Vec<Base> {
         placed,
         &["model", "coordinates"],
     ));
-    for (key, value) in TABLES {
+    let encodings = ENCODINGS.iter().map(|value| ("model.pe", *value));
+    for (key, value) in encodings.chain(TABLES.iter().copied()) {
         let mut table: Table = LEAST.parse().expect("TOML");
         put(&mut table, key, value);
         let kind = value.split('"').nth(1).unwrap_or("");

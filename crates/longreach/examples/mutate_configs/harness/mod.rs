@@ -7,6 +7,7 @@
 #![allow(dead_code)]
 
 pub mod bases;
+pub mod encodings;
 pub mod judge;
 pub mod mutators;
 pub mod schema;

@@ -332,6 +332,8 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
         "task:text.files" if gone => &["task.split.valid"],
         // So small that the split by it is empty, which is told of the files.
         "split:range.valid_fraction" => &["task.files"],
+        // Another key of every line, which is told of the line that lacks it.
+        "task:jsonl.prompt" | "task:jsonl.answer" => &["task.train", "task.test"],
         _ => &[],
     };
     named.extend(related.iter().map(|key| (*key).to_owned()));

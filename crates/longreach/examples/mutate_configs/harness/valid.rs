@@ -105,6 +105,8 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         &[
             "task:text.files",
             "task:masked_text.files",
+            "task:jsonl.train",
+            "task:jsonl.test",
             "split:files.valid",
         ],
         &["a value twice"],

@@ -12,8 +12,7 @@ use posenc::{Distribution, Encoding, EncodingConfig, Init, Lengths};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tiny_transformer::{
-    Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, Transformer,
-    TransformerConfig,
+    Activation, AttentionKind, FeatureMap, NormKind, Normalizer, Transformer, TransformerConfig,
 };
 
 /// A small model whose heads do not add up to its width.
