@@ -72,7 +72,7 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         "an exponent of 0 weighs all gaps alike",
     ),
     (
-        &["pe:fox.init_bias"],
+        &["pe:fox.init_bias", "pe:cable.init_bias"],
         &["zero", "1e-320", "negated", "-1"],
         "a bias of either sign",
     ),
@@ -121,6 +121,20 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         &["pe:stack.parts", "variant.add"],
         &["a value twice"],
         "two parts of one kind add up",
+    ),
+    (
+        &["pe:by_layer.parts", "pe:by_layer.pattern"],
+        &["a value twice"],
+        "layers may have the same encoding",
+    ),
+    (
+        &[
+            "pe:string.window",
+            "pe:dual_chunk.local_window",
+            "pe:log_scaling.init_scale",
+        ],
+        &["zero", "1e-320"],
+        "0 is in the range",
     ),
 ];
 
