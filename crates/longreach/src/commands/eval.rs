@@ -186,6 +186,10 @@ fn evaluate_run(
     evaluate_one(&run.directory, &prepared, request, device, say).map(Some)
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "the steps of an evaluation in their order"
+)]
 fn evaluate_one(
     directory: &Path,
     prepared: &Prepared,

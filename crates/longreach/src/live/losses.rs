@@ -98,7 +98,7 @@ mod tests {
         write!(file, "{}\n{}", line(1), &line(2)[..9]).unwrap();
         losses.look(run.path());
         assert_eq!(losses.last().unwrap().step, 1);
-        write!(file, "{}\n", &line(2)[9..]).unwrap();
+        writeln!(file, "{}", &line(2)[9..]).unwrap();
         losses.look(run.path());
         assert_eq!((losses.last().unwrap().step, losses.points().len()), (2, 2));
         for step in 3..=9000 {

@@ -1,11 +1,11 @@
-//! Checks of names, seeds and lengths, and the range checks that every section uses.
+//! Checks of names, seeds, lengths and tables.
 
 use super::keys;
+use super::ranges::{listed_whole, whole};
 use super::sections::Experiment;
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::key_path::KeyPath;
-use posenc::ConfigError;
 use std::collections::BTreeSet;
 use toml::Value;
 
@@ -17,61 +17,6 @@ pub(super) const MAX_BATCH_TOKENS: usize = 1 << 24;
 
 /// Tables that are read as lists of their values if they are written as lists.
 const TABLES: [&str; 5] = ["model", "train", "train.adamw", "eval", "report"];
-
-pub(super) fn refused(cell: &Cell, table: &str, error: &ConfigError) -> Diagnostic {
-    cell.error(
-        &format!("{table}.{}", error.key),
-        &error.problem,
-        &error.allowed,
-        &error.hint,
-    )
-    .with_value(&error.value)
-}
-
-/// Refuses a whole number outside `low..=high`.
-pub(super) fn whole(
-    cell: &Cell,
-    key: &str,
-    value: u64,
-    low: u64,
-    high: u64,
-    help: &str,
-) -> Result<(), Diagnostic> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    let allowed = format!("a whole number from {low} to {high}");
-    Err(cell
-        .error(key, "is out of range", &allowed, help)
-        .with_value(value))
-}
-
-/// Refuses a whole number outside the range that the list of keys gives.
-pub(super) fn listed_whole(
-    cell: &Cell,
-    key: &str,
-    value: u64,
-    help: &str,
-) -> Result<(), Diagnostic> {
-    let (low, high) = keys::whole(key);
-    whole(cell, key, value, low, high, help)
-}
-
-/// Refuses a number outside the range that the list of keys gives.
-pub(super) fn listed_number(
-    cell: &Cell,
-    key: &str,
-    value: f64,
-    help: &str,
-) -> Result<(), Diagnostic> {
-    let (low, high) = keys::number(key);
-    if value.is_finite() && (low..=high).contains(&value) {
-        return Ok(());
-    }
-    let allowed = schema::allowed(&(low..=high));
-    let error = cell.error(key, "is out of range", &allowed, help);
-    Err(error.with_value(value))
-}
 
 /// Refuses a list where a table belongs: it would be read as the table's values in their order.
 pub(super) fn check_tables(cell: &Cell) -> Result<(), Diagnostic> {

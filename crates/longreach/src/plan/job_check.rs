@@ -1,9 +1,10 @@
 //! The checks of a configuration on a job. A job is a file like any other: its run id fits whatever
 //! somebody wrote into it, so what no configuration can ask for is refused before it is run.
 
-use super::check::{check_lengths, check_names, check_tables, refused};
+use super::check::{check_lengths, check_names, check_tables};
 use super::eval::check_count;
 use super::model;
+use super::ranges::refused;
 use super::sections::Experiment;
 use super::spec::{EvalSpec, Job, RunSpec, TRAINED, TrainSpec, VariantSpec};
 use super::train::train;

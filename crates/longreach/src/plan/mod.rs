@@ -8,7 +8,8 @@
 //! keys.rs          every key with type, range, default, example and meaning
 //! mistakes.rs      all mistakes of a configuration at once
 //! hints.rs         hints that need the list of all keys
-//! check.rs         names, seeds, lengths, ranges
+//! check.rs         names, seeds, lengths, tables
+//! ranges.rs        values out of range, errors of other crates at their key
 //! task.rs          what is wrong with a task, by the key that names it
 //! model.rs         [model]: sizes, the encoding, positions
 //! train.rs         [train]: steps, batches, the optimizer, stages
@@ -39,6 +40,7 @@ mod model;
 mod notes;
 pub mod planned;
 pub mod planner;
+mod ranges;
 mod record_size;
 mod sections;
 pub mod spec;

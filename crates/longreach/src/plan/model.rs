@@ -1,6 +1,6 @@
 //! `[model]`: its keys as written, and what they make: sizes, the encoding, and where tokens stand.
 
-use super::check::{refused, whole};
+use super::ranges::{refused, whole};
 use super::spec::{Coordinates, ModelSpec, TrainSpec};
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;

@@ -1,12 +1,13 @@
 //! From a configuration to its resolved runs: every cell of the axes is read into strict types,
 //! checked and resolved, one section after the other.
 
-use super::check::{check_lengths, check_names, check_tables, refused};
+use super::check::{check_lengths, check_names, check_tables};
 use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
 use super::mistakes::{Collection, Mistakes};
 use super::model;
 use super::notes::{Dropped, unscaled_note, unsupported_notes};
+use super::ranges::refused;
 use super::sections::{Experiment, ReportSection};
 use super::spec::{EvalSpec, Job, ModelSpec, RunSpec, TrainSpec};
 use super::surroundings::Surroundings;

@@ -1,6 +1,7 @@
 //! `[train]`: steps, batches, the optimizer, and the stages of a training.
 
-use super::check::{MAX_BATCH_TOKENS, MAX_LENGTH, listed_number, listed_whole, whole};
+use super::check::{MAX_BATCH_TOKENS, MAX_LENGTH};
+use super::ranges::{listed_number, listed_whole, whole};
 use super::sections::{Experiment, TrainSection};
 use super::spec::{LengthCurriculum, Stage, TrainSpec};
 use crate::config::axes::Cell;

@@ -1,7 +1,8 @@
 //! `[[eval.variants]]`: the trained weights under changed encodings, at every test length.
 
-use super::check::{check_name, refused};
+use super::check::check_name;
 use super::notes::Dropped;
+use super::ranges::refused;
 use super::sections::VariantSection;
 use super::spec::{TRAINED, VariantSpec};
 use super::variant_rules::{Asked, Refusal, Trained};

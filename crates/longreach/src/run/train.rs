@@ -131,6 +131,7 @@ impl State {
 /// # Errors
 ///
 /// The errors of `watch`.
+#[expect(clippy::too_many_lines, reason = "the loop of training in its order")]
 pub fn train(
     spec: &RunSpec,
     task: &dyn Task,

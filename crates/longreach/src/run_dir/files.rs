@@ -252,10 +252,7 @@ impl Runs {
     fn search(&mut self, directory: &Path, depth: usize) -> std::io::Result<()> {
         let is_there = |name: &&str| directory.join(name).is_file();
         // A run that lost one of its files is still a run, and has something wrong.
-        if [JOB_FILE, RECORD_FILE, WEIGHTS_FILE]
-            .iter()
-            .any(|name| is_there(&name))
-        {
+        if [JOB_FILE, RECORD_FILE, WEIGHTS_FILE].iter().any(is_there) {
             self.runs.push(directory.to_owned());
             return Ok(());
         }

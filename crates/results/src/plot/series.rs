@@ -25,7 +25,7 @@ impl Series {
     pub(super) fn thinned(&self, most: usize) -> Self {
         let every = self.points.len().div_ceil(most.max(1)).max(1);
         let last = self.points.len().saturating_sub(1);
-        let is_kept = |i: &usize| i % every == 0 || *i == last;
+        let is_kept = |i: &usize| i.is_multiple_of(every) || *i == last;
         fn picked<T: Clone>(items: &[T], is_kept: impl Fn(&usize) -> bool) -> Vec<T> {
             let kept = (0..items.len()).filter(is_kept);
             kept.map(|i| items[i].clone()).collect()
@@ -33,7 +33,7 @@ impl Series {
         let seed = |(tip, points): &(String, Vec<(f64, f64)>)| {
             let every = points.len().div_ceil(most.max(1)).max(1);
             let last = points.len().saturating_sub(1);
-            let points = picked(points, |i| i % every == 0 || *i == last);
+            let points = picked(points, |i| i.is_multiple_of(every) || *i == last);
             (tip.clone(), points)
         };
         Self {

@@ -374,7 +374,7 @@ fn field(message: &[u8], number: u64) -> Option<Vec<u8>> {
 fn messages(file: &[u8]) -> Vec<Vec<u8>> {
     let masked = |bytes: &[u8]| {
         let crc = crc32c(bytes);
-        ((crc >> 15) | (crc << 17))
+        crc.rotate_right(15)
             .wrapping_add(0xa282_ead8)
             .to_le_bytes()
             .to_vec()

@@ -160,9 +160,8 @@ fn one_seed_has_no_test_but_a_tolerance() {
     let all = text_experiment();
     let before: Vec<RunRecord> = all
         .iter()
-        .cloned()
-        .into_iter()
         .filter(|r| r.seed == all[0].seed)
+        .cloned()
         .collect();
     let len = before[0].evals[0].test_len;
     let mut after = wider(before.clone());

@@ -42,6 +42,10 @@ pub type Tasks = HashMap<String, Rc<dyn Task>>;
 ///
 /// [`Exit::Input`] if the run is not finished, [`Exit::Config`] for lengths, scores or variants
 /// that do not fit it.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one check after the other, each with its answer"
+)]
 pub fn prepare(
     run: &Run,
     request: &Args,

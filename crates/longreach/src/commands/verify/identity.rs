@@ -7,6 +7,7 @@ use crate::run_dir::files::{JOB_FILE, RECORD_FILE};
 use schema::text::excerpt;
 
 /// Directory, job, spec and record agree on the run.
+#[expect(clippy::too_many_lines, reason = "one rule after the other")]
 pub(super) fn check(run: &Subject<'_>) -> Vec<String> {
     let Subject {
         directory,

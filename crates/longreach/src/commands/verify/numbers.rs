@@ -155,6 +155,7 @@ pub(super) fn rows(rows: &[EvalRow], spec: &RunSpec, task: &dyn Task) -> Vec<Str
 }
 
 /// What is wrong with one row.
+#[expect(clippy::too_many_lines, reason = "one rule after the other")]
 fn problem(row: &EvalRow, spec: &RunSpec, task: &dyn Task) -> Option<String> {
     let eval = &spec.eval;
     let variant = eval

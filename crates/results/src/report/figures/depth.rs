@@ -13,6 +13,7 @@ pub(super) fn figures(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Figure> {
     figure(setting, spec).into_iter().collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "one figure, field by field")]
 fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
     let mut depths: Vec<_> = setting
         .all_metrics
