@@ -227,7 +227,15 @@ fn told(sweep: &Sweep, command: &str, output: &Output) -> String {
         ("DIR", sweep.out.clone()),
         ("CONFIG", sweep.scratch.config.clone()),
     ] {
-        text = text.replace(&path.display().to_string(), name);
+        let path = path.display().to_string();
+        // `logs` groups by messages with N for every number, those of this path included.
+        let numbers = path.split(|c: char| c.is_ascii_digit());
+        let parts: Vec<&str> = numbers.collect();
+        let grouped = (1..parts.len()).fold(parts[0].to_owned(), |text, index| {
+            let repeated = parts[index - 1].is_empty() && index > 1;
+            text + if repeated { "" } else { "N" } + parts[index]
+        });
+        text = text.replace(&path, name).replace(&grouped, name);
     }
     for (index, run) in sweep.runs().iter().enumerate() {
         let id = run.file_name().unwrap().to_str().unwrap();
