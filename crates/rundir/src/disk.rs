@@ -326,11 +326,11 @@ impl dyn Disk + '_ {
     }
 
     /// Writes what a user asked for under this name: into a pipe, a terminal or `/dev/stdout` as
-    /// any program does, and otherwise as [`write_whole`](Self::write_whole).
+    /// any program does, and otherwise as `write_whole`.
     ///
     /// # Errors
     ///
-    /// As [`write_whole`](Self::write_whole).
+    /// As `write_whole`.
     pub fn write_named(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         if !is_stream(path) {
             return self.write_whole(path, bytes);
