@@ -382,7 +382,7 @@ pub const KEYS: &[Key] = &[
         Whole(1, 100_000_000),
         Some("none"),
         "200",
-        "Also score every so many steps while training; at most `train.steps`.",
+        "Steps between two scores taken while training; at most `train.steps`.",
     ),
     key(
         "eval.during",
