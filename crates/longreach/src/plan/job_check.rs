@@ -3,11 +3,9 @@
 
 use super::check::{check_lengths, check_names, check_tables};
 use super::eval::check_count;
-use super::model;
-use super::ranges::refused;
+use super::resolve::{Described, describe};
 use super::sections::Experiment;
 use super::spec::{EvalSpec, Job, RunSpec, TRAINED, TrainSpec, VariantSpec};
-use super::train::train;
 use super::variant_rules::{Asked, Refusal, Trained};
 use crate::config::axes::Cell;
 use crate::config::diagnostic::{Diagnostic, table_without_null};
@@ -50,16 +48,7 @@ impl Written {
     /// The first value that no configuration can have or give.
     pub fn check(&self, job: &Job, task: &dyn Task) -> Result<(), Diagnostic> {
         let (cell, written) = (&self.cell, &self.experiment);
-        let transformer = model::transformer(cell, &written.model, task.vocab_size())?;
-        model::check_sees_no_answer(cell, &transformer, task)?;
-        let scores = written.eval.scores().check(&transformer, task);
-        scores.map_err(|error| refused(cell, "eval", &error))?;
-        let train = train(cell, written, task)?;
-        let during = written.eval.check_during(train.steps);
-        during.map_err(|error| refused(cell, "eval", &error))?;
-        let test_lens = &written.eval.test_lens;
-        let model = model::resolve(cell, &written.model, transformer, &train, task, test_lens)?;
-        model::check_parameters(cell, &model)?;
+        let Described { train, model, .. } = describe(cell, written, task)?;
         let spec = RunSpec {
             model,
             train: TrainSpec {

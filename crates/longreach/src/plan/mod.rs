@@ -10,6 +10,7 @@
 //! hints.rs         hints that need the list of all keys
 //! check.rs         names, seeds, lengths, tables
 //! ranges.rs        values out of range, errors of other crates at their key
+//! resolve.rs       training and model of a cell, for configurations and for jobs
 //! task.rs          what is wrong with a task, by the key that names it
 //! model.rs         [model]: sizes, the encoding, positions
 //! train.rs         [train]: steps, batches, the optimizer, stages
@@ -42,6 +43,7 @@ pub mod planned;
 pub mod planner;
 mod ranges;
 mod record_size;
+mod resolve;
 mod sections;
 pub mod spec;
 pub mod surroundings;

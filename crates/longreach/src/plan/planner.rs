@@ -5,14 +5,12 @@ use super::check::{check_lengths, check_names, check_tables};
 use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
 use super::mistakes::{Collection, Mistakes};
-use super::model;
 use super::notes::{Dropped, unscaled_note, unsupported_notes};
-use super::ranges::refused;
+use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
 use super::spec::{EvalSpec, Job, ModelSpec, RunSpec, TrainSpec};
 use super::surroundings::Surroundings;
 use super::task::task_refused;
-use super::train::train;
 use super::variant_rules::Trained;
 use super::variation::Variants;
 use super::warm_start::warm_start;
@@ -209,15 +207,12 @@ impl Planner {
         task: &'a dyn Task,
         plan: &mut Plan,
     ) -> Result<Resolved<'a>, Diagnostic> {
-        let transformer = model::transformer(cell, &written.model, task.vocab_size())?;
-        model::check_sees_no_answer(cell, &transformer, task)?;
-        let scores = written.eval.scores().check(&transformer, task);
-        scores.map_err(|error| refused(cell, "eval", &error))?;
-        let train = train(cell, written, task)?;
-        let during = written.eval.check_during(train.steps);
-        during.map_err(|error| refused(cell, "eval", &error))?;
+        let Described {
+            train,
+            model,
+            parameters,
+        } = describe(cell, written, task)?;
         let test_lens = &written.eval.test_lens;
-        let model = model::resolve(cell, &written.model, transformer, &train, task, test_lens)?;
         let variants = Variants {
             cell,
             trained: Trained {
@@ -229,7 +224,6 @@ impl Planner {
         };
         let sections = &written.eval.variants;
         let variants = variants.resolve(sections, &mut plan.variants, &mut self.dropped)?;
-        let parameters = model::check_parameters(cell, &model)?;
         let eval = eval::resolve(&written.eval, variants);
         eval::check_count(cell, &eval, &model, task, train.steps)?;
         let shape = model.transformer.shape();

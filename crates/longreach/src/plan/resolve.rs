@@ -1,0 +1,46 @@
+//! Training and model of a cell, checked and resolved: the same rules for a configuration and for a
+//! job that is read back as one.
+
+use super::model;
+use super::ranges::refused;
+use super::sections::Experiment;
+use super::spec::{ModelSpec, TrainSpec};
+use super::train::train;
+use crate::config::axes::Cell;
+use crate::config::diagnostic::Diagnostic;
+use tasks::Task;
+
+/// What a cell describes, without its variants.
+pub(super) struct Described {
+    pub(super) train: TrainSpec,
+    pub(super) model: ModelSpec,
+    /// Trainable numbers of the model.
+    pub(super) parameters: u64,
+}
+
+/// Resolves a cell.
+///
+/// # Errors
+///
+/// The first value that cannot be used, at its key.
+pub(super) fn describe(
+    cell: &Cell,
+    written: &Experiment,
+    task: &dyn Task,
+) -> Result<Described, Diagnostic> {
+    let transformer = model::transformer(cell, &written.model, task.vocab_size())?;
+    model::check_sees_no_answer(cell, &transformer, task)?;
+    let scores = written.eval.scores().check(&transformer, task);
+    scores.map_err(|error| refused(cell, "eval", &error))?;
+    let train = train(cell, written, task)?;
+    let during = written.eval.check_during(train.steps);
+    during.map_err(|error| refused(cell, "eval", &error))?;
+    let test_lens = &written.eval.test_lens;
+    let model = model::resolve(cell, &written.model, transformer, &train, task, test_lens)?;
+    let parameters = model::check_parameters(cell, &model)?;
+    Ok(Described {
+        train,
+        model,
+        parameters,
+    })
+}
