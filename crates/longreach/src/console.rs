@@ -2,7 +2,7 @@
 //! is not an error and ends no run.
 
 use crate::exit::Failure;
-use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -87,14 +87,7 @@ pub fn plain(text: &str) -> String {
 
 /// A table with rules above, below and under the header, as wide as the terminal.
 pub fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    let rule = LineStyle::none().fill('─').junction('─');
-    table.load_style(
-        TableStyle::new()
-            .top_border(rule)
-            .header_separator(rule)
-            .bottom_border(rule),
-    );
+    let mut table = results::ruled_table();
     table
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(header);

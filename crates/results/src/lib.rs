@@ -59,3 +59,4 @@ pub use store::{
     Conflict, Excluded, Found, Place, StoreError, find_records, find_records_within, gather_found,
     gather_jsonl, read_jsonl, read_record, write_jsonl,
 };
+pub use text::ruled_table;

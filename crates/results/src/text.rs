@@ -1,5 +1,7 @@
-//! Text of unknown origin made printable, lists and counts in words, and names safe in paths.
+//! Text of unknown origin made printable, lists and counts in words, names safe in paths, frames of
+//! tables on a terminal.
 
+use comfy_table::{LineStyle, Table, TableStyle};
 use schema::text::{escaped, shorten};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +17,19 @@ pub(crate) fn printable(text: &str) -> String {
 /// A [`printable`] name of at most `most` characters.
 pub(crate) fn name(text: &str, most: usize) -> String {
     shorten(&printable(&shorten(text, most)), most)
+}
+
+/// An empty table for a terminal, with rules above, below and under the header.
+pub fn ruled_table() -> Table {
+    let mut table = Table::new();
+    let rule = LineStyle::none().fill('─').junction('─');
+    table.load_style(
+        TableStyle::new()
+            .top_border(rule)
+            .header_separator(rule)
+            .bottom_border(rule),
+    );
+    table
 }
 
 /// `1, 2, 3` up to a limit, then a count.

@@ -1,8 +1,7 @@
 //! The report on a terminal: the finding and the leading table of each setting.
 
 use crate::report::document::{Document, Mark, Table};
-use crate::text::printable;
-use comfy_table::{LineStyle, TableStyle};
+use crate::text::{printable, ruled_table};
 use std::fmt::Write as _;
 
 /// The finding and the leading table of each setting.
@@ -40,16 +39,8 @@ pub(crate) fn terminal(document: &Document) -> String {
 
 /// The leading table of a section, its best cells starred.
 fn table(lead: &Table) -> String {
-    let mut table = comfy_table::Table::new();
-    let rule = LineStyle::none().fill('─').junction('─');
-    table
-        .load_style(
-            TableStyle::new()
-                .top_border(rule)
-                .header_separator(rule)
-                .bottom_border(rule),
-        )
-        .force_no_tty();
+    let mut table = ruled_table();
+    table.force_no_tty();
     table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
     table.set_header(lead.columns.iter().map(|c| printable(c)));
     for row in &lead.rows {

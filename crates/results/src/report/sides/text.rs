@@ -7,7 +7,7 @@ use super::{Side, SideBySide};
 use crate::stats::{INTERVAL, SHARE_INTERVAL};
 use crate::text::{list, printable};
 use crate::{metric, text};
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{CellAlignment, ContentArrangement};
 use std::fmt;
 
 /// Scores of a setting that are all printed; of more, those that changed.
@@ -237,16 +237,8 @@ impl Score {
 }
 
 fn table(scores: &[&Score]) -> String {
-    let mut table = Table::new();
-    let rule = LineStyle::none().fill('─').junction('─');
-    table
-        .load_style(
-            TableStyle::new()
-                .top_border(rule)
-                .header_separator(rule)
-                .bottom_border(rule),
-        )
-        .force_no_tty();
+    let mut table = text::ruled_table();
+    table.force_no_tty();
     table.set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["method", "length", "first", "second", "difference", ""]);
     let mut before = "";
