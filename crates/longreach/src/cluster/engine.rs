@@ -283,7 +283,8 @@ fn sweep_sbatch(submission: &Submission, tasks: &[Task], generation: usize) -> S
 fn report_sbatch(submission: &Submission) -> String {
     let mut lines = vec![
         "#!/bin/bash".to_owned(),
-        "# Written by `longreach submit`: the report of what is there, after any end.".to_owned(),
+        "# Written by `longreach submit`: reports the records that exist, however the tasks ended."
+            .to_owned(),
         format!("#SBATCH --job-name={}-report", job_name(submission)),
         "#SBATCH --time=00:30:00 --cpus-per-task=1".to_owned(),
         "#SBATCH --output=logs/report-%j.log".to_owned(),

@@ -12,7 +12,7 @@ pub const TARGET_SECS: f64 = 2700.0;
 pub enum PerTask {
     /// By their expected time.
     Auto,
-    /// So many in each task.
+    /// This number of runs in each task.
     Fixed(usize),
 }
 

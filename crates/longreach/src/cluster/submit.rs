@@ -83,7 +83,7 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     let disk = rundir::system();
     disk.probe(&out)
         .map_err(|refused| Failure::resources(format!("--out: {refused}")))?;
-    // Two that begin at once: the second is told of the first.
+    // If two `submit` start at the same time, the second one fails and names the first.
     let _claim = LiveClaim::take(&out, &Identity::default(), claim::holder(&out).as_ref())?;
     refuse_second(&out)?;
     let facts = Facts {

@@ -285,7 +285,7 @@ struct Log<'a> {
     here: Attempts,
     gpus: Option<crate::sweep::options::Gpus>,
     clock: Clock,
-    /// Runs that were begun on another kind of machine, and are told of when they resume.
+    /// Runs whose first attempt was on another processor model; a note is logged when they resume.
     resumed: Mutex<BTreeMap<String, String>>,
 }
 

@@ -1,8 +1,8 @@
 //! All mistakes of a configuration at once.
 //!
-//! Reading stops at the first mistake. Then the key that is wrong gets its default or an example,
-//! and reading goes on, in a copy, to the next. A mistake that may follow from such a value is left
-//! out: what is told would be told of the file too, once the others are corrected.
+//! The reader stops at the first mistake. In a copy, the wrong key gets its default or an example,
+//! and the copy is read again. A mistake that such a replacement may have caused is left out: each
+//! reported one would remain if the others were corrected.
 
 use super::keys::{KEYS, Key};
 use crate::config::axes::Cell;
@@ -14,7 +14,7 @@ use std::fmt;
 use std::ops::Deref;
 use toml::{Table, Value};
 
-/// Most mistakes that are told at once.
+/// Most mistakes that are reported together.
 const MOST: usize = 20;
 
 /// Most values of a configuration that is read again and again.

@@ -361,8 +361,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Mean loss over the last tenth of a training of so many steps, given the loss of each step so
-/// far.
+/// Mean loss over the last tenth of a training of `steps` steps, given the losses so far.
 pub fn final_loss(losses: &[f64], steps: u64) -> f64 {
     let tail = (steps / 10).max(1) as usize;
     mean(&losses[losses.len().saturating_sub(tail)..])

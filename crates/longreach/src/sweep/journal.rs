@@ -6,8 +6,8 @@ use crate::run::protocol::Event;
 use crate::sweep::options::Options;
 use std::path::Path;
 
-/// Hears of the runs of a sweep from the threads that start their workers. What it is told of a run
-/// has happened while this process holds the run: no other process has changed its files since.
+/// Receives the events of a sweep's runs from the threads that start their workers. During each
+/// call this process holds the run, so no other process has changed its files since the event.
 pub trait Journal: Sync {
     /// Whether there is time to start another run; asked before every start.
     fn has_time(&self) -> bool {
@@ -41,7 +41,7 @@ pub trait Journal: Sync {
     }
 }
 
-/// The journal of a sweep on a machine of its own: its directories say enough.
+/// The journal of a local sweep, which writes none: the run directories have all of it.
 pub struct Unwritten;
 
 impl Journal for Unwritten {}

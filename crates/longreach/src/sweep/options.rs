@@ -23,12 +23,11 @@ pub struct Options {
     pub retry: Option<Retry>,
     /// Let workers finish their runs even if this process is killed.
     pub keep_workers: bool,
-    /// What a cluster gave to this sweep; nothing on a machine of its own.
+    /// What a cluster gave to this sweep; nothing in a local sweep.
     pub share: Share,
 }
 
-/// What an engine gave to a sweep that is one task of many: everything is the default on a machine
-/// of its own.
+/// What an engine gave to a sweep that is one task of many; a local sweep has the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Share {
     /// Cores, where the engine grants fewer than the process could use.

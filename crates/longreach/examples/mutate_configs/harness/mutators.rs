@@ -316,23 +316,23 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
     }
     let gone =
         matches!(&change, Change::Delete) || matches!(&change, Change::Raw(value) if value == "{}");
-    // What a variant cannot do without is told of the variant.
+    // The error for a missing required key of a variant names the variant.
     if let [eval, variants, number, ..] = path
         && gone
         && variants == "variants"
     {
         named.push(format!("{eval}.{variants}.{number}"));
     }
-    // A key that only makes sense with another one may be told of the other.
+    // An error about two keys may name the other one.
     let related: &[&str] = match target.id {
         "model.attention" if gone => &["model.feature_map", "model.normalizer"],
         "scaling:yarn.mscale_all_dim" if gone => &["model.pe.scaling.mscale"],
         // Without stages, what asks for them.
         "train.stages" => &["train.length"],
         "task:text.files" if gone => &["task.split.valid"],
-        // So small that the split by it is empty, which is told of the files.
+        // A fraction so small that the split is empty: the error names the files.
         "split:range.valid_fraction" => &["task.files"],
-        // Another key of every line, which is told of the line that lacks it.
+        // The error names the file whose line lacks this key.
         "task:jsonl.prompt" | "task:jsonl.answer" => &["task.train", "task.test"],
         _ => &[],
     };

@@ -1,4 +1,4 @@
-//! A file with several mistakes is told of all of them at once, and of none that it does not have.
+//! All mistakes of a file are reported together, and no others.
 
 use crate::common::{TINY, exits, longreach, stderr};
 use longreach::plan::mistakes::Mistakes;
