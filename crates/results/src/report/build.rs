@@ -2,7 +2,7 @@
 
 use super::assemble::document;
 use super::canonical::canonical;
-use super::chapters::{assertions, claims, ranking};
+use super::chapters::{assertions, claims, prediction, ranking};
 use super::document::{Document, Figure};
 use super::error::ReportError;
 use super::output::{Report, ReportFile};
@@ -52,7 +52,10 @@ pub fn report(
         }
     }
     let evaluated = evaluated.into_iter().map(|chapter| chapter.chapter);
-    let chapters = ranking::chapter(&settings).into_iter().chain(evaluated);
+    let ranked = ranking::chapter(&settings).into_iter();
+    let chapters = ranked
+        .chain(prediction::chapter(&settings))
+        .chain(evaluated);
     let document = document(&sorted, &excluded, &settings, spec, chapters.collect());
     let pictures = pictures(&document, spec)?;
     files.extend(rendered(&document, &settings, spec)?);

@@ -8,7 +8,7 @@
 //! document.rs         its types, before any markup
 //! sections/           tables of a setting, one file each
 //! figures/            figures of a setting, one file each
-//! chapters/           tables about all settings: ranks, claims, assertions
+//! chapters/           tables about all settings: ranks, correlations, claims
 //! finding.rs          what the numbers of a setting say, in sentences
 //! captions.rs         parts of captions that tables and figures share
 //! conditions.rs       facts that all numbers depend on

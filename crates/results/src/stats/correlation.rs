@@ -1,6 +1,6 @@
 //! Spearman's rank correlation.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// Spearman's rank correlation and its p-value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,6 +12,21 @@ pub struct Correlation {
     /// Two-sided p-value: over all orders of the pairs for at most [`MOST_EXACT`] of them, else
     /// Student's t with n - 2 degrees of freedom.
     pub p: f64,
+}
+
+impl Correlation {
+    /// A 95 % interval on Fisher's scale with the standard error of Bonett and Wright (2000),
+    /// sqrt((1 + rho^2 / 2) / (n - 3)). None for fewer than four pairs, and for a perfect order,
+    /// which has no finite place on that scale.
+    pub fn interval_95(&self) -> Option<(f64, f64)> {
+        if self.n < 4 || self.rho.abs() >= 1.0 {
+            return None;
+        }
+        let error = ((1.0 + self.rho * self.rho / 2.0) / (self.n - 3) as f64).sqrt();
+        let half = Normal::standard().inverse_cdf(0.975) * error;
+        let z = self.rho.atanh();
+        Some(((z - half).tanh(), (z + half).tanh()))
+    }
 }
 
 /// Pairs up to which the p-value of a rank correlation is counted over every permutation.
@@ -116,6 +131,21 @@ mod tests {
         assert_eq!(spearman(&[1.0], &[1.0]), None);
         assert_eq!(spearman(&[1.0, f64::NAN], &[1.0, 2.0]), None);
         assert_eq!(spearman(&a, &a).unwrap().p, 0.0);
+    }
+
+    #[test]
+    fn intervals_by_hand() {
+        // z = 1.098612, error = sqrt(1.32 / 7) = 0.434248, half = 0.851112: tanh of 0.247500 and
+        // 1.949724.
+        let c = Correlation {
+            n: 10,
+            rho: 0.8,
+            p: 0.0,
+        };
+        let (low, high) = c.interval_95().unwrap();
+        assert!((low - 0.242569).abs() < 1e-5 && (high - 0.960298).abs() < 1e-5);
+        assert_eq!(Correlation { rho: 1.0, ..c }.interval_95(), None);
+        assert_eq!(Correlation { n: 3, ..c }.interval_95(), None);
     }
 
     proptest! {

@@ -9,6 +9,7 @@ mod export;
 mod hostile;
 mod identity;
 mod plots;
+mod prediction;
 mod report;
 mod sides;
 mod store;

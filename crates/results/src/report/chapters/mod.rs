@@ -4,4 +4,5 @@ pub(crate) mod assertions;
 pub(crate) mod claims;
 pub(crate) mod numbers;
 pub(crate) mod overview;
+pub(crate) mod prediction;
 pub(crate) mod ranking;
