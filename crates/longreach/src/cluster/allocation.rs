@@ -2,11 +2,11 @@
 //! Slurm, HyperQueue, GNU parallel and Kubernetes set.
 
 use crate::cluster::directory::TaskHow;
+use crate::cluster::slurm;
 use crate::device::DeviceName;
 use crate::exit::{Exit, Failure};
 use crate::run_dir::hold::Identity;
 use crate::sweep::options::Gpus;
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Reads the environment; tests read a table.
@@ -173,14 +173,7 @@ pub fn time_left(how: &TaskHow, env: Env<'_>) -> Duration {
 /// The seconds that Slurm's controller says are left, for versions that set no variable. It may be
 /// down: then nothing is known.
 fn asked_slurm(env: Env<'_>) -> Option<u64> {
-    let job = env("SLURM_JOB_ID")?;
-    let answer = Command::new("squeue")
-        .args(["--noheader", "--format=%L", "--jobs", &job])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    seconds(std::str::from_utf8(&answer.stdout).ok()?.trim())
+    seconds(&slurm::time_left(&env("SLURM_JOB_ID")?)?)
 }
 
 /// A duration as Slurm writes it: `2-03:04:05`, `03:04:05`, `04:05`.

@@ -3,12 +3,11 @@
 
 use crate::cluster::directory::{Engine, Submission, TaskHow};
 use crate::cluster::manifest::{Task, ranges};
+use crate::cluster::slurm;
 use crate::exit::{Exit, Failure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Array indices that Slurm allows if its configuration says nothing: 0 to 1000.
-pub const DEFAULT_MAX_ARRAY: usize = 1001;
 /// Tasks of engines without such a limit.
 const NO_LIMIT: usize = 10_000_000;
 
@@ -38,17 +37,11 @@ impl Engine {
         }
     }
 
-    /// Tasks that an array may have, and who says so.
-    pub fn most_tasks(self) -> (usize, String) {
-        if self != Self::Slurm {
-            return (NO_LIMIT, "this program".to_owned());
-        }
-        match slurm_setting("MaxArraySize").and_then(|size| size.parse().ok()) {
-            Some(size) => (size, format!("MaxArraySize = {size} of this cluster")),
-            None => (
-                DEFAULT_MAX_ARRAY,
-                format!("MaxArraySize = {DEFAULT_MAX_ARRAY}, Slurm's default (no scontrol here)"),
-            ),
+    /// Tasks that an array may have, and who says so; `options` are those for the engine.
+    pub fn most_tasks(self, options: &[String]) -> (usize, String) {
+        match self {
+            Self::Slurm => slurm::most_tasks(options),
+            Self::Hq | Self::Parallel => (NO_LIMIT, "this program".to_owned()),
         }
     }
 
@@ -162,21 +155,6 @@ fn replace_process(command: &mut Command) -> Failure {
         Exit::SomeFailed,
         format!("cannot start the script: {error}"),
     )
-}
-
-/// A setting of Slurm's configuration, if Slurm is here and its controller answers.
-pub fn slurm_setting(name: &str) -> Option<String> {
-    let answer = Command::new("scontrol")
-        .args(["show", "config"])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    let text = String::from_utf8_lossy(&answer.stdout).into_owned();
-    let line = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(name)?.trim().strip_prefix('='));
-    line.map(|value| value.trim().to_owned())
 }
 
 /// `04:00:00`.
@@ -322,12 +300,15 @@ fn hq(submission: &Submission, tasks: &[Task], generation: usize) -> String {
     format!(
         r#"#!/bin/bash
 # Written by `longreach submit`. All tasks in one allocation: `sbatch -N4 --exclusive {script}`
-# inside this directory; or `bash {script}` on a machine of your own.
-{GUARD}mkdir -p logs hq
-export HQ_SERVER_DIR=$PWD/hq
-# In the allocation: a server on a login node leaves idle nodes behind when it dies.
-hq server start --journal hq/journal > logs/hq-server.log 2>&1 &
-trap 'hq server stop > /dev/null 2>&1' EXIT
+# inside this directory; or `bash {script}` on a machine of your own. Again after a stop:
+# tasks whose runs are recorded end at once.
+#SBATCH --job-name={name} --requeue --open-mode=append --output=logs/allocation-%j.log
+{GUARD}export HQ_SERVER_DIR=$PWD/hq/${{SLURM_JOB_ID:-$$}}
+mkdir -p logs "$HQ_SERVER_DIR"
+# In the allocation: a server on a login node leaves idle nodes behind when it dies. Without a
+# journal: the files of the runs say what is left, and tasks of a journal would run beside the new.
+hq server start > logs/hq-server.log 2>&1 &
+trap 'hq server stop > /dev/null 2>&1; rm -rf "$HQ_SERVER_DIR"' EXIT
 until hq server info > /dev/null 2>&1; do sleep 0.5; done
 if [ -n "${{SLURM_JOB_ID:-}}" ]; then
   srun --overlap --ntasks-per-node=1 hq worker start --on-server-lost=finish-running \

@@ -208,7 +208,7 @@ fn plan_tasks(
     (engine, per_task): (Engine, PerTask),
     how: &TaskHow,
 ) -> Result<Vec<Task>, Failure> {
-    let (most, who) = engine.most_tasks();
+    let (most, who) = engine.most_tasks(&how.engine_options);
     let secs: Vec<f64> = lines
         .iter()
         .map(|line| line.expected_secs + START_SECS)

@@ -3,18 +3,20 @@
 use crate::cluster::allocation::{self, Env};
 use crate::cluster::attempts::{self, Attempts};
 use crate::cluster::directory::{Engine, MANIFEST_FILE, RUNS_DIR, Submission};
-use crate::cluster::engine::slurm_setting;
 use crate::cluster::events::{self, What, Writer};
+use crate::cluster::gpu_memory::{self, Need};
 use crate::cluster::manifest::{self, Line};
+use crate::cluster::slurm;
 use crate::console::tell;
 use crate::device;
 use crate::exit::{Exit, Failure};
+use crate::plan::cost::memory_bytes;
 use crate::plan::planned::{Plan, PlannedRun};
 use crate::run::protocol::{Event, How};
 use crate::run_dir::files;
 use crate::signals;
 use crate::sweep::journal::Journal;
-use crate::sweep::options::{Options, Share};
+use crate::sweep::options::{Gpus, Options, Share};
 use crate::sweep::{self, Outcome};
 use crate::units::{count, duration};
 use results::record::RunStatus;
@@ -61,6 +63,14 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
         options.is_to_do(run) && !finished.contains_key(&run.job.run_id)
     };
     let todo: VecDeque<usize> = (0..plan.runs.len()).filter(is_to_do).collect();
+    if let Some(gpus) = &options.share.gpus {
+        has_room(
+            gpus,
+            todo.iter().map(|index| &plan.runs[*index]),
+            &submission,
+            env,
+        )?;
+    }
     for run in &plan.runs {
         if options.recorded(run).is_some() {
             attempts::clear(&options.directory(run));
@@ -100,6 +110,30 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
         requeue();
     }
     Ok(exit)
+}
+
+/// Checks that each GPU has room for the largest runs that can meet on it.
+fn has_room<'a>(
+    gpus: &Gpus,
+    runs: impl Iterator<Item = &'a PlannedRun>,
+    submission: &Submission,
+    env: Env<'_>,
+) -> Result<(), Failure> {
+    if !gpu_memory::are_known(gpus) {
+        return Ok(());
+    }
+    let need = Need::of(runs.map(mib).collect(), submission.how.runs_per_gpu);
+    if need.runs > 0
+        && let Some(note) = gpu_memory::check(&gpus.names, &node(env), need)?
+    {
+        tell(&note);
+    }
+    Ok(())
+}
+
+/// MiB that a run is expected to need.
+fn mib(run: &PlannedRun) -> u64 {
+    memory_bytes(run).div_ceil(1 << 20)
 }
 
 /// The first event of a task.
@@ -210,34 +244,10 @@ fn here(options: &Options, env: Env<'_>) -> Attempts {
     let node = allocation::node(env);
     Attempts {
         machine: device::fingerprint(&options.how.device),
-        features: features(&node),
+        features: slurm::features(&node),
         node,
         ..Attempts::default()
     }
-}
-
-/// What Slurm calls the kind of a node; nothing where it cannot be asked.
-fn features(node: &str) -> Vec<String> {
-    if node.is_empty() {
-        return Vec::new();
-    }
-    let answer = Command::new("scontrol")
-        .args(["show", "node", node, "--oneliner"])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
-    let text = answer.map(|answer| String::from_utf8_lossy(&answer.stdout).into_owned());
-    let text = text.unwrap_or_default();
-    let words = text.split_whitespace();
-    let found = words
-        .filter_map(|word| word.strip_prefix("AvailableFeatures="))
-        .next();
-    let found = found.filter(|found| *found != "(null)").unwrap_or_default();
-    found
-        .split(',')
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .collect()
 }
 
 /// When a task has to end.
@@ -283,7 +293,7 @@ struct Log<'a> {
     directory: &'a Path,
     generation: usize,
     here: Attempts,
-    gpus: Option<crate::sweep::options::Gpus>,
+    gpus: Option<Gpus>,
     clock: Clock,
     /// Runs whose first attempt was on another processor model; a note is logged when they resume.
     resumed: Mutex<BTreeMap<String, String>>,
@@ -395,6 +405,15 @@ impl Journal for Log<'_> {
     }
 
     fn starts(&self, run: &PlannedRun, directory: &Path, slot: usize) -> Result<(), Failure> {
+        // Others may have come since the task began.
+        if let Some(gpus) = self
+            .gpus
+            .as_ref()
+            .filter(|gpus| gpu_memory::are_known(gpus))
+        {
+            let need = Need::of(vec![mib(run)], 1);
+            gpu_memory::check(&[gpus.of(slot).to_owned()], &self.here.node, need)?;
+        }
         let attempts = attempts::begin(directory, self.generation, &self.here)?;
         self.note_machine(run, &attempts);
         self.events.write(What::Start {
@@ -456,7 +475,7 @@ fn requeue() {
     else {
         return;
     };
-    let by_code = slurm_setting("RequeueExit")
+    let by_code = slurm::setting("RequeueExit")
         .is_some_and(|codes| codes.split(',').any(|code| code.trim() == "75"));
     if by_code {
         return;

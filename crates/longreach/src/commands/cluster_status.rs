@@ -1,6 +1,7 @@
 //! `longreach status` of a submitted sweep: thousands of runs in one screen.
 
-use crate::cluster::directory::Submission;
+use crate::cluster::directory::{Engine, Submission};
+use crate::cluster::slurm::{self, Queued, Silent};
 use crate::cluster::states::{RunLine, States, gather};
 use crate::console::{self, plain};
 use crate::exit::Failure;
@@ -9,24 +10,90 @@ use crate::units::{count, duration};
 use comfy_table::{ContentArrangement, Table};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Methods that a table lists; of more only the sums are shown.
 const MOST_METHODS: usize = 40;
 /// Runs that are listed one by one.
 const MOST_RUNS: usize = 12;
 
-/// The states, as text or JSON.
+/// Time between two questions to Slurm under `--watch`.
+const ASK_EVERY: Duration = Duration::from_secs(30);
+
+/// What Slurm said of the queue, and when it was asked.
+#[derive(Default)]
+pub struct Asked(Option<(Instant, String)>);
+
+/// The states, as text or JSON. The text adds what Slurm's queue says; the states do not depend on
+/// it.
 ///
 /// # Errors
 ///
 /// [`Exit::Input`](crate::exit::Exit::Input) if the directory is damaged.
-pub fn shown(directory: &Path, json: bool) -> Result<String, Failure> {
+pub fn shown(directory: &Path, json: bool, asked: &mut Asked) -> Result<String, Failure> {
     let submission = Submission::read(directory)?;
     let states = gather(directory, &submission)?;
     if json {
         return console::json(&states);
     }
-    Ok(plain(&render(&submission, &states)))
+    let text = render(&submission, &states) + &asked.queue(directory, &submission, &states);
+    Ok(plain(&text))
+}
+
+impl Asked {
+    /// What the queue holds of a sweep that is not at its end; nothing where there is no Slurm.
+    fn queue(&mut self, directory: &Path, submission: &Submission, states: &States) -> String {
+        let ended = [RunState::Done, RunState::Diverged, RunState::Failed];
+        if submission.engine == Engine::Parallel
+            || states.runs.iter().all(|run| ended.contains(&run.state))
+        {
+            return String::new();
+        }
+        match &self.0 {
+            Some((at, text)) if at.elapsed() < ASK_EVERY => text.clone(),
+            _ => {
+                let text = match slurm::queue(directory) {
+                    Ok(jobs) => queue(&jobs),
+                    Err(Silent::Missing) => String::new(),
+                    Err(Silent::Failed) => {
+                        "\nSlurm's queue: no answer; the states are those of the files".to_owned()
+                    }
+                };
+                self.0 = Some((Instant::now(), text.clone()));
+                text
+            }
+        }
+    }
+}
+
+/// `Slurm's queue: tasks 3-7 of job 12 pending (Resources)`, a line for each job.
+fn queue(jobs: &[Queued]) -> String {
+    if jobs.is_empty() {
+        return "\nSlurm's queue: nothing of this directory".to_owned();
+    }
+    let line = |job: &Queued| {
+        let Queued { job: id, state, .. } = job;
+        let what = match &job.tasks {
+            Some(tasks) if tasks.contains([',', '-']) => format!("tasks {tasks} of job {id}"),
+            Some(task) => format!("task {task} of job {id}"),
+            None => format!("job {id}"),
+        };
+        let state = state.to_lowercase();
+        let on = match job.nodes.as_str() {
+            "" => String::new(),
+            nodes => format!(" on {nodes}"),
+        };
+        let why = match job.reason.as_str() {
+            "" | "None" => String::new(),
+            reason => format!(" ({reason})"),
+        };
+        format!("\nSlurm's queue: {what} {state}{on}{why}")
+    };
+    let mut text: String = jobs.iter().take(MOST_RUNS).map(line).collect();
+    if jobs.len() > MOST_RUNS {
+        text.push_str(&format!("\nSlurm's queue: {} more", jobs.len() - MOST_RUNS));
+    }
+    text
 }
 
 fn render(submission: &Submission, states: &States) -> String {

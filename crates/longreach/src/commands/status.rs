@@ -1,7 +1,7 @@
 //! `longreach status`: the state of runs, read only from their directories.
 
 use crate::cluster::directory::is_cluster;
-use crate::commands::cluster_status;
+use crate::commands::cluster_status::{self, Asked};
 use crate::console::table;
 use crate::console::{self, plain};
 use crate::exit::{Exit, Failure};
@@ -64,15 +64,16 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let directory = &arguments.directory;
     if !arguments.watch {
-        console::print(&shown(directory, arguments.json)?);
+        console::print(&shown(directory, arguments.json, &mut Asked::default())?);
         return Ok(Exit::Done);
     }
     if !arguments.json && !is_cluster(directory) {
         return live::watch(directory);
     }
     let (terminal, mut last) = (std::io::stdout().is_terminal(), String::new());
+    let mut asked = Asked::default();
     loop {
-        let now = shown(directory, arguments.json)?;
+        let now = shown(directory, arguments.json, &mut asked)?;
         // A file or a pipe gets what is new, a terminal one screen.
         if now != last {
             if terminal {
@@ -86,9 +87,9 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
 }
 
 /// The states of all runs below a directory, as text or JSON.
-fn shown(directory: &Path, json: bool) -> Result<String, Failure> {
+fn shown(directory: &Path, json: bool, asked: &mut Asked) -> Result<String, Failure> {
     if is_cluster(directory) {
-        return cluster_status::shown(directory, json);
+        return cluster_status::shown(directory, json, asked);
     }
     let found = runs_below(directory)?;
     let mut lines: Vec<Line> = found.runs.iter().map(|run| line(run)).collect();

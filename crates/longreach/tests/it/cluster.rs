@@ -7,26 +7,26 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 /// A scratch directory with a config and a directory for a submitted sweep.
-struct Sweep {
-    scratch: Scratch,
-    out: PathBuf,
+pub struct Sweep {
+    pub scratch: Scratch,
+    pub out: PathBuf,
 }
 
 impl Sweep {
-    fn with(config: &str) -> Self {
+    pub fn with(config: &str) -> Self {
         let scratch = Scratch::with(config);
         let out = scratch.directory.path().join("out");
         Self { scratch, out }
     }
 
     /// A sweep of four runs in two tasks, submitted for GNU parallel.
-    fn submitted() -> Self {
+    pub fn submitted() -> Self {
         let sweep = Self::with(TINY);
         exits(&sweep.submit("parallel", &["--runs-per-task", "2"]), 0);
         sweep
     }
 
-    fn submit(&self, engine: &str, arguments: &[&str]) -> Output {
+    pub fn submit(&self, engine: &str, arguments: &[&str]) -> Output {
         let mut program = bare();
         program.arg("submit").arg(&self.scratch.config);
         program
@@ -45,7 +45,7 @@ impl Sweep {
         program.output().unwrap()
     }
 
-    fn worker(&self, arguments: &[&str]) -> Command {
+    pub fn worker(&self, arguments: &[&str]) -> Command {
         let mut program = bare();
         program
             .args(["worker", "--manifest"])
@@ -58,13 +58,13 @@ impl Sweep {
         self.worker(&["--task", task]).output().unwrap()
     }
 
-    fn status(&self) -> String {
+    pub fn status(&self) -> String {
         let output = bare().arg("status").arg(&self.out).output().unwrap();
         exits(&output, 0);
         stdout(&output)
     }
 
-    fn counts(&self) -> String {
+    pub fn counts(&self) -> String {
         self.status().lines().last().unwrap_or_default().to_owned()
     }
 
@@ -89,7 +89,7 @@ impl Sweep {
         manifest.lines().map(line).collect()
     }
 
-    fn events(&self) -> String {
+    pub fn events(&self) -> String {
         let mut files: Vec<_> = std::fs::read_dir(self.out.join("events"))
             .unwrap()
             .map(|entry| entry.unwrap().path())
@@ -103,7 +103,7 @@ impl Sweep {
 }
 
 /// The program without the variables of an engine, and without one on its path.
-fn bare() -> Command {
+pub fn bare() -> Command {
     let mut program = longreach();
     program.env("PATH", "/nowhere");
     for name in [

@@ -6,6 +6,8 @@ mod common;
 mod bad_input;
 mod catalogue;
 mod cluster;
+#[cfg(unix)]
+mod cluster_tools;
 mod config;
 mod configs;
 mod decoding;

@@ -1,0 +1,202 @@
+//! Sweeps of an engine beside the tools of a cluster: what `squeue`, `scontrol`, `sacctmgr` and
+//! `nvidia-smi` answer, played by scripts. Nothing needs them, and none can stop an answer.
+
+use crate::cluster::{Sweep, bare};
+use crate::common::{TINY, exits, stderr, stdout};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// Tools by name, each with the body of its script.
+fn tools(sweep: &Sweep, scripts: &[(&str, &str)]) -> std::path::PathBuf {
+    let place = sweep.scratch.directory.path().join("bin");
+    std::fs::create_dir_all(&place).unwrap();
+    for (name, body) in scripts {
+        let path = place.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    place
+}
+
+fn status(sweep: &Sweep, tools: &Path, arguments: &[&str]) -> String {
+    let mut program = bare();
+    program.env("PATH", tools).arg("status").arg(&sweep.out);
+    let output = program.args(arguments).output().unwrap();
+    exits(&output, 0);
+    stdout(&output)
+}
+
+#[test]
+fn status_adds_the_queue_and_does_not_depend_on_it() {
+    let sweep = Sweep::with(TINY);
+    exits(&sweep.submit("slurm", &["--runs-per-task", "1"]), 0);
+    let without = sweep.status();
+    assert!(!without.contains("queue"), "{without}");
+    let here = sweep.out.canonicalize().unwrap();
+    let here = here.display();
+    let lines = format!(
+        "echo '12|0|RUNNING|None|n1|{here}'; echo '12|[2-3%2]|PENDING|Resources||{here}'; \
+         echo '13|N/A|PENDING|Dependency||{here}'; echo '9|1|RUNNING|None|n2|/elsewhere'"
+    );
+    let with = status(&sweep, &tools(&sweep, &[("squeue", &lines)]), &[]);
+    let added = with.strip_prefix(without.trim_end()).unwrap();
+    let expected = "
+Slurm's queue: task 0 of job 12 running on n1
+Slurm's queue: tasks 2-3%2 of job 12 pending (Resources)
+Slurm's queue: job 13 pending (Dependency)
+";
+    assert_eq!(added, expected);
+    // No engine is asked for the states themselves.
+    let json = status(&sweep, Path::new("/nowhere"), &["--json"]);
+    for body in [lines.as_str(), "exit 1", "exec /bin/sleep 60"] {
+        let place = tools(&sweep, &[("squeue", body)]);
+        assert_eq!(status(&sweep, &place, &["--json"]), json, "{body}");
+    }
+    for body in ["exit 1", "exec /bin/sleep 60"] {
+        let started = Instant::now();
+        let text = status(&sweep, &tools(&sweep, &[("squeue", body)]), &[]);
+        assert!(text.starts_with(without.trim_end()), "{text}");
+        assert!(text.contains("Slurm's queue: no answer"), "{text}");
+        assert!(started.elapsed() < Duration::from_secs(30));
+    }
+}
+
+#[test]
+fn an_array_fits_into_the_limits_of_the_cluster_and_of_the_account() {
+    let config = "echo 'MaxArraySize            = 1001'; echo 'MaxJobCount             = 10000'";
+    let accounts = "case $* in *associations*) echo 'a|3|'; echo 'b|400|';; \
+                    *qos*) echo 'normal||'; echo 'short|2|';; esac";
+    let submit = |sweep: &Sweep, tools: &Path, arguments: &[&str]| -> Output {
+        let mut program = bare();
+        program.env("PATH", tools).env("USER", "somebody");
+        program.arg("submit").arg(&sweep.scratch.config);
+        program
+            .args(["--cluster", "slurm", "--out"])
+            .arg(&sweep.out);
+        program.args(arguments).output().unwrap()
+    };
+    for (scontrol, sacctmgr, options, allowed) in [
+        (
+            config,
+            accounts,
+            &["-A", "a"][..],
+            "2 tasks (MaxSubmitJobs = 3 of account a, with",
+        ),
+        (
+            config,
+            accounts,
+            &["-A", "b", "--qos=short"],
+            "1 tasks (MaxSubmitJobs = 2 of qos short",
+        ),
+        (
+            "echo 'MaxArraySize = 3'",
+            "exit 1",
+            &[],
+            "3 tasks (MaxArraySize = 3 of this cluster",
+        ),
+        (
+            "echo 'MaxArraySize = 9'; echo 'MaxJobCount = 5'",
+            "exit 1",
+            &[],
+            "3 tasks (MaxJobCount = 5 of this cluster, with the report)",
+        ),
+    ] {
+        let sweep = Sweep::with(TINY);
+        let place = tools(&sweep, &[("scontrol", scontrol), ("sacctmgr", sacctmgr)]);
+        let given = [&["--runs-per-task", "1", "--"], options].concat();
+        let refused = submit(&sweep, &place, &given);
+        exits(&refused, 2);
+        assert!(stderr(&refused).contains(allowed), "{}", stderr(&refused));
+        assert!(!sweep.out.exists());
+        let auto = [&["--"], options].concat();
+        exits(&submit(&sweep, &place, &auto), 0);
+    }
+    // The largest account is large enough, and which of them Slurm takes is not known.
+    let sweep = Sweep::with(TINY);
+    let place = tools(&sweep, &[("scontrol", config), ("sacctmgr", accounts)]);
+    exits(&submit(&sweep, &place, &["--runs-per-task", "1"]), 0);
+}
+
+#[test]
+fn a_gpu_that_others_fill_is_refused_before_a_run_starts() {
+    let sweep = Sweep::with(TINY);
+    let arguments = [
+        "--gpus-per-task",
+        "1",
+        "--runs-per-gpu",
+        "2",
+        "--runs-per-task",
+        "4",
+    ];
+    exits(&sweep.submit("slurm", &arguments), 0);
+    let task = |body: &str| -> Command {
+        let mut worker = sweep.worker(&["--task", "0"]);
+        worker.env("CUDA_VISIBLE_DEVICES", "3");
+        worker.env("SLURMD_NODENAME", "n7");
+        worker.env("PATH", tools(&sweep, &[("nvidia-smi", body)]));
+        worker
+    };
+    let full = "case $* in *--id=3*memory.free*) echo '700, 81559';; \
+                *--id=3*compute-apps*) echo '4242, /usr/bin/python, 80000';; *) exit 1;; esac";
+    let refused = task(full).output().unwrap();
+    exits(&refused, 7);
+    let told = stderr(&refused);
+    for part in [
+        "GPU 3 on n7 has 700 of 81559 MiB free, and 2 runs at a time need ",
+        "processes on it: 4242 (python, 80000 MiB)",
+        "--exclude",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert!(sweep.counts().contains("4 planned"), "{}", sweep.counts());
+    // One that is too small for what was submitted: waiting would not help.
+    let refused = task("echo '700, 900'").output().unwrap();
+    exits(&refused, 7);
+    assert!(
+        stderr(&refused).contains("--runs-per-gpu"),
+        "{}",
+        stderr(&refused)
+    );
+    // A driver that does not say is no reason to refuse.
+    let unknown = task("echo '[N/A], [N/A]'").output().unwrap();
+    exits(&unknown, 0);
+    let told = stderr(&unknown);
+    assert!(
+        told.contains("free memory of GPU 3 was not checked"),
+        "{told}"
+    );
+    assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
+}
+
+#[test]
+fn a_gpu_that_fills_up_later_ends_the_task_and_no_run_fails() {
+    let sweep = Sweep::with(TINY);
+    let arguments = ["--gpus-per-task", "1", "--runs-per-task", "4"];
+    exits(&sweep.submit("slurm", &arguments), 0);
+    // The third look, that before the second run, finds it full.
+    let count = sweep.scratch.directory.path().join("looks");
+    let count = count.display();
+    let body = format!(
+        "echo x >> {count}; n=0; while read -r _; do n=$((n+1)); done < {count}; \
+         if [ $n -le 2 ]; then echo '80000, 81559'; else echo '10, 81559'; fi"
+    );
+    let place = tools(&sweep, &[("nvidia-smi", &body)]);
+    let mut worker = sweep.worker(&["--task", "0"]);
+    worker.env("CUDA_VISIBLE_DEVICES", "0").env("PATH", &place);
+    let ended = worker.output().unwrap();
+    exits(&ended, 7);
+    assert!(
+        stderr(&ended).contains("10 of 81559 MiB free"),
+        "{}",
+        stderr(&ended)
+    );
+    assert!(sweep.counts().contains("1 done"), "{}", sweep.counts());
+    assert!(!sweep.counts().contains("failed"), "{}", sweep.counts());
+    // The task is not over: started where there is room, it does the rest.
+    let mut worker = sweep.worker(&["--task", "0"]);
+    worker.env("CUDA_VISIBLE_DEVICES", "0");
+    exits(&worker.env("PATH", "/nowhere").output().unwrap(), 0);
+    assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
+}
