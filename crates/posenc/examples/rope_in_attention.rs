@@ -16,8 +16,8 @@ const SHAPE: ModelShape = ModelShape {
 const LENGTH: usize = 6;
 
 /// Causal attention weights `[1, H, L, L]` of queries and keys `[1, H, L, E]` in layer 0.
-fn weights(encoding: &dyn Prepared, q: Tensor<4>, k: Tensor<4>) -> Tensor<4> {
-    let (q, k) = encoding.transform_qk(0, q, k);
+fn weights(encoding: &dyn Prepared, q: Tensor<4>, k: Tensor<4>, hidden: &Tensor<3>) -> Tensor<4> {
+    let (q, k) = encoding.transform_qk(0, q, k, hidden);
     let logits = q.matmul(k.transpose()) / (SHAPE.head_dim as f64).sqrt();
     let mask = Tensor::<2>::ones([LENGTH, LENGTH], &logits.device()).triu(1);
     let masked = logits.mask_fill(mask.bool().unsqueeze::<4>(), f64::NEG_INFINITY);
@@ -35,10 +35,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shape = [1, SHAPE.n_heads, LENGTH, SHAPE.head_dim];
     let x = Tensor::<4>::from_data(TensorData::new(row.repeat(count), shape), &device);
 
+    // What q and k are projected from: encodings that turn by content read it, RoPE does not.
+    let hidden = Tensor::<3>::zeros([1, LENGTH, SHAPE.d_model], &device);
     for offset in [0, 1000] {
         let positions = Positions::from_offset(offset, LENGTH);
         let prepared = encoding.prepare(&positions, &device)?;
-        let weights = weights(prepared.as_ref(), x.clone(), x.clone());
+        let weights = weights(prepared.as_ref(), x.clone(), x.clone(), &hidden);
         let last = weights.slice([0..1, 0..1, LENGTH - 1..LENGTH, 0..LENGTH]);
         println!("weights of the last query, positions from {offset}:");
         println!(

@@ -126,8 +126,17 @@ pub trait Prepared {
     /// Takes both because some encodings scale one by the inverse of the other (xPos). Both may
     /// come back wider, by the same width (PoPE); the division by the square root of the
     /// model's head_dim stays. In linear attention q and k are the feature maps.
-    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        let _ = layer;
+    ///
+    /// `hidden` is the layer's input that q, k and v are projected from, `[B, K, D]`, for *all*
+    /// prepared keys: encodings that turn by content read it. Queries are the last of the keys.
+    fn transform_qk(
+        &self,
+        layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
+        let _ = (layer, hidden);
         (q, k)
     }
 

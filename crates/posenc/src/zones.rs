@@ -88,7 +88,13 @@ impl PreparedZones {
 }
 
 impl Prepared for PreparedZones {
-    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(
+        &self,
+        _layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        _hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
         (
             self.near[0].apply(q, self.layout),
             self.near[1].apply(k, self.layout),

@@ -133,7 +133,7 @@ impl Attention {
             AttentionKind::Softmax => {
                 // Queries and keys before the transform, for hooks that read content.
                 let raw = || (q.clone(), k.clone());
-                let (q, k) = transform_qk(encoding, layer, q.clone(), k.clone());
+                let (q, k) = transform_qk(encoding, layer, q.clone(), k.clone(), &hidden);
                 self.softmax(
                     &Inputs {
                         q,
@@ -150,7 +150,8 @@ impl Attention {
             }
             AttentionKind::Linear => {
                 let [q, k] = [q, k].map(|x| feature_map(x, self.feature_map, self.normalizer));
-                linear_attention(q, k, v, layer, encoding, self.normalizer, first_query)
+                let qkv = [q, k, v];
+                linear_attention(qkv, &hidden, layer, encoding, self.normalizer, first_query)
             }
         };
         // [B, H, L, E] to [B L, H E].

@@ -19,12 +19,13 @@ pub(crate) fn transform_qk(
     layer: usize,
     q: Tensor<4>,
     k: Tensor<4>,
+    hidden: &Tensor<3>,
 ) -> (Tensor<4>, Tensor<4>) {
     let Some(FusedQk {
         rotation, factor, ..
     }) = encoding.fused_qk(layer)
     else {
-        return encoding.transform_qk(layer, q, k);
+        return encoding.transform_qk(layer, q, k, hidden);
     };
     let (q, k) = match rotation.map(fused_rotation) {
         None => (q, k),

@@ -30,7 +30,7 @@ pub fn feature_map(x: Tensor<4>, map: FeatureMap, normalizer: Normalizer) -> Ten
 }
 
 /// Attention with features `q` and `k`, `[B, H, *, E]`, and values `v`; query row i sees the keys
-/// `0..=first_query + i`.
+/// `0..=first_query + i`. `hidden`, `[B, K, D]`, is what they are projected from.
 ///
 /// # Panics
 ///
@@ -38,9 +38,8 @@ pub fn feature_map(x: Tensor<4>, map: FeatureMap, normalizer: Normalizer) -> Ten
 /// [`TransformerConfig::check_encoding`](crate::TransformerConfig::check_encoding) refuses it
 /// before.
 pub fn linear_attention(
-    q: Tensor<4>,
-    k: Tensor<4>,
-    v: Tensor<4>,
+    [q, k, v]: [Tensor<4>; 3],
+    hidden: &Tensor<3>,
     layer: usize,
     encoding: &dyn Prepared,
     normalizer: Normalizer,
@@ -56,7 +55,7 @@ pub fn linear_attention(
     let ones = |width: usize, length: usize| {
         Tensor::<4>::ones([batch, heads, length, width], (&v.device(), v.dtype()))
     };
-    let (rotated_q, rotated_k) = transform_qk(encoding, layer, q.clone(), k.clone());
+    let (rotated_q, rotated_k) = transform_qk(encoding, layer, q.clone(), k.clone(), hidden);
     let (numerator, denominator) = match normalizer {
         Normalizer::Unrotated => {
             // RoFormer, eq. 19: only the numerator is rotated. The denominator stays non-negative.

@@ -280,7 +280,13 @@ impl PositionalEncoding for AxialRope {
 }
 
 impl Prepared for PreparedAxialRope {
-    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(
+        &self,
+        _layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        _hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
         let apply = |blocks: &[(usize, RotaryTables)], x: Tensor<4>| {
             let mut from = 0;
             let rotated = blocks.iter().map(|(width, tables)| {

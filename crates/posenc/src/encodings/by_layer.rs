@@ -79,8 +79,14 @@ impl Prepared for PreparedByLayer<'_> {
         self.parts.iter().fold(x, |x, part| part.embed(x))
     }
 
-    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        self.of(layer).transform_qk(layer, q, k)
+    fn transform_qk(
+        &self,
+        layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
+        self.of(layer).transform_qk(layer, q, k, hidden)
     }
 
     fn fused_qk(&self, layer: usize) -> Option<FusedQk> {

@@ -63,7 +63,13 @@ impl PositionalEncoding for Cable {
 }
 
 impl Prepared for PreparedCable<'_> {
-    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(
+        &self,
+        _layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        _hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
         if self.encoding.scaled {
             return (q, k);
         }

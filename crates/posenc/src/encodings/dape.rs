@@ -136,8 +136,14 @@ impl Prepared for PreparedDape<'_> {
         self.part.embed(x)
     }
 
-    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        self.part.transform_qk(layer, q, k)
+    fn transform_qk(
+        &self,
+        layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
+        self.part.transform_qk(layer, q, k, hidden)
     }
 
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {

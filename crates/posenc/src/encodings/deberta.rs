@@ -158,7 +158,13 @@ impl PositionalEncoding for Deberta {
 }
 
 impl Prepared for PreparedDeberta<'_> {
-    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(
+        &self,
+        _layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        _hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
         // The content term is attention's own product; scaled queries scale it too.
         (q / self.encoding.terms().sqrt(), k)
     }

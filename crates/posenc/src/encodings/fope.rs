@@ -202,7 +202,13 @@ impl PositionalEncoding for Fope {
 }
 
 impl Prepared for PreparedFope {
-    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(
+        &self,
+        _layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        _hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
         let layout = RotaryLayout::Half;
         (self.queries.apply(q, layout), self.keys.apply(k, layout))
     }

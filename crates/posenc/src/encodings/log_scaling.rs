@@ -127,7 +127,13 @@ impl PositionalEncoding for LogScaling {
 }
 
 impl Prepared for PreparedLogScaling<'_> {
-    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(
+        &self,
+        layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        _hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
         let q = q * self.factors.clone();
         let Some(scale) = self.scale.get(layer) else {
             return (q, k);

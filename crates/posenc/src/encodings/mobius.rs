@@ -107,7 +107,13 @@ impl PositionalEncoding for Mobius {
 }
 
 impl Prepared for PreparedMobius {
-    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(
+        &self,
+        _layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        _hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
         (
             self.queries.apply(q, self.layout),
             self.keys.apply(k, self.layout),

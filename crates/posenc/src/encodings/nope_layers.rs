@@ -97,9 +97,15 @@ impl Prepared for PreparedNopeLayers<'_> {
         self.part.embed(x)
     }
 
-    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(
+        &self,
+        layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
         if self.acts(layer) {
-            self.part.transform_qk(layer, q, k)
+            self.part.transform_qk(layer, q, k, hidden)
         } else {
             (q, k)
         }

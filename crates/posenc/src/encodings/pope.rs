@@ -100,7 +100,13 @@ impl PositionalEncoding for Pope {
 }
 
 impl Prepared for PreparedPope {
-    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(
+        &self,
+        _layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        _hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
         let polar = |x: Tensor<4>, [cos, sin]: &[Tensor<4>; 2]| {
             // Twice as wide: cos a cos b + sin a sin b leaves the cosine of the difference.
             let length = activation::softplus(x, 1.0);

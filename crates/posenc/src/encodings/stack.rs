@@ -82,10 +82,16 @@ impl Prepared for PreparedStack<'_> {
         self.parts.iter().fold(x, |x, part| part.embed(x))
     }
 
-    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        self.parts
-            .iter()
-            .fold((q, k), |(q, k), part| part.transform_qk(layer, q, k))
+    fn transform_qk(
+        &self,
+        layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
+        self.parts.iter().fold((q, k), |(q, k), part| {
+            part.transform_qk(layer, q, k, hidden)
+        })
     }
 
     fn fused_qk(&self, layer: usize) -> Option<FusedQk> {
@@ -110,7 +116,7 @@ impl Prepared for PreparedStack<'_> {
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let biases = self.parts.iter().enumerate().filter_map(|(i, part)| {
-            let raw = || self.without(i, layer, (content.raw)());
+            let raw = || self.without(i, layer, (content.raw)(), content.hidden);
             part.content_bias(
                 layer,
                 &Content {
@@ -146,9 +152,12 @@ impl PreparedStack<'_> {
         skipped: usize,
         layer: usize,
         (q, k): (Tensor<4>, Tensor<4>),
+        hidden: &Tensor<3>,
     ) -> (Tensor<4>, Tensor<4>) {
         let others = self.parts.iter().enumerate().filter(|(i, _)| *i != skipped);
-        others.fold((q, k), |(q, k), (_, other)| other.transform_qk(layer, q, k))
+        others.fold((q, k), |(q, k), (_, other)| {
+            other.transform_qk(layer, q, k, hidden)
+        })
     }
 }
 

@@ -110,7 +110,13 @@ impl PositionalEncoding for T5 {
 }
 
 impl Prepared for PreparedT5<'_> {
-    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(
+        &self,
+        _layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        _hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
         // The model's head_dim: beside PoPE, heads are wider, but logits are divided by its root.
         (
             if self.encoding.config.scaled {

@@ -142,7 +142,13 @@ impl PositionalEncoding for Xpos {
 }
 
 impl Prepared for PreparedXpos {
-    fn transform_qk(&self, _layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(
+        &self,
+        _layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        _hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
         (
             self.queries.apply(q, self.layout),
             self.keys.apply(k, self.layout),

@@ -58,10 +58,10 @@ pub fn weights_of(
     let prepared = encoding
         .prepare(&Positions::contiguous(length), &DEVICE)
         .expect("positions in range");
+    let units = tensor(units, [1, heads, length, length]);
     host(linear_attention(
-        q,
-        k,
-        tensor(units, [1, heads, length, length]),
+        [q, k, units],
+        &Tensor::zeros([1, length, 1], &*DEVICE),
         0,
         prepared.as_ref(),
         normalizer,
@@ -255,9 +255,8 @@ fn denominators_are_kept_away_from_zero() {
         .expect("positions in range");
     let one = tensor(vec![1.0, 0.0, 1.0, 0.0], [1, 1, 2, 2]);
     let out = host(linear_attention(
-        one.clone(),
-        one.clone(),
-        one,
+        [one.clone(), one.clone(), one],
+        &Tensor::zeros([1, 2, 1], &*DEVICE),
         0,
         prepared.as_ref(),
         Normalizer::Rotated,
@@ -341,7 +340,8 @@ fn encodings_are_hosted_or_refused_as_they_declare() {
                 // The others make feature maps of their own, which only a wider head shows.
                 let width = |x: Tensor<4>| x.dims()[3];
                 let x = tensor(noise(1, 3 * 6 * 8), [1, 3, 6, 8]);
-                let widens = width(prepared.transform_qk(0, x.clone(), x).0) != 8;
+                let input = Tensor::zeros([1, 6, 24], &x.device());
+                let widens = width(prepared.transform_qk(0, x.clone(), x, &input).0) != 8;
                 assert!(sees_content || !decays || widens, "{name} could be hosted");
             }
         }

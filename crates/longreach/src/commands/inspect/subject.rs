@@ -201,7 +201,7 @@ impl Subject {
             .reshape([RESPONSE_DRAWS, length, n_heads, head_dim])
             .swap_dims(1, 2);
         let raw = || (x.clone(), x.clone());
-        let (q, k) = prepared.transform_qk(0, x.clone(), x.clone());
+        let (q, k) = prepared.transform_qk(0, x.clone(), x.clone(), &hidden);
         let scale = 1.0 / (head_dim as f64).sqrt();
         let block = Block {
             queries: 0..length,
@@ -251,16 +251,18 @@ impl Subject {
             device,
         );
         let other = Tensor::<4>::zeros([vectors, 1, 1, head_dim], device);
+        // Only rotations by position come here: none reads what q and k are projected from.
+        let input = Tensor::<3>::zeros([vectors, 1, self.shape.d_model], device);
         let (mine, other_positions) = (positions.to_vec(), vec![top]);
         match side {
             Side::Query => host(
                 prepared(encoding, &Positions::new(mine, other_positions), device)?
-                    .transform_qk(0, x, other)
+                    .transform_qk(0, x, other, &input)
                     .0,
             ),
             Side::Key => host(
                 prepared(encoding, &Positions::new(other_positions, mine), device)?
-                    .transform_qk(0, other, x)
+                    .transform_qk(0, other, x, &input)
                     .1,
             ),
         }

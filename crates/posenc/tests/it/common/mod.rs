@@ -293,7 +293,7 @@ impl<'a> Attention<'a> {
         let prepared = encoding
             .prepare(positions, &Device::flex())
             .expect("positions in range");
-        let turned = prepared.transform_qk(layer, raw.0.clone(), raw.1.clone());
+        let turned = prepared.transform_qk(layer, raw.0.clone(), raw.1.clone(), &hidden);
         let scale = 1.0 / (SHAPE.head_dim as f64).sqrt();
         Self {
             prepared,

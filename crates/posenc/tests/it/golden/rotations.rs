@@ -174,7 +174,7 @@ fn rope_combinations() {
                     let (turned_q, turned_k) = encoding
                         .prepare(&positions, &device)
                         .expect("positions in range")
-                        .transform_qk(0, row(&q), row(&k));
+                        .transform_qk(0, row(&q), row(&k), &Tensor::zeros([1, 1, 1], &device));
                     let score: Tensor<1> = (turned_q * turned_k).sum();
                     close(
                         name,

@@ -237,10 +237,12 @@ pub fn transformed(
     q: Tensor<4>,
     k: Tensor<4>,
 ) -> (Vec<f64>, Vec<f64>) {
+    // No encoding of these cases reads it.
+    let hidden = Tensor::zeros([1, k.dims()[2], 1], &Device::flex());
     let (q, k) = encoding
         .prepare(positions, &Device::flex())
         .expect("positions in range")
-        .transform_qk(0, q, k);
+        .transform_qk(0, q, k, &hidden);
     (host(q), host(k))
 }
 
@@ -324,14 +326,14 @@ impl Inputs {
         let prepared = encoding
             .prepare(positions, &Device::flex())
             .expect("positions in range");
-        let (q, k) = prepared.transform_qk(0, self.q.clone(), self.k.clone());
         let [_, _, q_len, head_dim] = self.q.dims();
         let k_len = self.k.dims()[2];
-        let raw = || (self.q.clone(), self.k.clone());
         let hidden = self
             .hidden
             .clone()
             .unwrap_or_else(|| Tensor::zeros([1, k_len, 1], &Device::flex()));
+        let (q, k) = prepared.transform_qk(0, self.q.clone(), self.k.clone(), &hidden);
+        let raw = || (self.q.clone(), self.k.clone());
         let (queries, keys, first_query) = (0..q_len, 0..k_len, k_len - q_len);
         let scale = 1.0 / (head_dim as f64).sqrt();
         of(

@@ -1,6 +1,6 @@
 //! Rotation by several coordinates.
 
-use super::{prepare, rope};
+use super::{input, prepare, rope};
 use crate::common::{
     SHAPE, all_configs, build, build_recorded, build_stirred, config, gradients, host,
     largest_difference, noise, random,
@@ -37,7 +37,7 @@ fn turned(value: &Value, shape: &ModelShape, positions: &Positions, q: &Tensor<4
     let encoding = build(&config(value.clone()), shape);
     host(
         prepare(&encoding, positions)
-            .transform_qk(0, q.clone(), q.clone())
+            .transform_qk(0, q.clone(), q.clone(), &input(10))
             .0,
     )
 }
@@ -187,7 +187,7 @@ fn mixed_frequencies_start_in_directions_spread_over_the_heads() {
     for (encoding, offset) in [(&start, &zeros), (&trained, &values["frequency_offset"])] {
         let found = host(
             prepare(encoding, &positions)
-                .transform_qk(0, unit.clone(), unit.clone())
+                .transform_qk(0, unit.clone(), unit.clone(), &input(10))
                 .0,
         );
         for (row, found) in found.chunks(8).enumerate() {
@@ -230,7 +230,7 @@ fn the_gradient_of_a_mixed_frequency_is_that_of_its_angle() {
     let (q, _) = encoding
         .prepare(&positions, &device)
         .expect("positions in range")
-        .transform_qk(0, tracked(x.clone()), tracked(x.clone()));
+        .transform_qk(0, tracked(x.clone()), tracked(x.clone()), &input(1));
     let found = gradients(&encoding, &(q * tracked(weight.clone())).sum())
         .remove("frequency_offset")
         .expect("the one parameter");
@@ -280,6 +280,7 @@ fn logits_on_a_grid_see_differences_of_coordinates_alone() {
                 0,
                 random(1, [1, 4, 10, 8]),
                 random(2, [1, 4, 10, 8]),
+                &input(10),
             );
             host(q.matmul(k.swap_dims(2, 3)))
         };

@@ -1,6 +1,6 @@
 //! Biases that depend on positions alone.
 
-use super::{bias_block, bias_of, prepare};
+use super::{bias_block, bias_of, input, prepare};
 use crate::common::{
     SHAPE, all_configs, build, build_recorded, build_stirred, config, dot, gradients, host,
     largest_difference, random,
@@ -192,8 +192,12 @@ fn tables_are_read_at_the_bucket_or_distance_and_head() {
 fn t5_without_scaling_takes_back_the_division_by_the_root_of_the_head() {
     let encoding = build(&config(json!({"kind": "t5", "scaled": false})), &SHAPE);
     let (q, k) = (random(1, [1, 4, 3, 8]), random(2, [1, 4, 3, 8]));
-    let (turned, same) =
-        prepare(&encoding, &Positions::contiguous(3)).transform_qk(0, q.clone(), k.clone());
+    let (turned, same) = prepare(&encoding, &Positions::contiguous(3)).transform_qk(
+        0,
+        q.clone(),
+        k.clone(),
+        &input(3),
+    );
     let expected: Vec<f64> = host(q).iter().map(|q| q * 8f64.sqrt()).collect();
     assert!(largest_difference(&host(turned), &expected) < 1e-6);
     assert_eq!(host(same), host(k));

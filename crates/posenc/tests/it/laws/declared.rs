@@ -1,6 +1,6 @@
 //! What an encoding declares is what is observed: hooks, parameters, limits, properties.
 
-use super::{bias_block, cut, device, prepare};
+use super::{bias_block, cut, device, input, prepare};
 use crate::common::{
     Attention, LENGTHS, SHAPE, all_configs, all_values, build, build_stirred, config, draw, host,
     largest_difference, logits, parameters, random,
@@ -468,7 +468,7 @@ fn a_decay_adds_up_and_linear_attention_can_host_what_it_can_carry() {
             .is_some_and(|bias| bias.is_decay());
         assert!(!unevenly, "{name}: distances drawn at random do not add up");
         let (q, k) = (random(1, [1, 4, count, 8]), random(2, [1, 4, count, 8]));
-        let widens = prepared.transform_qk(0, q, k).0.dims()[3] != SHAPE.head_dim;
+        let widens = prepared.transform_qk(0, q, k, &input(count)).0.dims()[3] != SHAPE.head_dim;
         let carried = decays && !facts.hooks.content_bias && !facts.hooks.output_bias && !widens;
         assert_eq!(facts.linear, carried, "{name}");
     }

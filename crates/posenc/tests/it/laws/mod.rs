@@ -17,7 +17,7 @@ mod scalings;
 mod stacks;
 
 use crate::common::{config, host, tensor};
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use posenc::encodings::RopeConfig;
 use posenc::{Bias, Encoding, EncodingConfig, PositionalEncoding, Positions, Prepared};
 use serde_json::Value;
@@ -44,6 +44,11 @@ pub fn rope(value: Value) -> RopeConfig {
     }
 }
 
+/// What queries and keys are projected from, where no encoding of the test reads it.
+pub fn input(length: usize) -> Tensor<3> {
+    Tensor::zeros([1, length, crate::common::SHAPE.d_model], &device())
+}
+
 /// The position-only bias of layer 0 for these positions, `[H or 1, Q, K]`.
 pub fn bias_of(encoding: &Encoding, positions: &Positions) -> Vec<f64> {
     let prepared = prepare(encoding, positions);
@@ -58,7 +63,7 @@ pub fn bias_of(encoding: &Encoding, positions: &Positions) -> Vec<f64> {
 pub fn turn(encoding: &Encoding, x: &[f64], position: f64) -> Vec<f64> {
     let prepared = prepare(encoding, &Positions::new(vec![position], vec![position]));
     let x = || tensor(x.to_vec(), [1, 1, 1, x.len()]);
-    host(prepared.transform_qk(0, x(), x()).0)
+    host(prepared.transform_qk(0, x(), x(), &input(1)).0)
 }
 
 /// The part of a list `[H, rows, columns]` in these rows and columns.

@@ -1,6 +1,6 @@
 //! Rotary encodings of one coordinate, and what replaces their distances.
 
-use super::{prepare, rope, turn};
+use super::{input, prepare, rope, turn};
 use crate::common::{
     Attention, SHAPE, all_configs, build, build_recorded, build_stirred, config, dot, gradients,
     host, largest_difference, logits, noise, random,
@@ -90,7 +90,7 @@ proptest! {
         let encoding = build_stirred(config, &SHAPE);
         let one = |seed: u64| random(seed, [1, SHAPE.n_heads, 1, SHAPE.head_dim]);
         let score = |m: f64, n: f64| {
-            let (q, k) = prepare(&encoding, &Positions::new(vec![m], vec![n])).transform_qk(0, one(seed), one(!seed));
+            let (q, k) = prepare(&encoding, &Positions::new(vec![m], vec![n])).transform_qk(0, one(seed), one(!seed), &input(1));
             let width = q.dims()[3];
             let (q, k) = (host(q), host(k));
             q.chunks(width).zip(k.chunks(width)).map(|(q, k)| dot(q, k)).collect::<Vec<f64>>()
@@ -233,7 +233,7 @@ fn scalings_that_read_the_length_keep_nothing_between_passes() {
                     x().repeat_dim(2, length / 1024)
                 }
             };
-            host(prepared.transform_qk(0, cut(), cut()).0)
+            host(prepared.transform_qk(0, cut(), cut(), &input(1)).0)
         };
         let first = run(&fresh, 1024);
         run(&used, 4096);
@@ -381,7 +381,7 @@ fn the_gradient_of_a_frequency_is_that_of_its_angle() {
         &device,
     )
     .expect("positions in range");
-    let (q, _) = prepared.transform_qk(0, tracked(&x), tracked(&x));
+    let (q, _) = prepared.transform_qk(0, tracked(&x), tracked(&x), &input(1));
     let found = gradients(&encoding, &(q * tracked(&weight)).sum())
         .remove("log_frequency")
         .expect("the one parameter");
@@ -421,8 +421,12 @@ fn interleaved_rope_agrees_with_burn_at_small_positions() {
         &config(json!({"kind": "rope", "layout": "interleaved"})),
         &shape,
     );
-    let (turned, _) =
-        prepare(&ours, &Positions::contiguous(64)).transform_qk(0, x.clone(), x.clone());
+    let (turned, _) = prepare(&ours, &Positions::contiguous(64)).transform_qk(
+        0,
+        x.clone(),
+        x.clone(),
+        &input(64),
+    );
     assert!(largest_difference(&host(turned), &host(theirs.forward(x))) < 2e-5);
 }
 

@@ -92,13 +92,13 @@ fn hooks_of_a_stack_compose_in_order() {
     );
 
     let embedded = prepared[4].embed(prepared[0].embed(x.clone()));
-    assert_eq!(host(whole.embed(x)), host(embedded));
+    assert_eq!(host(whole.embed(x.clone())), host(embedded));
     let in_turn = |order: [usize; 2]| {
-        let (q, k) = prepared[order[0]].transform_qk(0, q.clone(), k.clone());
-        let (q, k) = prepared[order[1]].transform_qk(0, q, k);
+        let (q, k) = prepared[order[0]].transform_qk(0, q.clone(), k.clone(), &x);
+        let (q, k) = prepared[order[1]].transform_qk(0, q, k, &x);
         (host(q), host(k))
     };
-    let (turned_q, turned_k) = whole.transform_qk(0, q.clone(), k.clone());
+    let (turned_q, turned_k) = whole.transform_qk(0, q.clone(), k.clone(), &x);
     let turned = (host(turned_q), host(turned_k));
     assert_eq!(turned, in_turn([1, 2]), "first part first");
     assert!(

@@ -106,7 +106,13 @@ impl Prepared for PreparedAllHooks<'_> {
         );
         x + added.reshape([1, -1, 1])
     }
-    fn transform_qk(&self, layer: usize, q: Tensor<4>, k: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn transform_qk(
+        &self,
+        layer: usize,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        _hidden: &Tensor<3>,
+    ) -> (Tensor<4>, Tensor<4>) {
         self.note(Call::TransformQk(layer));
         let of = |at: &[f64], query| {
             self.column(
