@@ -273,6 +273,135 @@ def grape_ap():
     yield layer.case("path", {"kind": "grape_ap", "width": width}, logit)
 
 
+def selective_rope():
+    """Phases from a convolution over two tokens; with an offset, gates and trained temperatures, and without."""
+    base, rank, kernel = 500.0, 3, 2
+    for full in [False, True]:
+        layer = Layer(16, tokens=7, start=9)
+        heads, pairs = layer.heads, layer.head_dim // 2
+        down = layer.parameter("layers.0.down", layer.d_model, rank)
+        up = layer.parameter("layers.0.up", rank, heads * pairs)
+        taps = layer.parameter("layers.0.convolution", kernel, heads * pairs)
+        if full:
+            offset = layer.parameter("layers.0.offset", heads * pairs)
+            gate_weight = layer.parameter("layers.0.gate_weight", layer.d_model, heads)
+            gate_bias = layer.parameter("layers.0.gate_bias", heads)
+            alpha = layer.parameter("layers.0.log_temperature", pairs)
+        theta = [base ** (-2 * i / layer.head_dim) * (math.exp(alpha[i]) if full else 1) for i in range(pairs)]
+        normed = []
+        for x in layer.hidden:
+            parts = [x[h * layer.head_dim : (h + 1) * layer.head_dim] for h in range(heads)]
+            normed.append([y / math.sqrt(dot(part, part) + 1e-6) for part in parts for y in part])
+        narrow = [[dot(x, column(down, r)) for r in range(rank)] for x in normed]
+        raw = [[dot(x, column(up, c)) for c in range(heads * pairs)] for x in narrow]
+        angles = [[[0.0] * pairs for _ in range(layer.tokens)] for _ in range(heads)]
+        for h in range(heads):
+            for i in range(pairs):
+                total, c = 0.0, h * pairs + i
+                for t in range(layer.tokens):
+                    phi = taps[1][c] * raw[t][c] + (taps[0][c] * raw[t - 1][c] if t else 0)
+                    if full:
+                        phi += math.exp(offset[c])
+                        phi *= sigmoid(dot(normed[t], column(gate_weight, h)) + gate_bias[h])
+                    total += phi
+                    angles[h][t][i] = total * theta[i]
+
+        def logit(h, i, j, layer=layer, angles=angles):
+            return layer.turned(h, i, j, angles[h][i], angles[h][j])
+
+        config = {"kind": "selective_rope", "base": base, "rank": rank, "kernel": kernel, "bias": full, "gate": full, "learnable": full}
+        yield layer.case("every_option" if full else "plain", config, logit)
+
+
+def grape_m():
+    """Trained frequencies of two pairs; phases by position and by content, by head and for all heads."""
+    for phase, per_head in [("position", False), ("position", True), ("sigmoid", False), ("softplus", True)]:
+        layer = Layer(17, start=6)
+        heads = layer.heads if per_head else 1
+        alpha = layer.parameter("layers.0.log_frequency", heads, 2)
+        content = phase != "position"
+        weight = layer.parameter("layers.0.weight", layer.d_model, heads) if content else None
+        bias = layer.parameter("layers.0.bias", heads) if content else None
+
+        def theta(h, alpha=alpha, per_head=per_head, content=content):
+            own = alpha[h if per_head else 0]
+            return [t * math.exp(a / (1 if content else 16)) for t, a in zip([1.0, 0.01], own, strict=True)]
+
+        def reached(h, t, layer=layer, phase=phase, per_head=per_head, weight=weight, bias=bias):
+            if weight is None:
+                return layer.positions[t]
+            at = h if per_head else 0
+            opened = [dot(x, column(weight, at)) + bias[at] for x in layer.hidden[:t]]
+            step = (lambda z: sigmoid(z / 16)) if phase == "sigmoid" else (lambda z: math.log(1 + math.exp(z)))
+            return sum(step(z) for z in opened)
+
+        def logit(h, i, j, layer=layer, theta=theta, reached=reached):
+            return layer.turned(h, i, j, [reached(h, i) * t for t in theta(h)], [reached(h, j) * t for t in theta(h)])
+
+        name = f"{phase}{'_per_head' if per_head else ''}"
+        yield layer.case(name, {"kind": "grape_m", "phase": phase, "per_head": per_head}, logit)
+
+
+def path():
+    """One reflection after the other, over more tokens than a chunk of 16; with and without gates and convolution."""
+    rank = 3
+    for forget, kernel in [("none", 3), ("plain", 2), ("scaled", 0)]:
+        layer = Layer(18, tokens=19)
+        heads, width = layer.heads, layer.head_dim
+        down = layer.parameter("layers.0.down", layer.d_model, rank)
+        up = layer.parameter("layers.0.up", rank, heads * width)
+        taps = layer.parameter("layers.0.convolution", kernel, heads * width) if kernel else []
+        beta_weight = layer.parameter("layers.0.beta_weight", layer.d_model, heads)
+        beta_bias = layer.parameter("layers.0.beta_bias", heads)
+        gated = forget != "none"
+        gate_weight = layer.parameter("layers.0.gates.0.weight", layer.d_model, heads) if gated else None
+        gate_bias = layer.parameter("layers.0.gates.0.bias", heads) if gated else None
+        gates = (gate_weight, gate_bias)
+        narrow = [[dot(x, column(down, r)) for r in range(rank)] for x in layer.hidden]
+        raw = [[dot(x, column(up, c)) for c in range(heads * width)] for x in narrow]
+
+        def direction(h, t, layer=layer, kernel=kernel, taps=taps, raw=raw, width=width):
+            w = []
+            for c in range(h * width, (h + 1) * width):
+                if kernel:
+                    z = sum(taps[kernel - 1 - back][c] * raw[t - back][c] for back in range(kernel) if t >= back)
+                    w.append(z * sigmoid(z))
+                else:
+                    w.append(raw[t][c])
+            length = math.sqrt(dot(w, w) + 1e-6)
+            return [x / length for x in w]
+
+        def logit(h, i, j, layer=layer, forget=forget, direction=direction, beta=(beta_weight, beta_bias), gates=gates):
+            key, forgotten = layer.k[h][j], 0.0
+            for t in range(j + 1, i + 1):
+                w = direction(h, t)
+                along = 2 * sigmoid(dot(layer.hidden[t], column(beta[0], h)) + beta[1][h]) * dot(w, key)
+                key = [x - along * y for x, y in zip(key, w, strict=True)]
+                if forget != "none":
+                    forgotten += math.log(sigmoid(dot(layer.hidden[t], column(gates[0], h)) + gates[1][h]))
+            root = math.sqrt(layer.head_dim)
+            return dot(layer.q[h][i], key) / root + (forgotten / root if forget == "scaled" else forgotten)
+
+        yield layer.case(f"{forget}_kernel_{kernel}", {"kind": "path", "rank": rank, "kernel": kernel, "forget": forget}, logit)
+
+
+def wall():
+    """Over more tokens than a chunk of 16."""
+    layer = Layer(19, tokens=18)
+    weight = layer.parameter("layers.0.weight", layer.d_model, layer.d_model)
+    bias = layer.parameter("layers.0.bias", layer.d_model, offset=2.0)
+
+    def logit(h, i, j):
+        total = 0.0
+        for e in range(layer.head_dim):
+            c = h * layer.head_dim + e
+            kept = math.prod(sigmoid(dot(x, column(weight, c)) + bias[c]) for x in layer.hidden[j + 1 : i + 1])
+            total += layer.q[h][i][e] * layer.k[h][j][e] * kept
+        return total / math.sqrt(layer.head_dim)
+
+    yield layer.case("decays", {"kind": "wall"}, logit)
+
+
 def relative_projection():
     layer, curves, reach = Layer(9), 3, 4
     weight = layer.parameter("layers.0.weight", layer.d_model, layer.heads * curves)
@@ -388,6 +517,10 @@ ENCODINGS = [
     ("cable", cable, "CABLE: axiomlab/Cable, Cable.py"),
     ("grape_a", grape_a, "GRAPE, 2025 (arXiv 2512.07805): the key- and query-gated additive bias of the authors' code"),
     ("grape_ap", grape_ap, "GRAPE, 2025 (arXiv 2512.07805): the path-integral bias of the authors' code"),
+    ("selective_rope", selective_rope, "Movahedi et al. 2026 (arXiv 2511.17388), and the authors' modules/rotary.py"),
+    ("grape_m", grape_m, "GRAPE, 2025 (arXiv 2512.07805): the commuting rotations of the authors' code, by position and by content"),
+    ("path", path, "Yang et al. 2025 (arXiv 2505.16381): one reflection after the other, w and beta as in flash-linear-attention"),
+    ("wall", wall, "Wall attention of flash-linear-attention"),
     ("relative_projection", relative_projection, "RelativeProjPositionalBias of x-transformers"),
     ("stick_breaking", stick_breaking, "Tan et al. 2024 (arXiv 2410.17980), the remainder to the query's own token"),
     ("dape", dape, "Zheng et al. 2024 (arXiv 2405.14722 and 2410.04798), the hidden layer 0 past the query"),

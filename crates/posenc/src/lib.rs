@@ -31,6 +31,7 @@ pub mod spec;
 mod distances;
 mod mask;
 mod rotary_tables;
+mod sequence;
 mod tensors;
 mod zones;
 

@@ -1,0 +1,51 @@
+//! Functions of a layer's input along the sequence: projections, convolutions, phases.
+
+use burn::tensor::Tensor;
+
+/// `x W`, `[B, T, D]` times `[D, C]`.
+pub(crate) fn projected(x: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
+    let ([batch, length, width], [_, columns]) = (x.dims(), weight.dims());
+    x.reshape([batch * length, width])
+        .matmul(weight)
+        .reshape([batch, length, columns])
+}
+
+/// `y_t = sum over s of w_s x_(t - K + 1 + s)`, per channel, with zeros before the first token;
+/// `x` is `[B, T, C]`, the weight `[K, C]`, its last row that of the token itself.
+pub(crate) fn causal_convolution(x: Tensor<3>, weight: &Tensor<2>) -> Tensor<3> {
+    let ([batch, length, channels], [kernel, _]) = (x.dims(), weight.dims());
+    let padding = Tensor::zeros([batch, kernel - 1, channels], (&x.device(), x.dtype()));
+    let padded = if kernel > 1 {
+        Tensor::cat(vec![padding, x], 1)
+    } else {
+        x
+    };
+    let term = |at: usize| {
+        let row = weight.clone().slice_dim(0, at..at + 1);
+        padded.clone().slice_dim(1, at..at + length) * row.unsqueeze::<3>()
+    };
+    (1..kernel).fold(term(0), |sum, at| sum + term(at))
+}
+
+/// `[B, T, H C]` by head: `[B, H, T, C]`.
+pub(crate) fn by_head(x: Tensor<3>, heads: usize) -> Tensor<4> {
+    let [batch, length, width] = x.dims();
+    x.reshape([batch, length, heads, width / heads])
+        .swap_dims(1, 2)
+}
+
+/// `x` divided by the root of its sum of squares over the last dimension, as flash-linear-attention
+/// does it.
+pub(crate) fn unit<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    let length = (x.clone().square().sum_dim(D - 1) + 1e-6).sqrt();
+    x / length
+}
+
+/// The last `count` positions of `[B, H, T, C]`: queries are the last of the keys.
+pub(crate) fn last_positions(x: &Tensor<4>, count: usize) -> Tensor<4> {
+    let length = x.dims()[2];
+    if count == length {
+        return x.clone();
+    }
+    x.clone().slice_dim(2, length - count..length)
+}
