@@ -8,6 +8,7 @@
 
 use crate::disk::{Disk, Op};
 use crate::read;
+use crate::scratch;
 use crate::weights::{MAX_HEADER_BYTES, Weights};
 use anyhow::{Context, Result, bail, ensure};
 use schema::text::excerpt;
@@ -123,14 +124,14 @@ pub fn save(
     disk.create_dirs(&root)?;
     // The caller holds the run's lock, so what is half written here is of a dead process.
     disk.remove_scratch(&root);
-    let scratch = root.join(format!(".step-{}.{}", state.step, std::process::id()));
+    let place = place(&root, state.step);
+    let scratch = scratch::beside(&place);
     let written = write(disk, &scratch, run_id, origin, state);
     if let Err(error) = written {
         // Free the space for another attempt.
         let _ = disk.remove_tree(&scratch);
         return Err(error);
     }
-    let place = place(&root, state.step);
     // Replace a checkpoint of this step that did not verify.
     discard(disk, &place)?;
     // The rename shows a complete directory; syncing its parent makes the name survive.
@@ -201,10 +202,7 @@ fn discard(disk: &dyn Disk, path: &Path) -> Result<()> {
     if path.symlink_metadata().is_err() {
         return Ok(());
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let scratch = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    // A directory with files in it is not replaced by a rename.
-    disk.remove_tree(&scratch)?;
+    let scratch = scratch::beside(path);
     disk.run(Op::Rename(path, &scratch))?;
     Ok(disk.remove_tree(&scratch)?)
 }

@@ -11,6 +11,7 @@
 //! after the dead claim, so that of several observers one replaces it.
 
 use crate::lock;
+use crate::process::{kernel, started, word};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -68,7 +69,7 @@ impl Holder {
         let process = std::process::id();
         let since = lock::seconds(SystemTime::now());
         Self {
-            nonce: nonce(),
+            nonce: word(),
             host: lock::hostname(),
             node: node.to_owned(),
             process,
@@ -344,51 +345,6 @@ impl Drop for Claim {
         }
         ours().remove(&nonce);
     }
-}
-
-/// A word that no other claim has: 16 hex digits of a hash of this process, the time, a counter,
-/// and the random keys that the standard library draws for its tables.
-fn nonce() -> String {
-    use std::hash::{BuildHasher, RandomState};
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_nanos());
-    let random = RandomState::new().hash_one(count);
-    let seed = format!(
-        "{} {} {now} {count} {random} {}",
-        lock::hostname(),
-        std::process::id(),
-        kernel()
-    );
-    blake3::hash(seed.as_bytes()).to_hex()[..16].to_owned()
-}
-
-/// The boot of this host and its table of processes: two processes with the same words see each
-/// other's process ids.
-fn kernel() -> String {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let table = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    let (boot, table) = (boot.trim(), table.display().to_string());
-    if boot.is_empty() || table.is_empty() {
-        String::new()
-    } else {
-        format!("{boot} {table}")
-    }
-}
-
-/// When a process of this machine started, in ticks since the boot: the 22nd field of its state,
-/// of which the second may contain anything but ends with the last bracket. A process that has
-/// ended and is not waited for yet counts as ended.
-fn started(process: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Every write as a named operation on a disk that can be replaced.
 
+use crate::scratch;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// One operation on the file system. A file's bytes survive a power cut after [`Sync`](Op::Sync), a
 /// name after [`SyncDir`](Op::SyncDir) of the directory it is in.
@@ -81,7 +81,7 @@ impl Op<'_> {
             step if step.starts_with("step-") => {
                 format!("{}step-N", if file.starts_with('.') { "." } else { "" })
             }
-            // A scratch name ends in a process id, which is another one in every run.
+            // A scratch name ends in its process, which is another one in every run.
             scratch if file.starts_with('.') => format!(
                 ".{}",
                 scratch.rsplit_once('.').map_or(scratch, |(stem, _)| stem)
@@ -292,9 +292,9 @@ impl dyn Disk + '_ {
     /// Writes a file atomically: after a crash it has its old bytes or all the new ones, and once
     /// this has returned it has the new ones.
     ///
-    /// The bytes go to a scratch file first, which is named after this process and a counter, so
-    /// that threads may write the same file. The holder of the directory's lock may remove the
-    /// scratch files of other processes (`remove_scratch`).
+    /// The bytes go to a scratch file first, under a name that no other write has
+    /// ([`scratch::beside`]), so that threads and machines may write the same file. The holder of
+    /// the directory's lock may remove the scratch files of other processes (`remove_scratch`).
     ///
     /// # Errors
     ///
@@ -309,11 +309,7 @@ impl dyn Disk + '_ {
             bytes: bytes.len(),
             error,
         })?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        // Relaxed: the number has to be unique, and orders no other memory.
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let scratch = directory.join(format!(".{name}.{}-{count}", std::process::id()));
+        let scratch = scratch::beside(path);
         // Bytes are synced before the rename, or the name could survive a power cut without them.
         let written = self
             .write_synced(&scratch, bytes)
@@ -326,13 +322,14 @@ impl dyn Disk + '_ {
     }
 
     /// Writes what a user asked for under this name: into a pipe, a terminal or `/dev/stdout` as
-    /// any program does, and otherwise as `write_whole`.
+    /// any program does, and otherwise as `write_whole`. Removes what earlier writes left there.
     ///
     /// # Errors
     ///
     /// As `write_whole`.
     pub fn write_named(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         if !is_stream(path) {
+            self.remove_abandoned(directory_of(path));
             return self.write_whole(path, bytes);
         }
         let written = OpenOptions::new()
@@ -395,32 +392,35 @@ impl dyn Disk + '_ {
         self.run(Op::RemoveDir(path))
     }
 
-    /// Removes scratch files of dead processes from a directory: hidden names that end in a number.
-    /// Files that cannot be removed stay.
+    /// Removes all scratch files from a directory whose lock this process holds. Files that cannot
+    /// be removed stay.
     pub fn remove_scratch(&self, directory: &Path) {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            // `.NAME.PID`, or `.NAME.PID-COUNT` as `write_whole` names it.
-            let number = name
-                .rsplit_once('.')
-                .is_some_and(|(_, end)| end.split('-').all(|part| part.parse::<u32>().is_ok()));
-            if name.starts_with('.') && number {
+            if scratch::is_scratch(&entry.file_name().to_string_lossy()) {
                 let _ = self.remove_tree(&entry.path());
             }
         }
     }
 
+    /// Removes the scratch files that dead processes left in a directory
+    /// ([`scratch::abandoned`]). Files that cannot be removed stay.
+    pub fn remove_abandoned(&self, directory: &Path) {
+        for path in scratch::abandoned(directory) {
+            let _ = self.remove_tree(&path);
+        }
+    }
+
     /// Checks that a directory can be written: creates it, and writes, syncs, renames and removes a
-    /// small file in it.
+    /// small file in it. Removes what processes that died at this left.
     ///
     /// # Errors
     ///
     /// The error of the system.
     pub fn probe(&self, directory: &Path) -> Result<()> {
         self.create_dirs(directory)?;
-        let probe = directory.join(format!(".probe.{}", std::process::id()));
-        let other = directory.join(format!(".probed.{}", std::process::id()));
+        self.remove_abandoned(directory);
+        let probe = scratch::beside(&directory.join("probe"));
+        let other = scratch::beside(&directory.join("probed"));
         let done = self
             .write_synced(&probe, &[0; 4096])
             .and_then(|()| self.run(Op::Rename(&probe, &other)));

@@ -1,5 +1,8 @@
 //! One process per run: a file lock of the operating system, released when its holder ends.
 
+use crate::lock_table::{self, Entry};
+pub use crate::process::hostname;
+use crate::process::{self, activity};
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -8,6 +11,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Locked by the process that owns the run; its text names the process and the time.
 pub const LOCK_FILE: &str = "lock";
+
+/// How often a lock is tried, and how long between two attempts.
+const ATTEMPTS: u32 = 5;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
 
 /// Why a run could not be taken.
 #[derive(Debug)]
@@ -72,10 +79,10 @@ pub fn take(directory: &Path) -> Result<File, Taken> {
         .read(true)
         .open(&path);
     let mut file = opened.map_err(Taken::Refused)?;
-    for attempt in 0..5 {
+    for attempt in 0..ATTEMPTS {
         // `holder` of another process takes the lock for an instant.
         if attempt > 0 {
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(BETWEEN_ATTEMPTS);
         }
         match file.try_lock() {
             Ok(()) => {
@@ -90,7 +97,7 @@ pub fn take(directory: &Path) -> Result<File, Taken> {
             Err(TryLockError::Error(error)) => return Err(Taken::Refused(error)),
         }
     }
-    Err(Taken::By(holder(directory).unwrap_or_default()))
+    Err(Taken::By(named(&path)))
 }
 
 /// Whether a refusal means that the file system has no locks, as NFS without its lock service or
@@ -117,16 +124,123 @@ pub fn holder(directory: &Path) -> Option<Holder> {
         Err(TryLockError::Error(error)) if is_unsupported(&error) => return None,
         Err(_) => {}
     }
-    let owner = crate::read::bounded(&path, 1024)
+    Some(named(&path))
+}
+
+/// A process that shares the lock of a run, so that no other process can take it, for longer than
+/// [`holder`] does.
+pub fn sharer(directory: &Path) -> Option<Holder> {
+    let path = directory.join(LOCK_FILE);
+    let shared = || {
+        let mut found = lock_table::holders(&path).into_iter();
+        found.find(|entry| !entry.exclusive && entry.process != std::process::id())
+    };
+    let first = shared()?;
+    for _ in 0..ATTEMPTS {
+        std::thread::sleep(BETWEEN_ATTEMPTS);
+        if shared() != Some(first) {
+            return None;
+        }
+    }
+    Some(named(&path))
+}
+
+/// Who holds a lock that cannot be taken.
+fn named(path: &Path) -> Holder {
+    let owner = crate::read::bounded(path, 1024)
         .ok()
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .unwrap_or_default();
-    Some(parse(
-        &owner,
-        &hostname(),
-        seconds(SystemTime::now()),
-        process_state,
-    ))
+    let stopped = |process| activity(process).is_some_and(|seen| seen.stopped);
+    let text = parse(&owner, &hostname(), seconds(SystemTime::now()), stopped);
+    identify(text, &lock_table::holders(path), &System)
+}
+
+/// What can be asked about the processes of this machine.
+trait Processes {
+    fn is_alive(&self, process: u32) -> bool;
+    fn is_stopped(&self, process: u32) -> bool;
+    /// Its id in its own table of processes.
+    fn inner_id(&self, process: u32) -> Option<u32>;
+    fn program(&self, process: u32) -> Option<String>;
+}
+
+struct System;
+
+impl Processes for System {
+    fn is_alive(&self, process: u32) -> bool {
+        // Where the system does not say, the text is believed.
+        process::kernel().is_empty() || activity(process).is_some()
+    }
+
+    fn is_stopped(&self, process: u32) -> bool {
+        activity(process).is_some_and(|seen| seen.stopped)
+    }
+
+    fn inner_id(&self, process: u32) -> Option<u32> {
+        lock_table::inner_id(process)
+    }
+
+    fn program(&self, process: u32) -> Option<String> {
+        lock_table::program(process)
+    }
+}
+
+/// Who holds a lock, by the text of its file and by the system's table of locks. The text is that
+/// of the last process that took it as a run does; others can lock the file as well.
+fn identify(text: Holder, holders: &[Entry], processes: &impl Processes) -> Holder {
+    let written = text.process();
+    let is_writer = |entry: &&Entry| {
+        let id = written.map(|(process, _)| process);
+        let inner = || processes.inner_id(entry.process);
+        entry.exclusive && id.is_some() && (Some(entry.process) == id || inner() == id)
+    };
+    if let Some(entry) = holders.iter().find(is_writer) {
+        // In a container it has another id than here.
+        let stopped = processes.is_stopped(entry.process).then_some(entry.process);
+        return Holder {
+            stopped: text.stopped.or(stopped),
+            ..text
+        };
+    }
+    if let Some(entry) = holders.first() {
+        let process = entry.process;
+        let program = processes.program(process).unwrap_or_default();
+        let how = if entry.exclusive {
+            String::new()
+        } else {
+            format!(", which shares the lock of `{LOCK_FILE}`; the run waits until it ends")
+        };
+        return Holder {
+            who: format!("process {process} ({program}){how}"),
+            held: None,
+            stopped: processes.is_stopped(process).then_some(process),
+        };
+    }
+    match written {
+        Some((process, true)) if !processes.is_alive(process) => Holder {
+            who: format!(
+                "a process that cannot be seen from here (the last one that is known, {}, has \
+                 ended)",
+                text.who
+            ),
+            held: None,
+            stopped: None,
+        },
+        _ => text,
+    }
+}
+
+impl Holder {
+    /// The process that the text names, and whether it ran on this host.
+    fn process(&self) -> Option<(u32, bool)> {
+        let mut words = self.who.strip_prefix("process ")?.split(' ');
+        let process = words.next()?.parse().ok()?;
+        let host = hostname();
+        let is_here =
+            !host.is_empty() && words.next() == Some("on") && words.next() == Some(host.as_str());
+        Some((process, is_here))
+    }
 }
 
 /// The text of a lock file.
@@ -139,8 +253,8 @@ fn text(process: u32, host: &str, since: u64) -> String {
     format!("process {process}{host}\nsince {since}\n")
 }
 
-/// Parses the text of a lock file; `state` returns the state letter of a process on this host.
-fn parse(text: &str, host: &str, now: u64, state: impl Fn(u32) -> Option<char>) -> Holder {
+/// Parses the text of a lock file; `is_stopped` is asked about a process on this host.
+fn parse(text: &str, host: &str, now: u64, is_stopped: impl Fn(u32) -> bool) -> Holder {
     let mut lines = text.lines();
     // The text is of unknown origin and goes to a terminal.
     let who: String = lines
@@ -158,23 +272,8 @@ fn parse(text: &str, host: &str, now: u64, state: impl Fn(u32) -> Option<char>) 
     let process = words.next().and_then(|process| process.parse::<u32>().ok());
     // A process id of another host says nothing about the processes here.
     let here = !host.is_empty() && words.next() == Some("on") && words.next() == Some(host);
-    let stopped = process.filter(|process| here && matches!(state(*process), Some('T' | 't')));
+    let stopped = process.filter(|process| here && is_stopped(*process));
     Holder { who, held, stopped }
-}
-
-/// The state letter of a process of this machine, from `/proc/PID/stat`: it follows the name, which
-/// stands in brackets and may contain anything.
-fn process_state(process: u32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
-}
-
-/// The name of this host; empty if the system does not say.
-pub fn hostname() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
 }
 
 pub(crate) fn seconds(time: SystemTime) -> u64 {
@@ -194,75 +293,4 @@ fn span(seconds: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_text_of_a_lock_is_read_back() {
-        let text = text(123, "node7", 1_000);
-        let read = |now, host, state| parse(&text, host, now, move |_| state);
-        let here = read(1_720, "node7", Some('S'));
-        assert_eq!(here.to_string(), "process 123 on node7 for 12 min");
-        let stopped = read(1_720, "node7", Some('T'));
-        assert_eq!(
-            stopped.to_string(),
-            "process 123 on node7 for 12 min, stopped (SIGSTOP); `kill -CONT 123` continues it"
-        );
-        // A process of another host has another table of processes.
-        assert_eq!(read(1_720, "node8", Some('T')).stopped, None);
-        // Clocks of two hosts may differ.
-        assert_eq!(read(900, "node8", None).to_string(), "process 123 on node7");
-    }
-
-    #[test]
-    fn other_texts_are_shown_as_far_as_they_go() {
-        let read = |text| parse(text, "node7", 1_000, |_| Some('T')).to_string();
-        assert_eq!(read(""), "another process");
-        assert_eq!(read("process 9 on elsewhere"), "process 9 on elsewhere");
-        assert_eq!(read("\u{1b}[2Jsomebody\nsince never\n"), "[2Jsomebody");
-        assert_eq!(
-            read("process 99999999999 on node7\nsince 940\n"),
-            "process 99999999999 on node7 for 1 min"
-        );
-    }
-
-    #[test]
-    fn durations_are_given_in_their_largest_units() {
-        let shown = [0, 59, 60, 3_599, 3_600, 12_000, 86_400, 187_200].map(span);
-        assert_eq!(
-            shown,
-            [
-                "0 s",
-                "59 s",
-                "1 min",
-                "59 min",
-                "1 h 0 min",
-                "3 h 20 min",
-                "1 d 0 h",
-                "2 d 4 h"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_lock_that_is_held_names_its_holder() {
-        let directory = tempfile::tempdir().unwrap();
-        assert_eq!(holder(directory.path()), None);
-        let held = take(directory.path()).unwrap();
-        let found = holder(directory.path()).unwrap();
-        assert!(
-            found.who.contains(&std::process::id().to_string()),
-            "{found}"
-        );
-        assert!(
-            found
-                .held
-                .is_some_and(|held| held < Duration::from_secs(60))
-                && found.stopped.is_none(),
-            "{found:?}"
-        );
-        assert!(matches!(take(directory.path()), Err(Taken::By(_))));
-        drop(held);
-        assert_eq!(holder(directory.path()), None);
-    }
-}
+mod tests;
