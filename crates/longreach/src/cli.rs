@@ -5,8 +5,9 @@ use crate::commands::{
     gather, inspect, list, logs, new, probe, report, run, status, submit, verify, worker,
 };
 use crate::exit::{Exit, Failure};
-use crate::{console, signals};
+use crate::{console, limits, signals};
 use clap::{CommandFactory, Parser, Subcommand};
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 /// Which positional encoding still works past the length a transformer was trained on?
@@ -71,25 +72,35 @@ enum Command {
 
 /// Parses the command line, runs the command, and prints its failure.
 pub fn main() -> ExitCode {
+    let command = std::env::args_os().nth(1).unwrap_or_default();
+    if command != "worker" {
+        limits::answer_aborts();
+    }
     // Ends here if a shell asks for completions.
     clap_complete::CompleteEnv::with_factory(Cli::command)
         .var(completions::VARIABLE)
         .complete();
+    if let Err(failure) = listen_early(&command) {
+        console::error(&failure);
+        return ExitCode::from(failure.exit as u8);
+    }
     let cli = Cli::parse();
     signals::survive_file_size_limit();
-    // Before anything that takes time, so that a request to stop is not lost while many runs are
-    // planned or a worker starts.
-    if matches!(cli.command, Command::Run(_) | Command::Worker(_)) {
-        signals::listen();
-    }
     install_panic_hook();
     let worker = match &cli.command {
         Command::Worker(arguments) => Some(arguments.clone()),
         _ => None,
     };
-    let done = std::panic::catch_unwind(|| dispatch(cli.command)).unwrap_or_else(|_| {
+    let done = std::panic::catch_unwind(|| {
+        if computes(&cli.command) {
+            limits::check_threads()?;
+        }
+        dispatch(cli.command)
+    });
+    let done = done.unwrap_or_else(|_| {
         let after_device_loss = worker.as_ref().and_then(worker::Args::device_failure);
-        Err(after_device_loss.unwrap_or_else(internal_error))
+        let failure = after_device_loss.or_else(limits::after_panic);
+        Err(failure.unwrap_or_else(internal_error))
     });
     match done {
         Ok(exit) => ExitCode::from(exit as u8),
@@ -103,16 +114,43 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Listens for requests to stop where a command saves: before the arguments are parsed, so that
+/// none is lost while a worker starts or many runs are planned.
+fn listen_early(command: &OsStr) -> Result<(), Failure> {
+    if command == "run" {
+        signals::leave_until_work();
+    }
+    if command == "run" || command == "worker" {
+        signals::listen()?;
+    }
+    Ok(())
+}
+
+/// Whether a command computes on several threads.
+fn computes(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Run(_)
+            | Command::Worker(_)
+            | Command::Eval(_)
+            | Command::Verify(_)
+            | Command::Report(_)
+            | Command::Compare(_)
+            | Command::Catalogue(_)
+    )
+}
+
 /// Prints a panic as one line, with a backtrace only if one is asked for.
 fn install_panic_hook() {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        let has_memory = limits::panicked();
         console::tell(&format!(
             "longreach {} ({}) {panic}",
             env!("CARGO_PKG_VERSION"),
             env!("LONGREACH_COMMIT")
         ));
-        if std::env::var_os("RUST_BACKTRACE").is_some() {
+        if has_memory && std::env::var_os("RUST_BACKTRACE").is_some() {
             default_hook(panic);
         }
     }));

@@ -5,6 +5,7 @@ mod drivers;
 mod probe;
 
 use crate::exit::{Exit, Failure};
+use crate::limits;
 use crate::plan::memory::MemoryLimit;
 use burn::tensor::Device;
 use std::fmt;
@@ -217,6 +218,9 @@ pub fn open(name: &DeviceName) -> Result<Device, Failure> {
             feature.map_or("", |(_, feature, _)| feature),
         ));
     };
+    if !name.is_cpu() {
+        limits::aborts_are_bugs();
+    }
     let probed = with_first_panic(|| {
         let device = create();
         let wrong = probe::computes_wrongly(&device);

@@ -18,12 +18,14 @@ pub mod config;
 pub mod console;
 pub mod device;
 pub mod exit;
+mod limits;
 pub mod live;
 pub mod plan;
 pub mod run;
 pub mod run_dir;
 pub mod signals;
 pub mod sweep;
+mod temporary;
 pub mod units;
 
 /// The Rust code of the README, as a doctest.

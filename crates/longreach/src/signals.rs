@@ -4,12 +4,13 @@
 //! cannot end before its workers have been asked, however fast two signals follow each other.
 
 use crate::console;
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
+use crate::limits;
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Signals within this time of the first one are the same request. GNU `timeout` signals its child
@@ -18,10 +19,15 @@ use std::time::Duration;
 #[cfg(unix)]
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
+/// How long the system may take to end a worker that was killed.
+const AFTER_KILL: Duration = Duration::from_secs(5);
+
 /// Exit code of the first request, 0 before it.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 /// Whether a worker was killed because it did not leave in time.
 static KILLED: AtomicBool = AtomicBool::new(false);
+/// Whether a request ends the process at once.
+static LEAVING: AtomicBool = AtomicBool::new(false);
 /// Workers of this process that have not been waited for, by process id. Requests are recorded and
 /// workers are started under this lock, so that every worker is either asked to stop or never
 /// started.
@@ -33,24 +39,41 @@ fn workers() -> MutexGuard<'static, BTreeSet<u32>> {
 
 /// Starts to listen for INT, TERM, HUP and USR1. A second call does nothing. HUP stays ignored if
 /// it was ignored at the start of the process, as under `nohup`.
-pub fn listen() {
-    static LISTENING: OnceLock<()> = OnceLock::new();
-    LISTENING.get_or_init(|| {
-        #[cfg(unix)]
-        {
-            use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-            let mut wanted = vec![SIGINT, SIGTERM, SIGUSR1];
-            if !hangup_is_ignored() {
-                wanted.push(SIGHUP);
-            }
-            match signal_hook::iterator::Signals::new(wanted) {
-                Ok(signals) => drop(std::thread::spawn(move || receive(signals))),
-                Err(error) => console::tell(&format!(
-                    "note: signals end this process without saving: {error}"
-                )),
-            }
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if no thread can be started.
+pub fn listen() -> Result<(), Failure> {
+    static LISTENING: AtomicBool = AtomicBool::new(false);
+    if LISTENING.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
+    #[cfg(unix)]
+    {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+        let mut wanted = vec![SIGINT, SIGTERM, SIGUSR1];
+        if !hangup_is_ignored() {
+            wanted.push(SIGHUP);
         }
-    });
+        match signal_hook::iterator::Signals::new(wanted) {
+            Ok(signals) => drop(limits::spawn(move || receive(signals))?),
+            Err(error) => console::tell(&format!(
+                "note: signals end this process without saving: {error}"
+            )),
+        }
+    }
+    Ok(())
+}
+
+/// Until [`work_begins`] is called, a request ends the process at once: there is nothing to save
+/// while runs are planned, which takes long for many runs or a large corpus.
+pub fn leave_until_work() {
+    LEAVING.store(true, Ordering::SeqCst);
+}
+
+/// From now on requests are answered by saving.
+pub fn work_begins() {
+    LEAVING.store(false, Ordering::SeqCst);
 }
 
 #[cfg(unix)]
@@ -108,7 +131,19 @@ fn ask(exit: Exit) {
         .is_ok()
     {
         workers.iter().for_each(|worker| pass_on(exit, *worker));
+        if LEAVING.load(Ordering::SeqCst) {
+            console::tell("stopped while planning; no run was started");
+            leave(exit);
+        }
     }
+}
+
+/// Ends this process without waiting for its other threads.
+fn leave(exit: Exit) -> ! {
+    #[cfg(unix)]
+    signal_hook::low_level::exit(exit as i32);
+    #[cfg(not(unix))]
+    std::process::exit(exit as i32)
 }
 
 /// Ends the process without saving, after its workers. What was saved remains.
@@ -117,46 +152,68 @@ fn leave_at_once() -> ! {
     // The lock is kept: no worker starts any more.
     let workers = workers();
     workers.iter().for_each(|worker| kill(*worker));
-    let code = asked().unwrap_or(Exit::Interrupted) as i32;
     console::tell(
         "stopped at once by a second signal; the same command continues from what was saved",
     );
-    signal_hook::low_level::exit(code)
+    leave(asked().unwrap_or(Exit::Interrupted))
 }
 
 /// Ends the process `limit` after a request, if a computation such as one batch at a very long
 /// length takes longer than that. What was saved remains.
-pub fn leave_within(limit: Duration) {
-    static WATCHING: OnceLock<()> = OnceLock::new();
-    WATCHING.get_or_init(|| {
-        std::thread::spawn(move || {
-            let exit = wait_for_request();
-            std::thread::sleep(limit);
-            console::tell(
-                "stopped in the middle of a computation; the same command continues from what was \
-                 saved",
-            );
-            std::process::exit(exit as i32);
-        });
-    });
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if no thread can be started.
+pub fn leave_within(limit: Duration) -> Result<(), Failure> {
+    static WATCHING: AtomicBool = AtomicBool::new(false);
+    if WATCHING.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
+    limits::spawn(move || {
+        let exit = wait_for_request();
+        std::thread::sleep(limit);
+        console::tell(
+            "stopped in the middle of a computation; the same command continues from what was \
+             saved",
+        );
+        std::process::exit(exit as i32);
+    })
+    .map(drop)
 }
 
 /// Kills the workers that are still running `limit` after a request. A worker leaves by itself; one
-/// that was stopped by SIGSTOP or hangs in a driver cannot.
-pub fn kill_workers_after(limit: Duration) {
-    static WATCHING: OnceLock<()> = OnceLock::new();
-    WATCHING.get_or_init(|| {
-        std::thread::spawn(move || {
-            wait_for_request();
-            std::thread::sleep(limit);
-            for worker in workers().iter() {
-                // Set first: the thread that waits for the worker reads it as soon as the worker
-                // ends.
-                KILLED.store(true, Ordering::SeqCst);
-                kill(*worker);
-            }
-        });
-    });
+/// that hangs in a driver cannot. Where even that ends none, as while a disk does not answer, this
+/// process ends without them.
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if no thread can be started.
+pub fn kill_workers_after(limit: Duration) -> Result<(), Failure> {
+    static WATCHING: AtomicBool = AtomicBool::new(false);
+    if WATCHING.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
+    limits::spawn(move || {
+        let exit = wait_for_request();
+        std::thread::sleep(limit);
+        for worker in workers().iter() {
+            // Set first: the thread that waits for the worker reads it as soon as the worker
+            // ends.
+            KILLED.store(true, Ordering::SeqCst);
+            kill(*worker);
+        }
+        std::thread::sleep(AFTER_KILL);
+        let left: Vec<String> = workers().iter().map(u32::to_string).collect();
+        if !left.is_empty() {
+            console::tell(&format!(
+                "stopped; the system has not ended process {} yet, which was killed: it waits for \
+                 a disk or a device",
+                left.join(", ")
+            ));
+            leave(exit);
+        }
+    })
+    .map(drop)
 }
 
 fn wait_for_request() -> Exit {
@@ -170,8 +227,12 @@ fn wait_for_request() -> Exit {
 
 /// Treats the end of standard input as TERM. A sweep holds the other end of the pipe and says
 /// nothing, so the pipe closes when the sweep ends, however it ends.
-pub fn stop_with_parent() {
-    std::thread::spawn(|| {
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if no thread can be started.
+pub fn stop_with_parent() -> Result<(), Failure> {
+    limits::spawn(|| {
         let (mut stdin, mut bytes) = (io::stdin().lock(), [0; 64]);
         loop {
             match stdin.read(&mut bytes) {
@@ -182,7 +243,8 @@ pub fn stop_with_parent() {
             }
         }
         ask(Exit::Terminated);
-    });
+    })
+    .map(drop)
 }
 
 /// Makes a write beyond the file size limit return an error, which can be reported, instead of
@@ -287,6 +349,8 @@ fn pass_on(exit: Exit, worker: u32) {
                 _ => Signal::TERM,
             },
         );
+        // A stopped worker takes the request only when it continues.
+        self::signal(worker, Signal::CONT);
     }
     #[cfg(not(unix))]
     let _ = (exit, worker);

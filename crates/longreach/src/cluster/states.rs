@@ -15,7 +15,7 @@ use crate::run_dir::state::{RunState, last_step};
 use results::record::RunStatus;
 use rundir::claim::{self, Holder};
 use rundir::steplog::LOG_FILE;
-use rundir::{checkpoint, lock};
+use rundir::{checkpoint, lock, scratch};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -68,7 +68,7 @@ pub fn gather(directory: &Path, submission: &Submission) -> Result<States, Failu
     let started = names_in(&experiment);
     let look = Look {
         experiment: &experiment,
-        now: now_there(directory),
+        now: scratch::time_there(directory),
     };
     let mut found: Vec<Option<Found>> = manifest
         .iter()
@@ -232,16 +232,4 @@ fn names_in(directory: &Path) -> BTreeSet<String> {
     entries
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect()
-}
-
-/// The present time by the clock of a directory's file system: the time of a file written just now.
-/// By this machine's clock where it cannot be written.
-fn now_there(directory: &Path) -> SystemTime {
-    let made = tempfile::Builder::new()
-        .prefix(".now.")
-        .tempfile_in(directory);
-    let time = made
-        .ok()
-        .and_then(|file| file.as_file().metadata().ok()?.modified().ok());
-    time.unwrap_or_else(SystemTime::now)
 }

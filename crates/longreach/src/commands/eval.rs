@@ -68,8 +68,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
 /// Evaluates the runs one after the other; `progress` receives a line per result. A run that fails
 /// does not stop the others, unless it is the only one.
 fn evaluate_all(request: &Args, mut progress: impl FnMut(&str)) -> Result<Outcome, Failure> {
-    signals::listen();
-    signals::leave_within(LEAVE_WITHIN);
+    signals::listen()?;
+    signals::leave_within(LEAVE_WITHIN)?;
     if let Some(lengths) = &request.lengths {
         check_lengths(lengths)?;
     }
@@ -256,8 +256,9 @@ fn evaluate_one(
     // Written last and as a whole: an interrupted evaluation leaves no record.
     let path = evaluation_path(directory, id);
     let disk = rundir::system();
-    disk.create_dirs(&directory.join(EVALS_DIR))
-        .map_err(Failure::resources)?;
+    let evals = directory.join(EVALS_DIR);
+    disk.create_dirs(&evals).map_err(Failure::resources)?;
+    disk.remove_abandoned(&evals);
     let text = results::store::record_text(&path, &record).map_err(Failure::bug)?;
     disk.write_whole(&path, text.as_bytes())
         .map_err(Failure::resources)?;

@@ -5,6 +5,7 @@ use crate::console;
 use crate::exit::{Exit, Failure};
 use crate::plan::keys::{KEYS, Key, Kind};
 use crate::plan::planner::plan;
+use crate::temporary;
 use clap::builder::PossibleValuesParser;
 use posenc::EncodingConfig;
 use results::toml_text::{inline, key as toml_key};
@@ -104,7 +105,7 @@ fn fitting(name: &str, task: &str, pe: &[String]) -> Result<String, Failure> {
 
 /// Plans the config elsewhere, so that nothing is written that could not run.
 fn check(text: &str) -> Result<(), Failure> {
-    let scratch = tempfile::tempdir().map_err(Failure::resources)?;
+    let scratch = temporary::directory()?;
     let path = scratch.path().join("new.toml");
     std::fs::write(&path, text).map_err(Failure::resources)?;
     match plan(&path, &[]) {

@@ -67,7 +67,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         return here.test();
     }
     // Alone: a second process of this program takes part.
-    let session = format!("pair-{}", std::process::id());
+    let session = format!("pair-{}", rundir::process::word());
     let twin = Command::new(this_program()?)
         .arg("probe")
         .arg(&arguments.directory)
@@ -109,7 +109,7 @@ impl Party {
         let own = format!(
             "{}.{}",
             node.unwrap_or_else(lock::hostname),
-            std::process::id()
+            rundir::process::word()
         );
         let mut here = Self {
             place,

@@ -175,6 +175,7 @@ fn save(report: &Report, out: &Path) -> Result<Vec<PathBuf>, Failure> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+    rundir::system().remove_abandoned(out);
     let paths = report.write(out).map_err(Failure::resources)?;
     let entries = std::fs::read_dir(out).into_iter().flatten().flatten();
     let mut others: Vec<String> = entries

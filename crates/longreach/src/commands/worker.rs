@@ -105,7 +105,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     }
     let directory = arguments.directory.as_deref().unwrap_or(Path::new("."));
     if arguments.stop_with_parent {
-        signals::stop_with_parent();
+        signals::stop_with_parent()?;
     }
     if let Some(nonce) = &arguments.claimed {
         rundir::claim::adopt(nonce);

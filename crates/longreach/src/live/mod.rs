@@ -37,7 +37,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 ///
 /// [`Exit::Input`] if the directory cannot be read or holds no run.
 pub fn watch(directory: &Path) -> Result<Exit, Failure> {
-    signals::listen();
+    signals::listen()?;
     let mut board = Board::new(directory);
     board.look(Instant::now())?;
     if board.views().is_empty() {

@@ -84,8 +84,8 @@ pub fn run_silently(directory: &Path, how: &How) -> Result<(), Failure> {
 }
 
 fn run_reporting(directory: &Path, how: &How, report: &dyn Fn(&Event)) -> Result<(), Failure> {
-    signals::listen();
-    signals::leave_within(LEAVE_WITHIN);
+    signals::listen()?;
+    signals::leave_within(LEAVE_WITHIN)?;
     let disk = rundir::system();
     let job = read_own_job(directory)?;
     let _lock = take(disk, directory)?;

@@ -122,7 +122,7 @@ pub fn take(disk: &dyn Disk, directory: &Path) -> Result<Hold, Failure> {
         Err(lock::Taken::By(who)) => {
             return Err(Failure::new(
                 Exit::Busy,
-                format!("{} is being run by {who}", directory.display()),
+                format!("{} is held by {who}", directory.display()),
             ));
         }
         Err(lock::Taken::Refused(error)) if lock::is_unsupported(&error) => None,

@@ -161,6 +161,7 @@ pub fn write(disk: &dyn Disk, experiment: &Path, plan: &Plan) -> Result<(), Fail
         .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
     let directory = experiment.join(CONFIGS_DIR);
     disk.create_dirs(&directory).map_err(Failure::resources)?;
+    disk.remove_abandoned(&directory);
     for (extension, bytes) in [("toml", text.as_bytes()), ("json", &list)] {
         let path = directory.join(format!("{}.{extension}", config.id));
         if rundir::read::bounded(&path, bytes.len() as u64)

@@ -10,6 +10,7 @@ pub mod options;
 pub mod prepare;
 mod process;
 mod queue;
+mod stalls;
 
 use crate::console::{self, tell};
 use crate::device::matmul_note;
@@ -75,7 +76,8 @@ impl Outcome {
 /// [`Exit::Resources`] if the runs directory cannot be written or a training does not fit into the
 /// memory, [`Exit::Input`] if a run's directory is a link; nothing has been trained then.
 pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
-    signals::listen();
+    signals::listen()?;
+    signals::work_begins();
     let experiment = options.runs.join(&plan.name);
     let todo: VecDeque<usize> = (0..plan.runs.len())
         .filter(|index| options.is_to_do(&plan.runs[*index]))

@@ -7,7 +7,7 @@ use crate::run_dir::files::{self, ERROR_FILE, run_dir};
 use crate::run_dir::hold::Identity;
 use results::RunRecord;
 use results::record::RunStatus;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How to run.
 pub struct Options {
@@ -74,19 +74,30 @@ impl Options {
     /// the labels of the plan: another config may name the same run otherwise.
     pub fn recorded(&self, run: &PlannedRun) -> Option<RunRecord> {
         let directory = self.directory(run);
-        let mut record = files::recorded(&directory, &run.job)?;
-        let limit = self.how.memory_limit;
-        if skipped_fits(&record, &run.job.spec, &run.test_seq_lens, limit) {
-            return None;
+        let mut record = self.complete(run, &directory)?;
+        if record.labels == run.job.labels {
+            return Some(record);
         }
+        let relabel = |record: &mut RunRecord| record.labels.clone_from(&run.job.labels);
+        // If another process holds the run, it writes the record itself.
+        let Ok(_held) = files::take(rundir::system(), &directory) else {
+            record.change(relabel);
+            return Some(record);
+        };
+        // Read again: since the first time a worker may have added lengths.
+        let mut record = self.complete(run, &directory)?;
         if record.labels != run.job.labels {
-            record.change(|record| record.labels.clone_from(&run.job.labels));
-            // If another process holds the run, it writes the record itself.
-            if let Ok(_held) = files::take(rundir::system(), &directory) {
-                files::write_record(rundir::system(), &directory, &record).ok()?;
-            }
+            record.change(relabel);
+            files::write_record(rundir::system(), &directory, &record).ok()?;
         }
         Some(record)
+    }
+
+    /// The record of a run, unless it skipped a length that fits now.
+    fn complete(&self, run: &PlannedRun, directory: &Path) -> Option<RunRecord> {
+        let record = files::recorded(directory, &run.job)?;
+        let limit = self.how.memory_limit;
+        (!skipped_fits(&record, &run.job.spec, &run.test_seq_lens, limit)).then_some(record)
     }
 
     /// Whether there is work for a run.

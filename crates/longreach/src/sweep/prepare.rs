@@ -20,6 +20,10 @@ use std::path::Path;
 /// if a run's directory is a link.
 pub fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result<(), Failure> {
     let disk = rundir::system();
+    // All of them before the first file changes: a retry discards records.
+    for index in todo {
+        check_memory(&plan.runs[*index], options)?;
+    }
     if !todo.is_empty() {
         disk.probe(&options.runs.join(&plan.name))
             .map_err(Failure::resources)?;
@@ -39,7 +43,8 @@ pub fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result
     Ok(())
 }
 
-fn write_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) -> Result<(), Failure> {
+/// Refuses a training that does not fit into the memory.
+fn check_memory(run: &PlannedRun, options: &Options) -> Result<(), Failure> {
     let needed = memory::training(&run.job.spec, run.parameters);
     if let Some(excess) = options.how.memory_limit.excess(needed) {
         let help = "a smaller batch_size, train_len or d_model needs less; --memory-limit sets \
@@ -49,6 +54,10 @@ fn write_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) -> Result<(),
             run.job.name()
         )));
     }
+    Ok(())
+}
+
+fn write_job(disk: &dyn Disk, run: &PlannedRun, options: &Options) -> Result<(), Failure> {
     let directory = options.directory(run);
     disk.create_dirs(&directory).map_err(Failure::resources)?;
     let _lock = match files::take(disk, &directory) {

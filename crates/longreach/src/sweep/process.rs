@@ -1,6 +1,7 @@
 //! A worker process: how it is started, followed to its end, and what its end means.
 
 use crate::exit::{Exit, Failure};
+use crate::limits;
 use crate::run::protocol::{Event, How};
 use crate::run_dir::files::{self, ERROR_FILE, JOB_FILE};
 use crate::run_dir::hold::LiveClaim;
@@ -9,6 +10,7 @@ use crate::sweep::options::Options;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 
 /// Bytes kept of the end of a worker's standard error: drivers can print without end.
 const MAX_STDERR_BYTES: usize = 16_384;
@@ -47,26 +49,35 @@ impl Start<'_> {
     }
 }
 
-/// Starts a worker and follows it to its end; `on_event` receives its events.
+/// Starts a worker and follows it to its end; `on_start` receives its process, `on_event` its
+/// events.
 ///
 /// # Errors
 ///
 /// The worker's failure, or why it could not be started.
-pub fn watch(start: &Start<'_>, mut on_event: impl FnMut(Event)) -> Result<(), Failure> {
+pub fn watch(
+    start: &Start<'_>,
+    on_start: impl FnOnce(u32),
+    mut on_event: impl FnMut(Event),
+) -> Result<(), Failure> {
     let failure = |message: String| Failure::new(Exit::SomeFailed, message);
     let mut command = command(start)?;
+    // A separate thread drains the pipe; otherwise a worker that fills it would block forever.
+    // Started first: a worker without it could not be followed.
+    let (to_drain, drained) = mpsc::channel();
+    let stderr = limits::spawn(move || last_words(drained.recv().ok().flatten()))?;
+    let outside = Outside::now();
     let mut child = signals::spawn(&mut command).map_err(|error| match signals::asked() {
         Some(exit) => Failure::new(exit, error.to_string()),
-        None => failure(format!("cannot start a worker: {error}")),
+        None => limits::refused("a worker", &error),
     })?;
+    on_start(child.id());
     if let Some(claim) = start.claim {
         claim.guard(child.id());
     }
     // Dropped after the worker has ended: a worker leaves when its standard input closes.
     let lifeline = child.stdin.take();
-    let stderr = child.stderr.take();
-    // A separate thread drains the pipe; otherwise a worker that fills it would block forever.
-    let stderr = std::thread::spawn(move || last_words(stderr));
+    let _ = to_drain.send(child.stderr.take());
     let stdout = child.stdout.take().map(BufReader::new).into_iter();
     let mut reported = None;
     for line in stdout.flat_map(|stdout| stdout.lines().map_while(Result::ok)) {
@@ -92,7 +103,7 @@ pub fn watch(start: &Start<'_>, mut on_event: impl FnMut(Event)) -> Result<(), F
         let message = "was taken over by another process, which saw no heartbeat of this one";
         return Err(Failure::new(Exit::Busy, message));
     }
-    let failure = ending(status, &words.join("\n"));
+    let failure = ending(status, &words.join("\n"), &outside);
     // A run that another process holds has that process's error file.
     if !failure.exit.on_request() && failure.exit != Exit::Busy {
         start.write_error(&failure);
@@ -161,7 +172,7 @@ fn last_words(stderr: Option<ChildStderr>) -> String {
 }
 
 /// The failure of a worker that did not succeed; `words` is what it printed and reported.
-fn ending(status: ExitStatus, words: &str) -> Failure {
+fn ending(status: ExitStatus, words: &str, outside: &Outside) -> Failure {
     let with_words = |exit, more: &str| {
         let message = if words.is_empty() {
             more.to_owned()
@@ -184,24 +195,138 @@ fn ending(status: ExitStatus, words: &str) -> Failure {
         if let Some((exit, what)) = signals::ended_on_request(signal) {
             return Failure::new(exit, what);
         }
-        return match signal {
-            9 => with_words(
-                Exit::SomeFailed,
-                "the worker was killed from outside (signal 9)\n  = help: if the system killed it \
-                 for lack of memory, use fewer --jobs or a --memory-limit; the same command \
-                 continues from the checkpoint",
-            ),
-            6 if words.contains("memory allocation") => with_words(
-                Exit::Resources,
-                "the worker ran out of memory\n  = help: use fewer --jobs or a --memory-limit",
-            ),
-            _ => {
-                let more = format!(
-                    "the worker was ended by signal {signal}; please report it with {JOB_FILE}"
-                );
-                with_words(Exit::SomeFailed, &more)
-            }
-        };
+        let (exit, what) = killed_by(signal, words, outside);
+        return with_words(exit, &what);
     }
+    let _ = outside;
     with_words(Exit::SomeFailed, &format!("the worker ended with {status}"))
+}
+
+/// What a signal means that ended a worker, and what to do.
+#[cfg(unix)]
+fn killed_by(signal: i32, words: &str, outside: &Outside) -> (Exit, String) {
+    use signal_hook::consts::{SIGABRT, SIGBUS, SIGKILL, SIGXCPU, SIGXFSZ};
+    const SAME: &str = "the same command continues from the last checkpoint";
+    let name = signal_hook::low_level::signal_name(signal).unwrap_or("unknown");
+    match signal {
+        SIGKILL => {
+            let why = outside.reasons_to_kill();
+            let what = "the worker was killed from outside (signal 9)";
+            (Exit::SomeFailed, format!("{what}{why}; {SAME}"))
+        }
+        SIGABRT if words.contains("memory allocation") => (
+            Exit::Resources,
+            "the worker ran out of memory\n  = help: use fewer --jobs or a --memory-limit"
+                .to_owned(),
+        ),
+        SIGXCPU => (
+            Exit::SomeFailed,
+            format!(
+                "the worker used up its limit on CPU time (signal {signal}, {name})\n  = help: raise \
+                 it (`ulimit -S -t`), or give a shorter --checkpoint-every; {SAME}"
+            ),
+        ),
+        SIGXFSZ => (
+            Exit::Resources,
+            format!(
+                "the worker met the limit on file sizes (signal {signal}, {name})\n  = help: raise \
+                 it (`ulimit -f`); {SAME}"
+            ),
+        ),
+        SIGBUS => (
+            Exit::SomeFailed,
+            format!(
+                "the worker lost a part of its memory (signal {signal}, {name}): a disk that is full \
+                 or fails, or a file that was cut while it was read\n  = help: check the disk; \
+                 {SAME}"
+            ),
+        ),
+        _ => (
+            Exit::SomeFailed,
+            format!(
+                "the worker was ended by signal {signal} ({name}); if nobody sent it, please report \
+                 it with {JOB_FILE}"
+            ),
+        ),
+    }
+}
+
+/// What may kill a worker from outside.
+struct Outside {
+    /// Processes that the system has killed for lack of memory since it started.
+    memory_kills: Option<u64>,
+}
+
+impl Outside {
+    fn now() -> Self {
+        let text = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        Self {
+            memory_kills: line.and_then(|count| count.trim().parse().ok()),
+        }
+    }
+
+    /// What is known to kill processes here, as the end of a sentence with a help.
+    fn reasons_to_kill(&self) -> String {
+        let killed = match (self.memory_kills, Self::now().memory_kills) {
+            (Some(before), Some(now)) => now > before,
+            _ => false,
+        };
+        let (fact, memory) = if killed {
+            (
+                "; meanwhile the system killed a process for lack of memory, most likely this one",
+                "use fewer --jobs or a --memory-limit",
+            )
+        } else {
+            (
+                "",
+                "if the system killed it for lack of memory, use fewer --jobs or a --memory-limit",
+            )
+        };
+        #[cfg(unix)]
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Cpu).maximum;
+        #[cfg(not(unix))]
+        let limit: Option<u64> = None;
+        let time = limit.map_or_else(String::new, |secs| {
+            format!("; if it used up its {secs} s of CPU time (`ulimit -H -t`), raise that limit")
+        });
+        format!("{fact}\n  = help: {memory}{time}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn what_the_system_did_is_named_where_it_is_known() {
+        let known = Outside::now();
+        let killed = Outside {
+            memory_kills: known.memory_kills.and_then(|count| count.checked_sub(1)),
+        };
+        let (exit, said) = killed_by(9, "", &known);
+        assert_eq!(exit, Exit::SomeFailed);
+        assert!(said.contains("if the system killed it"), "{said}");
+        if killed.memory_kills.is_some() {
+            let (_, said) = killed_by(9, "", &killed);
+            assert!(said.contains("the system killed a process"), "{said}");
+        }
+        for (signal, words, exit, part) in [
+            (
+                6,
+                "memory allocation of 8 bytes failed",
+                Exit::Resources,
+                "ran out of memory",
+            ),
+            (6, "", Exit::SomeFailed, "SIGABRT"),
+            (7, "", Exit::SomeFailed, "check the disk"),
+            (11, "", Exit::SomeFailed, "please report"),
+            (24, "", Exit::SomeFailed, "CPU time (signal 24, SIGXCPU)"),
+            (25, "", Exit::Resources, "ulimit -f"),
+        ] {
+            let (found, said) = killed_by(signal, words, &known);
+            assert!(found == exit && said.contains(part), "{signal}: {said}");
+        }
+    }
 }

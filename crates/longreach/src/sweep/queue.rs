@@ -2,6 +2,7 @@
 //! draws their progress.
 
 use crate::exit::{Exit, Failure};
+use crate::limits;
 use crate::plan::planner::{Plan, PlannedRun};
 use crate::run::protocol::Event;
 use crate::run::worker::LEAVE_WITHIN;
@@ -13,6 +14,7 @@ use crate::sweep::journal::Journal;
 use crate::sweep::options::Options;
 use crate::sweep::prepare::ensure_job;
 use crate::sweep::process::{Start, threads_per_worker, watch};
+use crate::sweep::stalls::Stalls;
 use rundir::claim::Sight;
 use rundir::lock;
 use std::collections::{BTreeMap, VecDeque};
@@ -27,6 +29,8 @@ pub type FailedRun = (String, PathBuf, Failure);
 /// Sent by the threads that watch workers to the one that draws.
 enum Message {
     Started(usize),
+    /// A worker runs it, as this process.
+    Worker(usize, u32),
     Event(usize, Event),
     Ended(usize, Result<(), Failure>),
 }
@@ -61,27 +65,53 @@ pub fn work(
     };
     let (sender, receiver) = mpsc::channel();
     // Workers leave by themselves before that.
-    signals::kill_workers_after(LEAVE_WITHIN + Duration::from_secs(1));
+    let watched = signals::kill_workers_after(LEAVE_WITHIN + Duration::from_secs(1));
     let failed = std::thread::scope(|scope| {
+        let mut refused = watched.err();
         for slot in 0..jobs {
+            if refused.is_some() {
+                break;
+            }
             let (queue, sender) = (&queue, sender.clone());
-            scope.spawn(move || {
-                while let Some(index) = queue.next() {
-                    let _ = sender.send(Message::Started(index));
-                    let ended = queue.run(index, slot, &sender);
-                    let _ = sender.send(Message::Ended(index, ended));
-                }
-            });
+            let serve = move || queue.serve(slot, &sender);
+            let started = std::thread::Builder::new().spawn_scoped(scope, serve);
+            refused = started
+                .err()
+                .map(|error| limits::refused("a thread", &error));
         }
         // The receiver ends when the last sender does, and those belong to the threads.
         drop(sender);
-        queue.follow(&receiver, display)
+        let mut failed = queue.unserved(refused);
+        if !failed.is_empty() {
+            display.not_started += queue.clear();
+        }
+        failed.extend(queue.follow(&receiver, display));
+        failed
     });
     display.not_started += queue.clear();
     (failed, display.not_started)
 }
 
 impl Queue<'_> {
+    /// Runs one run after the other, until none is left.
+    fn serve(&self, slot: usize, sender: &Sender<Message>) {
+        while let Some(index) = self.next() {
+            let _ = sender.send(Message::Started(index));
+            let ended = self.run(index, slot, sender);
+            let _ = sender.send(Message::Ended(index, ended));
+        }
+    }
+
+    /// The failure of the next run, where threads could not be started. Those that were started
+    /// finish what they have begun.
+    fn unserved(&self, refused: Option<Failure>) -> Vec<FailedRun> {
+        let named = |failure: Failure| {
+            let run = &self.plan.runs[self.next()?];
+            Some((run.job.name(), self.options.directory(run), failure))
+        };
+        refused.and_then(named).into_iter().collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<usize>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -156,8 +186,8 @@ impl Queue<'_> {
             }
         };
         // Asked first: a worker would start only to find the lock held.
-        if let Some(who) = lock::holder(&directory) {
-            return Err(Failure::new(Exit::Busy, format!("is being run by {who}")));
+        if let Some(who) = lock::holder(&directory).or_else(|| lock::sharer(&directory)) {
+            return Err(Failure::new(Exit::Busy, format!("is held by {who}")));
         }
         let start = Start {
             directory: &directory,
@@ -178,7 +208,10 @@ impl Queue<'_> {
         let begun =
             ensure_job(run, self.options).and_then(|()| self.journal.starts(run, &directory, slot));
         let ended = match begun {
-            Ok(()) => watch(&start, on_event),
+            Ok(()) => {
+                let on_start = |process| drop(sender.send(Message::Worker(index, process)));
+                watch(&start, on_start, on_event)
+            }
             Err(refused) => {
                 start.write_error(&refused);
                 Err(refused)
@@ -201,7 +234,7 @@ impl Queue<'_> {
 
     /// Draws what the workers report until all threads have ended; returns the runs that failed.
     fn follow(&self, receiver: &Receiver<Message>, display: &mut Display<'_>) -> Vec<FailedRun> {
-        let mut failed = Vec::new();
+        let (mut failed, mut stalls) = (Vec::new(), Stalls::default());
         let mut stopping = false;
         loop {
             // `signals` has asked the workers already, and no further one is started.
@@ -210,12 +243,18 @@ impl Queue<'_> {
                 display
                     .print("stopping: workers save and leave; a second signal ends them at once");
             }
+            for (index, line) in stalls.look() {
+                let name = self.plan.runs[index].job.name();
+                display.print(&format!("  {name}: {line}"));
+            }
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return failed,
                 Ok(Message::Started(index)) => display.started(index),
+                Ok(Message::Worker(index, process)) => stalls.started(index, process),
                 Ok(Message::Event(index, event)) => display.event(index, &event),
                 Ok(Message::Ended(index, ended)) => {
+                    stalls.ended(index);
                     display.ended(index, &ended);
                     let Err(failure) = ended else { continue };
                     // If only the worker was asked to stop, its run has failed; if the whole sweep

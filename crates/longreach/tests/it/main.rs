@@ -20,6 +20,7 @@ mod inspect;
 mod masked;
 mod mutations;
 mod places;
+mod processes;
 mod reevaluation;
 mod resume;
 mod robustness;

@@ -258,12 +258,20 @@ fn signals_that_follow_each_other_at_once_are_one_request() {
     }
 }
 
+/// Stops a worker again and again until it is gone: it can neither save nor leave.
+fn keep_stopped(worker: Pid) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        while kill_process(worker, Signal::STOP).is_ok() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    })
+}
+
 #[test]
 fn a_second_request_ends_sweep_and_workers_at_once() {
     let calm = calm();
     let (_scratch, run, child) = sweep(&calm, &[]);
-    // A stopped worker cannot save and leave.
-    kill_process(holder(&run), Signal::STOP).unwrap();
+    let stopping = keep_stopped(holder(&run));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
@@ -275,6 +283,7 @@ fn a_second_request_ends_sweep_and_workers_at_once() {
         "{}",
         stderr(&output)
     );
+    stopping.join().unwrap();
     released(&run, 2);
     let (_, said) = finish(&run);
     assert!(said.contains("resumed"), "{said}");
@@ -285,10 +294,11 @@ fn a_second_request_ends_sweep_and_workers_at_once() {
 fn a_worker_that_cannot_leave_is_killed() {
     let calm = calm();
     let (_scratch, run, child) = sweep(&calm, &[]);
-    kill_process(holder(&run), Signal::STOP).unwrap();
+    let stopping = keep_stopped(holder(&run));
     let asked = Instant::now();
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let output = child.wait_with_output().unwrap();
+    stopping.join().unwrap();
     exits(&output, 143);
     let said = stderr(&output);
     assert!(

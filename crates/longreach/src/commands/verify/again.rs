@@ -11,6 +11,7 @@ use crate::run::worker;
 use crate::run_dir::changes;
 use crate::run_dir::files::{JOB_FILE, RECORD_FILE, WEIGHTS_FILE};
 use crate::signals;
+use crate::temporary;
 use results::RunRecord;
 use results::record::{EvalRow, EvalStatus, RunStatus, StepScores};
 use rundir::Weights;
@@ -32,8 +33,8 @@ pub(super) fn reevaluate(
     task: &dyn Task,
     request: &Args,
 ) -> Result<Numbers, Failure> {
-    signals::listen();
-    signals::leave_within(worker::LEAVE_WITHIN);
+    signals::listen()?;
+    signals::leave_within(worker::LEAVE_WITHIN)?;
     let mut found = Numbers::default();
     if run.record.status == RunStatus::Ok {
         let spec = &run.job.spec;
@@ -192,7 +193,7 @@ pub(super) fn retrain(run: &Subject<'_>, request: &Args) -> Result<Vec<String>, 
         job,
         record,
     } = run;
-    let scratch = tempfile::tempdir().map_err(Failure::resources)?;
+    let scratch = temporary::directory()?;
     let again = scratch
         .path()
         .join(directory.file_name().unwrap_or_default());

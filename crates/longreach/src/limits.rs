@@ -1,0 +1,144 @@
+//! Want of memory and of processes, told apart from bugs: exit code 6, and which limit to raise.
+//!
+//! Libraries panic or abort where they get no memory and no threads. So threads are asked for
+//! before a library needs them, and after a panic it is tried whether there is any memory left.
+
+use crate::exit::{Exit, Failure};
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// Stack of each thread that is tried, in bytes: that of the threads that compute.
+const STACK: usize = 8 << 20;
+/// Memory that a process which is not short of it can get at any time, in bytes.
+const MARGIN: usize = 64 << 20;
+
+/// Starts a thread.
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if the system starts none.
+pub fn spawn<T: Send + 'static>(
+    f: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Failure> {
+    Builder::new()
+        .spawn(f)
+        .map_err(|error| refused("a thread", &error))
+}
+
+/// The failure of a thread or a process that the system does not start.
+pub fn refused(what: &str, error: &io::Error) -> Failure {
+    let message = format!("cannot start {what}: {error}");
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::OutOfMemory => Failure::resources(format!(
+            "{message}\n  = help: a limit on processes (`ulimit -u`, or the control group's \
+             pids.max) or on memory (`ulimit -v`) is too low: raise it, or use fewer --jobs; the \
+             same command continues"
+        )),
+        _ => Failure::new(Exit::SomeFailed, message),
+    }
+}
+
+/// Checks that the threads that compute can be started: where they cannot, the library that starts
+/// them panics.
+///
+/// # Errors
+///
+/// [`Exit::Resources`] if they cannot.
+pub fn check_threads() -> Result<(), Failure> {
+    let count = threads();
+    start_together(count).map_err(|error| {
+        let what = if count == 1 {
+            "a thread".to_owned()
+        } else {
+            format!("{count} threads")
+        };
+        refused(&what, &error)
+    })
+}
+
+/// The threads that compute: one per core, unless the user set the number.
+fn threads() -> usize {
+    std::env::var("RAYON_NUM_THREADS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .filter(|count| *count > 0)
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// Starts threads that live at the same time, and ends them.
+fn start_together(count: usize) -> io::Result<()> {
+    let gate = Arc::new(Mutex::new(()));
+    let mut started = Vec::new();
+    let mut result = Ok(());
+    let held = gate.lock().unwrap_or_else(PoisonError::into_inner);
+    for _ in 0..count {
+        let gate = gate.clone();
+        let thread = Builder::new()
+            .stack_size(STACK)
+            .spawn(move || drop(gate.lock()));
+        match thread {
+            Ok(thread) => started.push(thread),
+            Err(error) => {
+                result = Err(error);
+                break;
+            }
+        }
+    }
+    drop(held);
+    for thread in started {
+        let _ = thread.join();
+    }
+    result
+}
+
+/// The failure after a panic, if this process gets no memory or no threads.
+pub fn after_panic() -> Option<Failure> {
+    let help = "raise the limit, or use fewer --jobs or a --memory-limit; the same command \
+                continues";
+    if !has_memory() {
+        return Some(Failure::resources(format!(
+            "this process gets no more memory (see above)\n  = help: {help}"
+        )));
+    }
+    check_threads().err()
+}
+
+fn has_memory() -> bool {
+    Vec::<u8>::new().try_reserve_exact(MARGIN).is_ok()
+}
+
+/// Whether an abort of this process is answered with the exit code for want of memory.
+fn abort_is_want() -> &'static Arc<AtomicBool> {
+    static WANT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    WANT.get_or_init(|| Arc::new(AtomicBool::new(true)))
+}
+
+/// Ends this process with the exit code for want of memory when it is aborted: an allocation that
+/// fails aborts, after a line that says so. A sweep recognises the end of its workers by that line,
+/// so workers do not call this.
+pub fn answer_aborts() {
+    #[cfg(unix)]
+    {
+        use signal_hook::consts::SIGABRT;
+        let (code, want) = (Exit::Resources as i32, abort_is_want().clone());
+        let _ = signal_hook::flag::register_conditional_shutdown(SIGABRT, code, want);
+    }
+}
+
+/// Takes [`answer_aborts`] back: of drivers, which abort for other reasons, and after a panic of a
+/// process that has memory.
+pub fn aborts_are_bugs() {
+    abort_is_want().store(false, Ordering::SeqCst);
+}
+
+/// Called when this process panics. Whether it has memory, as for a backtrace; then aborts are bugs
+/// from now on.
+pub fn panicked() -> bool {
+    let has_memory = has_memory();
+    if has_memory {
+        aborts_are_bugs();
+    }
+    has_memory
+}
