@@ -214,7 +214,8 @@ fn killed_by(signal: i32, words: &str, outside: &Outside) -> (Exit, String) {
             let what = "the worker was killed from outside (signal 9)";
             (Exit::SomeFailed, format!("{what}{why}; {SAME}"))
         }
-        SIGABRT if words.contains("memory allocation") => (
+        // The words of Rust's library, and of the C library.
+        SIGABRT if words.contains("memory allocation") || words.contains("out of memory") => (
             Exit::Resources,
             "the worker ran out of memory\n  = help: use fewer --jobs or a --memory-limit"
                 .to_owned(),
