@@ -35,6 +35,12 @@ pub fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     flex::on_threads(f)
 }
 
+/// Frees the memory that fused operations keep for the next ones. Called between kinds of work,
+/// such as evaluations at two lengths, so that what one needs does not add to the other.
+pub fn free_buffers() {
+    flex::free_buffers();
+}
+
 /// How fused operations compute the matrix products of linear layers.
 ///
 /// Inputs, sums and outputs are `f32` in any case. Definitions, and with them every other backend

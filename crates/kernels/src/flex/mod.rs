@@ -35,6 +35,7 @@ use burn_flex::FlexTensor;
 use op::apply;
 use tensors::is_supported;
 
+pub(crate) use buffer_pool::clear as free_buffers;
 pub(crate) use threads::on_threads;
 
 pub(crate) fn matrix_unit() -> bool {
