@@ -112,11 +112,7 @@ pub fn is_unsupported(error: &io::Error) -> bool {
 /// The process that holds a run's lock, if any.
 pub fn holder(directory: &Path) -> Option<Holder> {
     let path = directory.join(LOCK_FILE);
-    // Opening a pipe would wait for its other end.
-    if !path.symlink_metadata().ok()?.is_file() {
-        return None;
-    }
-    let file = File::open(&path).ok()?;
+    let file = crate::read::open(&path).ok()?;
     // A shared lock is granted only if nobody holds the exclusive one; dropping the file frees it.
     match file.try_lock_shared() {
         Ok(()) => return None,

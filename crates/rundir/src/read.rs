@@ -1,9 +1,36 @@
 //! Reads files of unknown origin with a bound on their size.
 
 use anyhow::{Context, Result, ensure};
-use std::fs::File;
-use std::io::Read;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
 use std::path::Path;
+
+/// Opens a plain file for reading. A link, a pipe or a device is refused, and one that takes the
+/// place of a file meanwhile makes nobody wait.
+///
+/// # Errors
+///
+/// If it is not there, not a plain file, or cannot be read.
+pub fn open(path: &Path) -> io::Result<File> {
+    let plain = |is_file: bool| {
+        let problem = format!("{} is not a plain file", path.display());
+        is_file
+            .then_some(())
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, problem))
+    };
+    plain(path.symlink_metadata()?.is_file())?;
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // O_NONBLOCK: opening a pipe does not wait for its other end.
+        options.custom_flags(0o4000);
+    }
+    let file = options.open(path)?;
+    plain(file.metadata()?.is_file())?;
+    Ok(file)
+}
 
 /// All bytes of a plain file that has at most `max` of them. Nothing is mapped into memory, so a
 /// file that shrinks meanwhile is an error and not a crash; a link, a pipe or a device is refused.
@@ -23,7 +50,7 @@ pub fn bounded(path: &Path, max: u64) -> Result<Vec<u8>> {
     );
     let mut bytes = Vec::with_capacity(found.len() as usize);
     // One byte more than allowed, so that a file that has grown since is noticed.
-    File::open(path)
+    open(path)
         .with_context(shown)?
         .take(max.saturating_add(1))
         .read_to_end(&mut bytes)
@@ -46,7 +73,7 @@ pub fn start(path: &Path, count: u64) -> Result<Vec<u8>> {
     let found = path.symlink_metadata().with_context(shown)?;
     ensure!(found.is_file(), "{} is not a plain file", path.display());
     let mut bytes = Vec::with_capacity(found.len().min(count) as usize);
-    File::open(path)
+    open(path)
         .with_context(shown)?
         .take(count)
         .read_to_end(&mut bytes)

@@ -167,7 +167,11 @@ fn save(report: &Report, out: &Path) -> Result<Vec<PathBuf>, Failure> {
         .map_err(Failure::resources)?;
     // The lock is the directory's own, so that no file is left. A system without such locks, or a
     // report that hangs, only means that files of two reports may lie side by side, each whole.
-    let lock = File::open(out).ok();
+    let lock = if out.is_dir() {
+        File::open(out).ok()
+    } else {
+        None
+    };
     let started = Instant::now();
     while let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock) {
         if started.elapsed() > WAIT_FOR_ANOTHER {

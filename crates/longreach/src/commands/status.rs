@@ -18,6 +18,7 @@ use std::time::Duration;
 /// One run of the list.
 #[derive(Debug, Serialize)]
 struct Line {
+    #[serde(serialize_with = "as_text")]
     directory: PathBuf,
     experiment: String,
     name: String,
@@ -28,6 +29,11 @@ struct Line {
     /// Who holds it, or the message of its worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
+}
+
+/// A path as far as it is UTF-8.
+fn as_text<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&path.display())
 }
 
 /// Print the state of every run below a directory: planned, running, stopped, done, diverged,

@@ -113,6 +113,17 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let engine = arguments.cluster.ok_or_else(missing)?;
     let out = arguments.out.clone().ok_or_else(missing)?;
     let config = arguments.config.clone().ok_or_else(missing)?;
+    // The script of the engine is text.
+    if out.to_str().is_none() {
+        return Err(Failure::new(
+            Exit::Config,
+            format!(
+                "--out {}: the path is not UTF-8, and the engine's script names it\n  = help: \
+                 choose another directory",
+                out.display()
+            ),
+        ));
+    }
     if arguments.go {
         engine::installed(engine)?;
     }

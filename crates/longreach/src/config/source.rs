@@ -61,6 +61,14 @@ impl Source {
                     nearby(path, None),
                 ));
             }
+            // Opening a pipe that nobody writes to would wait for ever. One that the shell has
+            // opened for this process, as `<(command)`, ends.
+            Ok(meta) if !meta.is_file() && !is_own_descriptor(path) => {
+                return Err(refuse(
+                    "this is not a regular file".into(),
+                    "name a file; `<(command)` of a shell and /dev/stdin are read as well".into(),
+                ));
+            }
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let folder = path
@@ -165,6 +173,13 @@ pub fn count_values(value: &Value) -> usize {
         Value::Table(table) => table.values().map(count_values).sum(),
         _ => 0,
     }
+}
+
+/// Whether a path names something that this process has open already.
+fn is_own_descriptor(path: &Path) -> bool {
+    ["/dev/fd/", "/proc/self/fd/", "/dev/stdin"]
+        .iter()
+        .any(|own| path.to_str().is_some_and(|path| path.starts_with(own)))
 }
 
 fn checked_text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Diagnostic> {

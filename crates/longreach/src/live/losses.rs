@@ -2,7 +2,6 @@
 
 use crate::live::sparkline::Curve;
 use rundir::steplog::{LOG_FILE, Step};
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -23,7 +22,7 @@ pub struct Losses {
 impl Losses {
     /// Reads what is new. A log that is missing or damaged has no new lines.
     pub fn look(&mut self, run: &Path) {
-        let Ok(mut file) = File::open(run.join(LOG_FILE)) else {
+        let Ok(mut file) = rundir::read::open(&run.join(LOG_FILE)) else {
             return;
         };
         // A resumed run cuts its log.
@@ -94,7 +93,7 @@ mod tests {
         let mut losses = Losses::default();
         losses.look(run.path());
         assert!(losses.last().is_none() && losses.points().is_empty());
-        let mut file = File::create(&path).unwrap();
+        let mut file = std::fs::File::create(&path).unwrap();
         write!(file, "{}\n{}", line(1), &line(2)[..9]).unwrap();
         losses.look(run.path());
         assert_eq!(losses.last().unwrap().step, 1);

@@ -94,7 +94,7 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
 
 /// The step of the last whole line of a log.
 pub fn last_step(log: &Path) -> Option<u64> {
-    let mut file = std::fs::File::open(log).ok()?;
+    let mut file = rundir::read::open(log).ok()?;
     let length = file.metadata().ok()?.len();
     // Lines are shorter than this; the log of a long run is not read as a whole.
     file.seek(SeekFrom::Start(length.saturating_sub(1024)))

@@ -193,6 +193,10 @@ fn parse_variant(text: &str) -> Result<Variant, String> {
         .extension()
         .is_some_and(|extension| extension == "toml");
     let text = if is_file {
+        // Opening a pipe would wait for its other end.
+        if path.metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(format!("{} is not a regular file", path.display()));
+        }
         fs_err::read_to_string(path).map_err(|error| error.to_string())?
     } else {
         text.to_owned()
