@@ -6,7 +6,7 @@ mod probe;
 
 use crate::exit::{Exit, Failure};
 use crate::limits;
-use crate::plan::memory::MemoryLimit;
+use crate::plan::memory::{self, MemoryLimit};
 use burn::tensor::Device;
 use std::fmt;
 use std::str::FromStr;
@@ -39,12 +39,21 @@ impl DeviceName {
         matches!(self.kind, "cpu" | "ndarray")
     }
 
-    /// The limit that was asked for, or the machine's memory divided among `processes`. The memory
-    /// of other devices is unknown, so there is no limit on them.
-    pub fn memory_limit(&self, asked: Option<MemoryLimit>, processes: usize) -> MemoryLimit {
+    /// The limit of a process that does the work itself: the one that was asked for, or the
+    /// machine's memory. The memory of other devices is unknown, so there is no limit on them.
+    pub fn memory_limit(&self, asked: Option<MemoryLimit>) -> MemoryLimit {
+        self.shared_limit(asked, 1, 0)
+    }
+
+    /// The limit of each of the workers of a sweep, for which this process sets something aside.
+    pub fn worker_limit(&self, asked: Option<MemoryLimit>, workers: usize) -> MemoryLimit {
+        self.shared_limit(asked, workers, memory::of_sweep())
+    }
+
+    fn shared_limit(&self, asked: Option<MemoryLimit>, among: usize, aside: u64) -> MemoryLimit {
         asked.unwrap_or_else(|| {
             if self.is_cpu() {
-                MemoryLimit::of_machine(processes)
+                MemoryLimit::of_machine(among, aside)
             } else {
                 MemoryLimit::NONE
             }

@@ -149,6 +149,10 @@ pub trait Task: Send + Sync {
     fn bytes_per_token(&self) -> Option<f64> {
         None
     }
+    /// Bytes of memory that the task holds, or needs while it is built if that is more.
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
     /// The corpus behind the task, if it reads one.
     fn corpus(&self) -> Option<&CorpusFacts> {
         None

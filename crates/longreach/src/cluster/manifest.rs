@@ -5,6 +5,7 @@
 
 use crate::cluster::directory::{MANIFEST_FILE, TASKS_FILE};
 use crate::exit::{Exit, Failure};
+use crate::plan::memory::TaskSizes;
 use crate::plan::planned::PlannedRun;
 use crate::plan::spec::Job;
 use crate::units::first_of;
@@ -36,6 +37,12 @@ pub struct Line {
     pub eval_tokens: u64,
     /// The test lengths in tokens.
     pub test_seq_lens: Vec<usize>,
+    /// Rows of the test set of each length; none in manifests of older versions.
+    #[serde(default)]
+    pub test_rows: Vec<usize>,
+    /// Bytes of the corpus as the task holds it.
+    #[serde(default)]
+    pub task_bytes: u64,
     /// What its worker is given.
     pub job: Job,
 }
@@ -48,7 +55,11 @@ impl Line {
             parameters: self.parameters,
             train_tokens: self.train_tokens,
             eval_tokens: self.eval_tokens,
-            test_seq_lens: self.test_seq_lens,
+            sizes: TaskSizes {
+                bytes: self.task_bytes,
+                seq_lens: self.test_seq_lens,
+                rows: self.test_rows,
+            },
         }
     }
 }
@@ -208,7 +219,10 @@ pub fn lines(manifest: &Path, task: &Task) -> Result<Vec<Line>, Failure> {
         let line: Line = serde_json::from_slice(&bytes)
             .map_err(|error| changed(place, &format!("not a run of this version: {error}")))?;
         let id = line.job.spec.run_id().ok();
-        if id.as_deref() != Some(&place.run) || line.job.run_id != place.run {
+        if id.as_deref() != Some(&place.run)
+            || line.job.run_id != place.run
+            || line.run_id != place.run
+        {
             return Err(changed(place, "its spec is not that of this run"));
         }
         Ok(line)

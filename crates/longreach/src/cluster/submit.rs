@@ -193,7 +193,9 @@ fn plan_lines(plan: &Plan) -> Vec<Line> {
         parameters: run.parameters,
         train_tokens: run.train_tokens,
         eval_tokens: run.eval_tokens,
-        test_seq_lens: run.test_seq_lens.clone(),
+        test_seq_lens: run.sizes.seq_lens.clone(),
+        test_rows: run.sizes.rows.clone(),
+        task_bytes: run.sizes.bytes,
         job: run.job.clone(),
     };
     plan.runs.iter().map(line).collect()

@@ -199,7 +199,7 @@ fn options(
         runs: directory.join(RUNS_DIR),
         how: How {
             checkpoint_every: how.checkpoint_every()?,
-            memory_limit: device.memory_limit(how.memory_limit()?, jobs),
+            memory_limit: device.worker_limit(how.memory_limit()?, jobs),
             initial_weights: false,
             device,
         },

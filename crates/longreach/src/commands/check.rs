@@ -157,7 +157,7 @@ pub fn rows(plan: &Plan, is_recorded: impl Fn(&PlannedRun) -> bool) -> Vec<PlanR
             .map(|variant| variant.name.clone())
             .collect(),
         memory_bytes: memory_bytes(run),
-        train_memory_bytes: memory::training(&run.job.spec, run.parameters),
+        train_memory_bytes: memory::training(&run.job.spec, run.parameters, &run.sizes),
         evaluations: evaluations(run),
         estimated_secs: flops(run) / ASSUMED_FLOPS,
     };

@@ -100,7 +100,7 @@ fn options(arguments: &Args, plan: &Plan) -> Options {
             checkpoint_every: arguments.checkpoint_every.clone(),
             memory_limit: arguments
                 .device
-                .memory_limit(arguments.memory_limit, processes),
+                .worker_limit(arguments.memory_limit, processes),
             initial_weights: arguments.initial_weights,
         },
         jobs,

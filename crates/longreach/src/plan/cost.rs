@@ -42,14 +42,16 @@ pub fn flops(run: &PlannedRun) -> f64 {
 /// way, and its largest evaluation.
 pub fn memory_bytes(run: &PlannedRun) -> u64 {
     let evaluations = evaluations(run);
-    let training = memory::training(&run.job.spec, run.parameters);
+    let training = memory::training(&run.job.spec, run.parameters, &run.sizes);
+    // The program and the corpus are there once.
+    let beside = training - memory::resident(&run.sizes).min(training);
     let eval = &run.job.spec.eval;
     // The trained encoding is the first variant.
     let trained = eval.variants.first().map(|variant| variant.name.as_str());
     let bytes = evaluations.iter().map(|evaluation| {
-        let beside = Some(evaluation.variant.as_str()) == trained
+        let during = Some(evaluation.variant.as_str()) == trained
             && eval.during.contains(&evaluation.test_len);
-        evaluation.memory_bytes + if beside { training } else { 0 }
+        evaluation.memory_bytes + if during { beside } else { 0 }
     });
     bytes.chain([training]).max().unwrap_or(0)
 }
@@ -58,21 +60,17 @@ pub fn memory_bytes(run: &PlannedRun) -> u64 {
 pub fn evaluations(run: &PlannedRun) -> Vec<PlannedEvaluation> {
     let spec = &run.job.spec;
     let cells = spec.eval.variants.iter().flat_map(|variant| {
-        let lengths = spec
-            .eval
-            .test_lens
-            .iter()
-            .zip(&run.test_seq_lens)
-            .zip(&variant.pe);
-        lengths.map(|((test_len, seq_len), encoding)| PlannedEvaluation {
+        let lengths = spec.eval.test_lens.iter().enumerate();
+        lengths.map(|(index, test_len)| PlannedEvaluation {
             variant: variant.name.clone(),
             test_len: *test_len,
             memory_bytes: memory::evaluation(
                 spec,
-                encoding,
+                &spec.eval,
+                variant,
+                index,
                 run.parameters,
-                spec.eval.batch_tokens,
-                *seq_len,
+                &run.sizes,
             ),
         })
     });

@@ -51,7 +51,7 @@ pub(super) fn unsupported_notes(run: &PlannedRun) -> Vec<String> {
     for variant in &spec.eval.variants {
         let mut by_reason: BTreeMap<(&str, String), Vec<usize>> = BTreeMap::new();
         for (index, test_len) in spec.eval.test_lens.iter().enumerate() {
-            if let Some(reason) = reason(spec, variant, index, run.test_seq_lens[index]) {
+            if let Some(reason) = reason(spec, variant, index, run.sizes.seq_lens[index]) {
                 by_reason.entry(reason).or_default().push(*test_len);
             }
         }

@@ -1,5 +1,6 @@
 //! The runs of an experiment and what its report needs to know.
 
+use super::memory::TaskSizes;
 use super::spec::Job;
 use results::Claims;
 use std::path::PathBuf;
@@ -16,8 +17,8 @@ pub struct PlannedRun {
     /// Tokens read in evaluation, over all variants and lengths: scored, read again to decode
     /// answers, and to watch the weights.
     pub eval_tokens: u64,
-    /// The test lengths in tokens.
-    pub test_seq_lens: Vec<usize>,
+    /// What estimates of memory need to know of its task.
+    pub sizes: TaskSizes,
 }
 
 /// Every run of an experiment.

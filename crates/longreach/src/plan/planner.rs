@@ -4,6 +4,7 @@
 use super::check::{check_lengths, check_names, check_tables};
 use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
+use super::memory::TaskSizes;
 use super::mistakes::{Collection, Mistakes};
 use super::notes::{Dropped, unscaled_note, unsupported_notes};
 use super::resolve::{Described, describe};
@@ -16,7 +17,7 @@ use super::variation::Variants;
 use super::warm_start::warm_start;
 use crate::config::axes::{Cell, expand};
 use crate::config::claims;
-use crate::config::diagnostic::Diagnostic;
+use crate::config::diagnostic::{Diagnostic, Place};
 use crate::config::source::Source;
 use posenc::EncodingConfig;
 use std::cell::RefCell;
@@ -28,12 +29,25 @@ use toml::Value;
 
 pub use super::planned::{Plan, PlannedRun};
 
+/// Refuses a config whose path is not text: its runs keep the path, and JSON holds text only.
+fn check_path(path: &Path) -> Result<(), Diagnostic> {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if whole.to_str().is_some() {
+        return Ok(());
+    }
+    let file = path.display().to_string();
+    let problem = "the path of the file is not UTF-8, and the runs of a config keep its path";
+    let help = "rename or move it: every directory above it needs a UTF-8 name too";
+    Err(Diagnostic::new(Place::File { file }, problem).with_help(help))
+}
+
 /// Reads, expands, checks and resolves a config. Nothing is written and nothing trained.
 ///
 /// # Errors
 ///
 /// Its mistakes, each with its place: all that do not follow from others.
 pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Mistakes> {
+    check_path(path)?;
     let mut source = Source::read(path)?;
     let mut mistakes = Collection::default();
     for text in overrides {
@@ -271,13 +285,12 @@ impl Planner {
         };
         let labels = labels(cell, &model.pe);
         let run_id = self.new_id(cell, &spec, &labels)?;
-        let lengths = eval.test_lens.iter();
         Ok(PlannedRun {
             parameters: resolved.parameters,
             // No overflow: at most 10^8 steps of 2^24 tokens.
             train_tokens: spec.train.tokens(),
             eval_tokens: resolved.eval_tokens,
-            test_seq_lens: lengths.map(|length| task.seq_len(*length)).collect(),
+            sizes: TaskSizes::of(*task, &eval.test_lens),
             job: Job {
                 run_id,
                 experiment: written.name.clone(),

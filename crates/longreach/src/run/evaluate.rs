@@ -1,6 +1,6 @@
 //! Evaluation: the trained weights under each variant at each test length, scored in host f64.
 
-use crate::plan::memory::{self, MemoryLimit};
+use crate::plan::memory::{self, MemoryLimit, TaskSizes};
 use crate::plan::spec::{EvalSpec, RunSpec, changes_with_length};
 use crate::run::attention_distance::Profile;
 use crate::run::model::{rebuild, rebuild_encoding, upload};
@@ -45,6 +45,8 @@ pub fn evaluate(
         device,
         model: Some(rebuild(spec, &spec.model.pe, weights, device)?),
     };
+    let sizes = TaskSizes::of(task, &eval.test_lens);
+    let parameters = weights.count("");
     for variant in &eval.variants {
         for (index, (test_len, encoding)) in eval.test_lens.iter().zip(&variant.pe).enumerate() {
             let started = Instant::now();
@@ -54,9 +56,7 @@ pub fn evaluate(
                 .unwrap_or(&spec.model.positions);
             // Lengths of a config count the task's units, positions and memory count tokens.
             let seq_len = task.seq_len(*test_len);
-            let parameters = weights.count("");
-            let memory_bytes =
-                memory::evaluation(spec, encoding, parameters, eval.batch_tokens, seq_len);
+            let memory_bytes = memory::evaluation(spec, eval, variant, index, parameters, &sizes);
             let left_out = |status, reason| empty_row(&variant.name, *test_len, status, reason);
             // Unsupported first: it holds on every machine, while a skipped row is tried again with
             // more memory.
@@ -65,7 +65,8 @@ pub fn evaluate(
             } else if let Some(reason) = limit.excess(memory_bytes) {
                 left_out(EvalStatus::Skipped, reason)
             } else {
-                // The peak reported with this row is that of this evaluation alone.
+                // What this evaluation needs, and the peak reported with it, are its own.
+                kernels::free_buffers();
                 memory::forget_peak();
                 let facts = encoding.facts(&spec.model.transformer.shape());
                 let test = Test {

@@ -3,7 +3,7 @@
 
 use crate::device;
 use crate::exit::{Exit, Failure};
-use crate::plan::memory::{self, MemoryLimit};
+use crate::plan::memory::{self, MemoryLimit, TaskSizes};
 use crate::plan::spec::{Job, RunSpec};
 use crate::run::evaluate::{diverged_rows, evaluate};
 use crate::run::model::initial_model;
@@ -92,11 +92,9 @@ fn run_reporting(directory: &Path, how: &How, report: &dyn Fn(&Event)) -> Result
     check_record(directory)?;
     let task = build_task(&job, &job.spec.eval.test_lens)?;
     let recorded = recorded(directory, &job);
-    let lengths = job.spec.eval.test_lens.iter();
-    let seq_lens: Vec<usize> = lengths.map(|length| task.seq_len(*length)).collect();
+    let sizes = TaskSizes::of(task.as_ref(), &job.spec.eval.test_lens);
     // Another sweep may have recorded it since this worker was started.
-    let complete =
-        |record: &RunRecord| !skipped_fits(record, &job.spec, &seq_lens, how.memory_limit);
+    let complete = |record: &RunRecord| !skipped_fits(record, &job.spec, &sizes, how.memory_limit);
     if recorded.as_ref().is_some_and(complete) {
         return Ok(());
     }
@@ -116,12 +114,11 @@ fn run_reporting(directory: &Path, how: &How, report: &dyn Fn(&Event)) -> Result
     }
 }
 
-/// Whether a record skipped a length that fits into `limit`; `seq_lens` are the test lengths in
-/// tokens.
+/// Whether a record skipped a length that fits into `limit`.
 pub fn skipped_fits(
     record: &RunRecord,
     spec: &RunSpec,
-    seq_lens: &[usize],
+    sizes: &TaskSizes,
     limit: MemoryLimit,
 ) -> bool {
     let fits = |variant: &str, test_len: usize| {
@@ -135,14 +132,8 @@ pub fn skipped_fits(
             .test_lens
             .iter()
             .position(|known| *known == test_len)?;
-        let (encoding, seq_len) = (variant.pe.get(index)?, *seq_lens.get(index)?);
-        let needed = memory::evaluation(
-            spec,
-            encoding,
-            record.model.parameters,
-            spec.eval.batch_tokens,
-            seq_len,
-        );
+        let parameters = record.model.parameters;
+        let needed = memory::evaluation(spec, &spec.eval, variant, index, parameters, sizes);
         Some(limit.excess(needed).is_none())
     };
     record.evals.iter().any(|row| {
@@ -301,9 +292,14 @@ impl Run<'_> {
         Ok(weights)
     }
 
+    fn sizes(&self) -> TaskSizes {
+        TaskSizes::of(self.task, &self.job.spec.eval.test_lens)
+    }
+
     fn timings(&self, parameters: u64) -> Timings {
+        let sizes = self.sizes();
         Timings {
-            train_estimated_memory_bytes: memory::training(&self.job.spec, parameters),
+            train_estimated_memory_bytes: memory::training(&self.job.spec, parameters, &sizes),
             device: self.how.device.to_string(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             ..Timings::default()
@@ -348,7 +344,9 @@ impl Run<'_> {
         timings: &mut Timings,
     ) -> Result<(Trained, String), Failure> {
         let spec = &self.job.spec;
-        let needed = timings.train_estimated_memory_bytes;
+        // The program and the corpus are there once.
+        let beside = memory::resident(&self.sizes());
+        let needed = timings.train_estimated_memory_bytes.saturating_sub(beside);
         let limit = self.how.memory_limit;
         let mut scorer = Scorer::new(spec, self.task, self.device, limit, needed);
         let (start, log) = self.start(initial, &mut scorer, &mut timings.notes)?;

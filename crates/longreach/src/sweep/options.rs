@@ -97,7 +97,7 @@ impl Options {
     fn complete(&self, run: &PlannedRun, directory: &Path) -> Option<RunRecord> {
         let record = files::recorded(directory, &run.job)?;
         let limit = self.how.memory_limit;
-        (!skipped_fits(&record, &run.job.spec, &run.test_seq_lens, limit)).then_some(record)
+        (!skipped_fits(&record, &run.job.spec, &run.sizes, limit)).then_some(record)
     }
 
     /// Whether there is work for a run.

@@ -18,6 +18,7 @@ mod export_rows;
 mod fuzz_seeds;
 mod inspect;
 mod masked;
+mod memory;
 mod mutations;
 mod places;
 mod processes;

@@ -270,3 +270,96 @@ fn reports_into_one_directory_follow_each_other_and_name_what_is_not_theirs() {
         "{said}"
     );
 }
+
+/// Ends a command that hangs, so that the test fails and does not hang with it.
+fn within(seconds: &str, arguments: &[&std::ffi::OsStr], at: &Path) -> Output {
+    let mut program = Command::new("timeout");
+    program.arg("-s").arg("KILL").arg(seconds);
+    program.arg(env!("CARGO_BIN_EXE_longreach")).args(arguments);
+    program.current_dir(at).output().unwrap()
+}
+
+fn pipe(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success(), "mkfifo {}", path.display());
+}
+
+#[test]
+fn pipes_that_nobody_writes_to_make_no_command_wait() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &ONE), 0);
+    let root = scratch.directory.path();
+    let record = scratch.runs().join(&scratch.records()[0].0);
+    let run = record.parent().unwrap();
+    let call = |arguments: &[&str]| {
+        let arguments: Vec<&std::ffi::OsStr> = arguments.iter().map(AsRef::as_ref).collect();
+        within("20", &arguments, root)
+    };
+    let run = run.to_str().unwrap();
+    // A config, and a variant in a file.
+    pipe(&root.join("pipe.toml"));
+    for command in ["check", "run"] {
+        let refused = call(&[command, "pipe.toml"]);
+        exits(&refused, 2);
+        assert!(stderr(&refused).contains("not a regular file"));
+    }
+    exits(&call(&["eval", run, "--variant", "pipe.toml"]), 2);
+    // A config that a shell pipes in is read.
+    let mut shell = Command::new("bash");
+    shell.current_dir(root).arg("-c");
+    let longreach = env!("CARGO_BIN_EXE_longreach");
+    let piped = shell.arg(format!("'{longreach}' check <(cat x.toml)"));
+    exits(&piped.output().unwrap(), 0);
+    // The files of a run without a record, which `status` looks into.
+    for name in ["record.json", "lock", "steps.jsonl"] {
+        let path = Path::new(run).join(name);
+        std::fs::remove_file(&path).unwrap();
+        pipe(&path);
+    }
+    exits(&call(&["status", "runs"]), 0);
+    exits(&call(&["verify", "runs"]), 1);
+    let refused = call(&[&["run", "x.toml"], &ONE[..]].concat());
+    exits(&refused, 6);
+    assert!(
+        stderr(&refused).contains("not a file"),
+        "{}",
+        stderr(&refused)
+    );
+}
+
+#[test]
+fn names_that_are_not_text_are_refused_or_shown_as_far_as_they_are() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &ONE), 0);
+    let root = scratch.directory.path();
+    let odd = OsStr::from_bytes(b"odd\xff");
+    std::fs::create_dir(root.join(odd)).unwrap();
+    let config = Path::new(odd).join("x.toml");
+    std::fs::copy(root.join("x.toml"), root.join(&config)).unwrap();
+    let call = |arguments: &[&OsStr]| within("60", arguments, root);
+    for command in ["check", "run"] {
+        let refused = call(&[command.as_ref(), config.as_os_str()]);
+        exits(&refused, 2);
+        assert!(
+            stderr(&refused).contains("not UTF-8"),
+            "{}",
+            stderr(&refused)
+        );
+    }
+    let submit = ["submit", "x.toml", "--cluster", "slurm", "--out"].map(OsStr::new);
+    exits(&call(&[&submit[..], &[odd]].concat()), 2);
+    // A directory of runs may have any name.
+    let runs = Path::new(odd).join("runs");
+    std::fs::rename(scratch.runs(), root.join(&runs)).unwrap();
+    let listed = call(&["status".as_ref(), runs.as_os_str(), "--json".as_ref()]);
+    exits(&listed, 0);
+    let lines: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert!(
+        lines[0]["directory"]
+            .as_str()
+            .unwrap()
+            .starts_with("odd\u{fffd}")
+    );
+}

@@ -291,8 +291,11 @@ fn completions_know_kinds_keys_devices_and_runs() {
 #[test]
 fn check_tells_what_a_limit_on_memory_leaves_out() {
     let scratch = Scratch::with(TINY);
+    // One row that is longer than anything trained on.
+    let long = ["eval.test_lens=[4,16000]", "task.test_rows=1"];
     let told = |limit: &str| {
-        let output = scratch.longreach("check", &["--memory-limit", limit]);
+        let arguments = [&long[..], &["--memory-limit", limit]].concat();
+        let output = scratch.longreach("check", &arguments);
         exits(&output, 0);
         stderr(&output)
     };
@@ -302,7 +305,7 @@ fn check_tells_what_a_limit_on_memory_leaves_out() {
         told("1MiB")
     );
     assert!(!told("64GiB").contains("would"), "{}", told("64GiB"));
-    let plan = plan(&scratch.config, &[]).unwrap();
+    let plan = plan(&scratch.config, &long.map(str::to_owned)).unwrap();
     let rows = longreach::commands::check::rows(&plan, |_| false);
     let most = rows[0]
         .evaluations

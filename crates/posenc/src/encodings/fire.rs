@@ -176,11 +176,11 @@ impl EncodingSpec for FireConfig {
         (0..functions).flat_map(of).collect()
     }
 
-    fn properties(&self, _shape: &ModelShape) -> Facts {
+    fn properties(&self, shape: &ModelShape) -> Facts {
         Facts {
             causal_only: true,
-            // A hidden layer for every pair of positions.
-            bias_workspace: 22.0,
+            // The hidden layer of every pair of positions, before and after its activation.
+            bias_workspace: (2.0 * self.hidden as f64 / shape.n_heads as f64).max(4.0),
             ..Facts::new(Hooks::LOGITS_BIAS)
         }
     }

@@ -395,6 +395,12 @@ impl Task for JsonlTask {
         ]
         .into()
     }
+    /// Ids of 4 bytes in two lists for each row, and the lines while they are read.
+    fn memory_bytes(&self) -> u64 {
+        let rows = self.train.iter().chain(&self.test);
+        let ids: usize = rows.map(|row| size_of::<Row>() + 4 * row.seq_len()).sum();
+        ids as u64 + 2 * (self.corpus.train_bytes + self.corpus.valid_bytes)
+    }
     fn corpus(&self) -> Option<&CorpusFacts> {
         Some(&self.corpus)
     }

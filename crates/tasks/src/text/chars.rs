@@ -34,9 +34,10 @@ pub(super) fn decode(
     let known: BTreeSet<char> = train.chars().collect();
     let ids: HashMap<char, i32> = known.iter().copied().zip(1..).collect();
     let encode = |text: &str| {
-        text.chars()
-            .map(|c| ids.get(&c).copied().unwrap_or(0))
-            .collect()
+        // Reserved in full: a list that grows is held twice while it is copied.
+        let mut tokens = Vec::with_capacity(text.chars().count());
+        tokens.extend(text.chars().map(|c| ids.get(&c).copied().unwrap_or(0)));
+        tokens
     };
     let valid_bytes = valid.chars().map(|c| c.len_utf8() as u8).collect();
     Ok(Characters {

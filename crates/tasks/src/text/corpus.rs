@@ -30,11 +30,6 @@ pub(crate) struct Corpus {
 }
 
 impl Part {
-    fn push(&mut self, file: &Found, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-        self.pieces.push((file.name.clone(), bytes.len()));
-    }
-
     fn hash(&self, name: &str, hasher: &mut blake3::Hasher) {
         // Lengths come before contents, so that no two corpora give the same bytes to hash.
         let number = |n: usize| (n as u64).to_le_bytes();
@@ -66,8 +61,8 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
         ),
     };
     let held_out = held_out(config, ctx, &mut files)?;
-    let contents = read_all(&files, config.max_bytes)?;
-    let total: usize = contents.iter().map(Vec::len).sum();
+    let (train, valid) = read_split(config, &files, &held_out)?;
+    let total = train.bytes.len() + valid.bytes.len();
     if total == 0 {
         let problem = format!(
             "the corpus is empty: {} files with 0 bytes together",
@@ -80,7 +75,6 @@ pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus
         });
     }
     check_held_out(config, &held_out, &files)?;
-    let (train, valid) = split(config, &files, contents, &held_out);
     let mut hasher = blake3::Hasher::new();
     hasher.update(b"longreach corpus v1");
     train.hash("train", &mut hasher);
@@ -129,43 +123,55 @@ fn held_out(
     })
 }
 
-/// Divides the bytes of the files into a training and a validation split.
-fn split(
+/// Reads the files into a training and a validation split. Files are read into the splits
+/// themselves: a corpus is in memory once.
+fn read_split(
     config: &TextConfig,
     files: &[Found],
-    contents: Vec<Vec<u8>>,
     held_out: &BTreeSet<PathBuf>,
-) -> (Part, Part) {
+) -> Result<(Part, Part), TaskError> {
     let (mut train, mut valid) = (Part::default(), Part::default());
-    let total: usize = contents.iter().map(Vec::len).sum();
-    match &config.split {
-        Split::Range(by) => {
-            let cut = total - (total as f64 * by.valid_fraction) as usize;
-            let mut at = 0;
-            for (file, bytes) in files.iter().zip(contents) {
-                let (head, tail) = bytes.split_at(cut.saturating_sub(at).min(bytes.len()));
-                // A file wholly on one side is no piece of the other.
-                if at < cut {
-                    train.push(file, head);
-                }
-                if at + bytes.len() > cut {
-                    valid.push(file, tail);
-                }
-                at += bytes.len();
-            }
+    let mut reader = Reader::new(files, config.max_bytes)?;
+    if let Split::Range(by) = &config.split {
+        let mut bytes = Vec::new();
+        bytes.reserve_exact(reader.expected(|_| true));
+        let mut lens = Vec::with_capacity(files.len());
+        for file in files {
+            lens.push(reader.read(file, &mut bytes)?);
         }
-        _ => {
-            for (file, bytes) in files.iter().zip(contents) {
-                let part = if held_out.contains(&file.path) {
-                    &mut valid
-                } else {
-                    &mut train
-                };
-                part.push(file, &bytes);
+        let total = bytes.len();
+        let cut = total - (total as f64 * by.valid_fraction) as usize;
+        let mut at = 0;
+        for (file, len) in files.iter().zip(lens) {
+            // A file wholly on one side is no piece of the other.
+            if at < cut {
+                train.pieces.push((file.name.clone(), len.min(cut - at)));
             }
+            if at + len > cut {
+                let piece = (at + len - cut).min(len);
+                valid.pieces.push((file.name.clone(), piece));
+            }
+            at += len;
         }
+        valid.bytes = bytes.split_off(cut);
+        train.bytes = bytes;
+        return Ok((train, valid));
     }
-    (train, valid)
+    let is_held_out = |file: &Found| held_out.contains(&file.path);
+    valid.bytes.reserve_exact(reader.expected(is_held_out));
+    train
+        .bytes
+        .reserve_exact(reader.expected(|file| !is_held_out(file)));
+    for file in files {
+        let part = if is_held_out(file) {
+            &mut valid
+        } else {
+            &mut train
+        };
+        let len = reader.read(file, &mut part.bytes)?;
+        part.pieces.push((file.name.clone(), len));
+    }
+    Ok((train, valid))
 }
 
 /// Adds the validation files that the corpus did not name itself; returns the paths of all of them.
@@ -223,58 +229,83 @@ fn check_held_out(
     Err(Invalid::new(key, value, problem, allowed, hint).into())
 }
 
-/// Reads every file, at most `max_bytes` together. Sizes are checked first, so that a corpus that
-/// is too large is refused before it is read. Reading has the same bound, because a file may grow
+/// Reads files, at most `max_bytes` together. Sizes are checked first, so that a corpus that is too
+/// large is refused before it is read. Reading has the same bound, because a file may grow
 /// meanwhile. Of a file that shrinks, the corpus holds and hashes the bytes that were read.
-pub(super) fn read_all(files: &[Found], max_bytes: u64) -> Result<Vec<Vec<u8>>, TaskError> {
-    let hint = "name a regular file that can be read";
-    let (mut total, mut largest) = (0u64, (0, Path::new("")));
-    for file in files {
-        let meta =
-            std::fs::metadata(&file.path).map_err(|e| sources::unreadable(&file.path, &e, hint))?;
-        // Checked before opening: opening a pipe waits for its writer, and a device has no end.
-        if !meta.is_file() {
-            return Err(TaskError::input(&file.path, "is not a regular file", hint));
+pub(super) struct Reader<'a> {
+    files: &'a [Found],
+    sizes: Vec<u64>,
+    max_bytes: u64,
+    left: u64,
+}
+
+const NAME_A_FILE: &str = "name a regular file that can be read";
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(files: &'a [Found], max_bytes: u64) -> Result<Self, TaskError> {
+        let (mut total, mut largest) = (0u64, (0, Path::new("")));
+        let mut sizes = Vec::with_capacity(files.len());
+        for file in files {
+            let meta = std::fs::metadata(&file.path)
+                .map_err(|e| sources::unreadable(&file.path, &e, NAME_A_FILE))?;
+            // Checked before opening: opening a pipe waits for its writer, and a device has no end.
+            if !meta.is_file() {
+                let problem = "is not a regular file";
+                return Err(TaskError::input(&file.path, problem, NAME_A_FILE));
+            }
+            total = total.saturating_add(meta.len());
+            largest = largest.max((meta.len(), &file.path));
+            sizes.push(meta.len());
         }
-        total = total.saturating_add(meta.len());
-        largest = largest.max((meta.len(), &file.path));
+        if total > max_bytes {
+            let (bytes, path) = largest;
+            let what = format!(
+                "is too small: the corpus has {total} bytes in {} files, the largest {path:?} with \
+                 {bytes}",
+                files.len()
+            );
+            return Err(too_large(max_bytes, what, total));
+        }
+        Ok(Self {
+            files,
+            sizes,
+            max_bytes,
+            left: max_bytes,
+        })
     }
-    let too_large = |what: String, least: u64| {
-        let (allowed, hint) = (
-            allowed(&(least..=1 << 32)),
-            "raise `max_bytes` or name fewer files",
-        );
-        TaskError::from(Invalid::new("max_bytes", max_bytes, what, allowed, hint))
-    };
-    if total > max_bytes {
-        let (bytes, path) = largest;
-        let what = format!(
-            "is too small: the corpus has {total} bytes in {} files, the largest {path:?} with {bytes}",
-            files.len()
-        );
-        return Err(too_large(what, total));
+
+    /// Bytes of the files that `chosen` chooses, by their sizes, and a little room to find their
+    /// end.
+    fn expected(&self, chosen: impl Fn(&Found) -> bool) -> usize {
+        let sizes = self.files.iter().zip(&self.sizes);
+        let sizes = sizes.filter(|(file, _)| chosen(file)).map(|(_, size)| size);
+        sizes.sum::<u64>() as usize + 64
     }
-    let mut left = max_bytes;
-    let mut contents = Vec::with_capacity(files.len());
-    for file in files {
-        let mut bytes = vec![];
+
+    /// Appends a file to `bytes` and returns how many it has.
+    pub(super) fn read(&mut self, file: &Found, bytes: &mut Vec<u8>) -> Result<usize, TaskError> {
         // One byte more than is left, so that a file that grew is noticed.
         let read = std::fs::File::open(&file.path)
-            .and_then(|open| open.take(left + 1).read_to_end(&mut bytes));
-        read.map_err(|e| sources::unreadable(&file.path, &e, hint))?;
+            .and_then(|open| open.take(self.left + 1).read_to_end(bytes))
+            .map_err(|e| sources::unreadable(&file.path, &e, NAME_A_FILE))?;
         let grown = || {
-            too_large(
-                format!(
-                    "is too small: {:?} is larger than its size says, or grew while it was read",
-                    file.path
-                ),
-                max_bytes + 1,
-            )
+            let what = format!(
+                "is too small: {:?} is larger than its size says, or grew while it was read",
+                file.path
+            );
+            too_large(self.max_bytes, what, self.max_bytes + 1)
         };
-        left = left.checked_sub(bytes.len() as u64).ok_or_else(grown)?;
-        contents.push(bytes);
+        self.left = self.left.checked_sub(read as u64).ok_or_else(grown)?;
+        Ok(read)
     }
-    Ok(contents)
+}
+
+fn too_large(max_bytes: u64, what: String, least: u64) -> TaskError {
+    let (allowed, hint) = (
+        allowed(&(least..=1 << 32)),
+        "raise `max_bytes` or name fewer files",
+    );
+    Invalid::new("max_bytes", max_bytes, what, allowed, hint).into()
 }
 
 /// Checks that each split holds one of its windows and the byte after it.

@@ -405,6 +405,9 @@ impl Task for MaskedText {
         .map(|(metric, v)| (metric.to_string(), v))
         .into()
     }
+    fn memory_bytes(&self) -> u64 {
+        self.facts.train_bytes + self.facts.valid_bytes
+    }
     fn corpus(&self) -> Option<&CorpusFacts> {
         Some(&self.facts)
     }

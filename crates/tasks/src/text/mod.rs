@@ -261,6 +261,15 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
     fn bytes_per_token(&self) -> Option<f64> {
         Some(self.tokens.bytes_per_token)
     }
+    /// Tokens, and the bytes that they were made of where these are two things.
+    fn memory_bytes(&self) -> u64 {
+        let tokens = (self.train.len() + self.valid.len()) as u64;
+        let bytes = self.facts.train_bytes + self.facts.valid_bytes;
+        match size_of::<T>() as u64 {
+            1 => bytes,
+            size => size * tokens + bytes,
+        }
+    }
     fn corpus(&self) -> Option<&CorpusFacts> {
         Some(&self.facts)
     }

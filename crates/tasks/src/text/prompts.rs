@@ -1,6 +1,6 @@
 //! Prompts and answers from files of JSON lines: reading them, and mistakes with file and line.
 
-use super::corpus::read_all;
+use super::corpus::Reader;
 use super::sources;
 use crate::{BuildContext, TaskError};
 use schema::text;
@@ -46,7 +46,7 @@ impl Keys<'_> {
         hasher: &mut blake3::Hasher,
     ) -> Result<Prompts, TaskError> {
         let files = sources::find(patterns, key, &ctx.config_dir)?;
-        let contents = read_all(&files, self.max_bytes)?;
+        let mut reader = Reader::new(&files, self.max_bytes)?;
         // Lengths come before contents, so that no two sets of files give the same bytes to hash.
         let number = |n: usize| (n as u64).to_le_bytes();
         hasher.update(key.as_bytes()).update(&number(files.len()));
@@ -55,7 +55,9 @@ impl Keys<'_> {
             files: files.len(),
             bytes: 0,
         };
-        for (file, bytes) in files.iter().zip(contents) {
+        for file in &files {
+            let mut bytes = Vec::new();
+            reader.read(file, &mut bytes)?;
             hasher.update(&number(bytes.len())).update(&bytes);
             part.bytes += bytes.len() as u64;
             self.parse(&file.path, &file.name, &bytes, &mut part.lines)?;

@@ -70,6 +70,6 @@ const EXAMPLES: &str = r#"Examples:
 impl Args {
     /// The limit that was given, or the memory of the machine.
     pub fn memory_limit(&self) -> MemoryLimit {
-        self.device.memory_limit(self.memory_limit, 1)
+        self.device.memory_limit(self.memory_limit)
     }
 }

@@ -4,7 +4,7 @@ use crate::commands::eval::args::Args;
 use crate::commands::eval::variants::variants;
 use crate::exit::{Exit, Failure};
 use crate::plan::eval::Scores;
-use crate::plan::memory::MemoryLimit;
+use crate::plan::memory::{MemoryLimit, TaskSizes};
 use crate::plan::spec::{EvalSpec, Job, RunSpec};
 use crate::run::task::build_task;
 use crate::run::worker::skipped_fits;
@@ -160,16 +160,11 @@ pub fn existing(
     }
     let path = evaluation_path(directory, id);
     let record = read_record(&path).ok()?;
-    let seq_lens: Vec<usize> = spec
-        .eval
-        .test_lens
-        .iter()
-        .map(|length| task.seq_len(*length))
-        .collect();
+    let sizes = TaskSizes::of(task.as_ref(), &spec.eval.test_lens);
     // The id covers the spec, not the weights: a run trained again may have others.
     let same =
         record.run_id == *id && record.model == own.model && record.seal_holds() != Some(false);
-    (same && !skipped_fits(&record, spec, &seq_lens, limit)).then_some((record, path))
+    (same && !skipped_fits(&record, spec, &sizes, limit)).then_some((record, path))
 }
 
 /// The path of the record of an evaluation.

@@ -64,7 +64,7 @@ fn score(
     request: &Args,
 ) -> Result<Vec<EvalRow>, Failure> {
     let device = device::open(&request.device)?;
-    let limit = request.device.memory_limit(request.memory_limit, 1);
+    let limit = request.device.memory_limit(request.memory_limit);
     let rows = evaluate(
         &job.spec,
         &asked.eval,
@@ -205,7 +205,7 @@ pub(super) fn retrain(run: &Subject<'_>, request: &Args) -> Result<Vec<String>, 
         device: request.device.clone(),
         // Never: nothing resumes from a temporary directory.
         checkpoint_every: CheckpointEvery::Steps(u64::MAX),
-        memory_limit: request.device.memory_limit(request.memory_limit, 1),
+        memory_limit: request.device.memory_limit(request.memory_limit),
         initial_weights: false,
     };
     worker::run_silently(&again, &how)?;

@@ -1,0 +1,137 @@
+//! The limit on the memory of a process: as given, or what the machine has.
+
+use crate::plan::memory::groups;
+use crate::units::bytes;
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+/// The most memory a process may be expected to need. Nothing enforces it: what is expected to need
+/// more is left out, and recorded as left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimit(pub u64);
+
+impl MemoryLimit {
+    /// No limit.
+    pub const NONE: Self = Self(u64::MAX);
+
+    /// Why something that needs this many bytes is skipped, if it is.
+    pub fn excess(self, needed: u64) -> Option<String> {
+        (needed > self.0).then(|| {
+            format!(
+                "needs about {} of memory, more than the limit of {}",
+                bytes(needed as f64),
+                bytes(self.0 as f64)
+            )
+        })
+    }
+
+    /// What is left of the limit beside something that needs this many bytes.
+    pub fn beside(self, needed: u64) -> Self {
+        if self == Self::NONE {
+            return self;
+        }
+        Self(self.0.saturating_sub(needed))
+    }
+
+    /// The memory of this machine, or of the control groups of this process, less `aside`, divided
+    /// by the number of processes; no limit on systems that do not report it.
+    pub fn of_machine(processes: usize, aside: u64) -> Self {
+        let read = |path: &Path| std::fs::read_to_string(path).ok();
+        let total = read(Path::new("/proc/meminfo")).and_then(|text| {
+            text.lines().find_map(|line| {
+                let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?;
+                kib.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+            })
+        });
+        let least = total.into_iter().chain(groups::limit(read)).min();
+        least.map_or(Self::NONE, |least| {
+            Self(least.saturating_sub(aside) / processes.max(1) as u64)
+        })
+    }
+}
+
+impl fmt::Display for MemoryLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NONE {
+            f.write_str("none")
+        } else {
+            write!(f, "{}", self.0)
+        }
+    }
+}
+
+impl FromStr for MemoryLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::NONE);
+        }
+        let wrong = || {
+            format!(
+                "`{text}` is no amount of memory; write 512MiB, 2GiB, 2G, a number of bytes, or \
+                 none"
+            )
+        };
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let unit = match unit
+            .trim()
+            .to_ascii_lowercase()
+            .trim_end_matches("ib")
+            .trim_end_matches('b')
+        {
+            "" => 1_u64,
+            "k" => 1 << 10,
+            "m" => 1 << 20,
+            "g" => 1 << 30,
+            "t" => 1 << 40,
+            _ => return Err(wrong()),
+        };
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let total = number * unit as f64;
+        // Also refuses what is not finite, and less than one byte.
+        if (1.0..1e18).contains(&total) {
+            Ok(Self(total as u64))
+        } else {
+            Err(wrong())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_as_people_write_them() {
+        for (text, amount) in [
+            ("512MiB", 512 << 20),
+            ("2GiB", 2 << 30),
+            ("2G", 2 << 30),
+            ("1.5g", 3 << 29),
+            ("4096", 4096),
+            ("1 KB", 1024),
+        ] {
+            assert_eq!(text.parse(), Ok(MemoryLimit(amount)), "{text}");
+        }
+        assert_eq!("none".parse(), Ok(MemoryLimit::NONE));
+        for text in ["", "0", "-1", "lots", "1X", "1e99", "nan", "1.2.3G", "GiB"] {
+            assert!(
+                text.parse::<MemoryLimit>()
+                    .is_err_and(|error| error.contains("512MiB")),
+                "{text}"
+            );
+        }
+        for limit in [MemoryLimit::NONE, MemoryLimit(12345)] {
+            assert_eq!(limit.to_string().parse(), Ok(limit));
+        }
+        let [one, two, aside] = [(1, 0), (2, 0), (1, 1 << 20)]
+            .map(|(processes, aside)| MemoryLimit::of_machine(processes, aside).0);
+        assert!(two <= one, "{one} {two}");
+        assert!(aside == one || aside == one - (1 << 20), "{one} {aside}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Estimates of memory: what they count. `scripts/memory` compares them with measured peaks.
+
+use crate::common::{Scratch, TINY, exits, stdout};
+
+const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
+
+/// The estimates of a plan in bytes: of its training, and of each evaluation.
+fn estimates(scratch: &Scratch, more: &[&str]) -> (u64, Vec<u64>) {
+    let output = scratch.longreach("check", &[&ONE[..], &["--json"], more].concat());
+    exits(&output, 0);
+    let plan: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let run = &plan["runs"][0];
+    let evaluations = run["evaluations"].as_array().unwrap().iter();
+    let bytes = evaluations.map(|one| one["memory_bytes"].as_u64().unwrap());
+    (run["train_memory_bytes"].as_u64().unwrap(), bytes.collect())
+}
+
+fn largest(scratch: &Scratch, more: &[&str]) -> u64 {
+    estimates(scratch, more).1.into_iter().max().unwrap()
+}
+
+#[test]
+fn a_corpus_counts_with_every_byte() {
+    let text = TINY.replace(
+        "kind = \"copy\"\nalphabet = 4\ntest_rows = 8",
+        "kind = \"text\"\nfiles = [\"c.txt\"]\neval_tokens = 64",
+    );
+    let scratch = Scratch::with(&text);
+    let [small, large] = [1 << 20, 21 << 20].map(|size| {
+        std::fs::write(scratch.directory.path().join("c.txt"), vec![b'a'; size]).unwrap();
+        estimates(&scratch, &[])
+    });
+    assert_eq!(large.0 - small.0, 20 << 20);
+    assert_eq!(large.1[0] - small.1[0], 20 << 20);
+}
+
+#[test]
+fn what_an_evaluation_keeps_beside_its_batch_counts() {
+    let scratch = Scratch::with(TINY);
+    let long = "eval.test_lens=[512]";
+    let plain = largest(&scratch, &[long]);
+    let mib = 1 << 20;
+    let greedy = largest(&scratch, &[long, "eval.decode=\"greedy\""]);
+    assert!(
+        greedy > plain + mib / 2,
+        "the cache of a decoder: {greedy} {plain}"
+    );
+    let watched = largest(&scratch, &[long, "eval.attention_distance=true"]);
+    assert!(
+        watched > plain + 16 * mib,
+        "watched weights: {watched} {plain}"
+    );
+    let alibi = "axes.\"model.pe\"=[{kind=\"alibi\"}]";
+    let drawn = "model.positions={kind=\"randomized\",max_position=2048}";
+    let [line, random] = [vec![long, alibi], vec![long, alibi, drawn]]
+        .map(|arguments| largest(&scratch, &arguments));
+    assert!(random > line + 16 * mib, "a dense bias: {random} {line}");
+    // One query over a million keys is more than a block of logits may hold otherwise.
+    let cope = "axes.\"model.pe\"=[{kind=\"cope\"}]";
+    let million = ["eval.test_lens=[500000]", "task.test_rows=1"];
+    let [plain, content] = [&million[..], &[&million[..], &[cope]].concat()]
+        .map(|arguments| largest(&scratch, arguments));
+    assert!(
+        content > plain + 64 * mib,
+        "a bias by content: {content} {plain}"
+    );
+}
+
+#[test]
+fn what_check_prints_is_what_admits() {
+    let scratch = Scratch::with(TINY);
+    let lens = ["eval.test_lens=[4,16000]", "task.test_rows=1"];
+    let (training, evaluations) = estimates(&scratch, &lens);
+    let most = evaluations.into_iter().max().unwrap();
+    assert!(training < most);
+    let run = |limit: u64| {
+        let limit = limit.to_string();
+        let arguments = [&ONE[..], &lens, &["--memory-limit", &limit]].concat();
+        scratch.longreach("run", &arguments)
+    };
+    exits(&run(training - 1), 6);
+    exits(&run(most - 1), 0);
+    let record = std::fs::read_to_string(scratch.runs().join(&scratch.records()[0].0)).unwrap();
+    assert!(record.contains("\"skipped\""));
+    exits(&run(most), 0);
+    let record = std::fs::read_to_string(scratch.runs().join(&scratch.records()[0].0)).unwrap();
+    assert!(!record.contains("\"skipped\""));
+}
