@@ -221,6 +221,7 @@ pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<C
             return Err(Taken::Refused(error));
         }
     };
+    remove_left(directory, &own);
     let place = directory.join(CLAIM_FILE);
     let taken = match link(&own, &place) {
         Ok(true) => Ok(()),
@@ -243,6 +244,21 @@ pub fn take(directory: &Path, holder: Holder, dead: Option<&Holder>) -> Result<C
         file: Mutex::new(file),
         holder: Mutex::new(holder),
     })
+}
+
+/// Removes the files of processes that were killed while they claimed a directory: those a day
+/// older than `own`, by the clock of the file system. Between making such a file and linking it a
+/// process has two operations to do.
+fn remove_left(directory: &Path, own: &Path) {
+    const DAY: Duration = Duration::from_secs(86_400);
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_new = name.starts_with(&format!(".{CLAIM_FILE}.")) && name.ends_with(".new");
+        if is_new && is_older(&entry.path(), own, DAY) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Replaces a dead claim by the file `own`, unless another process is replacing it.

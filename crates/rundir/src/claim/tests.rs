@@ -143,3 +143,18 @@ fn a_claim_that_says_nothing_is_held_by_somebody() {
     let claim = take(directory.path(), here(), Some(&found)).unwrap();
     assert!(claim.beat());
 }
+
+#[test]
+fn what_killed_claimants_left_is_removed_after_a_day() {
+    let directory = tempfile::tempdir().unwrap();
+    let [old, young] = ["aaaa", "bbbb"].map(|nonce| {
+        let path = directory.path().join(format!(".{CLAIM_FILE}.{nonce}.new"));
+        std::fs::write(&path, "{}").unwrap();
+        path
+    });
+    let file = File::options().write(true).open(&old).unwrap();
+    let then = SystemTime::now() - Duration::from_secs(90_000);
+    file.set_modified(then).unwrap();
+    let claim = take(directory.path(), here(), None).unwrap();
+    assert!(!old.exists() && young.exists() && claim.beat());
+}
