@@ -372,6 +372,17 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
     ))
 }
 
+/// Experiments that a heading names one by one.
+const MOST_IN_HEADING: usize = 4;
+
+/// The heading of a report on some experiments.
+fn heading(experiments: &[String]) -> String {
+    match experiments.len() {
+        0..=MOST_IN_HEADING => experiments.join(", "),
+        n => format!("{n} experiments"),
+    }
+}
+
 /// The options of a report with those of the config that its records belong to; arguments win. The
 /// records get the labels of that config.
 fn titled(
@@ -384,7 +395,7 @@ fn titled(
     let Some(config) = config else {
         let experiments = || by_experiment(records).into_keys().collect::<Vec<_>>();
         return ReportSpec {
-            title: title.unwrap_or_else(|| experiments().join(", ")),
+            title: title.unwrap_or_else(|| heading(&experiments())),
             ..spec
         };
     };

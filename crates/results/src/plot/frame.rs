@@ -62,9 +62,14 @@ impl Head<'_> {
             };
             pen.text((MARGIN, subtitle), self.subtitle, &font);
         }
-        if !self.y_label.is_empty() {
+        if !self.y_label.is_empty() && !pen.is_page() {
             pen.text((left.min(MARGIN), y_label), self.y_label, &Font::START);
         }
+    }
+
+    /// The name of y in a page, where it belongs to one of two scales.
+    pub(super) fn name_y(&self, pen: &mut Pen, left: f64, name: &str) {
+        pen.text((left.min(MARGIN), self.baselines().1), name, &Font::START);
     }
 }
 

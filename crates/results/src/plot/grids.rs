@@ -1,7 +1,7 @@
 //! Small matrices side by side, one for each method, with their numbers in the cells.
 
 use super::frame::{Head, LEGEND_CHARS, MARGIN, described};
-use super::page::{self, PageFigure};
+use super::page::PageFigure;
 use super::pen::{FIXED, Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg};
 use super::style::{FRAME, GAP, INK, MUTED, REFERENCE, TEXT, TITLE, ink_on, shade, text_width};
 use crate::metric;
@@ -43,6 +43,8 @@ pub struct Grid {
     pub name: String,
     /// By row and column; missing values and those that are not finite are drawn grey.
     pub values: Vec<Vec<f64>>,
+    /// What stands in each cell; empty: the value.
+    pub texts: Vec<Vec<String>>,
 }
 
 impl Grids {
@@ -65,13 +67,18 @@ impl Grids {
     pub(crate) fn to_page(&self) -> PageFigure {
         let name = described(&self.title, &self.subtitle);
         PageFigure {
-            svg: page::svg(&self.scene(Target::Page), &name),
+            svg: self.drawn(Target::Page).into_page(&name, ""),
+            scales: vec!["linear"],
             heading: String::new(),
             entries: Vec::new(),
         }
     }
 
     fn scene(&self, target: Target) -> Scene {
+        self.drawn(target).into_scene()
+    }
+
+    fn drawn(&self, target: Target) -> Pen {
         let across = self.grids.len().clamp(1, ACROSS);
         let down = self.grids.len().div_ceil(across).max(1);
         let width = CELL.0 * self.columns.len().max(1) as f64;
@@ -93,6 +100,9 @@ impl Grids {
 
         let mut pen = Pen::new(page_width, page_height, target);
         head.draw(&mut pen, left);
+        if is_page {
+            head.name_y(&mut pen, left, &self.y_label);
+        }
         for (index, grid) in self.grids.iter().enumerate() {
             let at = (
                 left + (index % across) as f64 * (width + GUTTER.0),
@@ -104,7 +114,7 @@ impl Grids {
         }
         let centre = left + (across as f64 * (width + GUTTER.0) - GUTTER.0) / 2.0;
         pen.text((centre, page_height - 14.0), &self.x_label, &Font::MIDDLE);
-        pen.into_scene()
+        pen
     }
 
     /// The cells of a matrix with their numbers; labels of the rows where it is the first.
@@ -120,14 +130,17 @@ impl Grids {
                 let value = grid.values.get(row).and_then(|values| values.get(column));
                 let value = value.copied().filter(|value| value.is_finite());
                 let left = x + column as f64 * CELL.0;
+                let own = grid.texts.get(row).and_then(|texts| texts.get(column));
                 let fill = value.map_or(GAP, shade);
                 // Colours of cells, and of numbers on them, are those of the scale in the dark too.
                 let tip = value.map(|value| {
                     let column = &self.columns[column];
-                    let value = metric::number(value, 3);
-                    format!("{}, {label}, {column}: {value}", grid.name)
+                    let value = own.cloned().unwrap_or_else(|| metric::number(value, 3));
+                    let of = [&grid.name, label].into_iter().filter(|part| !part.is_empty());
+                    let of: Vec<&str> = of.map(String::as_str).collect();
+                    format!("{}, {column}: {value}", of.join(", "))
                 });
-                pen.begin(value.map(|_| FIXED.to_owned()), tip);
+                pen.begin(value.map(|_| FIXED), tip.as_deref());
                 pen.rect((left, top), CELL, fill);
                 if let Some(value) = value {
                     let font = Font {
@@ -136,7 +149,8 @@ impl Grids {
                         ..Font::MIDDLE
                     };
                     let centre = (left + CELL.0 / 2.0, top + CELL.1 / 2.0 + 4.0);
-                    pen.text(centre, &metric::number(value, 2), &font);
+                    let text = own.cloned().unwrap_or_else(|| metric::number(value, 2));
+                    pen.text(centre, &text, &font);
                 }
                 pen.end();
             }
@@ -181,6 +195,7 @@ mod tests {
         let grid = |name: &str| Grid {
             name: name.into(),
             values: vec![vec![0.0, 0.25], vec![f64::NAN, 1.0]],
+            texts: Vec::new(),
         };
         let grids = Grids {
             title: "by depth".into(),

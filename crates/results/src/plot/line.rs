@@ -1,9 +1,11 @@
 //! Lines with bands over a numeric axis.
 
-use super::axis::{Axis, Tick, extent, is_drawable, with_room};
+use super::axis::{Axis, is_drawable, with_room};
+use super::compact::{REFERENCE_GROUP, classes, marker_class, number};
 use super::frame::{Head, Legend, MARGIN, described};
 use super::page::{self, PageFigure};
-use super::pen::{Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg};
+use super::pen::{Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg, xml_text};
+use super::ranges::{other_axis, scale, x_axis, y_axis};
 use super::series::Series;
 use super::style::{DOTS, FRAME, GRID, Look, MUTED, REFERENCE, TEXT, TITLE, text_width};
 use kuva::render::color::Color;
@@ -47,8 +49,6 @@ pub struct LinePlot {
     pub legend: String,
     /// Markers at every point; otherwise a few along the line.
     pub mark_points: bool,
-    /// Dots at every point of a seed's line, in pages.
-    pub seed_dots: bool,
 }
 
 impl LinePlot {
@@ -79,7 +79,6 @@ impl LinePlot {
             line
         });
         let plot = Self {
-            seed_dots: !is_small && self.mark_points,
             series: thinned.collect(),
             ..self.clone()
         };
@@ -90,27 +89,20 @@ impl LinePlot {
         let axis = y_axis(&plot, true);
         let reference = reference.filter(|(at, _)| axis.holds(*at));
         let name = described(&self.title, &self.subtitle);
-        let scale = if self.log_y { "; log scale" } else { "" };
+        let note = if self.log_y { "; log scale" } else { "" };
+        let (pen, attributes, has_other) = plot.drawn(Target::Page);
+        let other = has_other.then(|| scale(!self.log_y));
         PageFigure {
-            svg: page::svg(&plot.scene(Target::Page), &(name + scale)),
+            svg: pen.into_page(&(name + note), &attributes),
+            scales: std::iter::once(scale(self.log_y)).chain(other).collect(),
             heading: self.legend.clone(),
             entries: page::entries(&plot.series, reference.map(|(_, name)| name)),
         }
     }
 
-    /// The same figure with the other scale of y, where both make sense.
-    pub(crate) fn other_scale(&self) -> Option<Self> {
-        let mut ys = self.series.iter().flat_map(|s| &s.points).map(|p| p.1);
-        let fits = self.log_y || self.y_range.is_none() && ys.all(|y| y > 0.0);
-        fits.then(|| Self {
-            log_y: !self.log_y,
-            ..self.clone()
-        })
-    }
-
     /// Name of the y axis with its note.
-    fn y_name(&self) -> String {
-        match (self.y_note.as_str(), self.log_y) {
+    fn y_name(&self, log: bool) -> String {
+        match (self.y_note.as_str(), log) {
             ("", _) => self.y_label.clone(),
             (note, false) => format!("{} ({note})", self.y_label),
             (note, true) => format!("{} ({note}, log scale)", self.y_label),
@@ -118,16 +110,24 @@ impl LinePlot {
     }
 
     fn scene(&self, target: Target) -> Scene {
-        let (x, y) = (x_axis(self), y_axis(self, target == Target::Page));
-        let y_name = self.y_name();
+        self.drawn(target).0.into_scene()
+    }
+
+    /// The drawing; for a page also what its script reads, and whether it has another scale.
+    #[expect(clippy::too_many_lines, reason = "one figure, part by part")]
+    fn drawn(&self, target: Target) -> (Pen, String, bool) {
         let is_page = target == Target::Page;
+        let (x, y) = (x_axis(self), y_axis(self, is_page));
+        let other = if is_page { other_axis(self, &y) } else { None };
+        let y_name = self.y_name(self.log_y);
         let head = Head {
             title: if is_page { "" } else { &self.title },
             subtitle: if is_page { "" } else { &self.subtitle },
             y_label: &y_name,
             has_reference: self.reference_x.is_some(),
         };
-        let labels = y.ticks.iter().map(|t| text_width(&t.label, TEXT));
+        let ticks = y.ticks.iter().chain(other.iter().flat_map(|o| &o.ticks));
+        let labels = ticks.map(|t| text_width(&t.label, TEXT));
         let left = MARGIN + labels.fold(24.0, f64::max) + 8.0;
         let top = head.height();
         let area = Area {
@@ -151,9 +151,24 @@ impl LinePlot {
 
         let mut pen = Pen::new(width, height, target);
         head.draw(&mut pen, left);
-        area.draw_grid(&mut pen);
+        if is_page {
+            // Heights of points are read back for the other scale.
+            pen.page().is_fine = other.is_some();
+            let both = [(Some(&area.y), self.log_y), (other.as_ref(), !self.log_y)];
+            for (axis, log) in both {
+                let Some(axis) = axis else { continue };
+                let class = if log == self.log_y { "y" } else { "y other" };
+                pen.begin(Some(&format!("class=\"{class}\"")), None);
+                head.name_y(&mut pen, left, &self.y_name(log));
+                area.draw_y(&mut pen, axis);
+                pen.end();
+            }
+        } else {
+            area.draw_y(&mut pen, &area.y);
+        }
+        area.draw_x(&mut pen);
         area.draw_references(&mut pen);
-        area.draw_series(&mut pen);
+        let places = area.draw_series(&mut pen);
         legend.draw(&mut pen, area.right + 22.0, top + 10.0);
         if self.series.iter().all(|s| s.points.is_empty()) {
             let middle = ((left + area.right) / 2.0, (top + area.bottom) / 2.0);
@@ -164,7 +179,8 @@ impl LinePlot {
             };
             pen.text(middle, "no numbers", &font);
         }
-        pen.into_scene()
+        let attributes = area.attributes(other.as_ref(), &places);
+        (pen, attributes, other.is_some())
     }
 }
 
@@ -201,12 +217,33 @@ impl Area<'_> {
         self.y.holds(*at).then_some((*at, name.as_str()))
     }
 
-    fn draw_grid(&self, pen: &mut Pen) {
-        for tick in &self.y.ticks {
-            let y = self.y_of(tick.at);
+    /// What the script of a page reads: the rectangle, the axes, and where points are, in words.
+    fn attributes(&self, other: Option<&Axis>, places: &[String]) -> String {
+        let [left, right, top, bottom] = [self.left, self.right, self.top, self.bottom].map(number);
+        let axis = |axis: &Axis| format!("{} {:e} {:e}", scale(axis.log), axis.low, axis.high);
+        let other = other.map_or(String::new(), |other| {
+            format!(" data-other=\"{}\"", axis(other))
+        });
+        format!(
+            " data-box=\"{left} {right} {top} {bottom}\" data-x=\"{}\" data-y=\"{}\"{other} \
+             data-of=\"{}\" data-p=\"{}\"",
+            axis(&self.x),
+            axis(&self.y),
+            xml_text(&self.plot.x_label),
+            places.join("|")
+        )
+    }
+
+    /// Grid and labels of y on one of its scales.
+    fn draw_y(&self, pen: &mut Pen, axis: &Axis) {
+        for tick in &axis.ticks {
+            let y = self.bottom - axis.share(tick.at) * HEIGHT;
             pen.line((self.left, y), (self.right, y), &GRID, 1.0, &[]);
             pen.text((self.left - 8.0, y + TO_BASELINE), &tick.label, &Font::END);
         }
+    }
+
+    fn draw_x(&self, pen: &mut Pen) {
         for tick in &self.x.ticks {
             let x = self.x_of(tick.at);
             pen.line((x, self.top), (x, self.bottom), &GRID, 1.0, &[]);
@@ -224,7 +261,9 @@ impl Area<'_> {
     fn draw_references(&self, pen: &mut Pen) {
         if let Some((at, _)) = self.reference_y() {
             let y = self.y_of(at);
+            pen.begin(Some(REFERENCE_GROUP), None);
             pen.line((self.left, y), (self.right, y), &MUTED, 1.2, &DOTS);
+            pen.end();
         }
         let reference_x = self.plot.reference_x.as_ref();
         if let Some((at, name)) = reference_x.filter(|(at, _)| self.x.holds(*at)) {
@@ -253,78 +292,97 @@ impl Area<'_> {
     }
 
     /// Bands below lines below markers: nothing hides the points that a line is drawn through.
-    fn draw_series(&self, pen: &mut Pen) {
+    /// Returns where points are, in words that the tips of a page refer to.
+    fn draw_series(&self, pen: &mut Pen) -> Vec<String> {
         let series = &self.plot.series;
         let drawn: Vec<(Look, Vec<Vec<Dot>>)> = series
             .iter()
             .map(|s| (Look::of(s.style), self.stretches(s)))
             .collect();
-        let group = |class: &str, index: usize| {
+        let group = |class: &str, look: &str, index: usize, more: &str| {
             let key = page::key(&series[index], index);
-            Some(format!("class=\"{class}\" data-m=\"{key}\""))
+            format!("class=\"{class} {look}\" data-m=\"{key}\"{more}")
         };
         for (index, (look, stretches)) in drawn.iter().enumerate() {
-            pen.begin(group("band", index), None);
-            stretches
-                .iter()
-                .for_each(|dots| band(pen, dots, &look.color));
-            pen.end();
+            if stretches.iter().flatten().any(|dot| dot.band.is_some()) {
+                let classes = classes(series[index].style);
+                pen.begin(Some(&group("band", &classes, index, "")), None);
+                stretches
+                    .iter()
+                    .for_each(|dots| band(pen, dots, &look.color));
+                pen.end();
+            }
         }
         for (index, (look, stretches)) in drawn.iter().enumerate() {
-            pen.begin(group("line", index), Some(series[index].name.clone()));
+            let classes = classes(series[index].style);
+            pen.begin(Some(&group("line", &classes, index, "")), None);
             for dots in stretches {
                 let line: Vec<Spot> = dots.iter().map(|d| d.at).collect();
                 pen.polyline(&line, &look.color, 2.0, look.dash);
             }
             pen.end();
-            self.draw_seeds(pen, &series[index], look, group("seed", index));
+            let seed = match self.plot.mark_points {
+                true => "seed dots",
+                false => "seed",
+            };
+            self.draw_seeds(pen, &series[index], &group(seed, &classes, index, ""));
         }
+        let mut places = Vec::new();
         for (index, (look, stretches)) in drawn.iter().enumerate() {
-            let dots: Vec<Spot> = stretches.iter().flatten().map(|d| d.at).collect();
-            pen.begin(group("point", index), None);
-            if self.plot.mark_points || dots.len() <= MOST_MARKERS {
-                for dot in stretches.iter().flatten() {
-                    let tip = series[index].tips.get(dot.index);
-                    pen.begin(None, tip.cloned());
-                    pen.marker(dot.at, look);
-                    pen.end();
-                }
+            let dots: Vec<&Dot> = stretches.iter().flatten().collect();
+            let is_each = self.plot.mark_points || dots.len() <= MOST_MARKERS;
+            let marked: Vec<Spot> = if is_each {
+                dots.iter().map(|d| d.at).collect()
             } else {
-                // Staggered by the golden ratio, so that coinciding lines stay identifiable.
-                let step = WIDTH / 4.0;
-                let mut next = self.left + step * (0.15 + 0.7 * (index as f64 * 0.381_966).fract());
-                for &at in dots.iter() {
-                    if at.0 >= next {
-                        pen.marker(at, look);
-                        next += step;
-                    }
-                }
+                self.spread(&dots, index)
+            };
+            if pen.is_page() {
+                let tips = tips(&series[index], &dots, &mut places);
+                let tips = tips.filter(|_| is_each).unwrap_or_default();
+                let class = marker_class(series[index].style);
+                pen.begin(Some(&group("point", &class, index, &tips)), None);
+                pen.page().markers(&marked);
+                pen.end();
+            } else {
+                marked.iter().for_each(|at| pen.marker(*at, look));
             }
-            pen.end();
         }
         let corner = (self.left, self.bottom);
         pen.line(corner, (self.right, self.bottom), &FRAME, 1.2, &[]);
         pen.line((self.left, self.top), corner, &FRAME, 1.2, &[]);
+        places
+    }
+
+    /// Some points of a line, staggered by the golden ratio, so that coinciding lines stay
+    /// identifiable.
+    fn spread(&self, dots: &[&Dot], index: usize) -> Vec<Spot> {
+        let step = WIDTH / 4.0;
+        let mut next = self.left + step * (0.15 + 0.7 * (index as f64 * 0.381_966).fract());
+        let mut kept = Vec::new();
+        for dot in dots {
+            if dot.at.0 >= next {
+                kept.push(dot.at);
+                next += step;
+            }
+        }
+        kept
     }
 
     /// The lines of the seeds, thin; in pages only.
-    fn draw_seeds(&self, pen: &mut Pen, series: &Series, look: &Look, group: Option<String>) {
-        if pen.is_page() && !series.seeds.is_empty() {
-            pen.begin(group, None);
-            for (tip, points) in &series.seeds {
-                let line = Series {
-                    points: points.clone(),
-                    ..Series::default()
-                };
-                pen.begin(None, Some(tip.clone()));
-                for dots in self.stretches(&line) {
-                    let line: Vec<Spot> = dots.iter().map(|d| d.at).collect();
-                    pen.polyline(&line, &look.color, 1.0, look.dash);
-                    if self.plot.seed_dots {
-                        line.iter().for_each(|at| pen.dot(*at, &look.color));
-                    }
-                }
-                pen.end();
+    fn draw_seeds(&self, pen: &mut Pen, series: &Series, group: &str) {
+        if !pen.is_page() || series.seeds.is_empty() {
+            return;
+        }
+        for (name, points) in &series.seeds {
+            let line = Series {
+                points: points.clone(),
+                ..Series::default()
+            };
+            let attributes = format!("{group} data-s=\"{}\"", xml_text(name));
+            pen.begin(Some(&attributes), None);
+            for dots in self.stretches(&line) {
+                let line: Vec<Spot> = dots.iter().map(|d| d.at).collect();
+                pen.page().markers(&line);
             }
             pen.end();
         }
@@ -362,6 +420,24 @@ impl Area<'_> {
     }
 }
 
+/// The attribute that says where the points of a line are and what their values are: for each point
+/// the index of its place and its value.
+fn tips(series: &Series, dots: &[&Dot], places: &mut Vec<String>) -> Option<String> {
+    let plain = |text: &str| xml_text(text).replace('|', "/");
+    let mut all = Vec::new();
+    for dot in dots {
+        let (place, value) = series.tips.get(dot.index)?;
+        let place = plain(place);
+        let at = places.iter().position(|known| *known == place);
+        let at = at.unwrap_or_else(|| {
+            places.push(place);
+            places.len() - 1
+        });
+        all.push(format!("{at} {}", plain(value)));
+    }
+    Some(format!(" data-t=\"{}\"", all.join("|")))
+}
+
 /// The band of a stretch: an area between neighbours, a bar at a point without any.
 fn band(pen: &mut Pen, dots: &[Dot], color: &Color) {
     for piece in dots.split(|dot| dot.band.is_none()) {
@@ -376,87 +452,12 @@ fn band(pen: &mut Pen, dots: &[Dot], color: &Color) {
         // Along the lower ends and back along the upper ones.
         let lower = piece.iter().filter_map(|d| Some((d.at.0, d.band?.0)));
         let upper = piece.iter().rev().filter_map(|d| Some((d.at.0, d.band?.1)));
-        pen.outline(lower.chain(upper), color, (Color::None, 0.0), Some(0.14));
-    }
-}
-
-fn x_axis(plot: &LinePlot) -> Axis {
-    let usable = |v: &f64| is_drawable(*v, plot.log_x);
-    let points = plot.series.iter().flat_map(|s| &s.points).map(|p| p.0);
-    let reference = plot.reference_x.iter().map(|r| r.0);
-    let all = points.chain(plot.x_ticks.iter().copied()).chain(reference);
-    let Some((low, high)) = extent(all.filter(usable)) else {
-        return Axis::linear((0.0, 1.0), 5);
-    };
-    let mut axis = if plot.log_x {
-        Axis::log((low, high), 0.03)
-    } else {
-        // A count that starts near 0 starts at 0.
-        let low = if low > 0.0 && low < 0.2 * high {
-            0.0
+        let corners = lower.chain(upper);
+        if pen.is_page() {
+            let corners: Vec<Spot> = corners.collect();
+            pen.page().area(&corners);
         } else {
-            low
-        };
-        let pad = if low == high {
-            0.5
-        } else {
-            0.02 * (high - low)
-        };
-        Axis {
-            low: low - pad,
-            high: high + pad,
-            ..Axis::linear((low, high), 6)
+            pen.outline(corners, color, (Color::None, 0.0), Some(0.14));
         }
-    };
-    if !plot.x_ticks.is_empty() {
-        let given = plot.x_ticks.iter().copied().filter(usable);
-        axis.ticks = given.map(Tick::new).collect();
     }
-    axis.ticks.retain(|t| t.at >= axis.low && t.at <= axis.high);
-    axis
-}
-
-/// `with_seeds`: whether it also holds the lines of seeds.
-fn y_axis(plot: &LinePlot, with_seeds: bool) -> Axis {
-    let usable = |v: &f64| is_drawable(*v, plot.log_y);
-    let of_seeds = plot.series.iter().filter(|_| with_seeds);
-    let of_seeds = of_seeds.flat_map(|s| &s.seeds);
-    let of_seeds = of_seeds.flat_map(|(_, points)| points);
-    let points = plot.series.iter().flat_map(|s| &s.points);
-    let points = points.chain(of_seeds).map(|p| p.1);
-    let fixed = plot.y_range.iter().flat_map(|r| [r.0, r.1]);
-    let reference = plot.reference_y.iter().map(|r| r.0);
-    let Some((low, high)) = extent(points.chain(fixed).chain(reference).filter(usable)) else {
-        return Axis::linear((0.0, 1.0), 5);
-    };
-    // The wide interval of few seeds may extend the axis only this far beyond the means.
-    let bands = plot.series.iter().flat_map(|s| &s.band).flatten();
-    let ends = bands.flat_map(|b| [b.0, b.1]).filter(usable);
-    let (band_low, band_high) = extent(ends).unwrap_or((low, high));
-    if plot.log_y {
-        let slack = (high / low).powf(0.15).max(1.2);
-        let low_end = band_low.clamp(low / slack, low);
-        let high_end = band_high.clamp(high, high * slack);
-        return Axis::log((low_end, high_end), 0.04);
-    }
-    let slack = 0.25 * (high - low).max(0.02 * high.abs());
-    let (low, high) = match plot.y_range {
-        Some((a, b)) if low >= a && high <= b => (a, b),
-        _ => (
-            band_low.clamp(low - slack, low),
-            band_high.clamp(high, high + slack),
-        ),
-    };
-    let pad = if high > low {
-        0.04 * (high - low)
-    } else {
-        0.05 * high.abs().max(1.0)
-    };
-    let mut axis = Axis::linear((low - pad, high + pad), 6);
-    // Ticks outside a fixed range would suggest scores above 1.
-    if plot.y_range.is_some() {
-        axis.ticks
-            .retain(|t| t.at >= low - 1e-9 && t.at <= high + 1e-9);
-    }
-    axis
 }

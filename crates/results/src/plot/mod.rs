@@ -10,26 +10,31 @@
 //! heatmap.rs  Heatmap: a matrix as colours
 //! grids.rs    Grids: small matrices with their numbers, side by side
 //! axis.rs     ranges, ticks, labels that have room
+//! ranges.rs   what the axes of lines hold
 //! frame.rs    titles and legend
 //! pen.rs      primitives on a scene; SVG and PNG
-//! page.rs     the scene as SVG inside a page
+//! compact.rs  the same as short SVG inside a page
+//! page.rs     legends and small curves of a page
 //! style.rs    colours, markers, dashes, text sizes
 //! ```
 
 mod axis;
+mod compact;
 mod frame;
 mod grids;
 mod heatmap;
 mod line;
 mod page;
 mod pen;
+mod ranges;
 mod series;
 mod style;
 
+pub(crate) use compact::definitions;
 pub(crate) use frame::described;
 pub use grids::{Grid, Grids};
 pub use heatmap::Heatmap;
 pub use line::LinePlot;
-pub(crate) use page::{PageFigure, sparkline};
+pub(crate) use page::{PageFigure};
 pub use pen::PlotError;
 pub use series::Series;

@@ -1,6 +1,7 @@
-//! Drawing primitives on a kuva scene, and the scene as SVG and PNG.
+//! Drawing primitives on a kuva scene, and the scene as SVG and PNG; or in a page.
 
-use super::style::{FONTS, INK, LONGEST, Look, Marker, TEXT, TITLE, WHITE};
+use super::compact::Compact;
+use super::style::{FONTS, INK, LONGEST, Look, TEXT, TITLE, WHITE};
 use crate::text::{name, printable};
 use kuva::RasterBackend;
 use kuva::backend::svg::SvgBackend;
@@ -62,10 +63,11 @@ impl Font<'_> {
     };
 }
 
-/// Draws on a scene.
+/// Draws on a scene, or in a page.
 pub(super) struct Pen {
     scene: Scene,
     target: Target,
+    page: Compact,
 }
 
 impl Pen {
@@ -73,28 +75,32 @@ impl Pen {
         let mut scene = Scene::new(width, height);
         scene.font_family = Some(FONTS.into());
         scene.text_color = Some("#222222".into());
-        Self { scene, target }
+        Self {
+            scene,
+            target,
+            page: Compact::default(),
+        }
     }
 
     pub(super) fn is_page(&self) -> bool {
         self.target == Target::Page
     }
 
-    /// A small dot without an outline.
-    pub(super) fn dot(&mut self, (cx, cy): Spot, color: &Color) {
-        self.push(Primitive::Circle {
-            cx,
-            cy,
-            r: 1.8,
-            fill: color.clone(),
-            fill_opacity: None,
-            stroke: None,
-            stroke_width: None,
-        });
-    }
-
+    /// What has been drawn for an SVG file or a PNG.
     pub(super) fn into_scene(self) -> Scene {
         self.scene
+    }
+
+    /// What has been drawn for a page, named to a screen reader. `attributes`: more of them, each
+    /// after a space.
+    pub(super) fn into_page(self, name: &str, attributes: &str) -> String {
+        let size = (self.scene.width, self.scene.height);
+        self.page.svg(size, name, attributes)
+    }
+
+    /// Where a page is drawn.
+    pub(super) fn page(&mut self) -> &mut Compact {
+        &mut self.page
     }
 
     pub(super) fn push(&mut self, primitive: Primitive) {
@@ -102,20 +108,16 @@ impl Pen {
     }
 
     /// Begins a group with these attributes and this tooltip; in pages only.
-    pub(super) fn begin(&mut self, attributes: Option<String>, title: Option<String>) {
-        if self.target == Target::Page {
-            self.push(Primitive::GroupStart {
-                transform: None,
-                title,
-                extra_attrs: attributes,
-            });
+    pub(super) fn begin(&mut self, attributes: Option<&str>, title: Option<&str>) {
+        if self.is_page() {
+            self.page.begin(attributes, title);
         }
     }
 
     /// Ends the last group.
     pub(super) fn end(&mut self) {
-        if self.target == Target::Page {
-            self.push(Primitive::GroupEnd);
+        if self.is_page() {
+            self.page.end();
         }
     }
 
@@ -126,6 +128,9 @@ impl Pen {
     pub(super) fn polyline(&mut self, points: &[Spot], color: &Color, width: f64, dash: &[f64]) {
         if points.len() < 2 {
             return;
+        }
+        if self.is_page() {
+            return self.page.polyline(points, color, width, dash);
         }
         let one = |points: Vec<Spot>, dash: Option<String>| Primitive::PolyLine {
             points,
@@ -150,6 +155,9 @@ impl Pen {
 
     /// A filled rectangle, its upper left corner at `at`.
     pub(super) fn rect(&mut self, at: Spot, (width, height): (f64, f64), fill: Color) {
+        if self.is_page() {
+            return self.page.rect(at, (width, height), &fill);
+        }
         self.push(Primitive::Rect {
             x: at.0,
             y: at.1,
@@ -177,6 +185,10 @@ impl Pen {
     }
 
     fn write(&mut self, at: Spot, text: &str, font: &Font<'_>, bold: bool) {
+        if self.is_page() {
+            let look = (font.size, font.anchor, bold);
+            return self.page.text(at, text, look, font.color);
+        }
         // kuva reads `$...$` as mathematics.
         let content = printable(&shorten(text, LONGEST)).replace('$', "\\$");
         self.push(Primitive::Text {
@@ -199,14 +211,13 @@ impl Pen {
         stroke: (Color, f64),
         opacity: Option<f64>,
     ) {
+        if self.is_page() {
+            return self.page.outline(corners, fill, opacity);
+        }
         let mut d = String::new();
         for (i, (x, y)) in corners.enumerate() {
             let step = if i == 0 { 'M' } else { 'L' };
-            // A tenth of a pixel is enough for a page, which holds many figures.
-            let _ = match self.target {
-                Target::Page => write!(d, "{step}{x:.1} {y:.1}"),
-                Target::Svg | Target::Png => write!(d, "{step}{x:.2} {y:.2} "),
-            };
+            let _ = write!(d, "{step}{x:.2} {y:.2} ");
         }
         d.push('Z');
         let data = PathData {
@@ -226,10 +237,10 @@ impl Pen {
             let corners = corners.iter().map(|(dx, dy)| (x + dx, y + dy));
             return self.outline(corners, &look.color, (WHITE, 0.9), None);
         }
-        let (r, fill, stroke, stroke_width) = match look.marker {
-            Marker::Ring => (3.8, WHITE, look.color.clone(), 1.8),
-            _ => (4.2, look.color.clone(), WHITE, 1.0),
-        };
+        let (r, fill, stroke, stroke_width) = look.round();
+        if self.is_page() {
+            return self.page.circle((x, y), r, &fill, (&stroke, stroke_width));
+        }
         self.push(Primitive::Circle {
             cx: x,
             cy: y,

@@ -11,9 +11,9 @@ pub struct Series {
     pub band: Vec<Option<(f64, f64)>>,
     /// Look of the line: the same number looks the same in every figure. Up to 24 differ.
     pub style: usize,
-    /// What a page tells of each point; as long as `points`, or empty.
-    pub tips: Vec<String>,
-    /// The line of each seed and what a page tells of it. Drawn in pages only.
+    /// Where each point is and its value, in words, for pages; as long as `points`, or empty.
+    pub tips: Vec<(String, String)>,
+    /// The line of each seed and its name, `seed 3`. Drawn in pages only.
     pub seeds: Vec<(String, Vec<(f64, f64)>)>,
     /// Name of the line for the script of a page, letters and digits; lines of one key are shown
     /// and hidden together. Empty: by its place.

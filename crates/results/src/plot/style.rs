@@ -119,8 +119,19 @@ impl Marker {
     }
 }
 
+/// Looks that differ.
+pub(super) const STYLES: usize = PALETTE.len() * DASHES.len();
+
 impl Look {
-    /// The look of a style number. Numbers below 24 all look different.
+    /// Radius, fill, and colour and width of the edge of a round marker.
+    pub(super) fn round(&self) -> (f64, Color, Color, f64) {
+        match self.marker {
+            Marker::Ring => (3.8, WHITE, self.color.clone(), 1.8),
+            _ => (4.2, self.color.clone(), WHITE, 1.0),
+        }
+    }
+
+    /// The look of a style number. Numbers below [`STYLES`] all look different.
     pub(super) fn of(style: usize) -> Self {
         Self {
             color: PALETTE[style % PALETTE.len()].clone(),

@@ -45,6 +45,21 @@ pub(super) fn seeds_text(setting: &Setting<'_>) -> String {
     }
 }
 
+/// What counts as keeping a score: the one wording of [`metric::KEPT`].
+pub(super) fn kept(metric: &str, whose: &str) -> String {
+    if metric::lower_is_better(metric) {
+        format!(
+            "{whose} {metric} at most {:.0} % above the in-length value",
+            100.0 / metric::KEPT - 100.0
+        )
+    } else {
+        format!(
+            "at least {:.0} % of {whose} in-length {metric}",
+            100.0 * metric::KEPT
+        )
+    }
+}
+
 /// What a metric is and what guessing scores, for a table that stands alone.
 pub(super) fn definition(setting: &Setting<'_>, metric: &str) -> String {
     let definition = setting.definition(metric);

@@ -77,8 +77,8 @@ pub(crate) struct RunView {
     /// Scores by variant and test length.
     pub scores: Option<Table>,
     pub curves: Vec<RunCurve>,
-    /// A command that trains it again.
-    pub command: Option<String>,
+    /// A command that trains it again, in pieces that runs of one method share.
+    pub command: Vec<String>,
     /// Relative path of its directory.
     pub link: Option<String>,
 }
@@ -288,14 +288,6 @@ impl Drawing {
         }
     }
 
-    /// The name of the scale of y.
-    pub(crate) fn scale(&self) -> &'static str {
-        match self {
-            Drawing::Lines(plot) if plot.log_y => "log",
-            Drawing::Lines(_) | Drawing::Grids(_) => "linear",
-        }
-    }
-
     /// Whether it has lines of seeds.
     pub(crate) fn has_seeds(&self) -> bool {
         match self {
@@ -310,16 +302,6 @@ impl Drawing {
             Drawing::Lines(plot) => plot.to_page(is_small),
             Drawing::Grids(plot) => plot.to_page(),
         }
-    }
-
-    /// The name of the scale of y, and the figure for a page with the other scale, where both make
-    /// sense.
-    pub(crate) fn other_scale(&self, is_small: bool) -> Option<(&'static str, PageFigure)> {
-        let Drawing::Lines(plot) = self else {
-            return None;
-        };
-        let name = if plot.log_y { "linear" } else { "log" };
-        Some((name, plot.other_scale()?.to_page(is_small)))
     }
 
     pub(crate) fn to_png(&self) -> Result<Vec<u8>, PlotError> {

@@ -1,5 +1,6 @@
 //! The finding of a setting: what its numbers say, in one or two sentences.
 
+use super::captions::kept;
 use super::sections::baseline;
 use super::spec::ReportSpec;
 use crate::analysis::outcome::InLength;
@@ -108,21 +109,6 @@ fn leaders(setting: &Setting<'_>, longest: usize, reached: &[(String, usize)]) -
     };
     let kept = kept(setting.lead(), whose);
     format!("{} {verb} {kept} {to}{tail}", and(&leaders))
-}
-
-/// The share of the in-length score that counts as kept.
-fn kept(metric: &str, whose: &str) -> String {
-    if metric::lower_is_better(metric) {
-        format!(
-            "{whose} {metric} at most {:.0} % above the in-length value",
-            100.0 / metric::KEPT - 100.0
-        )
-    } else {
-        format!(
-            "at least {:.0} % of {whose} in-length {metric}",
-            100.0 * metric::KEPT
-        )
-    }
 }
 
 /// Which method is best at a length past training, and how sure that is. None is called best where

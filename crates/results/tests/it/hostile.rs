@@ -219,13 +219,15 @@ fn check_visible(name: &str, text: &str) {
 fn check_markup(name: &str, text: &str) {
     const TAGS: &str = " span script button select option label input h4 small polygon title code html head meta title style body header h1 p nav a main section h2 h3 \
                         figure div table thead tr th tbody td strong figcaption dl dt dd ul li \
-                        details summary pre svg rect line polyline path circle text g ";
+                        details summary pre svg rect line polyline path circle text g defs marker use noscript ";
     const ATTRIBUTES: &str = " lang charset name content open http-equiv id class href scope \
                               xmlns width height viewBox role aria-label font-family fill stroke \
                               stroke-width stroke-dasharray stroke-linejoin stroke-linecap \
                               fill-opacity opacity x y x1 y1 x2 y2 cx cy r d points font-size \
                               text-anchor font-weight transform fill-rule xml:space style hidden tabindex \
-                              type value placeholder data-metric data-m data-scale aria-hidden ";
+                              type value placeholder data-metric data-m data-s data-t data-x data-y data-p data-of \
+                              data-box data-other aria-hidden markerUnits markerWidth \
+                              markerHeight refX refY ";
     const VOID: &str = " meta input ";
     let text = without_own_script(text).replace("<data>", "<script class=\"differences\">");
     let text = text.as_str();
@@ -291,7 +293,7 @@ fn check_markup(name: &str, text: &str) {
     );
     assert!(
         ids.iter()
-            .all(|id| id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')),
+            .all(|id| id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))),
         "{ids:?}"
     );
 }

@@ -124,8 +124,10 @@ fn page_is_self_contained_and_balanced() {
     let page = text(&report(&everything(), &[], &spec()).unwrap(), "report.html");
     assert!(page.contains("script-src 'sha256-") && page.contains("default-src 'none'"));
     let page = without_own_script(&page);
+    // Addresses in the style sheet are those of the page's own markers.
+    let own = page.replace("url(#k_", "").replace("url(#d_", "");
     for outside in ["<script", "src=", "<link", "@import", "url(", "href=\"http"] {
-        assert!(!page.contains(outside), "{outside}");
+        assert!(!own.contains(outside), "{outside}");
     }
     // Every element opened is closed: no name or number broke the markup.
     for tag in [

@@ -4,6 +4,7 @@
 use crate::analysis::outcome::InLength;
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
+use crate::report::captions::kept as kept_rule;
 use crate::report::document::{Cell, Chapter, Layout, Section, Table};
 use crate::text::times;
 use std::collections::BTreeMap;
@@ -118,9 +119,9 @@ fn reach(columns: &Columns<'_, '_>, rows: &[&str], left: &str) -> Table {
         slug: "overview-reach".into(),
         title: "How far each method keeps its score".into(),
         caption: format!(
-            "Longest test length up to which a method keeps {} of its in-length score, as a \
-             multiple of the training length.{left}",
-            metric::KEPT
+            "Longest test length up to which a method keeps its score, as a multiple of the \
+             training length. Kept: {}.{left}",
+            rules(columns)
         ),
         notes: "By the leading metric of each setting, means over seeds. ≥: nothing longer was \
                 tested. 1x: lost at the first longer length. Not converged: the task was not \
@@ -128,6 +129,18 @@ fn reach(columns: &Columns<'_, '_>, rows: &[&str], left: &str) -> Table {
             .into(),
         ..matrix(columns, rows, cell)
     }
+}
+
+/// What counts as keeping each of the leading metrics.
+fn rules(columns: &Columns<'_, '_>) -> String {
+    let mut rules: Vec<String> = Vec::new();
+    for (setting, _) in columns {
+        let rule = kept_rule(setting.lead(), "its");
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    }
+    rules.join(", or ")
 }
 
 /// The largest multiple of the training length, a power of two, that most settings test.

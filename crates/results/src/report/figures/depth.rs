@@ -34,6 +34,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
     };
     let grid = |&m: &usize| Grid {
         name: setting.methods[m].name.clone(),
+        texts: Vec::new(),
         values: depths
             .iter()
             .map(|(_, metric)| {

@@ -5,6 +5,7 @@
 mod attention;
 mod base;
 mod depth;
+mod lengths;
 mod position;
 mod scores;
 mod shared;
@@ -19,8 +20,9 @@ use crate::analysis::setting::Setting;
 type Figures = fn(&Setting<'_>, &ReportSpec) -> Vec<Figure>;
 
 /// The figures, in the order of the report.
-const FIGURES: [Figures; 7] = [
+const FIGURES: [Figures; 8] = [
     scores::figures,
+    lengths::figures,
     depth::figures,
     position::figures,
     attention::figures,

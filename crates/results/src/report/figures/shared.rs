@@ -78,13 +78,13 @@ pub(super) fn line(
         line.points.push((x, estimate.mean));
         line.band.push(estimate.interval);
         line.tips
-            .push(format!("{}, {place}: {value}{n}", named.name));
+            .push((place, format!("{value}{n}")));
         for (seed, value) in point.values {
             by_seed.entry(seed).or_default().push((x, value));
         }
     }
     if by_seed.len() > 1 {
-        let seed = |(seed, points)| (format!("{}, seed {seed}", named.name), points);
+        let seed = |(seed, points)| (format!("seed {seed}"), points);
         line.seeds = by_seed.into_iter().map(seed).collect();
     }
     line
@@ -225,7 +225,7 @@ pub(super) fn averaged(
             // Adding 0 turns -0, which has other bits, into 0.
             by_x.entry((x + 0.0).to_bits()).or_default().push(*y);
         }
-        seeds.push((format!("{}, seed {seed}", named.name), curve));
+        seeds.push((format!("seed {seed}"), curve));
     }
     if seeds.len() < 2 {
         seeds.clear();

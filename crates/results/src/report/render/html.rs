@@ -1,8 +1,9 @@
 //! The page of a report as the context of its template: figures, controls, differences and runs.
 
 use super::escape;
+use super::runs;
 use super::texts::{cell_reason, each, pairs};
-use crate::plot::{PageFigure, sparkline};
+use crate::plot::{PageFigure, definitions};
 use crate::report::document::{
     Cell, Differences, Document, Figure, Layout, Mark, RunView, Section, Table, Tone,
 };
@@ -14,7 +15,7 @@ use serde_json::{Map, Value as Json, json};
 /// The script of the page.
 const SCRIPT: &str = include_str!("page/page.js");
 /// Its hash, by which the page's content security policy knows it; a test compares it.
-const SCRIPT_HASH: &str = "sha256-runovqZSE2EO2/mXDxB3YIrYaQ6DI2SSDLuMoSF3n5Q=";
+const SCRIPT_HASH: &str = "sha256-3hC+TUUhJUKtlb1CnD8Ir0AVajGEAq/LudxqmfPhMSU=";
 /// The style sheet of the page.
 const STYLE: &str = include_str!("page/page.css");
 /// Settings from which on each is folded away.
@@ -50,6 +51,7 @@ pub(super) fn context(document: &Document) -> Value {
         conditions => pairs(&document.conditions),
         configs => configs.collect::<Vec<_>>(),
         lists => lists.collect::<Vec<_>>(),
+        defs => Value::from_safe_string(definitions()),
         script => Value::from_safe_string(SCRIPT.into()),
         script_hash => SCRIPT_HASH,
         style => Value::from_safe_string(STYLE.into()),
@@ -61,26 +63,32 @@ fn section(section: &Section, is_large: bool) -> Value {
     let (scored, others): (Vec<&Figure>, Vec<&Figure>) = figures.partition(|f| f.metric.is_some());
     let tables = std::iter::once(&section.lead).chain(&section.tables);
     let (scores, tables): (Vec<&Table>, Vec<&Table>) = tables.partition(|t| t.metric.is_some());
-    let panel = |scores: &&Table| {
-        let drawn = scored.iter().find(|f| f.metric == scores.metric);
+    let metric = |t: &&Table| t.metric.as_deref().map(printable).map(|m| [m.clone(), m]);
+    let panels: Vec<(&Table, Option<Drawn<'_>>)> = scores
+        .iter()
+        .map(|scores| {
+            let figure = scored.iter().find(|f| f.metric == scores.metric);
+            (*scores, figure.map(|f| Drawn::of(f, is_large)))
+        })
+        .collect();
+    // The first score figure with two scales tells the one that readers find.
+    let mut drawn = panels.iter().filter_map(|(_, drawn)| drawn.as_ref());
+    let scales = drawn.find(|d| d.page.scales.len() > 1);
+    let scales: Option<Vec<[&str; 2]>> =
+        scales.map(|d| d.page.scales.iter().map(|name| [*name; 2]).collect());
+    let panel = |(scores, drawn): &(&Table, Option<Drawn<'_>>)| {
         context! {
             metric => scores.metric.as_deref().map(printable),
             table => table(scores),
-            figure => drawn.map(|f| figure(f, is_large, f.metric == section.lead.metric)),
+            figure => drawn.as_ref().map(figure),
         }
     };
-    let metric = |t: &&Table| t.metric.as_deref().map(printable).map(|m| [m.clone(), m]);
-    // The first score figure tells the scale that readers find.
-    let scale = scored
-        .iter()
-        .find_map(|f| Some((f.plot.scale(), f.plot.other_scale(true)?.0)));
-    let scales = scale.map(|(own, other)| [[own, own], [other, other]]);
     let has_seeds = section.figures.iter().any(|f| f.plot.has_seeds());
     context! {
         name => printable(&section.name),
         slug => section.slug.as_str(),
         finding => printable(&section.finding),
-        panels => scores.iter().map(panel).collect::<Vec<_>>(),
+        panels => panels.iter().map(panel).collect::<Vec<_>>(),
         metrics => scores.iter().filter_map(metric).collect::<Vec<_>>(),
         other_scales => scales,
         has_seeds,
@@ -88,31 +96,35 @@ fn section(section: &Section, is_large: bool) -> Value {
         differences => differences(&section.differences),
         is_long => section.lead.rows.len() >= FILTERED_FROM,
         tables => tables.iter().map(|t| table(t)).collect::<Vec<_>>(),
-        figures => others.iter().map(|f| figure(f, is_large, false)).collect::<Vec<_>>(),
+        figures => others.iter().map(|f| figure(&Drawn::of(f, is_large))).collect::<Vec<_>>(),
         definitions => pairs(&section.definitions),
-        runs => section.runs.iter().map(run).collect::<Vec<_>>(),
+        runs => section.runs.iter().map(run_row).collect::<Vec<_>>(),
+        run_data => runs::data(&section.runs).map(Value::from_safe_string),
     }
 }
 
-fn figure(f: &Figure, is_large: bool, is_lead: bool) -> Value {
-    let PageFigure {
-        svg,
-        heading,
-        entries,
-    } = f.plot.to_page(is_large);
-    let mut scales = vec![(f.plot.scale(), svg)];
-    // A large page has the other scale of the leading metric only.
-    if !is_large || is_lead {
-        let other = f.plot.other_scale(is_large);
-        scales.extend(other.map(|(name, page)| (name, page.svg)));
+/// A figure and its drawing.
+struct Drawn<'f> {
+    figure: &'f Figure,
+    page: PageFigure,
+}
+
+impl<'f> Drawn<'f> {
+    fn of(figure: &'f Figure, is_large: bool) -> Self {
+        Self {
+            figure,
+            page: figure.plot.to_page(is_large),
+        }
     }
-    let scale =
-        |(name, svg): (&str, String)| context! { name, svg => Value::from_safe_string(svg) };
-    let entries = entries.into_iter().map(|entry| {
+}
+
+fn figure(drawn: &Drawn<'_>) -> Value {
+    let Drawn { figure: f, page } = drawn;
+    let entries = page.entries.iter().map(|entry| {
         context! {
-            key => entry.key,
+            key => entry.key.as_str(),
             name => printable(&entry.name),
-            sample => Value::from_safe_string(entry.sample),
+            sample => Value::from_safe_string(entry.sample.clone()),
         }
     });
     context! {
@@ -120,8 +132,8 @@ fn figure(f: &Figure, is_large: bool, is_lead: bool) -> Value {
         title => printable(f.plot.title()),
         caption => printable(&f.caption),
         notes => printable(&f.notes),
-        scales => scales.into_iter().map(scale).collect::<Vec<_>>(),
-        heading => printable(&heading),
+        svg => Value::from_safe_string(page.svg.clone()),
+        heading => printable(&page.heading),
         entries => entries.collect::<Vec<_>>(),
     }
 }
@@ -205,7 +217,7 @@ fn baselines(all: &[Differences]) -> Vec<[String; 2]> {
 }
 
 /// `{metric: {baseline: {method: [text, ...]}}}`; a text begins with `*` where the interval excludes
-/// 0. In a script element no `<` may stand.
+/// 0.
 fn differences(all: &[Differences]) -> Value {
     let mut out = Map::new();
     for one in all {
@@ -230,23 +242,26 @@ fn differences(all: &[Differences]) -> Value {
     if out.is_empty() {
         return Value::UNDEFINED;
     }
-    let text = Json::Object(out).to_string();
-    Value::from_safe_string(text.replace('<', "\\u003c").replace('&', "\\u0026"))
+    Value::from_safe_string(script_text(&Json::Object(out)))
 }
 
-fn run(view: &RunView) -> Value {
-    let curves = view.curves.iter().map(|curve| {
-        let svg = sparkline(&curve.points, &curve.x);
-        context! { name => printable(&curve.name), svg => Value::from_safe_string(svg) }
-    });
+/// JSON as the content of a script element, where no `<` may stand.
+pub(super) fn script_text(json: &Json) -> String {
+    let text = json.to_string();
+    text.replace('<', "\\u003c").replace('&', "\\u0026")
+}
+
+/// A row of the table that stands for the runs where no script does.
+fn run_row(view: &RunView) -> Value {
+    let fact = |name: &str| {
+        let found = view.facts.iter().find(|(known, _)| known == name);
+        found.map(|(_, text)| printable(text))
+    };
     context! {
-        slug => view.slug.as_str(),
         name => printable(&view.name),
-        facts => pairs(&view.facts),
-        scores => view.scores.as_ref().map(table),
-        curves => curves.collect::<Vec<_>>(),
-        command => view.command.as_deref().map(printable),
-        link => view.link.as_deref(),
+        run => fact("run"),
+        loss => fact("final training loss"),
+        status => fact("status"),
     }
 }
 

@@ -5,6 +5,7 @@
 //! page/           the page: template, style sheet, script
 //! templates.rs    the document as their context
 //! html.rs         the document as the context of the page
+//! runs.rs         its runs as data for the page's script
 //! texts.rs        texts as every template prints them
 //! escape.rs       one escaper for each markup
 //! csv.rs          CSV files
@@ -14,6 +15,7 @@
 mod csv;
 pub(super) mod escape;
 mod html;
+mod runs;
 mod templates;
 mod terminal;
 mod texts;

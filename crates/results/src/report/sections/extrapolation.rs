@@ -3,7 +3,9 @@
 use crate::analysis::point::{Point, point_parts};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
-use crate::report::captions::{UNCONVERGED, definition, keys, seeds_notes, seeds_sentence, slug};
+use crate::report::captions::{
+    UNCONVERGED, definition, kept, keys, seeds_notes, seeds_sentence, slug,
+};
 use crate::report::document::{Cell, Table};
 use crate::report::spec::ReportSpec;
 use crate::text::times;
@@ -41,13 +43,12 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
         ),
         notes: format!(
             "Kept to: the longest test length, of those from {in_length} to {longest} {}, at \
-             which a seed has at least {} of its in-length score, even if a shorter one had less; \
-             mean over seeds, also as a multiple of the training length (≥: all seeds at the \
+             which a seed keeps {}, even if it did not at a shorter one; mean over seeds, also as a multiple of the training length (≥: all seeds at the \
              longest one). Area: the share of the in-length score ({share}), averaged over log2 \
              of the length from {in_length} to {longest} by the trapezoid rule for each seed; 1 \
              keeps all of it. Seeds: with an in-length score, of all. {UNCONVERGED}{}",
             setting.task.unit,
-            metric::KEPT,
+            kept(metric, "its"),
             seeds_notes(setting, metric::KEPT_TO),
         ),
         definition: definition(setting, metric),

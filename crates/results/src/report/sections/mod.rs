@@ -5,6 +5,7 @@
 mod attention;
 mod base;
 pub(crate) mod baseline;
+mod cost;
 mod differences;
 mod extrapolation;
 pub(crate) mod methods;
@@ -25,13 +26,14 @@ use crate::metric::{ATTENTION_DISTANCE, LOSS_NATS};
 type Tables = fn(&Setting<'_>, &ReportSpec) -> Vec<Table>;
 
 /// The tables below the leading one, in the order of the report.
-const TABLES: [Tables; 8] = [
+const TABLES: [Tables; 9] = [
     reach::tables,
     extrapolation::tables,
     metric::tables,
     baseline::tables,
     base::tables,
     attention::tables,
+    cost::tables,
     methods::tables,
     runs::tables,
 ];

@@ -4,7 +4,9 @@ use crate::analysis::outcome::InLength;
 use crate::analysis::point::{Absent, point_parts};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
-use crate::report::captions::{UNCONVERGED, definition, keys, seeds_notes, seeds_sentence, slug};
+use crate::report::captions::{
+    UNCONVERGED, definition, kept, keys, seeds_notes, seeds_sentence, slug,
+};
 use crate::report::document::{Cell, Table};
 use crate::report::spec::ReportSpec;
 use crate::stats::INTERVAL;
@@ -33,11 +35,6 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
             )),
         ]
     };
-    let rule = if metric::lower_is_better(metric) {
-        format!("at most the in-length mean / {}", metric::KEPT)
-    } else {
-        format!("at least {} of the in-length mean", metric::KEPT)
-    };
     let interval = if metric::is_share(metric) && setting.seeds().1 > 1 {
         format!(" (± {INTERVAL})")
     } else {
@@ -47,15 +44,13 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
         slug: slug(setting, "reach"),
         title: "Reach".into(),
         caption: format!(
-            "How far each method keeps {} of its in-length {metric}, as a multiple of the training \
-             length ({}). {}",
-            metric::KEPT,
+            "How far each method keeps {}, as a multiple of the training length ({}). {}",
+            kept(metric, "its"),
             setting.unit_count(setting.task.train_len),
             seeds_sentence(setting, metric),
         ),
         notes: format!(
-            "Reach: the longest test length up to which every tested length keeps the mean \
-             {metric} {rule}. ≥: nothing longer was tested; none: lost at the first longer \
+            "Reach: the longest test length up to which the means of all tested lengths do. ≥: nothing longer was tested; none: lost at the first longer \
              length; -: no in-length score. {UNCONVERGED} Ratio: {metric} at {longest} over \
              {metric} at {in_length}, averaged over runs{interval}.{}",
             seeds_notes(setting, metric),

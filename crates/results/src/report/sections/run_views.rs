@@ -18,11 +18,11 @@ pub(super) fn views(setting: &Setting<'_>, spec: &ReportSpec, runs: usize) -> Ve
     if runs > MOST_RUNS {
         return Vec::new();
     }
-    // The curves and scores of many runs would make up most of a page.
+    // The curves of many runs would make up most of a page.
     let points = match runs {
-        0..=100 => 60,
-        101..=200 => 16,
-        _ => 0,
+        0..=200 => 60,
+        201..=600 => 40,
+        _ => 24,
     };
     let groups = setting.groups.iter();
     let each = groups.flat_map(|group| group.runs.iter().map(move |run| (group, run)));
@@ -42,11 +42,7 @@ fn view(
         slug: format!("run-{}", run.run_id),
         name: format!("{}, seed {}", group.name, run.seed),
         facts: facts(spec, run),
-        scores: if points == 0 {
-            None
-        } else {
-            scores(setting, group, run)
-        },
+        scores: scores(setting, group, run),
         curves: curves(setting, run, points),
         command: command(run),
         link: spec.run_links.get(&id).cloned(),
@@ -73,8 +69,9 @@ fn facts(spec: &ReportSpec, run: &Run<'_>) -> Vec<(String, String)> {
         ("status", status),
         (
             "run",
-            format!("{}, experiment {}", run.run_id, run.experiment),
+            run.run_id.clone(),
         ),
+        ("experiment", run.experiment.clone()),
         ("config", text::list(&labels, 16)),
         (
             "parameters",
@@ -143,9 +140,6 @@ fn scores(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Option<Tab
 
 /// Training loss, loss by position in the longest windows, and attention distance there.
 fn curves(setting: &Setting<'_>, run: &Run<'_>, most: usize) -> Vec<RunCurve> {
-    if most == 0 {
-        return Vec::new();
-    }
     let training = run.train.loss_curve.iter();
     let training = training.map(|p| (p.step as f64, p.loss_nats)).collect();
     let rows = || run.rows().into_iter().filter(|(v, _)| *v == super::TRAINED);
@@ -179,7 +173,6 @@ fn curves(setting: &Setting<'_>, run: &Run<'_>, most: usize) -> Vec<RunCurve> {
         points: training,
     };
     let all = [Some(training), positions, distances].into_iter().flatten();
-    let all = all.take(if most < 30 { 1 } else { 3 });
     let drawable = all.map(|mut curve| {
         // Differences of larger numbers are not finite.
         curve
@@ -192,8 +185,9 @@ fn curves(setting: &Setting<'_>, run: &Run<'_>, most: usize) -> Vec<RunCurve> {
     drawable.filter(|curve| curve.points.len() > 1).collect()
 }
 
-/// A shell command that plans this run alone from its experiment's config.
-fn command(run: &Run<'_>) -> Option<String> {
+/// A shell command that plans this run alone from its experiment's config, in pieces: what differs
+/// between the seeds of a method is one.
+fn command(run: &Run<'_>) -> Vec<String> {
     let is_word = |text: &str| {
         !text.is_empty()
             && text
@@ -201,26 +195,27 @@ fn command(run: &Run<'_>) -> Option<String> {
                 .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
     };
     if run.evaluation_of.is_some() || !is_word(&run.experiment) || run.experiment.starts_with('-') {
-        return None;
+        return Vec::new();
     }
     // Without axes a run is labelled by the kind of its encoding, which the config has.
     let axes = run
         .labels
         .iter()
         .filter(|l| !(l.key == "model.pe" && l.value.is_string()));
-    let mut arguments = vec![format!("seeds=[{}]", run.seed)];
+    let mut arguments = String::new();
     for label in axes {
         if !label.key.split('.').all(is_word) || !toml_text::is_possible(&label.value) {
-            return None;
+            return Vec::new();
         }
-        arguments.push(format!("{}={}", label.key, toml_text::inline(&label.value)));
+        let value = format!("{}={}", label.key, toml_text::inline(&label.value));
+        arguments.push(' ');
+        arguments.push_str(&quoted(&value));
     }
-    let arguments: Vec<String> = arguments.iter().map(|text| quoted(text)).collect();
-    Some(format!(
-        "longreach run {}.toml {}",
-        run.experiment,
-        arguments.join(" ")
-    ))
+    vec![
+        format!("longreach run {}.toml 'seeds=[", run.experiment),
+        run.seed.to_string(),
+        format!("]'{arguments}"),
+    ]
 }
 
 /// A word of a shell's command line.

@@ -130,7 +130,10 @@ pub fn without_own_script(page: &str) -> String {
     let script = include_str!("../../../src/report/render/page/page.js");
     let own = format!("<script>{script}</script>");
     let data = "<script type=\"application/json\" class=\"differences\">";
-    page.replacen(&own, "", 1).replace(data, "<data>")
+    let runs = "<script type=\"application/json\" class=\"data\">";
+    page.replacen(&own, "", 1)
+        .replace(data, "<data>")
+        .replace(runs, "<data>")
 }
 
 /// FNV-1a, spelled out: a stand-in for the run's hash.

@@ -1,7 +1,7 @@
 // The script of a report's page. The page stands without it: every table and figure is in the
-// markup. The script selects among them (metric, scale, seeds, baseline), hides and singles out
-// lines, sorts and filters rows, shows values under the pointer, and opens runs. It loads nothing
-// and writes text only as text.
+// markup, and runs are in a table. The script selects among them (metric, scale, seeds, baseline),
+// hides and singles out lines, sorts and filters rows, shows values under the pointer, and draws
+// runs from their data. It loads nothing and writes text only as text.
 "use strict";
 (() => {
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -78,35 +78,80 @@
   document.body.append(tip);
   const REACH = 26; // pixels
 
-  // The titles of a figure by place, measured once after each change of layout.
-  function nearest(svg, x, y) {
+  // An axis from its attribute: scale, low end, high end.
+  const axis = (text) => {
+    const [scale, low, high] = text.split(" ");
+    return { isLog: scale === "log", low: Number(low), high: Number(high) };
+  };
+  const valueAt = ({ isLog, low, high }, share) =>
+    isLog ? low * (high / low) ** share : low + share * (high - low);
+  const shareOf = ({ isLog, low, high }, value) =>
+    isLog ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+  const short = (value) => String(Number(value.toPrecision(3)));
+
+  // The places of a shape; a single one is written twice.
+  function places(shape) {
+    const points = [...shape.points];
+    const [first, second] = points;
+    const isOne = points.length === 2 && first.x === second.x && first.y === second.y;
+    return isOne ? [first] : points;
+  }
+
+  // What a figure says of one point of one of its lines.
+  function told(svg, group, index, place) {
+    const figure = svg.closest("figure");
+    const name = figure.querySelector(`.key[data-m="${group.dataset.m}"]`)?.textContent ?? "";
+    const tip = group.dataset.t?.split("|")[index];
+    if (tip) {
+      const space = tip.indexOf(" ");
+      const at = svg.dataset.p.split("|")[tip.slice(0, space)];
+      return `${name}, ${at}: ${tip.slice(space + 1)}`;
+    }
+    const [left, right, top, bottom] = svg.dataset.box.split(" ").map(Number);
+    const y = axis(svg.classList.contains("rescaled") ? svg.dataset.other : svg.dataset.y);
+    const x = valueAt(axis(svg.dataset.x), (place.x - left) / (right - left));
+    const value = valueAt(y, (bottom - place.y) / (bottom - top));
+    const of = svg.dataset.of.split(" (")[0];
+    const seed = group.dataset.s ? `, ${group.dataset.s}` : "";
+    return `${name}${seed}, ${of} ${short(x)}: about ${short(value)}`;
+  }
+
+  // The point of a line, or the cell, that is nearest to the pointer.
+  function nearest(svg, event) {
+    const cell = event.target.closest?.("g.cell")?.querySelector("title");
+    if (cell) return { text: cell.dataset.text, box: cell.parentNode.getBoundingClientRect() };
+    if (!svg.dataset.box) return null;
+    const matrix = svg.getScreenCTM();
+    const pointer = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix.inverse());
+    const kinds = svg.closest(".seeds") ? "g.seed" : svg.dataset.p ? "g.point" : "g.line";
     let best = null;
-    for (const title of svg.querySelectorAll("g.point title, g.seed title, g.cell title")) {
-      const group = title.parentNode;
-      if (group.closest(".off")) continue;
-      for (const mark of group.classList.contains("cell") ? [group] : group.querySelectorAll("circle, path")) {
-        const box = mark.getBoundingClientRect();
-        if (!box.width) continue;
-        const dx = Math.max(box.left - x, 0, x - box.right);
-        const dy = Math.max(box.top - y, 0, y - box.bottom);
-        const distance = Math.hypot(dx, dy);
-        if (distance < REACH && (!best || distance < best.distance)) {
-          best = { distance, text: title.dataset.text, box };
+    for (const group of svg.querySelectorAll(kinds)) {
+      if (group.classList.contains("off")) continue;
+      let index = 0;
+      for (const shape of group.children) {
+        for (const place of places(shape)) {
+          const distance = Math.hypot(place.x - pointer.x, place.y - pointer.y) * matrix.a;
+          if (distance < REACH && (!best || distance < best.distance)) {
+            best = { distance, group, index, place };
+          }
+          index += 1;
         }
       }
     }
-    return best;
+    if (!best) return null;
+    const { x, y } = new DOMPoint(best.place.x, best.place.y).matrixTransform(matrix);
+    const box = { left: x, width: 0, top: y - 5, bottom: y + 5 };
+    return { text: told(svg, best.group, best.index, best.place), box };
   }
 
-  function hover(figure) {
-    const svg = figure.querySelector("svg.chart");
+  function hover(svg) {
     // The browser's own tooltips would show beside ours.
     for (const title of svg.querySelectorAll("title")) {
       title.dataset.text = title.textContent;
       title.textContent = "";
     }
     const show = (event) => {
-      const found = nearest(svg, event.clientX, event.clientY);
+      const found = nearest(svg, event);
       tip.hidden = !found;
       if (!found) return;
       tip.textContent = found.text;
@@ -180,12 +225,22 @@
     compare(section, section.querySelector("select.baseline")?.value ?? "");
   }
 
+  // Moves what is drawn to the other scale of y, or back.
   function showScale(section, scale) {
-    for (const scales of all(".scales", section)) {
-      const has = all(".scale", scales).some((one) => one.dataset.scale === scale);
-      if (!has) continue;
-      for (const one of all(".scale", scales)) {
-        one.classList.toggle("on", one.dataset.scale === scale);
+    for (const svg of all("svg.chart[data-other]", section)) {
+      const [own, other] = [svg.dataset.y, svg.dataset.other].map(axis);
+      const isOther = own.isLog !== (scale === "log");
+      const [, , top, bottom] = svg.dataset.box.split(" ").map(Number);
+      svg.classList.toggle("rescaled", isOther);
+      const moved = (height) => {
+        const share = shareOf(other, valueAt(own, (bottom - height) / (bottom - top)));
+        return bottom - Math.min(1, Math.max(0, share || 0)) * (bottom - top);
+      };
+      for (const shape of svg.querySelectorAll("g[data-m] > *, g.ref > *")) {
+        shape.heights ??= [...shape.points].map((point) => point.y);
+        shape.heights.forEach((height, at) => {
+          shape.points.getItem(at).y = isOther ? moved(height) : height;
+        });
       }
     }
   }
@@ -260,16 +315,101 @@
     }
   }
 
+  // --- Runs, drawn when they are opened --------------------------------------------------------
+
+  const LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  const svgOf = (tag, attributes, ...children) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...children);
+    return element;
+  };
+
+  // A curve from the letters of its heights, with the numbers at the ends of its axes.
+  function curve([name, of, first, last, low, high, letters], text) {
+    const [width, height, left] = [190, 70, 52];
+    const step = width / (letters.length - 1);
+    const at = (letter, i) => `${left + i * step},${4 + height * (1 - LEVELS.indexOf(letter) / 63)}`;
+    const label = (x, y, anchor, words) => svgOf("text", { x, y, "text-anchor": anchor }, words);
+    const drawing = svgOf(
+      "svg",
+      { width: left + width + 8, height: height + 20, role: "img", "aria-label": text(name) },
+      svgOf("polyline", { points: [...letters].map(at).join(" "), stroke: "var(--s0)" }),
+      label(left - 4, 12, "end", high),
+      label(left - 4, height + 4, "end", low),
+      label(left, height + 18, "start", first),
+      label(left + width, height + 18, "end", `${text(of)} ${last}`),
+    );
+    return make("figure", {}, make("figcaption", { textContent: text(name) }), drawing);
+  }
+
+  function scoresOf([head, ...rows], text) {
+    const line = (cells, first, other) => {
+      const cell = (content, at) => make(at ? other : first, { textContent: text(content) });
+      return make("tr", {}, ...cells.map(cell));
+    };
+    const body = make("tbody", {}, ...rows.map((row) => line(row, "th", "td")));
+    const table = make("table", {}, make("thead", {}, line(head, "th", "th")), body);
+    return make("div", { className: "scroll" }, table);
+  }
+
+  function copier(of) {
+    if (!navigator.clipboard) return ""; // not from every file
+    const button = make("button", { type: "button", textContent: "copy" });
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(of.textContent);
+      button.textContent = "copied";
+    });
+    return button;
+  }
+
+  function fill(place, run, text) {
+    const list = make("dl");
+    const fact = (name, ...values) => {
+      list.append(make("dt", { textContent: name }), make("dd", {}, ...values));
+    };
+    for (const [name, value] of run.facts) fact(text(name), text(value));
+    if (run.command) {
+      const code = make("code", { textContent: run.command.map(text).join("") });
+      fact("train it again", code, " ", copier(code));
+    }
+    if (run.link) fact("files", make("a", { href: run.link, textContent: "its directory" }));
+    place.append(list);
+    if (run.scores) place.append(scoresOf(run.scores, text));
+    const curves = (run.curves ?? []).map((one) => curve(one, text));
+    if (curves.length) place.append(make("div", { className: "curves" }, ...curves));
+  }
+
+  // Lists the runs of a setting, once.
+  function list(runs) {
+    const data = runs.querySelector("script.data");
+    if (!data) return;
+    data.remove();
+    const { texts, runs: each } = JSON.parse(data.textContent);
+    const text = (of) => (typeof of === "number" ? texts[of] : of);
+    const one = (run) => {
+      const place = make("div", { id: run.id });
+      const summary = make("summary", { textContent: run.name });
+      const fold = make("details", { className: "run" }, summary, place);
+      fold.addEventListener("toggle", () => { if (!place.firstChild) fill(place, run, text); });
+      return fold;
+    };
+    runs.append(...each.map(one));
+  }
+
   // --- The page --------------------------------------------------------------------------------
 
   // Opens what the address names: a run, or a setting that is folded away.
   function open() {
-    let target = null;
+    let name = "";
     try {
-      target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+      name = decodeURIComponent(location.hash.slice(1));
     } catch {
       return; // no anchor of ours
     }
+    // Runs are not there before they are listed.
+    if (name.startsWith("run-")) all("details.runs").forEach(list);
+    const target = document.getElementById(name);
     for (let at = target; at; at = at.parentElement) {
       if (at instanceof HTMLDetailsElement) at.open = true;
     }
@@ -290,9 +430,8 @@
     legend(section);
     rows(section);
   }
-  all("figure.plot .card").filter((card) => card.querySelector("svg.chart")).forEach((card) => {
-    all(".scale", card).forEach(hover);
-  });
+  all("svg.chart").forEach(hover);
+  for (const runs of all("details.runs")) runs.addEventListener("toggle", () => list(runs));
   all("table.sortable").forEach(sortable);
   const chooser = document.querySelector("select.settings");
   if (chooser) {
@@ -300,19 +439,11 @@
     chooser.addEventListener("change", () => choose(chooser.value));
     choose(chooser.value);
   }
-  for (const button of all("button.copy")) {
-    if (!navigator.clipboard) continue; // not from every file
-    button.hidden = false;
-    button.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(button.previousElementSibling.textContent);
-      button.textContent = "copied";
-    });
-  }
   addEventListener("hashchange", open);
   if (location.hash) open();
   addEventListener("beforeprint", () => {
     for (const fold of all("details:not([open])")) {
-      if (fold.matches(".run, .run *")) continue;
+      if (fold.matches(".runs, .runs *")) continue;
       fold.open = true;
       fold.dataset.closed = "";
     }

@@ -1,0 +1,108 @@
+//! What each method costs, beside its score: parameters, speed, memory and time.
+
+use crate::analysis::groups::{Group, Run};
+use crate::analysis::point::point_parts;
+use crate::analysis::setting::{Method, Setting};
+use crate::report::captions::{definition, keys, seeds_sentence, slug};
+use crate::report::document::{Cell, Table};
+use crate::report::spec::{ReportSpec, RunTimings};
+use crate::stats;
+use crate::text::thousands;
+use std::collections::BTreeSet;
+
+/// One table, or none where methods differ in no cost.
+pub(super) fn tables(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Table> {
+    let runs = || setting.groups.iter().flat_map(|group| &group.runs);
+    let sizes: BTreeSet<u64> = runs().map(|run| run.model.parameters).collect();
+    let is_timed = runs().any(|run| timings(run, spec).is_some());
+    let is_told = setting.methods.len() > 1 && (sizes.len() > 1 || is_timed);
+    let table = is_told.then(|| table(setting, spec, is_timed));
+    table.into_iter().collect()
+}
+
+fn timings<'s>(run: &Run<'_>, spec: &'s ReportSpec) -> Option<&'s RunTimings> {
+    let id = (run.experiment.clone(), run.run_id.clone());
+    spec.timings.get(&id)
+}
+
+fn table(setting: &Setting<'_>, spec: &ReportSpec, is_timed: bool) -> Table {
+    let metric = setting.lead();
+    let ends: BTreeSet<usize> = setting.in_length.into_iter().chain(longest(setting)).collect();
+    let mut columns = vec!["method".to_owned()];
+    columns.extend(ends.iter().map(|len| format!("{metric} at {len}")));
+    columns.extend(["parameters", "of the encoding"].map(String::from));
+    if is_timed {
+        columns.extend(TIMED.map(String::from));
+    }
+    let row = |method: &Method| {
+        let group = &setting.groups[method.group];
+        let name = Cell::from(method.name.as_str());
+        let scores = ends.iter().map(|&len| {
+            let point = setting.score(method, metric, len);
+            Cell::number(point_parts(metric, &point))
+        });
+        let sizes = [
+            sizes(group, |run| run.model.parameters),
+            sizes(group, |run| run.model.encoding_parameters),
+        ];
+        let timed = if is_timed { timed(group, spec) } else { Vec::new() };
+        let all = std::iter::once(name).chain(scores).chain(sizes);
+        all.chain(timed).collect()
+    };
+    let notes = if is_timed {
+        "Speed, memory and time are those of training, means over the runs that were measured; \
+         they depend on the machine. A method that is another method's training tested differently \
+         has the same cost. -: not measured."
+    } else {
+        "Speed, memory and time were not measured, or are not beside the records."
+    };
+    Table {
+        slug: slug(setting, "cost"),
+        title: "Score and cost".into(),
+        caption: format!(
+            "{metric} in length and at the longest length, and what each method costs; {}. {}",
+            setting.name,
+            seeds_sentence(setting, metric),
+        ),
+        notes: notes.into(),
+        definition: definition(setting, metric),
+        is_folded: !is_timed,
+        columns,
+        rows: setting.methods.iter().map(row).collect(),
+        keys: keys(setting),
+        ..Table::default()
+    }
+}
+
+/// The longest length that most methods have a number for: beyond it few rows say anything.
+fn longest(setting: &Setting<'_>) -> Option<usize> {
+    let metric = setting.lead();
+    let has = |method: &&Method, len: usize| setting.point(method, metric, len).estimate.is_some();
+    let is_common = |len: &&usize| {
+        let having = setting.methods.iter().filter(|m| has(m, **len)).count();
+        2 * having > setting.methods.len()
+    };
+    setting.lengths.iter().rev().find(is_common).copied()
+}
+
+/// Columns of what was measured.
+const TIMED: [&str; 3] = ["tokens a second", "memory (MiB)", "training (s)"];
+
+fn sizes(group: &Group<'_>, of: fn(&Run<'_>) -> u64) -> Cell {
+    let values: BTreeSet<u64> = group.runs.iter().map(of).collect();
+    let texts: Vec<String> = values.into_iter().map(thousands).collect();
+    texts.join(" / ").into()
+}
+
+fn timed(group: &Group<'_>, spec: &ReportSpec) -> Vec<Cell> {
+    let timings = || group.runs.iter().filter_map(|run| timings(run, spec));
+    let mean = |values: Vec<f64>| {
+        let mean = stats::mean(&values).filter(|mean| mean.is_finite() && *mean >= 0.0);
+        mean.map_or_else(|| "-".to_owned(), |mean| thousands(mean.round() as u64))
+    };
+    let memory = timings().filter_map(|t| t.peak_memory_bytes);
+    let memory = memory.map(|bytes| (bytes >> 20) as f64).collect();
+    let speed = timings().map(|t| t.tokens_per_sec).collect();
+    let secs = timings().map(|t| t.train_secs).collect();
+    [speed, memory, secs].map(|values| mean(values).into()).into()
+}
