@@ -85,17 +85,41 @@ pub fn plain(text: &str) -> String {
         .collect()
 }
 
-/// A table with rules above, below and under the header, as wide as the terminal.
+/// A table with rules above, below and under the header, as wide as the terminal; in a pipe or a
+/// file as wide as [`piped_width`].
 pub fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = results::ruled_table();
     table
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(header);
+    if !table.is_tty() {
+        table.set_width(piped_width(std::env::var("COLUMNS").ok().as_deref()));
+    }
     table
+}
+
+/// Columns of a table where there is no terminal: what `COLUMNS` says, as in other programs, or
+/// 100. Without a bound, a table is as wide as its longest sentences.
+fn piped_width(columns: Option<&str>) -> u16 {
+    let asked = columns.and_then(|columns| columns.trim().parse().ok());
+    asked
+        .filter(|columns| (40..=2000).contains(columns))
+        .unwrap_or(100)
 }
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_table_in_a_pipe_has_a_width() {
+        use super::piped_width;
+        assert_eq!(piped_width(None), 100);
+        assert_eq!(piped_width(Some("132")), 132);
+        // Nobody reads a table of 3 columns.
+        for wrong in ["", "3", "-1", "wide", "99999999"] {
+            assert_eq!(piped_width(Some(wrong)), 100, "{wrong}");
+        }
+    }
+
     #[test]
     fn nothing_is_left_that_a_terminal_obeys() {
         let shown = super::plain("a\tb\n\u{1b}[2Jc\u{7}\u{9b}d\u{202e}e\u{2066}ü");

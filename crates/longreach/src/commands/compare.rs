@@ -29,7 +29,7 @@ pub struct Args {
     /// Print JSON: a list with one comparison for each of the others
     #[arg(long)]
     json: bool,
-    /// Also write the comparison of two sets as Markdown, FILE.md
+    /// Also write the comparison of two sets, as a page (FILE.html) or as Markdown (FILE.md)
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -38,7 +38,7 @@ const EXAMPLES: &str = r#"Examples:
   longreach compare experiments/001-quickstart/results.jsonl runs/quickstart
   longreach compare runs/cpu runs/cuda --tolerance 2e-3
   longreach compare runs/base runs/wider runs/deeper        differences, seed by seed
-  longreach compare runs/base runs/wider --out compare.md
+  longreach compare runs/base runs/wider --out compare.html
 
 Exits with 0 if the sets agree, else with 1. Sets that share runs agree if every run is in both and
 identical; with --tolerance, if every number of every run is in both and within it. Sets that share
@@ -140,22 +140,32 @@ fn refused(error: ReportError) -> Failure {
     }
 }
 
-/// Refuses a page of another format than Markdown.
+/// Refuses a page of another format.
 fn check_page(path: &Path) -> Result<(), Failure> {
-    if path.extension().is_some_and(|extension| extension == "md") {
+    if is_html(path) || path.extension().is_some_and(|extension| extension == "md") {
         return Ok(());
     }
     let message = format!(
-        "--out {}: a page is Markdown\n  = allowed: names that end in .md\n  = help: --json prints \
-         the comparison for other programs",
+        "--out {}: no known format\n  = allowed: names that end in .html or .md\n  = help: --json \
+         prints the comparison for other programs",
         path.display()
     );
     Err(Failure::new(Exit::Config, message))
 }
 
+fn is_html(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "html")
+}
+
 fn write_page(path: &Path, sides: &SideBySide) -> Result<(), Failure> {
+    let text = if is_html(path) {
+        sides.html().map_err(Failure::bug)?
+    } else {
+        sides.markdown()
+    };
     let disk = rundir::system();
-    disk.write_whole(path, sides.markdown().as_bytes())
+    disk.write_whole(path, text.as_bytes())
         .map_err(Failure::resources)?;
     console::tell(&format!("wrote {}", path.display()));
     Ok(())

@@ -376,7 +376,7 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
 const MOST_IN_HEADING: usize = 4;
 
 /// The heading of a report on some experiments.
-fn heading(experiments: &[String]) -> String {
+fn heading(experiments: &[&str]) -> String {
     match experiments.len() {
         0..=MOST_IN_HEADING => experiments.join(", "),
         n => format!("{n} experiments"),

@@ -4,11 +4,17 @@
 //! once, by classes of their groups; markers and samples of lines are definitions that the whole
 //! page shares ([`definitions`]).
 
-use super::pen::{FIXED, Spot, xml_text};
-use super::style::{DOTS, GRID, Look, MUTED, STYLES, TEXT, variable};
+use super::style::{DOTS, GAP, GRID, LONGEST, Look, MUTED, STYLES, TEXT, variable};
+use crate::text::name;
 use kuva::render::color::Color;
 use kuva::render::render::TextAnchor;
 use std::fmt::Write as _;
+
+/// A point on the page: x to the right, y downwards.
+pub(super) type Spot = (f64, f64);
+
+/// A group of cells, whose colours and inks are the same in the dark.
+pub(super) const FIXED: &str = "class=\"cells\"";
 
 /// What has been drawn.
 #[derive(Default)]
@@ -63,7 +69,7 @@ impl Compact {
         self.flush();
         let outer = self.open.last().copied().unwrap_or_default();
         self.open.push(Group {
-            is_fixed: outer.is_fixed || attributes == Some(FIXED),
+            is_fixed: outer.is_fixed || attributes.is_some_and(|all| all.starts_with(FIXED)),
             is_line: outer.is_line || attributes.is_some_and(is_line),
         });
         match attributes {
@@ -95,7 +101,9 @@ impl Compact {
     }
 
     fn paint(&self, color: &Color) -> String {
-        match variable(color).filter(|_| !self.group().is_fixed) {
+        // A gap is no colour of the scale.
+        let is_fixed = self.group().is_fixed && variable(color) != variable(&GAP);
+        match variable(color).filter(|_| !is_fixed) {
             Some(name) => format!("var(--{name})"),
             None => color.to_svg_string(),
         }
@@ -262,17 +270,16 @@ const SAMPLE: Spot = (30.0, 14.0);
 /// Markers, dots and samples of all lines, once in a page. Their names have an underscore, which no
 /// anchor has.
 pub(crate) fn definitions() -> String {
-    let mut out = String::from(
-        "<svg width=\"0\" height=\"0\" aria-hidden=\"true\" class=\"defs\"><defs>",
-    );
+    let mut out =
+        String::from("<svg width=\"0\" height=\"0\" aria-hidden=\"true\" class=\"defs\"><defs>");
     for index in 0..8 {
         let look = Look::of(index);
         let marker = drawn(|pen| marker(pen, (6.0, 6.0), &look));
         let dot = drawn(|pen| pen.circle((2.0, 2.0), 1.8, &look.color, (&look.color, 0.0)));
-        for (name, size, drawing) in [("k", 12, marker), ("d", 4, dot)] {
+        for (id, size, drawing) in [("k", 12, marker), ("d", 4, dot)] {
             let _ = write!(
                 out,
-                "<marker id=\"{name}_{index}\" markerUnits=\"userSpaceOnUse\" \
+                "<marker id=\"{id}_{index}\" markerUnits=\"userSpaceOnUse\" \
                  markerWidth=\"{size}\" markerHeight=\"{size}\" refX=\"{0}\" refY=\"{0}\">\
                  {drawing}</marker>",
                 size / 2
@@ -315,6 +322,36 @@ fn marker(pen: &mut Compact, (x, y): Spot, look: &Look) {
 pub(super) fn sample(style: Option<usize>) -> String {
     let name = style.map_or("r".to_owned(), |style| (style % STYLES).to_string());
     format!("<svg class=\"k\" aria-hidden=\"true\"><use href=\"#l_{name}\"/></svg>")
+}
+
+/// Printable text of bounded length as the content of an element or attribute.
+pub(super) fn xml_text(text: &str) -> String {
+    let mut out = String::new();
+    for c in name(text, LONGEST).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// Digits of a height as a share, 64 to a letter.
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// A height from 0 to 1 in two letters; none is `..`.
+pub(super) fn letters(height: Option<f64>) -> String {
+    let Some(height) = height.filter(|height| height.is_finite()) else {
+        return "..".into();
+    };
+    let level = (height.clamp(0.0, 1.0) * 4095.0).round() as usize;
+    [level / 64, level % 64]
+        .map(|digit| char::from(DIGITS[digit.min(63)]))
+        .into_iter()
+        .collect()
 }
 
 /// A coordinate: one decimal is a tenth of a pixel.
@@ -367,10 +404,21 @@ mod tests {
     }
 
     #[test]
+    fn heights_are_two_letters() {
+        let text = |height| letters(Some(height));
+        assert_eq!([text(0.0), text(1.0), text(2.0)], ["AA", "__", "__"]);
+        assert_eq!(text(64.0 / 4095.0), "BA");
+        assert_eq!([letters(None), letters(Some(f64::NAN))], ["..", ".."]);
+    }
+
+    #[test]
     fn every_style_has_a_sample_and_a_marker() {
         let definitions = definitions();
         for style in 0..STYLES {
-            assert!(definitions.contains(&format!("id=\"l_{style}\"")), "{style}");
+            assert!(
+                definitions.contains(&format!("id=\"l_{style}\"")),
+                "{style}"
+            );
         }
         assert_eq!(definitions.matches("<marker ").count(), 16);
         assert_eq!(sample(Some(STYLES)), sample(Some(0)));

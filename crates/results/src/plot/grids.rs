@@ -2,7 +2,9 @@
 
 use super::frame::{Head, LEGEND_CHARS, MARGIN, described};
 use super::page::PageFigure;
-use super::pen::{FIXED, Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg};
+use super::pen::{
+    FIXED, Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg, xml_text,
+};
 use super::style::{FRAME, GAP, INK, MUTED, REFERENCE, TEXT, TITLE, ink_on, shade, text_width};
 use crate::metric;
 use crate::text::name;
@@ -66,8 +68,15 @@ impl Grids {
     /// The figure for a page; it has no legend.
     pub(crate) fn to_page(&self) -> PageFigure {
         let name = described(&self.title, &self.subtitle);
+        // What the script tells of a cell: its row and column.
+        let all = |labels: &[String]| {
+            let plain = labels.iter().map(|label| xml_text(label).replace('|', "/"));
+            plain.collect::<Vec<_>>().join("|")
+        };
+        let (rows, columns) = (all(&self.rows), all(&self.columns));
+        let attributes = format!(" data-r=\"{rows}\" data-c=\"{columns}\"");
         PageFigure {
-            svg: self.drawn(Target::Page).into_page(&name, ""),
+            svg: self.drawn(Target::Page).into_page(&name, &attributes),
             scales: vec!["linear"],
             heading: String::new(),
             entries: Vec::new(),
@@ -120,41 +129,32 @@ impl Grids {
     /// The cells of a matrix with their numbers; labels of the rows where it is the first.
     fn draw_grid(&self, pen: &mut Pen, grid: &Grid, (x, y): Spot, is_first: bool) {
         pen.text((x, y - 8.0), &name(&grid.name, LEGEND_CHARS), &Font::START);
-        for (row, label) in self.rows.iter().enumerate() {
+        for (row, label) in self.rows.iter().enumerate().filter(|_| is_first) {
+            let at = (x - 8.0, y + (row as f64 + 0.5) * CELL.1 + TO_BASELINE);
+            pen.text(at, label, &Font::END);
+        }
+        let group = format!("{FIXED} data-g=\"{}\"", xml_text(&grid.name));
+        pen.begin(Some(&group), None);
+        for row in 0..self.rows.len() {
             let top = y + row as f64 * CELL.1;
-            if is_first {
-                let at = (x - 8.0, top + CELL.1 / 2.0 + TO_BASELINE);
-                pen.text(at, label, &Font::END);
-            }
             for column in 0..self.columns.len() {
                 let value = grid.values.get(row).and_then(|values| values.get(column));
                 let value = value.copied().filter(|value| value.is_finite());
                 let left = x + column as f64 * CELL.0;
+                pen.rect((left, top), CELL, value.map_or(GAP, shade));
+                let Some(value) = value else { continue };
+                let font = Font {
+                    size: TEXT - 1,
+                    color: &ink_on(value),
+                    ..Font::MIDDLE
+                };
+                let centre = (left + CELL.0 / 2.0, top + CELL.1 / 2.0 + 4.0);
                 let own = grid.texts.get(row).and_then(|texts| texts.get(column));
-                let fill = value.map_or(GAP, shade);
-                // Colours of cells, and of numbers on them, are those of the scale in the dark too.
-                let tip = value.map(|value| {
-                    let column = &self.columns[column];
-                    let value = own.cloned().unwrap_or_else(|| metric::number(value, 3));
-                    let of = [&grid.name, label].into_iter().filter(|part| !part.is_empty());
-                    let of: Vec<&str> = of.map(String::as_str).collect();
-                    format!("{}, {column}: {value}", of.join(", "))
-                });
-                pen.begin(value.map(|_| FIXED), tip.as_deref());
-                pen.rect((left, top), CELL, fill);
-                if let Some(value) = value {
-                    let font = Font {
-                        size: TEXT - 1,
-                        color: &ink_on(value),
-                        ..Font::MIDDLE
-                    };
-                    let centre = (left + CELL.0 / 2.0, top + CELL.1 / 2.0 + 4.0);
-                    let text = own.cloned().unwrap_or_else(|| metric::number(value, 2));
-                    pen.text(centre, &text, &font);
-                }
-                pen.end();
+                let text = own.cloned().unwrap_or_else(|| metric::number(value, 2));
+                pen.text(centre, &text, &font);
             }
         }
+        pen.end();
     }
 
     /// Labels of the columns and the reference, which is named under the lowest matrices.

@@ -1,12 +1,12 @@
 //! Lines with bands over a numeric axis.
 
 use super::axis::{Axis, is_drawable, with_room};
-use super::compact::{REFERENCE_GROUP, classes, marker_class, number};
+use super::compact::{REFERENCE_GROUP, classes, letters, marker_class, number};
 use super::frame::{Head, Legend, MARGIN, described};
 use super::page::{self, PageFigure};
 use super::pen::{Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg, xml_text};
 use super::ranges::{other_axis, scale, x_axis, y_axis};
-use super::series::Series;
+use super::series::{LinePlot, Series};
 use super::style::{DOTS, FRAME, GRID, Look, MUTED, REFERENCE, TEXT, TITLE, text_width};
 use kuva::render::color::Color;
 use kuva::render::render::Scene;
@@ -17,39 +17,6 @@ const HEIGHT: f64 = 330.0;
 const MOST_PAGE_POINTS: usize = 48;
 /// Lines with at most this many points have a marker at each.
 const MOST_MARKERS: usize = 12;
-
-/// Lines over a numeric axis.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LinePlot {
-    /// What it shows.
-    pub title: String,
-    /// A second line, smaller.
-    pub subtitle: String,
-    /// Name of the x axis, drawn below it.
-    pub x_label: String,
-    /// Name of the y axis, drawn above it, horizontally.
-    pub y_label: String,
-    /// What follows the name in brackets, with the scale. May be empty.
-    pub y_note: String,
-    /// Logarithmic x; points at or below 0 are left out.
-    pub log_x: bool,
-    /// Logarithmic y; points at or below 0 are left out.
-    pub log_y: bool,
-    /// Tick positions of x; empty for round numbers.
-    pub x_ticks: Vec<f64>,
-    /// Range of y that is always shown.
-    pub y_range: Option<(f64, f64)>,
-    /// The lines, in the order of the legend.
-    pub series: Vec<Series>,
-    /// A vertical dashed line and its name.
-    pub reference_x: Option<(f64, String)>,
-    /// A horizontal dotted line and its name in the legend.
-    pub reference_y: Option<(f64, String)>,
-    /// Heading of the legend: what the names of the lines are values of. May be empty.
-    pub legend: String,
-    /// Markers at every point; otherwise a few along the line.
-    pub mark_points: bool,
-}
 
 impl LinePlot {
     /// The figure as a self-contained SVG document.
@@ -219,14 +186,25 @@ impl Area<'_> {
 
     /// What the script of a page reads: the rectangle, the axes, and where points are, in words.
     fn attributes(&self, other: Option<&Axis>, places: &[String]) -> String {
-        let [left, right, top, bottom] = [self.left, self.right, self.top, self.bottom].map(number);
+        let sides = [self.left, self.right, self.top, self.bottom];
+        let [left, right, top, bottom] = sides.map(number);
         let axis = |axis: &Axis| format!("{} {:e} {:e}", scale(axis.log), axis.low, axis.high);
         let other = other.map_or(String::new(), |other| {
             format!(" data-other=\"{}\"", axis(other))
         });
+        let columns = self.columns();
+        let columns: Vec<String> = columns.iter().map(|x| number(self.x_of(*x))).collect();
+        let columns = match columns.as_slice() {
+            [] => String::new(),
+            columns => format!(" data-c=\"{}\"", columns.join(" ")),
+        };
+        let dots = match self.plot.mark_points {
+            true => " data-dots=\"yes\"",
+            false => "",
+        };
         format!(
-            " data-box=\"{left} {right} {top} {bottom}\" data-x=\"{}\" data-y=\"{}\"{other} \
-             data-of=\"{}\" data-p=\"{}\"",
+            "{columns}{dots} data-box=\"{left} {right} {top} {bottom}\" data-x=\"{}\" \
+             data-y=\"{}\"{other} data-of=\"{}\" data-p=\"{}\"",
             axis(&self.x),
             axis(&self.y),
             xml_text(&self.plot.x_label),
@@ -313,19 +291,20 @@ impl Area<'_> {
                 pen.end();
             }
         }
+        let columns = self.columns();
         for (index, (look, stretches)) in drawn.iter().enumerate() {
             let classes = classes(series[index].style);
-            pen.begin(Some(&group("line", &classes, index, "")), None);
+            let seeds = if pen.is_page() {
+                self.seeds(&series[index], &columns)
+            } else {
+                String::new()
+            };
+            pen.begin(Some(&group("line", &classes, index, &seeds)), None);
             for dots in stretches {
                 let line: Vec<Spot> = dots.iter().map(|d| d.at).collect();
                 pen.polyline(&line, &look.color, 2.0, look.dash);
             }
             pen.end();
-            let seed = match self.plot.mark_points {
-                true => "seed dots",
-                false => "seed",
-            };
-            self.draw_seeds(pen, &series[index], &group(seed, &classes, index, ""));
         }
         let mut places = Vec::new();
         for (index, (look, stretches)) in drawn.iter().enumerate() {
@@ -368,24 +347,33 @@ impl Area<'_> {
         kept
     }
 
-    /// The lines of the seeds, thin; in pages only.
-    fn draw_seeds(&self, pen: &mut Pen, series: &Series, group: &str) {
-        if !pen.is_page() || series.seeds.is_empty() {
-            return;
-        }
-        for (name, points) in &series.seeds {
-            let line = Series {
-                points: points.clone(),
-                ..Series::default()
+    /// Places of all points of seeds, ascending.
+    fn columns(&self) -> Vec<f64> {
+        let seeds = self.plot.series.iter().flat_map(|s| &s.seeds);
+        let points = seeds.flat_map(|(_, points)| points).map(|p| p.0);
+        let mut columns: Vec<f64> = points.filter(|x| is_drawable(*x, self.x.log)).collect();
+        columns.sort_by(f64::total_cmp);
+        columns.dedup();
+        columns
+    }
+
+    /// The attribute with the lines of a method's seeds, which the script draws when they are asked
+    /// for: for each seed its name and two letters for each of the columns, its height or none.
+    fn seeds(&self, series: &Series, columns: &[f64]) -> String {
+        let one = |(name, points): &(String, Vec<(f64, f64)>)| {
+            let height = |x: &f64| {
+                let at = points.iter().find(|p| p.0 == *x)?.1;
+                is_drawable(at, self.y.log).then(|| self.y.share(at))
             };
-            let attributes = format!("{group} data-s=\"{}\"", xml_text(name));
-            pen.begin(Some(&attributes), None);
-            for dots in self.stretches(&line) {
-                let line: Vec<Spot> = dots.iter().map(|d| d.at).collect();
-                pen.page().markers(&line);
-            }
-            pen.end();
+            let heights: String = columns.iter().map(|x| letters(height(x))).collect();
+            let name = xml_text(name.trim_start_matches("seed "));
+            format!("{} {heights}", name.replace([' ', '|'], "-"))
+        };
+        if series.seeds.is_empty() {
+            return String::new();
         }
+        let all: Vec<String> = series.seeds.iter().map(one).collect();
+        format!(" data-s=\"{}\"", all.join("|"))
     }
 
     /// The stretches of a line between values that cannot be drawn.

@@ -5,8 +5,8 @@
 //! picture. What kuva's own axes and legends lack for these figures: `docs/plots-upstream.md`.
 //!
 //! ```text
-//! line.rs     LinePlot: lines, bands, references
-//! series.rs   Series: one of the lines
+//! line.rs     drawing of lines, bands, references
+//! series.rs   LinePlot, and Series: one of its lines
 //! heatmap.rs  Heatmap: a matrix as colours
 //! grids.rs    Grids: small matrices with their numbers, side by side
 //! axis.rs     ranges, ticks, labels that have room
@@ -34,7 +34,6 @@ pub(crate) use compact::definitions;
 pub(crate) use frame::described;
 pub use grids::{Grid, Grids};
 pub use heatmap::Heatmap;
-pub use line::LinePlot;
-pub(crate) use page::{PageFigure};
+pub(crate) use page::PageFigure;
 pub use pen::PlotError;
-pub use series::Series;
+pub use series::{LinePlot, Series};

@@ -35,12 +35,10 @@ pub(super) fn key(series: &Series, index: usize) -> String {
 
 /// The legend of a figure: its lines and the horizontal reference.
 pub(super) fn entries(series: &[Series], reference: Option<&str>) -> Vec<PageEntry> {
-    let line = |(index, series): (usize, &Series)| {
-        PageEntry {
-            key: key(series, index),
-            name: series.name.clone(),
-            sample: sample(Some(series.style)),
-        }
+    let line = |(index, series): (usize, &Series)| PageEntry {
+        key: key(series, index),
+        name: series.name.clone(),
+        sample: sample(Some(series.style)),
     };
     let reference = reference.map(|name| PageEntry {
         key: String::new(),

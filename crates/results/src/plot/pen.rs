@@ -1,8 +1,9 @@
 //! Drawing primitives on a kuva scene, and the scene as SVG and PNG; or in a page.
 
 use super::compact::Compact;
+pub(super) use super::compact::{FIXED, Spot, xml_text};
 use super::style::{FONTS, INK, LONGEST, Look, TEXT, TITLE, WHITE};
-use crate::text::{name, printable};
+use crate::text::printable;
 use kuva::RasterBackend;
 use kuva::backend::svg::SvgBackend;
 use kuva::render::color::Color;
@@ -23,9 +24,6 @@ pub struct PlotError {
     reason: String,
 }
 
-/// A point on the page: x to the right, y downwards.
-pub(super) type Spot = (f64, f64);
-
 /// Where a drawing goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
@@ -34,9 +32,6 @@ pub(super) enum Target {
     /// SVG inside a page, which has titles and a legend of its own and can show and hide groups.
     Page,
 }
-
-/// A group whose colours are those of its cells, in the dark as well.
-pub(super) const FIXED: &str = "class=\"cell\"";
 
 /// Size, anchor and colour of a text.
 pub(super) struct Font<'a> {
@@ -321,21 +316,6 @@ pub(super) fn to_png(scene: &Scene, title: &str) -> Result<Vec<u8>, PlotError> {
             title: title.into(),
             reason,
         })
-}
-
-/// Printable text of bounded length as the content of an element or attribute.
-pub(super) fn xml_text(text: &str) -> String {
-    let mut out = String::new();
-    for c in name(text, LONGEST).chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            _ => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the axes of a line plot hold.
 
 use super::axis::{Axis, Tick, extent, is_drawable};
-use super::line::LinePlot;
+use super::series::LinePlot;
 
 pub(super) fn x_axis(plot: &LinePlot) -> Axis {
     let usable = |v: &f64| is_drawable(*v, plot.log_x);

@@ -1,4 +1,37 @@
-//! One line of a plot, as data.
+//! A plot of lines, and one of its lines, as data.
+
+/// Lines over a numeric axis.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinePlot {
+    /// What it shows.
+    pub title: String,
+    /// A second line, smaller.
+    pub subtitle: String,
+    /// Name of the x axis, drawn below it.
+    pub x_label: String,
+    /// Name of the y axis, drawn above it, horizontally.
+    pub y_label: String,
+    /// What follows the name in brackets, with the scale. May be empty.
+    pub y_note: String,
+    /// Logarithmic x; points at or below 0 are left out.
+    pub log_x: bool,
+    /// Logarithmic y; points at or below 0 are left out.
+    pub log_y: bool,
+    /// Tick positions of x; empty for round numbers.
+    pub x_ticks: Vec<f64>,
+    /// Range of y that is always shown.
+    pub y_range: Option<(f64, f64)>,
+    /// The lines, in the order of the legend.
+    pub series: Vec<Series>,
+    /// A vertical dashed line and its name.
+    pub reference_x: Option<(f64, String)>,
+    /// A horizontal dotted line and its name in the legend.
+    pub reference_y: Option<(f64, String)>,
+    /// Heading of the legend: what the names of the lines are values of. May be empty.
+    pub legend: String,
+    /// Markers at every point; otherwise a few along the line.
+    pub mark_points: bool,
+}
 
 /// One line.
 #[derive(Clone, Debug, Default, PartialEq)]

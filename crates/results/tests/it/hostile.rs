@@ -292,8 +292,9 @@ fn check_markup(name: &str, text: &str) {
         "{name}"
     );
     assert!(
-        ids.iter()
-            .all(|id| id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))),
+        ids.iter().all(|id| id
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))),
         "{ids:?}"
     );
 }

@@ -91,7 +91,13 @@ fn colours(metric: &str, means: &[Vec<f64>]) -> (Vec<Vec<f64>>, String) {
     }
     // Losses have no fixed range: the best and the worst of the figure are the ends, by their
     // logarithms, since the worst may be hundreds of times the best.
-    let finite = || means.iter().flatten().copied().filter(|v| v.is_finite() && *v > 0.0);
+    let finite = || {
+        means
+            .iter()
+            .flatten()
+            .copied()
+            .filter(|v| v.is_finite() && *v > 0.0)
+    };
     let low = finite().fold(f64::INFINITY, f64::min).ln();
     let high = finite().fold(0.0, f64::max).ln();
     let share = |value: &f64| {

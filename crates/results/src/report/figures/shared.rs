@@ -77,8 +77,7 @@ pub(super) fn line(
         let value = point_text(metric, &point);
         line.points.push((x, estimate.mean));
         line.band.push(estimate.interval);
-        line.tips
-            .push((place, format!("{value}{n}")));
+        line.tips.push((place, format!("{value}{n}")));
         for (seed, value) in point.values {
             by_seed.entry(seed).or_default().push((x, value));
         }

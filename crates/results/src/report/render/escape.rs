@@ -92,6 +92,12 @@ pub(super) fn address(link: &str) -> String {
     }
 }
 
+/// JSON as the content of a script element, where no `<` may stand.
+pub(crate) fn script_text(json: &serde_json::Value) -> String {
+    let text = json.to_string();
+    text.replace('<', "\\u003c").replace('&', "\\u0026")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

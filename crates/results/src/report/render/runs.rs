@@ -8,11 +8,10 @@
 //!              "command": [text, ...], "link": address }, ...] }
 //! ```
 //!
-//! A text is a string, or the index of one in `texts`. Points are letters of [`LEVELS`]: the heights
+//! An anchor `run-ID` stands for the fact `run`. A text is a string, or the index of one in `texts`. Points are letters of [`LEVELS`]: the heights
 //! of points at equal distances.
 
 use super::escape;
-use super::html::script_text;
 use crate::metric;
 use crate::report::document::{RunCurve, RunView};
 use crate::text::printable;
@@ -44,7 +43,9 @@ pub(super) fn data(views: &[RunView]) -> Option<String> {
         }
     };
     let runs: Vec<Value> = views.iter().map(|view| run(view, &text)).collect();
-    Some(script_text(&json!({ "texts": texts, "runs": runs })))
+    Some(escape::script_text(
+        &json!({ "texts": texts, "runs": runs }),
+    ))
 }
 
 /// Every text of a run that others may have too.
@@ -67,7 +68,9 @@ fn each_text(view: &RunView, take: &mut dyn FnMut(String)) {
 }
 
 fn run(view: &RunView, text: &dyn Fn(&str) -> Value) -> Value {
-    let facts = view.facts.iter();
+    // An anchor that is the run's id says it.
+    let is_said = |name: &str, text: &str| name == "run" && view.slug == format!("run-{text}");
+    let facts = view.facts.iter().filter(|(n, t)| !is_said(n, t));
     let facts: Vec<Value> = facts.map(|(n, t)| json!([text(n), text(t)])).collect();
     let mut out = Map::new();
     out.insert("id".into(), json!(view.slug));

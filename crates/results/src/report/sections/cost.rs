@@ -10,13 +10,11 @@ use crate::stats;
 use crate::text::thousands;
 use std::collections::BTreeSet;
 
-/// One table, or none where methods differ in no cost.
+/// One table, or none where nothing was measured: parameters alone are with the runs.
 pub(super) fn tables(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Table> {
-    let runs = || setting.groups.iter().flat_map(|group| &group.runs);
-    let sizes: BTreeSet<u64> = runs().map(|run| run.model.parameters).collect();
-    let is_timed = runs().any(|run| timings(run, spec).is_some());
-    let is_told = setting.methods.len() > 1 && (sizes.len() > 1 || is_timed);
-    let table = is_told.then(|| table(setting, spec, is_timed));
+    let mut runs = setting.groups.iter().flat_map(|group| &group.runs);
+    let is_told = setting.methods.len() > 1 && runs.any(|run| timings(run, spec).is_some());
+    let table = is_told.then(|| table(setting, spec));
     table.into_iter().collect()
 }
 
@@ -25,15 +23,17 @@ fn timings<'s>(run: &Run<'_>, spec: &'s ReportSpec) -> Option<&'s RunTimings> {
     spec.timings.get(&id)
 }
 
-fn table(setting: &Setting<'_>, spec: &ReportSpec, is_timed: bool) -> Table {
+fn table(setting: &Setting<'_>, spec: &ReportSpec) -> Table {
     let metric = setting.lead();
-    let ends: BTreeSet<usize> = setting.in_length.into_iter().chain(longest(setting)).collect();
+    let ends: BTreeSet<usize> = setting
+        .in_length
+        .into_iter()
+        .chain(longest(setting))
+        .collect();
     let mut columns = vec!["method".to_owned()];
     columns.extend(ends.iter().map(|len| format!("{metric} at {len}")));
     columns.extend(["parameters", "of the encoding"].map(String::from));
-    if is_timed {
-        columns.extend(TIMED.map(String::from));
-    }
+    columns.extend(TIMED.map(String::from));
     let row = |method: &Method| {
         let group = &setting.groups[method.group];
         let name = Cell::from(method.name.as_str());
@@ -45,17 +45,12 @@ fn table(setting: &Setting<'_>, spec: &ReportSpec, is_timed: bool) -> Table {
             sizes(group, |run| run.model.parameters),
             sizes(group, |run| run.model.encoding_parameters),
         ];
-        let timed = if is_timed { timed(group, spec) } else { Vec::new() };
         let all = std::iter::once(name).chain(scores).chain(sizes);
-        all.chain(timed).collect()
+        all.chain(timed(group, spec)).collect()
     };
-    let notes = if is_timed {
-        "Speed, memory and time are those of training, means over the runs that were measured; \
-         they depend on the machine. A method that is another method's training tested differently \
-         has the same cost. -: not measured."
-    } else {
-        "Speed, memory and time were not measured, or are not beside the records."
-    };
+    let notes = "Speed, memory and time are those of training, means over the runs that were \
+                 measured; they depend on the machine. A training that is tested under several \
+                 variants has one cost. -: not measured.";
     Table {
         slug: slug(setting, "cost"),
         title: "Score and cost".into(),
@@ -66,7 +61,6 @@ fn table(setting: &Setting<'_>, spec: &ReportSpec, is_timed: bool) -> Table {
         ),
         notes: notes.into(),
         definition: definition(setting, metric),
-        is_folded: !is_timed,
         columns,
         rows: setting.methods.iter().map(row).collect(),
         keys: keys(setting),
@@ -104,5 +98,7 @@ fn timed(group: &Group<'_>, spec: &ReportSpec) -> Vec<Cell> {
     let memory = memory.map(|bytes| (bytes >> 20) as f64).collect();
     let speed = timings().map(|t| t.tokens_per_sec).collect();
     let secs = timings().map(|t| t.train_secs).collect();
-    [speed, memory, secs].map(|values| mean(values).into()).into()
+    [speed, memory, secs]
+        .map(|values| mean(values).into())
+        .into()
 }

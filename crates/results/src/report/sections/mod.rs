@@ -72,7 +72,9 @@ pub(super) fn section(setting: &Setting<'_>, spec: &ReportSpec, whole: &Whole) -
             .collect(),
         figures: figures(setting, spec),
         differences: if is_page {
-            differences::differences(setting, MOST_DIFFERENCES / whole.settings.max(1))
+            // Of many runs there is room for fewer.
+            let most = MOST_DIFFERENCES * 600 / whole.runs.max(600);
+            differences::differences(setting, most / whole.settings.max(1))
         } else {
             Vec::new()
         },

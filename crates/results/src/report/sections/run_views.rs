@@ -67,10 +67,7 @@ fn facts(spec: &ReportSpec, run: &Run<'_>) -> Vec<(String, String)> {
     let timings = spec.timings.get(&id);
     let mut facts = vec![
         ("status", status),
-        (
-            "run",
-            run.run_id.clone(),
-        ),
+        ("run", run.run_id.clone()),
         ("experiment", run.experiment.clone()),
         ("config", text::list(&labels, 16)),
         (

@@ -56,15 +56,9 @@ impl SideBySide {
 /// Differences by method and length, then the scores of each set.
 fn section(setting: &ComparedSetting) -> Vec<String> {
     let mut lines = vec![String::new(), format!("## {}", md(&setting.title()))];
-    let difference = |score: &Score| match score.verdict {
-        Verdict::NotShown | Verdict::Equal => score.difference.clone(),
-        verdict => format!("{} {verdict}", score.difference)
-            .trim_start()
-            .to_owned(),
-    };
     type Of<'a> = &'a dyn Fn(&Score) -> String;
     let parts: [(&str, Of<'_>); 3] = [
-        ("Second minus first", &difference),
+        ("Second minus first", &shown_difference),
         ("First", &|score| score.first.clone()),
         ("Second", &|score| score.second.clone()),
     ];
@@ -74,7 +68,9 @@ fn section(setting: &ComparedSetting) -> Vec<String> {
         let header: Vec<String> = std::iter::once("method".to_owned())
             .chain(lengths)
             .collect();
-        lines.extend(table(&header, rows(setting, cell)));
+        let rows = rows(setting, cell, || "-".to_owned()).into_iter();
+        let rows = rows.map(|(name, cells)| std::iter::once(name).chain(cells).collect());
+        lines.extend(table(&header, rows.collect()));
     }
     lines.push(String::new());
     lines.push(md(&setting.how()));
@@ -87,22 +83,32 @@ fn section(setting: &ComparedSetting) -> Vec<String> {
     lines
 }
 
-/// A row for each method, a cell for each length.
-fn rows(setting: &ComparedSetting, cell: impl Fn(&Score) -> String) -> Vec<Vec<String>> {
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    let mut before = None;
+/// A difference, and what became of the score where anything did.
+pub(super) fn shown_difference(score: &Score) -> String {
+    match score.verdict {
+        Verdict::NotShown | Verdict::Equal => score.difference.clone(),
+        verdict => format!("{} {verdict}", score.difference)
+            .trim_start()
+            .to_owned(),
+    }
+}
+
+/// The name of each method with a cell for each length.
+pub(super) fn rows<T>(
+    setting: &ComparedSetting,
+    cell: impl Fn(&Score) -> T,
+    empty: impl Fn() -> T,
+) -> Vec<(String, Vec<T>)> {
+    let mut rows: Vec<(String, Vec<T>)> = Vec::new();
     for score in &setting.scores {
-        if before != Some(&score.method) {
-            before = Some(&score.method);
-            let empty = setting.lengths.iter().map(|_| "-".to_owned());
-            rows.push(std::iter::once(score.method.clone()).chain(empty).collect());
+        if rows.last().is_none_or(|(name, _)| *name != score.method) {
+            let cells = setting.lengths.iter().map(|_| empty()).collect();
+            rows.push((score.method.clone(), cells));
         }
-        let at = setting
-            .lengths
-            .iter()
-            .position(|len| *len == score.test_len);
-        if let (Some(at), Some(row)) = (at, rows.last_mut()) {
-            row[at + 1] = cell(score);
+        let mut lengths = setting.lengths.iter();
+        let at = lengths.position(|len| *len == score.test_len);
+        if let (Some(at), Some((_, cells))) = (at, rows.last_mut()) {
+            cells[at] = cell(score);
         }
     }
     rows

@@ -124,7 +124,7 @@ impl fmt::Display for Side {
 
 impl Change {
     /// `-key = value` and `+key = value`.
-    fn lines(&self) -> [String; 2] {
+    pub(super) fn lines(&self) -> [String; 2] {
         [('-', &self.first), ('+', &self.second)].map(|(sign, value)| match value {
             Some(value) => format!("{sign}{} = {value}", self.key),
             None => format!("{sign}{} is unset", self.key),

@@ -10,6 +10,13 @@
     element.append(...children);
     return element;
   };
+  const LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  const svgOf = (tag, attributes, ...children) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...children);
+    return element;
+  };
   document.documentElement.classList.add("js");
 
   // --- Lines: hidden and singled out together in all figures of a section --------------------
@@ -116,10 +123,22 @@
     return `${name}${seed}, ${of} ${short(x)}: about ${short(value)}`;
   }
 
+  // A cell by its matrix, row and column; its number follows it.
+  function ofCell(svg, part) {
+    const cell = part.matches("rect") ? part : part.previousElementSibling;
+    const [rows, columns] = [svg.dataset.r, svg.dataset.c].map((all) => all.split("|"));
+    const index = [...cell.parentNode.querySelectorAll("rect")].indexOf(cell);
+    const [row, column] = [rows[Math.floor(index / columns.length)], columns[index % columns.length]];
+    const number = cell.nextElementSibling;
+    const value = number?.matches("text") ? number.textContent : "no number";
+    const of = [cell.parentNode.dataset.g, row, column].filter(Boolean).join(", ");
+    return { text: `${of}: ${value}`, box: cell.getBoundingClientRect() };
+  }
+
   // The point of a line, or the cell, that is nearest to the pointer.
   function nearest(svg, event) {
-    const cell = event.target.closest?.("g.cell")?.querySelector("title");
-    if (cell) return { text: cell.dataset.text, box: cell.parentNode.getBoundingClientRect() };
+    const cell = event.target.closest?.("g.cells > *");
+    if (cell) return ofCell(svg, cell);
     if (!svg.dataset.box) return null;
     const matrix = svg.getScreenCTM();
     const pointer = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix.inverse());
@@ -145,11 +164,6 @@
   }
 
   function hover(svg) {
-    // The browser's own tooltips would show beside ours.
-    for (const title of svg.querySelectorAll("title")) {
-      title.dataset.text = title.textContent;
-      title.textContent = "";
-    }
     const show = (event) => {
       const found = nearest(svg, event);
       tip.hidden = !found;
@@ -223,6 +237,48 @@
       panel.classList.toggle("on", panel.dataset.metric === metric);
     }
     compare(section, section.querySelector("select.baseline")?.value ?? "");
+  }
+
+  // Draws the lines of the seeds from their letters, once: for each column its height, or none.
+  function drawSeeds(section) {
+    for (const line of all("svg.chart g.line[data-s]", section)) {
+      const svg = line.closest("svg");
+      const [, , top, bottom] = svg.dataset.box.split(" ").map(Number);
+      const columns = svg.dataset.c.split(" ");
+      const height = (pair) => {
+        const level = LEVELS.indexOf(pair[0]) * 64 + LEVELS.indexOf(pair[1]);
+        return bottom - (level / 4095) * (bottom - top);
+      };
+      for (const one of line.dataset.s.split("|")) {
+        const [seed, letters] = one.split(" ");
+        // A column without a number parts the line.
+        const parts = [[]];
+        columns.forEach((x, at) => {
+          const pair = letters.slice(2 * at, 2 * at + 2);
+          if (pair === "..") parts.push([]);
+          else parts.at(-1).push(`${x},${height(pair)}`);
+        });
+        const shapes = parts.filter((part) => part.length);
+        const name = [...line.classList].filter((c) => c !== "line").join(" ");
+        const group = svgOf("g", { class: `seed ${name} ${svg.dataset.dots ? "dots" : ""}` });
+        group.dataset.m = line.dataset.m;
+        group.dataset.s = `seed ${seed}`;
+        for (const part of shapes) {
+          const points = part.length === 1 ? [part[0], part[0]] : part;
+          group.append(svgOf("polyline", { points: points.join(" ") }));
+        }
+        line.after(group);
+      }
+      delete line.dataset.s;
+    }
+  }
+
+  function showSeeds(section, isShown) {
+    if (isShown) drawSeeds(section);
+    section.classList.toggle("seeds", isShown);
+    draw(section);
+    const scale = section.querySelector("select.scaling")?.value;
+    if (scale) showScale(section, scale);
   }
 
   // Moves what is drawn to the other scale of y, or back.
@@ -304,7 +360,7 @@
     on("select.metric", "change", (control) => showMetric(section, control.value));
     on("select.scaling", "change", (control) => showScale(section, control.value));
     on("select.baseline", "change", (control) => compare(section, control.value));
-    on("select.spread", "change", (control) => section.classList.toggle("seeds", control.value === "seeds"));
+    on("select.spread", "change", (control) => showSeeds(section, control.value === "seeds"));
     on("input.filter", "input", (control) => filter(section, control.value));
     for (const bar of all(".controls", section)) bar.hidden = false;
     const first = section.querySelector(".panel");
@@ -316,14 +372,6 @@
   }
 
   // --- Runs, drawn when they are opened --------------------------------------------------------
-
-  const LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-  const svgOf = (tag, attributes, ...children) => {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.append(...children);
-    return element;
-  };
 
   // A curve from the letters of its heights, with the numbers at the ends of its axes.
   function curve([name, of, first, last, low, high, letters], text) {
@@ -368,6 +416,7 @@
     const fact = (name, ...values) => {
       list.append(make("dt", { textContent: name }), make("dd", {}, ...values));
     };
+    if (!run.facts.some(([name]) => text(name) === "run")) fact("run", run.id.slice("run-".length));
     for (const [name, value] of run.facts) fact(text(name), text(value));
     if (run.command) {
       const code = make("code", { textContent: run.command.map(text).join("") });
