@@ -158,8 +158,18 @@ def ordered(records, table):
 
 
 def check_events(work, runs):
-    files = sorted(work.glob("logs/*/*/events.out.tfevents.*"))
-    print(f"TensorBoard {tensorboard.__version__}: {len(files)} event files of {len(runs)} runs")
+    written = {
+        "exported": sorted(work.glob("logs/*/*/events.out.tfevents.*")),
+        "written while training": sorted(work.glob("runs/*/tensorboard/*/events.out.tfevents.*")),
+    }
+    failed = []
+    for how, files in written.items():
+        print(f"TensorBoard {tensorboard.__version__}: {len(files)} event files, {how}, of {len(runs)} runs")
+        failed += [f"{how}: {problem}" for problem in check_files(files, runs, has_text=how == "exported")]
+    return failed
+
+
+def check_files(files, runs, has_text):
     failed = [] if len(files) == len(runs) else ["not one event file for each run"]
     points = texts = 0
     for run in runs:
@@ -184,12 +194,14 @@ def check_events(work, runs):
             if found != list(zip([step for step, _ in values], as_f32)):
                 failed.append(f"{file.parent.name}: {tag}")
             points += len(found)
-        tensor = reader.Tensors("config")[0].tensor_proto
-        texts += record["run_id"] in tensor.string_val[0].decode()
+        if has_text:
+            tensor = reader.Tensors("config")[0].tensor_proto
+            texts += record["run_id"] in tensor.string_val[0].decode()
     print(f"{points} points equal to the step log and the records, rounded to f32: {not failed}")
-    print(f"{texts} texts with the spec of their run")
-    if texts != len(runs):
-        failed.append("texts")
+    if has_text:
+        print(f"{texts} texts with the spec of their run")
+        if texts != len(runs):
+            failed.append("texts")
     return failed
 
 

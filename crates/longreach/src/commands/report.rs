@@ -1,5 +1,7 @@
 //! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
 
+mod again;
+
 use crate::cluster::directory::experiment_of;
 use crate::commands::records::{by_experiment, edit_notes, find, print_sources, read_and_left_out};
 use crate::config::claims;
@@ -222,6 +224,8 @@ pub fn of_sweep(
     };
     let placed: Vec<PlacedRun> = records.iter().map(place).collect();
     let timings = timings(&placed);
+    let directories = placed.iter().filter_map(|(_, run)| run.as_deref());
+    let configs = again::configs(&records, directories, &[]);
     let run_links = links(&out, placed);
     let mut all = records;
     // Damaged files are listed by `report`; here they are ignored.
@@ -246,6 +250,7 @@ pub fn of_sweep(
         &[],
         &ReportSpec {
             run_links,
+            configs,
             timings,
             notes,
             ..config.report_spec()
@@ -351,6 +356,8 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
     }
     console::tell(&format!("writing to {}", out.display()));
     spec.timings = timings(&placed);
+    let directories = placed.iter().filter_map(|(_, run)| run.as_deref());
+    spec.configs = again::configs(&found.records, directories, &request.directories);
     spec.run_links = links(&out, placed);
     let (report, paths) = write(
         &found.records,

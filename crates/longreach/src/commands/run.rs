@@ -5,7 +5,9 @@ use crate::commands::report;
 use crate::console;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
+use crate::live::tensorboard::Logger;
 use crate::plan::memory::MemoryLimit;
+use crate::plan::planned::PlannedRun;
 use crate::plan::planner::{Plan, plan};
 use crate::run::protocol::{CheckpointEvery, How};
 use crate::run_dir::kept_configs::Config;
@@ -55,11 +57,23 @@ pub struct Args {
     /// initial_weights.safetensors
     #[arg(long)]
     initial_weights: bool,
+    /// Also write what runs log while they train, for another program: tensorboard, into
+    /// RUNS/EXPERIMENT/tensorboard
+    #[arg(long, value_name = "FORMAT")]
+    log: Option<LogFormat>,
+}
+
+/// A format of logs for other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    /// Event files of TensorBoard
+    Tensorboard,
 }
 
 const EXAMPLES: &str = r#"Examples:
   longreach run configs/quickstart.toml
   longreach run configs/text-lengths.toml model.d_model=128 'model.pe={kind="alibi"}' --jobs 1
+  longreach run configs/quickstart.toml --log tensorboard
   longreach run configs/theta-base.toml 'axes."model.pe.base"=[100,10000]' --runs /tmp/runs
 
 Precedence, lowest first: built-in defaults, the file, its [axes], key=value arguments.
@@ -76,7 +90,17 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     console::notes(&plan.notes);
     // A device that does not work is refused once, before any worker starts.
     device::open(&arguments.device)?;
-    let outcome = sweep::run(&plan, &options(arguments, &plan))?;
+    let options = options(arguments, &plan);
+    let logger = arguments.log.map(|LogFormat::Tensorboard| {
+        let of = |run: &PlannedRun| (run.job.clone(), options.directory(run));
+        let runs = plan.runs.iter().map(of).collect();
+        Logger::start(runs, &arguments.runs.join(&plan.name))
+    });
+    let outcome = sweep::run(&plan, &options);
+    if let Some(logger) = logger {
+        logger.end();
+    }
+    let outcome = outcome?;
     if !outcome.records.is_empty() {
         let config = Config::of(&plan)?.0;
         let experiment = arguments.runs.join(&plan.name);

@@ -1,18 +1,14 @@
 //! The losses of a run while it trains, read from the end of its step log.
 
 use crate::live::sparkline::Curve;
-use rundir::steplog::{LOG_FILE, Step};
-use std::io::{Read, Seek, SeekFrom};
+use crate::live::tail::Tail;
+use rundir::steplog::Step;
 use std::path::Path;
 
-/// Bytes of the log that one look reads.
-const MOST_BYTES: u64 = 4 << 20;
-
-/// A step log as far as it was read.
+/// The losses of a step log as far as it was read.
 #[derive(Default)]
 pub struct Losses {
-    /// Bytes read: whole lines.
-    read: u64,
+    tail: Tail,
     /// Losses by step.
     curve: Curve,
     /// The last whole line.
@@ -22,33 +18,13 @@ pub struct Losses {
 impl Losses {
     /// Reads what is new. A log that is missing or damaged has no new lines.
     pub fn look(&mut self, run: &Path) {
-        let Ok(mut file) = rundir::read::open(&run.join(LOG_FILE)) else {
-            return;
-        };
-        // A resumed run cuts its log.
-        if file
-            .metadata()
-            .is_ok_and(|metadata| metadata.len() < self.read)
-        {
-            *self = Self::default();
+        let (steps, is_cut) = self.tail.look(run);
+        if is_cut {
+            self.curve = Curve::default();
+            self.last = None;
         }
-        let mut text = Vec::new();
-        let read = file
-            .seek(SeekFrom::Start(self.read))
-            .and_then(|_| file.take(MOST_BYTES).read_to_end(&mut text));
-        // The last line may be half written.
-        let whole = text
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
-        if read.is_err() {
-            return;
-        }
-        self.read += whole as u64;
-        for line in text[..whole].split(|byte| *byte == b'\n') {
-            if let Ok(step) = serde_json::from_slice::<Step>(line) {
-                self.add(step);
-            }
+        for step in steps {
+            self.add(step);
         }
     }
 
@@ -72,6 +48,8 @@ impl Losses {
 mod tests {
     use super::*;
     use crate::live::sparkline::MOST_POINTS;
+    use rundir::steplog::LOG_FILE;
+    use std::fs::File;
     use std::io::Write;
 
     fn line(step: u64) -> String {

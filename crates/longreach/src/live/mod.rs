@@ -5,6 +5,8 @@ pub mod board;
 mod losses;
 pub mod screen;
 pub mod sparkline;
+mod tail;
+pub mod tensorboard;
 
 use crate::console;
 use crate::exit::{Exit, Failure};

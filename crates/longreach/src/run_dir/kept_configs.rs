@@ -16,7 +16,7 @@ use schema::text::excerpt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::Table;
 
 /// Directory inside an experiment's directory.
@@ -173,6 +173,11 @@ pub fn write(disk: &dyn Disk, experiment: &Path, plan: &Plan) -> Result<(), Fail
         }
     }
     Ok(())
+}
+
+/// The file of a config kept in an experiment's directory.
+pub fn path(experiment: &Path, id: &str) -> PathBuf {
+    experiment.join(CONFIGS_DIR).join(format!("{id}.toml"))
 }
 
 /// The configs kept in an experiment's directory, by id, and notes on those that cannot be used.

@@ -17,6 +17,7 @@ mod endings;
 mod export_rows;
 mod fuzz_seeds;
 mod inspect;
+mod logging;
 mod masked;
 mod memory;
 mod mutations;

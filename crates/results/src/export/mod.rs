@@ -17,4 +17,4 @@ mod thrift;
 pub use columns::{Column, ColumnTable, Values};
 pub use parquet::parquet;
 pub use tables::tables;
-pub use tensorboard::{EventFile, TrainStep, run_events};
+pub use tensorboard::{EventFile, TrainStep, plain_name, run_directory, run_events};

@@ -71,6 +71,40 @@ impl EventFile {
         self.bytes
     }
 
+    /// The bytes since the last call, to append to a file that is being read.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Adds a step of a training.
+    pub fn step(&mut self, time: f64, step: &TrainStep) {
+        self.scalar(time, step.step, "train/loss_nats", step.loss_nats);
+        if let Some((rate, norm)) = step.rate_and_norm {
+            self.scalar(time, step.step, "train/lr", rate);
+            self.scalar(time, step.step, "train/grad_norm", norm);
+        }
+    }
+
+    /// Adds the scores of a run: those while training at the time of their step, the others at that
+    /// of the last one.
+    pub fn scores(&mut self, record: &RunRecord, time: impl Fn(u64) -> f64, last: u64) {
+        for scores in &record.train.scores {
+            for row in &scores.rows {
+                for (name, value) in numbers(record, row) {
+                    let tag = format!("by_step/{name}/at_{}", row.test_len);
+                    self.scalar(time(scores.step), scores.step, &tag, value);
+                }
+            }
+        }
+        let last = time(last);
+        for row in &record.evals {
+            for (name, value) in numbers(record, row) {
+                let tag = format!("by_test_length/{name}/{}", row.variant);
+                self.scalar(last, row.test_len as u64, &tag, value);
+            }
+        }
+    }
+
     fn event(&mut self, time: f64, step: u64, value: &Message) {
         let mut summary = Message::default();
         summary.bytes(1, &value.0);
@@ -130,27 +164,9 @@ pub fn run_events(record: &RunRecord, steps: &[TrainStep], secs: Option<f64>) ->
     );
     file.text(0.0, 0, "config", &about);
     for step in &steps {
-        let at = time(step.step);
-        file.scalar(at, step.step, "train/loss_nats", step.loss_nats);
-        if let Some((rate, norm)) = step.rate_and_norm {
-            file.scalar(at, step.step, "train/lr", rate);
-            file.scalar(at, step.step, "train/grad_norm", norm);
-        }
+        file.step(time(step.step), step);
     }
-    for scores in &record.train.scores {
-        for row in &scores.rows {
-            for (name, value) in numbers(record, row) {
-                let tag = format!("by_step/{name}/at_{}", row.test_len);
-                file.scalar(time(scores.step), scores.step, &tag, value);
-            }
-        }
-    }
-    for row in &record.evals {
-        for (name, value) in numbers(record, row) {
-            let tag = format!("by_test_length/{name}/{}", row.variant);
-            file.scalar(time(last), row.test_len as u64, &tag, value);
-        }
-    }
+    file.scores(record, time, last);
     file
 }
 
@@ -225,6 +241,29 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, step)
 }
 
+/// `METHOD-seed-N-RUN_ID`: the directory of a run, by which TensorBoard names it.
+pub fn run_directory(labels: &[&str], seed: u64, run_id: &str) -> String {
+    let run = format!("{}-seed-{seed}", labels.join("-"));
+    let name = format!("{}-{run_id}", plain_name(&run));
+    name.trim_start_matches('-').to_owned()
+}
+
+/// A name without what a path or a shell would read: letters, digits, `-`, `_`, `.` and `=`, at
+/// most 80, and not hidden.
+pub fn plain_name(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '=');
+    let text: String = text
+        .chars()
+        .map(|c| if is_plain(c) { c } else { '-' })
+        .collect();
+    let text: String = text.trim_start_matches('.').chars().take(80).collect();
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        text
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,5 +278,14 @@ mod tests {
         assert_eq!(crc32c(&ascending), 0x46dd_794e);
         assert_eq!(crc32c(&descending), 0x113f_db5c);
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    }
+
+    #[test]
+    fn names_stay_below_their_directory() {
+        assert_eq!(plain_name("rope(base=100), x"), "rope-base=100---x");
+        assert_eq!(plain_name("../../etc"), "-..-etc");
+        assert_eq!(plain_name(".."), "-");
+        assert_eq!(plain_name("a\u{1b}[2Jb"), "a--2Jb");
+        assert!(plain_name(&"x".repeat(500)).len() <= 80);
     }
 }

@@ -158,7 +158,7 @@ fn row_height(lines: &[String]) -> f64 {
 
 /// A text in lines of at most `most` characters, broken after a comma, a bracket or a space where
 /// there is one.
-fn wrapped(text: &str, most: usize) -> Vec<String> {
+pub(super) fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest: Vec<char> = text.chars().collect();
     while rest.len() > most {

@@ -1,6 +1,6 @@
 //! Small matrices side by side, one for each method, with their numbers in the cells.
 
-use super::frame::{Head, LEGEND_CHARS, MARGIN, described};
+use super::frame::{Head, LEGEND_CHARS, MARGIN, described, wrapped};
 use super::page::PageFigure;
 use super::pen::{
     FIXED, Font, Pen, PlotError, Spot, TO_BASELINE, Target, to_png, to_svg, xml_text,
@@ -10,9 +10,15 @@ use crate::metric;
 use crate::text::name;
 use kuva::render::render::Scene;
 
-/// Width and height of a cell, and of the space between matrices.
+/// Least width and height of a cell, and of the space between matrices.
 const CELL: (f64, f64) = (42.0, 24.0);
 const GUTTER: (f64, f64) = (30.0, 62.0);
+/// Least distance from matrix to matrix: narrower ones have no room for their names.
+const PITCH: f64 = 190.0;
+/// From line to line of a name.
+const LINE: f64 = 14.0;
+/// Widths of texts are estimates.
+const RESERVE: f64 = 1.06;
 /// Matrices beside each other.
 const ACROSS: usize = 3;
 
@@ -90,8 +96,14 @@ impl Grids {
     fn drawn(&self, target: Target) -> Pen {
         let across = self.grids.len().clamp(1, ACROSS);
         let down = self.grids.len().div_ceil(across).max(1);
-        let width = CELL.0 * self.columns.len().max(1) as f64;
+        let cell = self.cell();
+        let width = cell * self.columns.len().max(1) as f64;
         let height = CELL.1 * self.rows.len().max(1) as f64;
+        let pitch = (width + GUTTER.0).max(PITCH);
+        let names = self.names(pitch);
+        // The first line of a name has its place in the space between matrices.
+        let lines = names.iter().map(Vec::len).max().unwrap_or(1).max(1);
+        let above = (lines - 1) as f64 * LINE;
         let is_page = target == Target::Page;
         let head = Head {
             title: if is_page { "" } else { &self.title },
@@ -99,13 +111,19 @@ impl Grids {
             y_label: &self.y_label,
             has_reference: true,
         };
-        let labels = self.rows.iter().map(|row| text_width(row, TEXT));
+        let labels = self.rows.iter().map(|row| text_width(row, TEXT) * RESERVE);
         let left = MARGIN + labels.fold(24.0, f64::max) + 8.0;
-        let top = head.height();
-        let page_width = (left + across as f64 * (width + GUTTER.0))
+        let top = head.height() + above;
+        let centre = left + ((across - 1) as f64 * pitch + width) / 2.0;
+        let below = text_width(&self.x_label, TEXT) * RESERVE;
+        let page_width = (left + across as f64 * pitch)
             .max(text_width(head.title, TITLE) * 1.1 + 28.0)
+            .max(text_width(head.subtitle, TEXT) * RESERVE + 28.0)
+            .max(text_width(head.y_label, TEXT) * RESERVE + 28.0)
+            .max(centre + below / 2.0 + MARGIN)
             .ceil();
-        let page_height = (top + down as f64 * (height + GUTTER.1) + 16.0).ceil();
+        let step = height + GUTTER.1 + above;
+        let page_height = (top + down as f64 * step - above + 16.0).ceil();
 
         let mut pen = Pen::new(page_width, page_height, target);
         head.draw(&mut pen, left);
@@ -114,21 +132,43 @@ impl Grids {
         }
         for (index, grid) in self.grids.iter().enumerate() {
             let at = (
-                left + (index % across) as f64 * (width + GUTTER.0),
-                top + (index / across) as f64 * (height + GUTTER.1),
+                left + (index % across) as f64 * pitch,
+                top + (index / across) as f64 * step,
             );
             let is_lowest = index + across >= self.grids.len();
+            for (line, text) in names[index].iter().rev().enumerate() {
+                let spot = (at.0, at.1 - 8.0 - line as f64 * LINE);
+                pen.text(spot, text, &Font::START);
+            }
             self.draw_grid(&mut pen, grid, at, index % across == 0);
             self.draw_below(&mut pen, at, is_lowest);
         }
-        let centre = left + (across as f64 * (width + GUTTER.0) - GUTTER.0) / 2.0;
-        pen.text((centre, page_height - 14.0), &self.x_label, &Font::MIDDLE);
+        let x_label = (centre.max(MARGIN + below / 2.0), page_height - 14.0);
+        pen.text(x_label, &self.x_label, &Font::MIDDLE);
         pen
+    }
+
+    /// Width of a cell: that of the widest label of a column or text of a cell.
+    fn cell(&self) -> f64 {
+        let texts = self
+            .grids
+            .iter()
+            .flat_map(|grid| grid.texts.iter().flatten());
+        let all = self.columns.iter().chain(texts);
+        let widths = all.map(|text| text_width(text, TEXT - 1) * RESERVE + 8.0);
+        widths.fold(CELL.0, f64::max)
+    }
+
+    /// The name of each matrix, in lines that fit above it.
+    fn names(&self, pitch: f64) -> Vec<Vec<String>> {
+        let most = ((pitch - 8.0) / (RESERVE * text_width("n", TEXT))) as usize;
+        let broken = |grid: &Grid| wrapped(&name(&grid.name, LEGEND_CHARS), most.max(8));
+        self.grids.iter().map(broken).collect()
     }
 
     /// The cells of a matrix with their numbers; labels of the rows where it is the first.
     fn draw_grid(&self, pen: &mut Pen, grid: &Grid, (x, y): Spot, is_first: bool) {
-        pen.text((x, y - 8.0), &name(&grid.name, LEGEND_CHARS), &Font::START);
+        let cell = self.cell();
         for (row, label) in self.rows.iter().enumerate().filter(|_| is_first) {
             let at = (x - 8.0, y + (row as f64 + 0.5) * CELL.1 + TO_BASELINE);
             pen.text(at, label, &Font::END);
@@ -140,15 +180,15 @@ impl Grids {
             for column in 0..self.columns.len() {
                 let value = grid.values.get(row).and_then(|values| values.get(column));
                 let value = value.copied().filter(|value| value.is_finite());
-                let left = x + column as f64 * CELL.0;
-                pen.rect((left, top), CELL, value.map_or(GAP, shade));
+                let left = x + column as f64 * cell;
+                pen.rect((left, top), (cell, CELL.1), value.map_or(GAP, shade));
                 let Some(value) = value else { continue };
                 let font = Font {
                     size: TEXT - 1,
                     color: &ink_on(value),
                     ..Font::MIDDLE
                 };
-                let centre = (left + CELL.0 / 2.0, top + CELL.1 / 2.0 + 4.0);
+                let centre = (left + cell / 2.0, top + CELL.1 / 2.0 + 4.0);
                 let own = grid.texts.get(row).and_then(|texts| texts.get(column));
                 let text = own.cloned().unwrap_or_else(|| metric::number(value, 2));
                 pen.text(centre, &text, &font);
@@ -160,19 +200,20 @@ impl Grids {
     /// Labels of the columns and the reference, which is named under the lowest matrices.
     fn draw_below(&self, pen: &mut Pen, (x, y): Spot, is_lowest: bool) {
         let bottom = y + CELL.1 * self.rows.len() as f64;
+        let cell = self.cell();
         for (column, label) in self.columns.iter().enumerate() {
-            let centre = x + (column as f64 + 0.5) * CELL.0;
+            let centre = x + (column as f64 + 0.5) * cell;
             let font = Font {
                 size: TEXT - 1,
                 ..Font::MIDDLE
             };
             pen.text((centre, bottom + 17.0), label, &font);
         }
-        let right = x + CELL.0 * self.columns.len() as f64;
+        let right = x + cell * self.columns.len() as f64;
         pen.line((x, bottom), (right, bottom), &FRAME, 1.0, &[]);
         let reference = self.reference.as_ref();
         if let Some((at, text)) = reference.filter(|(at, _)| *at <= self.columns.len()) {
-            let line = x + *at as f64 * CELL.0;
+            let line = x + *at as f64 * cell;
             pen.line((line, y - 4.0), (line, bottom + 5.0), &INK, 1.4, &REFERENCE);
             if is_lowest {
                 let font = Font {

@@ -8,6 +8,7 @@ mod damage;
 mod export;
 mod hostile;
 mod identity;
+mod labels;
 mod plots;
 mod prediction;
 mod report;

@@ -3,7 +3,7 @@
 use crate::commands::export::write_file;
 use crate::exit::Failure;
 use crate::run_dir::timings::timings;
-use results::export::{TrainStep, run_events};
+use results::export::{TrainStep, plain_name, run_directory, run_events};
 use results::store::EVALS_DIR;
 use results::{Found, RunRecord};
 use rundir::steplog;
@@ -46,39 +46,7 @@ fn steps(run: &Path, record: &RunRecord) -> Vec<TrainStep> {
 /// its directory, and knows its files by `tfevents`.
 fn place(record: &RunRecord) -> PathBuf {
     let labels: Vec<&str> = record.labels.iter().map(|l| l.text.as_str()).collect();
-    let run = format!("{}-seed-{}", labels.join("-"), record.seed);
-    let name = format!("{}-{}", plain(&run), record.run_id);
-    PathBuf::from(plain(&record.experiment))
-        .join(name.trim_start_matches('-'))
+    PathBuf::from(plain_name(&record.experiment))
+        .join(run_directory(&labels, record.seed, &record.run_id))
         .join("events.out.tfevents.0.longreach")
-}
-
-/// A name without what a path or a shell would read: letters, digits, `-`, `_`, `.` and `=`, at
-/// most 80, and not hidden.
-fn plain(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '=');
-    let text: String = text
-        .chars()
-        .map(|c| if is_plain(c) { c } else { '-' })
-        .collect();
-    let text: String = text.trim_start_matches('.').chars().take(80).collect();
-    if text.is_empty() {
-        "-".to_owned()
-    } else {
-        text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::plain;
-
-    #[test]
-    fn names_stay_below_their_directory() {
-        assert_eq!(plain("rope(base=100), x"), "rope-base=100---x");
-        assert_eq!(plain("../../etc"), "-..-etc");
-        assert_eq!(plain(".."), "-");
-        assert_eq!(plain("a\u{1b}[2Jb"), "a--2Jb");
-        assert!(plain(&"x".repeat(500)).len() <= 80);
-    }
 }

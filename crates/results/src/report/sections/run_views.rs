@@ -44,7 +44,7 @@ fn view(
         facts: facts(spec, run),
         scores: scores(setting, group, run),
         curves: curves(setting, run, points),
-        command: command(run),
+        command: command(spec, run),
         link: spec.run_links.get(&id).cloned(),
     }
 }
@@ -182,9 +182,10 @@ fn curves(setting: &Setting<'_>, run: &Run<'_>, most: usize) -> Vec<RunCurve> {
     drawable.filter(|curve| curve.points.len() > 1).collect()
 }
 
-/// A shell command that plans this run alone from its experiment's config, in pieces: what differs
-/// between the seeds of a method is one.
-fn command(run: &Run<'_>) -> Vec<String> {
+/// A shell command that trains this run alone from its experiment's config into another directory,
+/// in pieces: what differs between the seeds of a method is one. From where the report was made, if
+/// the config was found there; otherwise from where its reader saves the config that is in the page.
+fn command(spec: &ReportSpec, run: &Run<'_>) -> Vec<String> {
     let is_word = |text: &str| {
         !text.is_empty()
             && text
@@ -208,10 +209,16 @@ fn command(run: &Run<'_>) -> Vec<String> {
         arguments.push(' ');
         arguments.push_str(&quoted(&value));
     }
+    let id = (run.experiment.clone(), run.run_id.clone());
+    let config = match spec.configs.get(&id) {
+        Some(path) if path.split('/').all(|part| part.is_empty() || is_word(part)) => path.clone(),
+        Some(path) => quoted(path),
+        None => format!("{}.toml", run.experiment),
+    };
     vec![
-        format!("longreach run {}.toml 'seeds=[", run.experiment),
+        format!("longreach run {config} 'seeds=["),
         run.seed.to_string(),
-        format!("]'{arguments}"),
+        format!("]'{arguments} --runs again"),
     ]
 }
 

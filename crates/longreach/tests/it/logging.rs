@@ -1,0 +1,189 @@
+//! What a sweep hands to others: event files written while it trains, the commands of its page that
+//! train a run again, and comparisons as pages.
+
+use crate::common::{Scratch, TINY, exits, longreach, stdout};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The event files of an experiment.
+fn event_files(experiment: &Path) -> Vec<PathBuf> {
+    let runs = std::fs::read_dir(experiment.join("tensorboard")).unwrap();
+    let mut files: Vec<PathBuf> = runs
+        .flat_map(|run| std::fs::read_dir(run.unwrap().path()).unwrap())
+        .map(|file| file.unwrap().path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// Tag and step of every number of an event file, read by its framing alone.
+fn tags(bytes: &[u8]) -> Vec<String> {
+    let mut rest = bytes;
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let length = u64::from_le_bytes(rest[..8].try_into().unwrap()) as usize;
+        let message = &rest[12..12 + length];
+        rest = &rest[16 + length..];
+        let text = String::from_utf8_lossy(message);
+        for tag in [
+            "train/loss_nats",
+            "train/lr",
+            "by_test_length/exact_match/trained",
+        ] {
+            if text.contains(tag) {
+                found.push(tag.to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn event_files_hold_every_step_and_the_scores() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &["--log", "tensorboard"]), 0);
+    let experiment = scratch.runs().join("tiny");
+    let files = event_files(&experiment);
+    assert_eq!(files.len(), 4, "{files:?}");
+    for file in &files {
+        let tags = tags(&std::fs::read(file).unwrap());
+        let count = |tag: &str| tags.iter().filter(|other| *other == tag).count();
+        assert_eq!((count("train/loss_nats"), count("train/lr")), (6, 6));
+        assert_eq!(count("by_test_length/exact_match/trained"), 2);
+    }
+    // What is finished stays as it is, and the files are no experiment of their own.
+    exits(&scratch.longreach("run", &["--log", "tensorboard"]), 0);
+    assert_eq!(event_files(&experiment), files);
+    let report = longreach().arg("report").arg(&experiment).output().unwrap();
+    exits(&report, 0);
+    let refused = scratch.longreach("run", &["--log", "wandb"]);
+    assert_ne!(refused.status.code(), Some(0));
+}
+
+/// The commands of a page that train its runs again.
+fn commands(page: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for data in page.split("class=\"data\">").skip(1) {
+        let data = data.split("</script>").next().unwrap();
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        let text = |of: &serde_json::Value| match of.as_u64() {
+            Some(at) => data["texts"][at as usize].as_str().unwrap().to_owned(),
+            None => of.as_str().unwrap().to_owned(),
+        };
+        for run in data["runs"].as_array().unwrap() {
+            let parts = run["command"].as_array().unwrap();
+            let id = run["id"].as_str().unwrap().trim_start_matches("run-");
+            found.push((id.to_owned(), parts.iter().map(text).collect()));
+        }
+    }
+    found
+}
+
+/// Runs the command of a page in a shell, and returns the record it makes.
+fn again(command: &str, id: &str, place: &Path) -> Vec<u8> {
+    let program = Path::new(env!("CARGO_BIN_EXE_longreach"));
+    let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+    let output = Command::new("sh")
+        .args(["-c", command])
+        .env("PATH", path)
+        .current_dir(place)
+        .output()
+        .unwrap();
+    exits(&output, 0);
+    std::fs::read(place.join("again/tiny").join(id).join("record.json")).unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn the_command_of_a_run_trains_it_again() {
+    let scratch = Scratch::with(TINY);
+    let place = scratch.directory.path();
+    let first = longreach()
+        .args(["run", "x.toml"])
+        .current_dir(place)
+        .output()
+        .unwrap();
+    exits(&first, 0);
+    let page = std::fs::read_to_string(place.join("runs/tiny/report/report.html")).unwrap();
+    let commands = commands(&page);
+    assert_eq!(commands.len(), 4);
+    // From the directory that the report was made in.
+    let (id, command) = &commands[1];
+    assert!(
+        command.starts_with("longreach run runs/tiny/configs/"),
+        "{command}"
+    );
+    let record = std::fs::read(place.join("runs/tiny").join(id).join("record.json")).unwrap();
+    assert!(again(command, id, place) == record, "{command}");
+    // Beside a file of records: from its config.
+    std::fs::create_dir(place.join("kept")).unwrap();
+    std::fs::copy(place.join("x.toml"), place.join("kept/experiment.toml")).unwrap();
+    let gathered = ["gather", "runs/tiny", "--out", "kept/results.jsonl"];
+    let report = [
+        "report",
+        "kept/results.jsonl",
+        "--format",
+        "html",
+        "--out",
+        "page",
+    ];
+    for arguments in [&gathered[..], &report[..]] {
+        let output = longreach()
+            .args(arguments)
+            .current_dir(place)
+            .output()
+            .unwrap();
+        exits(&output, 0);
+    }
+    let page = std::fs::read_to_string(place.join("page/report.html")).unwrap();
+    let (id, command) = &self::commands(&page)[2];
+    let config = "longreach run kept/experiment.toml ";
+    assert!(command.starts_with(config), "{command}");
+    std::fs::remove_dir_all(place.join("again")).unwrap();
+    let record = std::fs::read(place.join("runs/tiny").join(id).join("record.json")).unwrap();
+    assert!(again(command, id, place) == record, "{command}");
+}
+
+#[test]
+fn a_comparison_is_written_as_a_page() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &["model.pe={kind=\"rope\"}"]), 0);
+    let runs = scratch.runs().join("tiny");
+    let out = scratch.directory.path().join("compare.html");
+    let compare = |out: &Path| {
+        let mut program = longreach();
+        program
+            .arg("compare")
+            .arg(&runs)
+            .arg(&runs)
+            .arg("--out")
+            .arg(out);
+        program.output().unwrap()
+    };
+    exits(&compare(&out), 0);
+    let page = std::fs::read_to_string(&out).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("No setting differs."));
+    let refused = compare(&out.with_extension("pdf"));
+    exits(&refused, 2);
+    assert!(crate::common::stderr(&refused).contains("end in .html or .md"));
+}
+
+#[test]
+fn lists_in_a_pipe_have_a_width() {
+    let width = |columns: Option<&str>| {
+        let mut program = longreach();
+        program.args(["list", "encodings"]).env_remove("COLUMNS");
+        if let Some(columns) = columns {
+            program.env("COLUMNS", columns);
+        }
+        let output = program.output().unwrap();
+        exits(&output, 0);
+        let text = stdout(&output);
+        let table = text
+            .lines()
+            .filter(|line| !line.starts_with(['s', 'p', '(']));
+        table.map(|line| line.chars().count()).max().unwrap()
+    };
+    assert!((80..=100).contains(&width(None)), "{}", width(None));
+    assert!((101..=140).contains(&width(Some("140"))));
+}
