@@ -364,7 +364,8 @@ fn check_markdown(text: &str, figures: usize) {
 
 fn check_latex(text: &str) {
     const COMMANDS: &str = " usepackage begin centering small caption label toprule midrule \
-                            bottomrule end textbackslash textasciitilde textasciicircum textless \
+                            bottomrule end par medskip parbox linewidth footnotesize \
+                            multicolumn bfseries itshape textbackslash textasciitilde textasciicircum textless \
                             textgreater textbar boldmath textbf textit pm geq pi surd \
                             times ";
     let mut depth = 0;
@@ -383,7 +384,7 @@ fn check_latex(text: &str) {
                     assert!(COMMANDS.contains(&format!(" {command} ")), "{line}");
                 }
                 '\\' => assert!(
-                    chars.next().is_some_and(|c| "\\&%$#_{}".contains(c)),
+                    chars.next().is_some_and(|c| "\\&%$#_{},".contains(c)),
                     "{line}"
                 ),
                 '{' => depth += 1,

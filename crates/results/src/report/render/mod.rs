@@ -6,12 +6,14 @@
 //! templates.rs    the document as their context
 //! html.rs         the document as the context of the page
 //! runs.rs         its runs as data for the page's script
+//! columns.rs      columns of LaTeX tables
 //! texts.rs        texts as every template prints them
 //! escape.rs       one escaper for each markup
 //! csv.rs          CSV files
 //! terminal.rs     text for the terminal
 //! ```
 
+mod columns;
 mod csv;
 pub(super) mod escape;
 mod html;

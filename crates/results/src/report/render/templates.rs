@@ -3,6 +3,7 @@
 //! All three get the same document as their context, and every value is escaped for the markup it is
 //! printed in.
 
+use super::columns::Columns;
 use super::texts::{each, pairs};
 use super::{escape, html as page};
 use crate::plot::described;
@@ -151,7 +152,16 @@ fn section(section: &Section) -> Value {
 }
 
 fn table(table: &Table) -> Value {
-    let cells = |row: &Vec<Cell>| row.iter().map(cell).collect::<Vec<_>>();
+    let aligned = Columns::of(table);
+    let cells = |row: &Vec<Cell>| {
+        let cells = row.iter().enumerate();
+        let cells = cells.map(|(at, c)| cell(c, aligned.as_ref().map(|all| all.cell(at, c))));
+        cells.collect::<Vec<_>>()
+    };
+    let heading = |(at, text): (usize, &String)| match &aligned {
+        Some(all) => all.heading(at, text),
+        None => Value::from(printable(text)),
+    };
     // Sentences break within columns of equal width, with room for the gaps between them.
     let width = format!("{:.3}", 0.9 / table.columns.len().max(1) as f64);
     context! {
@@ -165,16 +175,20 @@ fn table(table: &Table) -> Value {
         notes => printable(&table.notes),
         definition => printable(&table.definition),
         columns => each(&table.columns),
+        aligned => aligned.as_ref().map(Columns::spec),
+        headings => table.columns.iter().enumerate().map(heading).collect::<Vec<_>>(),
         rows => table.rows.iter().map(cells).collect::<Vec<_>>(),
     }
 }
 
-fn cell(cell: &Cell) -> Value {
+/// `aligned`: the cell in LaTeX where its table has aligned numbers.
+fn cell(cell: &Cell, aligned: Option<Value>) -> Value {
     let link = |(text, href): &(String, Option<String>)| context! { text => printable(text), href };
     context! {
         text => printable(&cell.text),
         bold => cell.mark == Mark::Best,
         near => cell.mark == Mark::Near,
+        aligned,
         links => cell.links.iter().map(link).collect::<Vec<_>>(),
     }
 }
