@@ -5,6 +5,7 @@ use crate::console::{self, json as to_json, table};
 use crate::device;
 use crate::exit::{Exit, Failure};
 use clap::Subcommand;
+use comfy_table::{ColumnConstraint, Table};
 use posenc::{EncodingConfig, Facts, Hooks, ModelShape, PositionsConfig, RopeScaling};
 use serde::Serialize;
 
@@ -109,6 +110,7 @@ pub fn encodings(json: bool) -> Result<String, Failure> {
         "properties",
         "source",
     ]);
+    unbroken(&mut table);
     for line in &lines {
         let limit = line
             .max_position
@@ -143,6 +145,13 @@ pub fn encodings(json: bool) -> Result<String, Failure> {
     let note = "shapes and limits in a model of width 64 with 2 layers and 4 heads, trained at \
                 length 64; every key with its default: --json";
     Ok(format!("{table}\n{scalings}\n{positions}\n({note})"))
+}
+
+/// Keeps the names in the first column on one line, where people and `grep` look for them.
+fn unbroken(table: &mut Table) {
+    if let Some(column) = table.column_mut(0) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
+    }
 }
 
 /// The parameters by name and shape where they are few, else their numbers.
@@ -233,6 +242,7 @@ pub fn tasks(json: bool) -> Result<String, Failure> {
         return to_json(&kinds.into_iter().map(line).collect::<Vec<_>>());
     }
     let mut table = table(["kind", "what it asks", "examples"]);
+    unbroken(&mut table);
     for info in kinds {
         table.add_row([
             info.kind.to_string(),
