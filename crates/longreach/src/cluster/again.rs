@@ -5,9 +5,8 @@ use crate::cluster::directory::{AGAIN_DIR, Submission, hash_of};
 use crate::cluster::manifest::{self, Task};
 use crate::cluster::states::{States, gather};
 use crate::exit::{Exit, Failure};
-use crate::run_dir::hold::{Identity, LiveClaim};
+use crate::run_dir::hold::LiveClaim;
 use crate::run_dir::state::RunState;
-use rundir::claim;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -67,8 +66,7 @@ pub fn again(
     if !as_submitted {
         check_config(submission)?;
     }
-    let dead = claim::holder(directory);
-    let _claim = LiveClaim::take(directory, &Identity::default(), dead.as_ref())?;
+    let _claim = LiveClaim::for_a_moment(directory)?;
     let states = gather(directory, submission)?;
     let selected: BTreeSet<&str> = states
         .runs

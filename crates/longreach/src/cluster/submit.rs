@@ -11,10 +11,10 @@ use crate::cluster::pack::{PerTask, pack};
 use crate::exit::{Exit, Failure};
 use crate::plan::cost::{ASSUMED_FLOPS, flops, memory_bytes};
 use crate::plan::planner::Plan;
-use crate::run_dir::hold::{Identity, LiveClaim};
+use crate::run_dir::hold::LiveClaim;
 use crate::run_dir::kept_configs;
 use crate::units::count;
-use rundir::{Disk, claim};
+use rundir::Disk;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -84,7 +84,7 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
     disk.probe(&out)
         .map_err(|refused| Failure::resources(format!("--out: {refused}")))?;
     // If two `submit` start at the same time, the second one fails and names the first.
-    let _claim = LiveClaim::take(&out, &Identity::default(), claim::holder(&out).as_ref())?;
+    let _claim = LiveClaim::for_a_moment(&out)?;
     refuse_second(&out)?;
     let facts = Facts {
         engine,

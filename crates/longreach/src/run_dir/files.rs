@@ -136,7 +136,8 @@ pub fn take(disk: &dyn Disk, directory: &Path) -> Result<Hold, Failure> {
     };
     let claim = match lock {
         None if !claim::is_ours(directory) => {
-            let dead = claim::holder(directory);
+            // One that was made since the look above is alive.
+            let dead = claim::holder(directory).filter(claim::has_ended);
             Some(LiveClaim::take(
                 directory,
                 &Identity::default(),

@@ -3,7 +3,7 @@
 
 use crate::exit::{Exit, Failure};
 use crate::signals;
-use rundir::claim::{self, Claim, Holder};
+use rundir::claim::{self, Claim, Holder, Sight};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// Time between two heartbeats of a claim that is held for a moment.
+const MOMENT: Duration = Duration::from_secs(2);
 
 /// A run that this process holds, until it is dropped.
 #[derive(Debug)]
@@ -115,6 +118,34 @@ impl LiveClaim {
             end: Some(end),
             thread: Some(thread),
         })
+    }
+
+    /// Claims a directory that a command writes to for a moment. A claim of another machine is
+    /// watched until its heartbeat or its silence says whether it is alive.
+    ///
+    /// # Errors
+    ///
+    /// As [`LiveClaim::take`].
+    pub fn for_a_moment(directory: &Path) -> Result<Self, Failure> {
+        let identity = Identity {
+            interval: MOMENT,
+            ..Identity::default()
+        };
+        let (mut sight, mut seen) = (Sight::default(), None);
+        loop {
+            let Some(holder) = claim::holder(directory) else {
+                return Self::take(directory, &identity, None);
+            };
+            if sight.dead(&holder) {
+                return Self::take(directory, &identity, Some(&holder));
+            }
+            let sign = (holder.nonce.clone(), holder.beat);
+            let is_alive = seen.get_or_insert_with(|| sign.clone()) != &sign;
+            if is_alive || claim::is_visible(&holder) {
+                return Err(busy(directory, &holder));
+            }
+            std::thread::sleep(MOMENT / 10);
+        }
     }
 
     /// The nonce of the claim, which its worker adopts.

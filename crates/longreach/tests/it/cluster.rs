@@ -229,11 +229,13 @@ fn told(sweep: &Sweep, command: &str, output: &Output) -> String {
     ] {
         let path = path.display().to_string();
         // `logs` groups by messages with N for every number, those of this path included.
-        let numbers = path.split(|c: char| c.is_ascii_digit());
-        let parts: Vec<&str> = numbers.collect();
-        let grouped = (1..parts.len()).fold(parts[0].to_owned(), |text, index| {
-            let repeated = parts[index - 1].is_empty() && index > 1;
-            text + if repeated { "" } else { "N" } + parts[index]
+        let grouped = path.chars().fold(String::new(), |mut text, c| {
+            match c.is_ascii_digit() {
+                false => text.push(c),
+                true if !text.ends_with('N') => text.push('N'),
+                true => {}
+            }
+            text
         });
         text = text.replace(&path, name).replace(&grouped, name);
     }

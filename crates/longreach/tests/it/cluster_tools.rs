@@ -5,7 +5,7 @@ use crate::cluster::{Sweep, bare};
 use crate::common::{TINY, exits, stderr, stdout};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Tools by name, each with the body of its script.
@@ -61,6 +61,46 @@ Slurm's queue: job 13 pending (Dependency)
         assert!(text.contains("Slurm's queue: no answer"), "{text}");
         assert!(started.elapsed() < Duration::from_secs(30));
     }
+}
+
+#[test]
+fn of_submissions_at_the_same_time_one_is_written() {
+    let sweep = Sweep::with(TINY);
+    let start = |engine: &str| {
+        let mut program = bare();
+        program.arg("submit").arg(&sweep.scratch.config);
+        program.args(["--cluster", engine, "--runs-per-task", "1", "--out"]);
+        program.arg(&sweep.out).stderr(Stdio::piped());
+        program.stdout(Stdio::null()).spawn().unwrap()
+    };
+    let all: Vec<_> = ["slurm", "parallel", "hq", "slurm"].map(start).into();
+    let ended: Vec<Output> = all
+        .into_iter()
+        .map(|program| program.wait_with_output().unwrap())
+        .collect();
+    let is_done = |output: &&Output| output.status.success();
+    let told: Vec<String> = ended.iter().map(stderr).collect();
+    assert_eq!(ended.iter().filter(is_done).count(), 1, "{told:?}");
+    for output in ended.iter().filter(|output| !is_done(output)) {
+        assert!(
+            matches!(output.status.code(), Some(2 | 4)),
+            "{}",
+            stderr(output)
+        );
+    }
+    assert!(!sweep.out.join("claim").exists());
+    for task in ["0", "1", "2", "3"] {
+        let done = sweep.worker(&["--task", task]).output().unwrap();
+        exits(&done, 0);
+    }
+    assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
+    // What a killed one on another machine left behind does not block for ever.
+    let claim = r#"{"nonce":"f00d","host":"node9","process":12,"ticks":5,"kernel":"another boot",
+        "since":1,"interval_ms":200,"beat":3}"#;
+    std::fs::write(sweep.out.join("claim"), claim).unwrap();
+    let mut again = bare();
+    again.args(["submit", "--again"]).arg(&sweep.out);
+    exits(&again.output().unwrap(), 0);
 }
 
 #[test]
