@@ -248,12 +248,15 @@ pub fn open(name: &DeviceName) -> Result<Device, Failure> {
                 &format!("cannot be used: {missing} was not found"),
                 help,
             ),
-            None => {
-                let reason = reason.lines().next().unwrap_or_default();
-                let help = "check the device and its driver (`longreach list devices`), or choose \
-                            another device";
-                refuse(name, &format!("cannot be used: {reason}"), help)
-            }
+            None => match drivers::meaning(name.kind, &reason) {
+                Some((meaning, help)) => refuse(name, &format!("cannot be used: {meaning}"), help),
+                None => {
+                    let reason = reason.lines().next().unwrap_or_default();
+                    let help = "check the device and its driver (`longreach list devices`), or \
+                                choose another device";
+                    refuse(name, &format!("cannot be used: {reason}"), help)
+                }
+            },
         }),
     }
 }

@@ -1,4 +1,5 @@
-//! Files that a device's driver needs, searched for after a failure to name the missing one.
+//! Why a device's driver failed: the file that it needs and that no directory has, or what its own
+//! error means.
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,75 @@ pub fn missing(kind: &str) -> Option<(&'static str, &'static str)> {
     } else {
         None
     }
+}
+
+/// What an error of a kind's driver means, and what helps; `None` for errors that say it themselves.
+pub fn meaning(kind: &str, error: &str) -> Option<(String, &'static str)> {
+    if kind != "cuda" {
+        return None;
+    }
+    const UPDATE: &str = "update the NVIDIA driver; docs/devices.md says which were tried";
+    let installed = std::fs::read_to_string("/proc/driver/nvidia/version")
+        .ok()
+        .and_then(|text| version_in(&text).map(|version| format!(" {version}")))
+        .unwrap_or_default();
+    let symbol = error.split_once("undefined symbol: ").map(|(_, rest)| {
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        &rest[..end.unwrap_or(rest.len())]
+    });
+    if let Some(symbol) = symbol {
+        let what = format!("the NVIDIA driver{installed} is too old: libcuda.so.1 has no {symbol}");
+        return Some((what, UPDATE));
+    }
+    let known = [
+        (
+            "CUDA_ERROR_NO_DEVICE",
+            "the NVIDIA driver finds no GPU",
+            "start the job or the container with access to a GPU, and see that \
+             CUDA_VISIBLE_DEVICES names one (`nvidia-smi -L` lists them)",
+        ),
+        (
+            "CUDA_ERROR_INVALID_DEVICE",
+            "there is no GPU of this number",
+            "`nvidia-smi -L` lists them, counted from 0; CUDA_VISIBLE_DEVICES hides some",
+        ),
+        (
+            "CUDA_ERROR_OUT_OF_MEMORY",
+            "the GPU has no memory left",
+            "`nvidia-smi` shows who has it",
+        ),
+        (
+            "CUDA_ERROR_INSUFFICIENT_DRIVER",
+            "the NVIDIA driver is too old",
+            UPDATE,
+        ),
+        (
+            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+            "the NVIDIA driver is too old",
+            UPDATE,
+        ),
+        (
+            "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+            "libcuda.so.1 and the driver of the kernel are of two versions",
+            "restart the machine after the driver's update, or mount the host's libcuda.so.1",
+        ),
+        (
+            "CUDA_ERROR_SYSTEM_NOT_READY",
+            "the GPU is not ready",
+            "its fabric manager (nvidia-fabricmanager) may not be running",
+        ),
+    ];
+    let (name, what, help) = known.iter().find(|(name, ..)| error.contains(name))?;
+    Some((
+        format!("{what} ({name}, driver{installed})").replace(", driver)", ")"),
+        help,
+    ))
+}
+
+/// The version in a text such as `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06 ...`.
+fn version_in(text: &str) -> Option<&str> {
+    let mut words = text.lines().next()?.split_whitespace();
+    words.find(|word| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
 /// The first file that a kind of device needs and no directory holds, and what installs it. Only
@@ -126,6 +196,33 @@ fn cuda_directories() -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_of_the_driver_are_explained() {
+        let unwrapped = |name: &str| {
+            format!("called `Result::unwrap()` on an `Err` value: DriverError({name}, \"fake\")")
+        };
+        for (name, part) in [
+            ("CUDA_ERROR_NO_DEVICE", "finds no GPU"),
+            ("CUDA_ERROR_INVALID_DEVICE", "no GPU of this number"),
+            ("CUDA_ERROR_INSUFFICIENT_DRIVER", "too old"),
+        ] {
+            let (what, _) = meaning("cuda", &unwrapped(name)).unwrap();
+            assert!(what.contains(part) && what.contains(name), "{what}");
+            assert_eq!(meaning("rocm", &unwrapped(name)), None);
+        }
+        let symbol = "Expected function, got error.: DlSym { source: \"/lib/libcuda.so.1: \
+                      undefined symbol: cuLaunchKernelEx\" }";
+        let (what, _) = meaning("cuda", symbol).unwrap();
+        assert!(
+            what.ends_with("libcuda.so.1 has no cuLaunchKernelEx"),
+            "{what}"
+        );
+        assert_eq!(meaning("cuda", "index out of bounds"), None);
+        let text = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19\nGCC";
+        assert_eq!(version_in(text), Some("535.104.05"));
+        assert_eq!(version_in(""), None);
+    }
 
     #[test]
     fn the_missing_library_is_named() {
