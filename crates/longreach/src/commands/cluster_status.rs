@@ -20,9 +20,14 @@ const MOST_RUNS: usize = 12;
 /// Time between two questions to Slurm under `--watch`.
 const ASK_EVERY: Duration = Duration::from_secs(30);
 
-/// What Slurm said of the queue, and when it was asked.
+/// What one look leaves for the next.
 #[derive(Default)]
-pub struct Asked(Option<(Instant, String)>);
+pub struct Asked {
+    /// What Slurm said of the queue, and when it was asked.
+    queue: Option<(Instant, String)>,
+    /// Whether every run of the sweep had ended.
+    pub over: bool,
+}
 
 /// The states, as text or JSON. The text adds what Slurm's queue says; the states do not depend on
 /// it.
@@ -33,23 +38,22 @@ pub struct Asked(Option<(Instant, String)>);
 pub fn shown(directory: &Path, json: bool, asked: &mut Asked) -> Result<String, Failure> {
     let submission = Submission::read(directory)?;
     let states = gather(directory, &submission)?;
+    let ended = [RunState::Done, RunState::Diverged, RunState::Failed];
+    asked.over = states.runs.iter().all(|run| ended.contains(&run.state));
     if json {
         return console::json(&states);
     }
-    let text = render(&submission, &states) + &asked.queue(directory, &submission, &states);
+    let mut text = render(&submission, &states);
+    if submission.engine != Engine::Parallel && !asked.over {
+        text.push_str(&asked.queue(directory));
+    }
     Ok(plain(&text))
 }
 
 impl Asked {
-    /// What the queue holds of a sweep that is not at its end; nothing where there is no Slurm.
-    fn queue(&mut self, directory: &Path, submission: &Submission, states: &States) -> String {
-        let ended = [RunState::Done, RunState::Diverged, RunState::Failed];
-        if submission.engine == Engine::Parallel
-            || states.runs.iter().all(|run| ended.contains(&run.state))
-        {
-            return String::new();
-        }
-        match &self.0 {
+    /// What the queue holds of a sweep; nothing where there is no Slurm.
+    fn queue(&mut self, directory: &Path) -> String {
+        match &self.queue {
             Some((at, text)) if at.elapsed() < ASK_EVERY => text.clone(),
             _ => {
                 let text = match slurm::queue(directory) {
@@ -59,7 +63,7 @@ impl Asked {
                         "\nSlurm's queue: no answer; the states are those of the files".to_owned()
                     }
                 };
-                self.0 = Some((Instant::now(), text.clone()));
+                self.queue = Some((Instant::now(), text.clone()));
                 text
             }
         }

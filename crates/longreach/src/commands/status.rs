@@ -88,6 +88,9 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
             console::print(&now);
             last = now;
         }
+        if asked.over {
+            return Ok(Exit::Done);
+        }
         std::thread::sleep(WATCH_EVERY);
     }
 }

@@ -94,6 +94,10 @@ fn of_submissions_at_the_same_time_one_is_written() {
         exits(&done, 0);
     }
     assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
+    // Nothing is left to watch.
+    let mut watch = bare();
+    let watch = watch.args(["status", "--watch"]).arg(&sweep.out);
+    assert!(stdout(&watch.output().unwrap()).contains("4 done"));
     // What a killed one on another machine left behind does not block for ever.
     let claim = r#"{"nonce":"f00d","host":"node9","process":12,"ticks":5,"kernel":"another boot",
         "since":1,"interval_ms":200,"beat":3}"#;
