@@ -13,12 +13,12 @@ pub fn missing(kind: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// What an error of a kind's driver means, and what helps; `None` for errors that say it themselves.
+/// What an error of a kind's driver means, and what helps; `None` for one that is not known.
 pub fn meaning(kind: &str, error: &str) -> Option<(String, &'static str)> {
     if kind != "cuda" {
         return None;
     }
-    const UPDATE: &str = "update the NVIDIA driver; docs/devices.md says which were tried";
+    const UPDATE: &str = "update the NVIDIA driver, or choose another device";
     let installed = std::fs::read_to_string("/proc/driver/nvidia/version")
         .ok()
         .and_then(|text| version_in(&text).map(|version| format!(" {version}")))
