@@ -6,11 +6,19 @@
 //! zeros to n digits, so that all rows of a length have the same number of tokens. Length 1, which
 //! only `min_len = 1` trains on, has an empty second operand, which counts as zero.
 //!
+//! With `operands = "equal"` both have n digits and the sum n + 1, so that every row of a length has
+//! its digits at the same places: `BOS 0 7 + 1 8 SEP | 0 2 5 EOS` (7 + 18 = 25). Tokens then have
+//! coordinates on two axes for `coordinates = "task"`. Axis 0 is the place of a digit in its
+//! number as written, from 1. On axis 1 digits of equal weight have equal coordinates: ones have 2,
+//! tens 3, and so on, plus and SEP 1. Tokens without a coordinate have 0.
+//!
 //! Held out: by choices (the question).
 //!
 //! Sources: decimal addition of Kazemnejad et al. 2023 (arXiv 2305.19466), most significant digit
 //! first; binary addition of Ruoss et al. 2023 (arXiv 2305.16843) is `base = 2`, `digits =
-//! "lsd_first"`, but its answer has an end marker before its zeros.
+//! "lsd_first"`, but its answer has an end marker before its zeros. The axes are those of Abacus
+//! (McLeish et al. 2024, arXiv 2405.17399) and of position coupling (Cho et al. 2024, arXiv
+//! 2405.20671), which both pad operands to equal lengths or reverse digits.
 
 use crate::symbols::{Row, Rule, SymbolTask, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
@@ -27,9 +35,42 @@ pub enum DigitOrder {
     LsdFirst,
 }
 
+/// How many digits the operands have at a length.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operands {
+    /// The length is that of both together, and where the first ends is drawn.
+    #[default]
+    Split,
+    /// The length is that of each.
+    Equal,
+}
+
 struct Addition {
     base: u64,
     order: DigitOrder,
+    operands: Operands,
+}
+
+/// Coordinates of the tokens of `BOS a sign b SEP answer` on two axes, for numbers of these
+/// lengths: places of digits as written, from 1, and their weights, with 2 for the ones and 1 for
+/// the sign and SEP; 0 where there is none.
+pub(super) fn digit_axes(lengths: [usize; 3], order: DigitOrder) -> Vec<Vec<f64>> {
+    let (mut places, mut weights) = (vec![], vec![]);
+    for (number, length) in lengths.into_iter().enumerate() {
+        places.push(0.0);
+        // BOS stands before the first number, the sign and SEP before the others.
+        weights.push(if number == 0 { 0.0 } else { 1.0 });
+        for place in 0..length {
+            places.push((place + 1) as f64);
+            let weight = match order {
+                DigitOrder::LsdFirst => place,
+                DigitOrder::MsdFirst => length - 1 - place,
+            };
+            weights.push((weight + 2) as f64);
+        }
+    }
+    vec![places, weights]
 }
 
 impl Addition {
@@ -58,27 +99,46 @@ impl Rule for Addition {
     }
     /// The digits as written, then where the plus stands.
     fn choices(&self, n: usize) -> Vec<u64> {
+        if self.operands == Operands::Equal {
+            return vec![self.base; 2 * n];
+        }
         let mut choices = vec![self.base; n];
         choices.push((n as u64 - 1).max(1));
         choices
     }
     fn question_len(&self, n: usize) -> usize {
-        n + 1
+        match self.operands {
+            Operands::Split => n + 1,
+            Operands::Equal => 2 * n + 1,
+        }
     }
     fn answer_len(&self, n: usize) -> usize {
-        n
+        match self.operands {
+            Operands::Split => n,
+            Operands::Equal => n + 1,
+        }
+    }
+    fn axes(&self, n: usize) -> Vec<Vec<f64>> {
+        match self.operands {
+            Operands::Split => Vec::new(),
+            Operands::Equal => digit_axes([n, n, n + 1], self.order),
+        }
     }
     fn row(&self, n: usize, choices: &[u64]) -> Row {
-        // At n = 1 `b` has no digits and counts as 0.
-        let (a, b) = choices[..n].split_at(1 + choices[n] as usize);
+        let (a, b) = match self.operands {
+            // At n = 1 `b` has no digits and counts as 0.
+            Operands::Split => choices[..n].split_at(1 + choices[n] as usize),
+            Operands::Equal => choices.split_at(n),
+        };
+        let sum_len = self.answer_len(n);
         let mut question: Vec<i32> = a.iter().map(|&d| d as i32).collect();
         question.push(self.base as i32);
         question.extend(b.iter().map(|&d| d as i32));
         let answer = match self.order {
-            DigitOrder::LsdFirst => self.add(a, b, n),
+            DigitOrder::LsdFirst => self.add(a, b, sum_len),
             DigitOrder::MsdFirst => {
                 let reversed = |number: &[u64]| number.iter().rev().copied().collect::<Vec<_>>();
-                let mut sum = self.add(&reversed(a), &reversed(b), n);
+                let mut sum = self.add(&reversed(a), &reversed(b), sum_len);
                 sum.reverse();
                 sum
             }
@@ -105,6 +165,9 @@ pub struct AdditionConfig {
     pub base: u64,
     /// Order of the digits, `msd_first` or `lsd_first`.
     pub digits: DigitOrder,
+    /// Digits of the operands, `split` or `equal`: together as many as the length, or each.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub operands: Operands,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
     pub test_rows: u64,
@@ -115,6 +178,7 @@ impl Default for AdditionConfig {
         Self {
             base: 10,
             digits: DigitOrder::MsdFirst,
+            operands: Operands::Split,
             test_rows: 256,
         }
     }
@@ -124,7 +188,11 @@ impl TaskSpec for AdditionConfig {
     const SUMMARY: &'static str = "the sum of two numbers, plain or with reversed digits";
     fn examples() -> Vec<String> {
         let row = |base, order, digits: &[u64], plus: u64| {
-            let rule = Addition { base, order };
+            let rule = Addition {
+                base,
+                order,
+                operands: Operands::Split,
+            };
             show(
                 &rule,
                 &rule.row(digits.len(), &[digits, &[plus - 1]].concat()),
@@ -149,6 +217,7 @@ impl TaskSpec for AdditionConfig {
             Addition {
                 base: self.base,
                 order: self.digits,
+                operands: self.operands,
             },
             self.test_rows,
             ctx,

@@ -42,6 +42,21 @@ pub enum Level {
     Bytes,
     /// A character of the training split, or the one token for all others.
     Chars,
+    /// An id of 16 bits, little-endian: the files are text that a tokenizer has turned into ids.
+    U16,
+    /// The same with 32 bits.
+    U32,
+}
+
+impl Level {
+    /// Bytes of an id in the files, where they hold ids.
+    pub(super) fn id_bytes(self) -> Option<usize> {
+        match self {
+            Self::Bytes | Self::Chars => None,
+            Self::U16 => Some(2),
+            Self::U32 => Some(4),
+        }
+    }
 }
 
 /// `kind = "text"`.
@@ -51,6 +66,13 @@ pub struct TextConfig {
     /// What a token is, and what lengths, windows and `eval_tokens` count.
     #[serde(skip_serializing_if = "is_default")]
     pub level: Level,
+    /// For files of ids: how many ids the tokenizer has, 2 to 16777216.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vocab: Option<usize>,
+    /// For files of ids: bytes of text that a token stands for, on average, above 0 and at most
+    /// 1000; without it there are no bits per byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_token: Option<f64>,
     /// `"cargo"`, or `"files"`; when absent, `"files"` if `files` is given and `"cargo"`
     /// otherwise.
     pub corpus: CorpusKind,
@@ -78,6 +100,10 @@ pub struct TextConfig {
 pub(super) struct Table {
     #[serde(default)]
     pub level: Level,
+    #[serde(default)]
+    pub vocab: Option<usize>,
+    #[serde(default)]
+    pub bytes_per_token: Option<f64>,
     pub corpus: Option<CorpusKind>,
     pub files: Option<Vec<String>>,
     pub crates: Option<Vec<String>>,
@@ -102,6 +128,8 @@ impl From<Table> for TextConfig {
     fn from(table: Table) -> Self {
         let Table {
             level,
+            vocab,
+            bytes_per_token,
             corpus,
             files,
             crates,
@@ -128,6 +156,8 @@ impl From<Table> for TextConfig {
         });
         Self {
             level,
+            vocab,
+            bytes_per_token,
             corpus,
             files,
             crates,
@@ -143,6 +173,8 @@ impl Default for TextConfig {
     fn default() -> Self {
         Self::from(Table {
             level: Level::default(),
+            vocab: None,
+            bytes_per_token: None,
             corpus: None,
             files: None,
             crates: None,
@@ -254,6 +286,7 @@ impl TextConfig {
     /// Checks everything that needs no file.
     pub(super) fn check(&self, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
         self.check_source()?;
+        self.check_ids()?;
         self.check_split()?;
         let hint = "the corpus is held in memory";
         in_range("max_bytes", self.max_bytes, 1..=1 << 32, hint)?;
@@ -308,6 +341,42 @@ impl TextConfig {
             ),
             _ => return Ok(()),
         })
+    }
+
+    /// Checks that the keys of ids are given where the files hold ids, and only there.
+    fn check_ids(&self) -> Result<(), Invalid> {
+        let absent = |key: &str, value: String| {
+            let problem = "is for files of token ids";
+            let help = "remove it, or set level = \"u16\" or \"u32\"";
+            Err(Invalid::new(key, value, problem, "absent", help))
+        };
+        let ids = self.level.id_bytes().is_some();
+        match self.vocab {
+            Some(vocab) if !ids => return absent("vocab", vocab.to_string()),
+            Some(vocab) => {
+                let hint = "the number of ids of the tokenizer; GPT-2's has 50257";
+                in_range("vocab", vocab, 2..=1 << 24, hint)?;
+            }
+            None if ids => {
+                return Err(Invalid::new(
+                    "vocab",
+                    "",
+                    "is missing: files of token ids do not say how many there are",
+                    "a whole number from 2 to 16777216",
+                    "the number of ids of the tokenizer; GPT-2's has 50257",
+                ));
+            }
+            None => {}
+        }
+        match self.bytes_per_token {
+            Some(bytes) if !ids => absent("bytes_per_token", bytes.to_string()),
+            Some(bytes) => {
+                let range = (Excluded(0.0), std::ops::Bound::Included(1000.0));
+                let hint = "bytes of the text divided by its tokens, about 4 for English";
+                in_range("bytes_per_token", bytes, range, hint)
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_split(&self) -> Result<(), Invalid> {

@@ -30,6 +30,11 @@ pub(crate) struct Corpus {
 }
 
 impl Part {
+    /// Names of the files and how many of their bytes are in this split.
+    pub(super) fn pieces(&self) -> &[(String, usize)] {
+        &self.pieces
+    }
+
     fn hash(&self, name: &str, hasher: &mut blake3::Hasher) {
         // Lengths come before contents, so that no two corpora give the same bytes to hash.
         let number = |n: usize| (n as u64).to_le_bytes();

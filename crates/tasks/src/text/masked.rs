@@ -102,6 +102,8 @@ impl From<MaskedTable> for MaskedTextConfig {
         } = table;
         let text = TextConfig::from(Table {
             level: Level::Bytes,
+            vocab: None,
+            bytes_per_token: None,
             corpus,
             files,
             crates,
@@ -172,6 +174,8 @@ impl MaskedTextConfig {
         } = self.clone();
         TextConfig {
             level: Level::Bytes,
+            vocab: None,
+            bytes_per_token: None,
             corpus,
             files,
             crates,

@@ -1,9 +1,10 @@
-//! Text: language modelling over real files, by bytes or by characters.
+//! Text: language modelling over real files, by bytes, by characters or by the ids of a tokenizer.
 //!
 //! Example: read `fn main` and predict ` n main(` shifted by one, token id = byte value. The files
 //! are concatenated in order without a separator, so windows cross file boundaries; nothing is
 //! decoded, so invalid UTF-8 and NUL are bytes like any other. With `level = "chars"` a token is a
-//! character (`chars.rs`), and so is what lengths count. Training windows start anywhere in the
+//! character (`chars.rs`), and so is what lengths count. With `level = "u16"` or `"u32"` the files
+//! hold token ids (`ids.rs`), which a tokenizer wrote. Training windows start anywhere in the
 //! training split with equal probability; test windows are laid over the first `eval_tokens` + 1
 //! bytes of the validation split (`windows.rs`), the same for every method, seed and evaluation
 //! seed.
@@ -15,6 +16,7 @@
 mod chars;
 mod config;
 mod corpus;
+mod ids;
 mod masked;
 mod prompts;
 mod sources;
@@ -61,22 +63,29 @@ impl TaskSpec for TextConfig {
             }));
         }
         let cut = matches!(self.split, Split::Range(_));
-        let text = chars::decode(&corpus.train, &corpus.valid, &corpus.first, cut)?;
-        let lengths = [ctx.train_len, longest];
-        for (split, have, length) in [
-            ("training", text.train.len(), lengths[0]),
-            ("validation", text.valid.len(), lengths[1]),
-        ] {
-            if have <= length {
-                let problem = format!(
-                    "the {split} split has {have} characters, and one window of length {length} \
-                     needs {}",
-                    length + 1
-                );
-                let hint = "add files, or use shorter lengths";
-                return Err(TaskError::input(corpus.first, problem, hint));
-            }
+        if let (Some(width), Some(vocab)) = (self.level.id_bytes(), self.vocab) {
+            let [train, valid] = token_ids(&corpus, width, vocab, cut)?;
+            check_tokens(&corpus, "tokens", [train.len(), valid.len()], ctx)?;
+            let plan = plan(valid.len());
+            let tokens = Tokens {
+                unit: "tokens",
+                one: "token",
+                vocab_size: vocab,
+                bytes_per_token: self.bytes_per_token,
+                note: None,
+            };
+            let facts = corpus.facts;
+            return Ok(Box::new(Text {
+                train,
+                valid,
+                plan,
+                facts,
+                tokens,
+            }));
         }
+        let text = chars::decode(&corpus.train, &corpus.valid, &corpus.first, cut)?;
+        let counts = [text.train.len(), text.valid.len()];
+        check_tokens(&corpus, "characters", counts, ctx)?;
         let plan = plan(text.valid.len());
         let tokens = characters(&text, &plan);
         let (train, valid, facts) = (text.train, text.valid, corpus.facts);
@@ -88,6 +97,50 @@ impl TaskSpec for TextConfig {
             tokens,
         }))
     }
+}
+
+/// Refuses splits with fewer tokens than one window.
+fn check_tokens(
+    corpus: &corpus::Corpus,
+    unit: &str,
+    counts: [usize; 2],
+    ctx: &BuildContext<'_>,
+) -> Result<(), TaskError> {
+    let longest = ctx.test_lens.iter().copied().max().unwrap_or(1);
+    let splits = ["training", "validation"].into_iter().zip(counts);
+    for ((split, have), length) in splits.zip([ctx.train_len, longest]) {
+        if have <= length {
+            let problem = format!(
+                "the {split} split has {have} {unit}, and one window of length {length} needs {}",
+                length + 1
+            );
+            let hint = "add files, or use shorter lengths";
+            return Err(TaskError::input(&corpus.first, problem, hint));
+        }
+    }
+    Ok(())
+}
+
+/// Both splits of files of ids.
+fn token_ids(
+    corpus: &corpus::Corpus,
+    width: usize,
+    vocab: usize,
+    cut: bool,
+) -> Result<[Vec<i32>; 2], TaskError> {
+    // A file that is cut has a piece in both splits.
+    let mut files: BTreeMap<String, usize> = BTreeMap::new();
+    for (name, bytes) in corpus.train.pieces().iter().chain(corpus.valid.pieces()) {
+        *files.entry(name.clone()).or_default() += bytes;
+    }
+    ids::check_whole(files.into_iter(), width, &corpus.first)?;
+    let split = |part, before, name| ids::decode(part, width, vocab, before, &corpus.first, name);
+    let over = corpus.train.bytes.len() % width;
+    let before = if cut && over > 0 { width - over } else { 0 };
+    Ok([
+        split(&corpus.train, 0, "training")?,
+        split(&corpus.valid, before, "validation")?,
+    ])
 }
 
 /// Characters as tokens, with what the scored ones say about the vocabulary.
@@ -111,7 +164,7 @@ fn characters(text: &chars::Characters, plan: &Plan) -> Tokens {
         unit: "characters",
         one: "character",
         vocab_size: text.vocab_size,
-        bytes_per_token: bytes as f64 / *scored.end() as f64,
+        bytes_per_token: Some(bytes as f64 / *scored.end() as f64),
         note: Some(note),
     }
 }
@@ -121,7 +174,8 @@ struct Tokens {
     unit: &'static str,
     one: &'static str,
     vocab_size: usize,
-    bytes_per_token: f64,
+    /// Bytes of text per token, where it is known.
+    bytes_per_token: Option<f64>,
     /// A sentence for every definition.
     note: Option<String>,
 }
@@ -130,7 +184,7 @@ const BYTES: Tokens = Tokens {
     unit: "bytes",
     one: "byte",
     vocab_size: 256,
-    bytes_per_token: 1.0,
+    bytes_per_token: Some(1.0),
     note: None,
 };
 
@@ -217,11 +271,14 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
             ref note,
             ..
         } = self.tokens;
-        let bits = if one == "byte" {
-            "loss_nats / ln 2".to_owned()
-        } else {
-            format!("loss_nats / ln 2 / {bytes_per_token:.4} bytes")
-        };
+        let bits = bytes_per_token.map(|bytes| {
+            let bits = if one == "byte" {
+                "loss_nats / ln 2".to_owned()
+            } else {
+                format!("loss_nats / ln 2 / {bytes:.4} bytes")
+            };
+            ("bits_per_byte", bits)
+        });
         let note = note
             .as_ref()
             .map_or_else(String::new, |note| format!("; {note}"));
@@ -231,8 +288,9 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
                 format!("mean negative log-likelihood in nats per {one}"),
             ),
             ("perplexity", format!("exp of loss_nats, per {one}")),
-            ("bits_per_byte", bits),
         ]
+        .into_iter()
+        .chain(bits)
         .map(|(metric, meaning)| {
             let windows = self.plan.describe(one);
             let how = format!(
@@ -240,7 +298,7 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
             );
             (metric.to_string(), how)
         })
-        .into()
+        .collect()
     }
     /// A uniform guess over all tokens.
     fn chance(&self) -> BTreeMap<String, f64> {
@@ -249,17 +307,20 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
         } else {
             libm::log(self.tokens.vocab_size as f64)
         };
-        let bits = nats / LN_2 / self.tokens.bytes_per_token;
-        [
+        let bits = self.tokens.bytes_per_token;
+        let bits = bits.map(|bytes| ("bits_per_byte", nats / LN_2 / bytes));
+        let plain = [
             ("loss_nats", nats),
             ("perplexity", self.tokens.vocab_size as f64),
-            ("bits_per_byte", bits),
-        ]
-        .map(|(metric, v)| (metric.to_string(), v))
-        .into()
+        ];
+        plain
+            .into_iter()
+            .chain(bits)
+            .map(|(metric, v)| (metric.to_string(), v))
+            .collect()
     }
     fn bytes_per_token(&self) -> Option<f64> {
-        Some(self.tokens.bytes_per_token)
+        self.tokens.bytes_per_token
     }
     /// Tokens, and the bytes that they were made of where these are two things.
     fn memory_bytes(&self) -> u64 {

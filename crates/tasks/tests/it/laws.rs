@@ -29,6 +29,9 @@ const VARIANTS: &[&str] = &[
     "kind = \"grid\"\nanswer = \"cell\"",
     "kind = \"modular_arithmetic\"\nbrackets = true",
     "kind = \"addition\"\nbase = 2\ndigits = \"lsd_first\"",
+    "kind = \"addition\"\ndigits = \"lsd_first\"\noperands = \"equal\"",
+    "kind = \"needles\"\nkeys = 3\nvalues = 2\nqueries = 2\ndigits = 2\nrandom_filler = true",
+    "kind = \"variable_tracking\"\nchains = 3\nhops = 2\nrandom_filler = true",
     "kind = \"summation\"\nanswer = \"running\"\nmodulus = 7",
     "kind = \"sort\"\nalphabet = 2",
 ];
@@ -270,12 +273,15 @@ const RECORDED: &[&str] = &[
     "kind = \"summation\": f1d6321429d9cfde",
     "kind = \"modular_arithmetic\": 4c804f1a2410ca86",
     "kind = \"addition\": fac4f3d962267b32",
+    "kind = \"multiplication\": 2bca766028bbc6a6",
     "kind = \"stack_manipulation\": bd5b5e26b06c5ae3",
     "kind = \"dyck\": bd8c4b5a00ec7060",
     "kind = \"induction\": b696f9271452d8cf",
     "kind = \"mqar\": 90ecd1e54a3f0ce6",
     "kind = \"selective_copy\": 4df03d44bb40933a",
     "kind = \"passkey\": ba7d1ce9343460ec",
+    "kind = \"needles\": d3d5e7baf05c4454",
+    "kind = \"variable_tracking\": a8e643883a494da4",
     "kind = \"grid\": 4072250521e8377f",
     "kind = \"dyck\", answer = \"depth\": f6647ffbc9836654",
     "kind = \"dyck\", kinds = 1: 57401ad5c7b5aad4",
@@ -285,6 +291,9 @@ const RECORDED: &[&str] = &[
     "kind = \"grid\", answer = \"cell\": 371e4f0b79d02535",
     "kind = \"modular_arithmetic\", brackets = true: 2facd9779071c292",
     "kind = \"addition\", base = 2, digits = \"lsd_first\": 927356e3b6ef8416",
+    "kind = \"addition\", digits = \"lsd_first\", operands = \"equal\": 48611f8505794a9d",
+    "kind = \"needles\", keys = 3, values = 2, queries = 2, digits = 2, random_filler = true: 5295ef6be9feca56",
+    "kind = \"variable_tracking\", chains = 3, hops = 2, random_filler = true: 3357b254fc754332",
     "kind = \"summation\", answer = \"running\", modulus = 7: 6226bb16dc1f5752",
     "kind = \"sort\", alphabet = 2: 64d67356b0b8e4de",
 ];
@@ -348,6 +357,24 @@ fn depths_of_a_passkey_are_groups_of_their_own() {
 }
 
 #[test]
+fn digits_have_places_and_weights() {
+    let axes = |order: &str| {
+        let table = format!("kind = \"addition\"\noperands = \"equal\"\ndigits = \"{order}\"");
+        build(&table, 0).axes(2)
+    };
+    // BOS, two digits, plus, two digits, SEP, three digits.
+    let places = vec![0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 0.0, 1.0, 2.0, 3.0];
+    let upwards = vec![0.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 4.0];
+    let downwards = vec![0.0, 3.0, 2.0, 1.0, 3.0, 2.0, 1.0, 4.0, 3.0, 2.0];
+    assert_eq!(axes("lsd_first"), [places.clone(), upwards]);
+    assert_eq!(axes("msd_first"), [places, downwards]);
+    let product = build("kind = \"multiplication\"", 0).axes(1);
+    // BOS, a digit, times, a digit, SEP, two digits.
+    assert_eq!(product[0], [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 2.0]);
+    assert_eq!(product[1], [0.0, 2.0, 1.0, 2.0, 1.0, 3.0, 2.0]);
+}
+
+#[test]
 fn a_grid_stands_on_squared_paper() {
     let axes =
         |answer: &str, n| build(&format!("kind = \"grid\"\nanswer = \"{answer}\""), 0).axes(n);
@@ -370,11 +397,9 @@ fn a_grid_stands_on_squared_paper() {
         let task = build(&table, 0);
         for n in [1, 2, 7, 12] {
             let axes = task.axes(n);
-            assert_eq!(
-                axes.len(),
-                if task.kind() == "grid" { 2 } else { 0 },
-                "{table}"
-            );
+            let has_axes = ["\"grid\"", "\"equal\"", "\"multiplication\""];
+            let expected = usize::from(has_axes.iter().any(|of| table.contains(of))) * 2;
+            assert_eq!(axes.len(), expected, "{table}");
             assert!(
                 axes.iter().all(|axis| axis.len() == task.seq_len(n)),
                 "{table}: a coordinate for every token of length {n}"

@@ -3,9 +3,11 @@
 mod common;
 mod config;
 mod hostile;
+mod ids;
 mod jsonl;
 mod laws;
 mod masked;
+mod needles;
 mod oracles;
 mod symbols;
 mod text;

@@ -1,0 +1,221 @@
+//! Needles, variable tracking and arithmetic on numbers of equal length, against slow versions.
+
+use crate::common;
+use longreach_tasks::{Task, TaskConfig};
+
+const LENGTHS: [usize; 6] = [1, 2, 5, 8, 16, 40];
+
+fn task(table: &str) -> Box<dyn Task> {
+    let ctx = common::ctx("", 64, &[64, 128], 0);
+    toml::from_str::<TaskConfig>(table)
+        .expect(table)
+        .build(&ctx)
+        .unwrap_or_else(|error| panic!("{table}: {error}"))
+}
+
+/// Questions and answers, symbol 0 as 0, without BOS, SEP and EOS.
+fn rows(task: &dyn Task, n: usize) -> Vec<(Vec<i32>, Vec<i32>)> {
+    let tested = task.test_rows(n).min(40);
+    let batches = [task.train_batch(n, 40, 3, 5), task.test_batch(n, 0, tested)];
+    let symbols = |tokens: &[i32]| tokens.iter().map(|t| t - 3).collect::<Vec<i32>>();
+    let row = |inputs: &[i32], targets: &[i32]| {
+        let sep = inputs.iter().position(|token| *token == 1).expect("SEP");
+        assert_eq!((inputs[0], targets[targets.len() - 1]), (0, 2), "BOS, EOS");
+        let answer = &targets[sep..targets.len() - 1];
+        (symbols(&inputs[1..sep]), symbols(answer))
+    };
+    let rows = batches.iter().flat_map(|batch| {
+        let (inputs, targets) = (&batch.inputs, &batch.targets);
+        let rows = inputs
+            .chunks(batch.seq_len)
+            .zip(targets.chunks(batch.seq_len));
+        rows.map(|(inputs, targets)| row(inputs, targets))
+            .collect::<Vec<_>>()
+    });
+    rows.collect()
+}
+
+/// Names are symbols 10 to 73, filler from 74 on.
+fn is_name(symbol: i32) -> bool {
+    (10..74).contains(&symbol)
+}
+
+#[test]
+fn needles_are_found_by_reading_from_the_start() {
+    for (keys, values, queries, digits) in [(4, 1, 1, 4), (3, 2, 2, 1), (1, 3, 1, 2), (5, 1, 5, 3)]
+    {
+        for random in [false, true] {
+            let task = task(&format!(
+                "kind = \"needles\"\nkeys = {keys}\nvalues = {values}\nqueries = {queries}\n\
+                 digits = {digits}\nrandom_filler = {random}"
+            ));
+            for n in LENGTHS {
+                for (question, answer) in rows(&*task, n) {
+                    let (text, asked) = question.split_at(question.len() - queries);
+                    // A name with its digits is taken out; filler is left.
+                    let (mut found, mut filler, mut at) = (Vec::new(), Vec::new(), 0);
+                    while at < text.len() {
+                        if is_name(text[at]) {
+                            let number = text[at + 1..at + 1 + digits].to_vec();
+                            assert!(number.iter().all(|digit| (0..10).contains(digit)));
+                            found.push((text[at], number));
+                            at += 1 + digits;
+                        } else {
+                            filler.push(text[at] - 74);
+                            at += 1;
+                        }
+                    }
+                    assert_eq!((found.len(), filler.len()), (keys * values, n));
+                    let plain = filler.iter().enumerate().all(|(i, f)| *f == i as i32 % 5);
+                    assert!(random || plain, "{filler:?}");
+                    let mut expected = Vec::<i32>::new();
+                    for name in asked {
+                        let own = found.iter().filter(|(other, _)| other == name);
+                        let numbers: Vec<&Vec<i32>> = own.map(|(_, number)| number).collect();
+                        assert_eq!(numbers.len(), values, "the numbers of a name");
+                        numbers
+                            .into_iter()
+                            .for_each(|number| expected.extend(number));
+                    }
+                    assert_eq!(answer, expected, "{question:?}");
+                    let mut distinct = asked.to_vec();
+                    distinct.sort_unstable();
+                    distinct.dedup();
+                    assert_eq!(distinct.len(), queries, "no name is asked for twice");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn needles_stand_everywhere() {
+    let task = task("kind = \"needles\"\nkeys = 1\ndigits = 1");
+    let places: std::collections::BTreeSet<_> = rows(&*task, 16)
+        .iter()
+        .filter_map(|(question, _)| question.iter().position(|symbol| is_name(*symbol)))
+        .collect();
+    assert!(
+        places.len() > 12 && *places.last().expect("a needle") > 12,
+        "{places:?}"
+    );
+}
+
+#[test]
+fn variables_are_followed_statement_by_statement() {
+    for (chains, hops, digits) in [(1, 4, 5), (2, 1, 2), (4, 3, 2)] {
+        let task = task(&format!(
+            "kind = \"variable_tracking\"\nchains = {chains}\nhops = {hops}\ndigits = {digits}\n\
+             random_filler = true"
+        ));
+        for n in LENGTHS {
+            for (question, answer) in rows(&*task, n) {
+                let (text, asked) = question.split_at(question.len() - digits);
+                // What each variable holds, in the order of the statements.
+                let mut values: Vec<(i32, Vec<i32>)> = Vec::new();
+                let mut at = 0;
+                let mut filler = 0;
+                while at < text.len() {
+                    if text[at] != 10 {
+                        assert!((75..80).contains(&text[at]), "filler: {question:?}");
+                        (at, filler) = (at + 1, filler + 1);
+                        continue;
+                    }
+                    let variable = text[at + 1];
+                    assert!(
+                        values.iter().all(|(other, _)| *other != variable),
+                        "set once"
+                    );
+                    let copied = values.iter().find(|(other, _)| *other == text[at + 2]);
+                    if let Some((_, value)) = copied {
+                        values.push((variable, value.clone()));
+                        at += 3;
+                    } else {
+                        values.push((variable, text[at + 2..at + 2 + digits].to_vec()));
+                        at += 2 + digits;
+                    }
+                }
+                assert_eq!((values.len(), filler), (chains * (hops + 1), n));
+                let having = values.iter().filter(|(_, value)| value == asked);
+                let expected: Vec<i32> = having.map(|(variable, _)| *variable).collect();
+                assert_eq!(
+                    (expected.len(), &answer),
+                    (hops + 1, &expected),
+                    "{question:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_of_equal_length_are_added_and_multiplied() {
+    for (base, order) in [
+        (10, "msd_first"),
+        (10, "lsd_first"),
+        (2, "lsd_first"),
+        (7, "msd_first"),
+    ] {
+        let number = |digits: &[i32]| {
+            let add = |value: u128, digit: &i32| value * base as u128 + *digit as u128;
+            if order == "lsd_first" {
+                digits.iter().rev().fold(0, add)
+            } else {
+                digits.iter().fold(0, add)
+            }
+        };
+        for (table, added) in [
+            ("kind = \"addition\"\noperands = \"equal\"", true),
+            ("kind = \"multiplication\"", false),
+        ] {
+            let task = task(&format!("{table}\nbase = {base}\ndigits = \"{order}\""));
+            for n in [1, 2, 5, 16] {
+                for (question, answer) in rows(&*task, n) {
+                    let parts: Vec<&[i32]> = question.split(|s| *s == base).collect();
+                    assert_eq!((parts.len(), parts[0].len(), parts[1].len()), (2, n, n));
+                    let (a, b) = (number(parts[0]), number(parts[1]));
+                    let (length, expected) = if added {
+                        (n + 1, a + b)
+                    } else {
+                        (2 * n, a * b)
+                    };
+                    assert_eq!((answer.len(), number(&answer)), (length, expected));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn values_that_do_not_fit_are_refused_by_their_key() {
+    let ctx = common::ctx("", 64, &[64, 128], 0);
+    for (table, key) in [
+        ("kind = \"needles\"\nnames = 0", "names"),
+        ("kind = \"needles\"\nnames = 3\nkeys = 4", "keys"),
+        ("kind = \"needles\"\nvalues = 17", "values"),
+        ("kind = \"needles\"\nkeys = 2\nqueries = 3", "queries"),
+        ("kind = \"needles\"\ndigits = 0", "digits"),
+        ("kind = \"needles\"\nfiller = 0", "filler"),
+        ("kind = \"variable_tracking\"\nvariables = 1", "variables"),
+        ("kind = \"variable_tracking\"\nchains = 17", "chains"),
+        (
+            "kind = \"variable_tracking\"\nvariables = 4\nhops = 4",
+            "hops",
+        ),
+        (
+            "kind = \"variable_tracking\"\nvariables = 8\nchains = 16\nhops = 1",
+            "chains",
+        ),
+        ("kind = \"variable_tracking\"\ndigits = 1", "digits"),
+        ("kind = \"variable_tracking\"\nfiller = 5000", "filler"),
+        ("kind = \"multiplication\"\nbase = 1", "base"),
+    ] {
+        let config = toml::from_str::<TaskConfig>(table).expect(table);
+        let error = config
+            .build(&ctx)
+            .err()
+            .unwrap_or_else(|| panic!("{table} is refused"));
+        let text = format!("{error:?}");
+        assert!(text.contains(&format!("key: \"{key}\"")), "{table}: {text}");
+    }
+}
