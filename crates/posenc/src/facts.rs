@@ -154,6 +154,8 @@ pub struct Facts {
     pub exclusive_in_stack: bool,
     /// Axes of [`Positions`](crate::Positions) it reads; 0 if it reads the position only.
     pub axes: usize,
+    /// Whether it has no meaning where tokens have no coordinates on axes.
+    pub needs_axes: bool,
     /// Memory for one block of its bias, in numbers per logit of the block, with all intermediate
     /// results; measured by `scripts/memory` where it was not derived from the hooks.
     pub bias_workspace: f64,
@@ -202,6 +204,7 @@ impl Facts {
             reads_transformed_qk: any(|part| part.reads_transformed_qk),
             exclusive_in_stack: any(|part| part.exclusive_in_stack),
             axes: parts.iter().map(|part| part.axes).max().unwrap_or(0),
+            needs_axes: any(|part| part.needs_axes),
             // The running sum and the result of an addition, beside the parts.
             bias_workspace: if workspace > 0.0 {
                 workspace + 1.5

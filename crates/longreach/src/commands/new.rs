@@ -7,7 +7,7 @@ use crate::plan::keys::{KEYS, Key, Kind};
 use crate::plan::planner::plan;
 use crate::temporary;
 use clap::builder::PossibleValuesParser;
-use posenc::EncodingConfig;
+use posenc::{EncodingConfig, ModelShape};
 use results::toml_text::{inline, key as toml_key};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -219,6 +219,7 @@ impl Chosen<'_> {
             "model.n_heads" => "4".to_owned(),
             "model.pe" => encoding(self.pe.first()?),
             "model.mask" if self.task == "masked_text" => "\"bidirectional\"".to_owned(),
+            "model.coordinates" if self.needs_axes() => "\"task\"".to_owned(),
             "train.train_len" if is_text => "64".to_owned(),
             "train.train_len" => self.lengths.0.to_owned(),
             // One length would teach the length.
@@ -227,6 +228,27 @@ impl Chosen<'_> {
             "eval.test_lens" if is_text => "[64, 128, 256, 512]".to_owned(),
             "eval.test_lens" => self.lengths.1.to_owned(),
             _ => return None,
+        })
+    }
+
+    /// Whether the encoding has no meaning without coordinates, which only a task can give.
+    fn needs_axes(&self) -> bool {
+        let example = self
+            .pe
+            .first()
+            .and_then(|kind| EncodingConfig::example(kind));
+        example.is_some_and(|mut config| {
+            config.resolve(&posenc::Lengths {
+                train_len: 16,
+                test_len: 16,
+            });
+            let shape = ModelShape {
+                d_model: 64,
+                n_layers: 2,
+                n_heads: 4,
+                head_dim: 16,
+            };
+            config.facts(&shape).needs_axes
         })
     }
 

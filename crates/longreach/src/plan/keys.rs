@@ -210,6 +210,13 @@ pub const KEYS: &[Key] = &[
         "Where the coordinates of encodings of several axes come from.",
     ),
     key(
+        "model.coordinate_shift",
+        Whole(0, 1_000_000),
+        Some("0"),
+        "99",
+        "Training moves all coordinates of the task but 0 by a number up to this, drawn per batch.",
+    ),
+    key(
         "model.pe",
         Kind::Encoding,
         None,
@@ -271,6 +278,13 @@ pub const KEYS: &[Key] = &[
         Some("train.batch_size"),
         "8",
         "Rows per batch of a stage.",
+    ),
+    key(
+        "train.stages.N.positions",
+        Kind::Positions,
+        Some("model.positions"),
+        r#"{ kind = "randomized" }"#,
+        "Where a stage puts its tokens.",
     ),
     key(
         "train.start_from",

@@ -12,8 +12,10 @@
 //! ranges.rs        values out of range, errors of other crates at their key
 //! resolve.rs       training and model of a cell, for configurations and for jobs
 //! task.rs          what is wrong with a task, by the key that names it
+//! coordinates.rs   coordinates of tokens: where they come from
 //! model.rs         [model]: sizes, the encoding, positions
 //! train.rs         [train]: steps, batches, the optimizer, stages
+//! stages.rs        positions of stages
 //! warm_start.rs    train.start_from
 //! job_check.rs     the checks of a configuration on a job
 //! record_size.rs   the size of the record that a run will have
@@ -29,6 +31,7 @@
 //! ```
 
 mod check;
+mod coordinates;
 pub mod cost;
 pub mod eval;
 pub mod hints;
@@ -46,6 +49,7 @@ mod record_size;
 mod resolve;
 mod sections;
 pub mod spec;
+mod stages;
 pub mod surroundings;
 mod task;
 mod train;

@@ -1,7 +1,8 @@
 //! `[model]`: its keys as written, and what they make: sizes, the encoding, and where tokens stand.
 
+use super::coordinates::{Coordinates, check_coordinates, check_shift};
 use super::ranges::{refused, whole};
-use super::spec::{Coordinates, ModelSpec, TrainSpec};
+use super::spec::{ModelSpec, TrainSpec};
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
 use posenc::{ConfigError, EncodingConfig, Facts, Lengths, PositionsConfig};
@@ -53,6 +54,8 @@ pub(super) struct ModelSection {
     pub(super) positions: PositionsConfig,
     #[serde(default)]
     pub(super) coordinates: Coordinates,
+    #[serde(default)]
+    pub(super) coordinate_shift: usize,
     pub(super) pe: EncodingConfig,
 }
 
@@ -100,16 +103,24 @@ pub(super) fn resolve(
     check_coordinates(written.coordinates, &positions, &facts, task)
         .map_err(|error| refused(cell, "model", &error))?;
     check_reach(cell, &facts, positions.rows(train.seq_len), train.seq_len)?;
+    let (coordinates, shift) = (written.coordinates, written.coordinate_shift);
+    check_shift(cell, coordinates, shift, &facts, task, train.train_len)?;
     Ok(ModelSpec {
         transformer,
         positions,
         coordinates: written.coordinates,
+        coordinate_shift: written.coordinate_shift,
         pe,
     })
 }
 
 /// Refuses a table of positions that ends before the training sequences do.
-fn check_reach(cell: &Cell, facts: &Facts, rows: usize, seq_len: usize) -> Result<(), Diagnostic> {
+pub(super) fn check_reach(
+    cell: &Cell,
+    facts: &Facts,
+    rows: usize,
+    seq_len: usize,
+) -> Result<(), Diagnostic> {
     let Some(limit) = facts.max_position.filter(|limit| *limit < rows) else {
         return Ok(());
     };
@@ -241,7 +252,10 @@ pub(super) fn check_positions(
         let (kind, allowed) = (positions.kind(), "other positions");
         return Err(ConfigError::new("kind", kind, problem, allowed, help));
     }
-    let Some(longest) = positions.max_seq_len().filter(|longest| *longest < seq_len) else {
+    let Some(longest) = positions
+        .max_train_len()
+        .filter(|longest| *longest < seq_len)
+    else {
         return Ok(());
     };
     let key = if replaced {
@@ -253,47 +267,4 @@ pub(super) fn check_positions(
     let allowed = format!("{seq_len} or more");
     let help = "leave it out for four times the training length";
     Err(ConfigError::new(key, longest, problem, allowed, help))
-}
-
-/// Refuses the task's coordinates where it has none, where nothing reads them, or where positions
-/// bring their own. Keys are those of `[model]`.
-pub(super) fn check_coordinates(
-    coordinates: Coordinates,
-    positions: &PositionsConfig,
-    facts: &Facts,
-    task: &dyn Task,
-) -> Result<(), ConfigError> {
-    if coordinates == Coordinates::Positions {
-        return Ok(());
-    }
-    let (axes, kind) = (task.axes(1).len(), task.kind());
-    let (problem, allowed, help) = if axes == 0 {
-        (
-            format!("come from the task, and `{kind}` has none"),
-            "positions",
-            "remove it, or use task.kind = \"grid\"",
-        )
-    } else if matches!(positions, PositionsConfig::Grid(_)) {
-        (
-            "come from the task, and from model.positions too".to_owned(),
-            "one of the two",
-            "remove model.positions",
-        )
-    } else if facts.axes > axes {
-        let read = facts.axes;
-        (
-            format!("have {axes} axes in task `{kind}`, and the encoding reads {read}"),
-            "positions",
-            "set model.pe.axes = 2",
-        )
-    } else {
-        return Ok(());
-    };
-    Err(ConfigError::new(
-        "coordinates",
-        "task",
-        problem,
-        allowed,
-        help,
-    ))
 }

@@ -5,6 +5,7 @@ use super::model;
 use super::ranges::refused;
 use super::sections::Experiment;
 use super::spec::{ModelSpec, TrainSpec};
+use super::stages;
 use super::train::train;
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
@@ -32,11 +33,12 @@ pub(super) fn describe(
     model::check_sees_no_answer(cell, &transformer, task)?;
     let scores = written.eval.scores().check(&transformer, task);
     scores.map_err(|error| refused(cell, "eval", &error))?;
-    let train = train(cell, written, task)?;
+    let mut train = train(cell, written, task)?;
     let during = written.eval.check_during(train.steps);
     during.map_err(|error| refused(cell, "eval", &error))?;
     let test_lens = &written.eval.test_lens;
     let model = model::resolve(cell, &written.model, transformer, &train, task, test_lens)?;
+    stages::resolve_positions(cell, &mut train, &model, task, test_lens)?;
     let parameters = model::check_parameters(cell, &model)?;
     Ok(Described {
         train,

@@ -78,6 +78,8 @@ pub(super) struct StageSection {
     pub(super) train_len: usize,
     #[serde(default)]
     pub(super) batch_size: Option<usize>,
+    #[serde(default)]
+    pub(super) positions: Option<PositionsConfig>,
 }
 
 fn default_batch_size() -> usize {

@@ -1,8 +1,9 @@
 //! One run, resolved: no default left. With the commit and the kind of device it determines the
 //! numbers.
 
+pub use super::coordinates::Coordinates;
 use crate::run::optimizer::AdamWConfig;
-use posenc::{Axis, EncodingConfig, Facts, ModelShape, Positions, PositionsConfig};
+use posenc::{EncodingConfig, Facts, ModelShape, Positions, PositionsConfig};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,6 +44,9 @@ pub struct ModelSpec {
     /// Where the coordinates of encodings of several axes come from.
     #[serde(default, skip_serializing_if = "is_default")]
     pub coordinates: Coordinates,
+    /// How far training may move the task's coordinates.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub coordinate_shift: usize,
     /// The encoding trained with.
     pub pe: EncodingConfig,
 }
@@ -52,36 +56,6 @@ impl ModelSpec {
     /// [`EncodingConfig::derived`].
     pub fn derived(&self, train_len: usize) -> BTreeMap<String, f64> {
         self.pe.derived(&self.transformer.shape(), train_len)
-    }
-}
-
-/// Where the coordinates of encodings of several axes come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Coordinates {
-    /// The positions: those of a grid, or on every axis the place in the sequence.
-    #[default]
-    Positions,
-    /// The task, which knows where its tokens stand.
-    Task,
-}
-
-impl Coordinates {
-    /// Positions of the first tokens of a row of this length, with their coordinates.
-    pub fn of(self, task: &dyn Task, length: usize, positions: Positions) -> Positions {
-        if self == Self::Positions {
-            return positions;
-        }
-        let count = positions.queries().len();
-        let axis = |mut all: Vec<f64>| {
-            // A decoder asks for the beginning of a row.
-            all.truncate(count);
-            Axis {
-                queries: all.clone(),
-                keys: all,
-            }
-        };
-        positions.with_axes(task.axes(length).into_iter().map(axis).collect())
     }
 }
 
@@ -134,8 +108,8 @@ pub enum LengthCurriculum {
     Staged,
 }
 
-/// A stretch of the training with its own length and batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A stretch of the training with its own length, batch and positions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
     /// Its steps.
@@ -146,6 +120,9 @@ pub struct Stage {
     pub seq_len: usize,
     /// Rows per batch.
     pub batch_size: usize,
+    /// Where it puts its tokens; as the model unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub positions: Option<PositionsConfig>,
 }
 
 /// The weights a training starts from, instead of drawn ones.
@@ -264,8 +241,12 @@ impl Decode {
 /// Whether a token's logits depend on how many tokens come after it: through an encoding that reads
 /// the length, or positions that are drawn for a length.
 pub fn changes_with_length(encoding: &Facts, positions: &PositionsConfig) -> bool {
-    use PositionsConfig::{Contiguous, Grid, Interpolated};
-    encoding.reads_length || !matches!(positions, Contiguous(_) | Grid(_) | Interpolated(_))
+    use PositionsConfig::{Contiguous, Grid, Interpolated, Pose};
+    let fixed = matches!(
+        positions,
+        Contiguous(_) | Grid(_) | Interpolated(_) | Pose(_)
+    );
+    encoding.reads_length || !fixed
 }
 
 /// The trained weights under one encoding.
@@ -365,9 +346,27 @@ impl RunSpec {
     /// Positions of the batch of a step.
     pub fn train_positions(&self, seq_len: usize, step: u64) -> Positions {
         let mut stream = Stream::new(self.seed, "positions", step);
-        self.model
-            .positions
+        let stage = self.train.stage(step);
+        stage
+            .and_then(|stage| stage.positions.as_ref())
+            .unwrap_or(&self.model.positions)
             .sample(seq_len, &mut |bound| stream.below(bound))
+    }
+
+    /// The same with their coordinates, for rows of this length.
+    pub fn train_coordinates(
+        &self,
+        task: &dyn Task,
+        length: usize,
+        seq_len: usize,
+        step: u64,
+    ) -> Positions {
+        let positions = self.train_positions(seq_len, step);
+        let shift = match self.model.coordinate_shift as u64 {
+            0 => 0,
+            most => Stream::new(self.seed, "coordinate-shift", step).below(most + 1),
+        };
+        self.model.coordinates.moved(task, length, positions, shift)
     }
 
     /// Identity of the run: the first 16 hex digits of the BLAKE3 of the spec as compact JSON.

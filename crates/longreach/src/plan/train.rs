@@ -166,6 +166,8 @@ fn stages(cell: &Cell, train: &TrainSection, task: &dyn Task) -> Result<Vec<Stag
             train_len: written.train_len,
             seq_len,
             batch_size,
+            // Resolved with the model, whose encoding has to read them.
+            positions: written.positions.clone(),
         });
     }
     if staged {

@@ -1,7 +1,8 @@
 //! What every variant of a trained model must satisfy, whether a config or `longreach eval` asks
 //! for it. Errors name keys; the caller knows the file or the argument.
 
-use super::model::{check_coordinates, check_positions, lengths, longest_test};
+use super::coordinates::check_coordinates;
+use super::model::{check_positions, lengths, longest_test};
 use super::spec::{ModelSpec, TrainSpec, untrained};
 use super::variants::{check_additions, stacked};
 use posenc::{ConfigError, EncodingConfig, PositionsConfig};
@@ -79,6 +80,7 @@ impl Trained<'_> {
             transformer,
             positions,
             coordinates,
+            coordinate_shift: _,
             pe: trained,
         } = self.model;
         let shape = transformer.shape();

@@ -50,7 +50,7 @@ impl Test<'_> {
             );
             let positions = self
                 .positions
-                .sample(batch.seq_len, &mut |bound| stream.below(bound));
+                .sample_test(batch.seq_len, &mut |bound| stream.below(bound));
             (batch, self.coordinates.of(task, self.test_len, positions))
         })
     }
@@ -71,7 +71,7 @@ impl Test<'_> {
         let mut positions = |seq_len: usize| {
             let sampled = self
                 .positions
-                .sample(seq_len, &mut |bound| stream.below(bound));
+                .sample_test(seq_len, &mut |bound| stream.below(bound));
             self.coordinates.of(task, self.test_len, sampled)
         };
         let reads_its_answers = task.reads_its_answers();

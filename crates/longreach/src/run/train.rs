@@ -225,8 +225,7 @@ fn batch_of_step(spec: &RunSpec, task: &dyn Task, step: u64) -> (Batch, Position
     let stage = spec.train.stage(step);
     let rows = stage.map_or(spec.train.batch_size, |stage| stage.batch_size);
     let batch = task.train_batch(length, rows, spec.seed, step);
-    let positions = spec.train_positions(batch.seq_len, step);
-    let positions = spec.model.coordinates.of(task, length, positions);
+    let positions = spec.train_coordinates(task, length, batch.seq_len, step);
     (batch, positions)
 }
 

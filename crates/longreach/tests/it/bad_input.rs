@@ -212,6 +212,21 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
     ),
     // coordinates
     (
+        "model.coordinate_shift=3",
+        2,
+        &["model.coordinate_shift", "moves the task's coordinates"],
+    ),
+    (
+        "model.pe={kind=\"on_axis\",part={kind=\"rope\"}}",
+        2,
+        &["model.coordinates", "without coordinates"],
+    ),
+    (
+        "model.pe={kind=\"on_axis\",part={kind=\"alibi\"}}",
+        2,
+        &["model.pe.part.kind", "rise along the sequence"],
+    ),
+    (
         "model.coordinates=\"task\"",
         2,
         &["model.coordinates", "`copy` has none", "grid"],

@@ -691,7 +691,7 @@ fn every_kind_shows_what_attention_makes_of_it() {
     for kind in &kinds {
         let keys = match kind.as_str() {
             "stack" => vec!["parts=[{kind=\"rope\"},{kind=\"alibi\"}]"],
-            "nope_layers" | "dape" => vec!["part={kind=\"rope\"}"],
+            "nope_layers" | "dape" | "on_axis" => vec!["part={kind=\"rope\"}"],
             "by_layer" => vec!["parts=[{kind=\"rope\"},{kind=\"alibi\"}]", "pattern=[0,1]"],
             _ => vec![],
         };

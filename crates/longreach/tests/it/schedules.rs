@@ -72,6 +72,37 @@ fn stages_have_their_own_lengths_and_batches() {
 }
 
 #[test]
+fn stages_have_their_own_positions() {
+    let train = |positions: &str| {
+        let scratch = Scratch::with(TINY);
+        let stages =
+            format!("train.stages=[{{steps=3,train_len=4}},{{steps=3,train_len=4{positions}}}]");
+        let learned = "axes.\"model.pe\"=[{kind=\"learned\",max_position=64}]";
+        let staged = ["seeds=[0]", learned, "train.length=\"staged\"", &stages];
+        exits(&scratch.longreach("run", &staged), 0);
+        let run = only_run(&scratch);
+        let losses: Vec<f64> = steps(&run)
+            .iter()
+            .map(|step| step["loss_nats"].as_f64().unwrap())
+            .collect();
+        let job = std::fs::read_to_string(run.join("job.json")).unwrap();
+        (losses, job)
+    };
+    let (plain, plain_job) = train("");
+    let (same, _) = train(",positions={kind=\"contiguous\"}");
+    let (moved, job) = train(",positions={kind=\"randomized\"}");
+    assert_eq!(plain, same);
+    assert_eq!(plain[..3], moved[..3], "the first stage is the same");
+    assert_ne!(plain[3], moved[3], "the second has other positions");
+    // Four times the training length in tokens, or the longest test.
+    assert!(
+        job.contains("\"randomized\"") && job.contains("\"max_position\""),
+        "{job}"
+    );
+    assert!(!plain_job.contains("randomized"));
+}
+
+#[test]
 fn stages_that_do_not_fit_are_refused_by_name() {
     let scratch = Scratch::with(TINY);
     for (stages, key, said) in [
@@ -107,6 +138,16 @@ fn stages_that_do_not_fit_are_refused_by_name() {
         ),
         ("[{steps=6,len=4}]", "train.stages", "len"),
         ("[]", "train.length", "needs the stages"),
+        (
+            "[{steps=6,train_len=4,positions={kind=\"pose\",max_position=3}}]",
+            "train.stages.0.positions.max_position",
+            "leaves no room",
+        ),
+        (
+            "[{steps=6,train_len=4,positions={kind=\"randomised\"}}]",
+            "train.stages",
+            "randomised",
+        ),
     ] {
         let output = scratch.longreach(
             "check",

@@ -1,6 +1,6 @@
 //! From nothing to a config, and from a config to every value in it.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, exits, longreach, needs_axes, stderr, stdout};
 use longreach::commands::config_page;
 use longreach::commands::new::{LENGTHS, SCHEMA_FILE, config};
 use longreach::plan::planner::plan;
@@ -50,7 +50,13 @@ fn a_new_config_runs_for_every_task_and_every_encoding() {
         );
     }
     for pe in posenc::EncodingConfig::KINDS {
-        let plan = planned("copy", &[(*pe).to_owned()], &LENGTHS[0]);
+        // Coordinates come from a task that has them.
+        let task = if needs_axes(pe) {
+            "multiplication"
+        } else {
+            "copy"
+        };
+        let plan = planned(task, &[(*pe).to_owned()], &LENGTHS[0]);
         let plan = plan.unwrap_or_else(|error| panic!("{pe}: {error}"));
         assert_eq!(
             (plan.runs.len(), plan.runs[0].job.spec.model.pe.kind()),

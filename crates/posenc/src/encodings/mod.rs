@@ -25,6 +25,7 @@ pub mod log_scaling;
 pub mod mobius;
 pub mod nope;
 pub mod nope_layers;
+pub mod on_axis;
 pub mod path;
 pub mod pope;
 pub mod relative_projection;
@@ -217,6 +218,7 @@ encodings! {
     "stick_breaking" => stick_breaking::{StickBreaking, StickBreakingConfig};
     "dape" => dape::{Dape, DapeConfig};
     "nope_layers" => nope_layers::{NopeLayers, NopeLayersConfig};
+    "on_axis" => on_axis::{OnAxis, OnAxisConfig};
     "by_layer" => by_layer::{ByLayer, ByLayerConfig};
     "stack" => stack::{Stack, StackConfig};
 }

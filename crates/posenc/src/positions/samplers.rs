@@ -24,6 +24,8 @@ schema::tagged! {
         "randomized_distances" => RandomizedDistances(RandomizedDistances),
         "interpolated" => Interpolated(InterpolatedPositions),
         "grid" => Grid(GridPositions),
+        "pose" => Pose(PosePositions),
+        "random_float" => RandomFloat(RandomFloatPositions),
     }
 }
 
@@ -88,6 +90,37 @@ pub struct GridPositions {
     pub sizes: Vec<usize>,
 }
 
+/// In training, contiguous positions with one jump: the first tokens, from one to half of them,
+/// start at 0, and the others continue after a gap that is uniform over what leaves room. In tests
+/// contiguous. PoSE, Zhu et al. 2023 (arXiv 2309.10400), with two chunks as released; its second
+/// chunk is text from later in the document, here the text goes on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct PosePositions {
+    /// One more than the largest position in training; four times the training length, or the
+    /// longest test length if that is more, unless given.
+    pub max_position: Option<usize>,
+}
+
+/// In training a sorted sample of the unit interval, in tests the midpoints of as many equal parts
+/// as the sequence has tokens, or the training length if that is more; both times `max_position` -
+/// 1. Random Float Sampling, 2026 (arXiv 2602.14050), by a public summary: what the unit interval
+/// is scaled to is not said there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct RandomFloatPositions {
+    /// One more than the position that 1 becomes; four times the training length, or the longest
+    /// test length if that is more, unless given.
+    pub max_position: Option<usize>,
+    /// Fewest parts in a test; the training length unless given.
+    pub parts: Option<usize>,
+}
+
+/// Values of a draw that stands for a number in `[0, 1)`.
+const UNIT: u64 = 1 << 53;
+
 impl Default for PositionsConfig {
     fn default() -> Self {
         Self::Contiguous(ContiguousPositions {})
@@ -104,6 +137,11 @@ impl PositionsConfig {
             Self::Randomized(c) => drop(c.max_position.get_or_insert(room)),
             Self::RandomizedDistances(c) => drop(c.max_distance.get_or_insert(room)),
             Self::Interpolated(c) => c.factor.resolve(lengths.train_len, lengths),
+            Self::Pose(c) => drop(c.max_position.get_or_insert(room)),
+            Self::RandomFloat(c) => {
+                c.max_position.get_or_insert(room);
+                c.parts.get_or_insert(lengths.train_len);
+            }
             Self::Contiguous(_) | Self::Grid(_) => {}
         }
     }
@@ -115,6 +153,10 @@ impl PositionsConfig {
             Self::Randomized(c) => unset("max_position", c.max_position),
             Self::RandomizedDistances(c) => unset("max_distance", c.max_distance),
             Self::Interpolated(c) => c.factor.unresolved().map(str::to_owned),
+            Self::Pose(c) => unset("max_position", c.max_position),
+            Self::RandomFloat(c) => {
+                unset("max_position", c.max_position).or_else(|| unset("parts", c.parts))
+            }
             Self::Contiguous(_) | Self::Grid(_) => None,
         }
     }
@@ -144,6 +186,12 @@ impl PositionsConfig {
                 "use kind = \"randomized\" for this encoding",
             )),
             Self::Interpolated(c) => c.factor.check("factor"),
+            Self::Pose(c) => room("max_position", c.max_position),
+            Self::RandomFloat(c) => {
+                room("max_position", c.max_position)?;
+                let hint = "leave it out for the training length";
+                in_range_if_set("parts", c.parts, 1..=1_000_000_000, hint)
+            }
             Self::Grid(c) => {
                 if c.sizes.is_empty() || c.sizes.len() > 2 {
                     return Err(ConfigError::new(
@@ -168,7 +216,19 @@ impl PositionsConfig {
             Self::RandomOffset(c) => c.max_position,
             Self::Randomized(c) => c.max_position,
             Self::RandomizedDistances(c) => c.max_distance,
-            Self::Contiguous(_) | Self::Interpolated(_) | Self::Grid(_) => None,
+            Self::Contiguous(_)
+            | Self::Interpolated(_)
+            | Self::Grid(_)
+            | Self::Pose(_)
+            | Self::RandomFloat(_) => None,
+        }
+    }
+
+    /// The longest sequence that can be trained on.
+    pub fn max_train_len(&self) -> Option<usize> {
+        match self {
+            Self::Pose(c) => c.max_position,
+            _ => self.max_seq_len(),
         }
     }
 
@@ -182,6 +242,8 @@ impl PositionsConfig {
         match self {
             Self::RandomOffset(c) => resolved(c.max_position),
             Self::Randomized(c) => resolved(c.max_position),
+            Self::Pose(c) => resolved(c.max_position).max(seq_len),
+            Self::RandomFloat(c) => resolved(c.max_position),
             Self::Interpolated(c) => {
                 ((seq_len - 1) as f64 / c.factor.value() + 1.0).ceil() as usize
             }
@@ -189,11 +251,29 @@ impl PositionsConfig {
         }
     }
 
-    /// Positions of a sequence; `below(n)` returns a uniform whole number under n.
+    /// Positions of a test sequence: [`sample`](Self::sample), unless tests differ from training.
     ///
     /// # Panics
     ///
-    /// If the sequence is longer than [`max_seq_len`](Self::max_seq_len), or a key is
+    /// As [`sample`](Self::sample).
+    pub fn sample_test(&self, seq_len: usize, below: &mut dyn FnMut(u64) -> u64) -> Positions {
+        match self {
+            Self::Pose(_) => Positions::contiguous(seq_len),
+            Self::RandomFloat(c) => {
+                let parts = resolved(c.parts).max(seq_len) as f64;
+                let last = (resolved(c.max_position) - 1) as f64;
+                let place = |i: usize| (2 * i + 1) as f64 / (2.0 * parts) * last;
+                Positions::same((0..seq_len).map(place).collect())
+            }
+            _ => self.sample(seq_len, below),
+        }
+    }
+
+    /// Positions of a training sequence; `below(n)` returns a uniform whole number under n.
+    ///
+    /// # Panics
+    ///
+    /// If the sequence is longer than [`max_train_len`](Self::max_train_len), or a key is
     /// [unresolved](Self::unresolved).
     pub fn sample(&self, seq_len: usize, below: &mut dyn FnMut(u64) -> u64) -> Positions {
         assert_eq!(
@@ -201,7 +281,7 @@ impl PositionsConfig {
             None,
             "positions are resolved before they are drawn"
         );
-        let longest = self.max_seq_len().unwrap_or(seq_len);
+        let longest = self.max_train_len().unwrap_or(seq_len);
         assert!(seq_len <= longest, "{seq_len} positions out of {longest}");
         match self {
             Self::Contiguous(_) => Positions::contiguous(seq_len),
@@ -224,6 +304,19 @@ impl PositionsConfig {
             }
             Self::Interpolated(c) => {
                 Positions::same((0..seq_len).map(|p| p as f64 / c.factor.value()).collect())
+            }
+            Self::Pose(_) => {
+                let first = 1 + below(seq_len.div_ceil(2) as u64) as usize;
+                let gap = below((longest - seq_len + 1) as u64) as usize;
+                let place = |i: usize| (if i < first { i } else { i + gap }) as f64;
+                Positions::same((0..seq_len).map(place).collect())
+            }
+            Self::RandomFloat(c) => {
+                let last = (resolved(c.max_position) - 1) as f64;
+                let draw = |_| below(UNIT) as f64 / UNIT as f64 * last;
+                let mut drawn: Vec<f64> = (0..seq_len).map(draw).collect();
+                drawn.sort_by(f64::total_cmp);
+                Positions::same(drawn)
             }
             Self::Grid(c) => {
                 let coordinate = |axis: usize| {

@@ -109,6 +109,25 @@ const TABLES: &[(&str, &str)] = &[
         r#"{ kind = "interpolated", factor = 2.0 }"#,
     ),
     ("model.positions", r#"{ kind = "grid", sizes = [4] }"#),
+    ("model.positions", r#"{ kind = "pose", max_position = 64 }"#),
+    (
+        "model.positions",
+        r#"{ kind = "random_float", max_position = 64, parts = 16 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "multiplication", base = 4, digits = "lsd_first", test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "needles", names = 8, keys = 2, values = 2, queries = 1, digits = 2, filler = 5,
+            random_filler = false, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "variable_tracking", variables = 8, chains = 2, hops = 2, digits = 2, filler = 5,
+            random_filler = false, test_rows = 8 }"#,
+    ),
     ("task", r#"{ kind = "copy", alphabet = 4, test_rows = 8 }"#),
     (
         "task",
@@ -184,6 +203,10 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "task",
+        r#"{ kind = "addition", base = 4, digits = "lsd_first", operands = "equal", test_rows = 8 }"#,
+    ),
+    (
+        "task",
         r#"{ kind = "text", level = "chars", files = ["a.txt"], split = { by = "range", valid_fraction = 0.5 } }"#,
     ),
     (
@@ -239,6 +262,8 @@ pub fn all(directory: &Path) -> Vec<Base> {
         std::fs::write(directory.join(name), (1..=40).map(line).collect::<String>())
             .expect("a scratch directory");
     }
+    // Ids of 0, which every vocabulary has.
+    std::fs::write(directory.join("a.bin"), [0u8; 512]).expect("a scratch directory");
     std::fs::write(directory.join("claims.toml"), CLAIMS).expect("a scratch directory");
     let mut bases = Vec::new();
     let most: Table = MOST.parse().expect("TOML");
@@ -248,7 +273,8 @@ pub fn all(directory: &Path) -> Vec<Base> {
     put(
         &mut staged,
         "train.stages",
-        "[{ steps = 4, train_len = 4, batch_size = 2 }, { steps = 2, train_len = 8 }]",
+        "[{ steps = 4, train_len = 4, batch_size = 2, positions = { kind = \"randomized\", max_position = 64 } },
+            { steps = 2, train_len = 8 }]",
     );
     bases.push(base("stages", staged, &["train", "stages"]));
     let mut distances: Table = LEAST.parse().expect("TOML");
@@ -281,6 +307,28 @@ pub fn all(directory: &Path) -> Vec<Base> {
         placed,
         &["model", "coordinates"],
     ));
+    let mut digits: Table = LEAST.parse().expect("TOML");
+    put(
+        &mut digits,
+        "task",
+        r#"{ kind = "addition", operands = "equal", test_rows = 8 }"#,
+    );
+    let part = r#"{ kind = "on_axis", axis = 1, part = { kind = "learned", max_position = 256 } }"#;
+    put(&mut digits, "model.pe", part);
+    put(&mut digits, "model.coordinates", r#""task""#);
+    put(&mut digits, "model.coordinate_shift", "9");
+    for key in ["pe", "coordinate_shift"] {
+        let name = format!("{key} of digits");
+        bases.push(base(&name, digits.clone(), &["model", key]));
+    }
+    let mut ids: Table = LEAST.parse().expect("TOML");
+    let ids_of = r#"{ kind = "text", level = "u16", vocab = 512, bytes_per_token = 4.0,
+        files = ["a.bin"], split = { by = "range", valid_fraction = 0.5 } }"#;
+    put(&mut ids, "task", ids_of);
+    for key in ["vocab", "bytes_per_token"] {
+        let name = format!("{key} of files of ids");
+        bases.push(base(&name, ids.clone(), &["task", key]));
+    }
     let encodings = ENCODINGS.iter().map(|value| ("model.pe", *value));
     for (key, value) in encodings.chain(TABLES.iter().copied()) {
         let mut table: Table = LEAST.parse().expect("TOML");

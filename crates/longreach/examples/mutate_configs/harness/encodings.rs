@@ -11,7 +11,7 @@ pub const ENCODINGS: &[&str] = &[
     r#"{ kind = "grape_a", gate = "query" }"#,
     r#"{ kind = "grape_ap", width = 4 }"#,
     r#"{ kind = "selective_rope", base = 100.0, rank = 3, kernel = 2, bias = true, gate = true, learnable = true }"#,
-    r#"{ kind = "grape_m", phase = "softplus", base = 100.0, per_head = true, init_phase = 0.5 }"#,
+    r#"{ kind = "grape_m", phase = "softplus", base = 100.0, per_head = true, init_phase = 0.001 }"#,
     r#"{ kind = "path", rank = 3, kernel = 2, forget = "scaled" }"#,
     r#"{ kind = "wall", init_bias = 4.0 }"#,
     r#"{ kind = "relative_projection", curves = 3, max_distance = 5, init_std = 0.5 }"#,

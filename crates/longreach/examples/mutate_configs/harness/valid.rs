@@ -27,6 +27,9 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
     ),
     (&["train.warmup_steps"], &["zero"], "no warm-up"),
     (&["pe:window.sinks"], &["zero"], "no sinks"),
+    (&["pe:path.kernel"], &["zero"], "no convolution"),
+    (&["pe:on_axis.axis"], &["zero"], "axes count from 0"),
+    (&["model.coordinate_shift"], &["zero"], "nothing moves"),
     (
         &[
             "train.final_lr",
@@ -72,7 +75,11 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         "an exponent of 0 weighs all gaps alike",
     ),
     (
-        &["pe:fox.init_bias", "pe:cable.init_bias"],
+        &[
+            "pe:fox.init_bias",
+            "pe:cable.init_bias",
+            "pe:wall.init_bias",
+        ],
         &["zero", "1e-320", "negated", "-1"],
         "a bias of either sign",
     ),
@@ -183,6 +190,9 @@ const REQUIRED: &[&str] = &[
     "split:*.by",
     "pe:stack.parts",
     "pe:nope_layers.part",
+    "pe:on_axis.part",
+    // Files of ids do not say how many there are.
+    "task:text.vocab",
     "positions:grid.sizes",
     "split:files.valid",
     "scaling:longrope.short_factor",
@@ -236,6 +246,12 @@ fn left_out(target: &Target<'_>) -> Option<&'static str> {
         "task:text.files" if text("task.split.by") == "files" => None,
         // It is all that the variant changes.
         "pe:rope.scaling" if target.path.iter().any(|part| part == "set") => None,
+        // The factor that is trained belongs to one of the forms.
+        "pe:log_scaling.form"
+            if schema::find(target.table, &schema::split("model.pe.init_scale")).is_some() =>
+        {
+            None
+        }
         // Positions drawn from 0..256 need a table of 256 rows.
         "pe:learned.max_position" if text("name") == "randomized" => None,
         _ if element && !(fits_any(id) && id.ends_with("[]")) => {

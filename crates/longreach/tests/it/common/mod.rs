@@ -105,6 +105,22 @@ pub fn longreach() -> Command {
     command
 }
 
+/// Whether an encoding has no meaning without coordinates, which only some tasks give.
+pub fn needs_axes(kind: &str) -> bool {
+    let mut config = posenc::EncodingConfig::example(kind).expect("a kind of the list");
+    config.resolve(&posenc::Lengths {
+        train_len: 16,
+        test_len: 16,
+    });
+    let shape = posenc::ModelShape {
+        d_model: 64,
+        n_layers: 2,
+        n_heads: 4,
+        head_dim: 16,
+    };
+    config.facts(&shape).needs_axes
+}
+
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

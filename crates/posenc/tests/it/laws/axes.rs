@@ -3,7 +3,7 @@
 use super::{input, prepare, rope};
 use crate::common::{
     SHAPE, all_configs, build, build_recorded, build_stirred, config, gradients, host,
-    largest_difference, noise, random,
+    largest_difference, logits, noise, random,
 };
 use burn::tensor::{Device, Tensor, TensorData};
 use posenc::{Axis, EncodingConfig, Init, ModelShape, PositionalEncoding, Positions};
@@ -288,6 +288,43 @@ fn logits_on_a_grid_see_differences_of_coordinates_alone() {
         assert!(
             largest_difference(&here, &shifted([500.0, -20.0, 7.0])) < 1e-5,
             "{name}"
+        );
+    }
+}
+
+#[test]
+fn on_axis_reads_its_axis_and_nothing_else() {
+    let coordinates = [0.0, 4.0, 5.0, 4.0, 5.0, 1.0, 4.0];
+    let positions = Positions::contiguous(7).with_axes(vec![axis(&[9.0; 7]), axis(&coordinates)]);
+    let on = |axis: usize| json!({"kind": "on_axis", "axis": axis, "part": {"kind": "rope"}});
+    let found = logits(&config(on(1)), &positions);
+    let plain = json!({"kind": "rope"});
+    let expected = logits(
+        &config(plain.clone()),
+        &Positions::same(coordinates.to_vec()),
+    );
+    assert_eq!(found, expected);
+    let alike = logits(&config(plain), &Positions::same(vec![9.0; 7]));
+    assert_eq!(logits(&config(on(0)), &positions), alike);
+    // Tokens at one coordinate get one vector.
+    let learned =
+        json!({"kind": "on_axis", "axis": 1, "part": {"kind": "learned", "max_position": 8}});
+    let encoding = build_stirred(&config(learned), &SHAPE);
+    let added = host(prepare(&encoding, &positions).embed(input(7)));
+    let row = |at: usize| &added[at * SHAPE.d_model..][..SHAPE.d_model];
+    assert!(row(1) == row(3) && row(3) == row(6) && row(2) == row(4) && row(1) != row(2));
+}
+
+#[test]
+fn on_axis_refuses_what_needs_rising_positions() {
+    for kind in ["alibi", "t5", "fox", "xpos"] {
+        let on = json!({"kind": "on_axis", "part": {"kind": kind}});
+        let mut config = config(on);
+        config.resolve(&crate::common::LENGTHS);
+        let error = config.check(&SHAPE).expect_err(kind);
+        assert_eq!(
+            (error.key.as_str(), error.value.as_str()),
+            ("part.kind", kind)
         );
     }
 }

@@ -8,6 +8,7 @@ use posenc::{
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::panic::catch_unwind;
 
 fn sampler(value: Value) -> PositionsConfig {
@@ -393,6 +394,50 @@ fn offsets_are_uniform_over_what_leaves_room() {
 }
 
 #[test]
+fn pose_jumps_once_in_training_and_never_in_tests() {
+    let rule = sampler(json!({"kind": "pose", "max_position": 40}));
+    let (mut starts, mut largest) = (BTreeSet::new(), 0.0f64);
+    for seed in 0..400 {
+        let drawn = rule.sample(11, &mut below(seed));
+        let at = drawn.queries();
+        assert!(at[0] == 0.0 && at[10] < 40.0, "{at:?}");
+        let jumps: Vec<usize> = (1..11).filter(|i| at[*i] != at[i - 1] + 1.0).collect();
+        assert!(jumps.len() <= 1, "{at:?}");
+        starts.extend(jumps);
+        largest = largest.max(at[10]);
+    }
+    // The first chunk has from one token to half of them.
+    assert_eq!(starts.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+    assert!(largest > 35.0, "{largest}");
+    assert_eq!(
+        rule.sample_test(50, &mut below(1)),
+        Positions::contiguous(50)
+    );
+    assert_eq!((rule.max_seq_len(), rule.max_train_len()), (None, Some(40)));
+    assert_eq!(rule.sample(1, &mut below(3)).queries().len(), 1);
+}
+
+#[test]
+fn random_floats_are_sorted_draws_in_training_and_midpoints_in_tests() {
+    let rule = sampler(json!({"kind": "random_float", "max_position": 101, "parts": 8}));
+    let mut sum = 0.0;
+    for seed in 0..400 {
+        let drawn = rule.sample(9, &mut below(seed));
+        let at = drawn.queries();
+        assert!(at.windows(2).all(|pair| pair[0] <= pair[1]), "{at:?}");
+        assert!(at.iter().all(|p| (0.0..100.0).contains(p)), "{at:?}");
+        assert!(at.iter().any(|p| p.fract() != 0.0));
+        sum += at.iter().sum::<f64>() / 9.0;
+    }
+    assert!((sum / 400.0 - 50.0).abs() < 3.0, "{sum}");
+    let test = |length: usize| rule.sample_test(length, &mut below(1)).queries().to_vec();
+    // (2 i - 1) / (2 parts) of 100, with at least 8 parts.
+    assert_eq!(test(2), [6.25, 18.75]);
+    let ten = [5.0, 15.0, 25.0, 35.0, 45.0, 55.0, 65.0, 75.0, 85.0, 95.0];
+    assert!(largest_difference(&test(10), &ten) < 1e-12);
+}
+
+#[test]
 fn a_grid_is_walked_row_by_row() {
     let columns = |positions: &Positions, axis: usize| positions.axis(axis).0.to_vec();
     let flat = sampler(json!({"kind": "grid", "sizes": [3]})).sample(8, &mut below(0));
@@ -441,6 +486,8 @@ fn every_encoding_takes_every_draw_that_its_check_lets_pass() {
             json!({"kind": "randomized_distances", "max_distance": room}),
             json!({"kind": "interpolated", "factor": 3.0}),
             json!({"kind": "grid", "sizes": [3, 2]}),
+            json!({"kind": "pose", "max_position": room}),
+            json!({"kind": "random_float", "max_position": room, "parts": 8}),
         ] {
             let rule = sampler(value.clone());
             if rule.check(&facts).is_err() {

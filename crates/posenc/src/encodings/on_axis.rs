@@ -1,0 +1,129 @@
+//! `on_axis`: an encoding that reads one coordinate of the tokens in place of their positions.
+//!
+//! - Formula: the hooks of `part` at the coordinates on axis `axis`.
+//! - Source: position coupling, Cho et al. 2024 (arXiv 2405.20671), and Abacus, McLeish et al. 2024
+//!   (arXiv 2405.17399), give digits such coordinates; BiPE, He et al. 2024 (arXiv 2401.16421),
+//!   sentences. Abacus is `learned` on the places of digits, beside another encoding in a `stack`.
+//! - Deviations: none; which coordinates there are is the task's matter.
+//! - Parameters: those of `part`, under `part.0`.
+//! - Limits: those of its part, for coordinates. Parts with a bias by position, and parts that need
+//!   a causal mask, are refused: coordinates may fall along the sequence.
+
+use super::{Encoding, EncodingConfig};
+use crate::ConfigError;
+use crate::facts::{Facts, Lengths, ModelShape};
+use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::init::{ParamSpec, Parameters};
+use crate::positions::Positions;
+use crate::spec::{About, EncodingSpec, Part};
+use burn::module::Module;
+use burn::tensor::Device;
+use schema::in_range;
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`OnAxis`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct OnAxisConfig {
+    /// Which axis, from 0.
+    #[serde(default)]
+    pub axis: usize,
+    /// The encoding that reads it.
+    pub part: Box<EncodingConfig>,
+}
+
+/// An encoding of one coordinate of the tokens.
+///
+/// The part may be of any type, not only one of the catalogue.
+#[derive(Module, Debug)]
+pub struct OnAxis<E: Module = Encoding> {
+    /// One; a list because a module cannot hold itself otherwise.
+    part: Vec<E>,
+    axis: usize,
+}
+
+impl<E: Module + PositionalEncoding> PositionalEncoding for OnAxis<E> {
+    fn prepare<'a>(
+        &'a self,
+        positions: &Positions,
+        device: &Device,
+    ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
+        let (queries, keys) = positions.axis(self.axis);
+        let coordinates = Positions::new(queries.to_vec(), keys.to_vec());
+        self.part[0].prepare(&coordinates, device)
+    }
+
+    fn max_position(&self) -> Option<usize> {
+        self.part[0].max_position()
+    }
+}
+
+impl EncodingSpec for OnAxisConfig {
+    type Module = OnAxis;
+    const ABOUT: About = About {
+        summary: "an encoding of one coordinate of the tokens, such as a digit's place",
+        formula: "the hooks of `part` at coordinates in place of positions",
+        source: "Cho et al. 2024, arXiv 2405.20671; McLeish et al. 2024, arXiv 2405.17399",
+    };
+
+    fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
+        in_range("axis", self.axis, 0..=15, "axes count from 0")?;
+        let checked = self.part.check(shape);
+        checked.map_err(|error| error.within("part"))?;
+        let facts = self.part.properties(shape);
+        if !facts.hooks.logits_bias && !facts.causal_only {
+            return Ok(());
+        }
+        Err(ConfigError::new(
+            "part.kind",
+            self.part.kind(),
+            "needs positions that rise along the sequence, and coordinates may fall",
+            "encodings without a bias by position or a need for a causal mask",
+            "use `rope` or `learned`; a bias can stand beside it in a `stack`",
+        ))
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        self.part.resolve(lengths);
+    }
+
+    fn unresolved(&self) -> Option<String> {
+        self.part.unresolved().map(|key| format!("part.{key}"))
+    }
+
+    fn parameters(&self, shape: &ModelShape) -> Vec<ParamSpec> {
+        let declared = self.part.parameters(shape).into_iter();
+        declared.map(|spec| spec.within("part.0")).collect()
+    }
+
+    fn properties(&self, shape: &ModelShape) -> Facts {
+        let part = self.part.properties(shape);
+        Facts {
+            // Replaced distances belong to positions.
+            by_distance: part.by_distance && part.ignores_positions,
+            axes: self.axis + 1,
+            needs_axes: true,
+            ..part
+        }
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let (key, path) = ("part".to_owned(), "part.0".to_owned());
+        vec![Part::new(key, path, &self.part)]
+    }
+
+    fn example() -> Option<Self> {
+        Some(Self {
+            axis: 0,
+            part: Box::new(super::usual()),
+        })
+    }
+
+    fn build(&self, shape: &ModelShape, parameters: &mut Parameters) -> OnAxis {
+        OnAxis {
+            part: vec![parameters.scoped("part.0", |part| self.part.build(shape, part))],
+            axis: self.axis,
+        }
+    }
+}
