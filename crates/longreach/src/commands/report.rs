@@ -225,7 +225,7 @@ pub fn of_sweep(
     let placed: Vec<PlacedRun> = records.iter().map(place).collect();
     let timings = timings(&placed);
     let directories = placed.iter().filter_map(|(_, run)| run.as_deref());
-    let configs = again::configs(&records, directories, &[]);
+    let configs = again::configs(&out, Some(&config.id), &records, directories, &[]);
     let run_links = links(&out, placed);
     let mut all = records;
     // Damaged files are listed by `report`; here they are ignored.
@@ -266,27 +266,22 @@ type PlacedRun = ((String, String), Option<PathBuf>);
 
 /// Links to run directories by experiment and run id, relative to the directory of a report.
 fn links(out: &Path, runs: Vec<PlacedRun>) -> BTreeMap<(String, String), String> {
-    let absolute = |path: &Path| std::path::absolute(path).ok();
-    let Some(out) = absolute(out) else {
-        return BTreeMap::new();
-    };
-    let link = |(run, directory): PlacedRun| {
-        let directory = absolute(&directory?)?;
-        // Up from the report to the directory that both share, then down to the run.
-        let shared = out
-            .components()
-            .zip(directory.components())
-            .take_while(|(a, b)| a == b)
-            .count();
-        let up = out.components().skip(shared).map(|_| "..".to_owned());
-        let down = directory
-            .components()
-            .skip(shared)
-            .map(|part| part.as_os_str().to_str().map(str::to_owned));
-        let parts: Vec<String> = up.map(Some).chain(down).collect::<Option<_>>()?;
-        Some((run, parts.join("/") + "/"))
-    };
+    let link = |(run, directory): PlacedRun| Some((run, relative(out, &directory?)? + "/"));
     runs.into_iter().filter_map(link).collect()
+}
+
+/// The path of `to` from the directory `from`: up to the directory that both share, then down. None
+/// where a name is no text.
+fn relative(from: &Path, to: &Path) -> Option<String> {
+    let absolute = |path: &Path| std::path::absolute(path).ok();
+    let (from, to) = (absolute(from)?, absolute(to)?);
+    let both = from.components().zip(to.components());
+    let shared = both.take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(shared).map(|_| Some("..".into()));
+    let down = to.components().skip(shared);
+    let down = down.map(|part| part.as_os_str().to_str().map(str::to_owned));
+    let parts: Vec<String> = up.chain(down).collect::<Option<_>>()?;
+    Some(parts.join("/"))
 }
 
 /// What runs cost, as their directories tell; those without are left out.
@@ -357,7 +352,14 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
     console::tell(&format!("writing to {}", out.display()));
     spec.timings = timings(&placed);
     let directories = placed.iter().filter_map(|(_, run)| run.as_deref());
-    spec.configs = again::configs(&found.records, directories, &request.directories);
+    let chosen = config.as_ref().map(|config| config.id.as_str());
+    spec.configs = again::configs(
+        &out,
+        chosen,
+        &found.records,
+        directories,
+        &request.directories,
+    );
     spec.run_links = links(&out, placed);
     let (report, paths) = write(
         &found.records,

@@ -49,7 +49,6 @@ mod tests {
     use super::*;
     use crate::live::sparkline::MOST_POINTS;
     use rundir::steplog::LOG_FILE;
-    use std::fs::File;
     use std::io::Write;
 
     fn line(step: u64) -> String {

@@ -92,18 +92,23 @@ fn numbers(record: &Path) -> serde_json::Value {
     record.clone().into()
 }
 
-/// Runs the command of a page in a shell, and returns the record it makes.
+/// Runs the command of a page in a shell, in the directory of the page, and returns the record it
+/// makes.
 fn again(command: &str, id: &str, place: &Path) -> serde_json::Value {
+    let runs = tempfile::tempdir().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_longreach"));
     let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
     let output = Command::new("sh")
         .args(["-c", command])
         .env("PATH", path)
+        .env("TMPDIR", runs.path())
         .current_dir(place)
         .output()
         .unwrap();
     exits(&output, 0);
-    numbers(&place.join("again/tiny").join(id).join("record.json"))
+    let made = std::fs::read_dir(runs.path()).unwrap().next().unwrap();
+    let run = made.unwrap().path().join("tiny").join(id);
+    numbers(&run.join("record.json"))
 }
 
 #[cfg(unix)]
@@ -120,14 +125,12 @@ fn the_command_of_a_run_trains_it_again() {
     let page = std::fs::read_to_string(place.join("runs/tiny/report/report.html")).unwrap();
     let commands = commands(&page);
     assert_eq!(commands.len(), 4);
-    // From the directory that the report was made in.
     let (id, command) = &commands[1];
-    assert!(
-        command.starts_with("longreach run runs/tiny/configs/"),
-        "{command}"
-    );
+    let config = "longreach run ../configs/";
+    assert!(command.starts_with(config), "{command}");
     let record = numbers(&place.join("runs/tiny").join(id).join("record.json"));
-    assert_eq!(again(command, id, place), record, "{command}");
+    let report = place.join("runs/tiny/report");
+    assert_eq!(again(command, id, &report), record, "{command}");
     // Beside a file of records: from its config.
     std::fs::create_dir(place.join("kept")).unwrap();
     std::fs::copy(place.join("x.toml"), place.join("kept/experiment.toml")).unwrap();
@@ -150,11 +153,10 @@ fn the_command_of_a_run_trains_it_again() {
     }
     let page = std::fs::read_to_string(place.join("page/report.html")).unwrap();
     let (id, command) = &self::commands(&page)[2];
-    let config = "longreach run kept/experiment.toml ";
+    let config = "longreach run ../kept/experiment.toml ";
     assert!(command.starts_with(config), "{command}");
-    std::fs::remove_dir_all(place.join("again")).unwrap();
     let record = numbers(&place.join("runs/tiny").join(id).join("record.json"));
-    assert_eq!(again(command, id, place), record, "{command}");
+    assert_eq!(again(command, id, &place.join("page")), record, "{command}");
 }
 
 #[test]

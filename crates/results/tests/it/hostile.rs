@@ -226,7 +226,7 @@ fn check_markup(name: &str, text: &str) {
                               fill-opacity opacity x y x1 y1 x2 y2 cx cy r d points font-size \
                               text-anchor font-weight transform fill-rule xml:space style hidden tabindex \
                               type value placeholder data-metric data-m data-s data-t data-x data-y data-p data-of \
-                              data-box data-other aria-hidden markerUnits markerWidth \
+                              data-box data-other data-dots data-c data-r aria-hidden markerUnits markerWidth \
                               markerHeight refX refY ";
     const VOID: &str = " meta input ";
     let text = without_own_script(text).replace("<data>", "<script class=\"differences\">");

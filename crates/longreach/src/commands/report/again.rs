@@ -13,16 +13,21 @@ const EXPERIMENT_FILE: &str = "experiment.toml";
 /// Configs that are planned: a heap of them would take long.
 const MOST_CONFIGS: usize = 64;
 
-/// Paths of configs by experiment and run id, from the directory of this process. `directories`:
-/// of runs; `roots`: what the report is on.
+/// Paths of configs by experiment and run id, from the directory of the report, `out`, so that they
+/// do not depend on where it is made from. `chosen`: the id of the config that the report is on,
+/// which is named wherever it plans the run; `directories`: of runs; `roots`: what the report is on.
 pub fn configs<'r>(
+    out: &Path,
+    chosen: Option<&str>,
     records: &[RunRecord],
     directories: impl Iterator<Item = &'r Path>,
     roots: &[PathBuf],
 ) -> BTreeMap<(String, String), String> {
     let experiments: BTreeSet<&Path> = directories.filter_map(Path::parent).collect();
     let kept = experiments.into_iter().flat_map(|experiment| {
-        let configs = kept_configs::read(experiment).0.into_iter();
+        let mut configs = kept_configs::read(experiment).0;
+        configs.sort_by_key(|config| chosen != Some(config.id.as_str()));
+        let configs = configs.into_iter();
         configs.map(|config| kept_configs::path(experiment, &config.id))
     });
     let files = roots.iter().filter(|root| root.is_file());
@@ -32,18 +37,18 @@ pub fn configs<'r>(
         .iter()
         .map(|record| (record.experiment.as_str(), record.run_id.as_str()))
         .collect();
-    let mut out = BTreeMap::new();
+    let mut found = BTreeMap::new();
     for path in kept.chain(beside).take(MOST_CONFIGS) {
-        let (Some(text), Ok(plan)) = (path.to_str(), plan(&path, &[])) else {
+        let (Some(text), Ok(plan)) = (super::relative(out, &path), plan(&path, &[])) else {
             continue;
         };
         for run in &plan.runs {
             let id = run.job.run_id.as_str();
             if known.contains(&(plan.name.as_str(), id)) {
                 let key = (plan.name.clone(), id.to_owned());
-                out.entry(key).or_insert_with(|| text.to_owned());
+                found.entry(key).or_insert_with(|| text.clone());
             }
         }
     }
-    out
+    found
 }

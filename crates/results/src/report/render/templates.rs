@@ -145,7 +145,7 @@ fn section(section: &Section) -> Value {
         slug => section.slug.as_str(),
         finding => printable(&section.finding),
         lead => table(&section.lead),
-        tables => section.tables.iter().map(table).collect::<Vec<_>>(),
+        tables => section.tables.iter().filter(|t| !t.is_for_page).map(table).collect::<Vec<_>>(),
         figures => section.figures.iter().map(figure).collect::<Vec<_>>(),
         definitions => pairs(&section.definitions),
     }

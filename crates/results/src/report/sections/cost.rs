@@ -54,6 +54,7 @@ fn table(setting: &Setting<'_>, spec: &ReportSpec) -> Table {
     Table {
         slug: slug(setting, "cost"),
         title: "Score and cost".into(),
+        is_for_page: true,
         caption: format!(
             "{metric} in length and at the longest length, and what each method costs; {}. {}",
             setting.name,

@@ -182,9 +182,9 @@ fn curves(setting: &Setting<'_>, run: &Run<'_>, most: usize) -> Vec<RunCurve> {
     drawable.filter(|curve| curve.points.len() > 1).collect()
 }
 
-/// A shell command that trains this run alone from its experiment's config into another directory,
-/// in pieces: what differs between the seeds of a method is one. From where the report was made, if
-/// the config was found there; otherwise from where its reader saves the config that is in the page.
+/// A shell command that trains this run alone from its experiment's config into a new directory,
+/// in pieces: what differs between the seeds of a method is one. It runs in the directory of the
+/// page, with a config that was found, or else with the one in the page, saved there.
 fn command(spec: &ReportSpec, run: &Run<'_>) -> Vec<String> {
     let is_word = |text: &str| {
         !text.is_empty()
@@ -218,7 +218,7 @@ fn command(spec: &ReportSpec, run: &Run<'_>) -> Vec<String> {
     vec![
         format!("longreach run {config} 'seeds=["),
         run.seed.to_string(),
-        format!("]'{arguments} --runs again"),
+        format!("]'{arguments} --runs \"$(mktemp -d)\""),
     ]
 }
 

@@ -420,7 +420,7 @@
     for (const [name, value] of run.facts) fact(text(name), text(value));
     if (run.command) {
       const code = make("code", { textContent: run.command.map(text).join("") });
-      fact("train it again", code, " ", copier(code));
+      fact("train it again, from the directory of this page", code, " ", copier(code));
     }
     if (run.link) fact("files", make("a", { href: run.link, textContent: "its directory" }));
     place.append(list);
