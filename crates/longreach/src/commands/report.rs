@@ -1,6 +1,7 @@
 //! `longreach report`: records in, tables and figures out; and the same at the end of a sweep.
 
 mod again;
+mod links;
 
 use crate::cluster::directory::experiment_of;
 use crate::commands::records::{by_experiment, edit_notes, find, print_sources, read_and_left_out};
@@ -226,7 +227,7 @@ pub fn of_sweep(
     let timings = timings(&placed);
     let directories = placed.iter().filter_map(|(_, run)| run.as_deref());
     let configs = again::configs(&out, Some(&config.id), &records, directories, &[]);
-    let run_links = links(&out, placed);
+    let run_links = links::links(&out, placed);
     let mut all = records;
     // Damaged files are listed by `report`; here they are ignored.
     if let Ok(found) = find_records_within(&[experiment.to_owned()], 1) {
@@ -263,26 +264,6 @@ pub fn of_sweep(
 
 /// A run by experiment and run id, and its directory if it has one.
 type PlacedRun = ((String, String), Option<PathBuf>);
-
-/// Links to run directories by experiment and run id, relative to the directory of a report.
-fn links(out: &Path, runs: Vec<PlacedRun>) -> BTreeMap<(String, String), String> {
-    let link = |(run, directory): PlacedRun| Some((run, relative(out, &directory?)? + "/"));
-    runs.into_iter().filter_map(link).collect()
-}
-
-/// The path of `to` from the directory `from`: up to the directory that both share, then down. None
-/// where a name is no text.
-fn relative(from: &Path, to: &Path) -> Option<String> {
-    let absolute = |path: &Path| std::path::absolute(path).ok();
-    let (from, to) = (absolute(from)?, absolute(to)?);
-    let both = from.components().zip(to.components());
-    let shared = both.take_while(|(a, b)| a == b).count();
-    let up = from.components().skip(shared).map(|_| Some("..".into()));
-    let down = to.components().skip(shared);
-    let down = down.map(|part| part.as_os_str().to_str().map(str::to_owned));
-    let parts: Vec<String> = up.chain(down).collect::<Option<_>>()?;
-    Some(parts.join("/"))
-}
 
 /// What runs cost, as their directories tell; those without are left out.
 fn timings(runs: &[PlacedRun]) -> BTreeMap<(String, String), RunTimings> {
@@ -360,7 +341,7 @@ fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure>
         directories,
         &request.directories,
     );
-    spec.run_links = links(&out, placed);
+    spec.run_links = links::links(&out, placed);
     let (report, paths) = write(
         &found.records,
         &found.excluded,

@@ -104,9 +104,9 @@ pub struct PosePositions {
 }
 
 /// In training a sorted sample of the unit interval, in tests the midpoints of as many equal parts
-/// as the sequence has tokens, or the training length if that is more; both times `max_position` -
-/// 1. Random Float Sampling, 2026 (arXiv 2602.14050), by a public summary: what the unit interval
-/// is scaled to is not said there.
+/// as the sequence has tokens, or the training length if that is more. Both are multiplied by one
+/// less than `max_position`. Random Float Sampling, 2026 (arXiv 2602.14050), by a public summary,
+/// which does not say what the unit interval is scaled to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

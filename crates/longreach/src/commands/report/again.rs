@@ -39,7 +39,7 @@ pub fn configs<'r>(
         .collect();
     let mut found = BTreeMap::new();
     for path in kept.chain(beside).take(MOST_CONFIGS) {
-        let (Some(text), Ok(plan)) = (super::relative(out, &path), plan(&path, &[])) else {
+        let (Some(text), Ok(plan)) = (super::links::relative(out, &path), plan(&path, &[])) else {
             continue;
         };
         for run in &plan.runs {
