@@ -37,7 +37,7 @@ impl Mount {
         let is_unified = match after.next()? {
             "cgroup2" => true,
             // Each controller of version 1 may have a mount of its own.
-            "cgroup" if after.last()?.split(',').any(|name| name == "memory") => false,
+            "cgroup" if after.next_back()?.split(',').any(|name| name == "memory") => false,
             _ => return None,
         };
         let mut before = before.split(' ').skip(3);

@@ -97,9 +97,9 @@ fn setting(setting: &ComparedSetting) -> Value {
     let of = |text: fn(&Score) -> &str| move |score: &Score| cell(text(score), "");
     let empty = || cell("-", "absent");
     let tables = [
-        ("Second minus first", rows(setting, &difference, &empty)),
-        ("First", rows(setting, &of(|score| &score.first), &empty)),
-        ("Second", rows(setting, &of(|score| &score.second), &empty)),
+        ("Second minus first", rows(setting, difference, empty)),
+        ("First", rows(setting, of(|score| &score.first), empty)),
+        ("Second", rows(setting, of(|score| &score.second), empty)),
     ];
     let row = |(name, cells): (String, Vec<Value>)| context! { name => printable(&name), cells };
     let table = |(title, rows): (&str, Vec<(String, Vec<Value>)>)| {
