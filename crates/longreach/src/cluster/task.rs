@@ -64,12 +64,8 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
     };
     let todo: VecDeque<usize> = (0..plan.runs.len()).filter(is_to_do).collect();
     if let Some(gpus) = &options.share.gpus {
-        has_room(
-            gpus,
-            todo.iter().map(|index| &plan.runs[*index]),
-            &submission,
-            env,
-        )?;
+        let runs = todo.iter().map(|index| &plan.runs[*index]);
+        has_room(gpus, runs, &submission, env)?;
     }
     for run in &plan.runs {
         if options.recorded(run).is_some() {
@@ -81,17 +77,15 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
         .map_err(Failure::resources)?;
     let events = Writer::create(&directory, index)?;
     events.write(taken(index, request.generation, todo.len(), &options, env));
+    let failed = match finished.len() {
+        0 => String::new(),
+        n => format!(" ({n} failed before)"),
+    };
+    let of = format!("{} of {}", todo.len(), count(plan.runs.len(), "run"));
+    let (jobs, left_text) = (options.jobs, duration(left.as_secs_f64()));
+    let name = &plan.name;
     tell(&format!(
-        "task {index} of {}: {} of {} to do{}, {} at a time, {} left",
-        plan.name,
-        todo.len(),
-        count(plan.runs.len(), "run"),
-        match finished.len() {
-            0 => String::new(),
-            n => format!(" ({n} failed before)"),
-        },
-        options.jobs,
-        duration(left.as_secs_f64())
+        "task {index} of {name}: {of} to do{failed}, {jobs} at a time, {left_text} left"
     ));
     let clock = Clock::new(left, Duration::from_secs(submission.how.lead_secs));
     clock.stop_in_time();

@@ -13,7 +13,7 @@ use crate::run_dir::files::refuse_link;
 use crate::run_dir::kept_configs::{self, Belonging, Config};
 use crate::run_dir::{survey, timings};
 use crate::units::{count, first_of};
-use results::store::{EVALS_DIR, find_records_within};
+use results::store::{EVALS_DIR, Found, find_records_within};
 use results::{
     Claims, Excluded, Format, Report, ReportError, ReportSpec, RunRecord, RunTimings, report,
 };
@@ -280,6 +280,25 @@ fn timings(runs: &[PlacedRun]) -> BTreeMap<(String, String), RunTimings> {
     runs.iter().filter_map(one).collect()
 }
 
+/// The records asked for, and the directories of all that were found.
+fn records_of(request: &Args) -> Result<(Found, Vec<PlacedRun>), Failure> {
+    let mut found = find(&request.directories, request.recursive)?;
+    let directories = std::mem::take(&mut found.directories);
+    // `directories` runs parallel to `records`, so they are paired before any is dropped.
+    let runs = found
+        .records
+        .iter()
+        .map(|record| (record.experiment.clone(), record.run_id.clone()));
+    let placed = runs.zip(directories).collect();
+    if request.no_evals {
+        let records = &mut found.records;
+        records.retain(|record| record.evaluation_of.is_none());
+        let is_eval = |path: &Path| path.parent().is_some_and(|dir| dir.ends_with(EVALS_DIR));
+        found.excluded.retain(|excluded| !is_eval(&excluded.path));
+    }
+    Ok((found, placed))
+}
+
 /// Reports on everything found under some directories, and returns what to print. Prints what is
 /// read and where the report goes before anything is written.
 ///
@@ -292,21 +311,7 @@ fn timings(runs: &[PlacedRun]) -> BTreeMap<(String, String), RunTimings> {
 /// [`Exit::Input`] if a directory cannot be read or holds no record; [`Exit::Config`] if it holds
 /// more than one level of experiments, or `--config` names no config.
 fn from_directories(request: &Args, spec: ReportSpec) -> Result<String, Failure> {
-    let mut found = find(&request.directories, request.recursive)?;
-    let directories = std::mem::take(&mut found.directories);
-    // `directories` runs parallel to `records`, so they are paired before any is dropped.
-    let runs = found
-        .records
-        .iter()
-        .map(|record| (record.experiment.clone(), record.run_id.clone()));
-    let placed: Vec<PlacedRun> = runs.zip(directories).collect();
-    if request.no_evals {
-        found
-            .records
-            .retain(|record| record.evaluation_of.is_none());
-        let is_eval = |path: &Path| path.parent().is_some_and(|dir| dir.ends_with(EVALS_DIR));
-        found.excluded.retain(|excluded| !is_eval(&excluded.path));
-    }
+    let (mut found, placed) = records_of(request)?;
     let read = found.records.len();
     let (config, lines) = config_of(request, &mut found.records)?;
     // Without a config the lines are printed in the report too.

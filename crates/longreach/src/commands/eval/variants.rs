@@ -187,21 +187,21 @@ struct Variant {
     positions: Option<PositionsConfig>,
 }
 
+/// The TOML of a variant: that of a file if it is named, else the argument itself.
+fn variant_text(argument: &str) -> Result<String, String> {
+    let path = Path::new(argument);
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        return Ok(argument.to_owned());
+    }
+    // Opening a pipe would wait for its other end.
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(format!("{} is not a regular file", path.display()));
+    }
+    fs_err::read_to_string(path).map_err(|error| error.to_string())
+}
+
 fn parse_variant(text: &str) -> Result<Variant, String> {
-    let path = Path::new(text);
-    let is_file = path
-        .extension()
-        .is_some_and(|extension| extension == "toml");
-    let text = if is_file {
-        // Opening a pipe would wait for its other end.
-        if path.metadata().is_ok_and(|found| !found.is_file()) {
-            return Err(format!("{} is not a regular file", path.display()));
-        }
-        fs_err::read_to_string(path).map_err(|error| error.to_string())?
-    } else {
-        text.to_owned()
-    };
-    let mut table: Table = text
+    let mut table: Table = variant_text(text)?
         .parse()
         .map_err(|error: toml::de::Error| error.message().to_owned())?;
     // Keys of the variant are taken out first; what is left are keys of the encoding.
