@@ -35,7 +35,7 @@ def config(box):
     meanwhile(box, change, ["check", "x.toml"], times=40, allowed=(0, 2))
 
 
-@attack("partial reads", "record.json is cut and written anew while report, status, verify and gather read it", "0, 1 or 3 every time; what is there in the end is read")
+@attack("partial reads", "record.json is cut and written anew while report, status, verify and gather read it", "0, 1 or 3 every time; the final record is read")
 def record(box):
     path = box.trained()[0] / "record.json"
     whole = path.read_bytes()

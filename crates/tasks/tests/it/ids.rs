@@ -3,7 +3,7 @@
 use crate::common;
 use longreach_tasks::{Task, TaskConfig, TaskError};
 
-/// A directory of its own with `a.bin`, the ids 0, 3, 6, ... below 700 with so many bytes each.
+/// A temporary directory with `a.bin`, the ids 0, 3, 6, ... below 700 with `width` bytes each.
 fn build(name: &str, width: usize, table: &str) -> Result<Box<dyn Task>, TaskError> {
     let folder = std::env::temp_dir().join(format!("longreach-ids-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a scratch directory");

@@ -36,7 +36,7 @@ impl Mount {
         let mut after = after.split(' ');
         let is_unified = match after.next()? {
             "cgroup2" => true,
-            // Each controller of version 1 may have a mount of its own.
+            // Each controller of version 1 may be mounted separately.
             "cgroup" if after.next_back()?.split(',').any(|name| name == "memory") => false,
             _ => return None,
         };

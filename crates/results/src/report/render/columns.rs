@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 enum Column {
     /// Names and words.
     Text,
-    /// Numbers with so many digits before and after the point.
+    /// Numbers, by the most digits before and after the decimal point.
     Numbers {
         whole: usize,
         decimals: usize,
