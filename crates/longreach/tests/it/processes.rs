@@ -276,15 +276,19 @@ fn a_request_while_many_runs_are_planned_ends_with_its_code() {
         (Signal::INT, 130),
     ] {
         let sweep = start(&scratch, &[&format!("seeds={seeds:?}")]);
-        // Sent as soon as it listens: the mask of caught signals contains TERM, which is 15.
+        // Sent as soon as it is caught. The handlers are installed one after the other; the mask of
+        // caught signals has the bit `signal - 1`.
         let status = format!("/proc/{}/status", sweep.id());
-        let listens = || {
+        let bit = 1 << (signal.as_raw() - 1);
+        let catches = || {
             let text = std::fs::read_to_string(&status).unwrap_or_default();
             let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
             let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-            mask.is_some_and(|mask| mask & (1 << 14) != 0)
+            mask.is_some_and(|mask| mask & bit != 0)
         };
-        while !listens() {
+        let started = Instant::now();
+        while !catches() {
+            assert!(started.elapsed() < Duration::from_secs(60), "{signal:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
         kill_process(Pid::from_child(&sweep), signal).unwrap();
