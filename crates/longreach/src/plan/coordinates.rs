@@ -114,7 +114,7 @@ pub(super) fn check_coordinates(
             format!("come from the task, and `{kind}` has none"),
             "positions",
             "remove it, or use task.kind = \"grid\", \"multiplication\", or \"addition\" with \
-             operands = \"equal\"",
+             operands = \"equal\" and without hints",
         )
     } else if matches!(positions, PositionsConfig::Grid(_)) {
         (

@@ -12,17 +12,23 @@
 //! number as written, from 1. On axis 1 digits of equal weight have equal coordinates: ones have 2,
 //! tens 3, and so on, plus and SEP 1. Tokens without a coordinate have 0.
 //!
-//! Held out: by choices (the question).
+//! With `hints = k` a hint precedes every digit, in the sum too: `BOS h3 7 h4 0 + h3 8 h4 1 SEP | h3
+//! 5 h4 2 h5 0 EOS`. Digits of equal weight have the same hint; the hints of a row are consecutive
+//! among k symbols, and which is the first is drawn for each row, in tests too. Hints are scored
+//! with the rest of the answer. They take the place of coordinates.
+//!
+//! Held out: by choices (the question, its hints included).
 //!
 //! Sources: decimal addition of Kazemnejad et al. 2023 (arXiv 2305.19466), most significant digit
 //! first; binary addition of Ruoss et al. 2023 (arXiv 2305.16843) is `base = 2`, `digits =
 //! "lsd_first"`, but its answer has an end marker before its zeros. The axes are those of Abacus
 //! (McLeish et al. 2024, arXiv 2405.17399) and of position coupling (Cho et al. 2024, arXiv
-//! 2405.20671), which both pad operands to equal lengths or reverse digits.
+//! 2405.20671), which both pad operands to equal lengths or reverse digits. Index hints are those
+//! of Zhou et al. 2024 (arXiv 2402.09371), drawn from 102 symbols.
 
 use crate::symbols::{Row, Rule, SymbolTask, show};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
-use schema::in_range;
+use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
 
 /// The order in which digits are written, operands and sum alike.
@@ -50,6 +56,8 @@ struct Addition {
     base: u64,
     order: DigitOrder,
     operands: Operands,
+    /// Symbols that hints are drawn from; 0 for none.
+    hints: u64,
 }
 
 /// Coordinates of the tokens of `BOS a sign b SEP answer` on two axes, for numbers of these
@@ -74,6 +82,25 @@ pub(super) fn digit_axes(lengths: [usize; 3], order: DigitOrder) -> Vec<Vec<f64>
 }
 
 impl Addition {
+    /// Tokens of digits, with their hints.
+    fn tokens(&self, digits: usize) -> usize {
+        if self.hints > 0 { 2 * digits } else { digits }
+    }
+
+    /// A number with a hint before every digit; `first` is that of the digit of the least weight.
+    fn hinted(&self, number: Vec<i32>, first: u64) -> Vec<i32> {
+        if self.hints == 0 {
+            return number;
+        }
+        let (first, digits) = (self.base + 1 + first, number.len());
+        let weight = |place| match self.order {
+            DigitOrder::LsdFirst => place,
+            DigitOrder::MsdFirst => digits - 1 - place,
+        };
+        let pair = |(place, digit)| [first as i32 + weight(place) as i32, digit];
+        number.into_iter().enumerate().flat_map(pair).collect()
+    }
+
     /// The sum of two numbers of `len` digits, least significant digit first.
     fn add(&self, a: &[u64], b: &[u64], len: usize) -> Vec<i32> {
         let at = |number: &[u64], i: usize| number.get(i).copied().unwrap_or(0);
@@ -95,12 +122,16 @@ impl Rule for Addition {
         "digits"
     }
     fn symbols(&self) -> u64 {
-        self.base + 1
+        self.base + 1 + self.hints
     }
-    /// The digits as written, then where the plus stands.
+    /// The digits as written, then where the plus stands, or which hint is the first.
     fn choices(&self, n: usize) -> Vec<u64> {
         if self.operands == Operands::Equal {
-            return vec![self.base; 2 * n];
+            let mut choices = vec![self.base; 2 * n];
+            if self.hints > 0 {
+                choices.push(self.hints - n as u64);
+            }
+            return choices;
         }
         let mut choices = vec![self.base; n];
         choices.push((n as u64 - 1).max(1));
@@ -109,32 +140,33 @@ impl Rule for Addition {
     fn question_len(&self, n: usize) -> usize {
         match self.operands {
             Operands::Split => n + 1,
-            Operands::Equal => 2 * n + 1,
+            Operands::Equal => self.tokens(2 * n) + 1,
         }
     }
     fn answer_len(&self, n: usize) -> usize {
         match self.operands {
             Operands::Split => n,
-            Operands::Equal => n + 1,
+            Operands::Equal => self.tokens(n + 1),
         }
     }
     fn axes(&self, n: usize) -> Vec<Vec<f64>> {
         match self.operands {
-            Operands::Split => Vec::new(),
-            Operands::Equal => digit_axes([n, n, n + 1], self.order),
+            Operands::Equal if self.hints == 0 => digit_axes([n, n, n + 1], self.order),
+            _ => Vec::new(),
         }
     }
     fn row(&self, n: usize, choices: &[u64]) -> Row {
         let (a, b) = match self.operands {
             // At n = 1 `b` has no digits and counts as 0.
             Operands::Split => choices[..n].split_at(1 + choices[n] as usize),
-            Operands::Equal => choices.split_at(n),
+            Operands::Equal => choices[..2 * n].split_at(n),
         };
-        let sum_len = self.answer_len(n);
-        let mut question: Vec<i32> = a.iter().map(|&d| d as i32).collect();
-        question.push(self.base as i32);
-        question.extend(b.iter().map(|&d| d as i32));
-        let answer = match self.order {
+        let sum_len = match self.operands {
+            Operands::Split => n,
+            Operands::Equal => n + 1,
+        };
+        let first = choices.get(2 * n).copied().unwrap_or(0);
+        let sum = match self.order {
             DigitOrder::LsdFirst => self.add(a, b, sum_len),
             DigitOrder::MsdFirst => {
                 let reversed = |number: &[u64]| number.iter().rev().copied().collect::<Vec<_>>();
@@ -143,16 +175,21 @@ impl Rule for Addition {
                 sum
             }
         };
-        Row::new(question, answer)
+        let written = |number: &[u64]| {
+            let digits = number.iter().map(|&digit| digit as i32).collect();
+            self.hinted(digits, first)
+        };
+        let question = [written(a), vec![self.base as i32], written(b)].concat();
+        Row::new(question, self.hinted(sum, first))
     }
     fn guess(&self) -> f64 {
         1.0 / self.base as f64
     }
     fn name(&self, symbol: i32) -> String {
-        if symbol == self.base as i32 {
-            "+".to_string()
-        } else {
-            symbol.to_string()
+        match symbol - self.base as i32 {
+            0 => "+".to_string(),
+            hint @ 1.. => format!("h{hint}"),
+            _ => symbol.to_string(),
         }
     }
 }
@@ -168,6 +205,10 @@ pub struct AdditionConfig {
     /// Digits of the operands, `split` or `equal`: together as many as the length, or each.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub operands: Operands,
+    /// Symbols from which the hints before the digits are drawn, 0 to 65536; 0 for no hints. Needs
+    /// `operands = "equal"` and one more than the digits of the longest operand.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub hints: u64,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
     /// fewer.
     pub test_rows: u64,
@@ -179,6 +220,7 @@ impl Default for AdditionConfig {
             base: 10,
             digits: DigitOrder::MsdFirst,
             operands: Operands::Split,
+            hints: 0,
             test_rows: 256,
         }
     }
@@ -192,11 +234,18 @@ impl TaskSpec for AdditionConfig {
                 base,
                 order,
                 operands: Operands::Split,
+                hints: 0,
             };
             show(
                 &rule,
                 &rule.row(digits.len(), &[digits, &[plus - 1]].concat()),
             )
+        };
+        let hinted = Addition {
+            base: 10,
+            order: DigitOrder::LsdFirst,
+            operands: Operands::Equal,
+            hints: 102,
         };
         let (plain, reversed) = (DigitOrder::MsdFirst, DigitOrder::LsdFirst);
         vec![
@@ -204,6 +253,7 @@ impl TaskSpec for AdditionConfig {
             row(10, plain, &[5, 3, 7, 2, 6, 1, 9, 1, 7, 7], 5),
             row(10, reversed, &[7, 9, 8], 2),
             row(2, reversed, &[0, 0, 1, 0, 1, 1, 0, 1], 3),
+            show(&hinted, &hinted.row(2, &[7, 0, 8, 1, 2])),
         ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
@@ -213,14 +263,38 @@ impl TaskSpec for AdditionConfig {
             2..=4096,
             "digits are below it; 10 is decimal",
         )?;
-        Ok(Box::new(SymbolTask::new(
-            Addition {
-                base: self.base,
-                order: self.digits,
-                operands: self.operands,
-            },
-            self.test_rows,
-            ctx,
-        )?))
+        self.check_hints(ctx)?;
+        let rule = Addition {
+            base: self.base,
+            order: self.digits,
+            operands: self.operands,
+            hints: self.hints,
+        };
+        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
+    }
+}
+
+impl AdditionConfig {
+    /// Checks that there are hints for the sum of the longest operands.
+    fn check_hints(&self, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
+        let hint = "the symbols that hints are drawn from; 102 in the paper, 0 for no hints";
+        in_range("hints", self.hints, 0..=65536, hint)?;
+        if self.hints == 0 {
+            return Ok(());
+        }
+        if self.operands == Operands::Split {
+            let problem = "name digits of equal weight, and operands of any lengths are drawn";
+            let help = "set task.operands = \"equal\"";
+            return Err(Invalid::new("hints", self.hints, problem, "0", help).into());
+        }
+        let lengths = ctx.test_lens.iter().copied().chain([ctx.train_len]);
+        let least = lengths.max().unwrap_or(1) as u64 + 1;
+        if self.hints < least {
+            let problem = format!("are fewer than the {least} digits of the longest sum");
+            let allowed = format!("0, or {least} to 65536");
+            let help = "use more hints, or shorter lengths";
+            return Err(Invalid::new("hints", self.hints, problem, allowed, help).into());
+        }
+        Ok(())
     }
 }

@@ -187,9 +187,53 @@ fn numbers_of_equal_length_are_added_and_multiplied() {
 }
 
 #[test]
+fn hints_name_digits_of_equal_weight() {
+    for order in ["msd_first", "lsd_first"] {
+        let table = format!("kind = \"addition\"\noperands = \"equal\"\ndigits = \"{order}\"");
+        let (plain, hinted) = (task(&table), task(&format!("{table}\nhints = 140")));
+        assert!(hinted.axes(5).is_empty() && !plain.axes(5).is_empty());
+        let mut firsts = std::collections::BTreeSet::new();
+        for (question, answer) in rows(&*hinted, 5) {
+            let numbers: Vec<&[i32]> = question.split(|s| *s == 10).chain([&answer[..]]).collect();
+            let mut ones = Vec::new();
+            for number in &numbers {
+                let hints: Vec<i32> = number.iter().step_by(2).copied().collect();
+                let step = if order == "lsd_first" { 1 } else { -1 };
+                assert!(hints.windows(2).all(|pair| pair[1] - pair[0] == step));
+                assert!(hints.iter().all(|hint| (11..151).contains(hint)));
+                ones.push(*hints.iter().min().unwrap());
+            }
+            assert_eq!((numbers.len(), answer.len()), (3, 12));
+            assert!(ones.iter().all(|one| *one == ones[0]), "{ones:?}");
+            firsts.insert(ones[0]);
+            let value = |number: &[i32]| {
+                let digits = number.chunks(2).map(|pair| i128::from(pair[1]));
+                let add = |value: i128, digit: i128| value * 10 + digit;
+                if order == "lsd_first" {
+                    digits.rev().fold(0, add)
+                } else {
+                    digits.fold(0, add)
+                }
+            };
+            assert_eq!(value(numbers[0]) + value(numbers[1]), value(numbers[2]));
+        }
+        assert!(firsts.len() > 12, "hints are drawn: {firsts:?}");
+    }
+}
+
+#[test]
 fn values_that_do_not_fit_are_refused_by_their_key() {
     let ctx = common::ctx("", 64, &[64, 128], 0);
     for (table, key) in [
+        ("kind = \"addition\"\nhints = 200", "hints"),
+        (
+            "kind = \"addition\"\noperands = \"equal\"\nhints = 128",
+            "hints",
+        ),
+        (
+            "kind = \"addition\"\noperands = \"equal\"\nhints = 65537",
+            "hints",
+        ),
         ("kind = \"needles\"\nnames = 0", "names"),
         ("kind = \"needles\"\nnames = 3\nkeys = 4", "keys"),
         ("kind = \"needles\"\nvalues = 17", "values"),

@@ -203,7 +203,7 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "task",
-        r#"{ kind = "addition", base = 4, digits = "lsd_first", operands = "equal", test_rows = 8 }"#,
+        r#"{ kind = "addition", base = 4, digits = "lsd_first", operands = "equal", hints = 40, test_rows = 8 }"#,
     ),
     (
         "task",

@@ -29,7 +29,9 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
     (&["pe:window.sinks"], &["zero"], "no sinks"),
     (&["pe:path.kernel"], &["zero"], "no convolution"),
     (&["pe:on_axis.axis"], &["zero"], "axes count from 0"),
+    (&["pe:by_layer.pattern[]"], &["zero"], "parts count from 0"),
     (&["model.coordinate_shift"], &["zero"], "nothing moves"),
+    (&["task:addition.hints"], &["zero"], "no hints"),
     (
         &[
             "train.final_lr",
@@ -63,6 +65,11 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         &["scaling:yarn.mscale", "scaling:yarn.mscale_all_dim"],
         &["zero", "1e-320"],
         "0 is the plain factor, as in DeepSeek's code",
+    ),
+    (
+        &["pe:mobius.fraction"],
+        &["zero", "1e-320"],
+        "one head at least has it",
     ),
     (
         &["scaling:proportional.fraction"],
@@ -191,6 +198,11 @@ const REQUIRED: &[&str] = &[
     "pe:stack.parts",
     "pe:nope_layers.part",
     "pe:on_axis.part",
+    "pe:dape.part",
+    "pe:by_layer.parts",
+    "pe:by_layer.pattern",
+    // Hints need operands of equal length.
+    "task:addition.operands",
     // Files of ids do not say how many there are.
     "task:text.vocab",
     "positions:grid.sizes",
