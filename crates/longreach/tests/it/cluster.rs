@@ -1,10 +1,9 @@
 //! Sweeps as tasks of an engine: what `submit` writes, what `worker` makes of it, and how every
 //! mistake is answered. `scripts/cluster-check` runs the same against Slurm's daemons.
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout, wait_for};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 /// A scratch directory with a config and a directory for a submitted sweep.
 pub struct Sweep {
@@ -544,15 +543,11 @@ fn gpus_are_shared_among_the_runs_of_a_task_and_none_is_refused() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_task_that_is_asked_to_stop_saves_and_ends_with_75() {
-    let sweep = Sweep::with(&TINY.replace("steps = 6", "steps = 4000"));
+    let sweep = Sweep::with(&TINY.replace("steps = 6", "steps = 1000000"));
     exits(&sweep.submit("slurm", &["--runs-per-task", "4"]), 0);
     for signal in ["-USR1", "-TERM"] {
         let mut task = sweep.worker(&["--task", "0"]).spawn().unwrap();
-        let started = Instant::now();
-        while !sweep.status().contains("running") {
-            assert!(started.elapsed() < Duration::from_secs(60));
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for("a run is running", || sweep.status().contains("running"));
         let id = task.id().to_string();
         assert!(
             Command::new("kill")
@@ -574,10 +569,12 @@ fn a_task_that_is_asked_to_stop_saves_and_ends_with_75() {
 }
 
 /// A claim as a process of another machine would leave it, without a heartbeat.
-fn silent_claim(run: &Path) {
+fn silent_claim(run: &Path, interval_ms: u64) {
     std::fs::create_dir_all(run).unwrap();
-    let claim = r#"{"nonce":"f00d","host":"node9","process":12,"ticks":5,"kernel":"another boot",
-        "since":1,"interval_ms":200,"beat":3}"#;
+    let claim = format!(
+        r#"{{"nonce":"f00d","host":"node9","process":12,"ticks":5,"kernel":"another boot",
+        "since":1,"interval_ms":{interval_ms},"beat":3}}"#
+    );
     std::fs::write(run.join("claim"), claim).unwrap();
 }
 
@@ -585,9 +582,10 @@ fn silent_claim(run: &Path) {
 fn a_claim_without_heartbeats_is_taken_over_and_others_are_respected() {
     let sweep = Sweep::submitted();
     let run = &sweep.runs()[0];
-    silent_claim(run);
     // `status` cannot wait for a heartbeat: a claim that was written just now may be alive.
+    silent_claim(run, 600_000);
     assert!(sweep.counts().contains("1 running"), "{}", sweep.counts());
+    silent_claim(run, 200);
     for task in ["0", "1"] {
         let output = sweep.task(task);
         exits(&output, 0);
@@ -603,7 +601,7 @@ fn a_claim_without_heartbeats_is_taken_over_and_others_are_respected() {
         .runs()
         .join("tiny")
         .join(run.file_name().unwrap());
-    silent_claim(&plain);
+    silent_claim(&plain, 200);
     let worker = bare().arg("worker").arg(&plain).output().unwrap();
     exits(&worker, 4);
     assert!(

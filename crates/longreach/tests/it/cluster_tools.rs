@@ -54,12 +54,12 @@ Slurm's queue: job 13 pending (Dependency)
         let place = tools(&sweep, &[("squeue", body)]);
         assert_eq!(status(&sweep, &place, &["--json"]), json, "{body}");
     }
-    for body in ["exit 1", "exec /bin/sleep 60"] {
+    for body in ["exit 1", "exec /bin/sleep 600"] {
         let started = Instant::now();
         let text = status(&sweep, &tools(&sweep, &[("squeue", body)]), &[]);
         assert!(text.starts_with(without.trim_end()), "{text}");
         assert!(text.contains("Slurm's queue: no answer"), "{text}");
-        assert!(started.elapsed() < Duration::from_secs(30));
+        assert!(started.elapsed() < Duration::from_secs(300));
     }
 }
 

@@ -2,10 +2,9 @@
 //! select nothing, trainings whose last step ruins the weights, limits that are too low.
 #![cfg(unix)]
 
-use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout, wait_for};
 use longreach::plan::planner::plan;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
 
@@ -89,11 +88,18 @@ fn the_size_of_a_record_is_estimated_from_above_and_closely() {
 #[test]
 fn a_sweep_whose_records_cannot_be_read_is_not_done() {
     let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &["--jobs", "1", ONE[1]]), 0);
+    let [first, second] = [0, 1].map(|index| scratch.runs().join(&scratch.records()[index].0));
+    let held = second.parent().expect("a record lies in its run");
+    // The sweep waits for its second run while this process holds it.
+    let held = rundir::lock::take(held).expect("nobody holds it");
+    std::fs::remove_file(&first).unwrap();
+    std::fs::remove_file(&second).unwrap();
     let mut program = longreach();
     program
         .arg("run")
         .arg(&scratch.config)
-        .args(["train.steps=600", "--jobs", "1", ONE[1]]);
+        .args(["--jobs", "1", ONE[1]]);
     let sweep = program
         .arg("--runs")
         .arg(scratch.runs())
@@ -101,16 +107,9 @@ fn a_sweep_whose_records_cannot_be_read_is_not_done() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let started = Instant::now();
-    let first = loop {
-        assert!(started.elapsed() < Duration::from_secs(60), "no record");
-        if let Some((path, _)) = scratch.records().first() {
-            break scratch.runs().join(path);
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    // The second run is still trained.
+    wait_for("the first record", || first.exists());
     std::fs::write(&first, "{").unwrap();
+    drop(held);
     let output = sweep.wait_with_output().unwrap();
     exits(&output, 1);
     let said = stderr(&output);

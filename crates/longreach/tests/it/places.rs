@@ -293,7 +293,7 @@ fn pipes_that_nobody_writes_to_make_no_command_wait() {
     let run = record.parent().unwrap();
     let call = |arguments: &[&str]| {
         let arguments: Vec<&std::ffi::OsStr> = arguments.iter().map(AsRef::as_ref).collect();
-        within("20", &arguments, root)
+        within("300", &arguments, root)
     };
     let run = run.to_str().unwrap();
     // A config, and a variant in a file.
@@ -338,7 +338,7 @@ fn names_that_are_not_text_are_refused_or_shown_as_far_as_they_are() {
     std::fs::create_dir(root.join(odd)).unwrap();
     let config = Path::new(odd).join("x.toml");
     std::fs::copy(root.join("x.toml"), root.join(&config)).unwrap();
-    let call = |arguments: &[&OsStr]| within("60", arguments, root);
+    let call = |arguments: &[&OsStr]| within("300", arguments, root);
     for command in ["check", "run"] {
         let refused = call(&[command.as_ref(), config.as_os_str()]);
         exits(&refused, 2);

@@ -272,7 +272,8 @@ fn too_much_is_refused_before_it_is_read() {
     }
     let start = Instant::now();
     let found = find(dir.path());
-    assert!(start.elapsed() < Duration::from_secs(2));
+    // To read a hole of a TiB takes minutes.
+    assert!(start.elapsed() < Duration::from_secs(60));
     assert_eq!((found.records.len(), found.excluded.len()), (1, 3));
     assert!(
         found

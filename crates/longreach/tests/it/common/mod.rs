@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A config that trains four tiny runs in a second.
@@ -103,6 +104,20 @@ pub fn longreach() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longreach"));
     command.env_remove("RAYON_NUM_THREADS");
     command
+}
+
+/// Waits for a state, however long a machine with other work takes to reach it. Only a defect keeps
+/// it from being reached within minutes.
+#[track_caller]
+pub fn wait_for(state: &str, mut reached: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !reached() {
+        assert!(
+            started.elapsed() < Duration::from_secs(300),
+            "never: {state}"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Whether an encoding has no meaning without coordinates, which only some tasks give.
