@@ -23,7 +23,7 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Turn records into tables, figures and one self-contained HTML page
+/// Turn records into tables, figures and a self-contained HTML page
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -472,7 +472,8 @@ fn beside(root: &Path, name: &str) -> PathBuf {
 
 /// The summary of a report with the place of its files.
 fn summary(summary: &str, paths: &[PathBuf]) -> String {
-    let is_page = |path: &&PathBuf| path.extension().is_some_and(|ext| ext == "html");
+    // Pages of single experiments lie beside the one over all.
+    let is_page = |path: &&PathBuf| path.file_name().is_some_and(|name| name == "report.html");
     let page = paths.iter().find(is_page).or(paths.first());
     let page = page.map_or_else(String::new, |path| {
         format!("\n\nreport: {}", path.display())

@@ -377,6 +377,7 @@ fn check_size(
 /// the rest.
 fn finish(source: &Source, key: &str, path: KeyPath, array: &[Value]) -> Result<Axis, Diagnostic> {
     let origins = source.origins();
+    let fixed = source.fixed.get(key);
     let (mut values, mut patches) = (Vec::new(), Vec::new());
     for (i, value) in array.iter().enumerate() {
         let mut value = value.clone();
@@ -384,7 +385,8 @@ fn finish(source: &Source, key: &str, path: KeyPath, array: &[Value]) -> Result<
         let mut spot = origins
             .base()
             .element(axis_path(&[key, &i.to_string()]).parts());
-        for given in source.parsed_overrides() {
+        let from = fixed.map_or(0, |fixed| fixed.from);
+        for given in source.parsed_overrides(from) {
             let Some(below) = given.path.below(&path).filter(|below| !below.is_empty()) else {
                 continue;
             };
@@ -414,7 +416,14 @@ fn finish(source: &Source, key: &str, path: KeyPath, array: &[Value]) -> Result<
         }));
     }
     refuse_repeated(source, key, &path, &values)?;
-    let labels = label(&values);
+    let labels = match (fixed, values.first()) {
+        (Some(fixed), Some(value)) => {
+            let mut all = fixed.values.clone();
+            all[fixed.index] = value.clone();
+            vec![label(&all).swap_remove(fixed.index)]
+        }
+        _ => label(&values),
+    };
     Ok(Axis {
         key: key.to_owned(),
         path,
@@ -445,8 +454,7 @@ fn refuse_repeated(
             .with_value(describe_value(value));
             // Values that differ in the file may be equal once an override is applied to each.
             let inside = source
-                .parsed_overrides()
-                .iter()
+                .parsed_overrides(0)
                 .find(|o| o.path.below(path).is_some_and(|below| !below.is_empty()));
             let note = inside
                 .map(|o| {

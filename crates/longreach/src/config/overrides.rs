@@ -3,16 +3,18 @@
 //! Precedence, lowest first: defaults of the types < the file < the values of `[axes]` < overrides,
 //! later overrides last.
 //! * `key=value` sets a key of the file before the axes are expanded.
-//! * An override of an axis's own key, or of a table that holds it, fixes that axis: the axis is
-//!   removed.
+//! * An override of an axis's own key by one of its values keeps that value alone, under its label.
+//! * An override of an axis's own key by another value, or of a table that holds it, removes the
+//!   axis.
 //! * An override of a key inside an axis's key (axis `model.pe`, override `model.pe.base=5`) is
 //!   applied to every value of the axis.
 //! * An override of `axes."model.pe.base"` (or `axes.model.pe.base`) replaces or adds an axis.
 
 use super::diagnostic::{Diagnostic, Place};
 use super::key_path::{AXES, Blocked, KeyPath, set, split_argument};
+use super::labels::same;
 use super::origins::{Spot, convert_value};
-use super::source::{Deferred, Override, Source, unusable, unusable_error};
+use super::source::{Deferred, Fixed, Override, Source, unusable, unusable_error};
 use std::sync::Arc;
 use toml::{Table, Value};
 
@@ -23,11 +25,23 @@ impl Source {
             text,
             mut path,
             value,
+            ..
         } = parse_override(text)?;
         // Whether the key lies inside the key of an axis.
         let mut covered = false;
         if path.parts().first().is_some_and(|first| first == AXES) {
             path = self.axis_path(path);
+            if let [_, key] = path.parts() {
+                self.fixed.remove(key);
+            }
+        } else if self.fix_axis(&text, &path, &value) {
+            self.overrides.push(Override {
+                text,
+                path,
+                value,
+                is_of_axis: true,
+            });
+            return Ok(());
         } else if let Some(Value::Table(axes)) = self.table.get_mut(AXES) {
             let paths = axes
                 .keys()
@@ -37,6 +51,7 @@ impl Source {
                 // An override of the axis's key, or of a table around it, fixes the axis.
                 if axis.below(&path).is_some() {
                     axes.remove(&key);
+                    self.fixed.remove(&key);
                     Arc::make_mut(&mut self.origins.base).remove(&[AXES.to_owned(), key]);
                 } else {
                     covered |= path.below(&axis).is_some();
@@ -57,8 +72,43 @@ impl Source {
                 });
             }
         }
-        self.overrides.push(Override { text, path, value });
+        self.overrides.push(Override {
+            text,
+            path,
+            value,
+            is_of_axis: false,
+        });
         Ok(())
+    }
+
+    /// Leaves an axis of that key the value alone, if it is one of its values.
+    fn fix_axis(&mut self, text: &Arc<str>, path: &KeyPath, value: &Value) -> bool {
+        let Some(Value::Table(axes)) = self.table.get_mut(AXES) else {
+            return false;
+        };
+        let is_it = |key: &&String| KeyPath::parse(key).is_ok_and(|known| known == *path);
+        let Some(key) = axes.keys().find(is_it).cloned() else {
+            return false;
+        };
+        let Some(Value::Array(left)) = axes.get_mut(&key) else {
+            return false;
+        };
+        let values = self.fixed.get(&key).map_or(&*left, |fixed| &fixed.values);
+        let values = values.clone();
+        let Some(index) = values.iter().position(|known| same(known, value)) else {
+            return false;
+        };
+        *left = vec![values[index].clone()];
+        let at = [AXES.to_owned(), key.clone(), "0".to_owned()];
+        Arc::make_mut(&mut self.origins.base).plant(&at, text);
+        let from = self.overrides.len();
+        let fixed = Fixed {
+            values,
+            index,
+            from,
+        };
+        self.fixed.insert(key, fixed);
+        true
     }
 
     /// `axes.a.b.c` means the axis `a.b.c`, and `axes.a.b.0.c` the key `c` of the first value of
@@ -141,6 +191,7 @@ fn parse_override(text: &str) -> Result<Override, Diagnostic> {
         text: text.into(),
         path,
         value,
+        is_of_axis: false,
     })
 }
 

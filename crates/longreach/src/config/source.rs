@@ -4,6 +4,7 @@ use super::diagnostic::{Diagnostic, Place, closest_first, describe_value};
 use super::key_path::KeyPath;
 use super::origins::{Document, Origins, Spot, convert_table};
 use super::syntax::syntax_error;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,6 +37,20 @@ pub(super) struct Override {
     pub(super) text: Arc<str>,
     pub(super) path: KeyPath,
     pub(super) value: Value,
+    /// Whether it fixed an axis: values of other axes around its key stay as they are.
+    pub(super) is_of_axis: bool,
+}
+
+/// An axis that an override fixed to one of its values. The run keeps the label that it has among
+/// all of them.
+#[derive(Clone, Debug)]
+pub(super) struct Fixed {
+    /// The values as they were.
+    pub(super) values: Vec<Value>,
+    /// Which of them is left.
+    pub(super) index: usize,
+    /// Overrides before this one are overridden too.
+    pub(super) from: usize,
 }
 
 /// A configuration file with the overrides applied so far.
@@ -45,6 +60,8 @@ pub struct Source {
     pub(super) origins: Origins,
     pub(super) overrides: Vec<Override>,
     pub(super) deferred: Vec<Deferred>,
+    /// By the key of the axis.
+    pub(super) fixed: BTreeMap<String, Fixed>,
 }
 
 impl Source {
@@ -118,6 +135,7 @@ impl Source {
             origins,
             overrides: Vec::new(),
             deferred: Vec::new(),
+            fixed: BTreeMap::new(),
         })
     }
 
@@ -146,8 +164,9 @@ impl Source {
         &self.origins
     }
 
-    pub(super) fn parsed_overrides(&self) -> &[Override] {
-        &self.overrides
+    pub(super) fn parsed_overrides(&self, from: usize) -> impl Iterator<Item = &Override> {
+        let overrides = self.overrides.iter().skip(from);
+        overrides.filter(|given| !given.is_of_axis)
     }
 
     /// Refuses an override that waited for an axis which is no longer there.

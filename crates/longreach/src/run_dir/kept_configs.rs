@@ -5,6 +5,7 @@
 //! Both files are written atomically. A crash between them leaves a config without a list, which
 //! readers ignore and the next `run` completes.
 
+use crate::config::key_path::AXES;
 use crate::exit::{Exit, Failure};
 use crate::plan::planner::Plan;
 use crate::run_dir::changes;
@@ -16,6 +17,7 @@ use schema::text::excerpt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use toml::Table;
 
@@ -60,6 +62,26 @@ pub struct Config {
     pub table: Value,
 }
 
+/// A config as TOML that reads as the same table, its axes in the same order.
+fn body(table: &Table) -> Result<String, toml::ser::Error> {
+    let whole = toml::to_string(table)?;
+    // The writer puts lists of tables behind other values, and tables within them last.
+    let read = toml::from_str::<Table>(&whole).unwrap_or_default();
+    let axes = |table: &Table| table.get(AXES).map(toml::Value::to_string);
+    if axes(&read) == axes(table) {
+        return Ok(whole);
+    }
+    let mut rest = table.clone();
+    let mut text = String::new();
+    if let Some(toml::Value::Table(axes)) = rest.remove(AXES) {
+        text = format!("\n[{AXES}]\n");
+        for (key, values) in axes {
+            let _ = writeln!(text, "{} = {values}", toml::Value::String(key));
+        }
+    }
+    Ok(toml::to_string(&rest)? + &text)
+}
+
 impl Config {
     /// The config of a plan, and the text of its `ID.toml`.
     ///
@@ -68,8 +90,7 @@ impl Config {
     /// [`Exit::Bug`] if the table cannot be written as TOML, which no table read from TOML can
     /// cause.
     pub fn of(plan: &Plan) -> Result<(Self, String), Failure> {
-        let body = toml::to_string(&plan.table)
-            .map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+        let body = body(&plan.table).map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
         let directory = excerpt(&plan.directory.display().to_string());
         let text =
             format!("# written by longreach run; paths are relative to {directory}\n\n{body}");

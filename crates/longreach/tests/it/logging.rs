@@ -82,14 +82,8 @@ fn commands(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The numbers and the spec of a record: labels are those of the config that was run.
-fn numbers(record: &Path) -> serde_json::Value {
-    let text = std::fs::read(record).unwrap();
-    let mut record: serde_json::Value = serde_json::from_slice(&text).unwrap();
-    let record = record.as_object_mut().unwrap();
-    record.retain(|key, _| ["run_id", "spec", "train", "evals"].contains(&key.as_str()));
-    assert_eq!(record.len(), 4);
-    record.clone().into()
+fn whole(record: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(record).unwrap()).unwrap()
 }
 
 /// Runs the command of a page in a shell, in the directory of the page, and returns the record it
@@ -108,13 +102,19 @@ fn again(command: &str, id: &str, place: &Path) -> serde_json::Value {
     exits(&output, 0);
     let made = std::fs::read_dir(runs.path()).unwrap().next().unwrap();
     let run = made.unwrap().path().join("tiny").join(id);
-    numbers(&run.join("record.json"))
+    whole(&run.join("record.json"))
 }
 
 #[cfg(unix)]
 #[test]
 fn the_command_of_a_run_trains_it_again() {
-    let scratch = Scratch::with(TINY);
+    // The label of the second value is longer because of the third.
+    let two = "[{ kind = \"rope\" }, { kind = \"learned\" }]";
+    let three =
+        "[{ kind = \"learned\" }, { kind = \"rope\", base = 1e2 }, { kind = \"rope\", base = 9 }]";
+    let config = TINY.replace(two, three) + "\"train.lr\" = [0.001, 0.01]\n";
+    assert!(config.contains("1e2"));
+    let scratch = Scratch::with(&config);
     let place = scratch.directory.path();
     let first = longreach()
         .args(["run", "x.toml"])
@@ -124,11 +124,13 @@ fn the_command_of_a_run_trains_it_again() {
     exits(&first, 0);
     let page = std::fs::read_to_string(place.join("runs/tiny/report/report.html")).unwrap();
     let commands = commands(&page);
-    assert_eq!(commands.len(), 4);
-    let (id, command) = &commands[1];
+    assert_eq!(commands.len(), 12);
+    let (id, command) = &commands[5];
+    assert!(command.contains("base"), "{command}");
     let config = "longreach run ../configs/";
     assert!(command.starts_with(config), "{command}");
-    let record = numbers(&place.join("runs/tiny").join(id).join("record.json"));
+    let record = whole(&place.join("runs/tiny").join(id).join("record.json"));
+    assert_eq!(record["labels"][0]["text"], "rope(base=100)");
     let report = place.join("runs/tiny/report");
     assert_eq!(again(command, id, &report), record, "{command}");
     // Beside a file of records: from its config.
@@ -155,7 +157,7 @@ fn the_command_of_a_run_trains_it_again() {
     let (id, command) = &self::commands(&page)[2];
     let config = "longreach run ../kept/experiment.toml ";
     assert!(command.starts_with(config), "{command}");
-    let record = numbers(&place.join("runs/tiny").join(id).join("record.json"));
+    let record = whole(&place.join("runs/tiny").join(id).join("record.json"));
     assert_eq!(again(command, id, &place.join("page")), record, "{command}");
 }
 

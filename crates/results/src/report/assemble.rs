@@ -3,9 +3,10 @@
 use super::chapters::overview;
 use super::conditions;
 use super::config;
-use super::document::{Chapter, Document, Section};
+use super::document::{Chapter, Document, Figure, Section};
 use super::error::place;
 use super::finding::unconverged;
+use super::pages::{self, ExperimentPage};
 use super::sections::{Whole, section};
 use super::spec::ReportSpec;
 use crate::analysis::setting::Setting;
@@ -19,23 +20,29 @@ const MOST_FIGURES: usize = 100;
 /// Items in each of the lists at the end.
 const MOST_LISTED: usize = 200;
 
-/// Everything the report shows. `records`: in canonical order, not empty.
+/// Everything the report shows. `records`: in canonical order, not empty. `pages`: those of its
+/// experiments, if they have their own.
 pub(super) fn document(
     records: &[&RunRecord],
     excluded: &[Excluded],
     settings: &[Setting<'_>],
     spec: &ReportSpec,
     mut chapters: Vec<Chapter>,
+    pages: &[ExperimentPage],
 ) -> Document {
     let mut notes = notes(records, settings, spec);
     let whole = Whole {
         settings: settings.len(),
         runs: records.len(),
     };
-    let mut sections: Vec<Section> = settings.iter().map(|s| section(s, spec, &whole)).collect();
+    let of = |setting: &Setting<'_>| {
+        let pages = pages::of_setting(pages, setting);
+        section(setting, spec, &whole, pages)
+    };
+    let mut sections: Vec<Section> = settings.iter().map(of).collect();
     limit_figures(&mut sections, &mut notes);
     name_files(&mut sections, &mut chapters);
-    chapters.extend(overview::chapter(settings, &sections));
+    chapters.extend(overview::chapter(settings, &sections, pages));
     let excluded = excluded
         .iter()
         .map(|e| format!("{}: {}", place(e), e.reason));
@@ -43,6 +50,7 @@ pub(super) fn document(
     let diverged = records.iter().filter(is_diverged).map(|r| diverged(r));
     Document {
         title: spec.title.clone(),
+        pages: pages::of_all(pages),
         sections,
         chapters,
         conditions: conditions::facts(records, settings),
@@ -131,19 +139,30 @@ fn shared_note(records: &[&RunRecord]) -> Option<String> {
     })
 }
 
-/// Drops figures beyond [`MOST_FIGURES`]: a heap of unrelated records must not cost thousands of
-/// files.
+/// Drops figures beyond [`MOST_FIGURES`], those without scores first: a heap of unrelated records
+/// must not cost thousands of files.
 fn limit_figures(sections: &mut [Section], notes: &mut Vec<String>) {
     let all: usize = sections.iter().map(|s| s.figures.len()).sum();
-    let mut left = MOST_FIGURES;
-    for section in sections {
-        section.figures.truncate(left);
-        left -= section.figures.len();
-    }
     if all > MOST_FIGURES {
+        let is_scored = |figure: &Figure| figure.metric.is_some();
+        let scored = sections.iter().flat_map(|s| &s.figures);
+        let scored = scored.filter(|f| is_scored(f)).count().min(MOST_FIGURES);
+        let (mut scored, mut others) = (scored, MOST_FIGURES - scored);
+        for section in sections {
+            section.figures.retain(|figure| {
+                let left = if is_scored(figure) {
+                    &mut scored
+                } else {
+                    &mut others
+                };
+                let is_kept = *left > 0;
+                *left -= usize::from(is_kept);
+                is_kept
+            });
+        }
         notes.push(format!(
-            "{all} figures would be too many: the first {MOST_FIGURES} are drawn. Report on fewer \
-             settings at once."
+            "{all} figures would be too many: {MOST_FIGURES} are drawn, those of scores first. Report \
+             on fewer settings at once."
         ));
     }
 }

@@ -5,7 +5,9 @@ use super::canonical::canonical;
 use super::chapters::{assertions, claims, prediction, ranking};
 use super::document::{Document, Figure};
 use super::error::ReportError;
+use super::experiments;
 use super::output::{Report, ReportFile};
+use super::pages;
 use super::render;
 use super::spec::{FIRST_METHOD, Format, ReportSpec};
 use crate::analysis::identity::MethodSpecs;
@@ -42,7 +44,8 @@ pub fn report(
     if spec.assertions {
         evaluated.push(assertions::chapter(records)?);
     }
-    let settings = settings(&sorted, &spec.order, &MethodSpecs::new(&sorted));
+    let specs = MethodSpecs::new(&sorted);
+    let settings = settings(&sorted, &spec.order, &specs);
     check_baseline(&settings, spec)?;
     let mut files = Vec::new();
     if spec.formats.contains(&Format::Csv) {
@@ -56,9 +59,16 @@ pub fn report(
     let chapters = ranked
         .chain(prediction::chapter(&settings))
         .chain(evaluated);
-    let document = document(&sorted, &excluded, &settings, spec, chapters.collect());
+    let pages = experiments::pages(&sorted, &specs, spec);
+    let chapters = chapters.collect();
+    let document = document(&sorted, &excluded, &settings, spec, chapters, &pages);
     let pictures = pictures(&document, spec)?;
     files.extend(rendered(&document, &settings, spec)?);
+    let pages = pages.par_iter().map(|page| {
+        let text = render::html(&page.document)?;
+        Ok(ReportFile::new(page.file.as_str(), text))
+    });
+    files.extend(pages.collect::<Result<Vec<_>, ReportError>>()?);
     for Picture { slug, svg, png } in pictures {
         files.push(ReportFile::new(format!("{slug}.svg"), svg));
         files.extend(png.map(|bytes| ReportFile::new(format!("{slug}.png"), bytes)));
@@ -85,7 +95,7 @@ fn rendered(
             }
             Format::Html => {
                 let text = render::html(document)?;
-                files.push(ReportFile::new("report.html", text));
+                files.push(ReportFile::new(pages::ALL, text));
             }
             Format::Tex => {
                 let text = render::latex(document)?;

@@ -5,6 +5,8 @@ use crate::plot::{Grids, LinePlot, PageFigure, PlotError};
 /// Everything that a report shows.
 pub(crate) struct Document {
     pub title: String,
+    /// The page over all experiments and those of each, for pages; empty where there is one page.
+    pub pages: Vec<PageLink>,
     pub sections: Vec<Section>,
     pub chapters: Vec<Chapter>,
     pub conditions: Vec<(String, String)>,
@@ -16,7 +18,20 @@ pub(crate) struct Document {
     pub notes: Vec<String>,
 }
 
+/// A page of a report, or the place of a setting there.
+pub(crate) struct PageLink {
+    pub name: String,
+    /// None on that page itself.
+    pub href: Option<String>,
+}
+
 impl Document {
+    /// Whether an experiment is described on another page.
+    pub(crate) fn is_elsewhere(&self, experiment: &str) -> bool {
+        let is_all = self.pages.first().is_some_and(|all| all.href.is_none());
+        is_all && self.pages.iter().any(|page| page.name == experiment)
+    }
+
     /// Anchor, name and items of the lists at the end that have any.
     pub(crate) fn lists(&self) -> Vec<(&'static str, &'static str, &[String])> {
         let lists = [
@@ -45,6 +60,8 @@ pub(crate) struct Chapter {
 pub(crate) struct Section {
     pub name: String,
     pub slug: String,
+    /// Where pages of its experiments show it with its runs; empty where this page does.
+    pub pages: Vec<PageLink>,
     /// What the numbers say, in a sentence or two.
     pub finding: String,
     pub lead: Table,
@@ -124,6 +141,8 @@ pub(crate) struct Cell {
     pub heat: Option<f64>,
     /// What a sign says.
     pub tone: Option<Tone>,
+    /// Relative link to a page about it, in pages.
+    pub page: Option<String>,
     /// The text in parts with their relative links, if there are any links; together the parts are
     /// `text`.
     pub links: Vec<(String, Option<String>)>,
@@ -157,6 +176,7 @@ impl Cell {
             mark: Mark::None,
             heat: None,
             tone: None,
+            page: None,
             links,
         }
     }
@@ -239,6 +259,7 @@ impl From<String> for Cell {
             mark: Mark::None,
             heat: None,
             tone: None,
+            page: None,
             links: Vec::new(),
         }
     }

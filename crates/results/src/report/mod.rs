@@ -6,6 +6,8 @@
 //! canonical.rs        records in canonical order, each run once
 //! assemble.rs         the document: sections, chapters, lists
 //! document.rs         its types, before any markup
+//! experiments.rs      a page for each of several experiments
+//! pages.rs            links between pages
 //! sections/           tables of a setting, one file each
 //! figures/            figures of a setting, one file each
 //! chapters/           tables about all settings: ranks, correlations, claims
@@ -29,9 +31,11 @@ mod config;
 mod config_variants;
 mod document;
 mod error;
+mod experiments;
 mod figures;
 mod finding;
 mod output;
+mod pages;
 mod render;
 mod sections;
 mod sides;

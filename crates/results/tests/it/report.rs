@@ -601,6 +601,67 @@ fn every_figure_named_in_the_markdown_is_there() {
         .for_each(|link| assert!(report.file(link).is_some(), "{link}"));
 }
 
+/// Links of a page to places on other pages.
+fn links_elsewhere(page: &str) -> Vec<&str> {
+    let links = page.split("href=\"").skip(1);
+    let links = links.map(|rest| rest.split('"').next().unwrap());
+    links.filter(|link| !link.starts_with('#')).collect()
+}
+
+#[test]
+fn several_experiments_have_a_page_each() {
+    let all = everything();
+    let report = report(&all, &[], &spec()).unwrap();
+    let pages: Vec<&str> = report
+        .files
+        .iter()
+        .map(|file| file.name.as_str())
+        .filter(|name| name.ends_with(".html"))
+        .collect();
+    let experiments: std::collections::BTreeSet<&str> =
+        all.iter().map(|run| run.experiment.as_str()).collect();
+    assert_eq!(pages.len(), 1 + experiments.len(), "{pages:?}");
+    // Every link leads to a page, and to a place on it.
+    for name in &pages {
+        let page = text(&report, name);
+        let links = links_elsewhere(&page);
+        for other in pages.iter().filter(|other| *other != name) {
+            assert!(links.contains(other), "{name} does not lead to {other}");
+        }
+        for link in links {
+            let (file, place) = link.split_once('#').unwrap_or((link, "report"));
+            let target = text(&report, file);
+            assert!(target.contains(&format!(" id=\"{place}\"")), "{link}");
+        }
+    }
+    // The matrix leads to each; runs and configs are on the pages alone.
+    let page = text(&report, "report.html");
+    let matrix = page.split("id=\"overview-reach\"").nth(1).unwrap();
+    let matrix = matrix.split("</table>").next().unwrap();
+    let cells = links_elsewhere(matrix);
+    for name in pages.iter().filter(|name| **name != "report.html") {
+        let start = format!("{name}#");
+        assert!(cells.iter().any(|link| link.starts_with(&start)), "{name}");
+        let own = text(&report, name);
+        assert!(own.contains("Runs one by one") && own.contains("Config of "));
+    }
+    assert!(!page.contains("Runs one by one") && !page.contains("Config of "));
+    for run in &all {
+        let own = text(&report, &format!("experiment-{}.html", run.experiment));
+        assert!(own.contains(&run.run_id), "{}", run.run_id);
+    }
+    // One experiment needs no other page, and pages are no part of other formats.
+    let names = |records: &[RunRecord], formats: &[Format]| -> Vec<String> {
+        let formats = formats.iter().copied().collect();
+        let spec = ReportSpec { formats, ..spec() };
+        let report = longreach_results::report(records, &[], &spec).unwrap();
+        let names = report.files.into_iter().map(|file| file.name);
+        names.filter(|name| name.ends_with(".html")).collect()
+    };
+    assert_eq!(names(&text_experiment(), &[Format::Html]), ["report.html"]);
+    assert!(names(&all, &[Format::Md, Format::Csv]).is_empty());
+}
+
 #[test]
 fn a_thousand_records_are_reported() {
     let mut records = Vec::new();

@@ -105,6 +105,24 @@ fn overrides_win_over_the_file_and_the_axes() {
         "an equal key removes the axis"
     );
     assert_eq!(
+        labels(&text, &["model.pe={base=2, kind=\"rope\"}", "train.lr=1"]),
+        ["rope(base=2) | a | 1", "rope(base=2) | b | 1"],
+        "one of its values keeps its label among them"
+    );
+    let fixed = [
+        "model.pe.base=7",
+        "model.pe={kind=\"rope\"}",
+        "train.lr=1",
+        "model.pe.layout=a",
+        "train.lr=2",
+    ];
+    assert_eq!(labels(&text, &fixed), ["rope | a | 2"], "the last one wins");
+    let later = [
+        "model.pe={kind=\"rope\"}",
+        "axes.model.pe=[{kind=\"nope\"}]",
+    ];
+    assert_eq!(labels(&text, &later)[0], "nope | a | 1");
+    assert_eq!(
         labels(&text, &["model.pe={kind=\"nope\"}"]),
         ["1", "2"],
         "a table above removes the axes inside it"
@@ -137,7 +155,7 @@ fn overrides_win_over_the_file_and_the_axes() {
                 "model.pe.layout=c"
             ]
         ),
-        ["rope(base=9)", "rope(base=2)"]
+        ["rope(base=9) | 1", "rope(base=2) | 1"]
     );
     assert_eq!(labels(&text, &["axes={}"]), [""]);
     assert_eq!(

@@ -6,6 +6,7 @@ use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::report::captions::kept as kept_rule;
 use crate::report::document::{Cell, Chapter, Layout, Section, Table};
+use crate::report::pages::{self, ExperimentPage};
 use crate::text::times;
 use std::collections::BTreeMap;
 
@@ -14,8 +15,13 @@ const MOST_METHODS: usize = 40;
 /// Settings with a column.
 const MOST_SETTINGS: usize = 40;
 
-/// The chapter, or none where there is one setting or one method. `sections`: those of the settings.
-pub(crate) fn chapter(settings: &[Setting<'_>], sections: &[Section]) -> Option<Chapter> {
+/// The chapter, or none where there is one setting or one method. `sections`: those of the settings;
+/// `pages`: those of the experiments, to which cells lead.
+pub(crate) fn chapter(
+    settings: &[Setting<'_>],
+    sections: &[Section],
+    pages: &[ExperimentPage],
+) -> Option<Chapter> {
     let is_told = |s: &Setting<'_>| s.in_length.is_some() && s.longer().next().is_some();
     let both = settings.iter().zip(sections).filter(|(s, _)| is_told(s));
     let columns: Vec<(&Setting<'_>, &Section)> = both.take(MOST_SETTINGS).collect();
@@ -29,6 +35,9 @@ pub(crate) fn chapter(settings: &[Setting<'_>], sections: &[Section]) -> Option<
     };
     let mut tables = vec![reach(&columns, &rows, &left)];
     tables.extend(multiple(&columns).map(|k| kept(&columns, &rows, k)));
+    for table in &mut tables {
+        lead_to_pages(table, &columns, pages);
+    }
     Some(Chapter {
         name: "Overview".into(),
         slug: "overview".into(),
@@ -84,6 +93,20 @@ fn matrix(
         rows: rows.iter().map(row).collect(),
         layout: Layout::Heat,
         ..Table::default()
+    }
+}
+
+/// Links each cell of a matrix to the page of the experiment that has the method.
+fn lead_to_pages(table: &mut Table, columns: &Columns<'_, '_>, pages: &[ExperimentPage]) {
+    for row in &mut table.rows {
+        let Some((name, cells)) = row.split_first_mut() else {
+            continue;
+        };
+        for (cell, (setting, _)) in cells.iter_mut().zip(columns) {
+            let method = setting.methods.iter().find(|m| m.name == name.text);
+            let run = method.and_then(|m| setting.groups[m.group].runs.first());
+            cell.page = run.and_then(|run| pages::link(pages, &run.experiment, setting.task));
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::runs;
 use super::texts::{cell_reason, each, pairs};
 use crate::plot::{PageFigure, definitions};
 use crate::report::document::{
-    Cell, Differences, Document, Figure, Layout, Mark, RunView, Section, Table, Tone,
+    Cell, Differences, Document, Figure, Layout, Mark, PageLink, RunView, Section, Table, Tone,
 };
 use crate::text::printable;
 use minijinja::{Value, context};
@@ -36,7 +36,9 @@ pub(super) fn context(document: &Document) -> Value {
         context! { name => printable(&c.name), slug => c.slug.as_str(), summary => printable(&c.summary), tables }
     };
     let (first, chapters): (Vec<_>, Vec<_>) = document.chapters.iter().partition(|c| c.is_first);
-    let configs = document.configs.iter().map(|config| {
+    let configs = document.configs.iter();
+    let configs = configs.filter(|config| !document.is_elsewhere(&config.experiment));
+    let configs = configs.map(|config| {
         let lines: Vec<String> = config.toml.lines().map(printable).collect();
         context! { experiment => printable(&config.experiment), about => config.about(), lines }
     });
@@ -44,6 +46,7 @@ pub(super) fn context(document: &Document) -> Value {
     let lists = lists.map(|(slug, name, items)| context! { slug, name, items => each(items) });
     context! {
         title => printable(&document.title),
+        pages => document.pages.iter().map(page_link).collect::<Vec<_>>(),
         folded => is_large,
         sections,
         first => first.into_iter().map(chapter).collect::<Vec<_>>(),
@@ -65,11 +68,22 @@ pub(super) fn frame() -> Value {
     }
 }
 
+fn page_link(link: &PageLink) -> Value {
+    // Names of files and anchors are slugs.
+    context! { name => printable(&link.name), href => link.href.as_deref() }
+}
+
 fn section(section: &Section, is_large: bool) -> Value {
     let figures = section.figures.iter();
-    let (scored, others): (Vec<&Figure>, Vec<&Figure>) = figures.partition(|f| f.metric.is_some());
+    let (scored, mut others): (Vec<&Figure>, Vec<&Figure>) =
+        figures.partition(|f| f.metric.is_some());
     let tables = std::iter::once(&section.lead).chain(&section.tables);
-    let (scores, tables): (Vec<&Table>, Vec<&Table>) = tables.partition(|t| t.metric.is_some());
+    let (scores, mut tables): (Vec<&Table>, Vec<&Table>) = tables.partition(|t| t.metric.is_some());
+    // The page of the only experiment has the rest; several are compared here alone.
+    if section.pages.len() == 1 {
+        others.clear();
+        tables.clear();
+    }
     let metric = |t: &&Table| t.metric.as_deref().map(printable).map(|m| [m.clone(), m]);
     let panels: Vec<(&Table, Option<Drawn<'_>>)> = scores
         .iter()
@@ -94,6 +108,7 @@ fn section(section: &Section, is_large: bool) -> Value {
     context! {
         name => printable(&section.name),
         slug => section.slug.as_str(),
+        pages => section.pages.iter().map(page_link).collect::<Vec<_>>(),
         finding => printable(&section.finding),
         panels => panels.iter().map(panel).collect::<Vec<_>>(),
         metrics => scores.iter().filter_map(metric).collect::<Vec<_>>(),
@@ -205,6 +220,7 @@ fn cell(cell: &Cell) -> Value {
         interval => printable(interval),
         class => classes.join(" "),
         heat => cell.heat.map(|heat| format!("{heat:.2}")),
+        page => cell.page.as_deref(),
         links => cell.links.iter().map(link).collect::<Vec<_>>(),
     }
 }

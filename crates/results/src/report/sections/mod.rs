@@ -14,7 +14,7 @@ mod reach;
 mod run_views;
 mod runs;
 
-use super::document::{Section, Table};
+use super::document::{PageLink, Section, Table};
 use super::figures::figures;
 use super::finding::finding;
 use super::spec::{Format, ReportSpec};
@@ -47,8 +47,13 @@ pub(super) struct Whole {
     pub runs: usize,
 }
 
-/// The section of one setting.
-pub(super) fn section(setting: &Setting<'_>, spec: &ReportSpec, whole: &Whole) -> Section {
+/// The section of one setting. `pages`: those that show its runs, none where this one does.
+pub(super) fn section(
+    setting: &Setting<'_>,
+    spec: &ReportSpec,
+    whole: &Whole,
+    pages: Vec<PageLink>,
+) -> Section {
     // What only a page shows costs time, so it is made for pages only.
     let is_page = spec.formats.contains(&Format::Html);
     // A metric derived from the loss is only as clear as the loss.
@@ -78,7 +83,7 @@ pub(super) fn section(setting: &Setting<'_>, spec: &ReportSpec, whole: &Whole) -
         } else {
             Vec::new()
         },
-        runs: if is_page {
+        runs: if is_page && pages.is_empty() {
             run_views::views(setting, spec, whole.runs)
         } else {
             Vec::new()
@@ -86,5 +91,6 @@ pub(super) fn section(setting: &Setting<'_>, spec: &ReportSpec, whole: &Whole) -
         definitions: defined
             .map(|m| (m.clone(), setting.definition(m)))
             .collect(),
+        pages,
     }
 }
