@@ -13,6 +13,7 @@ use crate::weights::{MAX_HEADER_BYTES, Weights};
 use anyhow::{Context, Result, bail, ensure};
 use schema::text::excerpt;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -208,13 +209,13 @@ fn discard(disk: &dyn Disk, path: &Path) -> Result<()> {
 }
 
 /// The newest checkpoint of a run that verifies against a model of the same shape and that `accept`
-/// accepts.
-pub fn latest<T>(
+/// accepts. `model` gives the parameters that the model has after so many steps.
+pub fn latest<'a, T>(
     disk: &dyn Disk,
     run_directory: &Path,
     run_id: &str,
     origin: &Origin,
-    model: &Weights,
+    model: impl Fn(u64) -> Result<Cow<'a, Weights>>,
     mut accept: impl FnMut(&State) -> Result<T>,
 ) -> Found<T> {
     let root = run_directory.join(CHECKPOINTS_DIR);
@@ -231,7 +232,8 @@ pub fn latest<T>(
     disk.remove_scratch(&root);
     // Newest first: one that does not verify or is not accepted makes way for the one before.
     for (step, directory) in steps(&root).into_iter().rev() {
-        let loaded = load(&directory, run_id, step, model)
+        let loaded = model(step)
+            .and_then(|model| load(&directory, run_id, step, &model))
             .and_then(|(state, theirs)| Ok((accept(&state)?, state, theirs)));
         match loaded {
             Ok((accepted, state, theirs)) => {

@@ -8,6 +8,7 @@ use crate::console;
 use crate::exit::{Exit, Failure};
 use crate::plan::keys::KEYS;
 use crate::plan::planner::{Plan, PlannedRun, plan};
+use crate::plan::stages::last_encoding_key;
 use clap::Subcommand;
 use clap_complete::engine::ArgValueCompleter;
 use results::toml_text::{inline, key as toml_key};
@@ -124,7 +125,7 @@ fn chosen(plan: &Plan, wanted: Option<&str>) -> Result<usize, Failure> {
 fn values(cell: &Cell, run: &PlannedRun) -> Vec<Shown> {
     let mut out = Vec::new();
     let mut add = |path: KeyPath, value: Value| {
-        let origin = cell.origins.describe(&cell.table, &path);
+        let origin = cell.origins.describe(&cell.table, &source(cell, &path));
         out.push(Shown {
             key: path.to_string(),
             value,
@@ -168,6 +169,19 @@ fn values(cell: &Cell, run: &PlannedRun) -> Vec<Shown> {
         }
     }
     out
+}
+
+/// Where a value of the resolved config was written: the encoding of the last stage, if it has its
+/// own, has become that of the model.
+fn source(cell: &Cell, path: &KeyPath) -> KeyPath {
+    match path.below(&KeyPath::new(["model", "pe"])) {
+        Some(rest) => {
+            let written = last_encoding_key(&cell.table);
+            rest.iter()
+                .fold(written, |path, part| path.child(part.clone()))
+        }
+        None => path.clone(),
+    }
 }
 
 /// Adds the keys that a spec leaves out at their default.

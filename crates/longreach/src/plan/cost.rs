@@ -53,7 +53,34 @@ pub fn memory_bytes(run: &PlannedRun) -> u64 {
             && eval.during.contains(&evaluation.test_len);
         evaluation.memory_bytes + if during { beside } else { 0 }
     });
-    bytes.chain([training]).max().unwrap_or(0)
+    let scored = scored_in_stages(run).map(|bytes| bytes + beside);
+    bytes.chain(scored).chain([training]).max().unwrap_or(0)
+}
+
+/// Memory of the scores that stages with other encodings take while training.
+fn scored_in_stages(run: &PlannedRun) -> impl Iterator<Item = u64> {
+    let spec = &run.job.spec;
+    let mut steps = 0;
+    let ends = spec.train.stages.iter().map(move |stage| {
+        steps += stage.steps;
+        (steps, stage)
+    });
+    let changed = ends.filter(|(_, stage)| stage.pe.is_some());
+    changed.flat_map(|(end, _)| {
+        let spec = spec.after(end);
+        let eval = spec.eval.while_training();
+        let bytes = eval.iter().flat_map(|eval| {
+            let sizes = &run.sizes;
+            let lengths = spec.eval.test_lens.iter().enumerate();
+            let scored = lengths.filter(|(_, length)| eval.during.contains(length));
+            let trained = spec.eval.variants.first();
+            scored.filter_map(move |(index, _)| Some((trained?, index, sizes)))
+        });
+        let bytes = bytes.map(|(variant, index, sizes)| {
+            memory::evaluation(&spec, &spec.eval, variant, index, run.parameters, sizes)
+        });
+        bytes.collect::<Vec<u64>>()
+    })
 }
 
 /// The evaluations of a run, each with its memory.

@@ -287,6 +287,13 @@ pub const KEYS: &[Key] = &[
         "Where a stage puts its tokens.",
     ),
     key(
+        "train.stages.N.pe",
+        Kind::Encoding,
+        Some("model.pe"),
+        r#"{ kind = "nope" }"#,
+        "The encoding of a stage; that of the last stage is evaluated.",
+    ),
+    key(
         "train.start_from",
         Text,
         Some("drawn weights"),

@@ -7,10 +7,10 @@ pub use limit::MemoryLimit;
 
 use crate::plan::spec::{EvalSpec, RunSpec, VariantSpec, changes_with_length};
 use crate::run::MAX_LOGITS;
-use posenc::{Facts, PositionsConfig};
+use posenc::{EncodingConfig, Facts, PositionsConfig};
 use serde::{Deserialize, Serialize};
 use tasks::Task;
-use tiny_transformer::AttentionKind;
+use tiny_transformer::{AttentionKind, TransformerConfig};
 
 /// Peak of resident memory since the last [`forget_peak`], from Linux's process table.
 pub fn peak() -> Option<u64> {
@@ -82,8 +82,50 @@ pub fn resident(task: &TaskSizes) -> u64 {
 ///
 /// The constants were fitted to measurements, which `scripts/memory` repeats.
 pub fn training(spec: &RunSpec, parameters: u64, task: &TaskSizes) -> u64 {
-    let (model, train) = (&spec.model.transformer, &spec.train);
-    let (rows, seq_len) = train.largest_batch();
+    let train = &spec.train;
+    let whole = Share {
+        rows: train.batch_size,
+        seq_len: train.seq_len,
+        encoding: &spec.model.pe,
+        positions: &spec.model.positions,
+        parameters,
+    };
+    // Stages are trained one after the other: the largest counts.
+    let stages = train.stages.iter().map(|stage| {
+        let share = Share {
+            rows: stage.batch_size,
+            seq_len: stage.seq_len,
+            positions: stage.positions.as_ref().unwrap_or(whole.positions),
+            ..whole
+        };
+        let Some(encoding) = &stage.pe else {
+            return share;
+        };
+        let model = &spec.model.transformer;
+        Share {
+            encoding,
+            parameters: model.num_params(&encoding.facts(&model.shape())),
+            ..share
+        }
+    });
+    let needed = |share: Share<'_>| of_share(&spec.model.transformer, &share);
+    let largest = stages.map(needed).max().unwrap_or_else(|| needed(whole));
+    resident(task) + largest
+}
+
+/// What decides the memory of a stretch of a training.
+#[derive(Clone, Copy)]
+struct Share<'a> {
+    rows: usize,
+    seq_len: usize,
+    encoding: &'a EncodingConfig,
+    positions: &'a PositionsConfig,
+    parameters: u64,
+}
+
+/// What a stretch of a training needs beside the program and the corpus.
+fn of_share(model: &TransformerConfig, share: &Share<'_>) -> u64 {
+    let (rows, seq_len) = (share.rows, share.seq_len);
     let tokens = (rows * seq_len) as f64;
     let (d_model, d_ff, vocab) = (
         model.d_model as f64,
@@ -93,7 +135,7 @@ pub fn training(spec: &RunSpec, parameters: u64, task: &TaskSizes) -> u64 {
     let pairs = (model.n_heads * seq_len) as f64 * seq_len as f64;
     // Fused attention keeps no weights; with a bias that sees content, or in linear attention, they
     // are kept.
-    let facts = spec.model.pe.facts(&model.shape());
+    let facts = share.encoding.facts(&model.shape());
     let kept = match model.attention {
         AttentionKind::Linear => 4.0,
         _ if facts.hooks.content_bias => 14.0,
@@ -101,7 +143,7 @@ pub fn training(spec: &RunSpec, parameters: u64, task: &TaskSizes) -> u64 {
     } * rows as f64
         * pairs;
     let bias = when(
-        is_materialised(&facts, &spec.model.positions),
+        is_materialised(&facts, share.positions),
         facts.bias_workspace * pairs,
     );
     let block = tokens * (6.0 * d_model + d_ff) + kept;
@@ -109,7 +151,7 @@ pub fn training(spec: &RunSpec, parameters: u64, task: &TaskSizes) -> u64 {
     let sums = groups * (4.0 * d_model * d_model + 2.0 * d_model * d_ff);
     let step = model.n_layers as f64 * block + tokens * (8.0 * d_model + 3.0 * vocab) + sums + bias;
     // 4 bytes for each f32.
-    resident(task) + (mib(TRAINING_MIB) + 4.0 * (step + 14.0 * parameters as f64)) as u64
+    (mib(TRAINING_MIB) + 4.0 * (step + 14.0 * share.parameters as f64)) as u64
 }
 
 /// What an evaluation is expected to need, in bytes; `index` is that of the length. It is the sum

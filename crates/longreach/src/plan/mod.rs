@@ -15,7 +15,7 @@
 //! coordinates.rs   coordinates of tokens: where they come from
 //! model.rs         [model]: sizes, the encoding, positions
 //! train.rs         [train]: steps, batches, the optimizer, stages
-//! stages.rs        positions of stages
+//! stages.rs        positions and encodings of stages
 //! warm_start.rs    train.start_from
 //! job_check.rs     the checks of a configuration on a job
 //! record_size.rs   the size of the record that a run will have
@@ -49,7 +49,7 @@ mod record_size;
 mod resolve;
 mod sections;
 pub mod spec;
-mod stages;
+pub mod stages;
 pub mod surroundings;
 mod task;
 mod train;

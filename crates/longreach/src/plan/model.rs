@@ -81,17 +81,18 @@ pub(super) fn longest_test(task: &dyn Task, test_lens: &[usize]) -> usize {
 pub(super) fn resolve(
     cell: &Cell,
     written: &ModelSection,
+    (pe_key, pe): &(String, EncodingConfig),
     transformer: TransformerConfig,
     train: &TrainSpec,
     task: &dyn Task,
     test_lens: &[usize],
 ) -> Result<ModelSpec, Diagnostic> {
     let lengths = lengths(train, task, train.train_len);
-    let mut pe = written.pe.clone();
+    let mut pe = pe.clone();
     pe.resolve(&lengths);
     let shape = transformer.shape();
     pe.check(&shape)
-        .map_err(|error| refused(cell, "model.pe", &error))?;
+        .map_err(|error| refused(cell, pe_key, &error))?;
     let facts = pe.facts(&shape);
     transformer
         .check_encoding(&facts)
@@ -102,7 +103,8 @@ pub(super) fn resolve(
         .map_err(|error| refused(cell, "model.positions", &error))?;
     check_coordinates(written.coordinates, &positions, &facts, task)
         .map_err(|error| refused(cell, "model", &error))?;
-    check_reach(cell, &facts, positions.rows(train.seq_len), train.seq_len)?;
+    let rows = positions.rows(train.seq_len);
+    check_reach(cell, pe_key, &facts, rows, train.seq_len)?;
     let (coordinates, shift) = (written.coordinates, written.coordinate_shift);
     check_shift(cell, coordinates, shift, &facts, task, train.train_len)?;
     Ok(ModelSpec {
@@ -117,6 +119,7 @@ pub(super) fn resolve(
 /// Refuses a table of positions that ends before the training sequences do.
 pub(super) fn check_reach(
     cell: &Cell,
+    pe_key: &str,
     facts: &Facts,
     rows: usize,
     seq_len: usize,
@@ -131,8 +134,9 @@ pub(super) fn check_reach(
     };
     let problem = format!("is shorter than the training sequences of {seq_len} tokens{reach}");
     let allowed = format!("{rows} or more");
-    let help = format!("set model.pe.max_position to at least {rows}");
-    let error = cell.error("model.pe.max_position", &problem, &allowed, &help);
+    let key = format!("{pe_key}.max_position");
+    let help = format!("set {key} to at least {rows}");
+    let error = cell.error(&key, &problem, &allowed, &help);
     Err(error.with_value(limit))
 }
 

@@ -266,7 +266,10 @@ impl Planner {
             eval,
             ..
         } = resolved;
-        let found = warm_start(cell, written, &self.directory, model, seed)?;
+        let stage = resolved.train.stages.first();
+        let first = stage.and_then(|stage| stage.pe.as_ref());
+        let first = first.unwrap_or(&model.pe);
+        let found = warm_start(cell, written, &self.directory, model, first, seed)?;
         let (start_from, rest) = found
             .map(|found| (found.start, (found.directory, found.method)))
             .unzip();

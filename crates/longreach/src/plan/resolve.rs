@@ -37,9 +37,18 @@ pub(super) fn describe(
     let during = written.eval.check_during(train.steps);
     during.map_err(|error| refused(cell, "eval", &error))?;
     let test_lens = &written.eval.test_lens;
-    let model = model::resolve(cell, &written.model, transformer, &train, task, test_lens)?;
-    stages::resolve_positions(cell, &mut train, &model, task, test_lens)?;
+    let pe = stages::last_encoding(cell, written);
+    let model = model::resolve(
+        cell,
+        &written.model,
+        &pe,
+        transformer,
+        &train,
+        task,
+        test_lens,
+    )?;
     let parameters = model::check_parameters(cell, &model)?;
+    stages::resolve(cell, &mut train, &written.model.pe, &model, task, test_lens)?;
     Ok(Described {
         train,
         model,

@@ -5,7 +5,7 @@
 use super::model::ModelSection;
 use super::spec::{Decode, LengthCurriculum};
 use crate::run::optimizer::AdamWConfig;
-use posenc::PositionsConfig;
+use posenc::{EncodingConfig, PositionsConfig};
 use serde::Deserialize;
 use std::path::PathBuf;
 use tasks::TaskConfig;
@@ -80,6 +80,8 @@ pub(super) struct StageSection {
     pub(super) batch_size: Option<usize>,
     #[serde(default)]
     pub(super) positions: Option<PositionsConfig>,
+    #[serde(default)]
+    pub(super) pe: Option<EncodingConfig>,
 }
 
 fn default_batch_size() -> usize {

@@ -47,7 +47,7 @@ pub struct ModelSpec {
     /// How far training may move the task's coordinates.
     #[serde(default, skip_serializing_if = "is_default")]
     pub coordinate_shift: usize,
-    /// The encoding trained with.
+    /// The encoding trained with; in stages that change it, the last one.
     pub pe: EncodingConfig,
 }
 
@@ -108,7 +108,7 @@ pub enum LengthCurriculum {
     Staged,
 }
 
-/// A stretch of the training with its own length, batch and positions.
+/// A stretch of the training with its own length, batch, positions and encoding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -123,6 +123,9 @@ pub struct Stage {
     /// Where it puts its tokens; as the model unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub positions: Option<PositionsConfig>,
+    /// Its encoding; that of the model, which is the last stage's, unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pe: Option<EncodingConfig>,
 }
 
 /// The weights a training starts from, instead of drawn ones.
@@ -406,17 +409,6 @@ impl TrainSpec {
                     .saturating_mul((stage.batch_size * stage.seq_len) as u64)
             })
             .sum()
-    }
-
-    /// The largest batch: rows and tokens of each.
-    pub fn largest_batch(&self) -> (usize, usize) {
-        let stages = self
-            .stages
-            .iter()
-            .map(|stage| (stage.batch_size, stage.seq_len));
-        stages
-            .max_by_key(|(rows, seq_len)| rows * seq_len)
-            .unwrap_or((self.batch_size, self.seq_len))
     }
 
     /// Learning rate of a step counted from 0: linear warm-up, then half a cosine down to `final_lr

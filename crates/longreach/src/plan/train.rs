@@ -166,8 +166,9 @@ fn stages(cell: &Cell, train: &TrainSection, task: &dyn Task) -> Result<Vec<Stag
             train_len: written.train_len,
             seq_len,
             batch_size,
-            // Resolved with the model, whose encoding has to read them.
+            // Resolved with the model.
             positions: written.positions.clone(),
+            pe: written.pe.clone(),
         });
     }
     if staged {

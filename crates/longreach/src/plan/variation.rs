@@ -5,6 +5,7 @@ use super::notes::Dropped;
 use super::ranges::refused;
 use super::sections::VariantSection;
 use super::spec::{TRAINED, VariantSpec};
+use super::stages::last_encoding_key;
 use super::variant_rules::{Asked, Refusal, Trained};
 use super::variants::additions;
 use crate::config::axes::Cell;
@@ -38,11 +39,7 @@ impl Variants<'_> {
         names: &mut Vec<String>,
         dropped: &mut Dropped,
     ) -> Result<Vec<VariantSpec>, Diagnostic> {
-        let pe = self
-            .cell
-            .table
-            .get("model")
-            .and_then(|model| model.get("pe"));
+        let pe = last_encoding_key(&self.cell.table).find(&self.cell.table);
         let pe = pe.and_then(Value::as_table).cloned().unwrap_or_default();
         let mut variants = vec![VariantSpec {
             name: TRAINED.to_owned(),

@@ -5,6 +5,7 @@ use super::spec::{Job, ModelSpec, WarmStart};
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
 use crate::run_dir::files::{read_job, recorded, runs_below};
+use posenc::EncodingConfig;
 use results::RunRecord;
 use results::record::RunStatus;
 use std::path::{Path, PathBuf};
@@ -19,11 +20,13 @@ pub(super) struct FoundStart {
 }
 
 /// The run below `train.start_from` that was trained with this seed and a model of the same shape.
+/// `first` is the encoding that training begins with.
 pub(super) fn warm_start(
     cell: &Cell,
     written: &Experiment,
     directory: &Path,
     model: &ModelSpec,
+    first: &EncodingConfig,
     seed: u64,
 ) -> Result<Option<FoundStart>, Diagnostic> {
     let Some(place) = &written.train.start_from else {
@@ -32,10 +35,11 @@ pub(super) fn warm_start(
     let (run, job, record) = recorded_run(cell, &directory.join(place), seed)?;
     let theirs = &job.spec.model;
     check_shape(cell, &theirs.transformer, &model.transformer)?;
-    let parameters = |of: &ModelSpec| of.pe.facts(&of.transformer.shape()).parameters;
+    let shape = model.transformer.shape();
+    let parameters = |pe: &EncodingConfig| pe.facts(&shape).parameters;
     // Options of one kind may change its parameters, so the kind is not enough.
     let same_encoding =
-        theirs.pe.kind() == model.pe.kind() && parameters(theirs) == parameters(model);
+        theirs.pe.kind() == first.kind() && parameters(&theirs.pe) == parameters(first);
     let start = WarmStart {
         run_id: record.run_id.clone(),
         weights_blake3: record.model.weights_blake3.clone(),

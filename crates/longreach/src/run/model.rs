@@ -3,29 +3,46 @@
 
 use crate::exit::Failure;
 use crate::plan::spec::{RunSpec, trained_path};
-use crate::run::parameters::draw;
+use crate::run::parameters::{self, draw};
 use anyhow::Result;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use posenc::{EncodingConfig, Init};
+use posenc::{ConfigError, EncodingConfig, Init};
 use rundir::Weights;
 use tasks::Batch;
 use tiny_transformer::Transformer;
 
-/// Draws the model of a spec on `device`.
+/// Draws the model of a spec on `device`, with the encoding that training begins with.
 ///
 /// # Errors
 ///
 /// [`Exit::Input`](crate::exit::Exit::Input) if the encoding of a spec that was edited by hand is
 /// not resolved, or fails its check.
 pub fn initial_model(spec: &RunSpec, device: &Device) -> Result<Transformer, Failure> {
+    drawn(spec, spec.encoding_at(0), device).map_err(Failure::input)
+}
+
+fn drawn(
+    spec: &RunSpec,
+    encoding: &EncodingConfig,
+    device: &Device,
+) -> Result<Transformer, ConfigError> {
     let source =
         |path: &str, shape: &[usize], distribution| draw(spec.seed, path, shape, distribution);
-    Transformer::new(
-        &spec.model.transformer,
-        &spec.model.pe,
-        &Init::new(device, &source),
-    )
-    .map_err(Failure::input)
+    let init = Init::new(device, &source);
+    Transformer::new(&spec.model.transformer, encoding, &init)
+}
+
+/// Drawn weights of the model of a spec under `encoding`.
+///
+/// # Errors
+///
+/// As [`initial_model`].
+pub fn drawn_weights(
+    spec: &RunSpec,
+    encoding: &EncodingConfig,
+    device: &Device,
+) -> Result<Weights> {
+    Ok(parameters::of(&drawn(spec, encoding, device)?))
 }
 
 /// The model of a spec with saved weights, under `encoding`.

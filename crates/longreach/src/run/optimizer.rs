@@ -48,6 +48,8 @@ struct Moments {
 pub struct AdamW {
     config: AdamWConfig,
     step: i32,
+    /// The steps before parameters that a later stage brought, by path; 0 for all others.
+    later: BTreeMap<String, i32>,
     moments: BTreeMap<String, Moments>,
 }
 
@@ -57,16 +59,19 @@ impl AdamW {
         Self {
             config,
             step: 0,
+            later: BTreeMap::new(),
             moments: BTreeMap::new(),
         }
     }
 
     /// Restores the state after `step` updates from what [`moments`](Self::moments) returned;
-    /// `device` is without autodiff.
+    /// `later` has the steps before parameters that were not there from the first. `device` is
+    /// without autodiff.
     pub fn resumed(
         config: AdamWConfig,
         step: u64,
         moments: &[Weights; 2],
+        later: BTreeMap<String, u64>,
         device: &Device,
     ) -> Self {
         let upload = |tensor: &HostTensor| {
@@ -89,8 +94,22 @@ impl AdamW {
             config,
             // i32 for `powi`; the config allows at most 10^8 steps.
             step: step as i32,
+            later: later
+                .into_iter()
+                .map(|(path, steps)| (path, steps as i32))
+                .collect(),
             moments,
         }
+    }
+
+    /// Goes on with other parameters: those of `model`, of which `drawn` are new. New ones begin
+    /// without moments, and with their own count of steps; what is gone loses its state.
+    pub fn change(&mut self, model: &Weights, drawn: &[String]) {
+        let stays = |path: &String| model.0.contains_key(path) && !drawn.contains(path);
+        self.moments.retain(|path, _| stays(path));
+        self.later.retain(|path, _| stays(path));
+        let anew = drawn.iter().map(|path| (path.clone(), self.step));
+        self.later.extend(anew);
     }
 
     /// First and second moments on the host, flattened, by the path of their parameter.
@@ -126,36 +145,43 @@ impl AdamW {
         grad_scale: f64,
     ) -> M {
         self.step += 1;
+        let mut update = Update {
+            path: ParamPath::default(),
+            grads,
+            step: self.update(self.step, lr, grad_scale),
+            lr,
+            optimizer: self,
+        };
+        module.map(&mut update)
+    }
+
+    /// The constants of the update of a parameter that has been there for `step` steps.
+    fn update(&self, step: i32, lr: f64, grad_scale: f64) -> AdamWStep {
         let AdamWConfig {
             beta1,
             beta2,
             eps,
             weight_decay,
         } = self.config;
-        let mut update = Update {
-            path: ParamPath::default(),
-            grads,
-            // theta -= lr m_hat / (sqrt(v_hat) + eps), with both bias corrections in f64 on the
-            // host.
-            step: AdamWStep {
-                grad_scale,
-                beta1,
-                beta2,
-                root: (1.0 - beta2.powi(self.step)).sqrt(),
-                eps,
-                rate: lr / (1.0 - beta1.powi(self.step)),
-                keep: 1.0 - lr * weight_decay,
-            },
-            optimizer: self,
-        };
-        module.map(&mut update)
+        // theta -= lr m_hat / (sqrt(v_hat) + eps), with both bias corrections in f64 on the host.
+        AdamWStep {
+            grad_scale,
+            beta1,
+            beta2,
+            root: (1.0 - beta2.powi(step)).sqrt(),
+            eps,
+            rate: lr / (1.0 - beta1.powi(step)),
+            keep: 1.0 - lr * weight_decay,
+        }
     }
 }
 
 struct Update<'a> {
     path: ParamPath,
     grads: &'a mut Gradients,
+    /// The update of parameters that were there from the first step.
     step: AdamWStep,
+    lr: f64,
     optimizer: &'a mut AdamW,
 }
 
@@ -184,10 +210,15 @@ impl ModuleMapper for Update<'_> {
                 .moments
                 .remove(&path)
                 .map(|Moments { first, second }| [first, second]);
+            let own = self.optimizer.later.get(&path).map(|before| {
+                let (step, scale) = (self.optimizer.step - before, self.step.grad_scale);
+                self.optimizer.update(step, self.lr, scale)
+            });
+            let step = own.as_ref().unwrap_or(&self.step);
             // The update itself is not differentiated.
             let theta = tensor.inner().reshape([count]);
             let [updated, first, second] =
-                kernels::adamw(theta, grad.reshape([count]), moments, &self.step);
+                kernels::adamw(theta, grad.reshape([count]), moments, step);
             self.optimizer
                 .moments
                 .insert(path, Moments { first, second });

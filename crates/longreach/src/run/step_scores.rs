@@ -18,8 +18,6 @@ use tasks::Task;
 /// Takes the scores of a training.
 pub struct Scorer<'a> {
     spec: &'a RunSpec,
-    /// What is scored; nothing without `eval.every`.
-    eval: Option<EvalSpec>,
     task: &'a dyn Task,
     device: &'a Device,
     /// What is left for an evaluation beside the training.
@@ -42,7 +40,6 @@ impl<'a> Scorer<'a> {
     ) -> Self {
         Self {
             spec,
-            eval: spec.eval.while_training(),
             task,
             device,
             limit: limit.beside(training),
@@ -71,15 +68,17 @@ impl<'a> Scorer<'a> {
     ///
     /// [`Exit::Bug`](crate::exit::Exit::Bug) if a parameter is missing.
     pub fn take(&mut self, step: u64, weights: &Weights) -> Result<Option<&StepScores>, Failure> {
-        let Some(eval) = &self.eval else {
+        // The weights have the encoding of their stage.
+        let spec = self.spec.after(step);
+        let Some(eval) = spec.eval.while_training() else {
             return Ok(None);
         };
         let started = Instant::now();
         // An evaluation measures its own peak, which forgets that of the training.
         self.peak = self.peak.max(memory::peak());
         let rows = evaluate(
-            self.spec,
-            eval,
+            &spec,
+            &eval,
             self.task,
             weights,
             self.device,
@@ -102,7 +101,7 @@ impl<'a> Scorer<'a> {
     ///
     /// Never for scores that were taken.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        match self.eval {
+        match self.spec.eval.every {
             None => Ok(Vec::new()),
             Some(_) => Ok(serde_json::to_vec(&self.taken)?),
         }

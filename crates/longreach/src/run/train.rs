@@ -2,7 +2,8 @@
 
 use crate::exit::Failure;
 use crate::plan::spec::{LengthCurriculum, RunSpec};
-use crate::run::model::{initial_model, rebuild, upload};
+use crate::run::carry::carry;
+use crate::run::model::{drawn_weights, initial_model, rebuild, upload};
 use crate::run::optimizer::{AdamW, squared_norms};
 use crate::run::parameters;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -113,14 +114,38 @@ impl State {
                 tokens: 0,
             });
         };
-        let model = rebuild(spec, &spec.model.pe, &start.weights, autodiff);
+        let model = rebuild(
+            spec,
+            spec.encoding_after(start.step),
+            &start.weights,
+            autodiff,
+        );
+        let later = spec.drawn_later(start.step);
         Ok(Self {
-            model: model.map_err(|error| Failure::bug(format!("{error:#}")))?,
-            optimizer: AdamW::resumed(adamw, start.step, &start.moments, device),
+            model: model.map_err(bug)?,
+            optimizer: AdamW::resumed(adamw, start.step, &start.moments, later, device),
             losses: start.losses,
             tokens: start.tokens,
         })
     }
+
+    /// Changes the encoding where the stage of this step has another one than the step before.
+    fn enter(&mut self, spec: &RunSpec, step: u64, device: &Device) -> Result<(), Failure> {
+        let (before, now) = (spec.encoding_after(step), spec.encoding_at(step));
+        if before == now {
+            return Ok(());
+        }
+        let mut weights = drawn_weights(spec, now, device).map_err(bug)?;
+        let trained = parameters::of(&self.model);
+        let drawn = carry(&mut weights, trained, before.kind() == now.kind());
+        self.model = rebuild(spec, now, &weights, device).map_err(bug)?;
+        self.optimizer.change(&weights, &drawn);
+        Ok(())
+    }
+}
+
+fn bug(error: anyhow::Error) -> Failure {
+    Failure::bug(format!("{error:#}"))
 }
 
 /// Trains to the last step, to the first number that is not finite, or until `watch` returns false.
@@ -130,7 +155,8 @@ impl State {
 ///
 /// # Errors
 ///
-/// The errors of `watch`.
+/// The errors of `watch`; [`Exit::Bug`](crate::exit::Exit::Bug) if a stage's encoding, which was
+/// checked, cannot be made.
 #[expect(clippy::too_many_lines, reason = "the loop of training in its order")]
 pub fn train(
     spec: &RunSpec,
@@ -144,6 +170,7 @@ pub fn train(
     let mut state = State::new(spec, start, &autodiff, device)?;
     let (mut diverged, mut stopped) = (None, false);
     for step in first..spec.train.steps {
+        state.enter(spec, step, &autodiff)?;
         let (batch, positions) = batch_of_step(spec, task, step);
         // A pass can be repeated with the same bits: batch, positions and dropout depend on the
         // step alone.

@@ -5,8 +5,9 @@ use crate::device;
 use crate::exit::{Exit, Failure};
 use crate::plan::memory::{self, MemoryLimit, TaskSizes};
 use crate::plan::spec::{Job, RunSpec};
+use crate::run::carry::{carry, is_of_encoding};
 use crate::run::evaluate::{diverged_rows, evaluate};
-use crate::run::model::initial_model;
+use crate::run::model::{drawn_weights, initial_model};
 use crate::run::parameters;
 use crate::run::protocol::{Event, How, report};
 use crate::run::record::{environment, spec_map, task_facts};
@@ -25,6 +26,7 @@ use rundir::checkpoint;
 use rundir::steplog::StepLog;
 use rundir::{Disk, Weights};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tasks::{Batch, Task};
@@ -268,28 +270,18 @@ impl Run<'_> {
             start.parameters,
             &start.weights_blake3,
         );
-        let mut theirs = theirs
-            .map_err(|error| Failure::input(format!("the weights to start from: {error:#}")))?
-            .0;
-        for (path, tensor) in &mut weights.0 {
-            // Another kind of encoding keeps the parameters that were drawn for it.
-            if path.starts_with("encoding.") && !start.pe {
-                continue;
-            }
-            match theirs
-                .remove(path)
-                .filter(|theirs| theirs.shape == tensor.shape)
-            {
-                Some(theirs) => *tensor = theirs,
-                None => {
-                    return Err(Failure::input(format!(
-                        "the weights to start from, {}, have no {path} of this shape",
-                        run.display()
-                    )));
-                }
-            }
+        let theirs = theirs
+            .map_err(|error| Failure::input(format!("the weights to start from: {error:#}")))?;
+        let drawn = carry(&mut weights, theirs, start.pe);
+        // Another kind of encoding keeps the parameters that were drawn for it.
+        let missing = |path: &&String| start.pe || !is_of_encoding(path);
+        match drawn.iter().find(missing) {
+            None => Ok(weights),
+            Some(path) => Err(Failure::input(format!(
+                "the weights to start from, {}, have no {path} of this shape",
+                run.display()
+            ))),
         }
-        Ok(weights)
     }
 
     fn sizes(&self) -> TaskSizes {
@@ -400,7 +392,13 @@ impl Run<'_> {
         };
         let origin = origin(&self.how.device);
         let run_id = &self.job.run_id;
-        let found = checkpoint::latest(disk, directory, run_id, &origin, initial, resume);
+        let spec = &self.job.spec;
+        // The parameters of a checkpoint are those of the encoding at its step.
+        let model = |step: u64| match spec.encoding_after(step) {
+            encoding if encoding == spec.encoding_at(0) => Ok(Cow::Borrowed(initial)),
+            encoding => drawn_weights(spec, encoding, self.device).map(Cow::Owned),
+        };
+        let found = checkpoint::latest(disk, directory, run_id, &origin, model, resume);
         notes.extend(found.notes);
         if found.state.is_some() || !notes.is_empty() {
             (self.report)(&Event::Resumed {

@@ -27,6 +27,7 @@ mod reevaluation;
 mod resume;
 mod robustness;
 mod schedules;
+mod stages;
 mod start;
 mod step_scores;
 mod tampering;

@@ -66,15 +66,14 @@ struct Seen {
 }
 
 fn look(directory: &Path, commit: &str, model: &Weights) -> Seen {
-    let Found { state, notes } =
-        latest(
-            &System,
-            directory,
-            "run",
-            &origin(commit),
-            model,
-            |_| Ok(()),
-        );
+    let Found { state, notes } = latest(
+        &System,
+        directory,
+        "run",
+        &origin(commit),
+        |_| Ok(Cow::Borrowed(model)),
+        |_| Ok(()),
+    );
     Seen {
         state: state.map(|(state, ())| state),
         notes,
@@ -249,7 +248,7 @@ fn what_cannot_be_gone_on_from_gives_way_to_the_one_before() {
         directory.path(),
         "run",
         &origin("a"),
-        &weights(0.0),
+        |_| Ok(Cow::Owned(weights(0.0))),
         |state| {
             ensure!(state.step < 20, "no log for it");
             Ok(state.step)

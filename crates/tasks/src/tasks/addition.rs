@@ -12,8 +12,8 @@
 //! number as written, from 1. On axis 1 digits of equal weight have equal coordinates: ones have 2,
 //! tens 3, and so on, plus and SEP 1. Tokens without a coordinate have 0.
 //!
-//! With `hints = k` a hint precedes every digit, in the sum too: `BOS h3 7 h4 0 + h3 8 h4 1 SEP | h3
-//! 5 h4 2 h5 0 EOS`. Digits of equal weight have the same hint; the hints of a row are consecutive
+//! With `hints = k` a hint precedes every digit, in the sum too:
+//! `BOS h3 7 h4 0 + h3 8 h4 1 SEP | h3 5 h4 2 h5 0 EOS`. Digits of equal weight have the same hint; the hints of a row are consecutive
 //! among k symbols, and which is the first is drawn for each row, in tests too. Hints are scored
 //! with the rest of the answer. They take the place of coordinates.
 //!

@@ -273,7 +273,8 @@ pub fn all(directory: &Path) -> Vec<Base> {
     put(
         &mut staged,
         "train.stages",
-        "[{ steps = 4, train_len = 4, batch_size = 2, positions = { kind = \"randomized\", max_position = 64 } },
+        "[{ steps = 4, train_len = 4, batch_size = 2, positions = { kind = \"randomized\", max_position = 64 },
+              pe = { kind = \"learned\", max_position = 64 } },
             { steps = 2, train_len = 8 }]",
     );
     bases.push(base("stages", staged, &["train", "stages"]));

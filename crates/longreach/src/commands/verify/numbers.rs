@@ -37,7 +37,9 @@ pub(super) fn check(run: &Subject<'_>, task: &dyn Task, weights: Option<&Weights
         notes: Vec::new(),
     };
     found.wrong.extend(while_training(record, spec, task));
-    let facts = spec.model.pe.facts(&spec.model.transformer.shape());
+    // A training that diverged may have ended under the encoding of an earlier stage.
+    let last = spec.encoding_at(record.train.steps.min(spec.train.steps.saturating_sub(1)));
+    let facts = last.facts(&spec.model.transformer.shape());
     let expected = spec.model.transformer.num_params(&facts);
     let own = weights.map_or(record.model.encoding_parameters, |weights| {
         weights.count("encoding.")
@@ -87,7 +89,7 @@ pub(super) fn check(run: &Subject<'_>, task: &dyn Task, weights: Option<&Weights
 /// Checks the scores while training: their steps, and their rows as those of an evaluation.
 fn while_training(record: &RunRecord, spec: &RunSpec, task: &dyn Task) -> Option<String> {
     let scores = &record.train.scores;
-    let (Some(every), Some(eval)) = (spec.eval.every, spec.eval.while_training()) else {
+    let Some(every) = spec.eval.every else {
         let problem = "the record has scores while training, which were not asked for";
         return (!scores.is_empty()).then(|| problem.to_owned());
     };
@@ -99,11 +101,12 @@ fn while_training(record: &RunRecord, spec: &RunSpec, task: &dyn Task) -> Option
     if !diverged && !steps.eq(planned) {
         return Some("the scores while training are of other steps than planned".to_owned());
     }
-    let spec = RunSpec {
-        eval,
-        ..spec.clone()
-    };
     scores.iter().find_map(|at| {
+        let spec = spec.after(at.step);
+        let spec = RunSpec {
+            eval: spec.eval.while_training()?,
+            ..spec.into_owned()
+        };
         let problem = rows(&at.rows, &spec, task).into_iter().next()?;
         Some(format!("scores after step {}: {problem}", at.step))
     })

@@ -78,7 +78,8 @@ pub fn step(step: u64) -> Step {
 
 /// The newest state to go on from, with its log.
 pub fn resume<'a>(disk: &'a dyn Disk, directory: &Path) -> Found<StepLog<'a>> {
-    checkpoint::latest(disk, directory, RUN_ID, &origin(), &weights(0), |state| {
+    let model = |_| Ok(std::borrow::Cow::Owned(weights(0)));
+    checkpoint::latest(disk, directory, RUN_ID, &origin(), model, |state| {
         Ok(StepLog::resume(disk, directory, state)?.0)
     })
 }
