@@ -13,9 +13,10 @@
 //! tens 3, and so on, plus and SEP 1. Tokens without a coordinate have 0.
 //!
 //! With `hints = k` a hint precedes every digit, in the sum too:
-//! `BOS h3 7 h4 0 + h3 8 h4 1 SEP | h3 5 h4 2 h5 0 EOS`. Digits of equal weight have the same hint; the hints of a row are consecutive
-//! among k symbols, and which is the first is drawn for each row, in tests too. Hints are scored
-//! with the rest of the answer. They take the place of coordinates.
+//! `BOS h3 7 h4 0 + h3 8 h4 1 SEP | h3 5 h4 2 h5 0 EOS`. Digits of equal weight have the same hint.
+//! The hints of a row are consecutive among k symbols, and which is the first is drawn for each
+//! row, in tests too. Hints are scored with the rest of the answer. They take the place of
+//! coordinates.
 //!
 //! Held out: by choices (the question, its hints included).
 //!
