@@ -1,14 +1,19 @@
 //! `longreach new`: a commented config to start from, with the schema by which editors complete it.
 
 use crate::commands::config_page::schema;
+use crate::config::key_path::KeyPath;
 use crate::console;
 use crate::exit::{Exit, Failure};
+use crate::plan::hints::other_kind;
 use crate::plan::keys::{KEYS, Key, Kind};
 use crate::plan::planner::plan;
 use crate::temporary;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
 use posenc::{EncodingConfig, ModelShape};
 use results::toml_text::{inline, key as toml_key};
+use schema::text::excerpt;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use tasks::TaskConfig;
@@ -31,7 +36,7 @@ pub struct Args {
     task: String,
     /// Encodings to compare; several become an axis
     #[arg(long, default_value = "rope", value_name = "KINDS", value_delimiter = ',',
-          value_parser = PossibleValuesParser::new(EncodingConfig::KINDS),
+          value_parser = Encodings,
           hide_possible_values = true)]
     pe: Vec<String>,
     /// Directory to write to
@@ -46,6 +51,37 @@ const EXAMPLES: &str = r#"Examples:
 The kinds are those of `longreach list tasks` and `longreach list encodings`. A schema,
 longreach.schema.json, is written beside the config: editors with a TOML language server (Even
 Better TOML, Taplo) complete and explain keys by it."#;
+
+/// Kinds of encodings; what is a kind of something else is refused with a hint.
+#[derive(Clone)]
+struct Encodings;
+
+impl TypedValueParser for Encodings {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        let name = excerpt(&value.to_string_lossy());
+        if let Some(hint) = other_kind(&name, &KeyPath::new(["model", "pe"])) {
+            let message = format!("unknown encoding `{name}` in '--pe'\n  = help: {hint}\n");
+            return Err(clap::Error::raw(ErrorKind::InvalidValue, message));
+        }
+        PossibleValuesParser::new(EncodingConfig::KINDS).parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(
+            EncodingConfig::KINDS
+                .iter()
+                .copied()
+                .map(PossibleValue::new),
+        ))
+    }
+}
 
 /// Writes the config and its schema, both whole or not at all.
 ///
@@ -113,7 +149,11 @@ fn check(text: &str) -> Result<(), Failure> {
         Err(mistakes) if mistakes.exit == Exit::Input => Ok(()),
         Err(mistakes) => {
             let problem = mistakes.problem.to_string();
-            let facts = [("allowed", &mistakes.allowed), ("help", &mistakes.help)];
+            let facts = [
+                ("value", &mistakes.value),
+                ("allowed", &mistakes.allowed),
+                ("help", &mistakes.help),
+            ];
             let facts = facts
                 .iter()
                 .filter_map(|(name, text)| Some(format!("\n  = {name}: {}", text.as_ref()?)));

@@ -68,7 +68,7 @@ pub(super) fn check_name(cell: &Cell, key: &str, name: &str) -> Result<(), Diagn
                    not ending in a dot, no name of a device";
     Err(cell.error(
         key,
-        "is used for directories and files and cannot be",
+        "must be usable as the name of directories and files",
         allowed,
         "choose a short lower-case name such as \"theta-base\"",
     ))
@@ -81,7 +81,7 @@ fn check_title(cell: &Cell, title: Option<&str>) -> Result<(), Diagnostic> {
             let allowed = format!("a text of 1 to {LONGEST} characters");
             Err(cell.error(
                 "title",
-                "heads the report and cannot be",
+                "must be a heading for the report",
                 &allowed,
                 "leave it out for the name",
             ))

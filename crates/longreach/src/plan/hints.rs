@@ -22,7 +22,8 @@ pub(super) fn with_hint(mut mistake: Diagnostic, table: &Table) -> Diagnostic {
             let (name, known) = (name.clone(), known.clone());
             mistake.allowed = Some(known.join(", "));
             let near = closest(&name, &known).map(|meant| format!("did you mean `{meant}`?"));
-            elsewhere(&name, &KeyPath::default(), table).or(near)
+            let hint = elsewhere(&name, &KeyPath::default(), table).or(near);
+            hint.or_else(|| meant_elsewhere(&name))
         }
         Problem::UnknownKey {
             name,
@@ -95,6 +96,17 @@ fn elsewhere(name: &str, above: &KeyPath, table: &Table) -> Option<String> {
     of_kind("model.pe", &known_keys::<EncodingConfig>)
         .or_else(|| of_kind("task", &known_keys::<TaskConfig>))
         .or_else(|| of_kind("model.positions", &known_keys::<PositionsConfig>))
+}
+
+/// The key of some table that a name at the top level was probably meant for.
+fn meant_elsewhere(name: &str) -> Option<String> {
+    let last = |path: &'static str| path.rsplit('.').next().unwrap_or(path);
+    let paths = KEYS.iter().map(|key| key.path);
+    let paths: Vec<&str> = paths.filter(|path| !path.contains(".N.")).collect();
+    let names: Vec<String> = paths.iter().map(|path| last(path).to_owned()).collect();
+    let meant = closest(name, &names)?;
+    let path = paths.into_iter().find(|path| last(path) == meant)?;
+    Some(format!("did you mean `{path}`?"))
 }
 
 /// What to write for a missing key, with an example.

@@ -197,12 +197,17 @@ fn distinguishing(settings: &[BTreeMap<String, String>]) -> Vec<String> {
     let mut keys: Vec<&String> = all.into_iter().filter(differs).collect();
     // What was chosen before what follows from it: a kind before its keys, the training before the
     // evaluation, which names encodings again.
-    let is_variant = |key: &str| key.starts_with("eval.variants.");
+    let below = |key: &str, table: &str| {
+        // The run that a training started from has a whole spec.
+        key.strip_prefix("train.start_from.")
+            .unwrap_or(key)
+            .starts_with(table)
+    };
     keys.sort_by_key(|key| {
         (
             is_derived(key),
-            is_variant(key),
-            key.starts_with("eval."),
+            below(key, "eval.variants."),
+            below(key, "eval."),
             Reverse(last(key) == "kind"),
             *key,
         )
@@ -261,6 +266,20 @@ mod tests {
             ("train.steps", "10"),
         ]);
         assert_eq!(distinguishing(&[a, c]), ["model.d_ff"]);
+    }
+
+    #[test]
+    fn a_start_is_named_by_its_training() {
+        let start = |kind: &str| {
+            of(&[
+                ("train.start_from.eval.variants.trained.64.kind", kind),
+                ("train.start_from.train.steps", &kind.len().to_string()),
+            ])
+        };
+        assert_eq!(
+            distinguishing(&[start("rope"), start("alibi")]),
+            ["train.start_from.train.steps"]
+        );
     }
 
     #[test]
