@@ -30,6 +30,9 @@ pub fn spawn<T: Send + 'static>(
 /// The failure of a thread or a process that the system does not start.
 pub fn refused(what: &str, error: &io::Error) -> Failure {
     let message = format!("cannot start {what}: {error}");
+    if let Some(help) = too_many_files(error) {
+        return Failure::resources(format!("{message}\n  = help: {help}"));
+    }
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::OutOfMemory => Failure::resources(format!(
             "{message}\n  = help: a limit on processes (`ulimit -u`, or the control group's \
@@ -38,6 +41,16 @@ pub fn refused(what: &str, error: &io::Error) -> Failure {
         )),
         _ => Failure::new(Exit::SomeFailed, message),
     }
+}
+
+/// The help where no file can be opened because a process, or the machine, has too many open.
+pub fn too_many_files(error: &io::Error) -> Option<&'static str> {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    let is_meant = cfg!(unix) && matches!(error.raw_os_error(), Some(ENFILE | EMFILE));
+    is_meant.then_some(
+        "the limit on open files (`ulimit -n`) is too low: raise it; the same command continues",
+    )
 }
 
 /// Checks that the threads that compute can be started: where they cannot, the library that starts

@@ -84,7 +84,7 @@ pub fn take(directory: &Path) -> Result<File, Taken> {
         if attempt > 0 {
             std::thread::sleep(BETWEEN_ATTEMPTS);
         }
-        match file.try_lock() {
+        match uninterrupted(|| file.try_lock()) {
             Ok(()) => {
                 let text = text(std::process::id(), &hostname(), seconds(SystemTime::now()));
                 // The text is for people; failing to write it changes nothing.
@@ -98,6 +98,17 @@ pub fn take(directory: &Path) -> Result<File, Taken> {
         }
     }
     Err(Taken::By(named(&path)))
+}
+
+/// Tries again as long as signals interrupt the system call: on file systems of a network it can
+/// wait for an answer.
+fn uninterrupted(mut lock: impl FnMut() -> Result<(), TryLockError>) -> Result<(), TryLockError> {
+    loop {
+        match lock() {
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            answer => return answer,
+        }
+    }
 }
 
 /// Whether a refusal means that the file system has no locks, as NFS without its lock service or
@@ -114,7 +125,7 @@ pub fn holder(directory: &Path) -> Option<Holder> {
     let path = directory.join(LOCK_FILE);
     let file = crate::read::open(&path).ok()?;
     // A shared lock is granted only if nobody holds the exclusive one; dropping the file frees it.
-    match file.try_lock_shared() {
+    match uninterrupted(|| file.try_lock_shared()) {
         Ok(()) => return None,
         // Where there are no locks, nobody holds one.
         Err(TryLockError::Error(error)) if is_unsupported(&error) => return None,

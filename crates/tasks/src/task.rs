@@ -153,6 +153,10 @@ pub trait Task: Send + Sync {
     fn memory_bytes(&self) -> u64 {
         0
     }
+    /// Bytes of memory that the task holds once it is built.
+    fn held_bytes(&self) -> u64 {
+        self.memory_bytes()
+    }
     /// The corpus behind the task, if it reads one.
     fn corpus(&self) -> Option<&CorpusFacts> {
         None

@@ -57,6 +57,8 @@ impl Line {
             eval_tokens: self.eval_tokens,
             sizes: TaskSizes {
                 bytes: self.task_bytes,
+                // Not in a manifest: the worker builds the task and knows.
+                held_bytes: self.task_bytes,
                 seq_lens: self.test_seq_lens,
                 rows: self.test_rows,
             },

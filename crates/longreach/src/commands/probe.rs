@@ -15,6 +15,10 @@ use std::time::{Duration, Instant};
 
 /// Rounds in which all processes link one name at once.
 const ROUNDS: usize = 100;
+/// What each test writes into begins so.
+const PREFIX: &str = ".probe.";
+/// A test that has written nothing for so long has ended: its processes were killed.
+const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
 /// Test whether the nodes of a cluster exclude each other in a directory
 #[derive(Debug, clap::Args)]
@@ -75,12 +79,10 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         .stdout(Stdio::null())
         .spawn();
     let mut twin = twin.map_err(Failure::resources)?;
-    let found = Party::join(&arguments.directory, &session, 2, arguments.wait).and_then(|here| {
-        Party {
-            first: true,
-            ..here
-        }
-        .test()
+    let joined = Party::join(&arguments.directory, &session, 2, arguments.wait);
+    let found = joined.and_then(|mut here| {
+        here.first = true;
+        here.test()
     });
     let _ = twin.wait();
     console::print("only this machine was tested; `srun -N2 longreach probe DIR` tests two nodes");
@@ -100,7 +102,8 @@ struct Party {
 impl Party {
     /// Waits until all processes have put their names into the directory of the session.
     fn join(directory: &Path, session: &str, count: usize, wait: u64) -> Result<Self, Failure> {
-        let place = directory.join(format!(".probe.{session}"));
+        remove_abandoned(directory);
+        let place = directory.join(format!("{PREFIX}{session}"));
         rundir::system()
             .create_dirs(&place)
             .map_err(Failure::resources)?;
@@ -118,14 +121,28 @@ impl Party {
             first: false,
             wait: Duration::from_secs(wait),
         };
-        here.say("here")?;
-        here.all = here.heard("here", count)?;
+        let met = here.say("here").and_then(|()| here.heard("here", count));
+        here.all = met.inspect_err(|_| here.forget())?;
         here.first = here.all.first() == Some(&here.own);
         Ok(here)
     }
 
     fn file(&self, what: &str, who: &str) -> PathBuf {
         self.place.join(format!("{what}.{who}"))
+    }
+
+    /// Removes what this process wrote, after a test that failed: a later one under the same name
+    /// would count it.
+    fn forget(&self) {
+        let ending = format!(".{}", self.own);
+        let entries = std::fs::read_dir(&self.place);
+        for entry in entries.into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().ends_with(&ending) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        // Removes it only if it is empty.
+        let _ = std::fs::remove_dir(&self.place);
     }
 
     /// Says that this process has come to a point.
@@ -158,7 +175,9 @@ impl Party {
             if started.elapsed() > self.wait {
                 return Err(Failure::resources(format!(
                     "{} of {} were seen in {} within {} s: {}\n  = help: the others see another \
-                     directory, or were not started; a sweep needs a directory that nodes share",
+                     directory, or were not started; a sweep needs a directory that nodes share. \
+                     Names of processes that were killed count for an hour, or until the directory \
+                     is removed",
                     there.len(),
                     self::count(count, "process").replace("processs", "processes"),
                     self.place.display(),
@@ -177,6 +196,10 @@ impl Party {
     }
 
     fn test(&self) -> Result<Exit, Failure> {
+        self.tested().inspect_err(|_| self.forget())
+    }
+
+    fn tested(&self) -> Result<Exit, Failure> {
         let locks = self.locks()?;
         let wins = self.links()?;
         for (round, won) in wins.iter().enumerate() {
@@ -269,6 +292,20 @@ impl Party {
             }
         }
         Ok(wins)
+    }
+}
+
+/// Removes what tests left whose processes were killed.
+fn remove_abandoned(directory: &Path) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        // Writing a file into a directory changes its time.
+        let written = entry.metadata().and_then(|found| found.modified());
+        let age = written.map(|written| written.elapsed().unwrap_or_default());
+        if entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && age.is_ok_and(|age| age > ABANDONED_AFTER)
+        {
+            let _ = rundir::system().remove_tree(&entry.path());
+        }
     }
 }
 

@@ -4,6 +4,8 @@ use super::diagnostic::{Diagnostic, Place, closest_first, describe_value};
 use super::key_path::KeyPath;
 use super::origins::{Document, Origins, Spot, convert_table};
 use super::syntax::syntax_error;
+use crate::exit::Exit;
+use crate::limits;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
@@ -99,11 +101,19 @@ impl Source {
             }
             Err(error) => return Err(refuse(format!("cannot be read: {error}"), String::new())),
         }
+        let unread = |error: std::io::Error| {
+            let help = limits::too_many_files(&error).unwrap_or_default();
+            let refused = refuse(format!("cannot be read: {error}"), help.into());
+            match help {
+                "" => refused,
+                _ => refused.with_exit(Exit::Resources),
+            }
+        };
         let mut bytes = Vec::new();
         // One byte more than allowed shows that a file is too large; the rest is never read.
         let read = std::fs::File::open(path)
             .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes));
-        read.map_err(|error| refuse(format!("cannot be read: {error}"), String::new()))?;
+        read.map_err(unread)?;
         Self::parse(&name, &bytes)
     }
 

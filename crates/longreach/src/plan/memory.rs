@@ -41,8 +41,11 @@ pub fn forget_peak() {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskSizes {
-    /// Bytes of the corpus as the task holds it.
+    /// Bytes that the task holds, or needs while it is built if that is more.
     pub bytes: u64,
+    /// Bytes that it holds once it is built.
+    #[serde(default)]
+    pub held_bytes: u64,
     /// The test lengths in tokens.
     pub seq_lens: Vec<usize>,
     /// Rows of the test set of each length.
@@ -55,6 +58,7 @@ impl TaskSizes {
         let lengths = test_lens.iter();
         Self {
             bytes: task.memory_bytes(),
+            held_bytes: task.held_bytes(),
             seq_lens: lengths
                 .clone()
                 .map(|length| task.seq_len(*length))
@@ -110,7 +114,9 @@ pub fn training(spec: &RunSpec, parameters: u64, task: &TaskSizes) -> u64 {
     });
     let needed = |share: Share<'_>| of_share(&spec.model.transformer, &share);
     let largest = stages.map(needed).max().unwrap_or_else(|| needed(whole));
-    resident(task) + largest
+    // What only building the task needs is free again before the first step.
+    let held = mib(PROGRAM_MIB) as u64 + task.held_bytes;
+    (held + largest).max(resident(task))
 }
 
 /// What decides the memory of a stretch of a training.

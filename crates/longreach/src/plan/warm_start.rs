@@ -4,7 +4,7 @@ use super::sections::Experiment;
 use super::spec::{Job, ModelSpec, WarmStart};
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
-use crate::run_dir::files::{read_job, recorded, runs_below};
+use crate::run_dir::files::{Runs, read_job, recorded};
 use posenc::EncodingConfig;
 use results::RunRecord;
 use results::record::RunStatus;
@@ -63,8 +63,8 @@ fn recorded_run(
     place: &Path,
     seed: u64,
 ) -> Result<(PathBuf, Job, RunRecord), Diagnostic> {
-    let runs = runs_below(place).map_err(|failure| {
-        let problem = format!("cannot be read: {}", failure.message);
+    let runs = Runs::below(place).map_err(|error| {
+        let problem = format!("cannot be read: {error}");
         let help = "it is relative to the config";
         refuse(cell, &problem, "a directory of runs", help)
     })?;

@@ -244,12 +244,28 @@ pub fn jobs(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
 ///
 /// [`Exit::Input`] if the directory itself cannot be read.
 pub fn runs_below(directory: &Path) -> Result<Runs, Failure> {
-    let mut found = Runs::default();
-    found.search(directory, DEPTH).map_err(Failure::input)?;
-    Ok(found)
+    Runs::below(directory).map_err(|error| {
+        let problem = match error.kind() {
+            ErrorKind::NotFound => format!("{} does not exist", directory.display()),
+            _ => error.to_string(),
+        };
+        let help = "name a directory that `longreach run` wrote, such as runs/quickstart";
+        Failure::input(format!("{problem}\n  = help: {help}"))
+    })
 }
 
 impl Runs {
+    /// The runs below a directory, as [`runs_below`].
+    ///
+    /// # Errors
+    ///
+    /// If the directory itself cannot be read.
+    pub fn below(directory: &Path) -> std::io::Result<Self> {
+        let mut found = Self::default();
+        found.search(directory, DEPTH)?;
+        Ok(found)
+    }
+
     fn search(&mut self, directory: &Path, depth: usize) -> std::io::Result<()> {
         let is_there = |name: &&str| directory.join(name).is_file();
         // A run that lost one of its files is still a run, and has something wrong.

@@ -2,7 +2,7 @@
 //! `nvidia-smi` answer, played by scripts. Nothing needs them, and none can stop an answer.
 
 use crate::cluster::{Sweep, bare};
-use crate::common::{TINY, exits, stderr, stdout};
+use crate::common::{Scratch, TINY, exits, stderr, stdout};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -105,6 +105,39 @@ fn of_submissions_at_the_same_time_one_is_written() {
     let mut again = bare();
     again.args(["submit", "--again"]).arg(&sweep.out);
     exits(&again.output().unwrap(), 0);
+}
+
+#[test]
+fn what_ended_probes_left_does_not_disturb_later_ones() {
+    let scratch = Scratch::with(TINY);
+    let place = scratch.directory.path();
+    let probe = |arguments: &[&str]| {
+        let mut program = bare();
+        program.arg("probe").arg(place).args(arguments);
+        program.output().unwrap()
+    };
+    let left = || {
+        let entries = std::fs::read_dir(place).unwrap().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with(".probe.")).count()
+    };
+    // Nobody else comes: what it wrote goes with it.
+    exits(&probe(&["--of", "2", "--wait", "0"]), 6);
+    assert_eq!(left(), 0);
+    // Those of killed ones go after an hour.
+    let [old, young] = ["by-hand", "12.0"].map(|session| {
+        let session = place.join(format!(".probe.{session}"));
+        std::fs::create_dir(&session).unwrap();
+        std::fs::write(session.join("here.node9.abcd"), "1").unwrap();
+        session
+    });
+    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    std::fs::File::open(&old)
+        .unwrap()
+        .set_modified(then)
+        .unwrap();
+    exits(&probe(&[]), 0);
+    assert!(!old.exists() && young.exists());
 }
 
 #[test]

@@ -172,6 +172,43 @@ fn a_limit_below_any_memory_is_told_in_bytes() {
 }
 
 #[test]
+fn a_directory_that_does_not_exist_is_named_with_what_to_name() {
+    for command in ["status", "verify", "report"] {
+        let output = longreach().args([command, "no/where"]).output().unwrap();
+        exits(&output, 3);
+        let said = stderr(&output);
+        assert!(
+            said.contains("no/where does not exist")
+                && said.contains("  = help: name a directory that `longreach run` wrote"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_config_that_no_descriptor_is_left_for_is_a_want_of_resources() {
+    let scratch = Scratch::with(TINY);
+    // Of few descriptors those that listen for signals take some, and reading a config one.
+    let limited = |descriptors: u32| {
+        let mut program = std::process::Command::new("sh");
+        let script = format!("ulimit -n {descriptors}; exec \"$@\"");
+        program
+            .args(["-c", &script, "sh"])
+            .arg(longreach().get_program());
+        program.arg("run").arg(&scratch.config).arg("--runs");
+        program.arg(scratch.runs()).output().unwrap()
+    };
+    let refused = (4..12).map(limited).find(|output| {
+        let said = stderr(output);
+        said.contains("x.toml") && said.contains("Too many open files")
+    });
+    let refused = refused.expect("one of them is just too few");
+    exits(&refused, 6);
+    let said = stderr(&refused);
+    assert!(said.contains("ulimit -n"), "{said}");
+}
+
+#[test]
 fn the_table_is_printed_where_the_report_cannot_be_written() {
     let scratch = Scratch::with(TINY);
     exits(&scratch.longreach("run", &ONE), 0);

@@ -35,6 +35,23 @@ fn a_corpus_counts_with_every_byte() {
 }
 
 #[test]
+fn what_only_reading_a_corpus_needs_is_free_again_while_training() {
+    let text = TINY.replace(
+        "kind = \"copy\"\nalphabet = 4\ntest_rows = 8",
+        "kind = \"text\"\nlevel = \"chars\"\nfiles = [\"c.txt\"]\neval_tokens = 64",
+    );
+    let scratch = Scratch::with(&text);
+    let sizes: [usize; 2] = [1 << 20, 21 << 20];
+    let [small, large] = sizes.map(|size| {
+        std::fs::write(scratch.directory.path().join("c.txt"), vec![b'a'; size]).unwrap();
+        estimates(&scratch, &[])
+    });
+    // Four bytes for each character while training, one more while the text is read.
+    assert_eq!(large.0 - small.0, 4 * (20 << 20));
+    assert_eq!(large.1[0] - small.1[0], 5 * (20 << 20));
+}
+
+#[test]
 fn what_an_evaluation_keeps_beside_its_batch_counts() {
     let scratch = Scratch::with(TINY);
     let long = "eval.test_lens=[512]";

@@ -176,7 +176,7 @@ fn a_folder_that_cannot_be_read_hides_no_other() {
     mode(&first, 0o000);
     // Root reads everything, so it becomes nobody; that user needs a program it can reach.
     let program = scratch.directory.path().join("longreach");
-    std::fs::copy(env!("CARGO_BIN_EXE_longreach"), &program).unwrap();
+    std::fs::copy(crate::common::program(), &program).unwrap();
     let is_root = std::fs::read_dir(&first).is_ok();
     for (name, code) in [("status", 0), ("verify", 1)] {
         let mut command = Command::new(&program);
@@ -275,7 +275,7 @@ fn reports_into_one_directory_follow_each_other_and_name_what_is_not_theirs() {
 fn within(seconds: &str, arguments: &[&std::ffi::OsStr], at: &Path) -> Output {
     let mut program = Command::new("timeout");
     program.arg("-s").arg("KILL").arg(seconds);
-    program.arg(env!("CARGO_BIN_EXE_longreach")).args(arguments);
+    program.arg(crate::common::program()).args(arguments);
     program.current_dir(at).output().unwrap()
 }
 
@@ -307,8 +307,8 @@ fn pipes_that_nobody_writes_to_make_no_command_wait() {
     // A config that a shell pipes in is read.
     let mut shell = Command::new("bash");
     shell.current_dir(root).arg("-c");
-    let longreach = env!("CARGO_BIN_EXE_longreach");
-    let piped = shell.arg(format!("'{longreach}' check <(cat x.toml)"));
+    let longreach = crate::common::program();
+    let piped = shell.arg(format!("'{}' check <(cat x.toml)", longreach.display()));
     exits(&piped.output().unwrap(), 0);
     // The files of a run without a record, which `status` looks into.
     for name in ["record.json", "lock", "steps.jsonl"] {

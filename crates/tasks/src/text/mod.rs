@@ -331,6 +331,10 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
             size => size * tokens + bytes,
         }
     }
+    fn held_bytes(&self) -> u64 {
+        let tokens = (self.train.len() + self.valid.len()) as u64;
+        self.memory_bytes().min(size_of::<T>() as u64 * tokens)
+    }
     fn corpus(&self) -> Option<&CorpusFacts> {
         Some(&self.facts)
     }

@@ -99,9 +99,18 @@ fn collect(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The path of the program: the one that was built with the tests, or another one that
+/// `LONGREACH_PROGRAM` names, such as an older one (`scripts/old-defects`).
+pub fn program() -> PathBuf {
+    std::env::var_os("LONGREACH_PROGRAM").map_or_else(
+        || PathBuf::from(env!("CARGO_BIN_EXE_longreach")),
+        PathBuf::from,
+    )
+}
+
 /// The program.
 pub fn longreach() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longreach"));
+    let mut command = Command::new(program());
     command.env_remove("RAYON_NUM_THREADS");
     command
 }
@@ -118,6 +127,17 @@ pub fn wait_for(state: &str, mut reached: impl FnMut() -> bool) {
         );
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Whether the programs that a test starts ignore HUP, because this process does: under `nohup`.
+#[cfg(unix)]
+pub fn hangup_is_ignored() -> bool {
+    let shell = Command::new("sh").args(["-c", "kill -HUP $$"]).status();
+    let ignored = shell.is_ok_and(|status| status.success());
+    if ignored {
+        println!("skipped: HUP is ignored here");
+    }
+    ignored
 }
 
 /// Whether an encoding has no meaning without coordinates, which only some tasks give.
