@@ -149,6 +149,11 @@ pub trait Task: Send + Sync {
     fn bytes_per_token(&self) -> Option<f64> {
         None
     }
+    /// The tokenizer that was trained for the task, as the `tokenizer.json` of Hugging Face's
+    /// tokenizers.
+    fn tokenizer(&self) -> Option<serde_json::Value> {
+        None
+    }
     /// Bytes of memory that the task holds, or needs while it is built if that is more.
     fn memory_bytes(&self) -> u64 {
         0

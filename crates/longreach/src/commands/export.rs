@@ -2,6 +2,7 @@
 
 mod logits;
 mod tensorboard;
+mod tokenizer;
 
 use crate::commands::records::{edit_notes, find, print_sources, read_and_left_out};
 use crate::console;
@@ -13,18 +14,18 @@ use results::Found;
 use results::export::{parquet, tables};
 use std::path::{Path, PathBuf};
 
-/// Write records for pandas, polars or TensorBoard, or the logits of a trained run
+/// Write records for pandas, polars or TensorBoard, or the logits or tokenizer of a run
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Directories with runs, records, or .jsonl files of records; for logits the directory of a
-    /// run
+    /// Directories with runs, records, or .jsonl files of records; for logits and tokenizer the
+    /// directory of a run
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// What to write
     #[arg(long, value_name = "FORMAT")]
     format: Format,
-    /// The directory to write to; for logits the file
+    /// The directory to write to; for logits and tokenizer the file
     #[arg(long, value_name = "PATH")]
     out: PathBuf,
     /// Read experiments at any level below a directory
@@ -48,12 +49,15 @@ enum Format {
     /// Tokens and logits of a trained run at each test length, as safetensors: to check a model
     /// rebuilt elsewhere
     Logits,
+    /// The tokenizer of a run on text with level = "bpe", as Hugging Face's tokenizer.json
+    Tokenizer,
 }
 
 const EXAMPLES: &str = r#"Examples:
   longreach export experiments/*/results.jsonl --format parquet --out tables
   longreach export runs/quickstart --format tensorboard --out logs && tensorboard --logdir logs
   longreach export runs/quickstart/0123 --format logits --out logits.safetensors
+  longreach export runs/words/0123 --format tokenizer --out tokenizer.json
 
 What the files hold, and how to read them in Python: docs/interop.md"#;
 
@@ -62,11 +66,16 @@ What the files hold, and how to read them in Python: docs/interop.md"#;
 /// # Errors
 ///
 /// [`Exit::Input`] if a path cannot be read or holds no record, [`Exit::Config`] if one holds more
-/// than one level of experiments or, for logits, more than one run; [`Exit::Device`];
+/// than one level of experiments or, for logits and tokenizers, more than one run;
+/// [`Exit::Device`];
 /// [`Exit::Resources`] if a file cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
-    if arguments.format == Format::Logits {
-        let written = logits::write(arguments)?;
+    let of_run = match arguments.format {
+        Format::Logits => Some(logits::write(arguments)?),
+        Format::Tokenizer => Some(tokenizer::write(arguments)?),
+        Format::Parquet | Format::Tensorboard => None,
+    };
+    if let Some(written) = of_run {
         console::print(&written);
         return Ok(Exit::Done);
     }
@@ -88,7 +97,9 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let out = &arguments.out;
     let files = match arguments.format {
         Format::Parquet => write_tables(&found, out)?,
-        Format::Tensorboard | Format::Logits => tensorboard::write(&found, out)?,
+        Format::Tensorboard | Format::Logits | Format::Tokenizer => {
+            tensorboard::write(&found, out)?
+        }
     };
     console::print(&format!(
         "wrote {} to {}: {}",

@@ -4,6 +4,7 @@
 mod common;
 
 mod bad_input;
+mod byte_pairs;
 mod catalogue;
 mod cluster;
 #[cfg(unix)]

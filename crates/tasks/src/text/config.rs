@@ -46,13 +46,15 @@ pub enum Level {
     U16,
     /// The same with 32 bits.
     U32,
+    /// A token of a byte-pair encoding that is trained on the training split.
+    Bpe,
 }
 
 impl Level {
     /// Bytes of an id in the files, where they hold ids.
     pub(super) fn id_bytes(self) -> Option<usize> {
         match self {
-            Self::Bytes | Self::Chars => None,
+            Self::Bytes | Self::Chars | Self::Bpe => None,
             Self::U16 => Some(2),
             Self::U32 => Some(4),
         }
@@ -66,7 +68,8 @@ pub struct TextConfig {
     /// What a token is, and what lengths, windows and `eval_tokens` count.
     #[serde(skip_serializing_if = "is_default")]
     pub level: Level,
-    /// For files of ids: how many ids the tokenizer has, 2 to 16777216.
+    /// For files of ids: how many ids the tokenizer has, 2 to 16777216. For `level = "bpe"`: how
+    /// many tokens it gets, 257 to 65536, the 256 bytes among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vocab: Option<usize>,
     /// For files of ids: bytes of text that a token stands for, on average, above 0 and at most
@@ -343,7 +346,8 @@ impl TextConfig {
         })
     }
 
-    /// Checks that the keys of ids are given where the files hold ids, and only there.
+    /// Checks that the keys of ids are given where the files hold ids, and only there; a tokenizer
+    /// that is trained has a size too.
     fn check_ids(&self) -> Result<(), Invalid> {
         let absent = |key: &str, value: String| {
             let problem = "is for files of token ids";
@@ -352,7 +356,24 @@ impl TextConfig {
         };
         let ids = self.level.id_bytes().is_some();
         match self.vocab {
-            Some(vocab) if !ids => return absent("vocab", vocab.to_string()),
+            Some(vocab) if self.level == Level::Bpe => {
+                let hint = "the 256 bytes and at least one pair; 512 suits small models";
+                in_range("vocab", vocab, 257..=1 << 16, hint)?;
+            }
+            None if self.level == Level::Bpe => {
+                return Err(Invalid::new(
+                    "vocab",
+                    "",
+                    "is missing: how many tokens the byte-pair encoding gets",
+                    "a whole number from 257 to 65536",
+                    "the 256 bytes and at least one pair; 512 suits small models",
+                ));
+            }
+            Some(vocab) if !ids => {
+                let problem = "is for files of token ids, and for byte pairs";
+                let help = "remove it, or set level = \"bpe\", \"u16\" or \"u32\"";
+                return Err(Invalid::new("vocab", vocab, problem, "absent", help));
+            }
             Some(vocab) => {
                 let hint = "the number of ids of the tokenizer; GPT-2's has 50257";
                 in_range("vocab", vocab, 2..=1 << 24, hint)?;

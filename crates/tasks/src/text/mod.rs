@@ -4,15 +4,17 @@
 //! are concatenated in order without a separator, so windows cross file boundaries; nothing is
 //! decoded, so invalid UTF-8 and NUL are bytes like any other. With `level = "chars"` a token is a
 //! character (`chars.rs`), and so is what lengths count. With `level = "u16"` or `"u32"` the files
-//! hold token ids (`ids.rs`), which a tokenizer wrote. Training windows start anywhere in the
-//! training split with equal probability; test windows are laid over the first `eval_tokens` + 1
-//! bytes of the validation split (`windows.rs`), the same for every method, seed and evaluation
-//! seed.
+//! hold token ids (`ids.rs`), which a tokenizer wrote. With `level = "bpe"` a byte-pair encoding is
+//! trained on the training split (`bpe.rs`) and gives the tokens of both splits. Training windows
+//! start anywhere in the training split with equal probability; test windows are laid over the
+//! first `eval_tokens` + 1 bytes of the validation split (`windows.rs`), the same for every method,
+//! seed and evaluation seed.
 //!
 //! Published settings this stands in for: enwik8 and WikiText bytes (ALiBi, arXiv 2108.12409;
 //! KERPLE, arXiv 2205.09921). The default corpus is the source code of crates that building
 //! Longreach has already brought onto the machine.
 
+mod bpe;
 mod chars;
 mod config;
 mod corpus;
@@ -20,6 +22,7 @@ mod ids;
 mod masked;
 mod prompts;
 mod sources;
+mod tokenizer_json;
 mod windows;
 
 pub use config::{
@@ -32,6 +35,7 @@ pub(crate) use prompts::{Keys, Line, refuse_common};
 use crate::{
     Batch, BuildContext, CorpusFacts, Scoring, Stream, TEACHER_FORCED, Task, TaskError, TaskSpec,
 };
+use schema::Invalid;
 use std::{collections::BTreeMap, f64::consts::LN_2};
 use windows::Plan;
 
@@ -62,6 +66,9 @@ impl TaskSpec for TextConfig {
                 tokens: BYTES,
             }));
         }
+        if let (Level::Bpe, Some(vocab)) = (self.level, self.vocab) {
+            return byte_pairs(corpus, vocab, ctx, &plan);
+        }
         let cut = matches!(self.split, Split::Range(_));
         if let (Some(width), Some(vocab)) = (self.level.id_bytes(), self.vocab) {
             let [train, valid] = token_ids(&corpus, width, vocab, cut)?;
@@ -73,6 +80,7 @@ impl TaskSpec for TextConfig {
                 vocab_size: vocab,
                 bytes_per_token: self.bytes_per_token,
                 note: None,
+                bpe: None,
             };
             let facts = corpus.facts;
             return Ok(Box::new(Text {
@@ -97,6 +105,52 @@ impl TaskSpec for TextConfig {
             tokens,
         }))
     }
+}
+
+/// The task by tokens of a byte-pair encoding that is trained here.
+fn byte_pairs(
+    corpus: corpus::Corpus,
+    vocab: usize,
+    ctx: &BuildContext<'_>,
+    plan: &dyn Fn(usize) -> Plan,
+) -> Result<Box<dyn Task>, TaskError> {
+    let bpe = bpe::Bpe::train(&corpus.train.bytes, vocab);
+    let most = bpe.vocab_size();
+    if most < vocab {
+        let problem = "is more than the training split gives: no other pair of tokens occurs twice";
+        let allowed = match most {
+            256 => "none for this text".to_owned(),
+            most => schema::allowed(&(257..=most)),
+        };
+        let hint = "lower it, or add files";
+        return Err(Invalid::new("vocab", vocab, problem, allowed, hint).into());
+    }
+    let [train, valid] = [&corpus.train, &corpus.valid].map(|part| bpe.encode(&part.bytes));
+    check_tokens(&corpus, "tokens", [train.len(), valid.len()], ctx)?;
+    let plan = plan(valid.len());
+    let names = bpe.tokens();
+    let scored = &valid[1..=plan.span()];
+    let bytes: usize = scored.iter().map(|id| names[*id as usize].len()).sum();
+    let note = format!(
+        "tokens are those of a byte-pair encoding of {vocab} tokens that was trained on the \
+         training split"
+    );
+    let tokens = Tokens {
+        unit: "tokens",
+        one: "token",
+        vocab_size: vocab,
+        bytes_per_token: Some(bytes as f64 / scored.len() as f64),
+        note: Some(note),
+        bpe: Some(bpe),
+    };
+    let facts = corpus.facts;
+    Ok(Box::new(Text {
+        train,
+        valid,
+        plan,
+        facts,
+        tokens,
+    }))
 }
 
 /// Refuses splits with fewer tokens than one window.
@@ -166,6 +220,7 @@ fn characters(text: &chars::Characters, plan: &Plan) -> Tokens {
         vocab_size: text.vocab_size,
         bytes_per_token: Some(bytes as f64 / *scored.end() as f64),
         note: Some(note),
+        bpe: None,
     }
 }
 
@@ -178,6 +233,8 @@ struct Tokens {
     bytes_per_token: Option<f64>,
     /// A sentence for every definition.
     note: Option<String>,
+    /// What made them, if it was trained here.
+    bpe: Option<bpe::Bpe>,
 }
 
 const BYTES: Tokens = Tokens {
@@ -186,6 +243,7 @@ const BYTES: Tokens = Tokens {
     vocab_size: 256,
     bytes_per_token: Some(1.0),
     note: None,
+    bpe: None,
 };
 
 struct Text<T> {
@@ -321,6 +379,10 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
     }
     fn bytes_per_token(&self) -> Option<f64> {
         self.tokens.bytes_per_token
+    }
+    fn tokenizer(&self) -> Option<serde_json::Value> {
+        let bpe = self.tokens.bpe.as_ref()?;
+        Some(tokenizer_json::tokenizer_json(bpe))
     }
     /// Tokens, and the bytes that they were made of where these are two things.
     fn memory_bytes(&self) -> u64 {

@@ -330,6 +330,11 @@ pub fn all(directory: &Path) -> Vec<Base> {
         let name = format!("{key} of files of ids");
         bases.push(base(&name, ids.clone(), &["task", key]));
     }
+    let mut pairs: Table = LEAST.parse().expect("TOML");
+    let pairs_of = r#"{ kind = "text", level = "bpe", vocab = 258, files = ["a.txt"],
+        split = { by = "range", valid_fraction = 0.5 } }"#;
+    put(&mut pairs, "task", pairs_of);
+    bases.push(base("vocab of byte pairs", pairs, &["task", "vocab"]));
     let encodings = ENCODINGS.iter().map(|value| ("model.pe", *value));
     for (key, value) in encodings.chain(TABLES.iter().copied()) {
         let mut table: Table = LEAST.parse().expect("TOML");

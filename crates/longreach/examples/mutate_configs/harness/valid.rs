@@ -203,7 +203,7 @@ const REQUIRED: &[&str] = &[
     "pe:by_layer.pattern",
     // Hints need operands of equal length.
     "task:addition.operands",
-    // Files of ids do not say how many there are.
+    // Files of ids do not say how many there are, and byte pairs have no usual number.
     "task:text.vocab",
     "positions:grid.sizes",
     "split:files.valid",

@@ -10,7 +10,7 @@ use crate::run::model::{rebuild, rebuild_encoding, upload};
 use crate::run::score::Test;
 use crate::run::task::build_task;
 use crate::run_dir::files::{RECORD_FILE, WEIGHTS_FILE};
-use crate::run_dir::selection;
+use crate::run_dir::selection::{self, Run};
 use crate::units::count;
 use results::read_record;
 use results::record::RunStatus;
@@ -33,17 +33,7 @@ type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
     reason = "checks of one run, then one test set after the other"
 )]
 pub fn write(request: &Args) -> Result<String, Failure> {
-    let selected = selection::select(&request.paths, &[], |_| ())?;
-    let [run] = selected.as_slice() else {
-        return Err(Failure::new(
-            Exit::Config,
-            format!(
-                "--format logits: {} named\n  = allowed: one run\n  = help: name the directory of \
-                 a run, such as runs/quickstart/0123",
-                count(selected.len(), "run")
-            ),
-        ));
-    };
+    let run = only_run(request, "logits")?;
     let job = run.job.clone()?;
     let record = read_record(&run.directory.join(RECORD_FILE)).map_err(|error| {
         Failure::input(format!(
@@ -126,6 +116,22 @@ pub fn write(request: &Args) -> Result<String, Failure> {
         request.out.display(),
         run.name(),
         count(tensors.len() / 2, "test set")
+    ))
+}
+
+/// The run that the paths name.
+pub(super) fn only_run(request: &Args, format: &str) -> Result<Run, Failure> {
+    let mut selected = selection::select(&request.paths, &[], |_| ())?;
+    if selected.len() == 1 {
+        return Ok(selected.remove(0));
+    }
+    Err(Failure::new(
+        Exit::Config,
+        format!(
+            "--format {format}: {} named\n  = allowed: one run\n  = help: name the directory of a \
+             run, such as runs/quickstart/0123",
+            count(selected.len(), "run")
+        ),
     ))
 }
 

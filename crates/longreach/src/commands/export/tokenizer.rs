@@ -1,0 +1,35 @@
+//! The tokenizer that was trained for a run on text, in a public format.
+
+use crate::commands::export::logits::only_run;
+use crate::commands::export::{Args, write_file};
+use crate::exit::Failure;
+use crate::run::task::build_task;
+
+/// Writes the tokenizer of a run, which is trained again from its text; returns a line about it.
+///
+/// # Errors
+///
+/// [`Exit::Config`](crate::exit::Exit::Config) for several runs;
+/// [`Exit::Input`](crate::exit::Exit::Input) if the run has no tokenizer or its text was changed;
+/// [`Exit::Resources`](crate::exit::Exit::Resources).
+pub fn write(request: &Args) -> Result<String, Failure> {
+    let run = only_run(request, "tokenizer")?;
+    let job = run.job.clone()?;
+    let task = build_task(&job, &job.spec.eval.test_lens)?;
+    let Some(tokenizer) = task.tokenizer() else {
+        return Err(Failure::input(format!(
+            "{}: its task `{}` trains no tokenizer\n  = allowed: a run on text with level = \
+             \"bpe\"\n  = help: name another run",
+            run.directory.display(),
+            task.kind()
+        )));
+    };
+    let json = serde_json::to_vec_pretty(&tokenizer).map_err(Failure::bug)?;
+    write_file(&request.out, &json)?;
+    Ok(format!(
+        "wrote {}: {} tokens, the tokenizer of {}",
+        request.out.display(),
+        task.vocab_size(),
+        run.name()
+    ))
+}
