@@ -5,9 +5,9 @@
 //!   (log), `-r1 d^r2` (power), `-r1 ln(1 + r2 d^r3)` (log3), added to the logits. With `weight`
 //!   the logits are multiplied by `exp(-w1 d^w2)` before. All are at least 0.01, exponents of d at
 //!   most 2.
-//! - Source: Chi et al. 2022 (arXiv 2205.09921), section 4 and the three-parameter and
-//!   bias-plus-weight kernels among its variants; chijames/KERPLE, whose power kernel has the
-//!   weight.
+//! - Source: Chi et al. 2022 (arXiv 2205.09921), section 4, and section 5.3 for log3
+//!   ("3-para-log", 0 < r3 <= 2) and the weight ("bias+wht"), read in a public copy of the paper;
+//!   chijames/KERPLE has log, and power with the weight, but not log3.
 //! - Deviations: as in the authors' code the bias comes after the division by sqrt(head_dim); the
 //!   paper has it before. A parameter that leaves its range is read as the nearest allowed value
 //!   and keeps its gradient; the authors move it back.

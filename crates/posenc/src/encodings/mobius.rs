@@ -3,8 +3,9 @@
 //!
 //! - Formula: in the first `fraction` of the heads pair i turns by `p pi (2i + 1) / N`, N the
 //!   training length, so that the whole head is reversed after N tokens; the others are RoPE.
-//! - Source: Anti-Periodic Positional Encoding, 2026 (arXiv 2607.21405), by a public summary: no
-//!   authors' code was found.
+//! - Source: Anti-Periodic Positional Encoding, 2026 (arXiv 2607.21405), by public summaries that
+//!   agree on the formula and on a quarter of the heads; neither the paper's text nor authors' code
+//!   was found.
 //! - Deviations: which quarter of the heads is not said; here the first.
 //! - Parameters: none.
 //! - Limits: none by construction; a reversed head repeats after 2 N tokens.
