@@ -73,10 +73,11 @@ fn runs_without_a_tokenizer_have_none_to_write() {
     )
     .unwrap();
     exits(&scratch.longreach("run", &[]), 0);
+    let (path, _) = scratch.records().remove(0);
     let mut export = longreach();
     export
         .arg("export")
-        .arg(scratch.runs())
+        .arg(scratch.runs().join(path.parent().unwrap()))
         .args(["--format", "tokenizer", "--out", "x.json"]);
     let output = export.output().unwrap();
     exits(&output, 3);

@@ -198,6 +198,12 @@ fn whole(fragment: &str) -> Vec<String> {
             BASE.replace("[task]\nkind = \"copy\"\n", "")
         )];
     }
+    if fragment.trim_start().starts_with("[train]") {
+        return vec![format!(
+            "{}{MODEL}pe = {{ kind = \"rope\" }}\n{fragment}",
+            BASE.replace("[train]\ntrain_len = 64\nsteps = 2\n", "")
+        )];
+    }
     let lines = fragment
         .lines()
         .filter(|line| !line.trim_start().starts_with('#') && !line.trim().is_empty());
