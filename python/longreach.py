@@ -7,7 +7,7 @@
     model = longreach.load("runs/quickstart/0123456789abcdef")
     logits = model(torch.tensor([[72, 101, 108, 108, 111]]))   # [rows, tokens, vocab_size]
 
-One file without dependencies of its own; copy it where you need it. `records` and `scores` need
+One file; copy it where you need it. `records` and `scores` need
 nothing else, `load` needs numpy, safetensors and torch. The weights' layout is in docs/interop.md;
 `scripts/interop` checks the logits against those of Longreach.
 

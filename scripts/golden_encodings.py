@@ -2,7 +2,7 @@
 
     python3 scripts/golden_encodings.py
 
-Each function below is a reference of its own: it loops over heads, queries and keys and shares no code with the crate. A case holds a
+Each function below is independent: it loops over heads, queries and keys and shares no code with the crate. A case holds a
 configuration, its parameters by path, queries, keys and the layer's input, and the logits of one layer up to each query. The test
 `golden::logits` reads every file of the folder, so that a new encoding is a function here and its line in ENCODINGS.
 """

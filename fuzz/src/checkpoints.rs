@@ -126,11 +126,11 @@ pub fn manifest(data: &[u8], ground: &Ground) -> bool {
         return false;
     }
     ground.put(MANIFEST, data);
-    told(ground, data);
+    printed(ground, data);
     if let Ok(Value::Object(object)) = serde_json::from_slice(data) {
         let sealed = serde_json::to_vec(&fitting(object)).expect("JSON");
         ground.put(MANIFEST, &sealed);
-        told(ground, &sealed);
+        printed(ground, &sealed);
     }
     ground.put(MANIFEST, &ground.manifest);
     true
@@ -138,7 +138,7 @@ pub fn manifest(data: &[u8], ground: &Ground) -> bool {
 
 /// The loaded state is the saved one, without scores if the manifest lists none, and another origin
 /// has a note.
-fn told(ground: &Ground, manifest: &[u8]) {
+fn printed(ground: &Ground, manifest: &[u8]) {
     let (state, notes) = ground.load();
     let Some(mut state) = state else { return };
     let manifest: Value = serde_json::from_slice(manifest).expect("what was loaded can be read");
@@ -241,11 +241,11 @@ fn counted(steps: &[Step]) {
 #[expect(clippy::too_many_lines, reason = "one assertion per field")]
 fn belongs(data: &[u8], cut: usize, ground: &Ground) {
     let (directory, part) = (ground.directory.path(), &data[..cut]);
-    let told = steplog::parse(part).ok();
-    let steps = told.as_ref().map_or(1, Vec::len) as u64;
-    let tokens = told
+    let printed = steplog::parse(part).ok();
+    let steps = printed.as_ref().map_or(1, Vec::len) as u64;
+    let tokens = printed
         .as_ref()
-        .and_then(|told| told.last())
+        .and_then(|printed| printed.last())
         .map_or(0, |last| last.tokens);
     let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
     let state = State {
@@ -290,7 +290,7 @@ fn belongs(data: &[u8], cut: usize, ground: &Ground) {
     let resumed = StepLog::resume(&Quick, directory, &state).ok();
     assert_eq!(
         resumed.is_some(),
-        told.is_some() && cut as u64 <= 256 * steps,
+        printed.is_some() && cut as u64 <= 256 * steps,
         "cut at {cut} of {}",
         data.len()
     );

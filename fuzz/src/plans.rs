@@ -208,7 +208,7 @@ fn refused(error: &Diagnostic, file: &[u8]) {
     assert!(shown.len() < 64 << 10, "{} bytes of message", shown.len());
 }
 
-/// Runs are told apart, can be handed to workers as JSON, and can be shown.
+/// Runs have different ids, can be handed to workers as JSON, and can be shown.
 fn planned(plan: &Plan, max_runs: u64) {
     assert!(
         !plan.runs.is_empty() && plan.runs.len() as u64 <= max_runs,

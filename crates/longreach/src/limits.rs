@@ -1,4 +1,4 @@
-//! Want of memory and of processes, told apart from bugs: exit code 6, and which limit to raise.
+//! Lack of memory and of processes, as opposed to bugs: exit code 6, and which limit to raise.
 //!
 //! Libraries panic or abort where they get no memory and no threads. So threads are asked for
 //! before a library needs them, and after a panic it is tried whether there is any memory left.

@@ -1,6 +1,6 @@
 //! What a training step and an evaluation ask the allocator for. Counts do not depend on the load
 //! of the machine: a change that gives up reuse of memory, or splits a fused operation, shows here
-//! and not in a noisy time. A program of its own, because it replaces the global allocator.
+//! and not in a noisy time. A separate program, because it replaces the global allocator.
 
 use burn::tensor::{Device, Tensor};
 use longreach::plan::planner::{Plan, plan};

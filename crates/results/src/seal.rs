@@ -1,6 +1,6 @@
 //! The seal of a record: hashes that show whether it, or the step log of its training, was changed.
 //!
-//! It lies in the record, so that it goes wherever the record goes, and is a function of the
+//! It is part of the record and is copied with it, and is a function of the
 //! content: reruns give the same bytes. It shows edits and damage; it is no signature.
 
 use crate::record::{RunRecord, Seal};

@@ -152,7 +152,7 @@ fn write(
     origin: &Origin,
     state: &State,
 ) -> Result<()> {
-    // Both moments are in one file, told apart by the prefix of their paths.
+    // Both moments are in one file, distinguished by the prefix of their paths.
     let [first, second] = &state.moments;
     let moments = Weights(
         first
@@ -209,7 +209,7 @@ fn discard(disk: &dyn Disk, path: &Path) -> Result<()> {
 }
 
 /// The newest checkpoint of a run that verifies against a model of the same shape and that `accept`
-/// accepts. `model` gives the parameters that the model has after so many steps.
+/// accepts. `model` gives the parameters of the model after a number of steps.
 pub fn latest<'a, T>(
     disk: &dyn Disk,
     run_directory: &Path,

@@ -288,7 +288,7 @@ fn complete(
     notes
 }
 
-/// The kind of a file system that lies in the memory of this machine, if a directory is on one.
+/// The kind of a file system in the memory of this machine, if a directory is on one.
 fn memory_file_system(directory: &Path) -> Option<String> {
     let mut place = std::path::absolute(directory).ok()?;
     while !place.exists() {

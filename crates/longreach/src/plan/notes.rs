@@ -83,7 +83,7 @@ pub(super) fn unscaled_note(run: &PlannedRun) -> Option<String> {
         format!(
             "`rope` with the scaling `{kind}` trains the weights of plain `rope`: its factor is 1 \
              at the training length; a variant with set = {{ scaling = {{ kind = \"{kind}\" }} }} \
-             needs no training of its own"
+             needs no training"
         )
     })
 }

@@ -142,12 +142,12 @@ impl RunSpec {
         own.unwrap_or(&self.model.pe)
     }
 
-    /// The encoding of the weights after so many steps.
+    /// The encoding of the weights after `steps` steps.
     pub fn encoding_after(&self, steps: u64) -> &EncodingConfig {
         self.encoding_at(steps.saturating_sub(1))
     }
 
-    /// The spec with the encoding that the weights have after so many steps as the model's.
+    /// The spec with the encoding of the weights after `steps` steps as that of the model.
     pub fn after(&self, steps: u64) -> Cow<'_, Self> {
         let encoding = self.encoding_after(steps);
         if *encoding == self.model.pe {
@@ -162,8 +162,8 @@ impl RunSpec {
         Cow::Owned(spec)
     }
 
-    /// The steps after which parameters that are there after so many steps were drawn, by path;
-    /// without those of the first step.
+    /// For the parameters after `steps` steps, by path: the step after which each was drawn,
+    /// without those drawn before the first.
     pub fn drawn_later(&self, steps: u64) -> BTreeMap<String, u64> {
         let shape = self.model.transformer.shape();
         let mut drawn = BTreeMap::new();

@@ -220,7 +220,7 @@ fn scripts_of_the_engines() {
 }
 
 /// What commands print and how they end, without what differs between machines.
-fn told(sweep: &Sweep, command: &str, output: &Output) -> String {
+fn printed(sweep: &Sweep, command: &str, output: &Output) -> String {
     let mut text = format!("$ {command}\n{}{}", stdout(output), stderr(output));
     for (name, path) in [
         ("DIR", sweep.out.clone()),
@@ -253,7 +253,8 @@ fn mistakes_are_answered_and_nothing_is_lost() {
     let sweep = Sweep::submitted();
     exits(&sweep.task("0"), 0);
     let mut shown = String::new();
-    let mut tell = |command: &str, output: Output| shown.push_str(&told(&sweep, command, &output));
+    let mut tell =
+        |command: &str, output: Output| shown.push_str(&printed(&sweep, command, &output));
     tell(
         "submit x.toml --cluster slurm --out DIR",
         sweep.submit("slurm", &[]),
@@ -304,7 +305,7 @@ fn mistakes_are_answered_and_nothing_is_lost() {
             .arg(&fresh.scratch.config)
             .args(["--cluster", "slurm", "--out"]);
         let output = program.args(arguments).output().unwrap();
-        let told = told(
+        let printed = printed(
             &sweep,
             &format!(
                 "submit x.toml --cluster slurm --out {}",
@@ -312,7 +313,7 @@ fn mistakes_are_answered_and_nothing_is_lost() {
             ),
             &output,
         );
-        told.replace(
+        printed.replace(
             &fresh.scratch.directory.path().display().to_string(),
             "SCRATCH",
         )
@@ -360,19 +361,19 @@ fn a_sweep_of_another_program_or_config_is_refused() {
             .replace(env!("CARGO_PKG_VERSION"), "VERSION")
     };
     with("commit", "0123456789ab".into());
-    shown.push_str(&neutral(told(
+    shown.push_str(&neutral(printed(
         &sweep,
         "worker, of another commit",
         &sweep.task("0"),
     )));
     with("program_blake3", "0123456789abcdef".into());
-    shown.push_str(&neutral(told(
+    shown.push_str(&neutral(printed(
         &sweep,
         "worker, of another build",
         &sweep.task("0"),
     )));
     with("layout", 2.into());
-    shown.push_str(&neutral(told(
+    shown.push_str(&neutral(printed(
         &sweep,
         "worker, of another layout",
         &sweep.task("0"),
@@ -385,14 +386,22 @@ fn a_sweep_of_another_program_or_config_is_refused() {
     )
     .unwrap();
     let again = sweep.again(&[]);
-    shown.push_str(&told(&sweep, "submit --again DIR, after an edit", &again));
+    shown.push_str(&printed(
+        &sweep,
+        "submit --again DIR, after an edit",
+        &again,
+    ));
     let again = sweep.again(&["--as-submitted"]);
-    shown.push_str(&told(&sweep, "submit --again DIR --as-submitted", &again));
+    shown.push_str(&printed(
+        &sweep,
+        "submit --again DIR --as-submitted",
+        &again,
+    ));
 
     let manifest = sweep.out.join("manifest.jsonl");
     let lines = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, lines.replace("\"steps\":6", "\"steps\":9")).unwrap();
-    shown.push_str(&told(
+    shown.push_str(&printed(
         &sweep,
         "worker, after an edit of the manifest",
         &sweep.task("0"),
@@ -418,18 +427,22 @@ fn a_failed_run_is_tried_again_only_if_it_is_submitted_again() {
     let spoiled = sweep.out.join("runs/tiny").join(first);
     spoil(&spoiled);
     let mut shown = String::new();
-    shown.push_str(&told(&sweep, "worker --task 0", &sweep.task("0")));
-    shown.push_str(&told(&sweep, "worker --task 0, requeued", &sweep.task("0")));
+    shown.push_str(&printed(&sweep, "worker --task 0", &sweep.task("0")));
+    shown.push_str(&printed(
+        &sweep,
+        "worker --task 0, requeued",
+        &sweep.task("0"),
+    ));
     exits(&sweep.task("1"), 0);
     let status = bare().arg("status").arg(&sweep.out).output().unwrap();
-    shown.push_str(&told(&sweep, "status DIR", &status));
-    shown.push_str(&told(
+    shown.push_str(&printed(&sweep, "status DIR", &status));
+    shown.push_str(&printed(
         &sweep,
         "logs DIR --failed",
         &sweep.logs(&["--failed"]),
     ));
     std::fs::remove_file(spoiled.join("checkpoints")).unwrap();
-    shown.push_str(&told(
+    shown.push_str(&printed(
         &sweep,
         "submit --again DIR --only failed",
         &sweep.again(&["--only", "failed"]),
@@ -438,7 +451,7 @@ fn a_failed_run_is_tried_again_only_if_it_is_submitted_again() {
         .worker(&["--again", "1", "--task", "0"])
         .output()
         .unwrap();
-    shown.push_str(&told(&sweep, "worker --again 1 --task 0", &again));
+    shown.push_str(&printed(&sweep, "worker --again 1 --task 0", &again));
     assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
     // Trained again: that run and no other.
     let starts = |run: &Path| {

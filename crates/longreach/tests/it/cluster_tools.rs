@@ -79,8 +79,8 @@ fn of_submissions_at_the_same_time_one_is_written() {
         .map(|program| program.wait_with_output().unwrap())
         .collect();
     let is_done = |output: &&Output| output.status.success();
-    let told: Vec<String> = ended.iter().map(stderr).collect();
-    assert_eq!(ended.iter().filter(is_done).count(), 1, "{told:?}");
+    let printed: Vec<String> = ended.iter().map(stderr).collect();
+    assert_eq!(ended.iter().filter(is_done).count(), 1, "{printed:?}");
     for output in ended.iter().filter(|output| !is_done(output)) {
         assert!(
             matches!(output.status.code(), Some(2 | 4)),
@@ -219,13 +219,13 @@ fn a_gpu_that_others_fill_is_refused_before_a_run_starts() {
                 *--id=3*compute-apps*) echo '4242, /usr/bin/python, 80000';; *) exit 1;; esac";
     let refused = task(full).output().unwrap();
     exits(&refused, 7);
-    let told = stderr(&refused);
+    let printed = stderr(&refused);
     for part in [
         "GPU 3 on n7 has 700 of 81559 MiB free, and 2 runs at a time need ",
         "processes on it: 4242 (python, 80000 MiB)",
         "--exclude",
     ] {
-        assert!(told.contains(part), "{told}");
+        assert!(printed.contains(part), "{printed}");
     }
     assert!(sweep.counts().contains("4 planned"), "{}", sweep.counts());
     // One that is too small for what was submitted: waiting would not help.
@@ -239,10 +239,10 @@ fn a_gpu_that_others_fill_is_refused_before_a_run_starts() {
     // A driver that does not say is no reason to refuse.
     let unknown = task("echo '[N/A], [N/A]'").output().unwrap();
     exits(&unknown, 0);
-    let told = stderr(&unknown);
+    let printed = stderr(&unknown);
     assert!(
-        told.contains("free memory of GPU 3 was not checked"),
-        "{told}"
+        printed.contains("free memory of GPU 3 was not checked"),
+        "{printed}"
     );
     assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
 }

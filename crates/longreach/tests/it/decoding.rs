@@ -725,7 +725,7 @@ fn an_evaluation_of_a_recorded_run_may_score_in_other_ways() {
             .is_some(),
         "{watched}"
     );
-    // What cannot work is told by its flag, with what can.
+    // A refusal names the flag and the values that work.
     for (flags, parts) in [
         (
             &["--last-tokens", "2"][..],

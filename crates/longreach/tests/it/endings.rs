@@ -71,7 +71,7 @@ fn the_size_of_a_record_is_estimated_from_above_and_closely() {
     let bytes = scratch.records()[0].1.len() as f64;
     let config = std::fs::read_to_string(&scratch.config).unwrap();
     let estimated = |lengths: usize| {
-        // The estimate is only told where it is too much.
+        // The estimate is printed only where it is too much.
         let other = wide(lengths, 99);
         plan(&other.config, &[])
             .err()
@@ -159,7 +159,7 @@ fn weights_that_the_last_step_ruins_count_as_diverged() {
 }
 
 #[test]
-fn a_limit_below_any_memory_is_told_in_bytes() {
+fn a_limit_below_any_memory_is_printed_in_bytes() {
     let scratch = Scratch::with(TINY);
     for (limit, said) in [
         ("1", "the limit of 1 byte\n"),

@@ -518,9 +518,13 @@ fn reports_of_two_configs_do_not_replace_each_other() {
     // A config that was changed by hand is not believed.
     let changed = place.join(format!("runs/tiny/configs/{six}.toml"));
     std::fs::write(&changed, "name = \"tiny\"\n").unwrap();
-    let told = run(&["report", "runs/tiny"], place);
-    exits(&told, 0);
-    assert!(stderr(&told).contains("was changed"), "{}", stderr(&told));
+    let printed = run(&["report", "runs/tiny"], place);
+    exits(&printed, 0);
+    assert!(
+        stderr(&printed).contains("was changed"),
+        "{}",
+        stderr(&printed)
+    );
 }
 
 #[test]
@@ -599,15 +603,15 @@ fn later_evaluations_are_in_the_report_unless_they_are_not_wanted() {
         std::fs::read(place.join("old.jsonl")).unwrap(),
         std::fs::read(place.join("all.jsonl")).unwrap()
     );
-    // What cannot be read is told.
+    // The report counts what cannot be read.
     std::fs::write(evals.join("broken.json"), "{").unwrap();
-    let told = run(&["report", "runs/tiny", "--out", "out"], place);
-    exits(&told, 0);
+    let printed = run(&["report", "runs/tiny", "--out", "out"], place);
+    exits(&printed, 0);
     assert!(
-        stdout(&told).contains("6 records read, 1 left out")
-            && stdout(&told).contains("broken.json"),
+        stdout(&printed).contains("6 records read, 1 left out")
+            && stdout(&printed).contains("broken.json"),
         "{}",
-        stdout(&told)
+        stdout(&printed)
     );
 }
 

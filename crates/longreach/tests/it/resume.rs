@@ -335,7 +335,7 @@ fn a_worker_that_cannot_leave_is_killed() {
 }
 
 #[test]
-fn workers_leave_when_their_sweep_is_killed_unless_told_to_stay() {
+fn workers_leave_when_their_sweep_is_killed_unless_asked_to_stay() {
     let calm = calm();
     // Continued first: the system sends HUP to stopped processes that lose their parent.
     let orphaned = |arguments| {
@@ -369,7 +369,7 @@ fn workers_leave_when_their_sweep_is_killed_unless_told_to_stay() {
 }
 
 #[test]
-fn a_worker_that_alone_was_asked_to_stop_is_told() {
+fn a_worker_that_alone_was_asked_to_stop_is_named() {
     let calm = calm();
     let (_scratch, run, child, worker) = sweep(&calm, &[]);
     kill_process(worker, Signal::TERM).unwrap();
@@ -385,7 +385,7 @@ fn a_worker_that_alone_was_asked_to_stop_is_told() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn who_holds_a_run_and_for_how_long_is_told_while_a_sweep_waits() {
+fn who_holds_a_run_and_for_how_long_is_printed_while_a_sweep_waits() {
     let calm = calm();
     let (scratch, run, first, stopped) = sweep(&calm, &[]);
     let mut second = longreach();
@@ -402,9 +402,9 @@ fn who_holds_a_run_and_for_how_long_is_told_while_a_sweep_waits() {
         stopped.as_raw_nonzero()
     );
     let mut lines = BufReader::new(second.stderr.take().unwrap()).lines();
-    let told = lines.find(|line| line.as_ref().unwrap().contains(&hint));
-    let told = told.expect("it says so while it waits").unwrap();
-    assert!(told.contains("; waiting for"), "{told}");
+    let printed = lines.find(|line| line.as_ref().unwrap().contains(&hint));
+    let printed = printed.expect("it says so while it waits").unwrap();
+    assert!(printed.contains("; waiting for"), "{printed}");
     // Read to its end, or the sweep would find nobody listening.
     let rest = std::thread::spawn(move || lines.map_while(Result::ok).count());
     let (running, _, note) = state(&run);
@@ -515,7 +515,7 @@ fn state(run: &Path) -> (String, u64, String) {
 }
 
 #[test]
-fn the_state_of_a_run_is_told_by_its_directory_alone() {
+fn the_state_of_a_run_follows_from_its_directory_alone() {
     let calm = calm();
     assert_eq!(state(&calm.run), ("done".to_owned(), 1500, String::new()));
     assert_eq!(state(&calm.fresh("states")).0, "planned");

@@ -1,4 +1,4 @@
-//! What is wrong is noticed, told, and mended by the same command: disks, memory, divergence, other
+//! Faults are noticed, reported, and repaired by the same command: disks, memory, divergence, other
 //! processes, changed files.
 #![cfg(unix)]
 
@@ -214,7 +214,7 @@ fn a_run_that_diverges_says_where_and_keeps_its_batch() {
         });
     }
     assert_eq!(diverged["batch"], hasher.finalize().to_hex().as_str());
-    // The steps before it are told, and the weights are those after them: finite.
+    // The message counts the steps before it, and the weights are those after them: finite.
     assert_eq!(
         std::fs::read_to_string(run.join("steps.jsonl"))
             .unwrap()
@@ -324,7 +324,7 @@ fn a_directory_that_cannot_be_written_is_found_before_any_work() {
 }
 
 #[test]
-fn a_limit_on_the_size_of_files_is_told_and_nothing_is_lost() {
+fn a_limit_on_the_size_of_files_is_named_and_nothing_is_lost() {
     let (calm, run) = one();
     let scratch = Scratch::with(TINY);
     // 8 blocks of 512 bytes or 8 KiB, as the shell counts: too little for a checkpoint.
@@ -398,7 +398,7 @@ fn links_in_the_place_of_a_run_are_refused() {
 }
 
 #[test]
-fn another_config_in_the_same_place_is_told_key_by_key() {
+fn another_config_in_the_same_place_is_reported_key_by_key() {
     let (scratch, _) = one();
     let output = scratch.longreach(
         "run",

@@ -69,7 +69,7 @@ fn a_new_config_runs_for_every_task_and_every_encoding() {
 }
 
 #[test]
-fn a_key_of_a_new_config_is_told_with_its_default() {
+fn a_key_of_a_new_config_is_listed_with_its_default() {
     let text = config("x", "copy", &["rope".to_owned()], &LENGTHS[0]);
     // Without the marks of comments the file still says what it said: every default is the default.
     let directory = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ fn new_writes_a_config_and_its_schema_or_nothing() {
         serde_json::from_str::<serde_json::Value>(&schema).unwrap(),
         config_page::schema()
     );
-    let told = |arguments: &[&str]| {
+    let printed = |arguments: &[&str]| {
         let scratch = tempfile::tempdir().unwrap();
         std::fs::write(scratch.path().join("there.toml"), "").unwrap();
         let output = new(scratch.path(), arguments);
@@ -140,11 +140,11 @@ fn new_writes_a_config_and_its_schema_or_nothing() {
         format!("# {}\n{}", arguments.join(" "), stderr(&output))
     };
     let all = [
-        told(&["there"]),
-        told(&["Bad Name"]),
-        told(&["x", "--task", "kopy"]),
-        told(&["x", "--pe", "rope,yarn"]),
-        told(&["x", "--task", "masked_text", "--pe", "fox"]),
+        printed(&["there"]),
+        printed(&["Bad Name"]),
+        printed(&["x", "--task", "kopy"]),
+        printed(&["x", "--pe", "rope,yarn"]),
+        printed(&["x", "--task", "masked_text", "--pe", "fox"]),
     ];
     insta::assert_snapshot!("mistakes_of_new", all.join("\n"));
     // A directory that is not there yet.
@@ -299,18 +299,18 @@ fn check_tells_what_a_limit_on_memory_leaves_out() {
     let scratch = Scratch::with(TINY);
     // One row that is longer than anything trained on.
     let long = ["eval.test_lens=[4,16000]", "task.test_rows=1"];
-    let told = |limit: &str| {
+    let printed = |limit: &str| {
         let arguments = [&long[..], &["--memory-limit", limit]].concat();
         let output = scratch.longreach("check", &arguments);
         exits(&output, 0);
         stderr(&output)
     };
     assert!(
-        told("1MiB").contains("rope: would not train: it needs about"),
+        printed("1MiB").contains("rope: would not train: it needs about"),
         "{}",
-        told("1MiB")
+        printed("1MiB")
     );
-    assert!(!told("64GiB").contains("would"), "{}", told("64GiB"));
+    assert!(!printed("64GiB").contains("would"), "{}", printed("64GiB"));
     let plan = plan(&scratch.config, &long.map(str::to_owned)).unwrap();
     let rows = longreach::commands::check::rows(&plan, |_| false);
     let most = rows[0]
@@ -323,10 +323,10 @@ fn check_tells_what_a_limit_on_memory_leaves_out() {
         rows[0].train_memory_bytes < most,
         "evaluations are the larger part here"
     );
-    let told = told(&(most - 1).to_string());
+    let printed = printed(&(most - 1).to_string());
     assert!(
-        told.contains("rope, trained: would be skipped at"),
-        "{told}"
+        printed.contains("rope, trained: would be skipped at"),
+        "{printed}"
     );
 }
 

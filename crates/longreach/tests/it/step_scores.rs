@@ -302,20 +302,20 @@ fn the_scores_of_a_checkpoint_are_those_of_its_steps() {
 #[test]
 fn mistakes_in_every_and_during() {
     let scratch = Scratch::with(TINY);
-    let told = |arguments: &[&str]| {
+    let printed = |arguments: &[&str]| {
         let output = scratch.longreach("check", arguments);
         exits(&output, 2);
         format!("# {}\n{}", arguments.join(" "), stderr(&output))
     };
     let all = [
-        told(&["eval.during=[8]"]),
-        told(&["eval.every=0"]),
-        told(&["eval.every=7"]),
-        told(&["eval.every=2", "eval.during=[]"]),
-        told(&["eval.every=2", "eval.during=[8, 16]"]),
-        told(&["eval.every=2", "eval.during=[8, 8]"]),
-        told(&["eval.every=1", "train.steps=1000000"]),
-        told(&["eval.every=\"often\""]),
+        printed(&["eval.during=[8]"]),
+        printed(&["eval.every=0"]),
+        printed(&["eval.every=7"]),
+        printed(&["eval.every=2", "eval.during=[]"]),
+        printed(&["eval.every=2", "eval.during=[8, 16]"]),
+        printed(&["eval.every=2", "eval.during=[8, 8]"]),
+        printed(&["eval.every=1", "train.steps=1000000"]),
+        printed(&["eval.every=\"often\""]),
     ];
     insta::assert_snapshot!(all.join("\n"));
 }

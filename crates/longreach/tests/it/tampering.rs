@@ -554,7 +554,7 @@ fn a_record_of_a_newer_version_is_never_replaced_and_a_damaged_one_not_in_silenc
 }
 
 #[test]
-fn a_run_without_its_job_is_told_and_mended() {
+fn a_run_without_its_job_is_reported_and_mended() {
     let (scratch, run) = one();
     let job = std::fs::read(run.join("job.json")).unwrap();
     std::fs::remove_file(run.join("job.json")).unwrap();

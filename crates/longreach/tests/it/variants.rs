@@ -617,7 +617,7 @@ fn check_notes_lengths_without_a_value_and_counts_nothing_as_zero() {
         ),
         "{said}"
     );
-    // What is told is what is recorded.
+    // The printed lengths are the recorded ones.
     exits(&scratch.longreach("run", &[lengths]), 0);
     for (label, _, record) in records(&scratch) {
         for row in record["evals"].as_array().unwrap() {

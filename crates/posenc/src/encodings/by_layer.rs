@@ -1,4 +1,4 @@
-//! `by_layer`: an encoding of its own for each layer, by a pattern that repeats.
+//! `by_layer`: a separate encoding for each layer, by a pattern that repeats.
 //!
 //! - Formula: layer l has the hooks of `parts[pattern[l mod the pattern's length]]`.
 //! - Source: hybrids of full, windowed and position-free layers: Gemma 2 and 3, Llama 4, Command A;
@@ -152,7 +152,7 @@ impl ByLayerConfig {
 impl EncodingSpec for ByLayerConfig {
     type Module = ByLayer;
     const ABOUT: About = About {
-        summary: "an encoding of its own for each layer, by a pattern that repeats",
+        summary: "a separate encoding for each layer, by a pattern that repeats",
         formula: "layer l has the hooks of parts[pattern[l mod length]]",
         source: "composition of the parts; Gemma 2, arXiv 2408.00118; Llama 4",
     };

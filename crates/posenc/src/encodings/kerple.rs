@@ -7,7 +7,7 @@
 //!   most 2.
 //! - Source: Chi et al. 2022 (arXiv 2205.09921), section 4, and section 5.3 for log3
 //!   ("3-para-log", 0 < r3 <= 2) and the weight ("bias+wht"), read in a public copy of the paper;
-//!   chijames/KERPLE has log, and power with the weight, but not log3.
+//!   chijames/KERPLE has log, and power with the weight; log3 was not found in it.
 //! - Deviations: as in the authors' code the bias comes after the division by sqrt(head_dim); the
 //!   paper has it before. A parameter that leaves its range is read as the nearest allowed value
 //!   and keeps its gradient; the authors move it back.

@@ -17,7 +17,7 @@ const MOST_METHODS: usize = 32;
 pub(super) struct Part<'a> {
     /// What tells it from the other parts: `600 steps`, `experiment catalogue`; empty for the only
     /// one.
-    pub told: String,
+    pub label: String,
     pub runs: Vec<&'a RunRecord>,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn comparable<'a>(runs: &[&'a RunRecord]) -> Vec<Part<'a>> {
         let own: Vec<&'a RunRecord> = own.copied().collect();
         if experiments.len() < 2 || methods(&own) <= MOST_METHODS {
             out.push(Part {
-                told: name,
+                label: name,
                 runs: own,
             });
             continue;
@@ -71,7 +71,7 @@ pub(super) fn comparable<'a>(runs: &[&'a RunRecord]) -> Vec<Part<'a>> {
         for experiment in experiments {
             let of = own.iter().filter(|run| run.experiment == *experiment);
             out.push(Part {
-                told: format!("experiment {}", text::name(experiment, 40)),
+                label: format!("experiment {}", text::name(experiment, 40)),
                 runs: of.copied().collect(),
             });
         }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_are_told_by_what_differs() {
+    fn budgets_are_named_by_what_differs() {
         assert_eq!(pools(&[((600, 32), "a")]), [""]);
         assert_eq!(
             pools(&[((600, 32), "a"), ((1500, 32), "b")]),

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_is_told_apart() {
+    fn every_pair_has_different_names() {
         let a = of(&[
             ("model.pe.kind", "rope"),
             ("model.pe.base", "10"),

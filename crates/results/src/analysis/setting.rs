@@ -151,18 +151,18 @@ pub(crate) fn settings<'a>(
     let mut slugs = text::Slugs::default();
     parts
         .into_iter()
-        .map(|(key, Part { told, runs })| {
+        .map(|(key, Part { label, runs })| {
             let kind = text::name(&runs[0].task.kind, 40);
             let slug = if several {
-                slugs.take(&format!("{kind} {} {told}", runs[0].task.train_len))
+                slugs.take(&format!("{kind} {} {label}", runs[0].task.train_len))
             } else {
                 String::new()
             };
             let alike = |other: &&Key<'a>| (other.0, other.2, other.4) == (key.0, key.2, key.4);
             let corpora: Vec<&str> = keys.iter().filter(alike).map(|k| k.3).collect();
             let mut name = setting_name(&runs[0].task, &corpora);
-            if !told.is_empty() {
-                name = format!("{name}, {told}");
+            if !label.is_empty() {
+                name = format!("{name}, {label}");
             }
             setting(&runs, specs, order, name, slug)
         })

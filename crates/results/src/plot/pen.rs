@@ -29,7 +29,7 @@ pub struct PlotError {
 pub(super) enum Target {
     Svg,
     Png,
-    /// SVG inside a page, which has titles and a legend of its own and can show and hide groups.
+    /// SVG inside a page, which has its own titles and legend and can show and hide groups.
     Page,
 }
 

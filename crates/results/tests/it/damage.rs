@@ -223,8 +223,8 @@ fn documents_that_are_no_records() {
             "the steps do not ascend",
         ),
     ] {
-        let told = refused(&text);
-        assert!(told.contains(reason), "{told} should say {reason}");
+        let printed = refused(&text);
+        assert!(printed.contains(reason), "{printed} should say {reason}");
     }
     let mut invalid = json.clone().into_bytes();
     let at = json.find("length-text").unwrap();
@@ -637,7 +637,7 @@ proptest! {
             changes.iter().for_each(|change| mutate(&mut middle, *change));
             let blank = middle.trim_ascii().is_empty();
             let path = dir.path().join("results.jsonl");
-            // The end of the middle may be gone: the next record starts on a line of its own all the same.
+            // The end of the middle may be gone: the next record still starts a new line.
             write_anew(&path, &[line(&all[0]), middle, b"\n".to_vec(), line(&all[2])].concat());
             let found = read_jsonl(&path).unwrap();
             assert!(found.records.contains(&all[0]) && found.records.contains(&all[2]));

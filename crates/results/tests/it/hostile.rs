@@ -333,7 +333,7 @@ fn check_markdown(text: &str, figures: usize) {
                 bare.push(c);
             }
         }
-        let mut told = bare.as_str();
+        let mut printed = bare.as_str();
         if let Some(image) = bare.strip_prefix("![") {
             // Where an image leads is no text: a name that was cut after `www` ends in `www.svg`.
             let (words, file) = image.split_once("](").unwrap();
@@ -342,17 +342,17 @@ fn check_markdown(text: &str, figures: usize) {
                 "{line}"
             );
             images += 1;
-            told = words;
+            printed = words;
         }
         assert!(
-            !told.contains(['`', '~', '$', '<', '>', '[', ']']),
+            !printed.contains(['`', '~', '$', '<', '>', '[', ']']),
             "{line}"
         );
         assert!(
-            !told.contains("://") && !told.to_lowercase().contains("www."),
+            !printed.contains("://") && !printed.to_lowercase().contains("www."),
             "{line}"
         );
-        if told.len() < bare.len() {
+        if printed.len() < bare.len() {
             continue;
         }
         let pipes = bare.matches('|').count();

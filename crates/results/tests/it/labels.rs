@@ -79,7 +79,7 @@ fn check(what: &str, svg: &str) {
     }
 }
 
-/// Names as long as told-apart methods have them, some with nowhere to break.
+/// Names as long as those of methods that differ in several keys, some with nowhere to break.
 fn name(at: usize) -> String {
     match at % 4 {
         0 => format!("rope(scaling=yarn(factor=4, original_max_position_embeddings={at}))"),

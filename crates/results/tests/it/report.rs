@@ -156,7 +156,7 @@ fn page_is_self_contained_and_balanced() {
     let unique: std::collections::BTreeSet<_> = ids.iter().collect();
     assert_eq!(ids.len(), unique.len());
     assert!(page.contains("<svg class=\"chart\"") && page.contains("prefers-color-scheme: dark"));
-    // What is linked is there; what cannot be seen is told, and no two figures tell the same.
+    // Links have targets. Every figure has a description, and no two are equal.
     let linked: Vec<&str> = page
         .split("href=\"#")
         .skip(1)
@@ -170,15 +170,15 @@ fn page_is_self_contained_and_balanced() {
         linked.iter().all(|anchor| ids.contains(anchor)),
         "{linked:?} of {ids:?}"
     );
-    let told: std::collections::BTreeSet<&str> = page
+    let printed: std::collections::BTreeSet<&str> = page
         .split("role=\"img\" aria-label=\"")
         .skip(1)
         .map(|s| s.split('"').next().unwrap())
         .collect();
     assert_eq!(
-        (told.len(), told.contains("")),
+        (printed.len(), printed.contains("")),
         (page.matches("<svg class=\"chart\"").count(), false),
-        "{told:?}"
+        "{printed:?}"
     );
     let levels: Vec<u32> = page
         .match_indices("<h")
@@ -1084,7 +1084,7 @@ fn methods_are_ranked_over_tasks() {
 }
 
 #[test]
-fn a_metric_defined_in_two_ways_is_told_in_both() {
+fn a_metric_defined_in_two_ways_is_shown_in_both() {
     let mut records = scored("copy", "alibi", &[(1.0, 0.9)]);
     records.extend(scored("copy", "rope", &[(1.0, 0.9)]));
     records[1]

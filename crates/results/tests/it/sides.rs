@@ -53,7 +53,7 @@ fn a_set_beside_itself_is_equal_throughout() {
 }
 
 #[test]
-fn regressions_are_told_from_noise_and_from_gains() {
+fn regressions_are_distinguished_from_noise_and_gains() {
     let before = text_experiment();
     let (near, far) = (before[0].evals[0].test_len, before[0].evals[1].test_len);
     let mut after = wider(before.clone());

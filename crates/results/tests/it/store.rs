@@ -354,9 +354,9 @@ fn later_evaluations_are_found_beside_the_record_of_their_run() {
         },
     );
     fs::write(evals.join("broken.json"), "{").unwrap();
-    let told = find(&[dir.path()]);
-    assert_eq!(told.records, found.records);
-    let reasons: Vec<&str> = told
+    let printed = find(&[dir.path()]);
+    assert_eq!(printed.records, found.records);
+    let reasons: Vec<&str> = printed
         .excluded
         .iter()
         .map(|excluded| excluded.reason.as_str())

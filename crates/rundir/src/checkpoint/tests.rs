@@ -193,7 +193,7 @@ fn numbers_that_are_not_finite_are_never_loaded() {
 }
 
 #[test]
-fn another_program_is_told() {
+fn another_program_is_reported() {
     let directory = tempfile::tempdir().expect("a directory");
     save(directory.path(), "run", &state(10)).expect("saved");
     assert!(found(directory.path()).notes.is_empty());

@@ -103,7 +103,7 @@ fn a_fault_at_any_operation_leaves_a_run_that_ends_as_a_calm_one() {
 }
 
 #[test]
-fn what_fails_is_told_with_its_place_and_what_to_do() {
+fn failures_name_their_place_and_what_to_do() {
     let directory = tempfile::tempdir().expect("a directory");
     let full = Faulty {
         fault: Fault::Full,

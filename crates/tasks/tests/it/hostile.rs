@@ -151,8 +151,8 @@ fn what_is_no_regular_file_is_refused_at_once() {
         ("no.txt", "cannot be read"),
         ("d/a.txt/x", "cannot be read"),
     ] {
-        let told = refused(build(name, dir.path()), &dir.path().join(name));
-        assert!(told.contains(problem), "{name}: {told}");
+        let printed = refused(build(name, dir.path()), &dir.path().join(name));
+        assert!(printed.contains(problem), "{name}: {printed}");
     }
     // Among the matches of a pattern they are passed over.
     assert_eq!(

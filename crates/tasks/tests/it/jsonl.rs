@@ -201,7 +201,7 @@ fn the_identity_is_that_of_the_bytes() {
 fn mistakes_name_file_and_line() {
     let directory = tempfile::tempdir().unwrap();
     let good = line("ab", "c");
-    let told = |train: &[u8], test: &str, more: &str, test_len: usize| {
+    let printed = |train: &[u8], test: &str, more: &str, test_len: usize| {
         std::fs::write(directory.path().join("train.jsonl"), train).unwrap();
         write(directory.path(), "test.jsonl", test);
         match build(directory.path(), more, 2, &[test_len]) {
@@ -209,7 +209,7 @@ fn mistakes_name_file_and_line() {
             Err(error) => error,
         }
     };
-    let with = |second: &str| told(format!("{good}{second}").as_bytes(), &line("x", "y"), "", 1);
+    let with = |second: &str| printed(format!("{good}{second}").as_bytes(), &line("x", "y"), "", 1);
     for (error, wanted) in [
         (
             with("{\"prompt\": 1"),
@@ -233,39 +233,39 @@ fn mistakes_name_file_and_line() {
             "line 4: `answer` is no string",
         ),
         (
-            told(b"{\"prompt\": \"\xff\"}", &good, "", 1),
+            printed(b"{\"prompt\": \"\xff\"}", &good, "", 1),
             "line 1: is no UTF-8 text",
         ),
         (
-            told(b"\n\n", &good, "", 1),
+            printed(b"\n\n", &good, "", 1),
             "DIR/train.jsonl: holds no line",
         ),
         (
-            told(good.as_bytes(), &good, "", 2),
+            printed(good.as_bytes(), &good, "", 2),
             "the prompt of test.jsonl:1 is trained on: it is also train.jsonl:1",
         ),
         (
-            told(good.as_bytes(), &line("abcd", "x"), "", 3),
+            printed(good.as_bytes(), &line("abcd", "x"), "", 3),
             "`test`: holds no prompt of 3 characters, a test length; allowed: prompts of 4 characters",
         ),
         (
-            told(good.as_bytes(), &line("abcd", "x"), "bucket = 2", 3),
+            printed(good.as_bytes(), &line("abcd", "x"), "bucket = 2", 3),
             "of 2 to 3 characters",
         ),
         (
-            told(line("abc", "c").as_bytes(), &line("x", "y"), "", 1),
+            printed(line("abc", "c").as_bytes(), &line("x", "y"), "", 1),
             "`train`: holds no prompt of at most 2 characters, the training length",
         ),
         (
-            told(good.as_bytes(), &good, "bucket = 0", 1),
+            printed(good.as_bytes(), &good, "bucket = 0", 1),
             "`bucket` = 0: is out of range",
         ),
         (
-            told(good.as_bytes(), &good, "max_bytes = 3", 1),
+            printed(good.as_bytes(), &good, "max_bytes = 3", 1),
             "`max_bytes` = 3: is too small",
         ),
         (
-            told(good.as_bytes(), &good, "tokens = \"bytes\"", 1),
+            printed(good.as_bytes(), &good, "tokens = \"bytes\"", 1),
             "chars",
         ),
     ] {

@@ -76,7 +76,7 @@ fn check_shape(table: &str, task: &dyn Task, n: usize, batch: &Batch, rows: usiz
         .chunks(batch.seq_len)
         .map(|row| row.iter().filter(|c| **c).count())
         .collect();
-    // What a stack leaves has a length of its own.
+    // The length of what a stack leaves differs from row to row.
     let equal = scored.windows(2).all(|pair| pair[0] == pair[1]);
     assert!(
         equal || task.kind() == "stack_manipulation",

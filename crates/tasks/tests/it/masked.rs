@@ -14,7 +14,7 @@ struct Source {
 }
 
 impl Source {
-    /// Bytes 0 to 9 only, so that a random byte is told from one that is kept.
+    /// Bytes 0 to 9 only, so that a random byte differs from every byte that is kept.
     fn new(len: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut stream = longreach_tasks::Stream::new(0, "text", 0);

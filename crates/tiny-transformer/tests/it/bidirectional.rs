@@ -127,7 +127,7 @@ fn every_token_sees_every_other_and_blocks_change_nothing() {
 }
 
 #[test]
-fn encodings_of_causal_models_are_told_by_their_facts() {
+fn encodings_of_causal_models_are_known_by_their_facts() {
     let config = bidirectional();
     let all: BTreeSet<&str> = EncodingConfig::KINDS.iter().copied().collect();
     let hosts: BTreeSet<&str> = hosted()

@@ -24,7 +24,7 @@ pub enum Verdict {
     Wrong(String),
 }
 
-/// `longreach check` on these bytes and overrides, without a process of its own.
+/// `longreach check` on these bytes and overrides, without a new process.
 pub fn answer(file: &Path, bytes: &[u8], overrides: &[String]) -> Outcome {
     std::fs::write(file, bytes).expect("a scratch directory");
     let ask = || {

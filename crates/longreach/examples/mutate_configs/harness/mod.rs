@@ -139,14 +139,14 @@ impl Harness {
         let outcome = judge::answer(&self.file, mutant.text.as_bytes(), &mutant.overrides);
         let reason = valid::reason(&target, name, *form);
         let verdict = judge::judge(&outcome, reason, &mutant, *form);
-        let told = || {
+        let printed = || {
             format!(
                 "{} in {}, {name}, {form:?} ({id})",
                 schema::dotted(path),
                 base.name
             )
         };
-        report.take(name, &outcome, verdict, told);
+        report.take(name, &outcome, verdict, printed);
         true
     }
 }
@@ -158,7 +158,7 @@ impl Report {
         name: &'static str,
         outcome: &Outcome,
         verdict: Verdict,
-        told: impl Fn() -> String,
+        printed: impl Fn() -> String,
     ) {
         let tally = self.tallies.entry(name).or_default();
         tally.tried += 1;
@@ -168,7 +168,7 @@ impl Report {
             Verdict::Accepted => tally.accepted += 1,
             Verdict::Wrong(why) => {
                 tally.wrong += 1;
-                self.violations.push(format!("{}: {why}", told()));
+                self.violations.push(format!("{}: {why}", printed()));
             }
         }
     }

@@ -300,11 +300,12 @@ fn applies_to_all(target: &Target<'_>) -> Option<&'static str> {
     if !many || variant.get("set").is_none() {
         return Some("what the variant changes fits every encoding here");
     }
-    let told_by_base = target.id == "when.kind"
+    let distinguished_by_base = target.id == "when.kind"
         && variant
             .get("when")
             .is_some_and(|when| when.get("base").is_some());
-    told_by_base.then_some("only encodings that the variant fits have the base written out")
+    distinguished_by_base
+        .then_some("only encodings that the variant fits have the base written out")
 }
 
 fn fits_any(id: &str) -> bool {

@@ -127,7 +127,7 @@ impl Drawing<'_> {
     /// Logits by distance of equal tokens: what attention makes of the encoding.
     pub fn response(&self) -> Picture {
         let response = &self.numbers.response;
-        // Every `step`th head is drawn: more than LINES lines cannot be told apart.
+        // Every `step`th head is drawn: more than LINES lines cannot be distinguished.
         let step = response.logits.len().div_ceil(LINES).max(1);
         let line = |(h, logits): (usize, &Vec<Option<f64>>)| Series {
             name: format!("head {h}"),

@@ -13,7 +13,7 @@ fn mistakes(text: &str, overrides: &[&str]) -> Option<Mistakes> {
 }
 
 /// What the program says about a file.
-fn told(text: &str, arguments: &[&str]) -> String {
+fn printed(text: &str, arguments: &[&str]) -> String {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("x.toml"), text).unwrap();
     let mut program = longreach();
@@ -28,7 +28,7 @@ fn told(text: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let text = r#"
 name = "Bad Name"
 seeds = 3
@@ -56,7 +56,7 @@ batch_tokens = 0
 "train.lr" = []
 "model.dropout" = [0.1, 0.1]
 "#;
-    insta::assert_snapshot!(told(text, &[]));
+    insta::assert_snapshot!(printed(text, &[]));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn hints() {
         ("a number for a string", with("name = \"tiny\"", "name = 5")),
         ("a string for a number", with("steps = 6", "steps = \"6\"")),
     ];
-    let all = cases.map(|(name, text)| format!("## {name}\n{}", told(&text, &[])));
+    let all = cases.map(|(name, text)| format!("## {name}\n{}", printed(&text, &[])));
     insta::assert_snapshot!(all.join("\n"));
 }
 
@@ -144,7 +144,7 @@ const SINGLE: &[(&str, bool)] = &[
 ];
 
 #[test]
-fn of_two_mistakes_both_are_told_and_no_third() {
+fn of_two_mistakes_both_are_reported_and_no_third() {
     let problem = |mistake: &longreach::config::diagnostic::Diagnostic| mistake.problem.to_string();
     let alone: Vec<String> = SINGLE
         .iter()
@@ -159,10 +159,10 @@ fn of_two_mistakes_both_are_told_and_no_third() {
         for (j, (other, also_sure)) in SINGLE.iter().enumerate().skip(i + 1) {
             let found = mistakes(TINY, &[one, other]).unwrap();
             let found: Vec<String> = found.iter().map(problem).collect();
-            for told in &found {
+            for printed in &found {
                 assert!(
-                    *told == alone[i] || *told == alone[j],
-                    "{one} and {other}: {told}"
+                    *printed == alone[i] || *printed == alone[j],
+                    "{one} and {other}: {printed}"
                 );
             }
             let wanted = [(sure, &alone[i]), (also_sure, &alone[j])];
@@ -178,7 +178,7 @@ fn mistakes_of_several_values_of_an_axis() {
     let axis = "axes.\"model.pe\"=[{kind=\"rope\",bas=1},{kind=\"alibi\"},{kind=\"t5\",num_buckets=0},{kind=\"rope\",bas=2}]";
     let found = mistakes(TINY, &[axis]).unwrap();
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-    // An override is one place, so the same mistake in it is told once.
+    // An override is one place, so the same mistake in it is reported once.
     assert_eq!(found.len(), 2, "{found:#?}");
     let text = TINY.replace(
         "{ kind = \"learned\" }]",

@@ -22,8 +22,8 @@ pub(crate) fn chapter(
     sections: &[Section],
     pages: &[ExperimentPage],
 ) -> Option<Chapter> {
-    let is_told = |s: &Setting<'_>| s.in_length.is_some() && s.longer().next().is_some();
-    let both = settings.iter().zip(sections).filter(|(s, _)| is_told(s));
+    let is_shown = |s: &Setting<'_>| s.in_length.is_some() && s.longer().next().is_some();
+    let both = settings.iter().zip(sections).filter(|(s, _)| is_shown(s));
     let columns: Vec<(&Setting<'_>, &Section)> = both.take(MOST_SETTINGS).collect();
     let (rows, left) = rows(&columns);
     if columns.len() < 2 || rows.len() < 2 {

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 /// One table, or none where nothing was measured: parameters alone are with the runs.
 pub(super) fn tables(setting: &Setting<'_>, spec: &ReportSpec) -> Vec<Table> {
     let mut runs = setting.groups.iter().flat_map(|group| &group.runs);
-    let is_told = setting.methods.len() > 1 && runs.any(|run| timings(run, spec).is_some());
-    let table = is_told.then(|| table(setting, spec));
+    let is_shown = setting.methods.len() > 1 && runs.any(|run| timings(run, spec).is_some());
+    let table = is_shown.then(|| table(setting, spec));
     table.into_iter().collect()
 }
 
