@@ -1,7 +1,7 @@
 //! One process per run where file locks do not reach other machines: a hard link with heartbeats.
 //!
-//! A process writes a file under a unique name and links it as `claim`. The file system grants one link of
-//! that name, on NFS and Lustre too. The holder writes a counter into its own file every
+//! A process writes a file under a unique name and links it as `claim`. The file system grants one
+//! link of that name, on NFS and Lustre too. The holder writes a counter into its own file every
 //! [`HEARTBEAT`]; never by name, so that a holder that was taken for dead cannot overwrite the
 //! claim of its successor. Claims are not data: none is synced, and a lost one costs a wait.
 //!
