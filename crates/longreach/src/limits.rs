@@ -126,13 +126,13 @@ fn has_memory() -> bool {
     got
 }
 
-/// Whether an abort of this process is answered with the exit code for want of memory.
+/// Whether an abort of this process is answered with the exit code for lack of memory.
 fn abort_is_want() -> &'static Arc<AtomicBool> {
     static WANT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     WANT.get_or_init(|| Arc::new(AtomicBool::new(true)))
 }
 
-/// Ends this process with the exit code for want of memory when it is aborted: an allocation that
+/// Ends this process with the exit code for lack of memory when it is aborted: an allocation that
 /// fails aborts, after a line that says so. A sweep recognises the end of its workers by that line,
 /// so workers do not call this.
 pub fn answer_aborts() {

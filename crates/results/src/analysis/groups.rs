@@ -66,7 +66,7 @@ impl<'a> Run<'a> {
         let rows = self.rows.entry(row.test_len).or_default();
         match rows.iter_mut().find(|(name, _)| name == variant) {
             None => rows.push((variant.into(), row)),
-            // What was left out for want of memory may have been evaluated since.
+            // What was left out for lack of memory may have been evaluated since.
             Some((_, known)) if known.status == EvalStatus::Skipped => *known = row,
             Some(_) => {}
         }
