@@ -8,6 +8,7 @@ use crate::commands::records::{edit_notes, find, print_sources, read_and_left_ou
 use crate::console;
 use crate::device::DeviceName;
 use crate::exit::{Exit, Failure};
+use crate::run_dir::selection::{self, Run};
 use crate::units::count;
 use clap::ValueEnum;
 use results::Found;
@@ -137,4 +138,20 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         disk.create_dirs(directory).map_err(Failure::resources)?;
     }
     disk.write_whole(path, bytes).map_err(Failure::resources)
+}
+
+/// The run that the paths name.
+fn only_run(request: &Args, format: &str) -> Result<Run, Failure> {
+    let mut selected = selection::select(&request.paths, &[], |_| ())?;
+    if selected.len() == 1 {
+        return Ok(selected.remove(0));
+    }
+    Err(Failure::new(
+        Exit::Config,
+        format!(
+            "--format {format}: {} named\n  = allowed: one run\n  = help: name the directory of a \
+             run, such as runs/quickstart/0123",
+            count(selected.len(), "run")
+        ),
+    ))
 }

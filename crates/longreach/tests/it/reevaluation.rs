@@ -677,7 +677,7 @@ fn a_directory_far_above_is_read_only_on_request() {
 #[test]
 fn a_signal_ends_the_evaluation_of_many_runs_cleanly() {
     let scratch = trained();
-    // So many that they never end before the signal, each short enough to stop after.
+    // The signal comes long before the last of them, and each is short.
     let mut lengths = "100".to_owned();
     (0..60).for_each(|more| lengths.push_str(&format!(",{}", 4000 + more)));
     let mut program = longreach();

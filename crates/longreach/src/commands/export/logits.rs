@@ -1,8 +1,8 @@
 //! Tokens and logits of a trained run: what a model rebuilt elsewhere must reproduce.
 
-use crate::commands::export::{Args, write_file};
+use crate::commands::export::{Args, only_run, write_file};
 use crate::device;
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::plan::spec::EvalSpec;
 use crate::run::MAX_LOGITS;
 use crate::run::evaluate::unsupported;
@@ -10,7 +10,6 @@ use crate::run::model::{rebuild, rebuild_encoding, upload};
 use crate::run::score::Test;
 use crate::run::task::build_task;
 use crate::run_dir::files::{RECORD_FILE, WEIGHTS_FILE};
-use crate::run_dir::selection::{self, Run};
 use crate::units::count;
 use results::read_record;
 use results::record::RunStatus;
@@ -26,8 +25,10 @@ type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 ///
 /// # Errors
 ///
-/// [`Exit::Config`] for several runs; [`Exit::Input`] if the run is not finished, diverged, or its
-/// weights or corpus are damaged; [`Exit::Device`]; [`Exit::Resources`].
+/// [`Exit::Config`](crate::exit::Exit::Config) for several runs;
+/// [`Exit::Input`](crate::exit::Exit::Input) if the run is not finished, diverged, or its weights
+/// or corpus are damaged; [`Exit::Device`](crate::exit::Exit::Device);
+/// [`Exit::Resources`](crate::exit::Exit::Resources).
 #[expect(
     clippy::too_many_lines,
     reason = "checks of one run, then one test set after the other"
@@ -116,22 +117,6 @@ pub fn write(request: &Args) -> Result<String, Failure> {
         request.out.display(),
         run.name(),
         count(tensors.len() / 2, "test set")
-    ))
-}
-
-/// The run that the paths name.
-pub(super) fn only_run(request: &Args, format: &str) -> Result<Run, Failure> {
-    let mut selected = selection::select(&request.paths, &[], |_| ())?;
-    if selected.len() == 1 {
-        return Ok(selected.remove(0));
-    }
-    Err(Failure::new(
-        Exit::Config,
-        format!(
-            "--format {format}: {} named\n  = allowed: one run\n  = help: name the directory of a \
-             run, such as runs/quickstart/0123",
-            count(selected.len(), "run")
-        ),
     ))
 }
 

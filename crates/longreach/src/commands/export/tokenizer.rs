@@ -1,7 +1,6 @@
 //! The tokenizer that was trained for a run on text, in a public format.
 
-use crate::commands::export::logits::only_run;
-use crate::commands::export::{Args, write_file};
+use crate::commands::export::{Args, only_run, write_file};
 use crate::exit::Failure;
 use crate::run::task::build_task;
 
