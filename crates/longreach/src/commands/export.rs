@@ -71,15 +71,21 @@ What the files hold, and how to read them in Python: docs/interop.md"#;
 /// [`Exit::Device`];
 /// [`Exit::Resources`] if a file cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
-    let of_run = match arguments.format {
-        Format::Logits => Some(logits::write(arguments)?),
-        Format::Tokenizer => Some(tokenizer::write(arguments)?),
-        Format::Parquet | Format::Tensorboard => None,
+    let written = match arguments.format {
+        Format::Parquet => write_records(arguments, write_tables)?,
+        Format::Tensorboard => write_records(arguments, tensorboard::write)?,
+        Format::Logits => logits::write(arguments)?,
+        Format::Tokenizer => tokenizer::write(arguments)?,
     };
-    if let Some(written) = of_run {
-        console::print(&written);
-        return Ok(Exit::Done);
-    }
+    console::print(&written);
+    Ok(Exit::Done)
+}
+
+/// Writes records with `write`, which returns the number of files, and says what was written.
+fn write_records(
+    arguments: &Args,
+    write: fn(&Found, &Path) -> Result<usize, Failure>,
+) -> Result<String, Failure> {
     let found = find(&arguments.paths, arguments.recursive)?;
     if found.records.is_empty() {
         let paths: Vec<String> = arguments
@@ -96,19 +102,13 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     print_sources(&found.records);
     edit_notes(&found.records, found.directories.iter().flatten().cloned());
     let out = &arguments.out;
-    let files = match arguments.format {
-        Format::Parquet => write_tables(&found, out)?,
-        Format::Tensorboard | Format::Logits | Format::Tokenizer => {
-            tensorboard::write(&found, out)?
-        }
-    };
-    console::print(&format!(
+    let files = write(&found, out)?;
+    Ok(format!(
         "wrote {} to {}: {}",
         count(files, "file"),
         out.display(),
         read_and_left_out(&found)
-    ));
-    Ok(Exit::Done)
+    ))
 }
 
 /// Writes one file for each table and returns their number.
