@@ -32,6 +32,11 @@ const MOST_RUNS: i64 = 100_000;
 /// Keys that no axis may vary.
 const FIXED: [&str; 4] = ["seeds", "name", AXES, MAX_RUNS];
 
+/// Whether no axis may vary a key.
+fn is_fixed(key: &str) -> bool {
+    FIXED.contains(&key.split('.').next().unwrap_or_default())
+}
+
 /// Values that all cells together may hold: a bound on memory, far above any real experiment.
 const MAX_VALUES: usize = 4_000_000;
 
@@ -75,7 +80,8 @@ impl Cell {
             .iter()
             .map(|label| format!("{} = {}", label.key, label.text))
             .collect::<Vec<_>>();
-        if labels.len() <= diagnostic.notes.len() {
+        // What no axis varies is wrong in every run.
+        if is_fixed(key) || labels.len() <= diagnostic.notes.len() {
             diagnostic
         } else {
             diagnostic.with_note(format!("in the run with {}", labels.join(", ")))

@@ -121,6 +121,18 @@ fn hints() {
     insta::assert_snapshot!(all.join("\n"));
 }
 
+#[test]
+fn what_no_axis_varies_is_a_mistake_of_no_single_run() {
+    for (from, to, of_one_run) in [
+        ("name = \"tiny\"", "name = \"Bad Name\"", false),
+        ("seeds = [0, 1]", "seeds = [1, 1]", false),
+        ("n_heads = 2", "n_heads = 3", true),
+    ] {
+        let text = printed(&TINY.replace(from, to), &[]);
+        assert_eq!(text.contains("in the run with"), of_one_run, "{text}");
+    }
+}
+
 /// Single mistakes, as overrides of a good file, and whether nothing else can hide them.
 const SINGLE: &[(&str, bool)] = &[
     ("train.stepz=5", true),
