@@ -319,3 +319,17 @@ fn mistakes_in_every_and_during() {
     ];
     insta::assert_snapshot!(all.join("\n"));
 }
+
+#[test]
+fn a_later_evaluation_at_other_lengths_is_verified() {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &SCORED), 0);
+    for command in [
+        &["eval", "--lengths", "12"][..],
+        &["verify", "--reevaluate"],
+    ] {
+        let mut program = longreach();
+        program.args(command).arg(scratch.runs().join("tiny"));
+        exits(&program.output().unwrap(), 0);
+    }
+}

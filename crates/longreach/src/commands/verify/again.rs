@@ -18,7 +18,7 @@ use rundir::Weights;
 use rundir::steplog::LOG_FILE;
 use tasks::Task;
 
-use super::evaluations::{self, Evaluation};
+use super::evaluations;
 use super::numbers::{Numbers, is_of_this_build};
 
 /// Largest relative difference (absolute below 1) of a number that another build or another kind of
@@ -42,15 +42,10 @@ pub(super) fn reevaluate(
         found.compare(RECORD_FILE, run.record, &again, request);
     }
     for (name, evaluation) in evaluations::readable(run) {
-        let Evaluation { record, spec } = evaluation;
-        let job = Job {
-            run_id: record.run_id.clone(),
-            spec,
-            ..run.job.clone()
-        };
+        let job = evaluation.job(run.job);
         let task = build_task(&job, &job.spec.eval.test_lens)?;
         let again = score(run.job, &job.spec, task.as_ref(), weights, request)?;
-        found.compare(&name, &record, &again, request);
+        found.compare(&name, &evaluation.record, &again, request);
     }
     Ok(found)
 }

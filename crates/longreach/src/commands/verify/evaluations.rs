@@ -18,6 +18,21 @@ pub(super) struct Evaluation {
     pub(super) spec: RunSpec,
 }
 
+impl Evaluation {
+    /// The evaluation as a job of the run. It keeps in its spec what the run scored while training,
+    /// although its lengths need not hold those, and scores nothing while training.
+    pub(super) fn job(&self, run: &Job) -> Job {
+        let mut spec = self.spec.clone();
+        spec.eval.every = None;
+        spec.eval.during.clear();
+        Job {
+            run_id: self.record.run_id.clone(),
+            spec,
+            ..run.clone()
+        }
+    }
+}
+
 /// Checks every record of a later evaluation against its seal, its name, its spec and the run.
 pub(super) fn check(run: &Subject<'_>, findings: &mut Findings) {
     let files = files(run.directory);
@@ -138,11 +153,7 @@ fn problems(
         without_eval(spec) == without_eval(&run.job.spec),
         "its spec is not that of this run but for the evaluation",
     );
-    let job = Job {
-        run_id: record.run_id.clone(),
-        spec: spec.clone(),
-        ..run.job.clone()
-    };
+    let job = evaluation.job(run.job);
     let task = build_task(&job, &spec.eval.test_lens).map_err(|failure| failure.message)?;
     wrong.extend(rows(&record.evals, spec, task.as_ref()));
     Ok(wrong)
