@@ -35,6 +35,7 @@
 mod analysis;
 pub mod claims;
 pub mod compare;
+mod denominators;
 pub mod export;
 pub mod metric;
 mod order;

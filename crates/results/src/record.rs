@@ -5,6 +5,7 @@
 //! machine's speed or the number of threads: the same binary and spec give the same bytes. Timings
 //! are kept in a separate file.
 
+pub use crate::denominators::Denominators;
 use crate::text;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -108,10 +109,14 @@ fn check_rows(rows: &[EvalRow]) -> Result<(), String> {
             format!("{} appears twice", at())
         })?;
         must(row.test_len > 0, &|| format!("{}: a length of 0", at()))?;
-        must(
-            row.status == EvalStatus::Ok || row.metrics.is_empty(),
-            &|| format!("{}: numbers, but the status is not ok", at()),
-        )?;
+        let has_numbers = !row.metrics.is_empty() || row.denominators.is_some();
+        must(row.status == EvalStatus::Ok || !has_numbers, &|| {
+            format!("{}: numbers, but the status is not ok", at())
+        })?;
+        let counted = row.denominators.is_none_or(|counted| counted.is_possible());
+        must(counted, &|| {
+            format!("{}: impossible counts of denominators", at())
+        })?;
         must(row.metrics.len() <= MOST_METRICS, &|| {
             format!("{}: more than {MOST_METRICS} metrics", at())
         })?;
@@ -398,6 +403,10 @@ pub struct EvalRow {
     /// it has no meaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loss_by_position: Vec<PositionBin>,
+    /// What linear attention divided by, where that may be negative or 0; absent in records of
+    /// versions before it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denominators: Option<Denominators>,
 }
 
 impl EvalRow {

@@ -5,7 +5,7 @@ use crate::heads::{fused_rotation, transform_qk, wide_attention};
 use crate::init::fan_in;
 use crate::linear_attention::{feature_map, linear_attention};
 use crate::norm::Norm;
-use crate::pass::Past;
+use crate::pass::{Pass, Past};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use kernels::Matmul;
@@ -89,14 +89,14 @@ impl Attention {
     /// The attention of `x`, `[B, L, d_model]`, to the tokens in `past` and to itself: causal, or
     /// in both directions. `x` is appended to `past`.
     ///
-    /// At most `max_logits` logits (batch x heads x queries x keys) are held at once: longer
+    /// At most `pass.max_logits` logits (batch x heads x queries x keys) are held at once: longer
     /// sequences go block by block over queries. Keys after a causal block are never read.
     pub fn forward(
         &self,
         x: Tensor<3>,
         layer: usize,
         encoding: &dyn Prepared,
-        max_logits: usize,
+        pass: &Pass<'_>,
         past: Option<&mut Past>,
     ) -> Tensor<3> {
         let [batch, length, d_model] = x.dims();
@@ -145,13 +145,20 @@ impl Attention {
                         encoding,
                         first_query,
                     },
-                    max_logits,
+                    pass.max_logits,
                 )
             }
             AttentionKind::Linear => {
                 let [q, k] = [q, k].map(|x| feature_map(x, self.feature_map, self.normalizer));
-                let qkv = [q, k, v];
-                linear_attention(qkv, &hidden, layer, encoding, self.normalizer, first_query)
+                linear_attention(
+                    [q, k, v],
+                    &hidden,
+                    layer,
+                    encoding,
+                    self.normalizer,
+                    first_query,
+                    pass.denominators,
+                )
             }
         };
         // [B, H, L, E] to [B L, H E].

@@ -68,7 +68,7 @@ impl Block {
                 self.attention_norm.forward(x.clone()),
                 layer,
                 encoding,
-                pass.max_logits,
+                pass,
                 past,
             );
             x + pass.apply_dropout(2 * layer + 1, attended)

@@ -260,6 +260,12 @@ impl TransformerConfig {
         }
     }
 
+    /// Whether attention may divide by 0 or by a negative number: linear attention that sums
+    /// products of transformed features.
+    pub fn may_divide_by_zero(&self) -> bool {
+        self.attention == AttentionKind::Linear && self.normalizer == Normalizer::Rotated
+    }
+
     /// Refuses sizes that make no model.
     ///
     /// # Errors

@@ -15,6 +15,7 @@
 mod attention;
 mod block;
 mod config;
+mod denominators;
 mod heads;
 mod init;
 mod linear_attention;
@@ -27,6 +28,7 @@ pub use block::{Block, Mlp};
 pub use config::{
     Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig,
 };
+pub use denominators::Denominators;
 pub use kernels::Matmul;
 pub use linear_attention::{feature_map, linear_attention};
 pub use model::Transformer;

@@ -5,6 +5,7 @@
 //! 19.
 
 use crate::config::{FeatureMap, Normalizer};
+use crate::denominators::{Denominators, kept_from_zero};
 use crate::heads::transform_qk;
 use burn::tensor::{Tensor, TensorData, activation};
 use posenc::{Bias, Prepared};
@@ -12,9 +13,6 @@ use std::ops::Range;
 
 /// Rows per chunk. Within a chunk every pair is computed; earlier chunks are in the state.
 const CHUNK: usize = 64;
-
-/// The least magnitude of a denominator, which rotated features may bring to 0.
-const LEAST_DENOMINATOR: f64 = 1e-6;
 
 /// The features of queries or keys, `[B, H, L, E]`, before an encoding transforms them.
 pub fn feature_map(x: Tensor<4>, map: FeatureMap, normalizer: Normalizer) -> Tensor<4> {
@@ -31,6 +29,7 @@ pub fn feature_map(x: Tensor<4>, map: FeatureMap, normalizer: Normalizer) -> Ten
 
 /// Attention with features `q` and `k`, `[B, H, *, E]`, and values `v`; query row i sees the keys
 /// `0..=first_query + i`. `hidden`, `[B, K, D]`, is what they are projected from.
+/// Denominators are added to `counts`.
 ///
 /// # Panics
 ///
@@ -44,6 +43,7 @@ pub fn linear_attention(
     encoding: &dyn Prepared,
     normalizer: Normalizer,
     first_query: usize,
+    counts: Option<&Denominators>,
 ) -> Tensor<4> {
     let decay = encoding.logits_bias(layer);
     assert!(
@@ -90,10 +90,7 @@ pub fn linear_attention(
             )
         }
     };
-    // Clamps the magnitude and keeps the sign.
-    let sign = denominator.clone().detach().greater_equal_elem(0.0).float() * 2.0 - 1.0;
-    let denominator = (denominator * sign.clone()).clamp_min(LEAST_DENOMINATOR) * sign;
-    numerator / denominator
+    numerator / kept_from_zero(denominator, counts)
 }
 
 /// `sum over keys n <= m of exp(decay(m, n)) (q_m . k_n) v_n`, `[B, H, Q, V]`, in time and memory

@@ -1,5 +1,6 @@
 //! What a forward pass is given and what it remembers: limits, dropout, observers, the cache.
 
+use crate::denominators::Denominators;
 use burn::tensor::{Tensor, TensorData};
 
 /// The options of one forward pass.
@@ -15,6 +16,9 @@ pub struct Pass<'a> {
     /// Receives the residual stream after the embedding and after every block, and the logits, each
     /// with its name.
     pub observe: Option<&'a Observe<'a>>,
+    /// Counts the denominators of linear attention, which costs a transfer from the device for each
+    /// layer.
+    pub denominators: Option<&'a Denominators>,
 }
 
 /// Looks at a named tensor on its way through a model.
@@ -27,6 +31,7 @@ impl Default for Pass<'_> {
             max_logits: 1 << 22,
             dropout: None,
             observe: None,
+            denominators: None,
         }
     }
 }

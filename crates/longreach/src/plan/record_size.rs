@@ -4,7 +4,7 @@
 use super::spec::{EvalSpec, ModelSpec};
 use crate::run::score::{empty_row, metric_names, position_bins};
 use results::metric;
-use results::record::{EvalRow, EvalStatus, Metric, PositionBin};
+use results::record::{Denominators, EvalRow, EvalStatus, Metric, PositionBin};
 use serde::Serialize;
 use tasks::Task;
 
@@ -34,6 +34,8 @@ pub(super) fn largest_row(eval: &EvalSpec, model: &ModelSpec, task: &dyn Task) -
             (1..=heads).map(move |head| format!("{}_{layer}_{head}", metric::ATTENTION_DISTANCE))
         }));
     }
+    let heads = (model.transformer.n_layers * model.transformer.n_heads) as u64;
+    let denominators = metric.n.saturating_mul(heads);
     let bins = (0..position_bins(task, seq_len)).map(|_| PositionBin {
         from: seq_len,
         to: seq_len,
@@ -42,6 +44,11 @@ pub(super) fn largest_row(eval: &EvalSpec, model: &ModelSpec, task: &dyn Task) -
     let mut row = EvalRow {
         metrics: names.into_iter().map(|name| (name, metric)).collect(),
         loss_by_position: bins.collect(),
+        denominators: (model.transformer.may_divide_by_zero()).then_some(Denominators {
+            count: denominators,
+            negative: denominators,
+            clamped: denominators,
+        }),
         reason: None,
         ..empty_row("", longest, EvalStatus::Ok, String::new())
     };

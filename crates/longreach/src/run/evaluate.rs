@@ -76,6 +76,7 @@ pub fn evaluate(
                     positions,
                     seed: spec.seed,
                     coordinates: spec.model.coordinates,
+                    denominators: spec.model.transformer.may_divide_by_zero(),
                     greedy: eval.decode.is_greedy(&facts, positions),
                     cached: !changes_with_length(&facts, positions),
                 };

@@ -8,7 +8,7 @@ use crate::signals;
 use burn::tensor::Device;
 use posenc::{Positions, PositionsConfig};
 use results::metric::{EXACT_MATCH, LAST_LOSS_NATS, LOSS_NATS, TOKEN_ACCURACY};
-use results::record::{EvalRow, EvalStatus, Metric, PositionBin};
+use results::record::{Denominators, EvalRow, EvalStatus, Metric, PositionBin};
 use std::collections::BTreeMap;
 use tasks::{Batch, Scoring, Stream, Task, TestSet};
 use tiny_transformer::{Pass, Transformer};
@@ -30,6 +30,8 @@ pub struct Test<'a> {
     pub seed: u64,
     /// What a position counts.
     pub coordinates: Coordinates,
+    /// Whether the denominators of linear attention are counted.
+    pub denominators: bool,
     /// Whether answers are decoded token by token.
     pub greedy: bool,
     /// Whether decoding may cache keys and values: true if later tokens do not change them.
@@ -96,6 +98,7 @@ pub fn score(
     let seq_len = task.seq_len(test.test_len);
     let scoring = task.scoring();
     let mut sums = Sums::new(seq_len, task.groups().len());
+    sums.denominators = test.denominators.then(Default::default);
     for (index, (batch, positions)) in test.batches(task).enumerate() {
         if signals::asked().is_some() {
             return None;
@@ -138,6 +141,11 @@ pub fn score(
         reason: None,
         metrics,
         loss_by_position,
+        denominators: sums.denominators.as_ref().map(|counted| Denominators {
+            count: counted.count(),
+            negative: counted.negative(),
+            clamped: counted.clamped(),
+        }),
     })
 }
 
@@ -152,6 +160,8 @@ struct Sums {
     exact: Vec<bool>,
     /// Exact rows and rows of each group.
     groups: Vec<(u64, u64)>,
+    /// Of the passes that give the losses; `None` where they are not counted.
+    denominators: Option<tiny_transformer::Denominators>,
 }
 
 impl Sums {
@@ -164,6 +174,7 @@ impl Sums {
             rows: 0,
             exact: Vec::new(),
             groups: vec![(0, 0); groups],
+            denominators: None,
         }
     }
 
@@ -215,6 +226,7 @@ impl Sums {
             positions,
             &Pass {
                 max_logits: MAX_LOGITS,
+                denominators: self.denominators.as_ref(),
                 ..Pass::default()
             },
         );
@@ -305,5 +317,6 @@ pub fn empty_row(variant: &str, test_len: usize, status: EvalStatus, reason: Str
         reason: Some(reason),
         metrics,
         loss_by_position,
+        denominators: None,
     }
 }

@@ -316,6 +316,7 @@ fn batch_loss(
         max_logits: usize::MAX,
         dropout,
         observe,
+        ..Pass::default()
     };
     let nll = model.nll(inputs, targets, positions, &pass).0;
     let counted = batch.counted.iter().filter(|counted| **counted).count();

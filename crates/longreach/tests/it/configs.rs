@@ -353,6 +353,7 @@ fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
             reason: None,
             metrics,
             loss_by_position: Vec::new(),
+            denominators: None,
         }],
         environment: Environment {
             version: "0".to_owned(),

@@ -12,6 +12,7 @@ mod cluster_tools;
 mod config;
 mod configs;
 mod decoding;
+mod denominators;
 mod docs;
 mod end_to_end;
 mod endings;

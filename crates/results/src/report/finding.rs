@@ -1,7 +1,7 @@
 //! The finding of a setting: what its numbers say, in one or two sentences.
 
 use super::captions::kept;
-use super::sections::baseline;
+use super::sections::{baseline, denominators};
 use super::spec::ReportSpec;
 use crate::analysis::outcome::InLength;
 use crate::analysis::point::{Point, absent_text, estimate_text, point_text};
@@ -10,11 +10,14 @@ use crate::metric::{self, better_first};
 use crate::stats::Estimate;
 use crate::text::{and, times};
 
-/// What the numbers say and, with a baseline, how other methods differ from it.
+/// What the numbers say; with a baseline, how other methods differ from it; and which denominators
+/// of linear attention were no sums of weights.
 pub(super) fn finding(setting: &Setting<'_>, spec: &ReportSpec) -> String {
     let base = baseline::baseline(setting, spec);
     let difference = base.and_then(|base| baseline::finding(setting, base));
-    let all = std::iter::once(extrapolation(setting)).chain(difference);
+    let all = std::iter::once(extrapolation(setting))
+        .chain(difference)
+        .chain(denominators::finding(setting));
     all.collect::<Vec<_>>().join(" ")
 }
 

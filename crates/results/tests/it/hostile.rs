@@ -89,6 +89,7 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
                 } else {
                     bins(64, 1.0, 0.1, seed)
                 },
+                denominators: None,
             }
         };
     let other = word();

@@ -73,6 +73,7 @@ fn golden_numbers_of_rotated_features() {
                 prepared.as_ref(),
                 normalizer,
                 0,
+                None,
             ));
             assert!(
                 largest_difference(&out, &flat(&expected[outputs])) < 1e-12,

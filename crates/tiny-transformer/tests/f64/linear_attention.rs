@@ -10,8 +10,8 @@ use burn::tensor::{Tensor, TensorData};
 use posenc::{Encoding, Init, ModelShape, PositionalEncoding, Positions};
 use serde_json::{Value, json};
 use tiny_transformer::{
-    Activation, AttentionKind, Cache, FeatureMap, NormKind, Normalizer, Pass, TransformerConfig,
-    feature_map, linear_attention,
+    Activation, AttentionKind, Cache, Denominators, FeatureMap, NormKind, Normalizer, Pass,
+    TransformerConfig, feature_map, linear_attention,
 };
 
 const VOCAB: usize = 11;
@@ -66,6 +66,7 @@ pub fn weights_of(
         prepared.as_ref(),
         normalizer,
         0,
+        None,
     ))
 }
 
@@ -254,15 +255,95 @@ fn denominators_are_kept_away_from_zero() {
         .prepare(&positions, &DEVICE)
         .expect("positions in range");
     let one = tensor(vec![1.0, 0.0, 1.0, 0.0], [1, 1, 2, 2]);
-    let out = host(linear_attention(
-        [one.clone(), one.clone(), one],
-        &Tensor::zeros([1, 2, 1], &*DEVICE),
-        0,
-        prepared.as_ref(),
-        Normalizer::Rotated,
-        0,
-    ));
-    assert!(finite(&out), "{out:?}");
+    for (normalizer, clamped) in [
+        (Normalizer::Rotated, 1),
+        (Normalizer::Unrotated, 0),
+        (Normalizer::Cosine, 0),
+    ] {
+        let counts = Denominators::default();
+        let out = host(linear_attention(
+            [one.clone(), one.clone(), one.clone()],
+            &Tensor::zeros([1, 2, 1], &*DEVICE),
+            0,
+            prepared.as_ref(),
+            normalizer,
+            0,
+            Some(&counts),
+        ));
+        assert!(finite(&out), "{normalizer:?}: {out:?}");
+        assert_eq!((counts.count(), counts.clamped()), (2, clamped));
+    }
+}
+
+#[test]
+fn denominators_that_are_no_sums_of_weights_are_counted() {
+    let shape = ModelShape {
+        d_model: 2,
+        n_layers: 1,
+        n_heads: 1,
+        head_dim: 2,
+    };
+    let nope = build(json!({"kind": "nope"}), &shape);
+    // The first heads sum to 1, 0, -1, 1, -5e-7 and 1; the second ones to 1, 2, 3, 4, 5 and 6.
+    let signed = [1.0, -1.0, -1.0, 2.0, -1.0 - 5e-7, 1.0 + 5e-7];
+    let length = signed.len();
+    let prepared = nope
+        .prepare(&Positions::contiguous(length), &DEVICE)
+        .expect("positions in range");
+    let heads = [signed, [1.0; 6], signed, [1.0; 6]].concat();
+    let one = || tensor(vec![1.0; 4 * length], [2, 2, length, 1]);
+    let counts = Denominators::default();
+    let attend = |counts| {
+        host(linear_attention(
+            [one(), tensor(heads.clone(), [2, 2, length, 1]), one()],
+            &Tensor::zeros([2, length, 1], &*DEVICE),
+            0,
+            prepared.as_ref(),
+            Normalizer::Rotated,
+            0,
+            counts,
+        ))
+    };
+    let counted = |counts: &Denominators| (counts.count(), counts.negative(), counts.clamped());
+    let out = attend(Some(&counts));
+    assert_eq!(counted(&counts), (24, 4, 4));
+    // Clamped to 1e-6 with their sign: sums of 0 and of -5e-7.
+    assert!(largest_difference(&out[..4], &[1.0, 0.0, 1.0, 1.0]) < 1e-12);
+    assert!((out[4] - 0.5).abs() < 1e-3, "{out:?}");
+    // Counting changes nothing, and goes on over passes.
+    assert_eq!(attend(None), out);
+    attend(Some(&counts));
+    assert_eq!(counted(&counts), (48, 8, 8));
+}
+
+#[test]
+fn a_model_counts_the_denominators_of_all_its_layers() {
+    let sequence = tokens(61, 3, 40, VOCAB);
+    for (normalizer, may_meet_zero) in [
+        (Normalizer::Rotated, true),
+        (Normalizer::Unrotated, false),
+        (Normalizer::Cosine, false),
+    ] {
+        let config = linear(softmax(), FeatureMap::Elu, normalizer).with_layers(2);
+        assert_eq!(config.may_divide_by_zero(), may_meet_zero);
+        assert!(!softmax().may_divide_by_zero());
+        let encoding = crate::common::config(json!({"kind": "rope"}));
+        let model = model(&config, &encoding, &DEVICE);
+        let logits = |denominators: Option<&Denominators>| {
+            let pass = Pass {
+                denominators,
+                ..Pass::default()
+            };
+            let tokens = ints(&sequence, 3, &DEVICE);
+            host(model.forward(tokens, &Positions::contiguous(40), &pass))
+        };
+        let counts = Denominators::default();
+        assert_eq!(logits(Some(&counts)), logits(None));
+        assert_eq!(counts.count(), (2 * config.n_heads * 3 * 40) as u64);
+        if !may_meet_zero {
+            assert_eq!((counts.negative(), counts.clamped()), (0, 0));
+        }
+    }
 }
 
 #[test]

@@ -81,6 +81,7 @@ pub fn write(request: &Args) -> Result<String, Failure> {
                 positions,
                 seed: spec.seed,
                 coordinates: spec.model.coordinates,
+                denominators: false,
                 greedy: false,
                 cached: false,
             };

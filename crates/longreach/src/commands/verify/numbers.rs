@@ -220,6 +220,16 @@ fn problem(row: &EvalRow, spec: &RunSpec, task: &dyn Task) -> Option<String> {
             ));
         }
     }
+    let transformer = &spec.model.transformer;
+    let heads = (transformer.n_layers * transformer.n_heads) as u64;
+    let counted = row.denominators.map(|counted| counted.count);
+    let counts = transformer
+        .may_divide_by_zero()
+        .then(|| tokens.saturating_mul(heads));
+    // A record of a version before they were counted has none.
+    if counted.is_some() && counted != counts {
+        return Some("has counts of denominators that its attention does not have".to_owned());
+    }
     let beyond = row.loss_by_position.iter().any(|bin| bin.to > seq_len);
     beyond.then(|| format!("has a loss at positions beyond its {seq_len} tokens"))
 }

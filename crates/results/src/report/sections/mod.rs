@@ -6,6 +6,7 @@ mod attention;
 mod base;
 pub(crate) mod baseline;
 mod cost;
+pub(crate) mod denominators;
 mod differences;
 mod extrapolation;
 pub(crate) mod methods;
@@ -26,13 +27,14 @@ use crate::metric::{ATTENTION_DISTANCE, LOSS_NATS};
 type Tables = fn(&Setting<'_>, &ReportSpec) -> Vec<Table>;
 
 /// The tables below the leading one, in the order of the report.
-const TABLES: [Tables; 9] = [
+const TABLES: [Tables; 10] = [
     reach::tables,
     extrapolation::tables,
     metric::tables,
     baseline::tables,
     base::tables,
     attention::tables,
+    denominators::tables,
     cost::tables,
     methods::tables,
     runs::tables,

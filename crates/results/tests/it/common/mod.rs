@@ -210,6 +210,7 @@ pub fn ok_row(variant: &str, test_len: usize, metrics: &[(&str, f64)]) -> EvalRo
             })
             .collect(),
         loss_by_position: vec![],
+        denominators: None,
     }
 }
 
@@ -221,6 +222,7 @@ pub fn absent_row(variant: &str, test_len: usize, status: EvalStatus, reason: &s
         reason: Some(reason.into()),
         metrics: BTreeMap::new(),
         loss_by_position: vec![],
+        denominators: None,
     }
 }
 

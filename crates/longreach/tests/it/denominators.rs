@@ -1,0 +1,115 @@
+//! Counts of the denominators of linear attention in records, reports and later evaluations.
+
+use crate::common::{Scratch, TINY, exits, longreach, stdout};
+use results::RunRecord;
+use results::record::{Denominators, EvalRow};
+
+/// Linear attention whose features are often all 0, scored while training too.
+const LINEAR: [&str; 6] = [
+    "seeds=[0]",
+    "axes.\"model.pe\"=[{kind=\"rope\"}]",
+    "eval.variants=[]",
+    "model.attention=\"linear\"",
+    "model.feature_map=\"relu\"",
+    "eval.every=3",
+];
+
+fn records(scratch: &Scratch) -> Vec<RunRecord> {
+    let records = scratch.records().into_iter();
+    records
+        .map(|(_, bytes)| serde_json::from_slice(&bytes).unwrap())
+        .collect()
+}
+
+fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&LINEAR[..], more].concat()
+}
+
+/// Tests of a row of `TINY`: 8 rows of `2 length + 2` tokens, two heads, one layer.
+fn expected(row: &EvalRow) -> u64 {
+    8 * (2 * row.test_len as u64 + 2) * 2
+}
+
+#[test]
+fn rotated_denominators_are_counted_in_records_and_reports() {
+    let scratch = Scratch::with(TINY);
+    let rotated = with(&["model.normalizer=\"rotated\""]);
+    exits(&scratch.longreach("run", &rotated), 0);
+    let record = records(&scratch).remove(0);
+    let scores = record.train.scores.iter().flat_map(|at| &at.rows);
+    for row in record.evals.iter().chain(scores) {
+        let counted = row.denominators.expect("counts");
+        assert_eq!(counted.count, expected(row));
+        // Features that are all 0 make denominators of 0.
+        assert!(counted.clamped > 0 && counted.clamped < counted.count);
+    }
+    let all: Vec<Denominators> = record
+        .evals
+        .iter()
+        .filter_map(|row| row.denominators)
+        .collect();
+    let report = std::fs::read_to_string(scratch.runs().join("tiny/report/report.md")).unwrap();
+    let cells = |name: &str, of: fn(&Denominators) -> u64| {
+        format!("| rope | {name} | {} | {} |", of(&all[0]), of(&all[1]))
+    };
+    for line in [
+        "### Denominators of linear attention".to_owned(),
+        cells("all", |of| of.count),
+        cells("negative", |of| of.negative),
+        cells("clamped", |of| of.clamped),
+        format!(
+            "Denominators of linear attention that are no sums of weights: rope: {} negative and \
+             {} clamped of {}.",
+            all[0].negative + all[1].negative,
+            all[0].clamped + all[1].clamped,
+            all[0].count + all[1].count
+        ),
+    ] {
+        assert!(report.contains(&line), "{line} is missing from {report}");
+    }
+    // A later evaluation counts too, and says so.
+    let of_runs = |arguments: &[&str]| {
+        let mut program = longreach();
+        program.args(arguments).arg(scratch.runs().join("tiny"));
+        program.output().unwrap()
+    };
+    let later = of_runs(&["eval", "--lengths", "12"]);
+    exits(&later, 0);
+    assert!(
+        stdout(&later).contains("clamped of 416."),
+        "{}",
+        stdout(&later)
+    );
+    exits(&of_runs(&["verify", "--reevaluate", "--retrain"]), 0);
+    // The same counts on any number of threads.
+    let other = Scratch::with(TINY);
+    let mut alone = longreach();
+    alone
+        .env("RAYON_NUM_THREADS", "1")
+        .arg("run")
+        .arg(&other.config)
+        .args(&rotated);
+    exits(&alone.arg("--runs").arg(other.runs()).output().unwrap(), 0);
+    assert_eq!(records(&other).remove(0).evals, record.evals);
+}
+
+#[test]
+fn other_denominators_are_not_counted() {
+    for more in [
+        &["model.normalizer=\"cosine\"", "model.feature_map=\"elu\""][..],
+        &["model.normalizer=\"unrotated\""],
+    ] {
+        let scratch = Scratch::with(TINY);
+        exits(&scratch.longreach("run", &with(more)), 0);
+        let (_, bytes) = scratch.records().remove(0);
+        assert!(
+            !String::from_utf8(bytes).unwrap().contains("denominators"),
+            "{more:?}"
+        );
+        let report = std::fs::read_to_string(scratch.runs().join("tiny/report/report.md"));
+        assert!(
+            !report.unwrap().to_lowercase().contains("denominator"),
+            "{more:?}"
+        );
+    }
+}
