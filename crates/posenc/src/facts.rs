@@ -117,6 +117,25 @@ impl std::fmt::Display for Hooks {
     }
 }
 
+/// An axis of coordinates that an encoding reads in place of positions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct AxisRead {
+    /// Which axis, from 0.
+    pub axis: usize,
+    /// First coordinate without a value.
+    pub end: Option<usize>,
+    /// Whether coordinates must not fall along the sequence.
+    pub rising: bool,
+}
+
+impl AxisRead {
+    /// A read of `axis` up to coordinate `end`, which is left out.
+    pub fn new(axis: usize, end: Option<usize>, rising: bool) -> Self {
+        Self { axis, end, rising }
+    }
+}
+
 /// What a configured encoding declares about itself.
 ///
 /// Tests compare each line with what the hooks are observed to do. Start from [`Facts::new`] and
@@ -128,7 +147,7 @@ pub struct Facts {
     pub hooks: Hooks,
     /// Path inside the encoding and shape of every parameter.
     pub parameters: Vec<(String, Vec<usize>)>,
-    /// First position without a value.
+    /// First position without a value. Axes that are read have their own ends.
     pub max_position: Option<usize>,
     /// Whether the same position is encoded differently in sequences of different length.
     pub reads_length: bool,
@@ -154,8 +173,8 @@ pub struct Facts {
     pub exclusive_in_stack: bool,
     /// Axes of [`Positions`](crate::Positions) it reads; 0 if it reads the position only.
     pub axes: usize,
-    /// Whether it has no meaning where tokens have no coordinates on axes.
-    pub needs_axes: bool,
+    /// Axes that it reads in place of positions: without coordinates on them it has no meaning.
+    pub axis_reads: Vec<AxisRead>,
     /// Memory for one block of its bias, in numbers per logit of the block, with all intermediate
     /// results; measured by `scripts/memory` where it was not derived from the hooks.
     pub bias_workspace: f64,
@@ -204,7 +223,10 @@ impl Facts {
             reads_transformed_qk: any(|part| part.reads_transformed_qk),
             exclusive_in_stack: any(|part| part.exclusive_in_stack),
             axes: parts.iter().map(|part| part.axes).max().unwrap_or(0),
-            needs_axes: any(|part| part.needs_axes),
+            axis_reads: parts
+                .iter()
+                .flat_map(|part| part.axis_reads.clone())
+                .collect(),
             // The running sum and the result of an addition, beside the parts.
             bias_workspace: if workspace > 0.0 {
                 workspace + 1.5
@@ -212,6 +234,18 @@ impl Facts {
                 0.0
             },
         }
+    }
+
+    /// Whether it has no meaning where tokens have no coordinates on axes.
+    pub fn needs_axes(&self) -> bool {
+        !self.axis_reads.is_empty()
+    }
+
+    /// First position without a value where tokens have no coordinates: positions are then the
+    /// coordinates on every axis.
+    pub fn max_position_without_axes(&self) -> Option<usize> {
+        let ends = self.axis_reads.iter().filter_map(|read| read.end);
+        ends.chain(self.max_position).min()
     }
 
     /// Number of trainable numbers.

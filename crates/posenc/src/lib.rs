@@ -28,6 +28,7 @@ pub mod rotary;
 pub mod scaling;
 pub mod spec;
 
+mod by_row;
 mod distances;
 mod mask;
 mod rotary_tables;
@@ -36,7 +37,7 @@ mod tensors;
 mod zones;
 
 pub use encodings::{Encoding, EncodingConfig};
-pub use facts::{Facts, Hooks, Lengths, ModelShape};
+pub use facts::{AxisRead, Facts, Hooks, Lengths, ModelShape};
 pub use hooks::{
     Bias, BiasBlocks, Block, Content, FusedQk, PositionalEncoding, PrepareError, Prepared, Rotation,
 };

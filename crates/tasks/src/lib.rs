@@ -27,7 +27,7 @@ pub use error::TaskError;
 pub use permutation::Permutation;
 pub use stream::Stream;
 pub use task::{
-    Batch, BuildContext, CorpusFacts, Scoring, TEACHER_FORCED, Task, TaskSpec, TestSet,
+    AxisFacts, Batch, BuildContext, CorpusFacts, Scoring, TEACHER_FORCED, Task, TaskSpec, TestSet,
 };
 pub use tasks::*;
 pub use text::{

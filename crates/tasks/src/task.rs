@@ -67,6 +67,15 @@ pub struct CorpusFacts {
     pub blake3: String,
 }
 
+/// What a task says of one axis of its coordinates at a length.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AxisFacts {
+    /// No token has a larger coordinate.
+    pub largest: f64,
+    /// Whether coordinates never fall along a row.
+    pub rises: bool,
+}
+
 /// What a task may know beyond its own table. Lengths must be at least 1: the trainer checks them,
 /// with their own keys.
 #[derive(Debug, Clone)]
@@ -117,11 +126,25 @@ pub trait Task: Send + Sync {
     fn reads_its_answers(&self) -> bool {
         true
     }
-    /// Coordinates of the tokens read at this length on axes of the task's own, a list for each
-    /// axis; none where a row is a line.
+    /// Coordinates of the tokens read at this length on axes that the task defines, a list for each
+    /// axis; none where a row is a line, or where coordinates depend on the tokens.
     fn axes(&self, length: usize) -> Vec<Vec<f64>> {
         let _ = length;
         Vec::new()
+    }
+    /// Coordinates of the tokens of one row, a list for each axis, where they depend on the tokens;
+    /// else none. They depend on the tokens up to each one only.
+    fn row_axes(&self, row: &[i32]) -> Vec<Vec<f64>> {
+        let _ = row;
+        Vec::new()
+    }
+    /// What is known of every axis of [`axes`](Self::axes) or [`row_axes`](Self::row_axes).
+    fn axis_facts(&self, length: usize) -> Vec<AxisFacts> {
+        let facts = self.axes(length).into_iter().map(|axis| AxisFacts {
+            rises: axis.is_sorted(),
+            largest: axis.into_iter().fold(0.0, f64::max),
+        });
+        facts.collect()
     }
     /// Groups of test rows that are also scored on their own: the ending of their metric's name,
     /// and what they are.

@@ -179,7 +179,7 @@ fn section(
         ("parameters", parameters(&facts)),
         (
             "limit",
-            facts.max_position.map_or_else(
+            facts.max_position_without_axes().map_or_else(
                 || "none".to_owned(),
                 |limit| format!("positions 0 to {}", limit.saturating_sub(1)),
             ),

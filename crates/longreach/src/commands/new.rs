@@ -288,7 +288,7 @@ impl Chosen<'_> {
                 n_heads: 4,
                 head_dim: 16,
             };
-            config.facts(&shape).needs_axes
+            config.facts(&shape).needs_axes()
         })
     }
 

@@ -274,8 +274,13 @@ pub(super) fn unusable<'a>(value: &'a Value, path: &KeyPath) -> Option<(KeyPath,
         // The cast also makes infinity of f64 numbers that f32 cannot hold.
         Value::Float(x) if !(*x as f32).is_finite() => Some((path.clone(), value)),
         Value::Datetime(_) => Some((path.clone(), value)),
-        Value::String(text) if text.len() > MAX_TEXT || text.chars().any(deceives) => {
-            Some((path.clone(), value))
+        Value::String(text) if text.len() > MAX_TEXT => Some((path.clone(), value)),
+        Value::String(text) => {
+            // Ends of lines and tabs end segments of a text.
+            let ends = path.parent().last() == "segment_ends";
+            let allowed = |c: char| ends && matches!(c, '\n' | '\r' | '\t');
+            let deceiving = text.chars().any(|c| deceives(c) && !allowed(c));
+            deceiving.then(|| (path.clone(), value))
         }
         Value::Array(array) => array
             .iter()

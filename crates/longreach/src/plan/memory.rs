@@ -148,9 +148,11 @@ fn of_share(model: &TransformerConfig, share: &Share<'_>) -> u64 {
         _ => 0.0,
     } * rows as f64
         * pairs;
+    // Coordinates may differ from row to row, and then biases do.
+    let alike = if facts.needs_axes() { rows as f64 } else { 1.0 };
     let bias = when(
         is_materialised(&facts, share.positions),
-        facts.bias_workspace * pairs,
+        facts.bias_workspace * pairs * alike,
     );
     let block = tokens * (6.0 * d_model + d_ff) + kept;
     let groups = (tokens / 128.0).ceil().min(8.0);
@@ -197,9 +199,9 @@ pub fn evaluation(
     let facts = encoding.facts(&model.shape());
     let content = facts.hooks.content_bias || facts.hooks.output_bias;
     let materialised = is_materialised(&facts, positions);
-    // A bias by position is made once for all rows of a batch; one by distance only is a row for
-    // each head.
-    let bias = match content {
+    // A bias by position is made once for all rows of a batch, unless coordinates differ from row
+    // to row; one by distance only is a row for each head.
+    let bias = match content || (materialised && facts.needs_axes()) {
         true => block,
         false if materialised => block / rows as f64,
         false => 0.0,

@@ -31,7 +31,7 @@
 //! ```
 
 mod check;
-mod coordinates;
+pub mod coordinates;
 pub mod cost;
 pub mod eval;
 pub mod hints;

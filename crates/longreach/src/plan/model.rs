@@ -106,7 +106,8 @@ pub(super) fn resolve(
     let rows = positions.rows(train.seq_len);
     check_reach(cell, pe_key, &facts, rows, train.seq_len)?;
     let (coordinates, shift) = (written.coordinates, written.coordinate_shift);
-    check_shift(cell, coordinates, shift, &facts, task, train.train_len)?;
+    let read = (pe_key.as_str(), &facts);
+    check_shift(cell, coordinates, shift, read, task, train.train_len)?;
     Ok(ModelSpec {
         transformer,
         positions,

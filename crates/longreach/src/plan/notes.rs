@@ -7,6 +7,7 @@ use super::variants::{dropped, dropped_note, keeping, leaves};
 use crate::run::evaluate::unsupported;
 use posenc::{EncodingConfig, ModelShape};
 use std::collections::{BTreeMap, HashSet};
+use tasks::Task;
 
 /// Trained kinds that variants evaluate without, by variant and how to keep them.
 #[derive(Default)]
@@ -45,13 +46,12 @@ impl Dropped {
 }
 
 /// Where a run has no value, for the trained encoding and for variants that differ.
-pub(super) fn unsupported_notes(run: &PlannedRun) -> Vec<String> {
-    let spec = &run.job.spec;
+pub(super) fn unsupported_notes(spec: &RunSpec, task: &dyn Task) -> Vec<String> {
     let (mut notes, mut noted) = (Vec::new(), HashSet::new());
     for variant in &spec.eval.variants {
         let mut by_reason: BTreeMap<(&str, String), Vec<usize>> = BTreeMap::new();
         for (index, test_len) in spec.eval.test_lens.iter().enumerate() {
-            if let Some(reason) = reason(spec, variant, index, run.sizes.seq_lens[index]) {
+            if let Some(reason) = reason(spec, variant, index, *test_len, task) {
                 by_reason.entry(reason).or_default().push(*test_len);
             }
         }
@@ -93,7 +93,8 @@ fn reason<'a>(
     spec: &'a RunSpec,
     variant: &'a VariantSpec,
     index: usize,
-    seq_len: usize,
+    test_len: usize,
+    task: &dyn Task,
 ) -> Option<(&'a str, String)> {
     let shape = spec.model.transformer.shape();
     let positions = variant
@@ -101,7 +102,9 @@ fn reason<'a>(
         .get(index)
         .unwrap_or(&spec.model.positions);
     let encoding = &variant.pe[index];
-    unsupported(spec, encoding, positions, seq_len)?;
+    let seq_len = task.seq_len(test_len);
+    let largest = spec.model.coordinates.largest(task, test_len, positions);
+    unsupported(spec, encoding, positions, seq_len, &largest)?;
     if let Some(longest) = positions.max_seq_len().filter(|longest| seq_len > *longest) {
         let reason = format!("positions are drawn out of {longest}");
         return Some((positions.kind(), reason));

@@ -153,6 +153,8 @@ struct Planner {
     evaluations: usize,
     /// Trained kinds that variants evaluate without.
     dropped: Dropped,
+    /// Where runs have no value, each note once.
+    unsupported: Vec<String>,
 }
 
 /// What the runs of a cell share: all but the seed and the weights they start from.
@@ -177,6 +179,7 @@ impl Planner {
             order: HashSet::new(),
             evaluations: 0,
             dropped: Dropped::default(),
+            unsupported: Vec::new(),
         }
     }
 
@@ -288,6 +291,11 @@ impl Planner {
         };
         let labels = labels(cell, &model.pe);
         let run_id = self.new_id(cell, &spec, &labels)?;
+        for note in unsupported_notes(&spec, *task) {
+            if !self.unsupported.contains(&note) {
+                self.unsupported.push(note);
+            }
+        }
         Ok(PlannedRun {
             parameters: resolved.parameters,
             // No overflow: at most 10^8 steps of 2^24 tokens.
@@ -334,12 +342,12 @@ impl Planner {
     /// Variants that drop trained encodings, then lengths that have no value.
     fn notes(&self, plan: &Plan) -> Vec<String> {
         let mut notes = self.dropped.texts();
-        let unscaled = plan.runs.iter().filter_map(unscaled_note);
-        for note in unscaled.chain(plan.runs.iter().flat_map(unsupported_notes)) {
+        for note in plan.runs.iter().filter_map(unscaled_note) {
             if !notes.contains(&note) {
                 notes.push(note);
             }
         }
+        notes.extend(self.unsupported.clone());
         notes
     }
 

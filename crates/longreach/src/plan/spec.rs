@@ -7,7 +7,7 @@ use posenc::{EncodingConfig, Facts, ModelShape, Positions, PositionsConfig};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use tasks::{Stream, Task, TaskConfig};
+use tasks::{Batch, Stream, Task, TaskConfig};
 use tiny_transformer::TransformerConfig;
 
 /// Name of the rows evaluated under the encoding as trained.
@@ -356,20 +356,21 @@ impl RunSpec {
             .sample(seq_len, &mut |bound| stream.below(bound))
     }
 
-    /// The same with their coordinates, for rows of this length.
+    /// The same with their coordinates, for a batch of rows of this length.
     pub fn train_coordinates(
         &self,
         task: &dyn Task,
         length: usize,
-        seq_len: usize,
+        batch: &Batch,
         step: u64,
     ) -> Positions {
-        let positions = self.train_positions(seq_len, step);
+        let positions = self.train_positions(batch.seq_len, step);
         let shift = match self.model.coordinate_shift as u64 {
             0 => 0,
             most => Stream::new(self.seed, "coordinate-shift", step).below(most + 1),
         };
-        self.model.coordinates.moved(task, length, positions, shift)
+        let coordinates = self.model.coordinates;
+        coordinates.moved(task, length, batch, positions, shift)
     }
 
     /// Identity of the run: the first 16 hex digits of the BLAKE3 of the spec as compact JSON.

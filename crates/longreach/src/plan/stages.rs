@@ -96,7 +96,7 @@ fn check_encoding(
     fits.map_err(|error| refused(cell, "model", &error).with_note(note()))?;
     check_parameters(cell, model)?;
     let (coordinates, shift) = (model.coordinates, model.coordinate_shift);
-    check_shift(cell, coordinates, shift, &facts, task, train_len)
+    check_shift(cell, coordinates, shift, (key, &facts), task, train_len)
 }
 
 /// Refuses positions of a stage that its encoding cannot read, or that do not reach its end.

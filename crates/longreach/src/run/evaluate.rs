@@ -1,5 +1,6 @@
 //! Evaluation: the trained weights under each variant at each test length, scored in host f64.
 
+use crate::plan::coordinates::past_end;
 use crate::plan::memory::{self, MemoryLimit, TaskSizes};
 use crate::plan::spec::{EvalSpec, RunSpec, changes_with_length};
 use crate::run::attention_distance::Profile;
@@ -60,7 +61,9 @@ pub fn evaluate(
             let left_out = |status, reason| empty_row(&variant.name, *test_len, status, reason);
             // Unsupported first: it holds on every machine, while a skipped row is tried again with
             // more memory.
-            let row = if let Some(reason) = unsupported(spec, encoding, positions, seq_len) {
+            let largest = spec.model.coordinates.largest(task, *test_len, positions);
+            let reason = unsupported(spec, encoding, positions, seq_len, &largest);
+            let row = if let Some(reason) = reason {
                 left_out(EvalStatus::Unsupported, reason)
             } else if let Some(reason) = limit.excess(memory_bytes) {
                 left_out(EvalStatus::Skipped, reason)
@@ -152,12 +155,14 @@ pub fn diverged_rows(eval: &EvalSpec, reason: &str) -> Vec<EvalRow> {
         .collect()
 }
 
-/// Why an encoding cannot be evaluated at a length, if its positions or those drawn end before it.
+/// Why an encoding cannot be evaluated at a length, if its positions, those drawn, or the
+/// coordinates that it reads end before it. `largest` is the largest coordinate on each axis.
 pub fn unsupported(
     spec: &RunSpec,
     encoding: &EncodingConfig,
     positions: &PositionsConfig,
     seq_len: usize,
+    largest: &[f64],
 ) -> Option<String> {
     if let Some(longest) = positions.max_seq_len().filter(|longest| seq_len > *longest) {
         return Some(format!(
@@ -165,13 +170,16 @@ pub fn unsupported(
             positions.kind()
         ));
     }
+    let facts = encoding.facts(&spec.model.transformer.shape());
+    if let Some((axis, reach, end)) = past_end(&facts, largest) {
+        return Some(format!(
+            "coordinates up to {reach} on axis {axis}, but the {} encoding ends at max_position = \
+             {end} on it",
+            encoding.kind()
+        ));
+    }
     // Scaled or drawn positions need another number of table rows than there are tokens.
-    let (rows, limit) = (
-        positions.rows(seq_len),
-        encoding
-            .facts(&spec.model.transformer.shape())
-            .max_position?,
-    );
+    let (rows, limit) = (positions.rows(seq_len), facts.max_position?);
     let reach = if rows == seq_len {
         String::new()
     } else {

@@ -53,7 +53,9 @@ impl Test<'_> {
             let positions = self
                 .positions
                 .sample_test(batch.seq_len, &mut |bound| stream.below(bound));
-            (batch, self.coordinates.of(task, self.test_len, positions))
+            let coordinates = self.coordinates;
+            let positions = coordinates.of(task, self.test_len, &batch, positions);
+            (batch, positions)
         })
     }
 
@@ -74,7 +76,7 @@ impl Test<'_> {
             let sampled = self
                 .positions
                 .sample_test(seq_len, &mut |bound| stream.below(bound));
-            self.coordinates.of(task, self.test_len, sampled)
+            self.coordinates.of(task, self.test_len, batch, sampled)
         };
         let reads_its_answers = task.reads_its_answers();
         greedy(

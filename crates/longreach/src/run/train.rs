@@ -252,7 +252,7 @@ fn batch_of_step(spec: &RunSpec, task: &dyn Task, step: u64) -> (Batch, Position
     let stage = spec.train.stage(step);
     let rows = stage.map_or(spec.train.batch_size, |stage| stage.batch_size);
     let batch = task.train_batch(length, rows, spec.seed, step);
-    let positions = spec.train_coordinates(task, length, batch.seq_len, step);
+    let positions = spec.train_coordinates(task, length, &batch, step);
     (batch, positions)
 }
 

@@ -222,9 +222,35 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
         &["model.coordinates", "without coordinates"],
     ),
     (
-        "model.pe={kind=\"on_axis\",part={kind=\"alibi\"}}",
+        "model.pe={kind=\"on_axis\",part={kind=\"fox\"}}",
         2,
-        &["model.pe.part.kind", "rise along the sequence"],
+        &["model.pe.part.kind", "reads no positions"],
+    ),
+    // segments
+    (
+        "task={kind=\"text\",files=[\"long.txt\"],segment_ends=[\"e\",\"no end\"]}",
+        2,
+        &["segment_ends", "ends no token", "no end"],
+    ),
+    (
+        "task={kind=\"text\",files=[\"long.txt\"],segment_ends=[\"\"]}",
+        2,
+        &["segment_ends", "ends no token"],
+    ),
+    (
+        "task={kind=\"text\",files=[\"long.txt\"],segment_end_ids=[13]}",
+        2,
+        &["segment_end_ids", "files of token ids", "segment_ends"],
+    ),
+    (
+        "task={kind=\"text\",files=[\"long.txt\"],level=\"u16\",vocab=9,segment_ends=[\".\"]}",
+        2,
+        &["segment_ends", "ids", "segment_end_ids"],
+    ),
+    (
+        "task={kind=\"text\",files=[\"long.txt\"],level=\"u16\",vocab=65536,segment_end_ids=[65536]}",
+        2,
+        &["segment_end_ids", "is not a token", "65535"],
     ),
     (
         "model.coordinates=\"task\"",

@@ -29,6 +29,7 @@ mod reevaluation;
 mod resume;
 mod robustness;
 mod schedules;
+mod segments;
 mod stages;
 mod start;
 mod step_scores;

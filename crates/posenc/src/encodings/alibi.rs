@@ -1,10 +1,11 @@
 //! `alibi`: a penalty on the logits linear in distance, one fixed slope per head.
 //!
-//! - Formula: `-slope_h / factor |query - key|` added to the logits after the division by
-//!   sqrt(head_dim).
+//! - Formula: `-slope_scale slope_h / factor |query - key|` added to the logits after the division
+//!   by sqrt(head_dim).
 //! - Source: Press et al. 2021 (arXiv 2108.12409), section 3; the authors' code for head counts
 //!   that are no power of two. `factor`: slopes interpolated at test time, Al-Khateeb et al. 2023
-//!   (arXiv 2310.13017).
+//!   (arXiv 2310.13017). `slope_scale`: BiPE, He et al. 2024 (arXiv 2401.16421), whose code
+//!   multiplies the slopes by 96, for distances in segments.
 //! - Deviations: the symmetric form for keys after the query, which a causal mask hides; the
 //!   authors add `slope_h key`, equal up to a constant per row, which cancels in the softmax.
 //!   `asymmetric` is DeepMind's form for bidirectional attention (Ruoss et al. 2023, arXiv
@@ -23,6 +24,7 @@ use crate::spec::{About, EncodingSpec};
 use crate::tensors::upload;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -34,6 +36,9 @@ pub struct AlibiConfig {
     /// Divides the slopes; `"auto"` is test length over training length.
     #[serde(skip_serializing_if = "is_one")]
     pub factor: Factor,
+    /// Multiplies the slopes; BiPE has 96 for distances in segments.
+    #[serde(skip_serializing_if = "is_unit")]
+    pub slope_scale: f64,
     /// Whether keys before the query are penalised as if half a token nearer (DeepMind).
     #[serde(skip_serializing_if = "schema::is_default")]
     pub asymmetric: bool,
@@ -43,6 +48,7 @@ impl Default for AlibiConfig {
     fn default() -> Self {
         Self {
             factor: Factor::Fixed(1.0),
+            slope_scale: 1.0,
             asymmetric: false,
         }
     }
@@ -52,11 +58,16 @@ fn is_one(factor: &Factor) -> bool {
     *factor == Factor::Fixed(1.0)
 }
 
+fn is_unit(scale: &f64) -> bool {
+    *scale == 1.0
+}
+
 /// Linear penalty on distance, one fixed slope per head.
 #[derive(Module, Debug)]
 pub struct Alibi {
     n_heads: usize,
     factor: f64,
+    slope_scale: f64,
     asymmetric: bool,
 }
 
@@ -91,7 +102,7 @@ impl PositionalEncoding for Alibi {
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let slopes = slopes(self.n_heads)
             .iter()
-            .map(|slope| -slope / self.factor)
+            .map(|slope| -slope * self.slope_scale / self.factor)
             .collect();
         Ok(Box::new(PreparedAlibi {
             slopes: upload(slopes, [1, self.n_heads, 1, 1], device),
@@ -143,6 +154,8 @@ impl EncodingSpec for AlibiConfig {
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
+        let hint = "BiPE has 96 for distances in segments";
+        in_range("slope_scale", self.slope_scale, 1e-6..=1e6, hint)?;
         self.factor.check("factor")
     }
 
@@ -166,13 +179,18 @@ impl EncodingSpec for AlibiConfig {
     fn slopes(&self, shape: &ModelShape) -> Option<Vec<f64>> {
         let factor = self.factor.fixed()?;
         let divided = slopes(shape.n_heads).into_iter();
-        Some(divided.map(|slope| slope / factor).collect())
+        Some(
+            divided
+                .map(|slope| slope * self.slope_scale / factor)
+                .collect(),
+        )
     }
 
     fn build(&self, shape: &ModelShape, _parameters: &mut Parameters) -> Alibi {
         Alibi {
             n_heads: shape.n_heads,
             factor: self.factor.value(),
+            slope_scale: self.slope_scale,
             asymmetric: self.asymmetric,
         }
     }

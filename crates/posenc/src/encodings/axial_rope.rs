@@ -15,6 +15,7 @@
 //!   as text in Qwen2-VL.
 
 use crate::ConfigError;
+use crate::by_row;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
@@ -268,14 +269,16 @@ impl PositionalEncoding for AxialRope {
         positions: &Positions,
         device: &Device,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        let (queries, keys): (Vec<&[f64]>, Vec<&[f64]>) = (0..self.config.axes)
-            .map(|axis| positions.axis(axis))
-            .unzip();
-        Ok(Box::new(PreparedAxialRope {
-            layout: self.config.layout,
-            queries: self.tables(&queries, device),
-            keys: self.tables(&keys, device),
-        }))
+        by_row::prepare(positions, |positions| {
+            let (queries, keys): (Vec<&[f64]>, Vec<&[f64]>) = (0..self.config.axes)
+                .map(|axis| positions.axis(axis))
+                .unzip();
+            Ok(Box::new(PreparedAxialRope {
+                layout: self.config.layout,
+                queries: self.tables(&queries, device),
+                keys: self.tables(&keys, device),
+            }))
+        })
     }
 }
 

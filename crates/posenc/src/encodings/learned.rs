@@ -7,7 +7,8 @@
 //! - Parameters: `table`, drawn from a normal distribution of deviation `init_std`.
 //! - Limits: `max_position` rows; a longer sequence is unsupported, or, with `interpolate`,
 //!   stretched over the table: position p of T reads the table at `p (max_position - 1) / (T - 1)`,
-//!   between two rows. Rows that training never reached keep their initial values.
+//!   between two rows. With `clamp` all positions past the table read its last row, as in BiPE (He
+//!   et al. 2024, arXiv 2401.16421). Rows that training never reached keep their initial values.
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
@@ -34,6 +35,9 @@ pub struct LearnedConfig {
     /// images.
     #[serde(skip_serializing_if = "schema::is_default")]
     pub interpolate: bool,
+    /// Whether positions past the table read its last row.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub clamp: bool,
 }
 
 impl Default for LearnedConfig {
@@ -42,6 +46,7 @@ impl Default for LearnedConfig {
             max_position: None,
             init_std: 0.02,
             interpolate: false,
+            clamp: false,
         }
     }
 }
@@ -51,6 +56,7 @@ impl Default for LearnedConfig {
 pub struct Learned {
     table: Param<Tensor<2>>,
     interpolate: bool,
+    clamp: bool,
 }
 
 struct PreparedLearned {
@@ -75,15 +81,12 @@ impl PositionalEncoding for Learned {
                 )
                 .unsqueeze_dim(0)
         };
-        if positions.rows() <= rows {
+        if positions.rows() <= rows || self.clamp {
+            let last = (rows - 1) as f64;
+            let places = positions.queries().iter();
+            let places = places.map(|p| p.round().min(last) as i32);
             return Ok(Box::new(PreparedLearned {
-                rows: read(
-                    positions
-                        .queries()
-                        .iter()
-                        .map(|p| p.round() as i32)
-                        .collect(),
-                ),
+                rows: read(places.collect()),
             }));
         }
         within_limit(positions, self.max_position())?;
@@ -112,7 +115,7 @@ impl PositionalEncoding for Learned {
     }
 
     fn max_position(&self) -> Option<usize> {
-        (!self.interpolate).then(|| self.table.dims()[0])
+        (!self.interpolate && !self.clamp).then(|| self.table.dims()[0])
     }
 }
 
@@ -136,6 +139,15 @@ impl EncodingSpec for LearnedConfig {
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {
         in_range("init_std", self.init_std, 0.0..=10.0, "GPT-2 uses 0.02")?;
+        if self.clamp && self.interpolate {
+            return Err(ConfigError::new(
+                "clamp",
+                "true",
+                "reads the last row past the table, and `interpolate` stretches the table",
+                "one of the two",
+                "remove `clamp` or `interpolate`",
+            ));
+        }
         let hint = "leave it out for the training length";
         in_range_if_set("max_position", self.max_position, 1..=1 << 24, hint)
     }
@@ -158,7 +170,9 @@ impl EncodingSpec for LearnedConfig {
 
     fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
-            max_position: self.max_position.filter(|_| !self.interpolate),
+            max_position: self
+                .max_position
+                .filter(|_| !self.interpolate && !self.clamp),
             reads_length: self.interpolate,
             linear: true,
             ..Facts::new(Hooks::EMBED)
@@ -169,6 +183,7 @@ impl EncodingSpec for LearnedConfig {
         Learned {
             table: parameters.take("table"),
             interpolate: self.interpolate,
+            clamp: self.clamp,
         }
     }
 }

@@ -4,14 +4,16 @@
 //! - Source: position coupling, Cho et al. 2024 (arXiv 2405.20671), and Abacus, McLeish et al. 2024
 //!   (arXiv 2405.17399), give digits such coordinates; BiPE, He et al. 2024 (arXiv 2401.16421),
 //!   sentences. Abacus is `learned` on the places of digits, beside another encoding in a `stack`.
+//!   BiPE is a `stack` of `learned` on places in a segment and `rope` or `alibi` on its number.
 //! - Deviations: none; which coordinates there are is the task's matter.
 //! - Parameters: those of `part`, under `part.0`.
-//! - Limits: those of its part, for coordinates. Parts with a bias by position, and parts that need
-//!   a causal mask, are refused: coordinates may fall along the sequence.
+//! - Limits: those of its part, for coordinates. A part with a bias by position, or with a need for
+//!   a causal mask, needs coordinates that never fall along the sequence.
 
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
-use crate::facts::{Facts, Lengths, ModelShape};
+use crate::by_row;
+use crate::facts::{AxisRead, Facts, Lengths, ModelShape};
 use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
 use crate::init::{ParamSpec, Parameters};
 use crate::positions::Positions;
@@ -49,9 +51,11 @@ impl<E: Module + PositionalEncoding> PositionalEncoding for OnAxis<E> {
         positions: &Positions,
         device: &Device,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        let (queries, keys) = positions.axis(self.axis);
-        let coordinates = Positions::new(queries.to_vec(), keys.to_vec());
-        self.part[0].prepare(&coordinates, device)
+        by_row::prepare(positions, |positions| {
+            let (queries, keys) = positions.axis(self.axis);
+            let coordinates = Positions::new(queries.to_vec(), keys.to_vec());
+            self.part[0].prepare(&coordinates, device)
+        })
     }
 
     fn max_position(&self) -> Option<usize> {
@@ -72,15 +76,15 @@ impl EncodingSpec for OnAxisConfig {
         let checked = self.part.check(shape);
         checked.map_err(|error| error.within("part"))?;
         let facts = self.part.properties(shape);
-        if !facts.hooks.logits_bias && !facts.causal_only {
+        if !facts.ignores_positions {
             return Ok(());
         }
         Err(ConfigError::new(
             "part.kind",
             self.part.kind(),
-            "needs positions that rise along the sequence, and coordinates may fall",
-            "encodings without a bias by position or a need for a causal mask",
-            "use `rope` or `learned`; a bias can stand beside it in a `stack`",
+            "reads no positions, so coordinates change nothing",
+            "encodings that read positions",
+            "use `rope`, `learned` or `alibi`, or put it beside `on_axis` into a `stack`",
         ))
     }
 
@@ -99,11 +103,16 @@ impl EncodingSpec for OnAxisConfig {
 
     fn properties(&self, shape: &ModelShape) -> Facts {
         let part = self.part.properties(shape);
+        let end = part.max_position_without_axes();
+        // Such biases are defined for keys before the query.
+        let rising = part.hooks.logits_bias || part.causal_only;
         Facts {
             // Replaced distances belong to positions.
-            by_distance: part.by_distance && part.ignores_positions,
+            by_distance: false,
+            // The table ends at a coordinate, wherever the token stands.
+            max_position: None,
             axes: self.axis + 1,
-            needs_axes: true,
+            axis_reads: vec![AxisRead::new(self.axis, end, rising)],
             ..part
         }
     }

@@ -16,6 +16,8 @@ pub struct Positions {
     queries: Vec<f64>,
     keys: Vec<f64>,
     axes: Vec<Axis>,
+    /// The axes of each row of a batch, where rows differ; `axes` is then empty.
+    rows: Vec<Vec<Axis>>,
     distances: Option<Vec<f64>>,
 }
 
@@ -66,6 +68,7 @@ impl Positions {
             queries,
             keys,
             axes: Vec::new(),
+            rows: Vec::new(),
             distances: None,
         }
     }
@@ -78,7 +81,29 @@ impl Positions {
     /// Unless every axis has one finite coordinate per query and per key.
     #[must_use]
     pub fn with_axes(mut self, axes: Vec<Axis>) -> Self {
-        for axis in &axes {
+        self.check_axes(&axes);
+        (self.axes, self.rows) = (axes, Vec::new());
+        self
+    }
+
+    /// The same positions with coordinates that differ from row to row of a batch: a list of axes
+    /// for each row. The batch must then have as many rows.
+    ///
+    /// # Panics
+    ///
+    /// As [`Positions::with_axes`], or if rows have different numbers of axes.
+    #[must_use]
+    pub fn with_axes_by_row(mut self, rows: Vec<Vec<Axis>>) -> Self {
+        for axes in &rows {
+            assert_eq!(axes.len(), rows[0].len(), "as many axes in every row");
+            self.check_axes(axes);
+        }
+        (self.axes, self.rows) = (Vec::new(), rows);
+        self
+    }
+
+    fn check_axes(&self, axes: &[Axis]) {
+        for axis in axes {
             assert_eq!(
                 (axis.queries.len(), axis.keys.len()),
                 (self.queries.len(), self.keys.len()),
@@ -89,8 +114,17 @@ impl Positions {
                 "coordinates are finite"
             );
         }
-        self.axes = axes;
-        self
+    }
+
+    /// The positions of each row of a batch with its axes, where rows differ; `None` where all
+    /// rows share them.
+    pub fn by_row(&self) -> Option<impl Iterator<Item = Self> + '_> {
+        let rows = self.rows.iter().map(|axes| Self {
+            axes: axes.clone(),
+            rows: Vec::new(),
+            ..self.clone()
+        });
+        (!self.rows.is_empty()).then_some(rows)
     }
 
     /// The same positions with the distance `d` between a query and a key replaced by
@@ -127,14 +161,18 @@ impl Positions {
     #[must_use]
     pub fn last(&self, count: usize) -> Self {
         let from = self.queries.len() - count;
-        let axes = self.axes.iter().map(|axis| Axis {
-            queries: axis.queries[from..].to_vec(),
-            keys: axis.keys.clone(),
-        });
+        let last = |axes: &Vec<Axis>| -> Vec<Axis> {
+            let axes = axes.iter().map(|axis| Axis {
+                queries: axis.queries[from..].to_vec(),
+                keys: axis.keys.clone(),
+            });
+            axes.collect()
+        };
         Self {
             queries: self.queries[from..].to_vec(),
             keys: self.keys.clone(),
-            axes: axes.collect(),
+            axes: last(&self.axes),
+            rows: self.rows.iter().map(last).collect(),
             distances: self.distances.clone(),
         }
     }
@@ -154,8 +192,9 @@ impl Positions {
     ///
     /// # Panics
     ///
-    /// If there are axes, but fewer.
+    /// If there are axes, but fewer, or if rows differ: see [`Positions::by_row`].
     pub fn axis(&self, index: usize) -> (&[f64], &[f64]) {
+        assert!(self.rows.is_empty(), "coordinates differ from row to row");
         match self.axes.get(index) {
             Some(axis) => (&axis.queries, &axis.keys),
             None => {
@@ -167,7 +206,7 @@ impl Positions {
 
     /// Number of axes with their own coordinates.
     pub fn num_axes(&self) -> usize {
-        self.axes.len()
+        self.rows.first().unwrap_or(&self.axes).len()
     }
 
     /// `query - key`, or the signed replacement of that distance.

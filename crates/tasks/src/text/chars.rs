@@ -10,8 +10,8 @@ use std::path::Path;
 pub(super) struct Characters {
     pub train: Vec<i32>,
     pub valid: Vec<i32>,
-    /// Number of ids.
-    pub vocab_size: usize,
+    /// The characters of the ids from 1.
+    pub known: Vec<char>,
     /// Bytes of each character of the validation split.
     pub valid_bytes: Vec<u8>,
 }
@@ -43,7 +43,7 @@ pub(super) fn decode(
     Ok(Characters {
         train: encode(train),
         valid: encode(valid),
-        vocab_size: known.len() + 1,
+        known: known.into_iter().collect(),
         valid_bytes,
     })
 }

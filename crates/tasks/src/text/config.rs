@@ -95,6 +95,14 @@ pub struct TextConfig {
     pub windows: Windows,
     /// Largest corpus accepted, in bytes.
     pub max_bytes: u64,
+    /// Texts that end a segment, such as a sentence or a line: every token that ends with one of
+    /// them does. Tokens then have coordinates on two axes for `coordinates = "task"`: the place in
+    /// the segment, and the number of the segment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub segment_ends: Vec<String>,
+    /// The same for files of ids: ids that end a segment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub segment_end_ids: Vec<u32>,
 }
 
 /// The table as written: an absent key differs from an empty one.
@@ -117,6 +125,10 @@ pub(super) struct Table {
     pub windows: Windows,
     #[serde(default = "default_max_bytes")]
     pub max_bytes: u64,
+    #[serde(default)]
+    pub segment_ends: Vec<String>,
+    #[serde(default)]
+    pub segment_end_ids: Vec<u32>,
 }
 
 pub(super) fn default_eval_tokens() -> usize {
@@ -140,6 +152,8 @@ impl From<Table> for TextConfig {
             eval_tokens,
             windows,
             max_bytes,
+            segment_ends,
+            segment_end_ids,
         } = table;
         // An empty list is a list of files all the same, and refused as one.
         let corpus = corpus.unwrap_or(if files.is_none() {
@@ -168,13 +182,15 @@ impl From<Table> for TextConfig {
             eval_tokens,
             windows,
             max_bytes,
+            segment_ends,
+            segment_end_ids,
         }
     }
 }
 
-impl Default for TextConfig {
+impl Default for Table {
     fn default() -> Self {
-        Self::from(Table {
+        Self {
             level: Level::default(),
             vocab: None,
             bytes_per_token: None,
@@ -185,7 +201,15 @@ impl Default for TextConfig {
             eval_tokens: default_eval_tokens(),
             windows: Windows::default(),
             max_bytes: default_max_bytes(),
-        })
+            segment_ends: Vec::new(),
+            segment_end_ids: Vec::new(),
+        }
+    }
+}
+
+impl Default for TextConfig {
+    fn default() -> Self {
+        Self::from(Table::default())
     }
 }
 
@@ -290,6 +314,7 @@ impl TextConfig {
     pub(super) fn check(&self, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
         self.check_source()?;
         self.check_ids()?;
+        self.check_segments()?;
         self.check_split()?;
         let hint = "the corpus is held in memory";
         in_range("max_bytes", self.max_bytes, 1..=1 << 32, hint)?;
@@ -398,6 +423,30 @@ impl TextConfig {
             }
             None => Ok(()),
         }
+    }
+
+    /// Checks that ends of segments are written as the tokens are.
+    fn check_segments(&self) -> Result<(), Invalid> {
+        let ids = self.level.id_bytes().is_some();
+        if ids && !self.segment_ends.is_empty() {
+            return Err(Invalid::new(
+                "segment_ends",
+                format!("{:?}", self.segment_ends),
+                "are texts, and the files hold ids whose texts are not known",
+                "absent",
+                "write their ids: segment_end_ids = [13]",
+            ));
+        }
+        if !ids && !self.segment_end_ids.is_empty() {
+            return Err(Invalid::new(
+                "segment_end_ids",
+                format!("{:?}", self.segment_end_ids),
+                "is for files of token ids",
+                "absent",
+                "write texts: segment_ends = [\".\", \"\\n\"]",
+            ));
+        }
+        Ok(())
     }
 
     fn check_split(&self) -> Result<(), Invalid> {

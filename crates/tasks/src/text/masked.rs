@@ -14,9 +14,7 @@
 //! Source: Devlin et al. 2018, BERT (arXiv 1810.04805), section 3.1; RoFormer (arXiv 2104.09864) is
 //! trained so. Words there, bytes here.
 
-use super::config::{
-    CorpusKind, Level, Split, Table, TextConfig, Windows, default_eval_tokens, default_max_bytes,
-};
+use super::config::{CorpusKind, Split, Table, TextConfig, default_eval_tokens, default_max_bytes};
 use super::corpus;
 use super::windows::Plan;
 use crate::{Batch, BuildContext, CorpusFacts, Scoring, Stream, Task, TaskError, TaskSpec};
@@ -101,16 +99,13 @@ impl From<MaskedTable> for MaskedTextConfig {
             random,
         } = table;
         let text = TextConfig::from(Table {
-            level: Level::Bytes,
-            vocab: None,
-            bytes_per_token: None,
             corpus,
             files,
             crates,
             split,
             eval_tokens,
-            windows: Windows::default(),
             max_bytes,
+            ..Table::default()
         });
         let TextConfig {
             corpus,
@@ -173,16 +168,13 @@ impl MaskedTextConfig {
             ..
         } = self.clone();
         TextConfig {
-            level: Level::Bytes,
-            vocab: None,
-            bytes_per_token: None,
             corpus,
             files,
             crates,
             split,
             eval_tokens,
-            windows: Windows::default(),
             max_bytes,
+            ..TextConfig::default()
         }
     }
 

@@ -8,7 +8,8 @@
 //! trained on the training split (`bpe.rs`) and gives the tokens of both splits. Training windows
 //! start anywhere in the training split with equal probability; test windows are laid over the
 //! first `eval_tokens` + 1 bytes of the validation split (`windows.rs`), the same for every method,
-//! seed and evaluation seed.
+//! seed and evaluation seed. With `segment_ends`, such as "." and "\n", tokens have coordinates
+//! on two axes for `coordinates = "task"` (`segments.rs`).
 //!
 //! Published settings this stands in for: enwik8 and WikiText bytes (ALiBi, arXiv 2108.12409;
 //! KERPLE, arXiv 2205.09921). The default corpus is the source code of crates that building
@@ -21,6 +22,7 @@ mod corpus;
 mod ids;
 mod masked;
 mod prompts;
+mod segments;
 mod sources;
 mod tokenizer_json;
 mod windows;
@@ -33,9 +35,11 @@ pub use masked::MaskedTextConfig;
 pub(crate) use prompts::{Keys, Line, refuse_common};
 
 use crate::{
-    Batch, BuildContext, CorpusFacts, Scoring, Stream, TEACHER_FORCED, Task, TaskError, TaskSpec,
+    AxisFacts, Batch, BuildContext, CorpusFacts, Scoring, Stream, TEACHER_FORCED, Task, TaskError,
+    TaskSpec,
 };
 use schema::Invalid;
+use segments::{Segments, Written};
 use std::{collections::BTreeMap, f64::consts::LN_2};
 use windows::Plan;
 
@@ -56,24 +60,18 @@ impl TaskSpec for TextConfig {
         };
         if self.level == Level::Bytes {
             let plan = plan(corpus.valid.bytes.len());
-            let (train, valid) = (corpus.train.bytes, corpus.valid.bytes);
-            let facts = corpus.facts;
-            return Ok(Box::new(Text {
-                train,
-                valid,
-                plan,
-                facts,
-                tokens: BYTES,
-            }));
+            let splits = [corpus.train.bytes, corpus.valid.bytes];
+            let text = |id| vec![id as u8];
+            return self.task(splits, plan, corpus.facts, BYTES, (ctx, &text));
         }
         if let (Level::Bpe, Some(vocab)) = (self.level, self.vocab) {
-            return byte_pairs(corpus, vocab, ctx, &plan);
+            return byte_pairs(self, corpus, vocab, ctx, &plan);
         }
         let cut = matches!(self.split, Split::Range(_));
         if let (Some(width), Some(vocab)) = (self.level.id_bytes(), self.vocab) {
-            let [train, valid] = token_ids(&corpus, width, vocab, cut)?;
-            check_tokens(&corpus, "tokens", [train.len(), valid.len()], ctx)?;
-            let plan = plan(valid.len());
+            let splits = token_ids(&corpus, width, vocab, cut)?;
+            check_tokens(&corpus, "tokens", [splits[0].len(), splits[1].len()], ctx)?;
+            let plan = plan(splits[1].len());
             let tokens = Tokens {
                 unit: "tokens",
                 one: "token",
@@ -82,33 +80,56 @@ impl TaskSpec for TextConfig {
                 note: None,
                 bpe: None,
             };
-            let facts = corpus.facts;
-            return Ok(Box::new(Text {
-                train,
-                valid,
-                plan,
-                facts,
-                tokens,
-            }));
+            let text = |_| Vec::new();
+            return self.task(splits, plan, corpus.facts, tokens, (ctx, &text));
         }
         let text = chars::decode(&corpus.train, &corpus.valid, &corpus.first, cut)?;
         let counts = [text.train.len(), text.valid.len()];
         check_tokens(&corpus, "characters", counts, ctx)?;
         let plan = plan(text.valid.len());
         let tokens = characters(&text, &plan);
-        let (train, valid, facts) = (text.train, text.valid, corpus.facts);
+        let known = text.known;
+        // Id 0 stands for any character that is not known.
+        let text_of = |id: usize| {
+            let character = id.checked_sub(1).map(|at| known[at]);
+            character.map_or_else(Vec::new, |character| character.to_string().into_bytes())
+        };
+        let splits = [text.train, text.valid];
+        self.task(splits, plan, corpus.facts, tokens, (ctx, &text_of))
+    }
+}
+
+impl TextConfig {
+    /// The task over tokens; `text` is the text of an id, where texts are known.
+    fn task<T: Copy + Into<i32> + Send + Sync + 'static>(
+        &self,
+        [train, valid]: [Vec<T>; 2],
+        plan: Plan,
+        facts: CorpusFacts,
+        tokens: Tokens,
+        (ctx, text): (&BuildContext<'_>, &dyn Fn(usize) -> Vec<u8>),
+    ) -> Result<Box<dyn Task>, TaskError> {
+        let written = Written {
+            texts: &self.segment_ends,
+            ids: &self.segment_end_ids,
+        };
+        let segments = Segments::new(written, tokens.vocab_size, text)?;
+        let lengths = [&ctx.test_lens[..], &[ctx.train_len]].concat();
+        let segments = segments.map(|segments| segments.measured(&lengths, &[&train, &valid]));
         Ok(Box::new(Text {
             train,
             valid,
             plan,
             facts,
             tokens,
+            segments,
         }))
     }
 }
 
 /// The task by tokens of a byte-pair encoding that is trained here.
 fn byte_pairs(
+    config: &TextConfig,
     corpus: corpus::Corpus,
     vocab: usize,
     ctx: &BuildContext<'_>,
@@ -143,14 +164,8 @@ fn byte_pairs(
         note: Some(note),
         bpe: Some(bpe),
     };
-    let facts = corpus.facts;
-    Ok(Box::new(Text {
-        train,
-        valid,
-        plan,
-        facts,
-        tokens,
-    }))
+    let text = |id: usize| names[id].clone();
+    config.task([train, valid], plan, corpus.facts, tokens, (ctx, &text))
 }
 
 /// Refuses splits with fewer tokens than one window.
@@ -211,13 +226,13 @@ fn characters(text: &chars::Characters, plan: &Plan) -> Tokens {
     let note = format!(
         "the vocabulary is the {} characters of the training split; {unknown} of the {} scored \
          characters are none of them and count as one token",
-        text.vocab_size - 1,
+        text.known.len(),
         scored.end()
     );
     Tokens {
         unit: "characters",
         one: "character",
-        vocab_size: text.vocab_size,
+        vocab_size: text.known.len() + 1,
         bytes_per_token: Some(bytes as f64 / *scored.end() as f64),
         note: Some(note),
         bpe: None,
@@ -252,6 +267,7 @@ struct Text<T> {
     plan: Plan,
     facts: CorpusFacts,
     tokens: Tokens,
+    segments: Option<Segments>,
 }
 
 /// Appends the row whose inputs are `window` but its last token, and whose counted targets start at
@@ -315,6 +331,15 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
             );
         }
         batch
+    }
+    fn row_axes(&self, row: &[i32]) -> Vec<Vec<f64>> {
+        let segments = self.segments.as_ref();
+        segments.map_or_else(Vec::new, |segments| segments.axes(row))
+    }
+    fn axis_facts(&self, length: usize) -> Vec<AxisFacts> {
+        let splits = [&self.train[..], &self.valid[..]];
+        let segments = self.segments.as_ref();
+        segments.map_or_else(Vec::new, |segments| segments.facts(length, &splits))
     }
     fn scoring(&self) -> Scoring {
         Scoring::LanguageModel

@@ -2,6 +2,7 @@
 
 mod bidirectional;
 mod blocks;
+mod by_row;
 mod causality;
 mod common;
 mod decoding;

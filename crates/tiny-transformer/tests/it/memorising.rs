@@ -90,7 +90,7 @@ fn memorises_and_survives(every_other: usize) {
         let length = 8 * 8;
         if encoding
             .facts(&config.shape())
-            .max_position
+            .max_position_without_axes()
             .is_some_and(|limit| limit < length)
         {
             continue;

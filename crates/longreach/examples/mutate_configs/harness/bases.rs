@@ -330,6 +330,7 @@ pub fn all(directory: &Path) -> Vec<Base> {
         let name = format!("{key} of files of ids");
         bases.push(base(&name, ids.clone(), &["task", key]));
     }
+    bases.extend(segments(ids));
     let mut pairs: Table = LEAST.parse().expect("TOML");
     let pairs_of = r#"{ kind = "text", level = "bpe", vocab = 258, files = ["a.txt"],
         split = { by = "range", valid_fraction = 0.5 } }"#;
@@ -486,4 +487,24 @@ pub fn known_and_held(bases: &[Base], scratch: &Path) -> (BTreeSet<String>, BTre
         }
     }
     (known, held)
+}
+
+/// Segments of a text, by texts and in files of `ids`.
+fn segments(mut ids: Table) -> Vec<Base> {
+    let pe = r#"{ kind = "stack", parts = [
+        { kind = "on_axis", part = { kind = "learned", max_position = 4, clamp = true } },
+        { kind = "on_axis", axis = 1, part = { kind = "rope" } }] }"#;
+    let mut text: Table = LEAST.parse().expect("TOML");
+    let text_of = r#"{ kind = "text", files = ["a.txt"], segment_ends = ["e", "t"] }"#;
+    put(&mut text, "task", text_of);
+    put(&mut ids, "task.segment_end_ids", "[1, 2]");
+    for table in [&mut text, &mut ids] {
+        put(table, "model.pe", pe);
+        put(table, "model.coordinates", r#""task""#);
+    }
+    vec![
+        base("ends of segments", text.clone(), &["task", "segment_ends"]),
+        base("ids of segments", ids, &["task", "segment_end_ids"]),
+        base("encoding of segments", text, &["model", "pe"]),
+    ]
 }

@@ -67,7 +67,11 @@ pub fn write(request: &Args) -> Result<String, Failure> {
                 .get(index)
                 .unwrap_or(&spec.model.positions);
             let seq_len = task.seq_len(test_len);
-            if unsupported(spec, encoding, positions, seq_len).is_some() {
+            let largest = spec
+                .model
+                .coordinates
+                .largest(task.as_ref(), test_len, positions);
+            if unsupported(spec, encoding, positions, seq_len, &largest).is_some() {
                 continue;
             }
             let eval = EvalSpec {

@@ -184,7 +184,7 @@ impl Drawing<'_> {
         let count = self
             .subject
             .facts()
-            .max_position
+            .max_position_without_axes()
             .unwrap_or(CELLS)
             .clamp(1, CELLS);
         (0..count).map(|p| p as f64).collect()

@@ -180,7 +180,12 @@ impl Drawing<'_> {
         let length = lengths
             .test_len
             .max(256)
-            .min(self.subject.facts().max_position.unwrap_or(LONGEST))
+            .min(
+                self.subject
+                    .facts()
+                    .max_position_without_axes()
+                    .unwrap_or(LONGEST),
+            )
             .clamp(1, LONGEST);
         let distances: Vec<f64> = (0..length)
             .step_by(length.div_ceil(POINTS))

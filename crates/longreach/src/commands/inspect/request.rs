@@ -313,7 +313,7 @@ impl Command<'_> {
     /// Checks the limits of the encoding and of one result.
     fn check_limits(&self, subject: &Subject, positions: &[f64]) -> Result<(), Failure> {
         let facts = subject.facts();
-        if let Some(limit) = facts.max_position {
+        if let Some(limit) = facts.max_position_without_axes() {
             self.check_table(limit, facts.reads_length, subject, positions)?;
         }
         let parameters = facts.num_params();

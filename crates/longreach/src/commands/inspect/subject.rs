@@ -228,7 +228,10 @@ impl Subject {
 
     /// The longest sequence up to `most` that the encoding reaches.
     pub fn reach(&self, most: usize) -> usize {
-        self.facts().max_position.unwrap_or(most).clamp(1, most)
+        self.facts()
+            .max_position_without_axes()
+            .unwrap_or(most)
+            .clamp(1, most)
     }
 
     /// Turns `x`, row-major `[vectors, positions, head_dim]`, by the hook for queries or the one

@@ -97,7 +97,7 @@ fn facts(numbers: &Numbers, surroundings: &[(&str, String)]) -> Vec<(String, Str
     } else {
         "on absolute positions"
     };
-    let limit = facts.max_position.map_or_else(
+    let limit = facts.max_position_without_axes().map_or_else(
         || "none".to_owned(),
         |limit| format!("positions 0 to {}", limit.saturating_sub(1)),
     );

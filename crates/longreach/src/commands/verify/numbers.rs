@@ -173,7 +173,11 @@ fn problem(row: &EvalRow, spec: &RunSpec, task: &dyn Task) -> Option<String> {
     let positions = variant.positions.get(index);
     let positions = positions.unwrap_or(&spec.model.positions);
     let seq_len = task.seq_len(row.test_len);
-    let has_no_value = unsupported(spec, encoding, positions, seq_len).is_some();
+    let largest = spec
+        .model
+        .coordinates
+        .largest(task, row.test_len, positions);
+    let has_no_value = unsupported(spec, encoding, positions, seq_len, &largest).is_some();
     match row.status {
         EvalStatus::Ok if has_no_value => {
             return Some("has numbers where the encoding has no value".to_owned());

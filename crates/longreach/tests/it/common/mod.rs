@@ -153,7 +153,7 @@ pub fn needs_axes(kind: &str) -> bool {
         n_heads: 4,
         head_dim: 16,
     };
-    config.facts(&shape).needs_axes
+    config.facts(&shape).needs_axes()
 }
 
 pub fn stderr(output: &Output) -> String {

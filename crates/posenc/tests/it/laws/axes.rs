@@ -6,7 +6,7 @@ use crate::common::{
     largest_difference, logits, noise, random,
 };
 use burn::tensor::{Device, Tensor, TensorData};
-use posenc::{Axis, EncodingConfig, Init, ModelShape, PositionalEncoding, Positions};
+use posenc::{Axis, AxisRead, EncodingConfig, Init, ModelShape, PositionalEncoding, Positions};
 use serde_json::{Value, json};
 use std::f64::consts::PI;
 
@@ -316,8 +316,8 @@ fn on_axis_reads_its_axis_and_nothing_else() {
 }
 
 #[test]
-fn on_axis_refuses_what_needs_rising_positions() {
-    for kind in ["alibi", "t5", "fox", "xpos"] {
+fn on_axis_refuses_what_reads_no_positions() {
+    for kind in ["nope", "fox", "cope"] {
         let on = json!({"kind": "on_axis", "part": {"kind": kind}});
         let mut config = config(on);
         config.resolve(&crate::common::LENGTHS);
@@ -327,4 +327,48 @@ fn on_axis_refuses_what_needs_rising_positions() {
             ("part.kind", kind)
         );
     }
+}
+
+#[test]
+fn on_axis_says_what_it_needs_of_its_axis() {
+    let reads = |part: Value| {
+        let on = json!({"kind": "on_axis", "axis": 2, "part": part});
+        let facts = config(on).facts(&SHAPE);
+        assert_eq!((facts.max_position, facts.axes), (None, 3));
+        facts.axis_reads
+    };
+    let rows = |clamp: bool| json!({"kind": "learned", "max_position": 7, "clamp": clamp});
+    assert_eq!(reads(rows(false)), [AxisRead::new(2, Some(7), false)]);
+    assert_eq!(reads(rows(true)), [AxisRead::new(2, None, false)]);
+    assert_eq!(
+        reads(json!({"kind": "rope"})),
+        [AxisRead::new(2, None, false)]
+    );
+    assert_eq!(
+        reads(json!({"kind": "alibi"})),
+        [AxisRead::new(2, None, true)]
+    );
+    let nested = json!({"kind": "on_axis", "part": rows(false)});
+    assert_eq!(reads(nested), [AxisRead::new(2, Some(7), false)]);
+}
+
+#[test]
+fn a_clamped_table_ends_with_its_last_row() {
+    let learned = |clamp: bool| {
+        config(json!({"kind": "learned", "max_position": 4, "init_std": 0.5, "clamp": clamp}))
+    };
+    let (plain, clamped) = (learned(false), learned(true));
+    assert_eq!(clamped.facts(&SHAPE).max_position, None);
+    let added = |config: &EncodingConfig, positions: &[f64]| {
+        let positions = Positions::same(positions.to_vec());
+        let encoding = build(config, &SHAPE);
+        host(prepare(&encoding, &positions).embed(input(positions.queries().len())))
+    };
+    let far = added(&clamped, &[0.0, 1.0, 3.0, 4.0, 90.0, 2.0]);
+    assert_eq!(far, added(&plain, &[0.0, 1.0, 3.0, 3.0, 3.0, 2.0]));
+    let both = json!({"kind": "learned", "clamp": true, "interpolate": true});
+    let error = config(both)
+        .check(&SHAPE)
+        .expect_err("two ways past the table");
+    assert_eq!(error.key, "clamp");
 }

@@ -95,6 +95,14 @@ fn alibi_is_a_product_of_slope_and_distance_whose_factor_divides() {
         of(8.0),
         expected.iter().map(|bias| bias / 8.0).collect::<Vec<f64>>()
     );
+    let steep = config(json!({"kind": "alibi", "slope_scale": 96.0}));
+    assert_eq!(
+        bias_of(&build(&steep, &SHAPE), &positions),
+        expected
+            .iter()
+            .map(|bias| bias * 96.0)
+            .collect::<Vec<f64>>()
+    );
     let mut auto = config(json!({"kind": "alibi", "factor": "auto"}));
     auto.resolve(&posenc::Lengths {
         train_len: 64,

@@ -169,7 +169,9 @@ fn every_kind_and_every_variant_of_an_option_is_in_the_list() {
 
 /// Positions at which every hook shows: neighbours, and one far away where there is room.
 fn telling(facts: &Facts) -> Positions {
-    let far = facts.max_position.map_or(100, |limit| limit.min(101) - 1);
+    let far = facts
+        .max_position_without_axes()
+        .map_or(100, |limit| limit.min(101) - 1);
     Positions::same([3, 4, 5, 6, 7, far].map(|p| p as f64).to_vec())
 }
 
@@ -292,7 +294,7 @@ fn a_limit_is_declared_and_is_where_values_end() {
     for (name, config) in all_configs() {
         let encoding = build(&config, &SHAPE);
         assert_eq!(
-            config.facts(&SHAPE).max_position,
+            config.facts(&SHAPE).max_position_without_axes(),
             encoding.max_position(),
             "{name}"
         );
@@ -324,7 +326,7 @@ fn a_limit_is_declared_and_is_where_values_end() {
     for (kind, limit) in limits {
         let mut config = EncodingConfig::default_of(kind).expect("a kind with defaults");
         config.resolve(&LENGTHS);
-        assert_eq!(config.facts(&SHAPE).max_position, limit);
+        assert_eq!(config.facts(&SHAPE).max_position_without_axes(), limit);
     }
 }
 
@@ -345,10 +347,14 @@ fn relative_encodings_do_not_see_a_shift_and_others_do() {
     for (name, config) in all_configs() {
         let facts = config.facts(&SHAPE);
         // Near steps, and far ones for what happens at a distance.
-        let far = facts.max_position.map_or(200, |limit| (limit / 3).min(200));
+        let far = facts
+            .max_position_without_axes()
+            .map_or(200, |limit| (limit / 3).min(200));
         let steps: Vec<usize> = (0..9).chain([far / 2 + 3, far]).collect();
         // No multiple of the sizes of groups and blocks in the list.
-        let shift = facts.max_position.map_or(1005, |limit| limit - far - 2);
+        let shift = facts
+            .max_position_without_axes()
+            .map_or(1005, |limit| limit - far - 2);
         let shift = shift - (shift % 4 + 3) % 4;
         let moved = |from: usize| {
             let end = from + shift + far + 1;
@@ -358,7 +364,7 @@ fn relative_encodings_do_not_see_a_shift_and_others_do() {
             )
         };
         if facts.relative {
-            let moved = if facts.max_position.is_some() {
+            let moved = if facts.max_position_without_axes().is_some() {
                 moved(0)
             } else {
                 moved(0).max(moved(65_536))
@@ -378,7 +384,9 @@ fn relative_encodings_do_not_see_a_shift_and_others_do() {
 fn encodings_that_read_the_length_and_only_those_change_with_it() {
     for (name, config) in all_configs() {
         let facts = config.facts(&SHAPE);
-        let far = facts.max_position.map_or(9000, |limit| limit - 1);
+        let far = facts
+            .max_position_without_axes()
+            .map_or(9000, |limit| limit - 1);
         let steps = [0, 1, 2, 3, 4];
         let changed = largest_difference(
             &window(&config, &steps, 7, 12),
@@ -397,7 +405,7 @@ fn replaced_distances_are_seen_by_the_encodings_that_say_so() {
     for (name, config) in all_configs() {
         let facts = config.facts(&SHAPE);
         let stretch = facts
-            .max_position
+            .max_position_without_axes()
             .map_or(50, |limit| ((limit - 1) / 5).min(50)) as f64;
         let distances = |stretch: f64| (0..6).map(|d| f64::from(d) * stretch).collect::<Vec<f64>>();
         let plain = logits(&config, &Positions::contiguous(6));
@@ -442,7 +450,11 @@ fn a_decay_adds_up_and_linear_attention_can_host_what_it_can_carry() {
         let places: Vec<f64> = [0.0, 1.0, 2.0, 3.0, 5.0, 9.0, 40.0, 100.0, 300.0].to_vec();
         let places: Vec<f64> = places
             .into_iter()
-            .filter(|p| facts.max_position.is_none_or(|limit| *p < limit as f64))
+            .filter(|p| {
+                facts
+                    .max_position_without_axes()
+                    .is_none_or(|limit| *p < limit as f64)
+            })
             .collect();
         let count = places.len();
         let prepared = prepare(&encoding, &Positions::same(places));
@@ -466,6 +478,8 @@ fn a_decay_adds_up_and_linear_attention_can_host_what_it_can_carry() {
         let unevenly = prepare(&encoding, &drawn)
             .logits_bias(0)
             .is_some_and(|bias| bias.is_decay());
+        // Coordinates are not drawn.
+        let unevenly = unevenly && !facts.needs_axes();
         assert!(!unevenly, "{name}: distances drawn at random do not add up");
         let (q, k) = (random(1, [1, 4, count, 8]), random(2, [1, 4, count, 8]));
         let widens = prepared.transform_qk(0, q, k, &input(count)).0.dims()[3] != SHAPE.head_dim;

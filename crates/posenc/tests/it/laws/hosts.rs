@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 fn works_without_a_causal_mask(config: &EncodingConfig, facts: &Facts) -> bool {
     let encoding = build_stirred(config, &SHAPE);
     let step = facts
-        .max_position
+        .max_position_without_axes()
         .map_or(1000, |limit| ((limit - 1) / 5).min(1000));
     let positions = Positions::same((0..6).map(|i| (i * step) as f64).collect());
     let count = positions.queries().len();

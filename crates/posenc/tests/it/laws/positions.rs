@@ -478,7 +478,7 @@ fn squeezed_positions_are_linear_scaling_for_rope() {
 fn every_encoding_takes_every_draw_that_its_check_lets_pass() {
     for (name, config) in all_configs() {
         let facts = config.facts(&SHAPE);
-        let room = facts.max_position.unwrap_or(300).min(300);
+        let room = facts.max_position_without_axes().unwrap_or(300).min(300);
         for value in [
             json!({"kind": "contiguous"}),
             json!({"kind": "random_offset", "max_position": room}),

@@ -151,7 +151,7 @@ pub fn reach(encoding: &EncodingConfig, wanted: usize) -> usize {
     let shape = small(NormKind::LayerNorm, Activation::Gelu, true).shape();
     encoding
         .facts(&shape)
-        .max_position
+        .max_position_without_axes()
         .map_or(wanted, |limit| limit.min(wanted))
 }
 

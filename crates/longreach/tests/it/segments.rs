@@ -1,0 +1,185 @@
+//! Runs whose tokens have coordinates in the segments of a text.
+
+use crate::common::{Scratch, exits, longreach, stderr};
+use results::RunRecord;
+use results::record::EvalStatus;
+
+/// BiPE: a table of places in a segment, and a rotation by its number.
+const SEGMENTS: &str = r#"name = "segments"
+seeds = [0]
+[task]
+kind = "text"
+files = ["a.txt"]
+segment_ends = [".", "\n"]
+eval_tokens = 96
+[model]
+d_model = 16
+n_layers = 1
+n_heads = 2
+coordinates = "task"
+[[model.pe.parts]]
+kind = "on_axis"
+part = { kind = "learned", max_position = 10, clamp = true }
+[[model.pe.parts]]
+kind = "on_axis"
+axis = 1
+part = { kind = "rope" }
+[model.pe]
+kind = "stack"
+[train]
+train_len = 16
+steps = 12
+batch_size = 4
+[eval]
+test_lens = [16, 48]
+"#;
+
+/// Segments of 4 to 14 bytes, none of which is as long as a window.
+const TEXT: &str = "one two. three\nfour five six. seven. eight nine.\nten. eleven\ntwelve too. ";
+
+fn scratch(config: &str) -> Scratch {
+    let scratch = Scratch::with(config);
+    let text = scratch.directory.path().join("a.txt");
+    std::fs::write(text, TEXT.repeat(40)).unwrap();
+    scratch
+}
+
+fn record(scratch: &Scratch) -> RunRecord {
+    let (_, bytes) = scratch.records().remove(0);
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+#[test]
+fn places_in_segments_are_read_row_by_row() {
+    let found = scratch(SEGMENTS);
+    exits(&found.longreach("run", &[]), 0);
+    let placed = record(&found);
+    assert!(placed.evals.iter().all(|row| row.status == EvalStatus::Ok));
+    // Trained anew, tested and exported alike.
+    let run = found.runs().join(found.records()[0].0.parent().unwrap());
+    exits(
+        &longreach()
+            .arg("verify")
+            .arg(&run)
+            .arg("--retrain")
+            .output()
+            .unwrap(),
+        0,
+    );
+    let out = found.directory.path().join("logits.safetensors");
+    let export = longreach()
+        .arg("export")
+        .arg(&run)
+        .args(["--format", "logits", "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    exits(&export, 0);
+    // Other ends make other segments, and the loss shows it.
+    let other = scratch(&SEGMENTS.replace(r#"[".", "\n"]"#, r#"["e"]"#));
+    exits(&other.longreach("run", &[]), 0);
+    assert_ne!(
+        placed.evals[0].metrics["loss_nats"].value,
+        record(&other).evals[0].metrics["loss_nats"].value
+    );
+}
+
+#[test]
+fn a_bias_on_the_number_of_the_segment_trains() {
+    let alibi = SEGMENTS.replace(
+        r#"part = { kind = "rope" }"#,
+        r#"part = { kind = "alibi" }"#,
+    );
+    let scratch = scratch(&alibi);
+    exits(&scratch.longreach("run", &[]), 0);
+    assert!(
+        record(&scratch)
+            .evals
+            .iter()
+            .all(|row| row.status == EvalStatus::Ok)
+    );
+}
+
+#[test]
+fn a_table_that_ends_before_a_segment_does_is_refused_or_unsupported() {
+    let with = |rows: usize| {
+        let table = format!("max_position = {rows}");
+        SEGMENTS.replace("max_position = 10, clamp = true", &table)
+    };
+    // The longest segment has 15 bytes with its end: "four five six." after a line.
+    let output = scratch(&with(13)).longreach("check", &[]);
+    exits(&output, 2);
+    let text = stderr(&output);
+    for part in ["model.pe", "axis 0", "reach 13", "max_position = 14"] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    let whole = scratch(&with(14));
+    exits(&whole.longreach("run", &[]), 0);
+    assert!(
+        record(&whole)
+            .evals
+            .iter()
+            .all(|row| row.status == EvalStatus::Ok)
+    );
+    // Short windows in training, and a longer segment in the test.
+    let short = scratch(&with(8).replace("train_len = 16", "train_len = 8"));
+    let check = short.longreach("check", &[]);
+    exits(&check, 0);
+    let notes = stderr(&check);
+    assert!(
+        notes.contains("`learned` has no value at 16, 48"),
+        "{notes}"
+    );
+    exits(&short.longreach("run", &["eval.test_lens=[8,16]"]), 0);
+    let record = record(&short);
+    let status: Vec<EvalStatus> = record.evals.iter().map(|row| row.status).collect();
+    assert_eq!(status, [EvalStatus::Ok, EvalStatus::Unsupported]);
+    let reason = record.evals[1].reason.clone().unwrap();
+    assert!(
+        reason.contains("coordinates up to 13 on axis 0") && reason.contains("max_position = 8"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn coordinates_that_have_no_meaning_are_refused() {
+    for (change, key, said) in [
+        // Places in a segment fall where the next one starts.
+        (
+            (
+                "kind = \"learned\", max_position = 10, clamp = true",
+                "kind = \"alibi\"",
+            ),
+            "model.coordinates",
+            "fall along the sequence on axis 0",
+        ),
+        (
+            ("axis = 1", "axis = 2"),
+            "model.coordinates",
+            "the encoding reads 3",
+        ),
+        (
+            ("segment_ends = [\".\", \"\\n\"]\n", ""),
+            "model.coordinates",
+            "`text` has none",
+        ),
+        (
+            (
+                "coordinates = \"task\"",
+                "coordinates = \"task\"\ncoordinate_shift = 3",
+            ),
+            "model.coordinate_shift",
+            "of another kind",
+        ),
+    ] {
+        let config = SEGMENTS.replace(change.0, change.1);
+        assert_ne!(config, SEGMENTS, "{change:?}");
+        let output = scratch(&config).longreach("check", &[]);
+        exits(&output, 2);
+        let text = stderr(&output);
+        assert!(
+            text.contains(key) && text.contains(said),
+            "{change:?}\n{text}"
+        );
+    }
+}
