@@ -178,6 +178,10 @@ pub struct Facts {
     /// Memory for one block of its bias, in numbers per logit of the block, with all intermediate
     /// results; measured by `scripts/memory` where it was not derived from the hooks.
     pub bias_workspace: f64,
+    /// Work on one block of its bias beside that on the numbers of `bias_workspace`, in as many
+    /// more numbers per logit: what is computed and not kept, and what takes longer than an
+    /// elementwise operation, as a gather does.
+    pub bias_work: f64,
 }
 
 impl Facts {
@@ -227,6 +231,7 @@ impl Facts {
                 .iter()
                 .flat_map(|part| part.axis_reads.clone())
                 .collect(),
+            bias_work: parts.iter().map(|part| part.bias_work).sum(),
             // The running sum and the result of an addition, beside the parts.
             bias_workspace: if workspace > 0.0 {
                 workspace + 1.5

@@ -2,6 +2,7 @@
 
 use crate::plan::memory;
 use crate::plan::planned::PlannedRun;
+use crate::plan::spec::RunSpec;
 use serde::Serialize;
 
 /// Speed of one process that time estimates assume, in FLOP/s: about that of the quickstart's
@@ -19,23 +20,43 @@ pub struct PlannedEvaluation {
     pub memory_bytes: u64,
 }
 
+/// Operations in whose time one number of a bias is computed in a forward pass: elementwise
+/// operations wait for memory. Measured over the biases of `configs/catalogue.toml`.
+const BIAS_NUMBER: f64 = 75.0;
+
 /// Floating-point operations of a run: 6 per parameter and token in training, 2 in evaluation, plus
-/// attention.
+/// attention and, in as many operations as its time takes, the bias of the encoding.
 pub fn flops(run: &PlannedRun) -> f64 {
     let spec = &run.job.spec;
-    let attention = |length: usize| {
-        let inner = (spec.model.transformer.n_heads
-            * spec.model.transformer.head_dim
-            * spec.model.transformer.n_layers) as f64;
-        // Two products for each token, Q K^T and weights V, of two operations per key and
-        // dimension.
-        4.0 * inner * length as f64
+    let model = &spec.model.transformer;
+    // For each token, in a batch of so many rows.
+    let attention = |length: usize, rows: usize| {
+        // Two products for each key, Q K^T and weights V, of two operations per dimension.
+        let products = 4.0 * model.head_dim as f64;
+        let bias = BIAS_NUMBER * bias_numbers(spec, rows);
+        (model.n_heads * model.n_layers * length) as f64 * (products + bias)
     };
     let dense = run.parameters as f64;
-    let train = run.train_tokens as f64 * (6.0 * dense + 3.0 * attention(spec.train.seq_len));
+    let (seq_len, rows) = (spec.train.seq_len, spec.train.batch_size);
+    let train = run.train_tokens as f64 * (6.0 * dense + 3.0 * attention(seq_len, rows));
     let longest = spec.eval.test_lens.iter().copied().max().unwrap_or(1);
-    let eval = run.eval_tokens as f64 * (2.0 * dense + 0.5 * attention(longest));
+    let rows = spec.eval.batch_tokens / longest.max(1);
+    let eval = run.eval_tokens as f64 * (2.0 * dense + 0.5 * attention(longest, rows));
     train + eval
+}
+
+/// Numbers that the bias of the trained encoding takes for each logit. One that reads positions
+/// only is computed once for all rows of a batch.
+fn bias_numbers(spec: &RunSpec, rows: usize) -> f64 {
+    let facts = spec.model.pe.facts(&spec.model.transformer.shape());
+    let numbers = facts.bias_workspace + facts.bias_work;
+    if facts.hooks.content_bias || facts.hooks.output_bias {
+        numbers
+    } else if memory::is_materialised(&facts, &spec.model.positions) {
+        numbers / rows.max(1) as f64
+    } else {
+        0.0
+    }
 }
 
 /// Peak memory of a run: the larger of its training, with the largest of the scores taken on the

@@ -252,7 +252,7 @@ const CACHE: f64 = 1.6;
 const WEIGHTS: f64 = 3.0;
 
 /// Whether a bias by position is held for every query and key.
-fn is_materialised(facts: &Facts, positions: &PositionsConfig) -> bool {
+pub(super) fn is_materialised(facts: &Facts, positions: &PositionsConfig) -> bool {
     facts.hooks.logits_bias && !(facts.by_distance && *positions == PositionsConfig::default())
 }
 

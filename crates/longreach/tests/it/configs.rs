@@ -1,6 +1,7 @@
 //! Every config of the repository parses, plans, and says what it would cost.
 
 use crate::common::{exits, longreach, needs_axes, stdout};
+use longreach::plan::cost::flops;
 use longreach::plan::planner::plan;
 use std::path::{Path, PathBuf};
 
@@ -423,4 +424,57 @@ fn the_config_in_a_report_plans_the_same_runs() {
         tried += 1;
     }
     assert!(tried > 20, "{tried} configs");
+}
+
+/// Times of training steps over that of RoPE at the catalogue's setting and at four times its
+/// length, in user seconds of one thread.
+const MEASURED: [(&str, &str, f64, f64); 11] = [
+    ("dape", "{kind=\"dape\",part={kind=\"kerple\"}}", 5.2, 12.7),
+    (
+        "dape of 3 keys",
+        "{kind=\"dape\",kernel=3,part={kind=\"kerple\"}}",
+        12.2,
+        33.9,
+    ),
+    ("path", "{kind=\"path\"}", 3.7, 5.5),
+    ("wall", "{kind=\"wall\"}", 7.1, 7.2),
+    ("shaw", "{kind=\"shaw\"}", 4.7, 12.6),
+    ("stick_breaking", "{kind=\"stick_breaking\"}", 2.8, 7.3),
+    ("fire", "{kind=\"fire\",threshold=64.0}", 1.35, 2.7),
+    ("cope", "{kind=\"cope\"}", 5.6, 14.9),
+    ("grape_ap", "{kind=\"grape_ap\"}", 3.2, 7.0),
+    (
+        "relative_projection",
+        "{kind=\"relative_projection\"}",
+        2.6,
+        7.0,
+    ),
+    ("alibi", "{kind=\"alibi\"}", 1.05, 1.2),
+];
+
+#[test]
+fn the_time_of_a_bias_is_estimated_within_a_factor_of_two() {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/catalogue.toml");
+    let work = |encoding: &str, more: &[&str]| -> f64 {
+        let axis = format!("axes.\"model.pe\"=[{encoding}]");
+        let fixed = [
+            "seeds=[0]",
+            "eval.variants=[]",
+            "eval.test_lens=[64]",
+            &axis,
+        ];
+        let overrides = fixed.iter().chain(more).map(ToString::to_string);
+        flops(&plan(&config, &overrides.collect::<Vec<_>>()).unwrap().runs[0])
+    };
+    for more in [&[][..], &["train.train_len=256", "train.batch_size=8"]] {
+        let rope = work("{kind=\"rope\"}", more);
+        for (name, encoding, short, long) in MEASURED {
+            let measured = if more.is_empty() { short } else { long };
+            let share = work(encoding, more) / rope / measured;
+            assert!(
+                (0.5..=2.0).contains(&share),
+                "{name} {more:?}: {share} of {measured}"
+            );
+        }
+    }
 }

@@ -187,11 +187,12 @@ impl EncodingSpec for ByLayerConfig {
     fn properties(&self, shape: &ModelShape) -> Facts {
         let parts = self.parts.iter().map(|part| part.properties(shape));
         let parts: Vec<Facts> = parts.collect();
-        let workspace = parts.iter().map(|part| part.bias_workspace);
+        let most = |fact: fn(&Facts) -> f64| parts.iter().map(fact).fold(0.0, f64::max);
         Facts {
             // No two parts meet in a layer, but in the input.
             relative: parts.iter().all(|part| part.relative),
-            bias_workspace: workspace.fold(0.0, f64::max),
+            bias_workspace: most(|part| part.bias_workspace),
+            bias_work: most(|part| part.bias_work),
             ..Facts::stacked(&parts)
         }
     }

@@ -153,6 +153,8 @@ impl EncodingSpec for CopeConfig {
             causal_only: true,
             reads_transformed_qk: true,
             bias_workspace: 12.5,
+            // Two gathers, measured.
+            bias_work: 20.0,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

@@ -295,6 +295,12 @@ impl EncodingSpec for DebertaConfig {
             relative: true,
             by_distance: true,
             reads_transformed_qk: true,
+            // A gather for each mixed term, measured.
+            bias_work: if self.terms == DebertaTerms::Both {
+                20.0
+            } else {
+                10.0
+            },
             ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
         }
     }

@@ -288,13 +288,15 @@ impl EncodingSpec for PathProductConfig {
         (0..shape.n_layers).flat_map(of).collect()
     }
 
-    fn properties(&self, _shape: &ModelShape) -> Facts {
+    fn properties(&self, shape: &ModelShape) -> Facts {
         Facts {
             relative: true,
             by_distance: true,
             ignores_positions: true,
             causal_only: true,
             reads_transformed_qk: true,
+            // Many products of chunks: a mean over 64 and 256 keys, measured.
+            bias_work: 0.5 * shape.head_dim as f64,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

@@ -174,6 +174,8 @@ impl EncodingSpec for ShawConfig {
             relative: true,
             by_distance: true,
             reads_transformed_qk: true,
+            // A gather for keys and one for values, measured.
+            bias_work: if self.values { 20.0 } else { 10.0 },
             ..Facts::new(Hooks::CONTENT_BIAS | Hooks::OUTPUT_BIAS.when(self.values))
         }
     }

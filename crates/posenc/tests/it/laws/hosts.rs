@@ -127,11 +127,16 @@ fn the_memory_of_a_bias_is_declared_and_a_stack_needs_that_of_its_parts() {
         } = facts.hooks;
         let has_bias = logits_bias || content_bias || output_bias;
         assert_eq!(facts.bias_workspace > 0.0, has_bias, "{name}");
+        assert!(
+            facts.bias_work == 0.0 || facts.bias_work > 0.0 && has_bias,
+            "{name}"
+        );
     }
     let workspace = |value| {
         let mut config = config(value);
         config.resolve(&LENGTHS);
-        config.facts(&SHAPE).bias_workspace
+        let facts = config.facts(&SHAPE);
+        facts.bias_workspace + facts.bias_work
     };
     let (rope, alibi) = (json!({"kind": "rope"}), json!({"kind": "alibi"}));
     let (fire, cope) = (json!({"kind": "fire"}), json!({"kind": "cope"}));
