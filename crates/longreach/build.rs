@@ -6,7 +6,12 @@ use std::process::Command;
 const LOCK: &str = "../../Cargo.lock";
 
 fn git(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(arguments).output().ok()?;
+    // `git status` would otherwise write the index, whose change runs this script again.
+    let output = Command::new("git")
+        .arg("--no-optional-locks")
+        .args(arguments)
+        .output()
+        .ok()?;
     output
         .status
         .success()
