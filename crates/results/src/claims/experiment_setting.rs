@@ -46,7 +46,8 @@ pub(crate) fn experiment_settings(records: &[RunRecord]) -> Vec<ExperimentSettin
     out
 }
 
-/// The method of that name, or of the first of its other names that is there.
+/// The method of that name, or of the first of its other names that is there. A method with one
+/// label also goes by the whole label, which a long name is shortened from.
 pub(super) fn find_method<'s>(
     setting: &'s Setting<'_>,
     name: &str,
@@ -60,7 +61,8 @@ pub(super) fn find_method<'s>(
             .first()
             .map_or(&[][..], |run| &run.labels);
         method.variant == TRAINED
-            && matches!(labels, [one] if format!("{}={}", one.key, one.text) == name)
+            && matches!(labels, [one] if one.text == name
+                || format!("{}={}", one.key, one.text) == name)
     };
     names.into_iter().find_map(|name| {
         setting

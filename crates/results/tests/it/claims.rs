@@ -60,6 +60,26 @@ fn three() -> Vec<RunRecord> {
 }
 
 #[test]
+fn methods_go_by_their_whole_labels() {
+    let label = format!(
+        "stack(parts=[{}])",
+        "on_axis(axis=1, part=rope), ".repeat(9)
+    );
+    let mut records = three();
+    for label_of_a in records.iter_mut().flat_map(|run| &mut run.labels) {
+        if label_of_a.text == "a" {
+            label_of_a.text.clone_from(&label);
+        }
+    }
+    let above = |method: &str| {
+        let value = json!({ "kind": "above", "methods": [method], "lengths": [8], "value": 0.5 });
+        verdict(value, &records)
+    };
+    assert_eq!(above(&label), Verdict::Agrees);
+    assert_eq!(above(&label[..40]), Verdict::NotTested);
+}
+
+#[test]
 fn every_kind_by_hand() {
     use Verdict::*;
     let records = three();
