@@ -160,6 +160,31 @@ mod tests {
         assert_eq!(axes[1], [0.0, 0.0, 0.0, 1.0, 1.0, 2.0, 3.0]);
     }
 
+    /// Numbers of the authors' function, which the file names.
+    #[test]
+    fn coordinates_are_those_of_the_authors() {
+        #[derive(serde::Deserialize)]
+        struct Golden {
+            ends: Vec<u32>,
+            rows: Vec<Vec<i32>>,
+            places: Vec<Vec<f64>>,
+            numbers: Vec<Vec<f64>>,
+        }
+        let text = include_str!("../../tests/golden/segments.json");
+        let golden: Golden = serde_json::from_str(text).expect("golden numbers");
+        let written = Written {
+            ids: &golden.ends,
+            ..NONE
+        };
+        let segments = Segments::new(written, 1000, |_| Vec::new());
+        let segments = segments.expect("ids of tokens").expect("ids are given");
+        assert_eq!(golden.rows.len(), 10);
+        let expected = golden.places.iter().zip(&golden.numbers);
+        for (row, (places, numbers)) in golden.rows.iter().zip(expected) {
+            assert_eq!(segments.axes(row), [places.clone(), numbers.clone()]);
+        }
+    }
+
     #[test]
     fn largest_coordinates_are_those_of_all_windows() {
         let segments = by_ids(&[9]);

@@ -6,7 +6,9 @@ use crate::common::{
     largest_difference, logits, noise, random,
 };
 use burn::tensor::{Device, Tensor, TensorData};
-use posenc::{Axis, AxisRead, EncodingConfig, Init, ModelShape, PositionalEncoding, Positions};
+use posenc::{
+    Axis, AxisRead, Block, Content, EncodingConfig, Init, ModelShape, PositionalEncoding, Positions,
+};
 use serde_json::{Value, json};
 use std::f64::consts::PI;
 
@@ -313,6 +315,65 @@ fn on_axis_reads_its_axis_and_nothing_else() {
     let added = host(prepare(&encoding, &positions).embed(input(7)));
     let row = |at: usize| &added[at * SHAPE.d_model..][..SHAPE.d_model];
     assert!(row(1) == row(3) && row(3) == row(6) && row(2) == row(4) && row(1) != row(2));
+}
+
+#[test]
+fn rows_with_their_own_coordinates_are_encoded_alone() {
+    let rows = [[0.0, 1.0, 2.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0, 3.0]];
+    let [first, second] = rows.map(|row| vec![axis(&[7.0; 5]), axis(&row)]);
+    let contiguous = || Positions::contiguous(5);
+    let both = contiguous().with_axes_by_row(vec![first.clone(), second.clone()]);
+    let alone = [first, second].map(|axes| contiguous().with_axes(axes));
+    assert_eq!(
+        both.by_row().expect("rows differ").collect::<Vec<_>>(),
+        alone
+    );
+    assert!(alone[0].by_row().is_none());
+    let [q, k] = [1, 2].map(|seed| random(seed, [2, 4, 5, 8]));
+    let hidden = Tensor::cat(vec![input(5), input(5) * 0.5], 0);
+    for part in [
+        json!({"kind": "rope"}),
+        json!({"kind": "learned", "max_position": 8, "init_std": 0.5}),
+        json!({"kind": "alibi"}),
+        json!({"kind": "shaw", "max_distance": 2}),
+    ] {
+        let on = config(json!({"kind": "on_axis", "axis": 1, "part": part}));
+        let encoding = build_stirred(&on, &SHAPE);
+        // Every hook, of a batch and of its rows.
+        let hooks = |positions: &Positions, from: usize, to: usize| {
+            let prepared = prepare(&encoding, positions);
+            let cut = |x: &Tensor<4>| x.clone().slice_dim(0, from..to);
+            let (q, k, hidden) = (cut(&q), cut(&k), hidden.clone().slice_dim(0, from..to));
+            let turned = prepared.transform_qk(0, q.clone(), k.clone(), &hidden);
+            let raw = || (q.clone(), k.clone());
+            let block = Block {
+                queries: 1..4,
+                keys: 0..4,
+                first_query: 1,
+            };
+            let (queries, keys) = (turned.0.clone().slice_dim(2, 1..4), turned.1.clone());
+            let keys = keys.slice_dim(2, 0..4);
+            let content = Content::new([&queries, &keys], &raw, &hidden, block, 0.5);
+            let weights = || random(3, [2, 4, 3, 4]).slice_dim(0, from..to);
+            let found = [
+                Some(turned.0),
+                Some(turned.1),
+                Some(prepared.embed(hidden.clone()).unsqueeze_dim(1)),
+                prepared.logits_bias(0).map(|bias| bias.block(1..4, 0..4)),
+                prepared.content_bias(0, &content),
+                prepared.output_bias(0, &content, &weights),
+            ];
+            found.map(|found| found.map_or_else(Vec::new, host))
+        };
+        let whole = hooks(&both, 0, 2);
+        let (mut rows, second) = (hooks(&alone[0], 0, 1), hooks(&alone[1], 1, 2));
+        rows.iter_mut()
+            .zip(second)
+            .for_each(|(rows, second)| rows.extend(second));
+        for (at, (whole, rows)) in whole.iter().zip(&rows).enumerate() {
+            assert!(largest_difference(whole, rows) < 1e-6, "{part}, hook {at}");
+        }
+    }
 }
 
 #[test]
