@@ -29,7 +29,7 @@ const BIAS_NUMBER: f64 = 75.0;
 pub fn flops(run: &PlannedRun) -> f64 {
     let spec = &run.job.spec;
     let model = &spec.model.transformer;
-    // For each token, in a batch of so many rows.
+    // For each token of a batch of `rows` rows.
     let attention = |length: usize, rows: usize| {
         // Two products for each key, Q K^T and weights V, of two operations per dimension.
         let products = 4.0 * model.head_dim as f64;
