@@ -124,11 +124,8 @@ impl Attention {
             (k, v, hidden) = past.extend(k, v, hidden);
         }
         // A first query past all keys sees every key.
-        let first_query = if self.mask == Mask::Causal {
-            k.dims()[2] - length
-        } else {
-            k.dims()[2]
-        };
+        let own = if self.mask == Mask::Causal { length } else { 0 };
+        let first_query = k.dims()[2] - own;
         let attended = match self.kind {
             AttentionKind::Softmax => {
                 // Queries and keys before the transform, for hooks that read content.
