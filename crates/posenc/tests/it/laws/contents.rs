@@ -288,3 +288,45 @@ fn fox_equals_a_loop_over_pairs() {
         agrees(name, config, &logits, None);
     });
 }
+
+#[test]
+fn wall_equals_a_loop_over_pairs_and_never_overflows() {
+    // More than two of its chunks. At -20 the sums of gates reach -800: no factor may grow back.
+    const LONG: usize = 40;
+    for init_bias in [0.0, -20.0] {
+        let wall = config(serde_json::json!({"kind": "wall", "init_bias": init_bias}));
+        let (encoding, values) = build_recorded(&wall, &SHAPE);
+        let positions = Positions::from_offset(0, LONG);
+        let shape = [1, SHAPE.n_heads, LONG, SHAPE.head_dim];
+        let raw = (random(1, shape), random(2, shape));
+        let hidden = random(3, [1, LONG, SHAPE.d_model]);
+        let attention = Attention::of(&encoding, &positions, 0, 0, raw.clone(), hidden.clone());
+        let found = attention.logits();
+        let (q, k, hidden) = (host(raw.0), host(raw.1), host(hidden));
+        let (width, columns) = (SHAPE.head_dim, SHAPE.n_heads * SHAPE.head_dim);
+        let (weight, bias) = (&values["layers.0.weight"], &values["layers.0.bias"]);
+        // Of a token and a channel of a head.
+        let step = |l: usize, column: usize| {
+            let row = &hidden[l * SHAPE.d_model..][..SHAPE.d_model];
+            let opened = (0..SHAPE.d_model).map(|i| row[i] * weight[i * columns + column]);
+            sigmoid(opened.sum::<f64>() + bias[column]).ln()
+        };
+        for h in 0..SHAPE.n_heads {
+            for i in 0..LONG {
+                for j in 0..=i {
+                    let channel = |e: usize| {
+                        let decay: f64 = (j + 1..=i).map(|l| step(l, h * width + e)).sum();
+                        let at = |row: usize| (h * LONG + row) * width + e;
+                        q[at(i)] * k[at(j)] * decay.exp()
+                    };
+                    let expected = (0..width).map(channel).sum::<f64>() * scale();
+                    let found = found[(h * LONG + i) * LONG + j];
+                    assert!(
+                        (found - expected).abs() < 1e-5,
+                        "{init_bias}, head {h}, query {i}, key {j}: {found} is not {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
