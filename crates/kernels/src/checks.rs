@@ -1,7 +1,7 @@
 //! The shape checks of the larger operations, the same for fused versions and definitions.
 
 use crate::{AttentionWeights, Bias, MlpWeights, Rotation};
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 
 pub(crate) fn mlp(x: &Tensor<2>, weights: &MlpWeights) {
     let [d, ff] = weights.up.dims();
@@ -86,5 +86,13 @@ pub(crate) fn rotate(x: &Tensor<4>, cos: &Tensor<4>, sin: &Tensor<4>) {
     assert!(
         2 * pairs <= head_dim,
         "{pairs} pairs in a head of {head_dim}"
+    );
+}
+
+pub(crate) fn columns(x: [usize; 3], columns: &Tensor<4, Int>) {
+    let ([batch, heads, rows], [b, h, r, _]) = (x, columns.dims());
+    assert!(
+        (b == 1 || b == batch) && (h == 1 || h == heads) && r == rows,
+        "columns fit rows"
     );
 }

@@ -263,6 +263,22 @@ pub fn attention(
     flex::attention(q, k, v, bias, scale, first_query)
 }
 
+/// The weights of [`attention`] on the visible keys, `[B, H, Q, min(first_query + Q, K)]`.
+///
+/// # Panics
+///
+/// If shapes do not fit together, or there is no key.
+pub fn attention_weights(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    bias: Option<Tensor<4>>,
+    scale: f64,
+    first_query: usize,
+) -> Tensor<4> {
+    checks::attention(&q, &k, &k, bias.as_ref());
+    flex::attention_weights(q, k, bias, scale, first_query)
+}
+
 /// A parameter and its two moments after one AdamW update with `grad`, all `[N]` and outside
 /// autodiff. Missing `moments` are 0.
 ///
@@ -289,4 +305,51 @@ pub fn adamw(
 pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
     checks::rotate(&x, &cos, &sin);
     flex::rotate(x, cos, sin, interleaved)
+}
+
+/// `x[b, h, i, columns[b, h, i, j]]`, `[B, H, Q, K]`, of `x`, `[B, H, Q, N]`, and `columns`,
+/// `[1 or B, 1 or H, Q, K]`.
+///
+/// # Panics
+///
+/// If shapes do not fit together, or a column is not in `0..N`.
+pub fn gather_columns(x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {
+    let [batch, heads, rows, _] = x.dims();
+    checks::columns([batch, heads, rows], &columns);
+    flex::gather_columns(x, columns)
+}
+
+/// The transpose of [`gather_columns`]: `y[b, h, i, c]` is the sum of `x[b, h, i, j]` over the j
+/// with `columns[b, h, i, j] = c`. `x` is `[B, H, Q, K]`, `columns` is `[1 or B, 1 or H, Q, K]`,
+/// the result `[B, H, Q, n]`.
+///
+/// # Panics
+///
+/// If shapes do not fit together, or a column is not in `0..n`.
+pub fn scatter_columns(x: Tensor<4>, columns: Tensor<4, Int>, n: usize) -> Tensor<4> {
+    let [batch, heads, rows, places] = x.dims();
+    checks::columns([batch, heads, rows], &columns);
+    assert_eq!(columns.dims()[3], places, "a column for every number");
+    flex::scatter_columns(x, columns, n)
+}
+
+/// `x[b, h, i, at[b, h, i, j]]`, `[B, H, Q, K]`, of `x`, `[B, H, Q, N]`, and places `at`,
+/// `[B, H, Q, K]`, from 0 to N - 1. Between two columns it is interpolated; the gradient of a place
+/// is the slope above it.
+///
+/// # Panics
+///
+/// If shapes do not fit together, or a place is not from 0 to N - 1.
+pub fn interpolate_columns(x: Tensor<4>, at: Tensor<4>) -> Tensor<4> {
+    let [batch, heads, rows, n] = x.dims();
+    assert_eq!(at.dims()[..3], [batch, heads, rows], "places fit rows");
+    assert!(n > 0, "a column to read");
+    flex::interpolate_columns(x, at)
+}
+
+/// Positions counted by content: the sum of `sigmoid(logits)` from each key to the query's own, at
+/// most `limit`. `logits` and the result are `[B, H, Q, K]`; query row i sees the keys
+/// `0..=first_query + i`, and the result for later keys is 0.
+pub fn count_open_keys(logits: Tensor<4>, first_query: usize, limit: f64) -> Tensor<4> {
+    flex::count_open_keys(logits, first_query, limit)
 }

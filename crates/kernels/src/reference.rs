@@ -2,7 +2,7 @@
 //! float type.
 
 use crate::{AdamWStep, AttentionWeights, Bias, MlpWeights, Norm, Rotation};
-use burn::tensor::{Int, Tensor, TensorData, activation, module};
+use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor, TensorData, activation, module};
 
 /// Definition of [`nll`](crate::nll).
 pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
@@ -72,12 +72,11 @@ pub fn attention(
     let visible = (first_query + q.dims()[2]).min(v.dims()[2]);
     // The weights cover the visible keys only.
     let v = v.slice_dim(2, 0..visible);
-    weights(q, k, bias, scale, first_query).matmul(v)
+    attention_weights(q, k, bias, scale, first_query).matmul(v)
 }
 
-/// The weights of [`attention`](crate::attention) on the visible keys, `[B, H, Q, min(first_query +
-/// Q, K)]`.
-pub fn weights(
+/// Definition of [`attention_weights`](crate::attention_weights).
+pub fn attention_weights(
     q: Tensor<4>,
     k: Tensor<4>,
     bias: Option<Tensor<4>>,
@@ -192,6 +191,47 @@ pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -
     } else {
         Tensor::cat(vec![rotated, x.slice_dim(3, 2 * pairs..head_dim)], 3)
     }
+}
+
+/// Definition of [`gather_columns`](crate::gather_columns).
+pub fn gather_columns(x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {
+    let [batch, heads, rows, _] = x.dims();
+    let places = columns.dims()[3];
+    x.gather(3, columns.expand([batch, heads, rows, places]))
+}
+
+/// Definition of [`scatter_columns`](crate::scatter_columns).
+pub fn scatter_columns(x: Tensor<4>, columns: Tensor<4, Int>, n: usize) -> Tensor<4> {
+    let [batch, heads, rows, places] = x.dims();
+    let empty = Tensor::zeros([batch, heads, rows, n], (&x.device(), x.dtype()));
+    let columns = columns.expand([batch, heads, rows, places]);
+    empty.scatter(3, columns, x, IndexingUpdateOp::Add)
+}
+
+/// Definition of [`interpolate_columns`](crate::interpolate_columns).
+pub fn interpolate_columns(x: Tensor<4>, at: Tensor<4>) -> Tensor<4> {
+    let last = (x.dims()[3] - 1) as f64;
+    // The gradient of a place flows through `share`; the columns it lies between are constants.
+    let below = at.clone().detach().floor();
+    let share = at - below.clone();
+    // At the last column `share` is 0, so the clamped upper neighbour has no weight.
+    let [lower, upper] = [0.0, 1.0].map(|step| {
+        let columns = (below.clone() + step).clamp_max(last).int();
+        gather_columns(x.clone(), columns)
+    });
+    lower.clone() + (upper - lower) * share
+}
+
+/// Definition of [`count_open_keys`](crate::count_open_keys).
+pub fn count_open_keys(logits: Tensor<4>, first_query: usize, limit: f64) -> Tensor<4> {
+    let shape @ [_, _, queries, keys] = logits.dims();
+    let hidden = (0..queries).flat_map(|row| (0..keys).map(move |key| key > first_query + row));
+    let hidden = TensorData::new(hidden.collect::<Vec<bool>>(), [1, 1, queries, keys]);
+    let hidden = Tensor::<4, Bool>::from_data(hidden, &logits.device()).expand(shape);
+    let gates = activation::sigmoid(logits).mask_fill(hidden, 0.0);
+    // Sums from the last key backwards.
+    let sums = gates.flip([3]).cumsum(3).flip([3]);
+    sums.clamp_max(limit)
 }
 
 /// Definition of [`adamw`](crate::adamw).

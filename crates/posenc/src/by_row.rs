@@ -60,7 +60,8 @@ impl PreparedRows<'_> {
                 keys: content.keys.clone(),
                 first_query: content.first_query,
             };
-            let content = Content::new([&q, &k], &raw, &hidden, block, content.scale);
+            let content =
+                Content::new([&q, &k], &raw, &hidden, block, content.scale).with_ops(content.ops);
             hook(at, prepared, &content)
         })
     }

@@ -69,20 +69,35 @@ impl Distances {
 
     /// The different distances of a block: what a table has to be asked for.
     pub(crate) fn distinct(&self, queries: Range<usize>, keys: Range<usize>) -> Distinct {
+        // A first query past all keys sees every key.
+        let first_query = keys.len();
+        self.distinct_visible(queries, keys, first_query)
+    }
+
+    /// The different distances from the queries of a block to the keys that they see: row i sees
+    /// the keys `0..=first_query + i`. The cells of other keys hold an index that means nothing.
+    pub(crate) fn distinct_visible(
+        &self,
+        queries: Range<usize>,
+        keys: Range<usize>,
+        first_query: usize,
+    ) -> Distinct {
         let shape = [queries.len(), keys.len()];
         let (q, k) = (
             &self.positions.queries()[queries],
             &self.positions.keys()[keys],
         );
         if self.contiguous && shape[0] > 0 && shape[1] > 0 {
-            // From the first query and the last key, the smallest distance, upwards.
-            let smallest = q[0] - k[shape[1] - 1];
-            let distances = (0..shape[0] + shape[1] - 1)
+            // From the first query and the last key that it sees, the smallest distance, upwards.
+            // Rows after the first see one more key, at the same distance, or all keys.
+            let last = first_query.min(shape[1] - 1);
+            let smallest = q[0] - k[last];
+            let distances = (0..shape[0] + last)
                 .map(|i| self.positions.distance(smallest + i as f64, 0.0))
                 .collect();
-            // Cell (i, j) is step i + (k_len - 1 - j): a block has one distance per diagonal.
+            // Cell (i, j) is step i + (last - j): a block has one distance per diagonal.
             let cells = (0..shape[0])
-                .flat_map(|i| (0..shape[1]).rev().map(move |j| (i + j) as i32))
+                .flat_map(|i| (0..shape[1]).map(move |j| (i + last).saturating_sub(j) as i32))
                 .collect();
             return Distinct {
                 distances,
@@ -92,16 +107,18 @@ impl Distances {
         }
         // Positions with gaps: distances are compared by their bits, and adding 0 makes -0 a 0.
         let (mut distances, mut seen) = (Vec::new(), HashMap::new());
-        let cells = q
-            .iter()
-            .flat_map(|q| k.iter().map(|k| self.positions.distance(*q, *k)));
-        let cells = cells.map(|distance| {
-            *seen.entry((distance + 0.0).to_bits()).or_insert_with(|| {
-                distances.push(distance);
-                distances.len() as i32 - 1
-            })
-        });
-        let cells = cells.collect();
+        let mut cells = Vec::with_capacity(shape[0] * shape[1]);
+        for (row, q) in q.iter().enumerate() {
+            let visible = (first_query + row + 1).min(k.len());
+            cells.extend(k[..visible].iter().map(|k| {
+                let distance = self.positions.distance(*q, *k);
+                *seen.entry((distance + 0.0).to_bits()).or_insert_with(|| {
+                    distances.push(distance);
+                    distances.len() as i32 - 1
+                })
+            }));
+            cells.resize((row + 1) * k.len(), 0);
+        }
         Distinct {
             distances,
             cells,

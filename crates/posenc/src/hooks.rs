@@ -3,7 +3,8 @@
 //! Shapes: `B` batch, `H` heads, `Q` and `K` query and key length, `D` d_model, `E` head_dim.
 
 use crate::Positions;
-use burn::tensor::{Bool, Device, Tensor, TensorData};
+use crate::ops::{Ops, PlainOps, later_keys};
+use burn::tensor::{Bool, Device, Tensor};
 use std::fmt;
 use std::ops::Range;
 
@@ -206,6 +207,8 @@ pub struct Content<'a> {
     pub first_query: usize,
     /// Factor on the product of q and k, `1 / sqrt(head_dim)`.
     pub scale: f64,
+    /// The host's operations.
+    pub ops: &'a dyn Ops,
 }
 
 /// Rows and columns of a block of logits; see the fields of [`Content`].
@@ -237,7 +240,14 @@ impl<'a> Content<'a> {
             keys: block.keys,
             first_query: block.first_query,
             scale,
+            ops: &PlainOps,
         }
+    }
+
+    /// The same with operations of the host.
+    #[must_use]
+    pub fn with_ops(self, ops: &'a dyn Ops) -> Self {
+        Self { ops, ..self }
     }
 }
 
@@ -252,14 +262,8 @@ impl Content<'_> {
 
     /// `[1, 1, q_len, k_len]`, true where the key comes after the query and is masked.
     pub fn causal_mask(&self) -> Tensor<4, Bool> {
-        let rows = self.queries.len();
-        let hidden = (0..rows).flat_map(|row| {
-            self.keys
-                .clone()
-                .map(move |key| key > self.first_query + row)
-        });
-        let data = TensorData::new(hidden.collect::<Vec<bool>>(), [1, 1, rows, self.keys.len()]);
-        Tensor::from_data(data, &self.q.device())
+        let (queries, keys) = (self.queries.len(), self.keys.len());
+        later_keys(queries, keys, self.first_query, &self.q.device())
     }
 }
 

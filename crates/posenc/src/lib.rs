@@ -8,6 +8,7 @@
 //! | [`hooks`] | the interface to attention: [`PositionalEncoding`], [`Prepared`], [`Bias`] |
 //! | [`facts`] | what an encoding declares: [`Facts`], [`Hooks`], [`ModelShape`], [`Lengths`] |
 //! | [`spec`] | the interface of a configuration: [`EncodingSpec`](spec::EncodingSpec) |
+//! | [`ops`] | operations that a host may have in a faster form |
 //! | [`positions`] | [`Positions`] and the samplers that draw them: [`PositionsConfig`] |
 //! | [`rotary`] | layouts and frequencies that rotary encodings share |
 //! | [`scaling`] | rescalings of rotary frequencies: [`RopeScaling`] |
@@ -22,6 +23,7 @@ pub mod encodings;
 pub mod facts;
 pub mod hooks;
 pub mod init;
+pub mod ops;
 pub mod positions;
 pub mod prelude;
 pub mod rotary;
@@ -42,6 +44,7 @@ pub use hooks::{
     Bias, BiasBlocks, Block, Content, FusedQk, PositionalEncoding, PrepareError, Prepared, Rotation,
 };
 pub use init::{Distribution, Init};
+pub use ops::{Ops, PlainOps};
 pub use positions::{Axis, Positions, PositionsConfig};
 pub use scaling::RopeScaling;
 pub use schema::Invalid as ConfigError;

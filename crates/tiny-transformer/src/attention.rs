@@ -1,7 +1,7 @@
 //! Multi-head attention, causal or bidirectional. It knows an encoding only by its hooks.
 
 use crate::config::{AttentionKind, FeatureMap, Mask, Normalizer, TransformerConfig};
-use crate::heads::{fused_rotation, transform_qk, wide_attention};
+use crate::heads::{FusedOps, fused_rotation, transform_qk, wide_attention};
 use crate::init::fan_in;
 use crate::linear_attention::{feature_map, linear_attention};
 use crate::norm::Norm;
@@ -259,7 +259,7 @@ impl Attention {
             first_query,
         };
         // `q` and `k` here are transformed, `raw` is not.
-        let content = Content::new([&q, &k], raw, hidden, block, scale);
+        let content = Content::new([&q, &k], raw, hidden, block, scale).with_ops(&FusedOps);
         let content_bias = encoding.content_bias(layer, &content);
         let logits_bias = encoding
             .logits_bias(layer)
@@ -270,7 +270,7 @@ impl Attention {
         };
         // A closure: only an encoding with an output bias reads the weights.
         let weights =
-            || kernels::reference::weights(q.clone(), k.clone(), bias.clone(), scale, first_query);
+            || kernels::attention_weights(q.clone(), k.clone(), bias.clone(), scale, first_query);
         let term = encoding.output_bias(layer, &content, &weights);
         let attended = wide_attention(q.clone(), k.clone(), v, bias.clone(), scale, first_query);
         match term {

@@ -1,7 +1,8 @@
-//! Queries and keys of all heads: the transform of an encoding, fused where it allows.
+//! What attention shares with encodings: transforms of queries and keys, fused where they allow,
+//! and fused operations.
 
-use burn::tensor::Tensor;
-use posenc::{FusedQk, Prepared};
+use burn::tensor::{Int, Tensor};
+use posenc::{FusedQk, Ops, Prepared};
 
 /// The tables of an encoding's rotation for the fused operations.
 pub(crate) fn fused_rotation(rotation: posenc::Rotation) -> kernels::Rotation {
@@ -56,4 +57,25 @@ pub(crate) fn wide_attention(
     let padding = Tensor::zeros([batch, heads, keys, wide - width], (&v.device(), v.dtype()));
     let v = Tensor::cat(vec![v, padding], 3);
     kernels::attention(q, k, v, bias, scale, first_query).slice_dim(3, 0..width)
+}
+
+/// The operations that encodings ask for, fused where the backend has them.
+pub(crate) struct FusedOps;
+
+impl Ops for FusedOps {
+    fn gather_columns(&self, x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {
+        kernels::gather_columns(x, columns)
+    }
+
+    fn scatter_columns(&self, x: Tensor<4>, columns: Tensor<4, Int>, n: usize) -> Tensor<4> {
+        kernels::scatter_columns(x, columns, n)
+    }
+
+    fn interpolate_columns(&self, x: Tensor<4>, at: Tensor<4>) -> Tensor<4> {
+        kernels::interpolate_columns(x, at)
+    }
+
+    fn count_open_keys(&self, logits: Tensor<4>, first_query: usize, limit: f64) -> Tensor<4> {
+        kernels::count_open_keys(logits, first_query, limit)
+    }
 }

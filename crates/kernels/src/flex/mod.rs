@@ -7,7 +7,7 @@
 //! | `simd`, `transpose` | vector arithmetic for the instruction set of this machine |
 //! | `gemm` | matrix products: layouts, packing, micro-kernels, bfloat16 parts, AMX |
 //! | `linear`, `mlp`, `attention_block`, `attention` | operations made of matrix products |
-//! | `activation`, `norm`, `nll`, `rotate`, `adamw` | row-wise and element-wise operations |
+//! | `activation`, `norm`, `nll`, `rotate`, `columns`, `softmax`, `open_keys`, `adamw` | row-wise and element-wise operations |
 
 mod activation;
 mod adamw;
@@ -15,15 +15,18 @@ mod attention;
 mod attention_block;
 pub mod bench;
 mod buffer_pool;
+mod columns;
 mod gemm;
 mod linear;
 mod mlp;
 mod nll;
 mod norm;
 mod op;
+mod open_keys;
 mod partial_sums;
 mod rotate;
 mod simd;
+mod softmax;
 mod tensors;
 mod threads;
 mod transpose;
@@ -210,6 +213,30 @@ pub(crate) fn attention(
     apply(attention::Attention { scale, first_query }, inputs)
 }
 
+pub(crate) fn attention_weights(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    bias: Option<Tensor<4>>,
+    scale: f64,
+    first_query: usize,
+) -> Tensor<4> {
+    if ![Some(&q), Some(&k), bias.as_ref()]
+        .into_iter()
+        .flatten()
+        .all(is_supported)
+    {
+        return reference::attention_weights(q, k, bias, scale, first_query);
+    }
+    let visible = (first_query + q.dims()[2]).min(k.dims()[2]);
+    let k = k.slice_dim(2, 0..visible);
+    let mut logits = (q * scale).matmul(k.swap_dims(2, 3));
+    if let Some(bias) = bias {
+        logits = logits + bias.slice_dim(3, 0..visible);
+    }
+    let op = softmax::CausalSoftmax { first_query };
+    apply(op, [Some(logits.into_dispatch())])
+}
+
 pub(crate) fn adamw(
     theta: Tensor<1>,
     grad: Tensor<1>,
@@ -249,4 +276,43 @@ pub(crate) fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: 
     }
     let inputs = [x, cos, sin].map(|x| Some(x.into_dispatch()));
     apply(rotate::Rotate { interleaved }, inputs)
+}
+
+pub(crate) fn gather_columns(x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {
+    if is_supported(&x)
+        && let Some(values) = tensors::indices(columns.clone())
+    {
+        let columns = columns::Columns::new(values, columns.dims(), x.dims()[3]);
+        return apply(columns::Gather { columns }, [Some(x.into_dispatch())]);
+    }
+    reference::gather_columns(x, columns)
+}
+
+pub(crate) fn scatter_columns(x: Tensor<4>, columns: Tensor<4, Int>, n: usize) -> Tensor<4> {
+    if is_supported(&x)
+        && let Some(values) = tensors::indices(columns.clone())
+    {
+        let columns = columns::Columns::new(values, columns.dims(), n);
+        return apply(columns::Scatter { columns, n }, [Some(x.into_dispatch())]);
+    }
+    reference::scatter_columns(x, columns, n)
+}
+
+pub(crate) fn interpolate_columns(x: Tensor<4>, at: Tensor<4>) -> Tensor<4> {
+    if !(is_supported(&x) && is_supported(&at)) {
+        return reference::interpolate_columns(x, at);
+    }
+    let inputs = [x, at].map(|x| Some(x.into_dispatch()));
+    apply(columns::Interpolate, inputs)
+}
+
+pub(crate) fn count_open_keys(logits: Tensor<4>, first_query: usize, limit: f64) -> Tensor<4> {
+    if !is_supported(&logits) {
+        return reference::count_open_keys(logits, first_query, limit);
+    }
+    let op = open_keys::CountOpenKeys {
+        first_query,
+        limit: limit as f32,
+    };
+    apply(op, [Some(logits.into_dispatch())])
 }

@@ -2,6 +2,8 @@
 
 mod attention;
 mod blocks;
+mod columns;
 mod common;
 mod rotation;
 mod rows;
+mod weights;

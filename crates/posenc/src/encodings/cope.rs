@@ -20,7 +20,7 @@ use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, activation};
+use burn::tensor::{Device, Tensor};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -73,28 +73,17 @@ impl Prepared for PreparedCope<'_> {
         let table = self.encoding.tables[layer].val();
         let last = (table.dims()[1] - 1) as f64;
         let logits = content.logits();
-        let shape = logits.dims();
         let logits = if self.encoding.scaled_gates {
             logits
         } else {
             logits / content.scale
         };
-        let gates = activation::sigmoid(logits).mask_fill(content.causal_mask().expand(shape), 0.0);
-        // The sum from a key to the query: all gates of the row minus those before the key.
-        let before = gates.clone().cumsum(3) - gates.clone();
-        let counted = (gates.sum_dim(3) - before).clamp(0.0, last);
-        // The gradient of a count flows through `share`; the rows it lies between are constants.
-        let below = counted.clone().detach().floor();
-        let share = counted - below.clone();
+        let counted = content
+            .ops
+            .count_open_keys(logits, content.first_query, last);
         // [B, H, q_len, max_position]: one product per trained vector, not one per pair.
         let scores = content.q.clone().matmul(table.unsqueeze());
-        // At the last vector `share` is 0, so the clamped upper neighbour has no weight.
-        let [lower, upper] = [0.0, 1.0].map(|step| {
-            scores
-                .clone()
-                .gather(3, (below.clone() + step).clamp_max(last).int())
-        });
-        Some(lower.clone() + (upper - lower) * share)
+        Some(content.ops.interpolate_columns(scores, counted))
     }
 }
 
@@ -153,8 +142,6 @@ impl EncodingSpec for CopeConfig {
             causal_only: true,
             reads_transformed_qk: true,
             bias_workspace: 12.5,
-            // Two gathers, measured.
-            bias_work: 20.0,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

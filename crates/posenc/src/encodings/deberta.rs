@@ -23,6 +23,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Which of the two mixed terms are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,9 +135,16 @@ impl Deberta {
         1.0 + f64::from(u8::from(!self.c2p.is_empty())) + f64::from(u8::from(!self.p2c.is_empty()))
     }
 
-    /// Rows of the table under a projection, for the product with `[B, H, *, E]`: `[1, H, E, 2k]`.
-    fn projected(&self, projection: &Param<Tensor<2>>, heads: usize) -> Tensor<4> {
-        let projected = self.table.val().matmul(projection.val());
+    /// Rows of the table under a projection, for the product with `[B, H, *, E]`:
+    /// `[1, H, E, rows]`.
+    fn projected(
+        &self,
+        projection: &Param<Tensor<2>>,
+        rows: Range<usize>,
+        heads: usize,
+    ) -> Tensor<4> {
+        let table = self.table.val().slice_dim(0, rows);
+        let projected = table.matmul(projection.val());
         let [rows, width] = projected.dims();
         projected
             .reshape([1, rows, heads, width / heads])
@@ -170,48 +178,53 @@ impl Prepared for PreparedDeberta<'_> {
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        let [batch, heads, q_len, _] = content.q.dims();
+        let [_, heads, q_len, _] = content.q.dims();
         let k_len = content.keys.len();
         let encoding = self.encoding;
-        let distinct = self
-            .distances
-            .distinct(content.queries.clone(), content.keys.clone());
-        // Row of the table for each cell, looked up once per distinct distance.
+        let distinct = self.distances.distinct_visible(
+            content.queries.clone(),
+            content.keys.clone(),
+            content.first_query,
+        );
+        // The rows of the table that the block reads, and for each cell which of them; looked up
+        // once per distinct distance.
         let index = |sign: f64| {
             let row: Vec<i32> = distinct
                 .distances
                 .iter()
                 .map(|distance| encoding.config.row(sign * distance))
                 .collect();
-            let rows: Vec<i32> = distinct
+            let (first, last) = row
+                .iter()
+                .fold((i32::MAX, 0), |(a, b), row| (a.min(*row), b.max(*row)));
+            let cells: Vec<i32> = distinct
                 .cells
                 .iter()
-                .map(|cell| row[*cell as usize])
+                .map(|cell| row[*cell as usize] - first)
                 .collect();
-            let rows = Tensor::<4, Int>::from_data(
-                TensorData::new(rows, [1, 1, q_len, k_len]),
-                &content.q.device(),
-            );
-            rows.expand([batch, heads, q_len, k_len])
+            let cells = TensorData::new(cells, [1, 1, q_len, k_len]);
+            let cells = Tensor::<4, Int>::from_data(cells, &content.q.device());
+            (first as usize..last as usize + 1, cells)
         };
         // Queries carry the number of terms since `transform_qk`; keys do not.
         let c2p = encoding.c2p.get(layer).map(|projection| {
-            (content.q.clone() * content.scale)
-                .matmul(encoding.projected(projection, heads))
-                .gather(3, index(1.0))
+            let (rows, cells) = index(1.0);
+            let products = (content.q.clone() * content.scale)
+                .matmul(encoding.projected(projection, rows, heads));
+            content.ops.gather_columns(products, cells)
         });
         let p2c = encoding.p2c.get(layer).map(|projection| {
-            // [B, H, k_len, 2k]: gathered by key, then turned to queries by keys.
-            let scores = (content.k.clone() * (content.scale / encoding.terms().sqrt()))
-                .matmul(encoding.projected(projection, heads));
             let sign = if encoding.config.form == DebertaForm::Code {
                 1.0
             } else {
                 -1.0
             };
-            scores
-                .gather(3, index(sign).swap_dims(2, 3))
-                .swap_dims(2, 3)
+            let (rows, cells) = index(sign);
+            // [B, H, k_len, rows]: gathered by key, then turned to queries by keys.
+            let scores = (content.k.clone() * (content.scale / encoding.terms().sqrt()))
+                .matmul(encoding.projected(projection, rows, heads));
+            let by_key = content.ops.gather_columns(scores, cells.swap_dims(2, 3));
+            by_key.swap_dims(2, 3)
         });
         match (c2p, p2c) {
             (Some(a), Some(b)) => Some(a + b),
@@ -295,12 +308,6 @@ impl EncodingSpec for DebertaConfig {
             relative: true,
             by_distance: true,
             reads_transformed_qk: true,
-            // A gather for each mixed term, measured.
-            bias_work: if self.terms == DebertaTerms::Both {
-                20.0
-            } else {
-                10.0
-            },
             ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
         }
     }

@@ -102,9 +102,11 @@ impl Prepared for PreparedRelativeProjection<'_> {
         let device = by_distance.device();
         let none = Tensor::zeros([batch, heads, rows, 1], (&device, by_distance.dtype()));
         let table = Tensor::cat(vec![by_distance, none], 3);
-        let distinct = self
-            .distances
-            .distinct(content.queries.clone(), content.keys.clone());
+        let distinct = self.distances.distinct_visible(
+            content.queries.clone(),
+            content.keys.clone(),
+            content.first_query,
+        );
         let column = |distance: &f64| match distance.round() {
             at if at >= 0.0 && at < reach as f64 => at as i32,
             _ => reach as i32,
@@ -113,7 +115,7 @@ impl Prepared for PreparedRelativeProjection<'_> {
         let cells = distinct.cells.iter().map(|cell| column[*cell as usize]);
         let cells = TensorData::new(cells.collect::<Vec<i32>>(), [1, 1, rows, k_len]);
         let cells = Tensor::<4, Int>::from_data(cells, &device);
-        Some(table.gather(3, cells.expand([batch, heads, rows, k_len])))
+        Some(content.ops.gather_columns(table, cells))
     }
 }
 

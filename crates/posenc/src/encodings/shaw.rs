@@ -16,7 +16,7 @@ use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -58,12 +58,14 @@ struct PreparedShaw<'a> {
 }
 
 impl PreparedShaw<'_> {
-    /// Row of the tables for each cell of the block, `[B, H, q_len, k_len]`.
+    /// Row of the tables for each cell of the block, `[1, 1, q_len, k_len]`.
     fn rows(&self, content: &Content<'_>) -> Tensor<4, Int> {
         let k = self.encoding.max_distance as f64;
-        let distinct = self
-            .distances
-            .distinct(content.queries.clone(), content.keys.clone());
+        let distinct = self.distances.distinct_visible(
+            content.queries.clone(),
+            content.keys.clone(),
+            content.first_query,
+        );
         let row: Vec<i32> = distinct
             .distances
             .iter()
@@ -75,13 +77,8 @@ impl PreparedShaw<'_> {
             .iter()
             .map(|cell| row[*cell as usize])
             .collect();
-        let [batch, heads, q_len, _] = content.q.dims();
-        let k_len = content.keys.len();
-        let rows = Tensor::<4, Int>::from_data(
-            TensorData::new(rows, [1, 1, q_len, k_len]),
-            &content.q.device(),
-        );
-        rows.expand([batch, heads, q_len, k_len])
+        let shape = [1, 1, content.queries.len(), content.keys.len()];
+        Tensor::from_data(TensorData::new(rows, shape), &content.q.device())
     }
 }
 
@@ -102,11 +99,8 @@ impl Prepared for PreparedShaw<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         // One product per row of the table, gathered per cell: no vector per pair of positions.
         let table = self.encoding.keys[layer].val().transpose().unsqueeze::<4>();
-        Some(
-            (content.q.clone() * content.scale)
-                .matmul(table)
-                .gather(3, self.rows(content)),
-        )
+        let products = (content.q.clone() * content.scale).matmul(table);
+        Some(content.ops.gather_columns(products, self.rows(content)))
     }
 
     fn output_bias(
@@ -116,13 +110,11 @@ impl Prepared for PreparedShaw<'_> {
         weights: &dyn Fn() -> Tensor<4>,
     ) -> Option<Tensor<4>> {
         let table = self.encoding.values.get(layer)?.val();
-        let [batch, heads, q_len, _] = content.q.dims();
-        let empty = Tensor::zeros(
-            [batch, heads, q_len, table.dims()[0]],
-            (&table.device(), table.dtype()),
-        );
         // Total weight of each row of the table.
-        let weights = empty.scatter(3, self.rows(content), weights(), IndexingUpdateOp::Add);
+        let rows = self.rows(content);
+        let weights = content
+            .ops
+            .scatter_columns(weights(), rows, table.dims()[0]);
         Some(weights.matmul(table.unsqueeze()))
     }
 }
@@ -174,8 +166,6 @@ impl EncodingSpec for ShawConfig {
             relative: true,
             by_distance: true,
             reads_transformed_qk: true,
-            // A gather for keys and one for values, measured.
-            bias_work: if self.values { 20.0 } else { 10.0 },
             ..Facts::new(Hooks::CONTENT_BIAS | Hooks::OUTPUT_BIAS.when(self.values))
         }
     }

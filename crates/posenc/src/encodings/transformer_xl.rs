@@ -101,9 +101,11 @@ impl Prepared for PreparedTransformerXl<'_> {
         let projection = parameters.projection.val();
         let [d_model, _] = projection.dims();
         let [heads, head_dim] = parameters.u.val().dims();
-        let distinct = self
-            .distances
-            .distinct(content.queries.clone(), content.keys.clone());
+        let distinct = self.distances.distinct_visible(
+            content.queries.clone(),
+            content.keys.clone(),
+            content.first_query,
+        );
         let count = distinct.distances.len();
         let table = distinct
             .distances
@@ -119,16 +121,12 @@ impl Prepared for PreparedTransformerXl<'_> {
         let per_head = |x: &Param<Tensor<2>>| x.val().reshape([1, heads, 1, head_dim]);
         // [B, H, q_len, distances]: products per distinct distance, spread over the cells below.
         let by_distance = ((content.q.clone() + per_head(&parameters.v)) * content.scale).matmul(r);
-        let [batch, _, q_len, _] = by_distance.dims();
-        let k_len = content.keys.len();
-        let cells = distinct
-            .cells(&self.device)
-            .reshape([1, 1, q_len, k_len])
-            .expand([batch, heads, q_len, k_len]);
+        let (q_len, k_len) = (content.queries.len(), content.keys.len());
+        let cells = distinct.cells(&self.device).reshape([1, 1, q_len, k_len]);
         // [B, H, 1, k_len]: u does not depend on the query.
         let by_key =
             (per_head(&parameters.u) * content.scale).matmul(content.k.clone().swap_dims(2, 3));
-        Some(by_distance.gather(3, cells) + by_key)
+        Some(content.ops.gather_columns(by_distance, cells) + by_key)
     }
 }
 

@@ -26,7 +26,8 @@ fn shaw() {
                     &[("keys.0", count(2 * case.size("max_distance") + 1))],
                 );
                 let length = case.size("length");
-                let inputs = Inputs::rows(vec![1.0; length], vec![0.0; length], 1);
+                let inputs =
+                    Inputs::rows(vec![1.0; length], vec![0.0; length], 1).seeing_all_keys();
                 assert_eq!(
                     inputs.pass(&encoding, &Positions::contiguous(length)).bias,
                     case.wanted(),
@@ -44,7 +45,7 @@ fn shaw() {
                     ],
                 );
                 let (inputs, v) = (
-                    Inputs::rows(case.list("q"), case.list("k"), 2),
+                    Inputs::rows(case.list("q"), case.list("k"), 2).seeing_all_keys(),
                     case.list("v"),
                 );
                 let length = v.len() / 2;
@@ -131,7 +132,8 @@ fn transformer_xl() {
                 // Only v meets the table here, [sin | cos] of the distance itself: its first and
                 // its second number show both.
                 let (queries, keys) = (case.list("queries"), case.size("keys"));
-                let inputs = Inputs::rows(vec![0.0; 2 * queries.len()], vec![1.0; 2 * keys], 2);
+                let inputs = Inputs::rows(vec![0.0; 2 * queries.len()], vec![1.0; 2 * keys], 2)
+                    .seeing_all_keys();
                 for (v, side) in [
                     ([1.0, 0.0], f64::sin as fn(f64) -> f64),
                     ([0.0, 1.0], f64::cos),
@@ -229,6 +231,7 @@ fn deberta() {
                     q: by_head("q"),
                     k: by_head("k"),
                     hidden: None,
+                    all_keys: true,
                 };
                 close(
                     name,
@@ -305,6 +308,7 @@ fn fox() {
             q: zeros(),
             k: zeros(),
             hidden: Some(tensor(hidden, [1, length, heads])),
+            all_keys: false,
         };
         let bias = inputs.pass(&encoding, &Positions::contiguous(length)).bias;
         close(&case.name, &visible(&bias, length), &case.wanted(), 1e-6);

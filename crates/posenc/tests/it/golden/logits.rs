@@ -30,6 +30,7 @@ fn agrees(case: &Case) {
         q: by_head("q"),
         k: by_head("k"),
         hidden: Some(tensor(case.list("hidden"), [1, tokens, d_model])),
+        all_keys: false,
     };
     let pass = inputs.pass(&encoding, &Positions::same(case.list("positions")));
     let logits = visible(&pass.logits(), tokens);

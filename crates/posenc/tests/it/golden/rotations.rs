@@ -200,6 +200,7 @@ fn rope_combinations() {
                     q: repeated(&q),
                     k: repeated(&k),
                     hidden: None,
+                    all_keys: false,
                 };
                 let logits = inputs
                     .pass(&encoding, &Positions::contiguous(length))

@@ -299,6 +299,9 @@ pub struct Inputs {
     pub q: Tensor<4>,
     pub k: Tensor<4>,
     pub hidden: Option<Tensor<3>>,
+    /// Whether every query sees every key, as references do that compute all cells. Otherwise the
+    /// last query sees all keys, and those before it fewer.
+    pub all_keys: bool,
 }
 
 impl Inputs {
@@ -312,11 +315,19 @@ impl Inputs {
             q: rows(q),
             k: rows(k),
             hidden: None,
+            all_keys: false,
         }
     }
 
-    /// Calls `of` with the prepared encoding and what the whole block is made of; the last query
-    /// sees all keys.
+    /// The same, with every query seeing every key.
+    pub fn seeing_all_keys(self) -> Self {
+        Self {
+            all_keys: true,
+            ..self
+        }
+    }
+
+    /// Calls `of` with the prepared encoding and what the whole block is made of.
     fn with_content<R>(
         &self,
         encoding: &Encoding,
@@ -334,7 +345,8 @@ impl Inputs {
             .unwrap_or_else(|| Tensor::zeros([1, k_len, 1], &Device::flex()));
         let (q, k) = prepared.transform_qk(0, self.q.clone(), self.k.clone(), &hidden);
         let raw = || (self.q.clone(), self.k.clone());
-        let (queries, keys, first_query) = (0..q_len, 0..k_len, k_len - q_len);
+        let (queries, keys) = (0..q_len, 0..k_len);
+        let first_query = if self.all_keys { k_len } else { k_len - q_len };
         let scale = 1.0 / (head_dim as f64).sqrt();
         of(
             &*prepared,

@@ -1,0 +1,110 @@
+//! Sums of gates from every key to the query: positions counted by content.
+
+use super::op::{FusedOp, required};
+use super::simd::{Lanes, dispatch};
+use super::tensors::{contiguous, tensor};
+use super::threads::for_each;
+use burn::backend::TensorMetadata;
+use burn_flex::FlexTensor;
+use pulp::{Simd, WithSimd};
+
+/// Replaces numbers by their sigmoids.
+struct Sigmoids<'a>(&'a mut [f32]);
+
+impl WithSimd for Sigmoids<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let (x, tail) = S::as_mut_simd_f32s(self.0);
+        for x in x {
+            *x = s.sigmoid(*x);
+        }
+        let last = s.sigmoid(s.partial_load_f32s(tail));
+        s.partial_store_f32s(tail, last);
+    }
+}
+
+/// [`crate::count_open_keys`] of logits.
+pub(super) struct CountOpenKeys {
+    pub(super) first_query: usize,
+    pub(super) limit: f32,
+}
+
+/// What the backward pass needs: gates and counts.
+pub(super) struct Saved {
+    gates: Vec<f32>,
+    counts: FlexTensor,
+}
+
+impl CountOpenKeys {
+    /// Runs `f` on the part of every row that its query sees, of two tensors `[B, H, Q, K]`.
+    fn rows(
+        &self,
+        [_, _, queries, width]: [usize; 4],
+        x: &[f32],
+        y: &mut [f32],
+        f: impl Fn(&[f32], &mut [f32]) + Sync + Send,
+    ) {
+        let (each, work) = ((queries * width).max(1), 4 * y.len());
+        let tasks = x.chunks(each).zip(y.chunks_mut(each)).collect();
+        for_each(tasks, work, |(x, y)| {
+            let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));
+            for (i, (x, y)) in rows.enumerate() {
+                let visible = (self.first_query + i + 1).min(width);
+                f(&x[..visible], &mut y[..visible]);
+            }
+        });
+    }
+}
+
+impl FusedOp<1> for CountOpenKeys {
+    type Saved = Saved;
+
+    fn forward(&self, inputs: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, Saved) {
+        let [logits] = inputs.map(required);
+        let shape: [usize; 4] = logits.shape().dims();
+        let logits = contiguous(logits);
+        let logits = logits.storage::<f32>();
+        let mut gates = vec![0.0; logits.len()];
+        self.rows(shape, logits, &mut gates, |x, gates| {
+            gates.copy_from_slice(x);
+            dispatch(Sigmoids(gates));
+        });
+        // Hidden keys count nothing.
+        let mut counts = vec![0.0; gates.len()];
+        self.rows(shape, &gates, &mut counts, |gates, counts| {
+            let mut sum = 0.0;
+            for (gate, count) in gates.iter().zip(counts).rev() {
+                sum += gate;
+                *count = f32::min(sum, self.limit);
+            }
+        });
+        let counts = tensor(counts, shape);
+        (counts.clone(), Saved { gates, counts })
+    }
+
+    fn backward(&self, saved: &Saved, grad: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
+        let shape: [usize; 4] = grad.shape().dims();
+        let grad = contiguous(grad);
+        let mut output = vec![0.0; saved.gates.len()];
+        // A gate adds to the counts of its own key and of those before it, where they are not at
+        // the limit.
+        let counts = saved.counts.storage::<f32>();
+        output.copy_from_slice(grad.storage());
+        self.rows(shape, counts, &mut output, |counts, output| {
+            let mut sum = 0.0;
+            for (count, output) in counts.iter().zip(output) {
+                if *count < self.limit {
+                    sum += *output;
+                }
+                *output = sum;
+            }
+        });
+        // Gates of hidden keys are 0.
+        for (output, gate) in output.iter_mut().zip(&saved.gates) {
+            *output *= gate * (1.0 - gate);
+        }
+        [Some(tensor(output, shape))]
+    }
+}

@@ -1,0 +1,135 @@
+//! Softmax over the keys that each query sees.
+
+use super::op::{FusedOp, required};
+use super::simd::{Lanes, dispatch, sum_over};
+use super::tensors::{contiguous, tensor};
+use super::threads::for_each;
+use burn::backend::TensorMetadata;
+use burn_flex::FlexTensor;
+use pulp::{Simd, WithSimd};
+
+/// The softmax of rows of logits, in place. Row i reads its first `visible + i` numbers; the rest
+/// becomes 0.
+struct Forward<'a> {
+    rows: &'a mut [f32],
+    width: usize,
+    visible: usize,
+}
+
+impl WithSimd for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        for (i, row) in self.rows.chunks_exact_mut(self.width).enumerate() {
+            let (row, hidden) = row.split_at_mut((self.visible + i).min(self.width));
+            hidden.fill(0.0);
+            let largest = row.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
+            if largest == f32::NEG_INFINITY {
+                row.fill(0.0);
+                continue;
+            }
+            let shift = s.splat(largest);
+            let (x, tail) = S::as_mut_simd_f32s(row);
+            for x in x.iter_mut() {
+                *x = s.exp(s.sub(*x, shift));
+            }
+            let last = s.exp(s.sub(s.partial_load_f32s(tail), shift));
+            s.partial_store_f32s(tail, last);
+            let sum = sum_over!(s, x.len(), |i| x[i]);
+            let sum = tail.iter().fold(sum, |a, b| a + b);
+            let divisor = s.splat(sum);
+            for x in x {
+                *x = s.div(*x, divisor);
+            }
+            tail.iter_mut().for_each(|x| *x /= sum);
+        }
+    }
+}
+
+/// `w (grad - sum over the row of w grad)`, in place of `grad`. Weights of hidden keys are 0.
+struct Backward<'a> {
+    weights: &'a [f32],
+    grad: &'a mut [f32],
+    width: usize,
+    visible: usize,
+}
+
+impl WithSimd for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let rows = self.weights.chunks_exact(self.width);
+        for (i, (weights, grad)) in rows.zip(self.grad.chunks_exact_mut(self.width)).enumerate() {
+            let visible = (self.visible + i).min(self.width);
+            let (grad, hidden) = grad.split_at_mut(visible);
+            hidden.fill(0.0);
+            let (w, w_tail) = S::as_simd_f32s(&weights[..visible]);
+            let (g, g_tail) = S::as_mut_simd_f32s(grad);
+            let sum = sum_over!(s, w.len(), |i| s.mul(w[i], g[i]));
+            let tails = w_tail.iter().zip(g_tail.iter());
+            let sum = tails.fold(sum, |sum, (w, g)| sum + w * g);
+            let shift = s.splat(sum);
+            for (w, g) in w.iter().zip(g) {
+                *g = s.mul(*w, s.sub(*g, shift));
+            }
+            for (w, g) in w_tail.iter().zip(g_tail) {
+                *g = w * (*g - sum);
+            }
+        }
+    }
+}
+
+/// The softmax of logits `[B, H, Q, K]`, of which row i sees the first `first_query + i + 1`.
+pub(super) struct CausalSoftmax {
+    pub(super) first_query: usize,
+}
+
+impl FusedOp<1> for CausalSoftmax {
+    /// The weights.
+    type Saved = FlexTensor;
+
+    fn forward(&self, inputs: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, FlexTensor) {
+        let [logits] = inputs.map(required);
+        let shape @ [_, _, queries, width]: [usize; 4] = logits.shape().dims();
+        let mut values = contiguous(logits).storage::<f32>().to_vec();
+        let work = 4 * values.len();
+        // One batch and head is a task.
+        let tasks = values.chunks_mut((queries * width).max(1)).collect();
+        for_each(tasks, work, |rows| {
+            dispatch(Forward {
+                rows,
+                width,
+                visible: self.first_query + 1,
+            });
+        });
+        let weights = tensor(values, shape);
+        (weights.clone(), weights)
+    }
+
+    fn backward(
+        &self,
+        weights: &FlexTensor,
+        grad: FlexTensor,
+        _: [bool; 1],
+    ) -> [Option<FlexTensor>; 1] {
+        let shape @ [_, _, queries, width]: [usize; 4] = weights.shape().dims();
+        let mut grad = contiguous(grad).storage::<f32>().to_vec();
+        let each = (queries * width).max(1);
+        let work = 2 * grad.len();
+        let tasks = grad
+            .chunks_mut(each)
+            .zip(weights.storage::<f32>().chunks(each))
+            .collect();
+        for_each(tasks, work, |(grad, weights)| {
+            dispatch(Backward {
+                weights,
+                grad,
+                width,
+                visible: self.first_query + 1,
+            });
+        });
+        [Some(tensor(grad, shape))]
+    }
+}

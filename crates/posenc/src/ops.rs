@@ -1,0 +1,69 @@
+//! Operations that a host of encodings may have in a faster form.
+
+use burn::tensor::{Bool, Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
+
+/// Tensor operations that encodings ask their host for. The defaults are the definitions, which
+/// run on every backend; a host may override them with operations that give the same numbers.
+pub trait Ops {
+    /// `x[b, h, i, columns[b, h, i, j]]`, `[B, H, Q, K]`, of `x`, `[B, H, Q, N]`, and `columns`,
+    /// `[1 or B, 1 or H, Q, K]`.
+    fn gather_columns(&self, x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {
+        let [batch, heads, rows, _] = x.dims();
+        let places = columns.dims()[3];
+        x.gather(3, columns.expand([batch, heads, rows, places]))
+    }
+
+    /// The transpose of [`gather_columns`](Self::gather_columns): the sums of `x`, `[B, H, Q, K]`,
+    /// over equal columns, `[B, H, Q, n]`.
+    fn scatter_columns(&self, x: Tensor<4>, columns: Tensor<4, Int>, n: usize) -> Tensor<4> {
+        let [batch, heads, rows, places] = x.dims();
+        let empty = Tensor::zeros([batch, heads, rows, n], (&x.device(), x.dtype()));
+        let columns = columns.expand([batch, heads, rows, places]);
+        empty.scatter(3, columns, x, IndexingUpdateOp::Add)
+    }
+
+    /// `x[b, h, i, at[b, h, i, j]]`, `[B, H, Q, K]`, where a place between two columns of `x`, `[B,
+    /// H, Q, N]`, gives what lies between their values. Places are `[B, H, Q, K]`, from 0 to N - 1.
+    fn interpolate_columns(&self, x: Tensor<4>, at: Tensor<4>) -> Tensor<4> {
+        let last = (x.dims()[3] - 1) as f64;
+        // The gradient of a place flows through `share`; the columns it lies between are constants.
+        let below = at.clone().detach().floor();
+        let share = at - below.clone();
+        // At the last column `share` is 0, so the clamped upper neighbour has no weight.
+        let [lower, upper] = [0.0, 1.0].map(|step| {
+            let columns = (below.clone() + step).clamp_max(last).int();
+            self.gather_columns(x.clone(), columns)
+        });
+        lower.clone() + (upper - lower) * share
+    }
+
+    /// The sum of `sigmoid(logits)` from each key to the query's own, at most `limit`. `logits` and
+    /// the result are `[B, H, Q, K]`; query row i sees the keys `0..=first_query + i`, and the
+    /// result for later keys is 0.
+    fn count_open_keys(&self, logits: Tensor<4>, first_query: usize, limit: f64) -> Tensor<4> {
+        let shape @ [_, _, queries, keys] = logits.dims();
+        let hidden = later_keys(queries, keys, first_query, &logits.device()).expand(shape);
+        let gates = activation::sigmoid(logits).mask_fill(hidden, 0.0);
+        // Sums from the last key backwards.
+        let sums = gates.flip([3]).cumsum(3).flip([3]);
+        sums.clamp_max(limit)
+    }
+}
+
+/// `[1, 1, queries, keys]`, true where the key comes after the query.
+pub(crate) fn later_keys(
+    queries: usize,
+    keys: usize,
+    first_query: usize,
+    device: &Device,
+) -> Tensor<4, Bool> {
+    let later = (0..queries).flat_map(|row| (0..keys).map(move |key| key > first_query + row));
+    let later = TensorData::new(later.collect::<Vec<bool>>(), [1, 1, queries, keys]);
+    Tensor::from_data(later, device)
+}
+
+/// The definitions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlainOps;
+
+impl Ops for PlainOps {}
