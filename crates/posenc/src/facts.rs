@@ -178,6 +178,15 @@ pub struct Facts {
     /// Memory for one block of its bias, in numbers per logit of the block, with all intermediate
     /// results; measured by `scripts/memory` where it was not derived from the hooks.
     pub bias_workspace: f64,
+    /// Memory of its bias that training keeps for the backward pass, in numbers per logit of a
+    /// layer; measured likewise.
+    pub bias_kept: f64,
+    /// Memory of an unfused transform of queries and keys in evaluation, in numbers per number of
+    /// the queries of a batch; measured likewise.
+    pub transform_workspace: f64,
+    /// Memory that training keeps of an unfused transform of queries and keys, in numbers per
+    /// number of the queries of a layer; measured likewise.
+    pub transform_kept: f64,
     /// Work on one block of its bias beside that on the numbers of `bias_workspace`, in as many
     /// more numbers per logit: what is computed and not kept, and what takes longer than an
     /// elementwise operation, as a gather does.
@@ -188,16 +197,18 @@ impl Facts {
     /// Facts of an encoding with these hooks, and with none of the properties below.
     ///
     /// The workspace of a bias is that of a typical one: 2.5 numbers per logit for a position-only
-    /// bias, 9 for one that depends on content.
+    /// bias, 4.5 for one that depends on content, which takes as much time again.
     pub fn new(hooks: Hooks) -> Self {
-        let bias_workspace = match hooks {
-            hooks if hooks.content_bias || hooks.output_bias => 9.0,
-            hooks if hooks.logits_bias => 2.5,
-            _ => 0.0,
+        let [bias_workspace, bias_work, bias_kept] = match hooks {
+            hooks if hooks.content_bias || hooks.output_bias => [4.5, 4.5, 5.0],
+            hooks if hooks.logits_bias => [2.5, 0.0, 0.0],
+            _ => [0.0; 3],
         };
         Self {
             hooks,
             bias_workspace,
+            bias_work,
+            bias_kept,
             ..Self::default()
         }
     }
@@ -232,6 +243,9 @@ impl Facts {
                 .flat_map(|part| part.axis_reads.clone())
                 .collect(),
             bias_work: parts.iter().map(|part| part.bias_work).sum(),
+            transform_workspace: parts.iter().map(|part| part.transform_workspace).sum(),
+            transform_kept: parts.iter().map(|part| part.transform_kept).sum(),
+            bias_kept: parts.iter().map(|part| part.bias_kept).sum(),
             // The running sum and the result of an addition, beside the parts.
             bias_workspace: if workspace > 0.0 {
                 workspace + 1.5

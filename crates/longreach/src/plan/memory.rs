@@ -144,8 +144,7 @@ fn of_share(model: &TransformerConfig, share: &Share<'_>) -> u64 {
     let facts = share.encoding.facts(&model.shape());
     let kept = match model.attention {
         AttentionKind::Linear => 4.0,
-        _ if facts.hooks.content_bias => 14.0,
-        _ => 0.0,
+        _ => facts.bias_kept,
     } * rows as f64
         * pairs;
     // Coordinates may differ from row to row, and then biases do.
@@ -154,12 +153,15 @@ fn of_share(model: &TransformerConfig, share: &Share<'_>) -> u64 {
         is_materialised(&facts, share.positions),
         facts.bias_workspace * pairs * alike,
     );
-    let block = tokens * (6.0 * d_model + d_ff) + kept;
+    let transform = facts.transform_kept * (model.n_heads * model.head_dim) as f64;
+    let block = tokens * (6.0 * d_model + d_ff + transform) + kept;
     let groups = (tokens / 128.0).ceil().min(8.0);
     let sums = groups * (4.0 * d_model * d_model + 2.0 * d_model * d_ff);
     let step = model.n_layers as f64 * block + tokens * (8.0 * d_model + 3.0 * vocab) + sums + bias;
+    let is_unfused = facts.hooks.content_bias || facts.transform_kept > 0.0;
+    let unfused = when(is_unfused, mib(TRAINING_UNFUSED_MIB));
     // 4 bytes for each f32.
-    (mib(TRAINING_MIB) + 4.0 * (step + 14.0 * share.parameters as f64)) as u64
+    (mib(TRAINING_MIB) + unfused + 4.0 * (step + 14.0 * share.parameters as f64)) as u64
 }
 
 /// What an evaluation is expected to need, in bytes; `index` is that of the length. It is the sum
@@ -206,7 +208,10 @@ pub fn evaluation(
         false if materialised => block / rows as f64,
         false => 0.0,
     };
-    let is_fused = !content && !materialised && model.attention != AttentionKind::Linear;
+    let is_fused = !content
+        && !materialised
+        && facts.transform_workspace == 0.0
+        && model.attention != AttentionKind::Linear;
     let watched = when(eval.attention_distance, WATCHED * block);
     let unfused = when(!is_fused || eval.attention_distance, mib(UNFUSED_MIB));
     let inner = (model.n_heads * model.head_dim) as f64;
@@ -220,7 +225,8 @@ pub fn evaluation(
     // Blocks of a causal mask have as many sizes as there are blocks. The allocator keeps some of
     // each.
     let unfused = unfused + (4.0 * (bias + watched)).min(mib(KEPT_MIB));
-    let numbers = tokens * (FORWARD * d_model + LOGITS * vocab)
+    let transform = facts.transform_workspace * inner;
+    let numbers = tokens * (FORWARD * d_model + LOGITS * vocab + transform)
         + bias
         + watched
         + decoding
@@ -236,6 +242,8 @@ const TRAINING_MIB: f64 = 30.0;
 const EVALUATION_MIB: f64 = 21.0;
 /// MiB more where attention is not fused: many small tensors of different sizes.
 const UNFUSED_MIB: f64 = 20.0;
+/// The same in training.
+const TRAINING_UNFUSED_MIB: f64 = 14.0;
 /// The most MiB that are kept of blocks of other sizes.
 const KEPT_MIB: f64 = 24.0;
 /// Numbers per token and dimension of a forward pass.

@@ -360,6 +360,8 @@ impl EncodingSpec for AxialRopeConfig {
             linear: true,
             rotates_qk: true,
             axes: self.axes,
+            transform_workspace: 4.0,
+            transform_kept: 5.0,
             ..Facts::new(Hooks::TRANSFORM_QK)
         }
     }

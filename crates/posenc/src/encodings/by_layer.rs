@@ -193,6 +193,9 @@ impl EncodingSpec for ByLayerConfig {
             relative: parts.iter().all(|part| part.relative),
             bias_workspace: most(|part| part.bias_workspace),
             bias_work: most(|part| part.bias_work),
+            bias_kept: most(|part| part.bias_kept),
+            transform_workspace: most(|part| part.transform_workspace),
+            transform_kept: most(|part| part.transform_kept),
             ..Facts::stacked(&parts)
         }
     }

@@ -106,6 +106,8 @@ impl EncodingSpec for CableConfig {
             ignores_positions: true,
             causal_only: true,
             bias_workspace: 5.0,
+            bias_kept: 2.0,
+            bias_work: 0.0,
             ..Facts::new(Hooks::CONTENT_BIAS | Hooks::TRANSFORM_QK.when(!self.scaled))
         }
     }

@@ -141,7 +141,9 @@ impl EncodingSpec for CopeConfig {
             ignores_positions: true,
             causal_only: true,
             reads_transformed_qk: true,
-            bias_workspace: 12.5,
+            bias_workspace: 5.5,
+            bias_kept: 6.5,
+            bias_work: 3.5,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

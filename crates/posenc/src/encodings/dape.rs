@@ -265,6 +265,7 @@ impl EncodingSpec for DapeConfig {
             linear: false,
             causal_only: part.causal_only || self.kernel > 1,
             bias_workspace: part.bias_workspace + copies + 4.0,
+            bias_kept: part.bias_kept + 0.75 * (copies + 4.0),
             ..part
         }
     }

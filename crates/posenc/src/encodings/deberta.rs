@@ -308,6 +308,7 @@ impl EncodingSpec for DebertaConfig {
             relative: true,
             by_distance: true,
             reads_transformed_qk: true,
+            bias_kept: 3.5,
             ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
         }
     }

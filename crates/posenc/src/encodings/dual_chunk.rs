@@ -154,7 +154,9 @@ impl EncodingSpec for DualChunkConfig {
         Facts {
             causal_only: true,
             rotates_qk: true,
-            bias_workspace: 11.0,
+            bias_workspace: 6.0,
+            bias_kept: 4.5,
+            bias_work: 5.0,
             ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
         }
     }

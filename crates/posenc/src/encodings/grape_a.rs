@@ -163,6 +163,7 @@ impl EncodingSpec for GrapeAConfig {
             by_distance: true,
             causal_only: true,
             reads_transformed_qk: true,
+            bias_kept: 2.5,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

@@ -137,6 +137,7 @@ impl EncodingSpec for GrapeApConfig {
     fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
             causal_only: true,
+            bias_kept: 4.0,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

@@ -203,6 +203,8 @@ impl EncodingSpec for LogScalingConfig {
         Facts {
             linear: true,
             causal_only: true,
+            transform_workspace: 3.0,
+            transform_kept: 3.0,
             ..Facts::new(Hooks::TRANSFORM_QK)
         }
     }

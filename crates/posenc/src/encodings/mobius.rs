@@ -161,6 +161,8 @@ impl EncodingSpec for MobiusConfig {
             relative: true,
             linear: true,
             rotates_qk: true,
+            transform_workspace: 5.0,
+            transform_kept: 4.0,
             ..Facts::new(Hooks::TRANSFORM_QK)
         }
     }

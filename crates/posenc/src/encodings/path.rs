@@ -296,7 +296,9 @@ impl EncodingSpec for PathProductConfig {
             causal_only: true,
             reads_transformed_qk: true,
             // Many products of chunks: a mean over 64 and 256 keys, measured.
-            bias_work: 0.5 * shape.head_dim as f64,
+            bias_work: 4.0 + 0.5 * shape.head_dim as f64,
+            bias_kept: 14.0,
+            bias_workspace: 5.0,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

@@ -143,6 +143,8 @@ impl EncodingSpec for PopeConfig {
             relative: true,
             rotates_qk: true,
             exclusive_in_stack: true,
+            transform_workspace: 22.0,
+            transform_kept: 18.5,
             ..Facts::new(Hooks::TRANSFORM_QK)
         }
     }

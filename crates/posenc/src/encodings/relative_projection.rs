@@ -168,6 +168,7 @@ impl EncodingSpec for RelativeProjectionConfig {
         Facts {
             relative: true,
             by_distance: true,
+            bias_kept: 2.0,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

@@ -127,6 +127,9 @@ impl EncodingSpec for ReropeConfig {
             relative: true,
             causal_only: true,
             rotates_qk: true,
+            bias_workspace: 5.5,
+            bias_kept: 3.5,
+            bias_work: 3.5,
             ..Facts::new(Hooks::TRANSFORM_QK | Hooks::CONTENT_BIAS)
         }
     }

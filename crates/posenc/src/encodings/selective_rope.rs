@@ -215,6 +215,8 @@ impl EncodingSpec for SelectiveRopeConfig {
             ignores_positions: true,
             linear: true,
             rotates_qk: true,
+            transform_workspace: 6.0,
+            transform_kept: 13.0,
             ..Facts::new(Hooks::TRANSFORM_QK)
         }
     }

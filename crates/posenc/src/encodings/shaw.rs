@@ -166,6 +166,9 @@ impl EncodingSpec for ShawConfig {
             relative: true,
             by_distance: true,
             reads_transformed_qk: true,
+            bias_workspace: 5.0,
+            bias_kept: 4.5,
+            bias_work: 4.0,
             ..Facts::new(Hooks::CONTENT_BIAS | Hooks::OUTPUT_BIAS.when(self.values))
         }
     }

@@ -97,6 +97,7 @@ impl EncodingSpec for StickBreakingConfig {
             by_distance: true,
             ignores_positions: true,
             causal_only: true,
+            bias_kept: 6.5,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

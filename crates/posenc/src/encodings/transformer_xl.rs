@@ -171,6 +171,7 @@ impl EncodingSpec for TransformerXlConfig {
             relative: true,
             by_distance: true,
             reads_transformed_qk: true,
+            bias_kept: 3.0,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

@@ -176,7 +176,9 @@ impl EncodingSpec for WallConfig {
             reads_transformed_qk: true,
             // Inside a chunk every channel of a pair has a factor: a mean over 64 and 256 keys,
             // measured.
-            bias_work: 0.75 * shape.head_dim as f64,
+            bias_work: 4.0 + 0.75 * shape.head_dim as f64,
+            bias_kept: 22.5,
+            bias_workspace: 5.0,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }
