@@ -5,9 +5,10 @@
 //! with plain tensor operations. The fused version runs for `f32` tensors on the Flex backend, with
 //! and without autodiff. Every other backend and float type runs the definition.
 //!
-//! Results are bitwise equal for any number of threads: work is split over independent outputs, and
-//! sums have a fixed order.
+//! Results are bitwise equal for any number of threads and any width of vectors: work is split over
+//! independent outputs, and sums have a fixed order.
 #![doc = include_str!("../README.md")]
+#![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 mod checks;
 pub mod reference;

@@ -10,6 +10,7 @@
 //! directories, [`commands`] holds the command line.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
+#![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 pub mod cli;
 pub mod cluster;

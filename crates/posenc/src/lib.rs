@@ -16,6 +16,7 @@
 //! | [`prelude`] | the names that a host of encodings needs |
 //!
 //! How each family of encodings fits the hooks, and what the hooks cannot express: [`design`].
+#![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 #[doc = include_str!("../DESIGN.md")]
 pub mod design {}

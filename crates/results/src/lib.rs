@@ -31,6 +31,7 @@
 //! text.rs       printable text, lists in words, slugs
 //! toml_text.rs  JSON as TOML on one line
 //! ```
+#![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 mod analysis;
 pub mod claims;

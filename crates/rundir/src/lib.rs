@@ -17,6 +17,7 @@
 //! Every write is an [`Op`] applied by a [`Disk`]. Tests replace the disk and cut the power after
 //! each operation, or let each of them fail. Nothing here links the tensor library, so the readers
 //! build and are fuzzed in seconds.
+#![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 pub mod checkpoint;
 pub mod claim;

@@ -9,6 +9,7 @@
 //! ```
 //!
 //! A leaf: every crate of the workspace may use it, and it uses none of them.
+#![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 mod check;
 mod invalid;

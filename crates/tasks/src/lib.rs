@@ -14,6 +14,7 @@
 //! Every batch is a pure function of its arguments. The batch of step `s` never depends on which
 //! batches were drawn before, on threads or on a resumed run. Test sets depend on (task, length,
 //! evaluation seed) only, so all methods are tested on the same rows.
+#![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 mod error;
 mod permutation;

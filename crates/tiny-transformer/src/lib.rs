@@ -11,6 +11,7 @@
 //! Every weight is drawn by its path ([`posenc::Init`]), so that two models that differ in their
 //! encoding share all other weights.
 #![doc = include_str!("../README.md")]
+#![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 mod attention;
 mod block;
