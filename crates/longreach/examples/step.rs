@@ -3,6 +3,7 @@
 //! --seq-len 2048`.
 //!
 //! `--what rotate` turns one tensor `[batch, n_heads, seq_len, d_model / n_heads]` instead.
+//! `--what multiply-adds` measures a loop of them without memory access: the limit of this machine.
 //!
 //! Prints one JSON line with the median and the least time of a step, its mean CPU time and the
 //! peak of the process's memory. `RAYON_NUM_THREADS` sets the threads; `scripts/bench` runs it in
@@ -31,6 +32,7 @@ enum What {
     Train,
     Eval,
     Rotate,
+    MultiplyAdds,
 }
 
 #[derive(Parser)]
@@ -165,8 +167,22 @@ fn cpu_time() -> f64 {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    if args.what == What::MultiplyAdds {
+        println!("{}", json!({"gflops": multiply_adds()}));
+        return Ok(());
+    }
     // As `longreach run` does.
     kernels::on_threads(|| measure(&args))
+}
+
+/// GFLOP/s of multiply-adds in registers on one thread: the median of nine loops.
+fn multiply_adds() -> f64 {
+    let mut speeds = [(); 9].map(|()| {
+        let start = Instant::now();
+        kernels::bench::multiply_adds(4_000_000) as f64 / start.elapsed().as_secs_f64() / 1e9
+    });
+    speeds.sort_by(f64::total_cmp);
+    speeds[4]
 }
 
 #[expect(clippy::too_many_lines, reason = "one measurement after the other")]
@@ -207,6 +223,7 @@ fn measure(args: &Args) -> anyhow::Result<()> {
                 measured(&mut times, since.elapsed());
             }
         }
+        What::MultiplyAdds => unreachable!("measured before"),
         What::Rotate => {
             let (heads, head_dim) = (args.n_heads, args.d_model / args.n_heads);
             let x = Tensor::<4>::ones([args.batch, heads, args.seq_len, head_dim], &device);

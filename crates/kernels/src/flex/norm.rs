@@ -1,7 +1,7 @@
 //! LayerNorm and RMSNorm, over whole tensors and for rows inside other operations.
 
 use super::op::{FusedOp, required};
-use super::simd::{Lanes, dispatch, sum_over};
+use super::simd::{GROUP, Lanes, dispatch, groups, groups_mut, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
 use burn::backend::TensorMetadata;
@@ -28,15 +28,15 @@ impl WithSimd for Forward<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let width = self.scale.len();
-        let (scale, scale_tail) = S::as_simd_f32s(self.scale);
+        let (scale, scale_tail) = groups::<S>(self.scale);
         for ((x, y), stats) in self
             .x
             .chunks_exact(width)
             .zip(self.y.chunks_exact_mut(width))
             .zip(self.stats)
         {
-            let (x, x_tail) = S::as_simd_f32s(x);
-            let (y, y_tail) = S::as_mut_simd_f32s(y);
+            let (x, x_tail) = groups::<S>(x);
+            let (y, y_tail) = groups_mut::<S>(y);
             // An RMSNorm is the case of mean 0 and no shift.
             let mean = match self.shift {
                 None => 0.0,
@@ -52,7 +52,7 @@ impl WithSimd for Forward<'_> {
             *stats = [mean, factor];
             let f = s.splat(factor);
             if let Some(shift) = self.shift {
-                let (shift, shift_tail) = S::as_simd_f32s(shift);
+                let (shift, shift_tail) = groups::<S>(shift);
                 for (((x, y), scale), shift) in x.iter().zip(y).zip(scale).zip(shift) {
                     *y = s.fma(s.mul(s.sub(*x, m), f), *scale, *shift);
                 }
@@ -91,22 +91,25 @@ impl WithSimd for Backward<'_> {
     #[expect(clippy::too_many_lines, reason = "one pass per row, and its tail")]
     fn with_simd<S: Simd>(self, s: S) {
         let width = self.scale.len();
-        let (scale, scale_tail) = S::as_simd_f32s(self.scale);
+        let (scale, scale_tail) = groups::<S>(self.scale);
         let (scale_sum, shift_sum) = self.sums.split_at_mut(width);
-        let (scale_sum, scale_sum_tail) = S::as_mut_simd_f32s(scale_sum);
+        let (scale_sum, scale_sum_tail) = groups_mut::<S>(scale_sum);
         let centred = !shift_sum.is_empty();
-        let (shift_sum, shift_sum_tail) = S::as_mut_simd_f32s(shift_sum);
+        let (shift_sum, shift_sum_tail) = groups_mut::<S>(shift_sum);
         for ((x, grad), [mean, factor]) in self
             .x
             .chunks_exact(width)
             .zip(self.grad.chunks_exact_mut(width))
             .zip(self.stats)
         {
-            let (x, x_tail) = S::as_simd_f32s(x);
-            let (grad, grad_tail) = S::as_mut_simd_f32s(grad);
+            let (x, x_tail) = groups::<S>(x);
+            let (grad, grad_tail) = groups_mut::<S>(grad);
             let (m, f) = (s.splat(*mean), s.splat(*factor));
-            // Two sums each, so that an addition need not wait for the one before.
-            let (mut along, mut total) = ([s.zero(); 2], [s.zero(); 2]);
+            // Groups of even and of odd index are summed apart, so that an addition need not wait
+            // for the one before.
+            let per_group = s.vectors_per_group();
+            let mut along = [[s.zero(); GROUP]; 2];
+            let mut total = [[s.zero(); GROUP]; 2];
             for (i, (((x, grad), scale), scale_sum)) in x
                 .iter()
                 .zip(&*grad)
@@ -117,11 +120,17 @@ impl WithSimd for Backward<'_> {
                 // n is the normalised x, g its gradient.
                 let (n, g) = (s.mul(s.sub(*x, m), f), s.mul(*grad, *scale));
                 *scale_sum = s.fma(*grad, n, *scale_sum);
-                along[i % 2] = s.fma(g, n, along[i % 2]);
-                total[i % 2] = s.add(g, total[i % 2]);
+                let (odd, j) = (i / per_group % 2, i % per_group);
+                along[odd][j] = s.fma(g, n, along[odd][j]);
+                total[odd][j] = s.add(g, total[odd][j]);
             }
-            let mut along = s.reduce_sum_f32s(s.add(along[0], along[1]));
-            let mut total = s.reduce_sum_f32s(s.add(total[0], total[1]));
+            let [mut along, mut total] = [along, total].map(|[even, odd]| {
+                let mut sums = even;
+                for j in 0..per_group {
+                    sums[j] = s.add(even[j], odd[j]);
+                }
+                s.sum_group(&sums[..per_group])
+            });
             for (((x, grad), scale), scale_sum) in x_tail
                 .iter()
                 .zip(&*grad_tail)

@@ -5,33 +5,82 @@ use pulp::{Arch, Simd, WithSimd};
 use std::sync::LazyLock;
 
 /// Runs `op` compiled for the best instruction set of this machine.
+///
+/// `LONGREACH_VECTOR_BITS=256` keeps to AVX2 where there is AVX-512, so that one machine can test
+/// and measure what others run.
 pub(crate) fn dispatch<Op: WithSimd>(op: Op) -> Op::Output {
-    static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+    static ARCH: LazyLock<Arch> =
+        LazyLock::new(|| match std::env::var("LONGREACH_VECTOR_BITS").as_deref() {
+            Err(_) => Arch::new(),
+            Ok("256") => narrow().expect("LONGREACH_VECTOR_BITS=256 needs AVX2"),
+            Ok(other) => panic!("LONGREACH_VECTOR_BITS is {other:?}, not 256"),
+        });
     ARCH.dispatch(op)
 }
 
-/// Sum over `i` in `0..n` of a vector expression in `i`, then over its lanes, in a fixed order of
-/// four partial sums.
+/// Vectors of 256 bits, if this machine has them.
+fn narrow() -> Option<Arch> {
+    #[cfg(target_arch = "x86_64")]
+    return pulp::x86::V3::try_new().map(Arch::V3);
+    #[cfg(not(target_arch = "x86_64"))]
+    return None;
+}
+
+/// Sums of rows run over groups of this many numbers: as wide as the widest vectors, so that they
+/// have the same bits on every instruction set.
+pub(crate) const GROUP: usize = 16;
+
+/// The whole groups of a row as vectors, and the rest.
+#[inline(always)]
+pub(crate) fn groups<S: Simd>(row: &[f32]) -> (&[S::f32s], &[f32]) {
+    let (whole, rest) = row.split_at(row.len() / GROUP * GROUP);
+    (S::as_simd_f32s(whole).0, rest)
+}
+
+/// The whole groups of a row as vectors, and the rest, to be written.
+#[inline(always)]
+pub(crate) fn groups_mut<S: Simd>(row: &mut [f32]) -> (&mut [S::f32s], &mut [f32]) {
+    let (whole, rest) = row.split_at_mut(row.len() / GROUP * GROUP);
+    (S::as_mut_simd_f32s(whole).0, rest)
+}
+
+/// Sum over `i` in `0..n` of a vector expression in `i`, then over its lanes, where n vectors are
+/// whole [groups](GROUP): in a fixed order of four partial sums of a group each, whatever the width
+/// of vectors.
 ///
 /// A macro, because a closure may be compiled without the instruction set of its caller.
 macro_rules! sum_over {
-    ($s:ident, $n:expr, |$i:ident| $value:expr) => {{
-        let n = $n;
-        let mut sums = [$s.zero(); 4];
-        for block in 0..n / 4 {
-            let $i = 4 * block;
-            sums[0] = $s.add(sums[0], $value);
-            let $i = 4 * block + 1;
-            sums[1] = $s.add(sums[1], $value);
-            let $i = 4 * block + 2;
-            sums[2] = $s.add(sums[2], $value);
-            let $i = 4 * block + 3;
-            sums[3] = $s.add(sums[3], $value);
+    ($s:ident, $n:expr, |$i:ident| $value:expr) => {
+        match $s.vectors_per_group() {
+            1 => sum_over!(@by 1, $s, $n, |$i| $value),
+            2 => sum_over!(@by 2, $s, $n, |$i| $value),
+            4 => sum_over!(@by 4, $s, $n, |$i| $value),
+            _ => sum_over!(@by 16, $s, $n, |$i| $value),
         }
-        for $i in n / 4 * 4..n {
-            sums[0] = $s.add(sums[0], $value);
+    };
+    (@by $vectors:literal, $s:ident, $n:expr, |$i:ident| $value:expr) => {{
+        let groups = $n / $vectors;
+        let mut sums = [[$s.zero(); $vectors]; 4];
+        for block in 0..groups / 4 {
+            for at in 0..4 {
+                for j in 0..$vectors {
+                    let $i = (4 * block + at) * $vectors + j;
+                    sums[at][j] = $s.add(sums[at][j], $value);
+                }
+            }
         }
-        $s.reduce_sum_f32s($s.add($s.add(sums[0], sums[1]), $s.add(sums[2], sums[3])))
+        for group in groups / 4 * 4..groups {
+            for j in 0..$vectors {
+                let $i = group * $vectors + j;
+                sums[0][j] = $s.add(sums[0][j], $value);
+            }
+        }
+        let mut total = sums[0];
+        for j in 0..$vectors {
+            let pairs = [$s.add(sums[0][j], sums[1][j]), $s.add(sums[2][j], sums[3][j])];
+            total[j] = $s.add(pairs[0], pairs[1]);
+        }
+        $s.sum_group(&total)
     }};
 }
 pub(crate) use sum_over;
@@ -70,6 +119,30 @@ pub(crate) trait Lanes: Simd {
     #[inline(always)]
     fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s {
         self.mul_add_e_f32s(a, b, c)
+    }
+    /// Vectors that hold a [`GROUP`].
+    #[inline(always)]
+    fn vectors_per_group(self) -> usize {
+        GROUP / Self::F32_LANES
+    }
+    /// The sum of a group: of its halves, of the halves of that, and so on.
+    #[inline(always)]
+    fn sum_group(self, group: &[Self::f32s]) -> f32 {
+        // What `reduce_sum_f32s` does with vectors of 8 and 16 lanes on x86.
+        match (group, cfg!(target_arch = "x86_64")) {
+            ([all], true) => self.reduce_sum_f32s(*all),
+            ([low, high], true) => self.reduce_sum_f32s(self.add(*low, *high)),
+            _ => {
+                let mut lanes = [0.0; GROUP];
+                lanes.copy_from_slice(bytemuck::cast_slice(group));
+                for half in [8, 4, 2, 1] {
+                    for i in 0..half {
+                        lanes[i] += lanes[i + half];
+                    }
+                }
+                lanes[0]
+            }
+        }
     }
     /// `a` where `a > b`, otherwise `b`.
     #[inline(always)]

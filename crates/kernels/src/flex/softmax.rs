@@ -1,7 +1,7 @@
 //! Softmax over the keys that each query sees.
 
 use super::op::{FusedOp, required};
-use super::simd::{Lanes, dispatch, sum_over};
+use super::simd::{Lanes, dispatch, groups, groups_mut, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
 use burn::backend::TensorMetadata;
@@ -30,12 +30,14 @@ impl WithSimd for Forward<'_> {
                 continue;
             }
             let shift = s.splat(largest);
-            let (x, tail) = S::as_mut_simd_f32s(row);
+            let (x, tail) = groups_mut::<S>(row);
             for x in x.iter_mut() {
                 *x = s.exp(s.sub(*x, shift));
             }
-            let last = s.exp(s.sub(s.partial_load_f32s(tail), shift));
-            s.partial_store_f32s(tail, last);
+            for tail in tail.chunks_mut(S::F32_LANES) {
+                let last = s.exp(s.sub(s.partial_load_f32s(tail), shift));
+                s.partial_store_f32s(tail, last);
+            }
             let sum = sum_over!(s, x.len(), |i| x[i]);
             let sum = tail.iter().fold(sum, |a, b| a + b);
             let divisor = s.splat(sum);
@@ -65,8 +67,8 @@ impl WithSimd for Backward<'_> {
             let visible = (self.visible + i).min(self.width);
             let (grad, hidden) = grad.split_at_mut(visible);
             hidden.fill(0.0);
-            let (w, w_tail) = S::as_simd_f32s(&weights[..visible]);
-            let (g, g_tail) = S::as_mut_simd_f32s(grad);
+            let (w, w_tail) = groups::<S>(&weights[..visible]);
+            let (g, g_tail) = groups_mut::<S>(grad);
             let sum = sum_over!(s, w.len(), |i| s.mul(w[i], g[i]));
             let tails = w_tail.iter().zip(g_tail.iter());
             let sum = tails.fold(sum, |sum, (w, g)| sum + w * g);

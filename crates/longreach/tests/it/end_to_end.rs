@@ -111,6 +111,41 @@ fn records_are_the_same_bytes_for_any_number_of_threads() {
     assert_eq!(runs[0], runs[2], "1 and 4 threads differ");
 }
 
+/// Trains with the widest vectors of this machine and with those of AVX2, in rows that are no
+/// multiple of either.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn vectors_of_any_width_train_the_same_model() {
+    if !std::arch::is_x86_feature_detected!("avx2") {
+        return;
+    }
+    let overrides = [
+        "model.d_model=88",
+        "model.n_heads=4",
+        "model.d_ff=136",
+        "train.train_len=19",
+        "train.batch_size=11",
+        "train.steps=12",
+        "seeds=[3]",
+        "axes.\"model.norm\"=[\"layer_norm\",\"rms_norm\"]",
+        "axes.\"model.pe\"=[{kind=\"rope\"},{kind=\"kerple\"},{kind=\"fire\"},{kind=\"shaw\"},{kind=\"cope\"}]",
+    ];
+    let runs = [None, Some("256")].map(|bits| {
+        let scratch = Scratch::with(TINY);
+        let mut command = longreach();
+        match bits {
+            None => command.env_remove("LONGREACH_VECTOR_BITS"),
+            Some(bits) => command.env("LONGREACH_VECTOR_BITS", bits),
+        };
+        command.arg("run").arg(&scratch.config).args(overrides);
+        let output = command.arg("--runs").arg(scratch.runs()).output().unwrap();
+        exits(&output, 0);
+        scratch.records()
+    });
+    assert_eq!(runs[0].len(), 10);
+    assert_eq!(runs[0], runs[1], "the width of vectors changes a bit");
+}
+
 #[test]
 fn products_of_parts_train_the_same_model_on_any_number_of_threads() {
     let overrides = [

@@ -8,7 +8,7 @@ use super::qkv_layout::{PartView, TILE};
 use super::row_ops::{RotateTile, RowRotation};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, multiply_f32, multiply_f32_transposed};
-use crate::flex::simd::{Lanes, dispatch, sum_over};
+use crate::flex::simd::{Lanes, dispatch, groups, sum_over};
 use crate::flex::threads::for_each;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
@@ -64,8 +64,8 @@ impl WithSimd for RowDots<'_> {
         let mut scratch = [Vec::new(), Vec::new()];
         for (row, output) in (0..rows).zip(self.output) {
             let [first, second] = &mut scratch;
-            let (a, a_tail) = S::as_simd_f32s(self.a.contiguous_row(row, first));
-            let (b, b_tail) = S::as_simd_f32s(self.b.contiguous_row(row, second));
+            let (a, a_tail) = groups::<S>(self.a.contiguous_row(row, first));
+            let (b, b_tail) = groups::<S>(self.b.contiguous_row(row, second));
             debug_assert_eq!(
                 a.len() * S::F32_LANES + a_tail.len(),
                 width,

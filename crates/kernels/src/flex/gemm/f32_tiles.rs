@@ -84,23 +84,34 @@ impl WithSimd for Product<'_> {
         let mut column = 0;
         while column < self.b.layout.cols {
             let panel = self.b.segment_for(column, widths);
-            // Tiles of 16 accumulators, or 8 with 16 registers: enough independent sums to hide
-            // the latency of an FMA.
+            // Tiles of 16 accumulators, or 12 with 16 registers: enough independent sums to hide
+            // the latency of an FMA, and fewer loads than multiply-adds.
             match (S::REGISTER_COUNT >= 32, panel.stride / S::F32_LANES) {
                 (true, 1) => self.stripe::<S, 16, 1>(s, column, panel, widths),
                 (false, 1) => self.stripe::<S, 8, 1>(s, column, panel, widths),
                 (true, 2) => self.stripe::<S, 8, 2>(s, column, panel, widths),
                 (true, 3) => self.stripe::<S, 4, 3>(s, column, panel, widths),
                 (true, _) => self.stripe::<S, 4, 4>(s, column, panel, widths),
-                (false, _) => self.stripe::<S, 4, 2>(s, column, panel, widths),
+                (false, _) => self.stripe::<S, 6, 2>(s, column, panel, widths),
             }
             column += panel.count;
         }
     }
 }
 
+/// One panel of the result, and the rows of the right-hand panel that are added to it.
+struct Stripe<'a, S: Simd, const V: usize> {
+    target: Segment,
+    /// Index of the first of the rows.
+    first: usize,
+    rows: &'a [[S::f32s; V]],
+    fresh: bool,
+    widths: Widths,
+}
+
 impl Product<'_> {
-    /// One panel of the result, `V` vectors wide, in tiles of `R` rows.
+    /// One panel of the result, `V` vectors wide, in tiles of `R` rows. What tiles leave over is
+    /// computed in tiles of 4 rows, and then row by row.
     #[inline(always)]
     fn stripe<S: Simd, const R: usize, const V: usize>(
         &mut self,
@@ -118,42 +129,58 @@ impl Product<'_> {
             ..self.y.layout.segment(column, widths)
         };
         let y_rows = self.y.layout.rows;
-        let y = &mut *self.y.values;
         for first in (0..b.layout.rows).step_by(DEPTH) {
-            let rows = &rows[first..(first + DEPTH).min(b.layout.rows)];
-            // Rows of the panel after the first DEPTH continue the chains that `y` holds.
-            let fresh = first == 0 && self.accumulate == Accumulate::Overwrite;
+            let stripe = Stripe {
+                target,
+                first,
+                rows: &rows[first..(first + DEPTH).min(b.layout.rows)],
+                // Rows of the panel after the first DEPTH continue the chains that `y` holds.
+                fresh: first == 0 && self.accumulate == Accumulate::Overwrite,
+                widths,
+            };
             let mut row = 0;
             while row < y_rows {
-                // Rows past the last whole tile are computed one by one.
-                let enough = row + R <= y_rows;
+                let mut left = y_rows - row;
                 if self.transposed {
                     // The columns of a tile must be adjacent: they are read as one slice.
-                    let run = a.segment_for(row, widths);
-                    if enough && R <= run.count {
-                        target.update_tile::<S, R, V>(s, y, row, fresh, |s, sums| {
-                            along_columns(s, a, run, first, rows, sums)
-                        });
-                        row += R;
-                    } else {
-                        target.update_tile::<S, 1, V>(s, y, row, fresh, |s, sums| {
-                            along_columns(s, a, run, first, rows, sums)
-                        });
-                        row += 1;
-                    }
-                } else if enough {
-                    target.update_tile::<S, R, V>(s, y, row, fresh, |s, sums| {
-                        along_rows(s, a, row, first, rows, widths, sums)
-                    });
-                    row += R;
-                } else {
-                    target.update_tile::<S, 1, V>(s, y, row, fresh, |s, sums| {
-                        along_rows(s, a, row, first, rows, widths, sums)
-                    });
-                    row += 1;
+                    left = left.min(a.segment_for(row, widths).count);
                 }
+                // Two tiles of 4 rows are better than one of 6 and two rows.
+                row += if left >= R && (R != 6 || left != 8) {
+                    self.tile::<S, R, V>(s, &stripe, row)
+                } else if R > 4 && left >= 4 {
+                    self.tile::<S, 4, V>(s, &stripe, row)
+                } else {
+                    self.tile::<S, 1, V>(s, &stripe, row)
+                };
             }
         }
+    }
+
+    /// `R` rows of the result from `row` on. Returns `R`.
+    #[inline(always)]
+    fn tile<S: Simd, const R: usize, const V: usize>(
+        &mut self,
+        s: S,
+        stripe: &Stripe<'_, S, V>,
+        row: usize,
+    ) -> usize {
+        let (a, transposed) = (self.a, self.transposed);
+        let Stripe {
+            target,
+            first,
+            rows,
+            fresh,
+            widths,
+        } = *stripe;
+        target.update_tile::<S, R, V>(s, self.y.values, row, fresh, |s, sums| {
+            if transposed {
+                along_columns(s, a, a.segment_for(row, widths), first, rows, sums)
+            } else {
+                along_rows(s, a, row, first, rows, widths, sums)
+            }
+        });
+        R
     }
 }
 
