@@ -79,3 +79,44 @@ impl Ops for FusedOps {
         kernels::count_open_keys(logits, first_query, limit)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{DType, Device, TensorData};
+    use posenc::PlainOps;
+
+    /// Numbers from 0 to 1 in no order.
+    fn numbers(count: usize) -> Vec<f64> {
+        (0..count).map(|i| (i * 37 % 101) as f64 / 101.0).collect()
+    }
+
+    #[test]
+    fn fused_operations_are_those_that_encodings_define() {
+        for dtype in [DType::F32, DType::F64] {
+            let device = Device::flex();
+            let tensor = |shape: [usize; 4]| {
+                let data = TensorData::new(numbers(shape.iter().product()), shape);
+                Tensor::<4>::from_data(data, (&device, dtype))
+            };
+            let columns: Vec<i32> = (0..5 * 6).map(|i| i * 7 % 4).collect();
+            let columns =
+                Tensor::<4, Int>::from_data(TensorData::new(columns, [1, 1, 5, 6]), &device);
+            let of = |ops: &dyn Ops| {
+                let pairs = tensor([2, 3, 5, 6]);
+                [
+                    ops.gather_columns(tensor([2, 3, 5, 4]), columns.clone()),
+                    ops.scatter_columns(pairs.clone(), columns.clone(), 4),
+                    ops.interpolate_columns(tensor([2, 3, 5, 4]), pairs.clone() * 3.0),
+                    ops.count_open_keys(pairs * 4.0 - 2.0, 1, 1.7),
+                ]
+                .map(|x| x.into_data().iter::<f64>().collect::<Vec<f64>>())
+            };
+            for (fused, plain) in of(&FusedOps).into_iter().zip(of(&PlainOps)) {
+                assert_eq!(fused.len(), plain.len());
+                let close = fused.iter().zip(&plain).all(|(a, b)| (a - b).abs() < 1e-6);
+                assert!(close, "{dtype:?}: {fused:?} is not {plain:?}");
+            }
+        }
+    }
+}

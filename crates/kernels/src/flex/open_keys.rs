@@ -87,11 +87,9 @@ impl FusedOp<1> for CountOpenKeys {
     fn backward(&self, saved: &Saved, grad: FlexTensor, _: [bool; 1]) -> [Option<FlexTensor>; 1] {
         let shape: [usize; 4] = grad.shape().dims();
         let grad = contiguous(grad);
-        let mut output = vec![0.0; saved.gates.len()];
-        // A gate adds to the counts of its own key and of those before it, where they are not at
-        // the limit.
+        let mut output = grad.storage::<f32>().to_vec();
         let counts = saved.counts.storage::<f32>();
-        output.copy_from_slice(grad.storage());
+        // Every count up to its own key includes a gate. Counts at the limit have no gradient.
         self.rows(shape, counts, &mut output, |counts, output| {
             let mut sum = 0.0;
             for (count, output) in counts.iter().zip(output) {
