@@ -77,7 +77,8 @@ impl FusedOp<1> for CountOpenKeys {
             let mut sum = 0.0;
             for (gate, count) in gates.iter().zip(counts).rev() {
                 sum += gate;
-                *count = f32::min(sum, self.limit);
+                // Not `min`, which ignores NaN.
+                *count = if sum > self.limit { self.limit } else { sum };
             }
         });
         let counts = tensor(counts, shape);

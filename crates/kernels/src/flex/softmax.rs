@@ -25,7 +25,8 @@ impl WithSimd for Forward<'_> {
             let (row, hidden) = row.split_at_mut((self.visible + i).min(self.width));
             hidden.fill(0.0);
             let largest = row.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
-            if largest == f32::NEG_INFINITY {
+            // `max` ignores NaN, which must stay.
+            if largest == f32::NEG_INFINITY && !row.iter().any(|x| x.is_nan()) {
                 row.fill(0.0);
                 continue;
             }

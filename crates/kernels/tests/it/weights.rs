@@ -111,3 +111,27 @@ fn they_do_not_depend_on_the_number_of_threads() {
         counted(longreach_kernels::count_open_keys, &x[0], [130, 130, 0])
     });
 }
+
+#[test]
+fn a_number_that_is_none_stays_none() {
+    let device = Device::flex();
+    let row = |values: [f32; 3]| {
+        Tensor::<4>::from_data(TensorData::new(values.to_vec(), [1, 1, 1, 3]), &device)
+    };
+    let host = |x: Tensor<4>| -> Vec<f32> { x.into_data().try_to_vec().expect("f32") };
+    let q = Tensor::<4>::zeros([1, 1, 1, 2], &device);
+    let k = Tensor::<4>::zeros([1, 1, 3, 2], &device);
+    for bias in [
+        [f32::NAN; 3],
+        [f32::NEG_INFINITY, f32::NAN, f32::NEG_INFINITY],
+        [0.0, f32::NAN, 1.0],
+    ] {
+        let weights =
+            longreach_kernels::attention_weights(q.clone(), k.clone(), Some(row(bias)), 1.0, 2);
+        assert!(host(weights).iter().any(|x| x.is_nan()), "{bias:?}");
+    }
+    let counts = longreach_kernels::count_open_keys(row([0.0, f32::NAN, 0.0]), 2, 1.0);
+    let counts = host(counts);
+    assert!(counts[0].is_nan() && counts[1].is_nan(), "{counts:?}");
+    assert_eq!(counts[2], 0.5);
+}
