@@ -1,7 +1,7 @@
 //! GELU and SwiGLU, over whole tensors and for rows inside other operations.
 
 use super::op::{FusedOp, required};
-use super::simd::{Lanes, dispatch};
+use super::simd::{Lanes, Twice, dispatch};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
 use burn::backend::TensorMetadata;
@@ -19,7 +19,7 @@ struct Gelu<'a> {
 }
 
 #[inline(always)]
-fn gelu_and_slope<S: Simd>(s: S, x: S::f32s) -> (S::f32s, S::f32s) {
+fn gelu_and_slope<L: Lanes>(s: L, x: L::V) -> (L::V, L::V) {
     let (below, e) = s.normal(x);
     // 1 / sqrt(2 pi). The derivative of x cdf(x) is cdf(x) + x pdf(x).
     let density = s.mul(e, s.splat(0.398_942_3));
@@ -35,7 +35,11 @@ impl WithSimd for Gelu<'_> {
         let (y, y_tail) = S::as_mut_simd_f32s(self.y);
         // No backward pass, or one that computes the derivative again.
         if self.slope.is_empty() {
-            for (x, y) in x.iter().zip(y) {
+            let ((pairs, last), (y_pairs, y_last)) = (x.as_chunks::<2>(), y.as_chunks_mut::<2>());
+            for (x, y) in pairs.iter().zip(y_pairs) {
+                *y = gelu_and_slope(Twice(s), *x).0;
+            }
+            for (x, y) in last.iter().zip(y_last) {
                 *y = gelu_and_slope(s, *x).0;
             }
             s.partial_store_f32s(y_tail, gelu_and_slope(s, s.partial_load_f32s(x_tail)).0);
@@ -66,7 +70,13 @@ impl WithSimd for GeluBackward<'_> {
         let (x, x_tail) = S::as_simd_f32s(self.x);
         let (y, y_tail) = S::as_mut_simd_f32s(self.y);
         let (grad, grad_tail) = S::as_mut_simd_f32s(self.grad);
+        let ((x, x_last), (y, y_last)) = (x.as_chunks::<2>(), y.as_chunks_mut::<2>());
+        let (grad, grad_last) = grad.as_chunks_mut::<2>();
         for ((x, y), grad) in x.iter().zip(y).zip(grad) {
+            let (value, slope) = gelu_and_slope(Twice(s), *x);
+            (*y, *grad) = (value, Twice(s).mul(*grad, slope));
+        }
+        for ((x, y), grad) in x_last.iter().zip(y_last).zip(grad_last) {
             let (value, slope) = gelu_and_slope(s, *x);
             (*y, *grad) = (value, s.mul(*grad, slope));
         }

@@ -1,7 +1,7 @@
 //! LayerNorm and RMSNorm, over whole tensors and for rows inside other operations.
 
 use super::op::{FusedOp, required};
-use super::simd::{GROUP, Lanes, dispatch, groups, groups_mut, sum_over};
+use super::simd::{GROUP, GroupSums, Lanes, dispatch, groups, groups_mut, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
 use burn::backend::TensorMetadata;

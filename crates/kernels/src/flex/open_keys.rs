@@ -1,7 +1,7 @@
 //! Sums of gates from every key to the query: positions counted by content.
 
 use super::op::{FusedOp, required};
-use super::simd::{Lanes, dispatch};
+use super::simd::{Lanes, Twice, dispatch};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
 use burn::backend::TensorMetadata;
@@ -17,7 +17,11 @@ impl WithSimd for Sigmoids<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let (x, tail) = S::as_mut_simd_f32s(self.0);
-        for x in x {
+        let (pairs, last) = x.as_chunks_mut::<2>();
+        for x in pairs {
+            *x = Twice(s).sigmoid(*x);
+        }
+        for x in last {
             *x = s.sigmoid(*x);
         }
         let last = s.sigmoid(s.partial_load_f32s(tail));

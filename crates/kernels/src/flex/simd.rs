@@ -51,7 +51,7 @@ pub(crate) fn groups_mut<S: Simd>(row: &mut [f32]) -> (&mut [S::f32s], &mut [f32
 /// A macro, because a closure may be compiled without the instruction set of its caller.
 macro_rules! sum_over {
     ($s:ident, $n:expr, |$i:ident| $value:expr) => {
-        match $s.vectors_per_group() {
+        match $crate::flex::simd::GroupSums::vectors_per_group($s) {
             1 => sum_over!(@by 1, $s, $n, |$i| $value),
             2 => sum_over!(@by 2, $s, $n, |$i| $value),
             4 => sum_over!(@by 4, $s, $n, |$i| $value),
@@ -80,7 +80,7 @@ macro_rules! sum_over {
             let pairs = [$s.add(sums[0][j], sums[1][j]), $s.add(sums[2][j], sums[3][j])];
             total[j] = $s.add(pairs[0], pairs[1]);
         }
-        $s.sum_group(&total)
+        $crate::flex::simd::GroupSums::sum_group($s, &total)
     }};
 }
 pub(crate) use sum_over;
@@ -88,76 +88,44 @@ pub(crate) use sum_over;
 /// Below this, exp returns 0: its results would soon leave the normal range of `f32`.
 const EXP_FLOOR: f32 = -87.3;
 
-/// Short names for vector operations. Comparisons with NaN are false, so that
-/// `select(less(x, limit), ..)` propagates NaN.
-pub(crate) trait Lanes: Simd {
-    #[inline(always)]
-    fn splat(self, x: f32) -> Self::f32s {
-        self.splat_f32s(x)
-    }
-    #[inline(always)]
-    fn zero(self) -> Self::f32s {
-        self.splat_f32s(0.0)
-    }
-    #[inline(always)]
-    fn add(self, a: Self::f32s, b: Self::f32s) -> Self::f32s {
-        self.add_f32s(a, b)
-    }
-    #[inline(always)]
-    fn sub(self, a: Self::f32s, b: Self::f32s) -> Self::f32s {
-        self.sub_f32s(a, b)
-    }
-    #[inline(always)]
-    fn mul(self, a: Self::f32s, b: Self::f32s) -> Self::f32s {
-        self.mul_f32s(a, b)
-    }
-    #[inline(always)]
-    fn div(self, a: Self::f32s, b: Self::f32s) -> Self::f32s {
-        self.div_f32s(a, b)
-    }
+/// Arithmetic on one vector, or on [two in lockstep](Twice).
+///
+/// Comparisons with NaN are false, so that `where_less(x, limit, ..)` propagates NaN.
+pub(crate) trait Lanes: Copy {
+    /// The numbers of one operation.
+    type V: Copy;
+
+    fn splat(self, x: f32) -> Self::V;
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    fn div(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a b + c`, rounded once where the machine can.
+    fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    fn abs(self, x: Self::V) -> Self::V;
+    /// `yes` where `a < b`, otherwise `no`.
+    fn where_less(self, a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
+    /// The bits of `x`, moved up by 23: the lowest become an exponent.
+    fn low_bits_to_exponent(self, x: Self::V) -> Self::V;
+
     #[inline(always)]
-    fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s {
-        self.mul_add_e_f32s(a, b, c)
-    }
-    /// Vectors that hold a [`GROUP`].
-    #[inline(always)]
-    fn vectors_per_group(self) -> usize {
-        GROUP / Self::F32_LANES
-    }
-    /// The sum of a group: of its halves, of the halves of that, and so on.
-    #[inline(always)]
-    fn sum_group(self, group: &[Self::f32s]) -> f32 {
-        // What `reduce_sum_f32s` does with vectors of 8 and 16 lanes on x86.
-        match (group, cfg!(target_arch = "x86_64")) {
-            ([all], true) => self.reduce_sum_f32s(*all),
-            ([low, high], true) => self.reduce_sum_f32s(self.add(*low, *high)),
-            _ => {
-                let mut lanes = [0.0; GROUP];
-                lanes.copy_from_slice(bytemuck::cast_slice(group));
-                for half in [8, 4, 2, 1] {
-                    for i in 0..half {
-                        lanes[i] += lanes[i + half];
-                    }
-                }
-                lanes[0]
-            }
-        }
+    fn zero(self) -> Self::V {
+        self.splat(0.0)
     }
     /// `a` where `a > b`, otherwise `b`.
     #[inline(always)]
-    fn larger(self, a: Self::f32s, b: Self::f32s) -> Self::f32s {
-        self.select_f32s(self.greater_than_f32s(a, b), a, b)
+    fn larger(self, a: Self::V, b: Self::V) -> Self::V {
+        self.where_less(b, a, a, b)
     }
 
     /// `e^x` for x up to about 1, within 2 units in the last place; exactly 1 at 0, exactly 0 at
     /// -inf.
     #[inline(always)]
-    fn exp(self, x: Self::f32s) -> Self::f32s {
+    fn exp(self, x: Self::V) -> Self::V {
         // Adding this moves the rounded exponent, biased by 127, into the lowest mantissa bits.
         const SHIFT: f32 = 12_582_912.0 + 127.0;
-        let low = self.less_than_f32s(x, self.splat(EXP_FLOOR));
-        let y = self.select_f32s(low, self.splat(EXP_FLOOR), x);
+        let floor = self.splat(EXP_FLOOR);
+        let y = self.where_less(x, floor, floor, x);
         let shifted = self.fma(y, self.splat(std::f32::consts::LOG2_E), self.splat(SHIFT));
         let exponent = self.sub(shifted, self.splat(SHIFT));
         // ln 2 in two parts. The first has few enough bits that its product with the exponent is
@@ -177,15 +145,13 @@ pub(crate) trait Lanes: Simd {
             ],
         );
         // The low bits of `shifted` are the biased exponent. Moved up by 23, they are 2^n.
-        let power = self.transmute_f32s_u32s(
-            self.wrapping_dyn_shl_u32s(self.transmute_u32s_f32s(shifted), self.splat_u32s(23)),
-        );
-        self.select_f32s(low, self.zero(), self.mul(p, power))
+        let power = self.low_bits_to_exponent(shifted);
+        self.where_less(x, floor, self.zero(), self.mul(p, power))
     }
 
     /// A polynomial by Horner's rule, coefficient of the highest power first.
     #[inline(always)]
-    fn polynomial(self, x: Self::f32s, coefficients: &[f32]) -> Self::f32s {
+    fn polynomial(self, x: Self::V, coefficients: &[f32]) -> Self::V {
         let mut sum = self.splat(coefficients[0]);
         for c in &coefficients[1..] {
             sum = self.fma(sum, x, self.splat(*c));
@@ -198,15 +164,11 @@ pub(crate) trait Lanes: Simd {
     /// The tail beyond |x| is the exponential times a polynomial in 1 / (1 + 0.3 |x|), fitted for
     /// least relative error: small results keep their relative accuracy.
     #[inline(always)]
-    fn normal(self, x: Self::f32s) -> (Self::f32s, Self::f32s) {
+    fn normal(self, x: Self::V) -> (Self::V, Self::V) {
         let (one, half) = (self.splat(1.0), self.splat(0.5));
         // Past 15 the result is 0 or 1; the square must stay finite.
-        let u = self.abs_f32s(x);
-        let u = self.select_f32s(
-            self.greater_than_f32s(u, self.splat(15.0)),
-            self.splat(15.0),
-            u,
-        );
+        let (u, limit) = (self.abs(x), self.splat(15.0));
+        let u = self.where_less(limit, u, limit, u);
         let square = self.mul(u, u);
         // What rounding took from u^2. At large u it would show in the exponential, so `e` is
         // corrected to first order.
@@ -231,24 +193,145 @@ pub(crate) trait Lanes: Simd {
         );
         let tail = self.mul(e, self.mul(t, tail));
         // By symmetry: the tail itself below 0, its complement above.
-        let negative = self.less_than_f32s(x, self.zero());
-        (self.select_f32s(negative, tail, self.sub(one, tail)), e)
+        let below = self.where_less(x, self.zero(), tail, self.sub(one, tail));
+        (below, e)
     }
 
     /// `1 / (1 + e^-x)`.
     #[inline(always)]
-    fn sigmoid(self, x: Self::f32s) -> Self::f32s {
+    fn sigmoid(self, x: Self::V) -> Self::V {
         // e^-|x| cannot overflow. Below 0 the result is e^x / (1 + e^x).
-        let e = self.exp(self.sub(self.zero(), self.abs_f32s(x)));
-        let negative = self.less_than_f32s(x, self.zero());
-        self.div(
-            self.select_f32s(negative, e, self.splat(1.0)),
-            self.add(self.splat(1.0), e),
-        )
+        let e = self.exp(self.sub(self.zero(), self.abs(x)));
+        let one = self.splat(1.0);
+        self.div(self.where_less(x, self.zero(), e, one), self.add(one, e))
     }
 }
 
-impl<S: Simd> Lanes for S {}
+impl<S: Simd> Lanes for S {
+    type V = S::f32s;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> S::f32s {
+        self.splat_f32s(x)
+    }
+    #[inline(always)]
+    fn add(self, a: S::f32s, b: S::f32s) -> S::f32s {
+        self.add_f32s(a, b)
+    }
+    #[inline(always)]
+    fn sub(self, a: S::f32s, b: S::f32s) -> S::f32s {
+        self.sub_f32s(a, b)
+    }
+    #[inline(always)]
+    fn mul(self, a: S::f32s, b: S::f32s) -> S::f32s {
+        self.mul_f32s(a, b)
+    }
+    #[inline(always)]
+    fn div(self, a: S::f32s, b: S::f32s) -> S::f32s {
+        self.div_f32s(a, b)
+    }
+    #[inline(always)]
+    fn fma(self, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
+        self.mul_add_e_f32s(a, b, c)
+    }
+    #[inline(always)]
+    fn abs(self, x: S::f32s) -> S::f32s {
+        self.abs_f32s(x)
+    }
+    #[inline(always)]
+    fn where_less(self, a: S::f32s, b: S::f32s, yes: S::f32s, no: S::f32s) -> S::f32s {
+        self.select_f32s(self.less_than_f32s(a, b), yes, no)
+    }
+    #[inline(always)]
+    fn low_bits_to_exponent(self, x: S::f32s) -> S::f32s {
+        let bits = self.transmute_u32s_f32s(x);
+        self.transmute_f32s_u32s(self.wrapping_dyn_shl_u32s(bits, self.splat_u32s(23)))
+    }
+}
+
+/// Two vectors at once, each operation on both before the next.
+///
+/// `exp` and its kin are one long chain of dependent operations. The processor sees too few
+/// instructions ahead to overlap the chains of two vectors that follow each other.
+#[derive(Clone, Copy)]
+pub(crate) struct Twice<S>(pub(crate) S);
+
+impl<S: Simd> Lanes for Twice<S> {
+    type V = [S::f32s; 2];
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::V {
+        [self.0.splat(x); 2]
+    }
+    #[inline(always)]
+    fn add(self, a: Self::V, b: Self::V) -> Self::V {
+        [self.0.add(a[0], b[0]), self.0.add(a[1], b[1])]
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V {
+        [self.0.sub(a[0], b[0]), self.0.sub(a[1], b[1])]
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V {
+        [self.0.mul(a[0], b[0]), self.0.mul(a[1], b[1])]
+    }
+    #[inline(always)]
+    fn div(self, a: Self::V, b: Self::V) -> Self::V {
+        [self.0.div(a[0], b[0]), self.0.div(a[1], b[1])]
+    }
+    #[inline(always)]
+    fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        [self.0.fma(a[0], b[0], c[0]), self.0.fma(a[1], b[1], c[1])]
+    }
+    #[inline(always)]
+    fn abs(self, x: Self::V) -> Self::V {
+        [self.0.abs(x[0]), self.0.abs(x[1])]
+    }
+    #[inline(always)]
+    fn where_less(self, a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V {
+        [
+            self.0.where_less(a[0], b[0], yes[0], no[0]),
+            self.0.where_less(a[1], b[1], yes[1], no[1]),
+        ]
+    }
+    #[inline(always)]
+    fn low_bits_to_exponent(self, x: Self::V) -> Self::V {
+        [
+            self.0.low_bits_to_exponent(x[0]),
+            self.0.low_bits_to_exponent(x[1]),
+        ]
+    }
+}
+
+/// Sums of whole [groups](GROUP).
+pub(crate) trait GroupSums: Simd {
+    /// Vectors that hold a [`GROUP`].
+    #[inline(always)]
+    fn vectors_per_group(self) -> usize {
+        GROUP / Self::F32_LANES
+    }
+    /// The sum of a group: of its halves, of the halves of that, and so on.
+    #[inline(always)]
+    fn sum_group(self, group: &[Self::f32s]) -> f32 {
+        // What `reduce_sum_f32s` does with vectors of 8 and 16 lanes on x86.
+        match (group, cfg!(target_arch = "x86_64")) {
+            ([all], true) => self.reduce_sum_f32s(*all),
+            ([low, high], true) => self.reduce_sum_f32s(self.add_f32s(*low, *high)),
+            _ => {
+                let mut lanes = [0.0; GROUP];
+                lanes.copy_from_slice(bytemuck::cast_slice(group));
+                for half in [8, 4, 2, 1] {
+                    for i in 0..half {
+                        lanes[i] += lanes[i + half];
+                    }
+                }
+                lanes[0]
+            }
+        }
+    }
+}
+
+impl<S: Simd> GroupSums for S {}
 
 #[cfg(test)]
 mod tests {

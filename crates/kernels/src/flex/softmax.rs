@@ -1,7 +1,7 @@
 //! Softmax over the keys that each query sees.
 
 use super::op::{FusedOp, required};
-use super::simd::{Lanes, dispatch, groups, groups_mut, sum_over};
+use super::simd::{Lanes, Twice, dispatch, groups, groups_mut, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
 use burn::backend::TensorMetadata;
@@ -32,7 +32,11 @@ impl WithSimd for Forward<'_> {
             }
             let shift = s.splat(largest);
             let (x, tail) = groups_mut::<S>(row);
-            for x in x.iter_mut() {
+            let (pairs, last) = x.as_chunks_mut::<2>();
+            for x in pairs {
+                *x = Twice(s).exp(Twice(s).sub(*x, [shift; 2]));
+            }
+            for x in last {
                 *x = s.exp(s.sub(*x, shift));
             }
             for tail in tail.chunks_mut(S::F32_LANES) {

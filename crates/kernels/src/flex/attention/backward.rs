@@ -2,13 +2,13 @@
 
 use super::call::AttentionCall;
 use super::forward::block;
-use super::lanes::{WIDTH, blocks, blocks_mut, each};
+use super::lanes::{WIDTH, blocks, blocks_mut};
 use super::mask::Mask;
 use super::qkv_layout::{PartView, TILE};
 use super::row_ops::{RotateTile, RowRotation};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, multiply_f32, multiply_f32_transposed};
-use crate::flex::simd::{Lanes, dispatch, groups, sum_over};
+use crate::flex::simd::{Lanes, Twice, dispatch, groups, sum_over};
 use crate::flex::threads::for_each;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
@@ -34,15 +34,16 @@ impl WithSimd for SoftmaxBackward<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
+        let lanes = Twice(s);
         let weights = blocks_mut::<S>(self.weights);
-        self.mask.apply(s, weights);
+        self.mask.apply(lanes, weights);
         let (log_sum, delta) = (blocks::<S>(self.log_sum)[0], blocks::<S>(self.delta)[0]);
         for (weight, grad) in weights.iter_mut().zip(blocks_mut::<S>(self.grads)) {
             // The saved log-sum gives final weights at once: no maximum, no division.
             // +inf, where a query sees nothing, gives 0.
-            *weight = each!(|i| s.exp(s.sub(weight[i], log_sum[i])));
+            *weight = lanes.exp(lanes.sub(*weight, log_sum));
             // Softmax: p (dp - sum p dp). The sum is output . grad, which is delta.
-            *grad = each!(|i| s.mul(weight[i], s.sub(grad[i], delta[i])));
+            *grad = lanes.mul(*weight, lanes.sub(*grad, delta));
         }
     }
 }

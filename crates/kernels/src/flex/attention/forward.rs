@@ -6,13 +6,13 @@
 //! is a product of small matrices. The result for a query does not depend on its block or thread.
 
 use super::call::AttentionCall;
-use super::lanes::{Block, WIDE, WIDTH, blocks_mut, each};
+use super::lanes::{WIDTH, blocks_mut};
 use super::mask::Mask;
 use super::qkv_layout::TILE;
 use super::row_ops::ScaleRows;
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, multiply_f32, multiply_f32_transposed};
-use crate::flex::simd::{Lanes, dispatch};
+use crate::flex::simd::{Lanes, Twice, dispatch};
 use crate::flex::threads::for_each;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -36,8 +36,9 @@ impl WithSimd for OnlineSoftmax<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
+        let lanes = Twice(s);
         let tile = blocks_mut::<S>(self.tile);
-        self.mask.apply(s, tile);
+        self.mask.apply(lanes, tile);
         let (carried, total) = (
             &mut blocks_mut::<S>(self.largest)[0],
             &mut blocks_mut::<S>(self.total)[0],
@@ -45,21 +46,24 @@ impl WithSimd for OnlineSoftmax<'_> {
         let before = *carried;
         let mut largest = before;
         for x in &*tile {
-            largest = each!(|i| s.larger(x[i], largest[i]));
+            largest = lanes.larger(*x, largest);
         }
         *carried = largest;
         // A row that has seen nothing yet must not compute -inf - -inf.
-        let hidden = s.splat(f32::NEG_INFINITY);
-        let shift: Block<S> =
-            each!(|i| s.select_f32s(s.equal_f32s(largest[i], hidden), s.zero(), largest[i]));
+        let shift = lanes.where_less(
+            lanes.splat(f32::NEG_INFINITY),
+            largest,
+            largest,
+            lanes.zero(),
+        );
         // At the first tile `before` is -inf and the factor exactly 0.
-        let rescale: Block<S> = each!(|i| s.exp(s.sub(before[i], shift[i])));
-        let mut sum = [s.zero(); WIDE];
+        let rescale = lanes.exp(lanes.sub(before, shift));
+        let mut sum = lanes.zero();
         for x in tile {
-            *x = each!(|i| s.exp(s.sub(x[i], shift[i])));
-            sum = each!(|i| s.add(sum[i], x[i]));
+            *x = lanes.exp(lanes.sub(*x, shift));
+            sum = lanes.add(sum, *x);
         }
-        *total = each!(|i| s.fma(total[i], rescale[i], sum[i]));
+        *total = lanes.fma(*total, rescale, sum);
         blocks_mut::<S>(self.rescale)[0] = rescale;
     }
 }

@@ -22,27 +22,7 @@ impl WithSimd for BlockWidth {
 /// Queries per block on this machine: one per lane.
 pub(super) static WIDTH: LazyLock<usize> = LazyLock::new(|| dispatch(BlockWidth));
 
-/// An expression for each vector of a block.
-///
-/// Not a closure, which may be compiled without the instruction set of its caller.
-macro_rules! each {
-    (|$i:ident| $value:expr) => {
-        [
-            {
-                let $i = 0;
-                $value
-            },
-            {
-                let $i = 1;
-                $value
-            },
-        ]
-    };
-}
-
-pub(super) use each;
-
-/// The lanes of one query block.
+/// The lanes of one query block: numbers for [`Twice`](crate::flex::simd::Twice).
 pub(super) type Block<S> = [<S as Simd>::f32s; WIDE];
 
 /// Rows of lanes as vectors.

@@ -1,8 +1,8 @@
 //! The causal mask and the bias of a tile of logits.
 
 use super::bias::BiasRows;
-use super::lanes::{Block, WIDE, blocks, each};
-use crate::flex::simd::Lanes;
+use super::lanes::{Block, WIDE, blocks};
+use crate::flex::simd::{Lanes, Twice};
 use pulp::Simd;
 
 /// The causal mask and the bias of one block of queries against one tile of keys.
@@ -17,20 +17,20 @@ pub(super) struct Mask<'a> {
 impl Mask<'_> {
     /// Adds the bias, and sets the logits of later keys to -inf.
     #[inline(always)]
-    pub(super) fn apply<S: Simd>(self, s: S, tile: &mut [Block<S>]) {
+    pub(super) fn apply<S: Simd>(self, lanes: Twice<S>, tile: &mut [Block<S>]) {
         if let Some(bias) = self.bias {
             for (i, x) in tile.iter_mut().enumerate() {
                 let bias = blocks::<S>(bias.row(self.first_key + i, WIDE * S::F32_LANES))[0];
-                *x = each!(|i| s.add(x[i], bias[i]));
+                *x = lanes.add(*x, bias);
             }
         }
-        let mut index = [[s.zero(); WIDE]];
+        let mut index = [lanes.zero()];
         bytemuck::cast_slice_mut::<_, f32>(&mut index)
             .iter_mut()
             .enumerate()
             .for_each(|(i, x)| *x = i as f32);
         let [index] = index;
-        let hidden = s.splat(f32::NEG_INFINITY);
+        let hidden = lanes.splat(f32::NEG_INFINITY);
         // Every lane sees the keys up to the first query of the block: only later rows are
         // compared.
         for (i, x) in tile
@@ -39,8 +39,8 @@ impl Mask<'_> {
             .skip((self.own + 1).saturating_sub(self.first_key))
         {
             // Lanes below this number belong to queries before the key.
-            let ahead = s.splat((self.first_key + i - self.own) as f32);
-            *x = each!(|i| s.select_f32s(s.less_than_f32s(index[i], ahead), hidden, x[i]));
+            let ahead = lanes.splat((self.first_key + i - self.own) as f32);
+            *x = lanes.where_less(index, ahead, hidden, *x);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Rotating and scaling rows of queries, keys and outputs in place.
 
 use crate::Rotation;
-use crate::flex::gemm::{MatrixMut, padded};
+use crate::flex::gemm::{MatrixMut, padded, panel_width};
 use crate::flex::simd::{Lanes, dispatch};
 use crate::flex::tensors::constant;
 use burn::tensor::Tensor;
@@ -79,8 +79,23 @@ impl<'a> RowRotation<'a> {
             return;
         }
         // Dimension i is paired with i + pairs: both halves are read as whole vectors.
-        let by = [s.splat(self.sign), s.splat(factor)];
         let (a, b) = pairs.split_at_mut(self.pairs);
+        self.halves(s, position, 0, [a, b], factor);
+    }
+
+    /// Rotates the pairs of `a[i]` and `b[i]`, pair `first` of a row and those that follow.
+    #[inline(always)]
+    fn halves<S: Simd>(
+        &self,
+        s: S,
+        position: usize,
+        first: usize,
+        [a, b]: [&mut [f32]; 2],
+        factor: f32,
+    ) {
+        let angles = position * self.pairs + first..position * self.pairs + first + a.len();
+        let (cos, sin) = (&self.cos[angles.clone()], &self.sin[angles]);
+        let by = [s.splat(self.sign), s.splat(factor)];
         let [(cos, cos_tail), (sin, sin_tail)] = [cos, sin].map(S::as_simd_f32s);
         let [(a, a_tail), (b, b_tail)] = [a, b].map(S::as_mut_simd_f32s);
         for (((a, b), cos), sin) in a.iter_mut().zip(b).zip(cos).zip(sin) {
@@ -97,6 +112,24 @@ impl<'a> RowRotation<'a> {
             s.partial_store_f32s(a_tail, x);
             s.partial_store_f32s(b_tail, y);
         }
+    }
+
+    /// Rotates the rows of a packed matrix whose halves of pairs fill whole panels.
+    #[inline(always)]
+    fn panels<S: Simd>(&self, s: S, tile: &mut [f32], rows: usize, position: usize, factor: f32) {
+        let width = panel_width();
+        let (a, rest) = tile.split_at_mut(self.pairs * rows);
+        let (b, rest) = rest.split_at_mut(self.pairs * rows);
+        let panels = a
+            .chunks_exact_mut(width * rows)
+            .zip(b.chunks_exact_mut(width * rows));
+        for (panel, (a, b)) in panels.enumerate() {
+            let rows = a.chunks_exact_mut(width).zip(b.chunks_exact_mut(width));
+            for (row, (a, b)) in rows.enumerate() {
+                self.halves(s, position + row, panel * width, [a, b], factor);
+            }
+        }
+        scale_slice(s, rest, factor);
     }
 }
 
@@ -146,6 +179,10 @@ impl WithSimd for RotateTile<'_> {
         };
         let wide = padded(self.head_dim);
         let rows = self.tile.len() / wide;
+        let whole_panels = rotation.pairs.is_multiple_of(panel_width());
+        if whole_panels && !rotation.interleaved && rotation.pairs > 0 {
+            return rotation.panels(s, self.tile, rows, self.first, self.factor);
+        }
         let mut tile = MatrixMut::packed(self.tile, rows, self.head_dim);
         let mut scratch = Vec::new();
         for i in 0..rows {

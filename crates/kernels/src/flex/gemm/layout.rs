@@ -39,6 +39,11 @@ impl WithSimd for WidthsOf {
 
 pub(super) static WIDTHS: LazyLock<Widths> = LazyLock::new(|| dispatch(WidthsOf));
 
+/// Columns of a whole panel.
+pub(crate) fn panel_width() -> usize {
+    WIDTHS.panel
+}
+
 /// Columns of one packed row, padding included.
 pub(crate) fn padded(cols: usize) -> usize {
     cols.next_multiple_of(WIDTHS.vector)
