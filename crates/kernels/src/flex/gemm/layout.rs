@@ -62,17 +62,14 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
-    /// Cuts `cols` columns into steps of the best width for a product with these panels: one panel
-    /// in `f32`, which gains nothing from more; several in bfloat16 parts, where longer sums are
-    /// faster.
+    /// Cuts `cols` columns into steps of the best width for a product with these panels: the sums
+    /// over a step are long enough to be fast, and its activations stay in L1. Sums of bfloat16
+    /// parts gain from more.
     pub(crate) fn steps(cols: usize, matmul: Matmul) -> impl Iterator<Item = Self> {
         let Widths { panel, vector } = *WIDTHS;
+        let wanted: usize = if matmul == Matmul::F32 { 64 } else { 128 };
         // Whole panels, so that every step is a packed matrix and begins at a panel.
-        let step = if matmul == Matmul::F32 {
-            panel
-        } else {
-            128usize.next_multiple_of(panel)
-        };
+        let step = wanted.next_multiple_of(panel);
         (0..cols).step_by(step).map(move |first| {
             let count = step.min(cols - first);
             Self {
