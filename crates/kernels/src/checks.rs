@@ -1,6 +1,6 @@
 //! The shape checks of the larger operations, the same for fused versions and definitions.
 
-use crate::{AttentionWeights, Bias, MlpWeights, Rotation};
+use crate::{AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Rotation};
 use burn::tensor::{Int, Tensor};
 
 pub(crate) fn mlp(x: &Tensor<2>, weights: &MlpWeights) {
@@ -94,5 +94,20 @@ pub(crate) fn columns(x: [usize; 3], columns: &Tensor<4, Int>) {
     assert!(
         (b == 1 || b == batch) && (h == 1 || h == heads) && r == rows,
         "columns fit rows"
+    );
+}
+
+pub(crate) fn diagonal_network(network: &DiagonalNetwork) {
+    let [hidden, heads] = network.weights.dims();
+    let layers = network.hidden.each_ref().map(Tensor::dims);
+    assert_eq!(
+        (layers, network.biases.dims()),
+        ([[hidden]; 2], [heads]),
+        "weights and biases of one network"
+    );
+    let [rows] = network.units.dims();
+    assert!(
+        rows > 0 && network.diagonals.dims()[0] >= rows,
+        "a diagonal for every row"
     );
 }

@@ -125,6 +125,23 @@ pub enum Bias {
     ByDistance(Tensor<2>),
 }
 
+/// A network of one input, a hidden layer of ReLU units and H outputs, and the matrix it is applied
+/// to; see [`diagonal_network`].
+#[derive(Clone)]
+pub struct DiagonalNetwork {
+    /// One number per diagonal of the matrix, from its lower left corner to its upper right one,
+    /// `[R + C - 1]`.
+    pub diagonals: Tensor<1>,
+    /// Divisor of every row, `[R]`.
+    pub units: Tensor<1>,
+    /// Weights and biases of the hidden layer, `[N]`.
+    pub hidden: [Tensor<1>; 2],
+    /// Weights of the outputs, `[N, H]`.
+    pub weights: Tensor<2>,
+    /// Biases of the outputs, `[H]`.
+    pub biases: Tensor<1>,
+}
+
 /// The scalars of one AdamW update.
 ///
 /// With these, the update is `theta keep - rate m / (sqrt(v) / root + eps)`.
@@ -353,4 +370,15 @@ pub fn interpolate_columns(x: Tensor<4>, at: Tensor<4>) -> Tensor<4> {
 /// `0..=first_query + i`, and the result for later keys is 0.
 pub fn count_open_keys(logits: Tensor<4>, first_query: usize, limit: f64) -> Tensor<4> {
     flex::count_open_keys(logits, first_query, limit)
+}
+
+/// `f(diagonals[R - 1 - i + j] / units[i])`, `[1, H, R, C]`, for row i and column j: a network of
+/// one input for every cell of a matrix. Its hidden layer is never materialised.
+///
+/// # Panics
+///
+/// If shapes do not fit together, or there are fewer diagonals than rows.
+pub fn diagonal_network(network: DiagonalNetwork) -> Tensor<4> {
+    checks::diagonal_network(&network);
+    flex::diagonal_network(network)
 }

@@ -1,8 +1,9 @@
 //! Stub of the `flex` module without the feature: every operation runs its definition.
 
 pub(crate) use crate::reference::{
-    adamw, attention, attention_block, attention_weights, count_open_keys, gather_columns, gelu,
-    interpolate_columns, layer_norm, mlp, nll, rms_norm, rotate, scatter_columns, swiglu,
+    adamw, attention, attention_block, attention_weights, count_open_keys, diagonal_network,
+    gather_columns, gelu, interpolate_columns, layer_norm, mlp, nll, rms_norm, rotate,
+    scatter_columns, swiglu,
 };
 use crate::{Matmul, Norm, reference};
 use burn::tensor::Tensor;

@@ -1,7 +1,7 @@
 //! The definitions: each operation of this crate in plain tensor operations, for any backend and
 //! float type.
 
-use crate::{AdamWStep, AttentionWeights, Bias, MlpWeights, Norm, Rotation};
+use crate::{AdamWStep, AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Norm, Rotation};
 use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor, TensorData, activation, module};
 
 /// Definition of [`nll`](crate::nll).
@@ -232,6 +232,28 @@ pub fn count_open_keys(logits: Tensor<4>, first_query: usize, limit: f64) -> Ten
     // Sums from the last key backwards.
     let sums = gates.flip([3]).cumsum(3).flip([3]);
     sums.clamp_max(limit)
+}
+
+/// Definition of [`diagonal_network`](crate::diagonal_network).
+pub fn diagonal_network(network: DiagonalNetwork) -> Tensor<4> {
+    let DiagonalNetwork {
+        diagonals,
+        units,
+        hidden: [w1, b1],
+        weights,
+        biases,
+    } = network;
+    let ([n], [rows], heads) = (diagonals.dims(), units.dims(), biases.dims()[0]);
+    let columns = n + 1 - rows;
+    let rows_of = (0..rows).map(|row| {
+        let first = rows - 1 - row;
+        diagonals.clone().slice_dim(0, first..first + columns)
+    });
+    let matrix = Tensor::stack::<2>(rows_of.collect(), 0) / units.reshape([rows, 1]);
+    // One row per cell, for a network of one input.
+    let hidden = matrix.reshape([rows * columns, 1]) * w1.unsqueeze() + b1.unsqueeze();
+    let outputs = activation::relu(hidden).matmul(weights) + biases.unsqueeze();
+    outputs.transpose().reshape([1, heads, rows, columns])
 }
 
 /// Definition of [`adamw`](crate::adamw).

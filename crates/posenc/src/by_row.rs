@@ -1,6 +1,7 @@
 //! Encodings of coordinates that differ from row to row of a batch: each row is prepared alone.
 
 use crate::hooks::{Bias, BiasBlocks, Block, Content, FusedQk, PrepareError, Prepared};
+use crate::ops::{Ops, PlainOps};
 use crate::positions::Positions;
 use burn::tensor::Tensor;
 use std::ops::Range;
@@ -134,8 +135,12 @@ struct BiasByRow<'a>(Vec<Bias<'a>>);
 
 impl BiasBlocks for BiasByRow<'_> {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
+        self.block_with(&PlainOps, queries, keys)
+    }
+
+    fn block_with(&self, ops: &dyn Ops, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
         let rows = self.0.iter();
-        let rows = rows.map(|bias| bias.block(queries.clone(), keys.clone()));
+        let rows = rows.map(|bias| bias.block_with(ops, queries.clone(), keys.clone()));
         Tensor::cat(rows.collect(), 0)
     }
 

@@ -273,6 +273,11 @@ pub trait BiasBlocks {
     /// The bias for these rows and columns, `[1, H or 1, q_len, k_len]`.
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4>;
 
+    /// The same with operations of the host.
+    fn block_with(&self, _ops: &dyn Ops, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
+        self.block(queries, keys)
+    }
+
     /// Whether the bias depends on the difference of the indices of query and key only, if there
     /// are as many queries as keys.
     fn by_distance(&self) -> bool {
@@ -330,10 +335,22 @@ impl<'a> Bias<'a> {
     ///
     /// If the bias has no term; [`Prepared::logits_bias`] returns `None` instead of an empty sum.
     pub fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
-        let blocks = self
-            .terms
-            .iter()
-            .map(|term| term.block(queries.clone(), keys.clone()));
+        self.block_with(&PlainOps, queries, keys)
+    }
+
+    /// The same with operations of the host.
+    ///
+    /// # Panics
+    ///
+    /// As [`block`](Self::block).
+    pub fn block_with(
+        &self,
+        ops: &dyn Ops,
+        queries: Range<usize>,
+        keys: Range<usize>,
+    ) -> Tensor<4> {
+        let terms = self.terms.iter();
+        let blocks = terms.map(|term| term.block_with(ops, queries.clone(), keys.clone()));
         blocks
             .reduce(|sum, block| sum + block)
             .expect("a bias has at least one term")

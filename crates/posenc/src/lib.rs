@@ -45,7 +45,7 @@ pub use hooks::{
     Bias, BiasBlocks, Block, Content, FusedQk, PositionalEncoding, PrepareError, Prepared, Rotation,
 };
 pub use init::{Distribution, Init};
-pub use ops::{Ops, PlainOps};
+pub use ops::{DiagonalNetwork, Ops, PlainOps};
 pub use positions::{Axis, Positions, PositionsConfig};
 pub use scaling::RopeScaling;
 pub use schema::Invalid as ConfigError;

@@ -48,6 +48,52 @@ pub trait Ops {
         let sums = gates.flip([3]).cumsum(3).flip([3]);
         sums.clamp_max(limit)
     }
+
+    /// `f(diagonals[R - 1 - i + j] / units[i])`, `[1, H, R, C]`, for row i and column j: a network
+    /// of one input for every cell of a matrix.
+    fn diagonal_network(&self, network: DiagonalNetwork) -> Tensor<4> {
+        let DiagonalNetwork {
+            diagonals,
+            units,
+            hidden: [w1, b1],
+            weights,
+            biases,
+        } = network;
+        let ([n], [rows], heads) = (diagonals.dims(), units.dims(), biases.dims()[0]);
+        let columns = n + 1 - rows;
+        let matrix = if rows == 1 {
+            diagonals.reshape([1, columns])
+        } else {
+            // Copies of the diagonals in a row, cut into rows that are shorter by one: each row
+            // starts one diagonal before the row above.
+            let copies = diagonals.unsqueeze::<2>().expand([rows, n]);
+            let copies: Tensor<1> = copies.reshape([rows * n]);
+            let cut = copies.slice_dim(0, rows - 1..rows - 1 + rows * (n - 1));
+            cut.reshape([rows, n - 1]).slice_dim(1, 0..columns)
+        };
+        let cells: Tensor<2> = (matrix / units.reshape([rows, 1])).reshape([rows * columns, 1]);
+        let hidden = cells * w1.unsqueeze() + b1.unsqueeze();
+        let outputs = activation::relu(hidden).matmul(weights) + biases.unsqueeze();
+        // From [cells, H]: heads first, then cells row by row.
+        outputs.transpose().reshape([1, heads, rows, columns])
+    }
+}
+
+/// A network of one input, a hidden layer of ReLU units and H outputs, and the matrix it is applied
+/// to; see [`Ops::diagonal_network`].
+#[derive(Clone, Debug)]
+pub struct DiagonalNetwork {
+    /// One number per diagonal of the matrix, from its lower left corner to its upper right one,
+    /// `[R + C - 1]`.
+    pub diagonals: Tensor<1>,
+    /// Divisor of every row, `[R]`.
+    pub units: Tensor<1>,
+    /// Weights and biases of the hidden layer, `[N]`.
+    pub hidden: [Tensor<1>; 2],
+    /// Weights of the outputs, `[N, H]`.
+    pub weights: Tensor<2>,
+    /// Biases of the outputs, `[H]`.
+    pub biases: Tensor<1>,
 }
 
 /// `[1, 1, queries, keys]`, true where the key comes after the query.

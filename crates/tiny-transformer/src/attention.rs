@@ -187,7 +187,7 @@ impl Attention {
             Some(bias) => Some(match bias.by_distance(length) {
                 Some(values) => kernels::Bias::ByDistance(values),
                 None if batch * self.n_heads * length * length <= max_logits => {
-                    kernels::Bias::Dense(bias.block(0..length, 0..length))
+                    kernels::Bias::Dense(bias.block_with(&FusedOps, 0..length, 0..length))
                 }
                 None => return None,
             }),
@@ -263,7 +263,7 @@ impl Attention {
         let content_bias = encoding.content_bias(layer, &content);
         let logits_bias = encoding
             .logits_bias(layer)
-            .map(|bias| bias.block(queries.clone(), keys.clone()));
+            .map(|bias| bias.block_with(&FusedOps, queries.clone(), keys.clone()));
         let bias = match (logits_bias, content_bias) {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),

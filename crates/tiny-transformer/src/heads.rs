@@ -2,7 +2,7 @@
 //! and fused operations.
 
 use burn::tensor::{Int, Tensor};
-use posenc::{FusedQk, Ops, Prepared};
+use posenc::{DiagonalNetwork, FusedQk, Ops, Prepared};
 
 /// The tables of an encoding's rotation for the fused operations.
 pub(crate) fn fused_rotation(rotation: posenc::Rotation) -> kernels::Rotation {
@@ -78,6 +78,16 @@ impl Ops for FusedOps {
     fn count_open_keys(&self, logits: Tensor<4>, first_query: usize, limit: f64) -> Tensor<4> {
         kernels::count_open_keys(logits, first_query, limit)
     }
+
+    fn diagonal_network(&self, network: DiagonalNetwork) -> Tensor<4> {
+        kernels::diagonal_network(kernels::DiagonalNetwork {
+            diagonals: network.diagonals,
+            units: network.units,
+            hidden: network.hidden,
+            weights: network.weights,
+            biases: network.biases,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +109,10 @@ mod tests {
                 let data = TensorData::new(numbers(shape.iter().product()), shape);
                 Tensor::<4>::from_data(data, (&device, dtype))
             };
+            let flat = |count: usize| -> Tensor<1> {
+                let x = tensor([1, 1, 1, count]);
+                x.reshape([count])
+            };
             let columns: Vec<i32> = (0..5 * 6).map(|i| i * 7 % 4).collect();
             let columns =
                 Tensor::<4, Int>::from_data(TensorData::new(columns, [1, 1, 5, 6]), &device);
@@ -109,6 +123,13 @@ mod tests {
                     ops.scatter_columns(pairs.clone(), columns.clone(), 4),
                     ops.interpolate_columns(tensor([2, 3, 5, 4]), pairs.clone() * 3.0),
                     ops.count_open_keys(pairs * 4.0 - 2.0, 1, 1.7),
+                    ops.diagonal_network(DiagonalNetwork {
+                        diagonals: flat(19) * 3.0,
+                        units: flat(7) + 0.5,
+                        hidden: [flat(9) - 0.5, flat(9) - 0.3],
+                        weights: flat(45).reshape([9, 5]) - 0.6,
+                        biases: flat(5),
+                    }),
                 ]
                 .map(|x| x.into_data().iter::<f64>().collect::<Vec<f64>>())
             };

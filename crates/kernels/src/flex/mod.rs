@@ -7,7 +7,7 @@
 //! | `simd`, `transpose` | vector arithmetic for the instruction set of this machine |
 //! | `gemm` | matrix products: layouts, packing, micro-kernels, bfloat16 parts, AMX |
 //! | `linear`, `mlp`, `attention_block`, `attention` | operations made of matrix products |
-//! | `activation`, `norm`, `nll`, `rotate`, `columns`, `softmax`, `open_keys`, `adamw` | row-wise and element-wise operations |
+//! | `activation`, `norm`, `nll`, `rotate`, `columns`, `softmax`, `open_keys`, `diagonal_network`, `adamw` | row-wise and element-wise operations |
 
 mod activation;
 mod adamw;
@@ -16,6 +16,7 @@ mod attention_block;
 pub mod bench;
 mod buffer_pool;
 mod columns;
+mod diagonal_network;
 mod gemm;
 mod linear;
 mod mlp;
@@ -31,7 +32,10 @@ mod tensors;
 mod threads;
 mod transpose;
 
-use crate::{AdamWStep, AttentionWeights, Bias, Matmul, MlpWeights, Norm, Rotation, reference};
+use crate::{
+    AdamWStep, AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm, Rotation,
+    reference,
+};
 use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind};
 use burn::tensor::{Int, Tensor};
 use burn_flex::FlexTensor;
@@ -315,4 +319,22 @@ pub(crate) fn count_open_keys(logits: Tensor<4>, first_query: usize, limit: f64)
         limit: limit as f32,
     };
     apply(op, [Some(logits.into_dispatch())])
+}
+
+pub(crate) fn diagonal_network(network: DiagonalNetwork) -> Tensor<4> {
+    let DiagonalNetwork {
+        diagonals,
+        units,
+        hidden: [w1, b1],
+        weights,
+        biases,
+    } = &network;
+    let vectors = [diagonals, units, w1, b1, biases];
+    if !(vectors.into_iter().all(is_supported) && is_supported(weights)) {
+        return reference::diagonal_network(network);
+    }
+    let [diagonals, units, w1, b1, biases] = vectors.map(|x| Some(x.clone().into_dispatch()));
+    let weights = Some(network.weights.into_dispatch());
+    let inputs = [diagonals, units, w1, b1, weights, biases];
+    apply(diagonal_network::DiagonalNetwork, inputs)
 }

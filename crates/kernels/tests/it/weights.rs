@@ -1,8 +1,8 @@
 //! The weights of attention, and keys counted by content, against their definitions.
 
-use crate::common::{compare, differences, input, same_for_any_threads};
+use crate::common::{Input, compare, differences, input, same_for_any_threads};
 use burn::tensor::{Device, Tensor, TensorData};
-use longreach_kernels::reference;
+use longreach_kernels::{DiagonalNetwork, reference};
 
 type Weights = fn(Tensor<4>, Tensor<4>, Option<Tensor<4>>, f64, usize) -> Tensor<4>;
 
@@ -25,7 +25,7 @@ const SIZES: [[usize; 3]; 5] = [
     [40, 40, 0],
 ];
 
-fn inputs([queries, keys, _]: [usize; 3], bias: bool) -> Vec<crate::common::Input> {
+fn inputs([queries, keys, _]: [usize; 3], bias: bool) -> Vec<Input> {
     let mut inputs = vec![
         input(&[2 * queries * 3 * 8], 1),
         input(&[2 * 3 * keys * 8], 2),
@@ -101,8 +101,62 @@ fn fused_counts_agree_with_their_definition() {
     });
 }
 
+type Network = fn(DiagonalNetwork) -> Tensor<4>;
+
+/// Sizes of networks: rows, columns, units of the hidden layer, outputs.
+const NETWORKS: [[usize; 4]; 5] = [
+    [1, 1, 1, 1],
+    [3, 5, 4, 2],
+    [17, 33, 8, 4],
+    [40, 64, 32, 5],
+    [9, 100, 3, 9],
+];
+
+fn network_inputs([rows, columns, hidden, heads]: [usize; 4]) -> Vec<Input> {
+    vec![
+        input(&[rows + columns - 1], 1),
+        input(&[rows], 2),
+        input(&[hidden], 3),
+        input(&[hidden], 4),
+        input(&[hidden * heads], 5),
+        input(&[heads], 6),
+    ]
+}
+
+fn network(f: Network, x: &[Tensor<1>], [rows, columns, hidden, heads]: [usize; 4]) -> Tensor<1> {
+    let network = DiagonalNetwork {
+        diagonals: x[0].clone() * 3.0,
+        units: x[1].clone().exp() + 0.5,
+        hidden: [x[2].clone(), x[3].clone()],
+        weights: x[4].clone().reshape([hidden, heads]),
+        biases: x[5].clone(),
+    };
+    f(network).reshape([heads * rows * columns])
+}
+
+#[test]
+fn fused_networks_agree_with_their_definition() {
+    for sizes in NETWORKS {
+        compare(
+            1.0,
+            &format!("networks {sizes:?}"),
+            &network_inputs(sizes),
+            &|x| network(longreach_kernels::diagonal_network, x, sizes),
+            &|x| network(reference::diagonal_network, x, sizes),
+        );
+    }
+    let sizes = [3, 5, 4, 2];
+    differences("networks", &network_inputs(sizes), &|x| {
+        network(reference::diagonal_network, x, sizes)
+    });
+}
+
 #[test]
 fn they_do_not_depend_on_the_number_of_threads() {
+    let sizes = [40, 64, 32, 5];
+    same_for_any_threads("networks", &network_inputs(sizes), &|x| {
+        network(longreach_kernels::diagonal_network, x, sizes)
+    });
     let sizes = [130, 130, 0];
     same_for_any_threads("weights", &inputs(sizes, true), &|x| {
         weights(longreach_kernels::attention_weights, x, [130, 130, 0])

@@ -155,8 +155,9 @@ impl Prepared for PreparedDape<'_> {
         let logits = content.logits();
         let shape = logits.dims();
         let by_position = self.part.logits_bias(layer);
-        let by_position =
-            by_position.map(|bias| bias.block(content.queries.clone(), content.keys.clone()));
+        let by_position = by_position.map(|bias| {
+            bias.block_with(content.ops, content.queries.clone(), content.keys.clone())
+        });
         let by_content = self.part.content_bias(layer, content);
         let inputs = if encoding.reads_bias {
             let biases = [by_position, by_content.clone()].into_iter().flatten();

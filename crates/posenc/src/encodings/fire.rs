@@ -15,11 +15,12 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::ops::{DiagonalNetwork, Ops, PlainOps};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, activation};
+use burn::tensor::{Device, Tensor};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -73,9 +74,8 @@ pub struct FireFunction {
 
 struct PreparedFire<'a> {
     functions: &'a [FireFunction],
-    /// `[Q, 1]` and `[1, K]`.
-    queries: Tensor<2>,
-    keys: Tensor<2>,
+    positions: Positions,
+    device: Device,
 }
 
 struct Layer<'a> {
@@ -89,11 +89,10 @@ impl PositionalEncoding for Fire {
         positions: &Positions,
         device: &Device,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        let (queries, keys) = (positions.queries(), positions.keys());
         Ok(Box::new(PreparedFire {
             functions: &self.functions,
-            queries: upload(queries.to_vec(), [queries.len(), 1], device),
-            keys: upload(keys.to_vec(), [1, keys.len()], device),
+            positions: positions.clone(),
+            device: device.clone(),
         }))
     }
 }
@@ -114,23 +113,51 @@ impl Prepared for PreparedFire<'_> {
 
 impl BiasBlocks for Layer<'_> {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
-        let f = self.function;
-        let [rows, columns] = [queries.len(), keys.len()];
-        let query = self.prepared.queries.clone().slice_dim(0, queries);
-        let distance = query.clone() - self.prepared.keys.clone().slice_dim(1, keys);
-        let psi = |x: Tensor<2>| (x * f.c.val().unsqueeze()).abs().log1p();
-        let threshold = (f.multiplier.val() * f.threshold).abs().unsqueeze::<2>();
-        // [q_len, 1]: how far each query could look, at least the threshold.
-        let reach = query.max_pair(threshold.expand([rows, 1]));
-        let relative = psi(distance) / (psi(reach) + EPSILON);
-        // One row per cell, [q_len * k_len, hidden], for a network of one input.
-        let hidden =
-            relative.reshape([rows * columns, 1]) * f.w1.val().unsqueeze() + f.b1.val().unsqueeze();
-        let bias = activation::relu(hidden).matmul(f.w2.val()) + f.b2.val().unsqueeze();
-        let heads = bias.dims()[1];
-        // From [cells, H]: heads first, then cells row by row.
-        bias.transpose().reshape([1, heads, rows, columns])
+        self.block_with(&PlainOps, queries, keys)
     }
+
+    fn block_with(&self, ops: &dyn Ops, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
+        let f = self.function;
+        let PreparedFire {
+            positions, device, ..
+        } = self.prepared;
+        let [q, k] = [&positions.queries()[queries], &positions.keys()[keys]];
+        let psi = |x: Tensor<1>| (x * f.c.val()).abs().log1p();
+        let threshold = (f.multiplier.val() * f.threshold).abs();
+        // [q_len]: how far each query could look, at least the threshold.
+        let query = upload(q.to_vec(), [q.len()], device);
+        let reach = query.max_pair(threshold.expand([q.len()]));
+        let units = psi(reach) + EPSILON;
+        let network = |diagonals, units| DiagonalNetwork {
+            diagonals,
+            units,
+            hidden: [f.w1.val(), f.b1.val()],
+            weights: f.w2.val(),
+            biases: f.b2.val(),
+        };
+        if steps_by_one(q) && steps_by_one(k) {
+            // One distance per diagonal, the largest at the lower left.
+            let largest = q[q.len() - 1] - k[0];
+            let diagonals = q.len() + k.len() - 1;
+            let distances = (0..diagonals).map(|i| largest - i as f64).collect();
+            let distances = upload(distances, [diagonals], device);
+            return ops.diagonal_network(network(psi(distances), units));
+        }
+        // Elsewhere every row is a matrix by itself.
+        let distances = q.iter().flat_map(|q| k.iter().map(move |k| q - k));
+        let distances = upload(distances.collect(), [q.len() * k.len()], device);
+        let units: Tensor<2> = units.reshape([q.len(), 1]).expand([q.len(), k.len()]);
+        let relative = psi(distances) / units.reshape([q.len() * k.len()]);
+        let one = upload(vec![1.0], [1], device);
+        let bias = ops.diagonal_network(network(relative, one));
+        let heads = bias.dims()[1];
+        bias.reshape([1, heads, q.len(), k.len()])
+    }
+}
+
+/// Whether each position is the one before plus 1.
+fn steps_by_one(positions: &[f64]) -> bool {
+    positions.windows(2).all(|pair| pair[1] - pair[0] == 1.0)
 }
 
 impl EncodingSpec for FireConfig {

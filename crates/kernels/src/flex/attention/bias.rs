@@ -1,6 +1,7 @@
 //! The bias of attention, rearranged so that a block of queries reads it as vectors.
 
 use super::lanes::WIDTH;
+use crate::flex::gemm::Matrix;
 use crate::flex::tensors::{Strided, tensor};
 use crate::flex::threads::for_each;
 use burn_flex::FlexTensor;
@@ -70,9 +71,19 @@ impl BlockBias {
                 for (block, bounds) in starts.windows(2).enumerate() {
                     let values = &mut values[bounds[0]..bounds[1]];
                     let rows = block * width..((block + 1) * width).min(queries);
+                    // A row becomes a lane.
+                    let at = [index / heads, index % heads];
+                    let (all, first, stride) = bias.rows(at[0], at[1]);
+                    let visible = values.len() / width;
+                    if visible <= stride {
+                        let all = &all[first + rows.start * stride..];
+                        Matrix::row_major(all, rows.len(), visible, stride).pack_transposed(values);
+                        continue;
+                    }
+                    // Rows that share their numbers.
                     for (lane, row) in rows.enumerate() {
-                        let row = bias.row(index / heads, index % heads, row);
-                        // A row becomes a lane. `zip` stops at the last visible key.
+                        let row = bias.row(at[0], at[1], row);
+                        // `zip` stops at the last visible key.
                         for (x, lanes) in row.iter().zip(values.chunks_exact_mut(width)) {
                             lanes[lane] = *x;
                         }

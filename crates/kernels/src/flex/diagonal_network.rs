@@ -1,0 +1,340 @@
+//! A network of one input, for every cell of a matrix whose diagonals are constant up to a unit per
+//! row.
+
+use super::op::{FusedOp, required};
+use super::simd::{GROUP, Lanes, Twice, dispatch, sum_over};
+use super::tensors::{contiguous, tensor};
+use super::threads::for_each;
+use burn_flex::FlexTensor;
+use pulp::{Simd, WithSimd};
+
+/// Rows per task of the forward pass.
+const ROWS: usize = 16;
+/// Partial sums of the gradients of parameters. A constant, so that the result does not depend on
+/// the number of threads.
+const GROUPS: usize = 8;
+
+/// The inputs as slices; sizes are those of [`crate::diagonal_network`].
+#[derive(Clone, Copy)]
+struct Inputs<'a> {
+    diagonals: &'a [f32],
+    units: &'a [f32],
+    w1: &'a [f32],
+    b1: &'a [f32],
+    w2: &'a [f32],
+    b2: &'a [f32],
+}
+
+impl<'a> Inputs<'a> {
+    fn new([diagonals, units, w1, b1, w2, b2]: &'a [FlexTensor; 6]) -> Self {
+        Self {
+            diagonals: diagonals.storage(),
+            units: units.storage(),
+            w1: w1.storage(),
+            b1: b1.storage(),
+            w2: w2.storage(),
+            b2: b2.storage(),
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.units.len()
+    }
+
+    fn columns(&self) -> usize {
+        self.diagonals.len() + 1 - self.rows()
+    }
+
+    /// The diagonals that a row crosses, from left to right.
+    fn row(&self, row: usize) -> &'a [f32] {
+        &self.diagonals[self.rows() - 1 - row..][..self.columns()]
+    }
+
+    /// The outputs of `G` heads from `first` on.
+    #[inline(always)]
+    fn heads<L: Lanes, const G: usize>(&self, l: L, x: L::V, first: usize) -> [L::V; G] {
+        let heads = self.b2.len();
+        let mut sums = [l.zero(); G];
+        for (g, sum) in sums.iter_mut().enumerate() {
+            *sum = l.splat(self.b2[first + g]);
+        }
+        let weights = self.w2.chunks_exact(heads);
+        for ((w1, b1), w2) in self.w1.iter().zip(self.b1).zip(weights) {
+            let hidden = l.fma(x, l.splat(*w1), l.splat(*b1));
+            // Not a maximum, which may ignore NaN.
+            let hidden = l.where_less(hidden, l.zero(), l.zero(), hidden);
+            let w2 = &w2[first..][..G];
+            for g in 0..G {
+                sums[g] = l.fma(hidden, l.splat(w2[g]), sums[g]);
+            }
+        }
+        sums
+    }
+}
+
+/// A task: some rows of every head.
+struct Forward<'a, 'b> {
+    inputs: Inputs<'a>,
+    /// Index of the first row.
+    first: usize,
+    /// By head.
+    output: Vec<&'b mut [f32]>,
+}
+
+impl WithSimd for Forward<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, s: S) {
+        let (mut head, heads) = (0, self.output.len());
+        while head < heads {
+            // As many heads as fit into registers share a hidden layer.
+            head += if heads - head >= 4 {
+                self.heads::<S, 4>(s, head)
+            } else {
+                self.heads::<S, 1>(s, head)
+            };
+        }
+    }
+}
+
+impl Forward<'_, '_> {
+    /// All rows of `G` heads from `head` on. Returns `G`.
+    #[inline(always)]
+    fn heads<S: Simd, const G: usize>(&mut self, s: S, head: usize) -> usize {
+        let (inputs, columns) = (self.inputs, self.inputs.columns());
+        let rows = self.output[head].len() / columns;
+        let mut outputs = self.output[head..head + G].iter_mut();
+        let mut outputs: [&mut &mut [f32]; G] =
+            std::array::from_fn(|_| outputs.next().expect("as many heads as outputs"));
+        for row in 0..rows {
+            let unit = inputs.units[self.first + row];
+            let x = inputs.row(self.first + row);
+            let (vectors, tail) = S::as_simd_f32s(x);
+            let (pairs, last) = vectors.as_chunks::<2>();
+            let start = row * columns;
+            let mut at = start;
+            for x in pairs {
+                let x = Twice(s).div(*x, Twice(s).splat(unit));
+                let sums = inputs.heads::<_, G>(Twice(s), x, head);
+                for (output, sum) in outputs.iter_mut().zip(sums) {
+                    let place = &mut output[at..][..2 * S::F32_LANES];
+                    S::as_mut_simd_f32s(place).0.copy_from_slice(&sum);
+                }
+                at += 2 * S::F32_LANES;
+            }
+            for x in last {
+                let sums = inputs.heads::<_, G>(s, s.div(*x, s.splat(unit)), head);
+                for (output, sum) in outputs.iter_mut().zip(sums) {
+                    S::as_mut_simd_f32s(&mut output[at..][..S::F32_LANES]).0[0] = sum;
+                }
+                at += S::F32_LANES;
+            }
+            let x = s.div(s.partial_load_f32s(tail), s.splat(unit));
+            let sums = inputs.heads::<_, G>(s, x, head);
+            for (output, sum) in outputs.iter_mut().zip(sums) {
+                s.partial_store_f32s(&mut output[at..start + columns], sum);
+            }
+        }
+        G
+    }
+}
+
+/// Gradients of the parameters, summed over some rows.
+struct Sums {
+    diagonals: Vec<f32>,
+    w1: Vec<f64>,
+    b1: Vec<f64>,
+    w2: Vec<f64>,
+    b2: Vec<f64>,
+}
+
+impl Sums {
+    fn new(inputs: &Inputs<'_>) -> Self {
+        Self {
+            diagonals: vec![0.0; inputs.diagonals.len()],
+            w1: vec![0.0; inputs.w1.len()],
+            b1: vec![0.0; inputs.b1.len()],
+            w2: vec![0.0; inputs.w2.len()],
+            b2: vec![0.0; inputs.b2.len()],
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (sum, x) in self.diagonals.iter_mut().zip(&other.diagonals) {
+            *sum += x;
+        }
+        let sums = [&mut self.w1, &mut self.b1, &mut self.w2, &mut self.b2];
+        let others = [&other.w1, &other.b1, &other.w2, &other.b2];
+        for (sums, others) in sums.into_iter().zip(others) {
+            for (sum, x) in sums.iter_mut().zip(others) {
+                *sum += x;
+            }
+        }
+    }
+}
+
+/// A task: the rows that share one partial sum.
+struct Backward<'a, 'b> {
+    inputs: Inputs<'a>,
+    /// Index of the first row.
+    first: usize,
+    /// Of the output, `[H, R, C]`.
+    grad: &'a [f32],
+    /// Receives the gradients of the units of these rows.
+    units: &'b mut [f32],
+    sums: &'b mut Sums,
+}
+
+/// Scratch for one row, in whole groups.
+struct Row {
+    x: Vec<f32>,
+    /// Gradient of `x`.
+    grad_x: Vec<f32>,
+    hidden: Vec<f32>,
+    /// Gradient of the hidden unit before its activation.
+    grad_hidden: Vec<f32>,
+    /// Gradients of the outputs, head after head. Past the last column they are 0.
+    grad: Vec<f32>,
+}
+
+impl WithSimd for Backward<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let (inputs, columns) = (self.inputs, self.inputs.columns());
+        let (heads, plane) = (inputs.b2.len(), inputs.rows() * columns);
+        let wide = columns.next_multiple_of(GROUP);
+        let zeros = || vec![0.0; wide];
+        let mut scratch = Row {
+            x: zeros(),
+            grad_x: zeros(),
+            hidden: zeros(),
+            grad_hidden: zeros(),
+            grad: vec![0.0; heads * wide],
+        };
+        for (row, unit_grad) in (self.first..).zip(self.units) {
+            let unit = inputs.units[row];
+            for (x, diagonal) in scratch.x.iter_mut().zip(inputs.row(row)) {
+                *x = diagonal / unit;
+            }
+            for (head, grad) in scratch.grad.chunks_exact_mut(wide).enumerate() {
+                grad[..columns]
+                    .copy_from_slice(&self.grad[head * plane + row * columns..][..columns]);
+                let grad = S::as_simd_f32s(grad).0;
+                self.sums.b2[head] += f64::from(sum_over!(s, grad.len(), |i| grad[i]));
+            }
+            scratch.grad_x.fill(0.0);
+            for unit in 0..inputs.w1.len() {
+                hidden_unit(s, inputs, unit, &mut scratch, self.sums);
+            }
+            let [x, grad_x] = [&scratch.x, &scratch.grad_x].map(|x| S::as_simd_f32s(x).0);
+            // x = diagonal / unit.
+            *unit_grad = -sum_over!(s, x.len(), |i| s.mul(x[i], grad_x[i])) / unit;
+            let targets = &mut self.sums.diagonals[inputs.rows() - 1 - row..];
+            for (target, grad) in targets[..columns].iter_mut().zip(&scratch.grad_x) {
+                *target += grad / unit;
+            }
+        }
+    }
+}
+
+/// Adds what one hidden unit contributes to the gradients of a row and of the parameters.
+#[inline(always)]
+fn hidden_unit<S: Simd>(s: S, inputs: Inputs<'_>, unit: usize, row: &mut Row, sums: &mut Sums) {
+    let (heads, wide) = (inputs.b2.len(), row.x.len());
+    let w2 = &inputs.w2[unit * heads..][..heads];
+    let (w1, b1) = (s.splat(inputs.w1[unit]), s.splat(inputs.b1[unit]));
+    let x = S::as_simd_f32s(&row.x).0;
+    let grad = S::as_simd_f32s(&row.grad).0;
+    let [grad_x, hidden, grad_hidden] =
+        [&mut row.grad_x, &mut row.hidden, &mut row.grad_hidden].map(|x| S::as_mut_simd_f32s(x).0);
+    let n = x.len();
+    for i in 0..n {
+        let before = s.fma(x[i], w1, b1);
+        hidden[i] = s.where_less(before, s.zero(), s.zero(), before);
+        let mut back = s.zero();
+        for (head, w2) in w2.iter().enumerate() {
+            back = s.fma(grad[head * n + i], s.splat(*w2), back);
+        }
+        // At 0 the slope is 0.
+        let back = s.where_less(s.zero(), before, back, s.zero());
+        grad_hidden[i] = back;
+        grad_x[i] = s.fma(back, w1, grad_x[i]);
+    }
+    debug_assert_eq!(n * S::F32_LANES, wide, "whole groups");
+    let (hidden, grad_hidden) = (&*hidden, &*grad_hidden);
+    sums.b1[unit] += f64::from(sum_over!(s, n, |i| grad_hidden[i]));
+    sums.w1[unit] += f64::from(sum_over!(s, n, |i| s.mul(grad_hidden[i], x[i])));
+    for head in 0..heads {
+        let grad = &grad[head * n..][..n];
+        sums.w2[unit * heads + head] += f64::from(sum_over!(s, n, |i| s.mul(hidden[i], grad[i])));
+    }
+}
+
+/// [`crate::diagonal_network`].
+pub(super) struct DiagonalNetwork;
+
+impl FusedOp<6> for DiagonalNetwork {
+    type Saved = [FlexTensor; 6];
+
+    fn forward(&self, inputs: [Option<FlexTensor>; 6], _: bool) -> (FlexTensor, Self::Saved) {
+        let saved = inputs.map(|input| contiguous(required(input)));
+        let inputs = Inputs::new(&saved);
+        let [rows, columns, heads] = [inputs.rows(), inputs.columns(), inputs.b2.len()];
+        let mut y = vec![0.0; heads * rows * columns];
+        let mut planes: Vec<_> = y
+            .chunks_mut((rows * columns).max(1))
+            .map(|plane| plane.chunks_mut((ROWS * columns).max(1)))
+            .collect();
+        let tasks = (0..rows).step_by(ROWS).map(|first| Forward {
+            inputs,
+            first,
+            output: planes.iter_mut().filter_map(Iterator::next).collect(),
+        });
+        let work = rows * columns * inputs.w1.len() * (heads + 2) / 8;
+        for_each(tasks.collect(), work, dispatch);
+        (tensor(y, [1, heads, rows, columns]), saved)
+    }
+
+    fn backward(
+        &self,
+        saved: &Self::Saved,
+        grad: FlexTensor,
+        _: [bool; 6],
+    ) -> [Option<FlexTensor>; 6] {
+        let inputs = Inputs::new(saved);
+        let grad = contiguous(grad);
+        let (rows, columns) = (inputs.rows(), inputs.columns());
+        let each = rows.div_ceil(GROUPS).max(1);
+        let mut units = vec![0.0; rows];
+        let mut sums: Vec<Sums> = (0..rows.div_ceil(each))
+            .map(|_| Sums::new(&inputs))
+            .collect();
+        let groups = units.chunks_mut(each).zip(&mut sums).enumerate();
+        let tasks = groups.map(|(group, (units, sums))| Backward {
+            inputs,
+            first: group * each,
+            grad: grad.storage(),
+            units,
+            sums,
+        });
+        let work = rows * columns * inputs.w1.len() * (inputs.b2.len() + 2) / 4;
+        for_each(tasks.collect(), work, dispatch);
+        // Added in the order of the groups, not in the order in which threads finish.
+        let mut total = Sums::new(&inputs);
+        sums.iter().for_each(|sums| total.add(sums));
+        let narrow = |x: Vec<f64>| x.into_iter().map(|x| x as f32).collect::<Vec<f32>>();
+        let (hidden, heads) = (inputs.w1.len(), inputs.b2.len());
+        let diagonals = total.diagonals.len();
+        [
+            Some(tensor(total.diagonals, [diagonals])),
+            Some(tensor(units, [rows])),
+            Some(tensor(narrow(total.w1), [hidden])),
+            Some(tensor(narrow(total.b1), [hidden])),
+            Some(tensor(narrow(total.w2), [hidden, heads])),
+            Some(tensor(narrow(total.b2), [heads])),
+        ]
+    }
+}
