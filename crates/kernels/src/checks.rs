@@ -43,6 +43,16 @@ pub(crate) fn attention_block(
     }
     match bias {
         None => {}
+        Some(Bias::Network(network)) => {
+            diagonal_network(network);
+            let [outputs] = network.biases.dims();
+            assert!(
+                network.units.dims() == [length]
+                    && network.diagonals.dims() == [2 * length - 1]
+                    && [1, heads].contains(&outputs),
+                "bias fits logits"
+            );
+        }
         Some(Bias::Dense(bias)) => dense_bias(bias, [batch, heads, length, length]),
         Some(Bias::ByDistance(bias)) => {
             // Causal queries see distances from 0 to length - 1.

@@ -123,6 +123,10 @@ pub enum Bias {
     /// One value per distance from query back to key, counted in indices from 0: `[1 or H, n]`, n
     /// at least the number of keys.
     ByDistance(Tensor<2>),
+    /// A network over all queries (rows) and keys (columns) of the sequence, with 1 or H outputs.
+    /// The fused version computes it tile by tile where nothing takes a gradient, and elsewhere
+    /// materialises it.
+    Network(DiagonalNetwork),
 }
 
 /// A network of one input, a hidden layer of ReLU units and H outputs, and the matrix it is applied
@@ -200,6 +204,11 @@ pub fn attention_block(
 ) -> Tensor<3> {
     checks::attention_block(&x, &weights, rotation.as_ref(), bias.as_ref());
     flex::attention_block(x, norm, weights, rotation, bias, scale)
+}
+
+/// Whether [`attention_block`] of this input materialises a [`Bias::Network`], `[H, L, L]`.
+pub fn materialises_networks(x: &Tensor<3>) -> bool {
+    flex::materialises_networks(x)
 }
 
 /// Negative log-likelihood in nats, `[N]`, of `targets`, `[N]`, under the softmax of `logits`, `[N,

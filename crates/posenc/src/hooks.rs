@@ -3,7 +3,7 @@
 //! Shapes: `B` batch, `H` heads, `Q` and `K` query and key length, `D` d_model, `E` head_dim.
 
 use crate::Positions;
-use crate::ops::{Ops, PlainOps, later_keys};
+use crate::ops::{DiagonalNetwork, Ops, PlainOps, later_keys};
 use burn::tensor::{Bool, Device, Tensor};
 use std::fmt;
 use std::ops::Range;
@@ -284,6 +284,12 @@ pub trait BiasBlocks {
         false
     }
 
+    /// The bias of all queries, as rows, and keys, as columns, as one network of the diagonal, if
+    /// it is one.
+    fn network(&self) -> Option<DiagonalNetwork> {
+        None
+    }
+
     /// Whether `bias(m, n) = bias(m, c) + bias(c, n)` for every key `n <= c <= m`: a decay, which
     /// linear attention can carry in its state.
     fn is_decay(&self) -> bool {
@@ -327,6 +333,14 @@ impl<'a> Bias<'a> {
         let last = self.block(length - 1..length, 0..length);
         let heads = last.dims()[1];
         Some(last.reshape([heads, length]).flip([1]))
+    }
+
+    /// The bias as one network; see [`BiasBlocks::network`]. `None` if it is a sum.
+    pub fn network(&self) -> Option<DiagonalNetwork> {
+        match &self.terms[..] {
+            [term] => term.network(),
+            _ => None,
+        }
     }
 
     /// The sum for these rows and columns, `[1, H or 1, q_len, k_len]`.

@@ -1,7 +1,7 @@
 //! Multi-head attention, causal or bidirectional. It knows an encoding only by its hooks.
 
 use crate::config::{AttentionKind, FeatureMap, Mask, Normalizer, TransformerConfig};
-use crate::heads::{FusedOps, fused_rotation, transform_qk, wide_attention};
+use crate::heads::{FusedOps, fused_network, fused_rotation, transform_qk, wide_attention};
 use crate::init::fan_in;
 use crate::linear_attention::{feature_map, linear_attention};
 use crate::norm::Norm;
@@ -182,14 +182,19 @@ impl Attention {
         }
         let fused = encoding.fused_qk(layer)?;
         // A dense bias is built for all queries at once, so it has to respect `max_logits`.
+        let fits = batch * self.n_heads * length * length <= max_logits;
         let bias = match encoding.logits_bias(layer) {
             None => None,
-            Some(bias) => Some(match bias.by_distance(length) {
-                Some(values) => kernels::Bias::ByDistance(values),
-                None if batch * self.n_heads * length * length <= max_logits => {
-                    kernels::Bias::Dense(bias.block_with(&FusedOps, 0..length, 0..length))
-                }
-                None => return None,
+            Some(bias) => Some(if let Some(values) = bias.by_distance(length) {
+                kernels::Bias::ByDistance(values)
+            } else if let Some(network) = bias.network()
+                && (fits || !kernels::materialises_networks(x))
+            {
+                kernels::Bias::Network(fused_network(network))
+            } else if fits {
+                kernels::Bias::Dense(bias.block_with(&FusedOps, 0..length, 0..length))
+            } else {
+                return None;
             }),
         };
         let rotation = fused.rotation.map(fused_rotation);

@@ -13,6 +13,17 @@ pub(crate) fn fused_rotation(rotation: posenc::Rotation) -> kernels::Rotation {
     }
 }
 
+/// The network of an encoding for the fused operations.
+pub(crate) fn fused_network(network: DiagonalNetwork) -> kernels::DiagonalNetwork {
+    kernels::DiagonalNetwork {
+        diagonals: network.diagonals,
+        units: network.units,
+        hidden: network.hidden,
+        weights: network.weights,
+        biases: network.biases,
+    }
+}
+
 /// The result of [`Prepared::transform_qk`], by fused rotations where the encoding describes itself
 /// as one.
 pub(crate) fn transform_qk(
@@ -80,13 +91,7 @@ impl Ops for FusedOps {
     }
 
     fn diagonal_network(&self, network: DiagonalNetwork) -> Tensor<4> {
-        kernels::diagonal_network(kernels::DiagonalNetwork {
-            diagonals: network.diagonals,
-            units: network.units,
-            hidden: network.hidden,
-            weights: network.weights,
-            biases: network.biases,
-        })
+        kernels::diagonal_network(fused_network(network))
     }
 }
 

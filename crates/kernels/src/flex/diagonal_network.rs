@@ -1,10 +1,13 @@
 //! A network of one input, for every cell of a matrix whose diagonals are constant up to a unit per
 //! row.
+//!
+//! Where no gradient is asked for, stretches of a row between two kinks of the network are computed
+//! as the straight line that the network is there.
 
 use super::op::{FusedOp, required};
 use super::simd::{GROUP, Lanes, Twice, dispatch, sum_over};
 use super::tensors::{contiguous, tensor};
-use super::threads::for_each;
+use super::threads::{fill, for_each};
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
@@ -16,17 +19,17 @@ const GROUPS: usize = 8;
 
 /// The inputs as slices; sizes are those of [`crate::diagonal_network`].
 #[derive(Clone, Copy)]
-struct Inputs<'a> {
-    diagonals: &'a [f32],
-    units: &'a [f32],
+pub(super) struct Inputs<'a> {
+    pub(super) diagonals: &'a [f32],
+    pub(super) units: &'a [f32],
     w1: &'a [f32],
     b1: &'a [f32],
     w2: &'a [f32],
-    b2: &'a [f32],
+    pub(super) b2: &'a [f32],
 }
 
 impl<'a> Inputs<'a> {
-    fn new([diagonals, units, w1, b1, w2, b2]: &'a [FlexTensor; 6]) -> Self {
+    pub(super) fn new([diagonals, units, w1, b1, w2, b2]: &'a [FlexTensor; 6]) -> Self {
         Self {
             diagonals: diagonals.storage(),
             units: units.storage(),
@@ -52,7 +55,7 @@ impl<'a> Inputs<'a> {
 
     /// The outputs of `G` heads from `first` on.
     #[inline(always)]
-    fn heads<L: Lanes, const G: usize>(&self, l: L, x: L::V, first: usize) -> [L::V; G] {
+    pub(super) fn heads<L: Lanes, const G: usize>(&self, l: L, x: L::V, first: usize) -> [L::V; G] {
         let heads = self.b2.len();
         let mut sums = [l.zero(); G];
         for (g, sum) in sums.iter_mut().enumerate() {
@@ -138,6 +141,145 @@ impl Forward<'_, '_> {
         }
         G
     }
+}
+
+/// Cells that are computed as one straight line, or one by one.
+const STRETCH: usize = 64;
+/// Numbers of the output per task.
+const BLOCK: usize = 4096;
+
+/// The straight lines that a network consists of.
+pub(super) struct Lines {
+    /// Inputs at which a hidden unit starts or stops, in order.
+    kinks: Vec<f64>,
+    /// Slope and intercept before the first kink, between kinks, and after the last; head by head.
+    lines: Vec<[f64; 2]>,
+}
+
+impl Lines {
+    pub(super) fn new(inputs: &Inputs<'_>) -> Self {
+        let heads = inputs.b2.len();
+        let layer = || inputs.w1.iter().zip(inputs.b1);
+        let units = || layer().map(|(w1, b1)| [f64::from(*w1), f64::from(*b1)]);
+        let kinks = units().map(|[w1, b1]| -b1 / w1);
+        let mut kinks: Vec<f64> = kinks.filter(|x| x.is_finite()).collect();
+        kinks.sort_unstable_by(f64::total_cmp);
+        // A point of every line.
+        let inside = (0..=kinks.len()).map(|i| match (i.checked_sub(1), kinks.get(i)) {
+            (None, None) => 0.0,
+            (None, Some(after)) => after - 1.0,
+            (Some(before), None) => kinks[before] + 1.0,
+            (Some(before), Some(after)) => f64::midpoint(kinks[before], *after),
+        });
+        let mut lines = Vec::with_capacity((kinks.len() + 1) * heads);
+        for x in inside {
+            for head in 0..heads {
+                let mut line = [0.0, f64::from(inputs.b2[head])];
+                for (unit, [w1, b1]) in units().enumerate() {
+                    if w1 * x + b1 > 0.0 {
+                        let w2 = f64::from(inputs.w2[unit * heads + head]);
+                        line = [line[0] + w1 * w2, line[1] + b1 * w2];
+                    }
+                }
+                lines.push(line);
+            }
+        }
+        Self { kinks, lines }
+    }
+
+    /// The line of a head on which both inputs lie, if it is one.
+    pub(super) fn between(
+        &self,
+        head: usize,
+        heads: usize,
+        [low, high]: [f64; 2],
+    ) -> Option<[f64; 2]> {
+        let line = self.kinks.partition_point(|kink| *kink < low);
+        let same = self.kinks.get(line).is_none_or(|kink| high <= *kink);
+        same.then(|| self.lines[line * heads + head])
+    }
+}
+
+/// Some consecutive numbers of the output, `[H, R, C]`.
+struct Stretches<'a> {
+    inputs: Inputs<'a>,
+    lines: &'a Lines,
+    /// Index of the first of them.
+    start: usize,
+    output: &'a mut [f32],
+}
+
+impl WithSimd for Stretches<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let Self { inputs, lines, .. } = self;
+        let ([rows, columns], heads) = ([inputs.rows(), inputs.columns()], inputs.b2.len());
+        let (mut at, mut output) = (self.start, self.output);
+        while !output.is_empty() {
+            let (row, column) = (at / columns, at % columns);
+            let (head, row) = (row / rows, row % rows);
+            let (now, later) = output.split_at_mut(output.len().min(columns - column));
+            let diagonals = &inputs.row(row)[column..][..now.len()];
+            let unit = inputs.units[row];
+            let stretches = diagonals.chunks(STRETCH).zip(now.chunks_mut(STRETCH));
+            for (diagonals, output) in stretches {
+                // Division by one number keeps an order, or reverses it.
+                let [a, b] = range(s, diagonals).map(|x| f64::from(x / unit));
+                let ends = [a.min(b), a.max(b)];
+                match lines.between(head, heads, ends) {
+                    Some([slope, intercept]) => {
+                        let slope = (slope / f64::from(unit)) as f32;
+                        line(s, diagonals, [slope, intercept as f32], output);
+                    }
+                    None => cells(s, inputs, diagonals, unit, head, output),
+                }
+            }
+            at += now.len();
+            output = later;
+        }
+    }
+}
+
+/// The least and the largest number.
+#[inline(always)]
+pub(super) fn range<S: Simd>(s: S, x: &[f32]) -> [f32; 2] {
+    let (vectors, tail) = S::as_simd_f32s(x);
+    let mut ends = [f32::INFINITY, f32::NEG_INFINITY];
+    if let [first, rest @ ..] = vectors {
+        let [mut low, mut high] = [*first; 2];
+        for x in rest {
+            low = s.where_less(*x, low, *x, low);
+            high = s.larger(*x, high);
+        }
+        ends = [s.reduce_min_f32s(low), s.reduce_max_f32s(high)];
+    }
+    tail.iter()
+        .fold(ends, |[low, high], x| [low.min(*x), high.max(*x)])
+}
+
+/// `output = slope x + intercept`.
+#[inline(always)]
+fn line<S: Simd>(s: S, x: &[f32], [slope, intercept]: [f32; 2], output: &mut [f32]) {
+    let [slope, intercept] = [s.splat(slope), s.splat(intercept)];
+    let ((x, x_tail), (y, y_tail)) = (S::as_simd_f32s(x), S::as_mut_simd_f32s(output));
+    for (x, y) in x.iter().zip(y) {
+        *y = s.fma(*x, slope, intercept);
+    }
+    s.partial_store_f32s(y_tail, s.fma(s.partial_load_f32s(x_tail), slope, intercept));
+}
+
+/// The network of one head on every number over the unit.
+#[inline(always)]
+fn cells<S: Simd>(s: S, inputs: Inputs<'_>, x: &[f32], unit: f32, head: usize, output: &mut [f32]) {
+    let unit = s.splat(unit);
+    let ((x, x_tail), (y, y_tail)) = (S::as_simd_f32s(x), S::as_mut_simd_f32s(output));
+    for (x, y) in x.iter().zip(y) {
+        [*y] = inputs.heads::<S, 1>(s, s.div(*x, unit), head);
+    }
+    let [last] = inputs.heads::<S, 1>(s, s.div(s.partial_load_f32s(x_tail), unit), head);
+    s.partial_store_f32s(y_tail, last);
 }
 
 /// Gradients of the parameters, summed over some rows.
@@ -279,10 +421,22 @@ pub(super) struct DiagonalNetwork;
 impl FusedOp<6> for DiagonalNetwork {
     type Saved = [FlexTensor; 6];
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 6], _: bool) -> (FlexTensor, Self::Saved) {
+    fn forward(&self, inputs: [Option<FlexTensor>; 6], tracked: bool) -> (FlexTensor, Self::Saved) {
         let saved = inputs.map(|input| contiguous(required(input)));
         let inputs = Inputs::new(&saved);
         let [rows, columns, heads] = [inputs.rows(), inputs.columns(), inputs.b2.len()];
+        if !tracked {
+            let (n, lines) = (heads * rows * columns, Lines::new(&inputs));
+            let y = fill::<BLOCK>(n, 2 * n, |start, output| {
+                dispatch(Stretches {
+                    inputs,
+                    lines: &lines,
+                    start,
+                    output,
+                });
+            });
+            return (tensor(y, [1, heads, rows, columns]), saved);
+        }
         let mut y = vec![0.0; heads * rows * columns];
         let mut planes: Vec<_> = y
             .chunks_mut((rows * columns).max(1))

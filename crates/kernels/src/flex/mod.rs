@@ -122,17 +122,30 @@ pub(crate) fn attention_block(
         && bias.as_ref().is_none_or(|bias| match bias {
             Bias::Dense(bias) => is_supported(bias),
             Bias::ByDistance(bias) => is_supported(bias),
+            Bias::Network(network) => network.is_supported(),
         })
         && !matches!(tables, Some(None));
     if !supported {
         return reference::attention_block(x, norm, weights, rotation, bias, scale);
     }
+    let lazy = [&weights.qkv, &weights.output]
+        .iter()
+        .all(|weight| !weight.is_tracked())
+        && !materialises_networks(&x);
+    let (bias, network) = match bias {
+        Some(Bias::Network(network)) => match attention::NetworkBias::new(&network) {
+            Some(network) if lazy => (None, Some(attention::BlockBias::network(network))),
+            _ => (Some(Bias::Dense(diagonal_network(network))), None),
+        },
+        other => (other, None),
+    };
     let [batch, length, d] = x.dims();
     let head_dim = weights.output.dims()[0] / weights.heads;
     let op = attention_block::AttentionBlock {
         shape: [batch, weights.heads, length, head_dim],
         eps: norm.eps,
         bias_by_distance: matches!(bias, Some(Bias::ByDistance(_))),
+        network,
         rotation: tables.flatten(),
         scale,
         matmul: weights.matmul,
@@ -147,6 +160,7 @@ pub(crate) fn attention_block(
         bias.map(|bias| match bias {
             Bias::Dense(bias) => bias.into_dispatch(),
             Bias::ByDistance(bias) => bias.into_dispatch(),
+            Bias::Network(_) => unreachable!("replaced above"),
         }),
     ];
     apply::<_, 2, _>(op, inputs).reshape([batch, length, d])
@@ -265,6 +279,10 @@ pub(crate) fn adamw(
     })
 }
 
+pub(crate) fn materialises_networks(x: &Tensor<3>) -> bool {
+    !is_supported(x) || x.is_tracked()
+}
+
 /// A supported tensor outside autodiff.
 fn flex_tensor<const D: usize>(x: Tensor<D>) -> FlexTensor {
     match x.into_dispatch().kind {
@@ -321,20 +339,23 @@ pub(crate) fn count_open_keys(logits: Tensor<4>, first_query: usize, limit: f64)
     apply(op, [Some(logits.into_dispatch())])
 }
 
+impl DiagonalNetwork {
+    fn is_supported(&self) -> bool {
+        let [w1, b1] = &self.hidden;
+        let vectors = [&self.diagonals, &self.units, w1, b1, &self.biases];
+        vectors.into_iter().all(is_supported) && is_supported(&self.weights)
+    }
+}
+
 pub(crate) fn diagonal_network(network: DiagonalNetwork) -> Tensor<4> {
-    let DiagonalNetwork {
-        diagonals,
-        units,
-        hidden: [w1, b1],
-        weights,
-        biases,
-    } = &network;
-    let vectors = [diagonals, units, w1, b1, biases];
-    if !(vectors.into_iter().all(is_supported) && is_supported(weights)) {
+    if !network.is_supported() {
         return reference::diagonal_network(network);
     }
-    let [diagonals, units, w1, b1, biases] = vectors.map(|x| Some(x.clone().into_dispatch()));
+    let [w1, b1] = network.hidden;
+    let inputs = [network.diagonals, network.units, w1, b1].map(|x| Some(x.into_dispatch()));
+    let [diagonals, units, w1, b1] = inputs;
     let weights = Some(network.weights.into_dispatch());
+    let biases = Some(network.biases.into_dispatch());
     let inputs = [diagonals, units, w1, b1, weights, biases];
     apply(diagonal_network::DiagonalNetwork, inputs)
 }

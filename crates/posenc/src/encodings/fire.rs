@@ -111,53 +111,77 @@ impl Prepared for PreparedFire<'_> {
     }
 }
 
+impl Layer<'_> {
+    /// `ln(|c x| + 1)`.
+    fn psi(&self, x: Tensor<1>) -> Tensor<1> {
+        (x * self.function.c.val()).abs().log1p()
+    }
+
+    /// How far each query could look, at least the threshold, `[q_len]`.
+    fn units(&self, queries: &[f64]) -> Tensor<1> {
+        let threshold = (self.function.multiplier.val() * self.function.threshold).abs();
+        let query = self.upload(queries.to_vec());
+        let reach = query.max_pair(threshold.expand([queries.len()]));
+        self.psi(reach) + EPSILON
+    }
+
+    fn upload(&self, values: Vec<f64>) -> Tensor<1> {
+        let n = values.len();
+        upload(values, [n], &self.prepared.device)
+    }
+
+    /// The trained function.
+    fn apply(&self, diagonals: Tensor<1>, units: Tensor<1>) -> DiagonalNetwork {
+        let f = self.function;
+        DiagonalNetwork {
+            diagonals,
+            units,
+            hidden: [f.w1.val(), f.b1.val()],
+            weights: f.w2.val(),
+            biases: f.b2.val(),
+        }
+    }
+
+    /// As one network, where positions step by one.
+    fn on_diagonals(&self, q: &[f64], k: &[f64]) -> Option<DiagonalNetwork> {
+        let steps = |x: &[f64]| x.windows(2).all(|pair| pair[1] - pair[0] == 1.0);
+        if !(steps(q) && steps(k)) {
+            return None;
+        }
+        // One distance per diagonal, the largest at the lower left.
+        let largest = q.last()? - k.first()?;
+        let distances = (0..q.len() + k.len() - 1).map(|i| largest - i as f64);
+        let diagonals = self.psi(self.upload(distances.collect()));
+        Some(self.apply(diagonals, self.units(q)))
+    }
+}
+
 impl BiasBlocks for Layer<'_> {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
         self.block_with(&PlainOps, queries, keys)
     }
 
     fn block_with(&self, ops: &dyn Ops, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
-        let f = self.function;
-        let PreparedFire {
-            positions, device, ..
-        } = self.prepared;
-        let [q, k] = [&positions.queries()[queries], &positions.keys()[keys]];
-        let psi = |x: Tensor<1>| (x * f.c.val()).abs().log1p();
-        let threshold = (f.multiplier.val() * f.threshold).abs();
-        // [q_len]: how far each query could look, at least the threshold.
-        let query = upload(q.to_vec(), [q.len()], device);
-        let reach = query.max_pair(threshold.expand([q.len()]));
-        let units = psi(reach) + EPSILON;
-        let network = |diagonals, units| DiagonalNetwork {
-            diagonals,
-            units,
-            hidden: [f.w1.val(), f.b1.val()],
-            weights: f.w2.val(),
-            biases: f.b2.val(),
-        };
-        if steps_by_one(q) && steps_by_one(k) {
-            // One distance per diagonal, the largest at the lower left.
-            let largest = q[q.len() - 1] - k[0];
-            let diagonals = q.len() + k.len() - 1;
-            let distances = (0..diagonals).map(|i| largest - i as f64).collect();
-            let distances = upload(distances, [diagonals], device);
-            return ops.diagonal_network(network(psi(distances), units));
+        let positions = &self.prepared.positions;
+        let (q, k) = (&positions.queries()[queries], &positions.keys()[keys]);
+        if let Some(network) = self.on_diagonals(q, k) {
+            return ops.diagonal_network(network);
         }
-        // Elsewhere every row is a matrix by itself.
+        // Elsewhere all cells are one row.
+        let cells = [q.len() * k.len()];
         let distances = q.iter().flat_map(|q| k.iter().map(move |k| q - k));
-        let distances = upload(distances.collect(), [q.len() * k.len()], device);
-        let units: Tensor<2> = units.reshape([q.len(), 1]).expand([q.len(), k.len()]);
-        let relative = psi(distances) / units.reshape([q.len() * k.len()]);
-        let one = upload(vec![1.0], [1], device);
-        let bias = ops.diagonal_network(network(relative, one));
+        let units: Tensor<2> = self.units(q).reshape([q.len(), 1]);
+        let units = units.expand([q.len(), k.len()]).reshape(cells);
+        let relative = self.psi(self.upload(distances.collect())) / units;
+        let bias = ops.diagonal_network(self.apply(relative, self.upload(vec![1.0])));
         let heads = bias.dims()[1];
         bias.reshape([1, heads, q.len(), k.len()])
     }
-}
 
-/// Whether each position is the one before plus 1.
-fn steps_by_one(positions: &[f64]) -> bool {
-    positions.windows(2).all(|pair| pair[1] - pair[0] == 1.0)
+    fn network(&self) -> Option<DiagonalNetwork> {
+        let positions = &self.prepared.positions;
+        self.on_diagonals(positions.queries(), positions.keys())
+    }
 }
 
 impl EncodingSpec for FireConfig {

@@ -1,6 +1,8 @@
 //! The bias of attention, rearranged so that a block of queries reads it as vectors.
 
 use super::lanes::WIDTH;
+use super::network_bias::NetworkBias;
+use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::Matrix;
 use crate::flex::tensors::{Strided, tensor};
 use crate::flex::threads::for_each;
@@ -9,7 +11,7 @@ use std::ops::Range;
 
 /// A bias, laid out for query blocks.
 pub(crate) struct BlockBias {
-    values: Vec<f32>,
+    values: Buffer,
     batches: usize,
     heads: usize,
     pub(super) slice_len: usize,
@@ -26,13 +28,15 @@ enum BiasKind {
     },
     /// One value per distance from query to key, starting at minus a block's width.
     ByDistance { count: usize },
+    /// Computed when a tile needs it; the values are empty.
+    Network(NetworkBias),
 }
 
 /// The bias of one block of queries.
 #[derive(Clone, Copy)]
 pub(crate) enum BiasRows<'a> {
-    /// One row of lanes per key.
-    Dense(&'a [f32]),
+    /// One row of lanes per key, from a first key on.
+    Dense(&'a [f32], usize),
     /// The values by distance, and the start of the window for key 0. The window moves back by one
     /// from key to key.
     ByDistance(&'a [f32], usize),
@@ -43,7 +47,7 @@ impl<'a> BiasRows<'a> {
     #[inline(always)]
     pub(super) fn row(self, key: usize, width: usize) -> &'a [f32] {
         match self {
-            Self::Dense(values) => &values[key * width..][..width],
+            Self::Dense(values, first) => &values[(key - first) * width..][..width],
             Self::ByDistance(values, start) => &values[start - key..][..width],
         }
     }
@@ -62,7 +66,7 @@ impl BlockBias {
             starts.push(starts[starts.len() - 1] + visible * width);
         }
         let slice_len = starts[starts.len() - 1];
-        let mut values = vec![0.0; batches * heads * slice_len];
+        let mut values = Buffer::new(batches * heads * slice_len);
         let n = values.len();
         for_each(
             values.chunks_mut(slice_len.max(1)).enumerate().collect(),
@@ -81,6 +85,7 @@ impl BlockBias {
                         continue;
                     }
                     // Rows that share their numbers.
+                    values.fill(0.0);
                     for (lane, row) in rows.enumerate() {
                         let row = bias.row(at[0], at[1], row);
                         // `zip` stops at the last visible key.
@@ -109,7 +114,8 @@ impl BlockBias {
         let width = *WIDTH;
         // One width of zeros in front, for keys after a query, and one behind, for spare lanes.
         let slice_len = count + 2 * width;
-        let mut values = vec![0.0; heads * slice_len];
+        let mut values = Buffer::new(heads * slice_len);
+        values.fill(0.0);
         for (slice, row) in values
             .chunks_exact_mut(slice_len)
             .zip(bias.storage::<f32>().chunks(count.max(1)))
@@ -122,6 +128,25 @@ impl BlockBias {
             heads,
             slice_len,
             kind: BiasKind::ByDistance { count },
+        }
+    }
+
+    /// From a network over all queries and keys.
+    pub(crate) fn network(network: NetworkBias) -> Self {
+        Self {
+            values: Buffer::new(0),
+            batches: 1,
+            heads: 1,
+            slice_len: 0,
+            kind: BiasKind::Network(network),
+        }
+    }
+
+    /// The network that it is, if it is one.
+    pub(super) fn as_network(&self) -> Option<&NetworkBias> {
+        match &self.kind {
+            BiasKind::Network(network) => Some(network),
+            BiasKind::Dense { .. } | BiasKind::ByDistance { .. } => None,
         }
     }
 
@@ -138,6 +163,7 @@ impl BlockBias {
         match &self.kind {
             BiasKind::Dense { starts, .. } => (starts[block]..starts[block + 1], false),
             BiasKind::ByDistance { .. } => (0..own + 2 * *WIDTH, true),
+            BiasKind::Network(_) => unreachable!("read tile by tile, and only without gradients"),
         }
     }
 
@@ -147,7 +173,7 @@ impl BlockBias {
         if by_distance {
             BiasRows::ByDistance(values, own + *WIDTH)
         } else {
-            BiasRows::Dense(values)
+            BiasRows::Dense(values, 0)
         }
     }
 
@@ -166,6 +192,7 @@ impl BlockBias {
         let width = *WIDTH;
         let sums = slices.zip(sums.chunks(self.slice_len.max(1)));
         match &self.kind {
+            BiasKind::Network(_) => unreachable!("it takes no gradient"),
             BiasKind::ByDistance { count } => {
                 // Both paddings are cut off.
                 let mut output = vec![0.0; self.heads * count];

@@ -5,6 +5,7 @@
 //! So the softmax needs no sums across lanes, hidden keys are hardly computed, and everything else
 //! is a product of small matrices. The result for a query does not depend on its block or thread.
 
+use super::bias::{BiasRows, BlockBias};
 use super::call::AttentionCall;
 use super::lanes::{WIDTH, blocks_mut};
 use super::mask::Mask;
@@ -112,6 +113,10 @@ impl Forward<'_, '_> {
         }
         let mut state = SoftmaxState {
             tile: Buffer::new(TILE * width),
+            bias: Buffer::new(match call.bias.and_then(BlockBias::as_network) {
+                Some(_) => TILE * width,
+                None => 0,
+            }),
             largest: vec![f32::NEG_INFINITY; n * width],
             total: vec![0.0; n * width],
             rescale: vec![0.0; width],
@@ -152,12 +157,20 @@ impl Forward<'_, '_> {
             Accumulate::Overwrite,
         );
         let own = call.first_query + range.start;
+        let bias = match call.bias.and_then(BlockBias::as_network) {
+            Some(network) => {
+                let rows = &mut state.bias[..seen * width];
+                network.tile(self.at[1], own, start, rows);
+                Some(BiasRows::Dense(rows, start))
+            }
+            None => call.bias_rows(self.at, range.start / width, own),
+        };
         dispatch(OnlineSoftmax {
             tile,
             mask: Mask {
                 first_key: start,
                 own,
-                bias: call.bias_rows(self.at, range.start / width, own),
+                bias,
             },
             largest: &mut state.largest[index * width..][..width],
             total: &mut state.total[index * width..][..width],
@@ -220,6 +233,8 @@ impl Forward<'_, '_> {
 struct SoftmaxState {
     /// Logits of the current tile.
     tile: Buffer,
+    /// Its bias, if that is computed here.
+    bias: Buffer,
     largest: Vec<f32>,
     total: Vec<f32>,
     /// Factor for the output so far of the current block.

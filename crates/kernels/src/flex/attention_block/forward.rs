@@ -92,7 +92,8 @@ impl AttentionBlock {
             weight(&saved.qkv).as_rhs(head_dim, self.matmul).prepared(),
             weight(&saved.output).as_rhs(d, self.matmul).prepared(),
         ];
-        let (norm, bias) = (saved.norm.view(), saved.bias.as_ref());
+        let norm = saved.norm.view();
+        let bias = saved.bias.as_ref().or(self.network.as_ref());
         for_each_large(
             tasks.collect(),
             n * d * inner / 8,

@@ -15,6 +15,8 @@ pub(crate) struct AttentionBlock {
     pub(crate) eps: f64,
     /// Whether a bias has one value per distance.
     pub(crate) bias_by_distance: bool,
+    /// A bias that is no tensor.
+    pub(crate) network: Option<BlockBias>,
     pub(crate) rotation: Option<RotationTables>,
     pub(crate) scale: f64,
     pub(crate) matmul: Matmul,
