@@ -1,18 +1,16 @@
 //! A network of one input, for every cell of a matrix whose diagonals are constant up to a unit per
 //! row.
 //!
-//! Where no gradient is asked for, stretches of a row between two kinks of the network are computed
-//! as the straight line that the network is there.
+//! Stretches of a row between two kinks of the network are computed as the straight line that the
+//! network is there.
 
 use super::op::{FusedOp, required};
-use super::simd::{GROUP, Lanes, Twice, dispatch, sum_over};
+use super::simd::{GROUP, Lanes, dispatch, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::{fill, for_each};
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
-/// Rows per task of the forward pass.
-const ROWS: usize = 16;
 /// Partial sums of the gradients of parameters. A constant, so that the result does not depend on
 /// the number of threads.
 const GROUPS: usize = 8;
@@ -53,93 +51,19 @@ impl<'a> Inputs<'a> {
         &self.diagonals[self.rows() - 1 - row..][..self.columns()]
     }
 
-    /// The outputs of `G` heads from `first` on.
+    /// The output of one head.
     #[inline(always)]
-    pub(super) fn heads<L: Lanes, const G: usize>(&self, l: L, x: L::V, first: usize) -> [L::V; G] {
+    pub(super) fn cell<S: Simd>(&self, s: S, x: S::f32s, head: usize) -> S::f32s {
         let heads = self.b2.len();
-        let mut sums = [l.zero(); G];
-        for (g, sum) in sums.iter_mut().enumerate() {
-            *sum = l.splat(self.b2[first + g]);
-        }
-        let weights = self.w2.chunks_exact(heads);
+        let mut sum = s.splat(self.b2[head]);
+        let weights = self.w2[head..].iter().step_by(heads);
         for ((w1, b1), w2) in self.w1.iter().zip(self.b1).zip(weights) {
-            let hidden = l.fma(x, l.splat(*w1), l.splat(*b1));
+            let hidden = s.fma(x, s.splat(*w1), s.splat(*b1));
             // Not a maximum, which may ignore NaN.
-            let hidden = l.where_less(hidden, l.zero(), l.zero(), hidden);
-            let w2 = &w2[first..][..G];
-            for g in 0..G {
-                sums[g] = l.fma(hidden, l.splat(w2[g]), sums[g]);
-            }
+            let hidden = s.where_less(hidden, s.zero(), s.zero(), hidden);
+            sum = s.fma(hidden, s.splat(*w2), sum);
         }
-        sums
-    }
-}
-
-/// A task: some rows of every head.
-struct Forward<'a, 'b> {
-    inputs: Inputs<'a>,
-    /// Index of the first row.
-    first: usize,
-    /// By head.
-    output: Vec<&'b mut [f32]>,
-}
-
-impl WithSimd for Forward<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(mut self, s: S) {
-        let (mut head, heads) = (0, self.output.len());
-        while head < heads {
-            // As many heads as fit into registers share a hidden layer.
-            head += if heads - head >= 4 {
-                self.heads::<S, 4>(s, head)
-            } else {
-                self.heads::<S, 1>(s, head)
-            };
-        }
-    }
-}
-
-impl Forward<'_, '_> {
-    /// All rows of `G` heads from `head` on. Returns `G`.
-    #[inline(always)]
-    fn heads<S: Simd, const G: usize>(&mut self, s: S, head: usize) -> usize {
-        let (inputs, columns) = (self.inputs, self.inputs.columns());
-        let rows = self.output[head].len() / columns;
-        let mut outputs = self.output[head..head + G].iter_mut();
-        let mut outputs: [&mut &mut [f32]; G] =
-            std::array::from_fn(|_| outputs.next().expect("as many heads as outputs"));
-        for row in 0..rows {
-            let unit = inputs.units[self.first + row];
-            let x = inputs.row(self.first + row);
-            let (vectors, tail) = S::as_simd_f32s(x);
-            let (pairs, last) = vectors.as_chunks::<2>();
-            let start = row * columns;
-            let mut at = start;
-            for x in pairs {
-                let x = Twice(s).div(*x, Twice(s).splat(unit));
-                let sums = inputs.heads::<_, G>(Twice(s), x, head);
-                for (output, sum) in outputs.iter_mut().zip(sums) {
-                    let place = &mut output[at..][..2 * S::F32_LANES];
-                    S::as_mut_simd_f32s(place).0.copy_from_slice(&sum);
-                }
-                at += 2 * S::F32_LANES;
-            }
-            for x in last {
-                let sums = inputs.heads::<_, G>(s, s.div(*x, s.splat(unit)), head);
-                for (output, sum) in outputs.iter_mut().zip(sums) {
-                    S::as_mut_simd_f32s(&mut output[at..][..S::F32_LANES]).0[0] = sum;
-                }
-                at += S::F32_LANES;
-            }
-            let x = s.div(s.partial_load_f32s(tail), s.splat(unit));
-            let sums = inputs.heads::<_, G>(s, x, head);
-            for (output, sum) in outputs.iter_mut().zip(sums) {
-                s.partial_store_f32s(&mut output[at..start + columns], sum);
-            }
-        }
-        G
+        sum
     }
 }
 
@@ -230,8 +154,8 @@ impl WithSimd for Stretches<'_> {
                 let ends = [a.min(b), a.max(b)];
                 match lines.between(head, heads, ends) {
                     Some([slope, intercept]) => {
-                        let slope = (slope / f64::from(unit)) as f32;
-                        line(s, diagonals, [slope, intercept as f32], output);
+                        let line_of = [slope as f32 / unit, intercept as f32];
+                        line(s, diagonals, line_of, output);
                     }
                     None => cells(s, inputs, diagonals, unit, head, output),
                 }
@@ -276,9 +200,9 @@ fn cells<S: Simd>(s: S, inputs: Inputs<'_>, x: &[f32], unit: f32, head: usize, o
     let unit = s.splat(unit);
     let ((x, x_tail), (y, y_tail)) = (S::as_simd_f32s(x), S::as_mut_simd_f32s(output));
     for (x, y) in x.iter().zip(y) {
-        [*y] = inputs.heads::<S, 1>(s, s.div(*x, unit), head);
+        *y = inputs.cell(s, s.div(*x, unit), head);
     }
-    let [last] = inputs.heads::<S, 1>(s, s.div(s.partial_load_f32s(x_tail), unit), head);
+    let last = inputs.cell(s, s.div(s.partial_load_f32s(x_tail), unit), head);
     s.partial_store_f32s(y_tail, last);
 }
 
@@ -421,35 +345,21 @@ pub(super) struct DiagonalNetwork;
 impl FusedOp<6> for DiagonalNetwork {
     type Saved = [FlexTensor; 6];
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 6], tracked: bool) -> (FlexTensor, Self::Saved) {
+    fn forward(&self, inputs: [Option<FlexTensor>; 6], _: bool) -> (FlexTensor, Self::Saved) {
         let saved = inputs.map(|input| contiguous(required(input)));
         let inputs = Inputs::new(&saved);
-        let [rows, columns, heads] = [inputs.rows(), inputs.columns(), inputs.b2.len()];
-        if !tracked {
-            let (n, lines) = (heads * rows * columns, Lines::new(&inputs));
-            let y = fill::<BLOCK>(n, 2 * n, |start, output| {
-                dispatch(Stretches {
-                    inputs,
-                    lines: &lines,
-                    start,
-                    output,
-                });
+        let shape @ [_, heads, rows, columns] =
+            [1, inputs.b2.len(), inputs.rows(), inputs.columns()];
+        let (n, lines) = (heads * rows * columns, Lines::new(&inputs));
+        let y = fill::<BLOCK>(n, 2 * n, |start, output| {
+            dispatch(Stretches {
+                inputs,
+                lines: &lines,
+                start,
+                output,
             });
-            return (tensor(y, [1, heads, rows, columns]), saved);
-        }
-        let mut y = vec![0.0; heads * rows * columns];
-        let mut planes: Vec<_> = y
-            .chunks_mut((rows * columns).max(1))
-            .map(|plane| plane.chunks_mut((ROWS * columns).max(1)))
-            .collect();
-        let tasks = (0..rows).step_by(ROWS).map(|first| Forward {
-            inputs,
-            first,
-            output: planes.iter_mut().filter_map(Iterator::next).collect(),
         });
-        let work = rows * columns * inputs.w1.len() * (heads + 2) / 8;
-        for_each(tasks.collect(), work, dispatch);
-        (tensor(y, [1, heads, rows, columns]), saved)
+        (tensor(y, shape), saved)
     }
 
     fn backward(

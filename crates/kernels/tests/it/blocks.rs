@@ -1,8 +1,12 @@
 //! Linear layers and the halves of a block against their definitions: values, gradients, threads.
 
-use crate::common::{Input, compare, differences, input, same_for_any_threads};
-use burn::tensor::{Tensor, TensorData};
-use longreach_kernels::{AttentionWeights, Bias, Matmul, MlpWeights, Norm, Rotation, reference};
+use crate::common::{
+    Input, assert_close, compare, differences, input, same_for_any_threads, to_f64,
+};
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use longreach_kernels::{
+    AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm, Rotation, reference,
+};
 
 type Op = Box<dyn Fn(&[Tensor<1>]) -> Tensor<1> + Sync>;
 
@@ -329,6 +333,97 @@ fn gradients_of_the_defined_attention_block_are_those_of_finite_differences() {
             &half.inputs(),
             &*half.op(reference::attention_block),
         );
+    }
+}
+
+/// An attention block whose bias is a network with one output per head, or one for all. Units may
+/// have both signs.
+fn with_network(
+    half: impl Fn(Tensor<3>, Norm, AttentionWeights, Option<Rotation>, Option<Bias>, f64) -> Tensor<3>,
+    x: &[Tensor<1>],
+    [batch, length, outputs]: [usize; 3],
+    offset: f64,
+) -> Tensor<1> {
+    let (heads, d) = (3, 12);
+    let network = DiagonalNetwork {
+        diagonals: x[4].clone(),
+        units: x[5].clone() + offset,
+        hidden: [x[6].clone() * 4.0, x[7].clone()],
+        weights: x[8].clone().reshape([8, outputs]),
+        biases: x[9].clone(),
+    };
+    let norm = Norm {
+        scale: x[1].clone(),
+        shift: None,
+        eps: 1e-5,
+    };
+    let weights = AttentionWeights {
+        qkv: x[2].clone().reshape([d, 3 * d]),
+        output: x[3].clone().reshape([d, d]),
+        heads,
+        matmul: Matmul::F32,
+    };
+    let input = x[0].clone().reshape([batch, length, d]);
+    let y = half(
+        input,
+        norm,
+        weights,
+        None,
+        Some(Bias::Network(network)),
+        0.5,
+    );
+    y.reshape([batch * length * d])
+}
+
+#[test]
+fn networks_as_biases_agree_with_their_definition() {
+    for sizes @ [batch, length, outputs] in
+        [[1, 1, 3], [2, 5, 1], [1, 40, 3], [2, 150, 3], [1, 333, 1]]
+    {
+        let inputs = [
+            input(&[batch * length * 12], 1),
+            input(&[12], 2),
+            weight(12, 36, 3),
+            weight(12, 12, 4),
+            input(&[2 * length - 1], 5),
+            input(&[length], 6),
+            input(&[8], 7),
+            input(&[8], 8),
+            input(&[8 * outputs], 9),
+            input(&[outputs], 10),
+        ];
+        // Units of one sign give lines, units of both do not.
+        for offset in [1.5, 0.0] {
+            let fused = |x: &[Tensor<1>]| {
+                with_network(longreach_kernels::attention_block, x, sizes, offset)
+            };
+            let definition =
+                |x: &[Tensor<1>]| with_network(reference::attention_block, x, sizes, offset);
+            // With gradients the bias is a tensor, without it is computed tile by tile.
+            for tracked in [true, false] {
+                let device = if tracked {
+                    Device::flex().autodiff()
+                } else {
+                    Device::flex()
+                };
+                let on = |dtype| -> Vec<Tensor<1>> {
+                    let tensor = |x: &Input| {
+                        let data = TensorData::new(x.values.clone(), [x.values.len()]);
+                        let x = Tensor::<1>::from_data(data, (&device, dtype));
+                        if tracked { x.require_grad() } else { x }
+                    };
+                    inputs.iter().map(tensor).collect()
+                };
+                assert_close(
+                    &format!("{sizes:?} {offset}"),
+                    &to_f64(fused(&on(DType::F32))),
+                    &to_f64(definition(&on(DType::F64))),
+                    1e-4,
+                    2e-5,
+                );
+            }
+            same_for_any_threads("networks as biases", &inputs, &fused);
+        }
     }
 }
 

@@ -184,6 +184,17 @@ fn a_number_that_is_none_stays_none() {
             longreach_kernels::attention_weights(q.clone(), k.clone(), Some(row(bias)), 1.0, 2);
         assert!(host(weights).iter().any(|x| x.is_nan()), "{bias:?}");
     }
+    let vector = |x: f32, n| Tensor::<1>::full([n], x, &device);
+    let network = DiagonalNetwork {
+        diagonals: Tensor::cat(vec![vector(0.5, 2), vector(f32::NAN, 1)], 0),
+        units: vector(1.0, 2),
+        hidden: [vector(1.0, 3), vector(-0.2, 3)],
+        weights: vector(1.0, 6).reshape([3, 2]),
+        biases: vector(0.0, 2),
+    };
+    let values = host(longreach_kernels::diagonal_network(network));
+    let none: Vec<bool> = values.iter().map(|x| x.is_nan()).collect();
+    assert_eq!(none, [false, true, false, false].repeat(2));
     let counts = longreach_kernels::count_open_keys(row([0.0, f32::NAN, 0.0]), 2, 1.0);
     let counts = host(counts);
     assert!(counts[0].is_nan() && counts[1].is_nan(), "{counts:?}");

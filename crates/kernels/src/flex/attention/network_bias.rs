@@ -1,24 +1,26 @@
 //! A bias that is a network of the diagonal, computed tile by tile: no number per query and key is
 //! ever stored. For evaluation only, as it takes no gradient.
 
-use super::lanes::{WIDTH, blocks, blocks_mut};
+use super::lanes::{WIDE, WIDTH, blocks_mut};
 use crate::DiagonalNetwork;
 use crate::flex::diagonal_network::{Inputs, Lines, range};
-use crate::flex::simd::{Lanes, Twice, dispatch};
+use crate::flex::simd::{Lanes, dispatch};
 use crate::flex::tensors::constant;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
-/// Keys that are computed as one straight line per query, or one by one.
+/// Keys, and queries, that are computed as one straight line per query, or cell by cell. A constant,
+/// so that the result does not depend on the width of vectors.
 const STRETCH: usize = 16;
 
 /// The network, laid out for blocks of queries.
 pub(crate) struct NetworkBias {
     inputs: [FlexTensor; 6],
     lines: Lines,
-    /// From the upper right corner to the lower left one: adjacent for the queries of one key.
+    /// From the upper right corner to the lower left one: adjacent for the queries of one key. With
+    /// [`spare`] zeros on both sides.
     diagonals: Vec<f32>,
-    /// With spare lanes of 1.
+    /// Followed by as many ones.
     units: Vec<f32>,
     heads: usize,
 }
@@ -42,11 +44,11 @@ impl NetworkBias {
             constant(biases)?,
         ];
         let view = Inputs::new(&inputs);
-        let mut diagonals = view.diagonals.to_vec();
-        diagonals.reverse();
-        diagonals.resize(diagonals.len() + *WIDTH, 0.0);
+        let mut diagonals = vec![0.0; spare()];
+        diagonals.extend(view.diagonals.iter().rev());
+        diagonals.resize(diagonals.len() + spare(), 0.0);
         let mut units = view.units.to_vec();
-        units.resize(units.len() + *WIDTH, 1.0);
+        units.resize(units.len() + spare(), 1.0);
         let (lines, heads) = (Lines::new(&view), view.b2.len());
         Some(Self {
             lines,
@@ -70,6 +72,11 @@ impl NetworkBias {
     }
 }
 
+/// How far blocks and stretches may reach past the last query and key.
+fn spare() -> usize {
+    (*WIDTH).max(STRETCH)
+}
+
 struct TileOfLines<'a> {
     bias: &'a NetworkBias,
     head: usize,
@@ -83,41 +90,51 @@ impl WithSimd for TileOfLines<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let (lanes, width) = (Twice(s), *WIDTH);
-        let inputs = Inputs::new(&self.bias.inputs);
-        let unit_lanes = &self.bias.units[self.own..][..width];
-        let units = blocks::<S>(unit_lanes)[0];
-        let [least, most] = range(s, unit_lanes);
-        // Between units of both signs a quotient has no bounds.
-        let one_sign = least > 0.0 || most < 0.0;
-        // The diagonal of the first query and key 0.
-        let origin = inputs.units.len() - 1 + self.own;
+        let (bias, width) = (self.bias, *WIDTH);
+        let inputs = Inputs::new(&bias.inputs);
+        // The diagonal of query 0 and key 0.
+        let origin = spare() + inputs.units.len() - 1;
         for (stretch, rows) in self.rows.chunks_mut(STRETCH * width).enumerate() {
-            let first = self.first_key + stretch * STRETCH;
-            let keys = rows.len() / width;
-            let from = origin + 1 - first - keys;
-            let [low, high] = range(s, &self.bias.diagonals[from..][..keys - 1 + width]);
-            let ends = [low / least, low / most, high / least, high / most].map(f64::from);
-            let ends = [
-                ends.into_iter().fold(f64::INFINITY, f64::min),
-                ends.into_iter().fold(f64::NEG_INFINITY, f64::max),
-            ];
-            let line = self.bias.lines.between(self.head, self.bias.heads, ends);
-            let line = line.filter(|_| one_sign).map(|[slope, intercept]| {
-                let slope = lanes.div(lanes.splat(slope as f32), units);
-                [slope, lanes.splat(intercept as f32)]
-            });
-            for (key, row) in blocks_mut::<S>(rows).iter_mut().enumerate() {
-                let diagonals = &self.bias.diagonals[origin - first - key..][..width];
-                let x = blocks::<S>(diagonals)[0];
-                *row = match line {
-                    Some([slope, intercept]) => lanes.fma(x, slope, intercept),
-                    None => {
-                        let [y] = inputs.heads::<_, 1>(lanes, lanes.div(x, units), self.head);
-                        y
-                    }
-                };
+            let key = self.first_key + stretch * STRETCH;
+            let mut group = (usize::MAX, None);
+            for vector in 0..WIDE {
+                let query = self.own + vector * S::F32_LANES;
+                let first = query / STRETCH * STRETCH;
+                if group.0 != first {
+                    group = (first, bias.line(s, self.head, first, origin + first - key));
+                }
+                let units = S::as_simd_f32s(&bias.units[query..]).0[0];
+                let line = group
+                    .1
+                    .map(|[slope, intercept]| [s.div(s.splat(slope), units), s.splat(intercept)]);
+                for (i, row) in blocks_mut::<S>(rows).iter_mut().enumerate() {
+                    let x = S::as_simd_f32s(&bias.diagonals[origin + query - key - i..]).0[0];
+                    row[vector] = match line {
+                        Some([slope, intercept]) => s.fma(x, slope, intercept),
+                        None => inputs.cell(s, s.div(x, units), self.head),
+                    };
+                }
             }
         }
+    }
+}
+
+impl NetworkBias {
+    /// Slope and intercept for a stretch of queries from `first` on and keys, if it is one line.
+    /// `diagonal` is that of the first query and key.
+    #[inline(always)]
+    fn line<S: Simd>(&self, s: S, head: usize, first: usize, diagonal: usize) -> Option<[f32; 2]> {
+        let [least, most] = range(s, &self.units[first..][..STRETCH]);
+        // Between units of both signs a quotient has no bounds.
+        if !(least > 0.0 || most < 0.0) {
+            return None;
+        }
+        let diagonals = &self.diagonals[diagonal + 1 - STRETCH..][..2 * STRETCH - 1];
+        let [low, high] = range(s, diagonals);
+        let ends = [low / least, low / most, high / least, high / most].map(f64::from);
+        let low = ends.into_iter().fold(f64::INFINITY, f64::min);
+        let high = ends.into_iter().fold(f64::NEG_INFINITY, f64::max);
+        let line = self.lines.between(head, self.heads, [low, high]);
+        line.map(|line| line.map(|x| x as f32))
     }
 }
