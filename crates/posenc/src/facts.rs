@@ -175,6 +175,9 @@ pub struct Facts {
     pub axes: usize,
     /// Axes that it reads in place of positions: without coordinates on them it has no meaning.
     pub axis_reads: Vec<AxisRead>,
+    /// Whether its bias by position is one [`BiasBlocks::network`](crate::BiasBlocks::network)
+    /// where positions step by one: evaluation then needs no memory for it.
+    pub diagonal_network: bool,
     /// Memory for one block of its bias, in numbers per logit of the block, with all intermediate
     /// results; measured by `scripts/memory` where it was not derived from the hooks.
     pub bias_workspace: f64,
@@ -233,6 +236,9 @@ impl Facts {
             by_distance: all(|part| part.by_distance),
             ignores_positions: all(|part| part.ignores_positions),
             linear: all(|part| part.linear),
+            // The sum of two biases is no network.
+            diagonal_network: any(|part| part.diagonal_network)
+                && parts.iter().filter(|part| part.hooks.logits_bias).count() == 1,
             causal_only: any(|part| part.causal_only),
             rotates_qk: any(|part| part.rotates_qk),
             reads_transformed_qk: any(|part| part.reads_transformed_qk),

@@ -200,7 +200,9 @@ pub fn evaluation(
     let block = (query * seq_len as f64).min(query.max(MAX_LOGITS as f64));
     let facts = encoding.facts(&model.shape());
     let content = facts.hooks.content_bias || facts.hooks.output_bias;
-    let materialised = is_materialised(&facts, positions);
+    let stepping = *positions == PositionsConfig::default() && !facts.needs_axes();
+    let computed = facts.diagonal_network && stepping && !facts.hooks.content_bias;
+    let materialised = is_materialised(&facts, positions) && !computed;
     // A bias by position is made once for all rows of a batch, unless coordinates differ from row
     // to row; one by distance only is a row for each head.
     let bias = match content || (materialised && facts.needs_axes()) {

@@ -191,6 +191,10 @@ impl EncodingSpec for ByLayerConfig {
         Facts {
             // No two parts meet in a layer, but in the input.
             relative: parts.iter().all(|part| part.relative),
+            diagonal_network: parts
+                .iter()
+                .all(|part| part.diagonal_network || !part.hooks.logits_bias)
+                && parts.iter().any(|part| part.diagonal_network),
             bias_workspace: most(|part| part.bias_workspace),
             bias_work: most(|part| part.bias_work),
             bias_kept: most(|part| part.bias_kept),

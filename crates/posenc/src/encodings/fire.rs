@@ -227,11 +227,12 @@ impl EncodingSpec for FireConfig {
         (0..functions).flat_map(of).collect()
     }
 
-    fn properties(&self, shape: &ModelShape) -> Facts {
+    fn properties(&self, _shape: &ModelShape) -> Facts {
         Facts {
             causal_only: true,
-            // The hidden layer of every pair of positions, before and after its activation.
-            bias_workspace: (2.0 * self.hidden as f64 / shape.n_heads as f64).max(4.0),
+            diagonal_network: true,
+            // The hidden layer, which is computed and never held.
+            bias_work: self.hidden as f64 / 8.0,
             ..Facts::new(Hooks::LOGITS_BIAS)
         }
     }

@@ -9,8 +9,8 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use posenc::encodings::RopeConfig;
 use posenc::{
-    Bias, EncodingConfig, Facts, Hooks, Init, PositionalEncoding, Positions, PrepareError,
-    RopeScaling,
+    Bias, EncodingConfig, Facts, Hooks, Init, Ops, PlainOps, PositionalEncoding, Positions,
+    PrepareError, RopeScaling,
 };
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -215,6 +215,29 @@ fn declared_hooks_are_the_ones_that_act() {
         }
         assert_eq!(facts.hooks, observed, "{name}");
     }
+}
+
+#[test]
+fn a_declared_network_is_the_bias() {
+    let mut found = 0;
+    for (name, config) in all_configs() {
+        let encoding = build_stirred(&config, &SHAPE);
+        let prepared = prepare(&encoding, &Positions::contiguous(9));
+        let biases = (0..SHAPE.n_layers).filter_map(|layer| prepared.logits_bias(layer));
+        let mut observed = false;
+        for bias in biases {
+            let Some(network) = bias.network() else {
+                continue;
+            };
+            observed = true;
+            let values = host(PlainOps.diagonal_network(network));
+            let expected = bias_block(&bias, 0..9, 0..9);
+            assert!(largest_difference(&values, &expected) < 1e-12, "{name}");
+        }
+        assert_eq!(config.facts(&SHAPE).diagonal_network, observed, "{name}");
+        found += usize::from(observed);
+    }
+    assert!(found > 0, "an encoding with a network");
 }
 
 #[test]
