@@ -58,6 +58,8 @@ struct Args {
     vocab: usize,
     #[arg(long, default_value = "gelu")]
     activation: String,
+    #[arg(long, default_value = "softmax")]
+    attention: String,
     #[arg(long, default_value = "f32")]
     matmul: String,
     /// Steps measured.
@@ -135,7 +137,7 @@ fn spec(args: &Args) -> anyhow::Result<RunSpec> {
         "corpus_blake3": null,
         "model": {
             "vocab_size": args.vocab, "d_model": args.d_model, "n_layers": args.n_layers, "n_heads": args.n_heads,
-            "head_dim": args.d_model / args.n_heads, "d_ff": args.d_ff, "norm": "layer_norm", "activation": args.activation,
+            "head_dim": args.d_model / args.n_heads, "d_ff": args.d_ff, "norm": "layer_norm", "activation": args.activation, "attention": args.attention,
             "tied_head": false, "dropout": 0.0, "embedding_std": 0.02, "matmul": args.matmul,
             "pe": encoding,
         },

@@ -9,8 +9,8 @@ use crate::flex::tensors::constant;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
-/// Keys, and queries, that are computed as one straight line per query, or cell by cell. A constant,
-/// so that the result does not depend on the width of vectors.
+/// Keys, and queries, that are computed as one straight line per query, or cell by cell. A
+/// constant, so that the result does not depend on the width of vectors.
 const STRETCH: usize = 16;
 
 /// The network, laid out for blocks of queries.
