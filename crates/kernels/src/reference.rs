@@ -246,11 +246,17 @@ pub fn diagonal_network(network: DiagonalNetwork) -> Tensor<4> {
     } = network;
     let ([n], [rows], heads) = (diagonals.dims(), units.dims(), biases.dims()[0]);
     let columns = n + 1 - rows;
-    let rows_of = (0..rows).map(|row| {
-        let first = rows - 1 - row;
-        diagonals.clone().slice_dim(0, first..first + columns)
-    });
-    let matrix = Tensor::stack::<2>(rows_of.collect(), 0) / units.reshape([rows, 1]);
+    let matrix: Tensor<2> = if rows == 1 {
+        diagonals.reshape([1, columns])
+    } else {
+        // Copies of the diagonals in a row, cut into rows that are shorter by one: each row starts
+        // one diagonal before the row above.
+        let copies: Tensor<2> = diagonals.unsqueeze::<2>().expand([rows, n]);
+        let copies: Tensor<1> = copies.reshape([rows * n]);
+        let cut = copies.slice_dim(0, rows - 1..rows - 1 + rows * (n - 1));
+        cut.reshape([rows, n - 1]).slice_dim(1, 0..columns)
+    };
+    let matrix = matrix / units.reshape([rows, 1]);
     // One row per cell, for a network of one input.
     let hidden = matrix.reshape([rows * columns, 1]) * w1.unsqueeze() + b1.unsqueeze();
     let outputs = activation::relu(hidden).matmul(weights) + biases.unsqueeze();

@@ -73,41 +73,55 @@ const STRETCH: usize = 64;
 const BLOCK: usize = 4096;
 
 /// The straight lines that a network consists of.
+#[derive(Default)]
 pub(super) struct Lines {
     /// Inputs at which a hidden unit starts or stops, in order.
     kinks: Vec<f64>,
     /// Slope and intercept before the first kink, between kinks, and after the last; head by head.
+    /// Empty if a parameter is not finite.
     lines: Vec<[f64; 2]>,
 }
 
 impl Lines {
     pub(super) fn new(inputs: &Inputs<'_>) -> Self {
         let heads = inputs.b2.len();
-        let layer = || inputs.w1.iter().zip(inputs.b1);
-        let units = || layer().map(|(w1, b1)| [f64::from(*w1), f64::from(*b1)]);
-        let kinks = units().map(|[w1, b1]| -b1 / w1);
-        let mut kinks: Vec<f64> = kinks.filter(|x| x.is_finite()).collect();
-        kinks.sort_unstable_by(f64::total_cmp);
-        // A point of every line.
-        let inside = (0..=kinks.len()).map(|i| match (i.checked_sub(1), kinks.get(i)) {
-            (None, None) => 0.0,
-            (None, Some(after)) => after - 1.0,
-            (Some(before), None) => kinks[before] + 1.0,
-            (Some(before), Some(after)) => f64::midpoint(kinks[before], *after),
-        });
-        let mut lines = Vec::with_capacity((kinks.len() + 1) * heads);
-        for x in inside {
-            for head in 0..heads {
-                let mut line = [0.0, f64::from(inputs.b2[head])];
-                for (unit, [w1, b1]) in units().enumerate() {
-                    if w1 * x + b1 > 0.0 {
-                        let w2 = f64::from(inputs.w2[unit * heads + head]);
-                        line = [line[0] + w1 * w2, line[1] + b1 * w2];
-                    }
-                }
-                lines.push(line);
+        let parameters = [inputs.w1, inputs.b1, inputs.w2, inputs.b2];
+        if !parameters.into_iter().flatten().all(|x| x.is_finite()) {
+            return Self::default();
+        }
+        let layer = inputs.w1.iter().zip(inputs.b1).enumerate();
+        let units = layer.map(|(unit, (w1, b1))| (unit, [f64::from(*w1), f64::from(*b1)]));
+        // The line of every head so far: at first the one before all kinks.
+        let mut now: Vec<[f64; 2]> = inputs.b2.iter().map(|b2| [0.0, f64::from(*b2)]).collect();
+        let change = |now: &mut [[f64; 2]], unit: usize, [w1, b1]: [f64; 2]| {
+            for (line, w2) in now.iter_mut().zip(&inputs.w2[unit * heads..]) {
+                let w2 = f64::from(*w2);
+                *line = [line[0] + w1 * w2, line[1] + b1 * w2];
+            }
+        };
+        let mut kinks = Vec::new();
+        for (unit, [w1, b1]) in units {
+            let kink = -b1 / w1;
+            let active = if kink.is_finite() {
+                kinks.push((kink, unit, [w1, b1]));
+                w1 < 0.0
+            } else {
+                // A unit without a kink is always active or never.
+                b1 > 0.0
+            };
+            if active {
+                change(&mut now, unit, [w1, b1]);
             }
         }
+        kinks.sort_unstable_by(|(a, ..), (b, ..)| a.total_cmp(b));
+        let mut lines = now.clone();
+        for (_, unit, [w1, b1]) in &kinks {
+            // A rising unit starts at its kink, a falling one stops.
+            let sign = w1.signum();
+            change(&mut now, *unit, [sign * w1, sign * b1]);
+            lines.extend(&now);
+        }
+        let kinks = kinks.into_iter().map(|(kink, ..)| kink).collect();
         Self { kinks, lines }
     }
 
@@ -120,7 +134,8 @@ impl Lines {
     ) -> Option<[f64; 2]> {
         let line = self.kinks.partition_point(|kink| *kink < low);
         let same = self.kinks.get(line).is_none_or(|kink| high <= *kink);
-        same.then(|| self.lines[line * heads + head])
+        let line = self.lines.get(line * heads + head);
+        line.copied().filter(|_| same)
     }
 }
 

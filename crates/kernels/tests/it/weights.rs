@@ -192,9 +192,15 @@ fn a_number_that_is_none_stays_none() {
         weights: vector(1.0, 6).reshape([3, 2]),
         biases: vector(0.0, 2),
     };
-    let values = host(longreach_kernels::diagonal_network(network));
+    let values = host(longreach_kernels::diagonal_network(network.clone()));
     let none: Vec<bool> = values.iter().map(|x| x.is_nan()).collect();
     assert_eq!(none, [false, true, false, false].repeat(2));
+    let network = DiagonalNetwork {
+        hidden: [vector(f32::NAN, 3), vector(-0.2, 3)],
+        ..network
+    };
+    let values = host(longreach_kernels::diagonal_network(network));
+    assert!(values.iter().all(|x| x.is_nan()));
     let counts = longreach_kernels::count_open_keys(row([0.0, f32::NAN, 0.0]), 2, 1.0);
     let counts = host(counts);
     assert!(counts[0].is_nan() && counts[1].is_nan(), "{counts:?}");

@@ -440,7 +440,7 @@ const MEASURED: [(&str, &str, f64, f64); 13] = [
     ("wall", "{kind=\"wall\"}", 7.1, 7.2),
     ("shaw", "{kind=\"shaw\"}", 1.9, 3.3),
     ("stick_breaking", "{kind=\"stick_breaking\"}", 2.8, 7.3),
-    ("fire", "{kind=\"fire\",threshold=64.0}", 1.35, 2.7),
+    ("fire", "{kind=\"fire\",threshold=64.0}", 1.05, 1.25),
     ("cope", "{kind=\"cope\"}", 1.95, 2.85),
     ("transformer_xl", "{kind=\"transformer_xl\"}", 1.55, 2.4),
     ("deberta", "{kind=\"deberta\"}", 1.8, 3.5),
