@@ -126,7 +126,7 @@ pub enum Bias {
     /// A network over all queries (rows) and keys (columns) of the sequence, with 1 or H outputs.
     /// The fused version computes it tile by tile where nothing takes a gradient, and elsewhere
     /// materialises it.
-    Network(DiagonalNetwork),
+    Network(Box<DiagonalNetwork>),
 }
 
 /// A network of one input, a hidden layer of ReLU units and H outputs, and the matrix it is applied

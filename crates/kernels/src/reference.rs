@@ -142,7 +142,7 @@ pub fn attention_block(
     let bias = bias.map(|bias| match bias {
         Bias::Dense(bias) => bias,
         Bias::ByDistance(bias) => dense_bias(bias, length),
-        Bias::Network(network) => diagonal_network(network),
+        Bias::Network(network) => diagonal_network(*network),
     });
     let attended = attention(q, k, v, bias, scale, 0)
         .swap_dims(1, 2)

@@ -190,7 +190,7 @@ impl Attention {
             } else if let Some(network) = bias.network()
                 && (fits || !kernels::materialises_networks(x))
             {
-                kernels::Bias::Network(fused_network(network))
+                kernels::Bias::Network(Box::new(fused_network(network)))
             } else if fits {
                 kernels::Bias::Dense(bias.block_with(&FusedOps, 0..length, 0..length))
             } else {

@@ -135,7 +135,7 @@ pub(crate) fn attention_block(
     let (bias, network) = match bias {
         Some(Bias::Network(network)) => match attention::NetworkBias::new(&network) {
             Some(network) if lazy => (None, Some(attention::BlockBias::network(network))),
-            _ => (Some(Bias::Dense(diagonal_network(network))), None),
+            _ => (Some(Bias::Dense(diagonal_network(*network))), None),
         },
         other => (other, None),
     };

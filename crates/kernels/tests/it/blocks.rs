@@ -369,7 +369,7 @@ fn with_network(
         norm,
         weights,
         None,
-        Some(Bias::Network(network)),
+        Some(Bias::Network(Box::new(network))),
         0.5,
     );
     y.reshape([batch * length * d])

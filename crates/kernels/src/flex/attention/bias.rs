@@ -29,7 +29,7 @@ enum BiasKind {
     /// One value per distance from query to key, starting at minus a block's width.
     ByDistance { count: usize },
     /// Computed when a tile needs it; the values are empty.
-    Network(NetworkBias),
+    Network(Box<NetworkBias>),
 }
 
 /// The bias of one block of queries.
@@ -138,7 +138,7 @@ impl BlockBias {
             batches: 1,
             heads: 1,
             slice_len: 0,
-            kind: BiasKind::Network(network),
+            kind: BiasKind::Network(Box::new(network)),
         }
     }
 
