@@ -23,11 +23,7 @@ pub fn meaning(kind: &str, error: &str) -> Option<(String, &'static str)> {
         .ok()
         .and_then(|text| version_in(&text).map(|version| format!(" {version}")))
         .unwrap_or_default();
-    let symbol = error.split_once("undefined symbol: ").map(|(_, rest)| {
-        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        &rest[..end.unwrap_or(rest.len())]
-    });
-    if let Some(symbol) = symbol {
+    if let Some(symbol) = missing_function(error) {
         let what = format!("the NVIDIA driver{installed} is too old: libcuda.so.1 has no {symbol}");
         return Some((what, UPDATE));
     }
@@ -74,6 +70,17 @@ pub fn meaning(kind: &str, error: &str) -> Option<(String, &'static str)> {
         format!("{what} ({name}, driver{installed})").replace(", driver)", ")"),
         help,
     ))
+}
+
+/// The function that a driver's library lacks, in the words of the loader or of the bindings, which
+/// look a function up when it is called.
+fn missing_function(error: &str) -> Option<&str> {
+    let after = |before: &&str| error.split_once(*before).map(|(_, rest)| rest);
+    let rest = ["undefined symbol: ", "Missing symbol "]
+        .iter()
+        .find_map(after)?;
+    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    Some(&rest[..end.unwrap_or(rest.len())])
 }
 
 /// The version in a text such as `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06 ...`.
@@ -211,13 +218,17 @@ mod tests {
             assert!(what.contains(part) && what.contains(name), "{what}");
             assert_eq!(meaning("rocm", &unwrapped(name)), None);
         }
-        let symbol = "Expected function, got error.: DlSym { source: \"/lib/libcuda.so.1: \
-                      undefined symbol: cuLaunchKernelEx\" }";
-        let (what, _) = meaning("cuda", symbol).unwrap();
-        assert!(
-            what.ends_with("libcuda.so.1 has no cuLaunchKernelEx"),
-            "{what}"
-        );
+        for symbol in [
+            "Expected function, got error.: DlSym { source: \"/lib/libcuda.so.1: undefined symbol: \
+             cuLaunchKernelEx\" }",
+            "Missing symbol cuLaunchKernelEx: dlsym failed",
+        ] {
+            let (what, _) = meaning("cuda", symbol).unwrap();
+            assert!(
+                what.ends_with("libcuda.so.1 has no cuLaunchKernelEx"),
+                "{what}"
+            );
+        }
         assert_eq!(meaning("cuda", "index out of bounds"), None);
         let text = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19\nGCC";
         assert_eq!(version_in(text), Some("535.104.05"));
