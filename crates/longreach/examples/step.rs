@@ -5,12 +5,16 @@
 //! `--what rotate` turns one tensor `[batch, n_heads, seq_len, d_model / n_heads]` instead.
 //! `--what multiply-adds` measures a loop of them without memory access: the limit of this machine.
 //!
+//! `--simulate 1,8,32` runs steps on one thread and works out, from the time of every task, what
+//! they would take on so many threads; one JSON line for each.
+//!
 //! Prints one JSON line with the median and the least time of a step, its mean CPU time and the
 //! peak of the process's memory. `RAYON_NUM_THREADS` sets the threads; `scripts/bench` runs it in
 //! turn with PyTorch.
 
 use burn::tensor::{Device, Tensor};
 use clap::{Parser, ValueEnum};
+use kernels::bench::recording;
 use longreach::plan::memory;
 use longreach::plan::spec::RunSpec;
 use longreach::run::MAX_LOGITS;
@@ -33,6 +37,13 @@ enum What {
     Eval,
     Rotate,
     MultiplyAdds,
+}
+
+impl What {
+    fn name(self) -> String {
+        let value = self.to_possible_value().expect("none is hidden");
+        value.get_name().to_owned()
+    }
 }
 
 #[derive(Parser)]
@@ -68,6 +79,15 @@ struct Args {
     /// Steps before these.
     #[arg(long, default_value_t = 3)]
     warm_up: usize,
+    /// Numbers of threads to work out the time of a step for.
+    #[arg(long, value_delimiter = ',')]
+    simulate: Vec<usize>,
+    /// Microseconds it takes to wake and to join the threads of a parallel loop.
+    #[arg(long, default_value_t = 10)]
+    wake_us: u64,
+    /// Also prints where the parallel loops of the last step are, longest first.
+    #[arg(long)]
+    loops: bool,
 }
 
 /// Random tokens, each of which is its own target.
@@ -173,8 +193,63 @@ fn main() -> anyhow::Result<()> {
         println!("{}", json!({"gflops": multiply_adds()}));
         return Ok(());
     }
-    // As `longreach run` does.
-    kernels::on_threads(|| measure(&args))
+    if args.simulate.is_empty() {
+        // As `longreach run` does.
+        return kernels::on_threads(|| measure(&args));
+    }
+    // One thread also for the loops of the tensor library, which are not recorded.
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(1)
+        .stack_size(8 << 20)
+        .build_global()?;
+    kernels::on_threads(|| args.simulate.iter().try_for_each(|n| simulate(&args, *n)))
+}
+
+/// Prints what a step takes on one thread, and what it would take on `threads`.
+fn simulate(args: &Args, threads: usize) -> anyhow::Result<()> {
+    let (mut one, mut many, mut loops) = (Vec::new(), Vec::new(), Vec::new());
+    let mut places = Vec::new();
+    let overhead = Duration::from_micros(args.wake_us);
+    recording::start(threads);
+    steps(args, &mut || {
+        if let Some((recording, took)) = recording::finish() {
+            let parallel = recording.work();
+            one.push(took);
+            loops.push(parallel);
+            many.push(took - parallel + recording.elapsed(overhead));
+            places = recording.places();
+        }
+        recording::start(threads);
+    })?;
+    recording::finish();
+    let [one, many, parallel] = [one, many, loops].map(|mut times| {
+        // The least: on one thread a disturbance is waited for by all simulated ones.
+        let least = times.drain(args.warm_up..).min().unwrap_or_default();
+        least.as_secs_f64() * 1e3
+    });
+    println!(
+        "{}",
+        json!({
+            "simulated_threads": threads, "what": args.what.name(), "pe": args.pe,
+            "batch": args.batch, "seq_len": args.seq_len, "d_model": args.d_model, "matmul": args.matmul,
+            "one_thread_ms": round(one), "of_which_parallel_ms": round(parallel), "simulated_ms": round(many),
+            "speed_up": round(one / many),
+        })
+    );
+    for place in places.iter().filter(|_| args.loops) {
+        let times = [place.before, place.elapsed, place.work];
+        let [before, elapsed, work] = times.map(|time| time.as_secs_f64() * 1e3);
+        println!(
+            "{before:8.3} ms before, {elapsed:8.3} ms for {work:8.3} ms, {:4} tasks of {:3} loops: {}",
+            place.tasks, place.loops, place.at
+        );
+    }
+    Ok(())
+}
+
+/// To the thousandth.
+fn round(x: f64) -> f64 {
+    (x * 1e3).round() / 1e3
 }
 
 /// GFLOP/s of multiply-adds in registers on one thread: the median of nine loops.
@@ -187,25 +262,43 @@ fn multiply_adds() -> f64 {
     speeds[4]
 }
 
-#[expect(clippy::too_many_lines, reason = "one measurement after the other")]
 fn measure(args: &Args) -> anyhow::Result<()> {
-    let spec = spec(args)?;
-    let task = Echo { vocab: args.vocab };
-    let device = Device::flex();
-    let (mut times, mut losses, mut cpu) = (Vec::new(), Vec::new(), cpu_time());
-    let mut measured = |times: &mut Vec<Duration>, time| {
-        times.push(time);
+    let (mut times, mut cpu, mut since) = (Vec::new(), cpu_time(), Instant::now());
+    let losses = steps(args, &mut || {
+        times.push(since.elapsed().as_secs_f64() * 1e3);
         if times.len() == args.warm_up {
             cpu = cpu_time();
         }
-    };
+        since = Instant::now();
+    })?;
+    let mut times = times.split_off(args.warm_up);
+    let cpu_ms = (cpu_time() - cpu) * 1e3 / times.len() as f64;
+    times.sort_by(f64::total_cmp);
+    let threads = std::env::var("RAYON_NUM_THREADS").ok();
+    println!(
+        "{}",
+        json!({
+            "peer": "longreach", "what": args.what.name(), "pe": args.pe, "threads": threads,
+            "batch": args.batch, "seq_len": args.seq_len, "d_model": args.d_model, "matmul": args.matmul,
+            "median_ms": round(times[times.len() / 2]), "min_ms": round(times[0]), "cpu_ms": round(cpu_ms),
+            "peak_mib": memory::peak().map(|bytes| bytes >> 20),
+            "first_loss": losses.first(), "last_loss": losses.last(),
+        })
+    );
+    Ok(())
+}
+
+/// Runs all steps, calls `done` after each, and returns the losses of training.
+fn steps(args: &Args, done: &mut dyn FnMut()) -> anyhow::Result<Vec<f64>> {
+    let spec = spec(args)?;
+    let task = Echo { vocab: args.vocab };
+    let device = Device::flex();
+    let mut losses = Vec::new();
     match args.what {
         What::Train => {
-            let mut since = Instant::now();
             train(&spec, &task, &device, None, &mut |step, _| {
                 losses.push(step.loss_nats);
-                measured(&mut times, since.elapsed());
-                since = Instant::now();
+                done();
                 Ok(true)
             })
             .map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
@@ -219,10 +312,9 @@ fn measure(args: &Args) -> anyhow::Result<()> {
             for step in 0..args.steps + args.warm_up {
                 let batch = task.test_batch(args.seq_len, step, args.batch);
                 let positions = spec.train_positions(args.seq_len, 0);
-                let since = Instant::now();
                 let (inputs, targets) = upload(&batch, &device);
                 drop(model.nll(inputs, targets, &positions, &pass).0.into_data());
-                measured(&mut times, since.elapsed());
+                done();
             }
         }
         What::MultiplyAdds => unreachable!("measured before"),
@@ -231,34 +323,15 @@ fn measure(args: &Args) -> anyhow::Result<()> {
             let x = Tensor::<4>::ones([args.batch, heads, args.seq_len, head_dim], &device);
             let table = Tensor::<4>::ones([1, 1, args.seq_len, head_dim / 2], &device) * 0.7;
             for _ in 0..args.steps + args.warm_up {
-                let since = Instant::now();
                 drop(kernels::rotate(
                     x.clone(),
                     table.clone(),
                     table.clone(),
                     false,
                 ));
-                measured(&mut times, since.elapsed());
+                done();
             }
         }
     }
-    let mut times: Vec<f64> = times[args.warm_up..]
-        .iter()
-        .map(|time| time.as_secs_f64() * 1e3)
-        .collect();
-    let cpu_ms = (cpu_time() - cpu) * 1e3 / times.len() as f64;
-    times.sort_by(f64::total_cmp);
-    let round = |x: f64| (x * 1e3).round() / 1e3;
-    let threads = std::env::var("RAYON_NUM_THREADS").ok();
-    println!(
-        "{}",
-        json!({
-            "peer": "longreach", "what": args.what.to_possible_value().expect("none is hidden").get_name(), "pe": args.pe, "threads": threads,
-            "batch": args.batch, "seq_len": args.seq_len, "d_model": args.d_model, "matmul": args.matmul,
-            "median_ms": round(times[times.len() / 2]), "min_ms": round(times[0]), "cpu_ms": round(cpu_ms),
-            "peak_mib": memory::peak().map(|bytes| bytes >> 20),
-            "first_loss": losses.first(), "last_loss": losses.last(),
-        })
-    );
-    Ok(())
+    Ok(losses)
 }

@@ -1,8 +1,9 @@
-//! GEMM on plain slices, for the benchmarks of this crate only.
+//! GEMM on plain slices and recordings of parallel work, for benchmarks only.
 
 use super::gemm::{
     Accumulate, Matrix, MatrixMut, multiply, multiply_f32, multiply_f32_transposed, padded,
 };
+pub use super::recording;
 use super::simd::{Lanes, dispatch};
 use crate::Matmul;
 use pulp::{Simd, WithSimd};

@@ -13,7 +13,7 @@ use pulp::{Simd, WithSimd};
 
 /// Partial sums of the gradients of parameters. A constant, so that the result does not depend on
 /// the number of threads.
-const GROUPS: usize = 8;
+const GROUPS: usize = 32;
 
 /// The inputs as slices; sizes are those of [`crate::diagonal_network`].
 #[derive(Clone, Copy)]

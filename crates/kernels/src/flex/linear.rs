@@ -7,6 +7,7 @@ use super::op::{FusedOp, required};
 use super::partial_sums::{CHUNK, NormPartialSums, NormTensors, PartialSums, group_rows, weight};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
+use super::two_rounds::{self, Chunks, NormRound, SecondRound};
 use crate::Matmul;
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
@@ -111,6 +112,12 @@ fn backward(
     let groups = n.div_ceil(rows.max(1));
     let mut weight_sums = PartialSums::new(groups, [k, m]);
     let mut norm_sums = NormPartialSums::new(groups, norm);
+    if two_rounds::pay(groups) {
+        let chunks = Chunks::of(n, rows, CHUNK);
+        let sums = (&mut norm_sums, &mut weight_sums);
+        backward_in_two_rounds(x, norm, transposed, grad, grad_x, &chunks, sums, matmul);
+        return (norm_sums, weight_sums);
+    }
     let inputs = x.chunks(rows * k).zip(grad.chunks(rows * m));
     let outputs = grad_x
         .chunks_mut(rows * k)
@@ -129,6 +136,60 @@ fn backward(
         |group: Group<'_>| group.backward(norm, transposed, matmul),
     );
     (norm_sums, weight_sums)
+}
+
+#[expect(clippy::too_many_arguments, reason = "those of `backward`, and sums")]
+fn backward_in_two_rounds(
+    x: &[f32],
+    norm: Option<Norm<'_>>,
+    transposed: &Rhs<'_>,
+    grad: &[f32],
+    grad_x: &mut [f32],
+    chunks: &Chunks,
+    (norm_sums, weight_sums): (&mut NormPartialSums, &mut PartialSums),
+    matmul: Matmul,
+) {
+    let [m, k] = transposed.shape();
+    let n = x.len() / k.max(1);
+    let kept = if norm.is_some() { n } else { 0 };
+    let (mut normed, mut stats) = (Buffer::new(kept * k), vec![[0.0; 2]; kept]);
+    let parts = chunks.split(grad_x, k).into_iter();
+    let tasks = match norm {
+        None => parts.map(|grad_x| (grad_x, None)).collect::<Vec<_>>(),
+        Some(norm) => {
+            let normed = chunks.split(&mut normed, k).into_iter();
+            let outputs = normed.zip(stats.chunks_mut(CHUNK));
+            let with = |(grad_x, (normed, stats))| (grad_x, Some((norm, normed, stats)));
+            parts.zip(outputs).map(with).collect()
+        }
+    };
+    let tasks: Vec<_> = tasks.into_iter().enumerate().collect();
+    for_each(tasks, n * k * m / 32, |(chunk, (grad_x, norm))| {
+        let rows = chunks.rows[chunk].clone();
+        if let Some((norm, normed, stats)) = norm {
+            norm.forward(&x[rows.start * k..rows.end * k], normed, stats);
+        }
+        multiply(
+            &chunks.row_major(grad, chunk, m).as_lhs(matmul),
+            transposed,
+            MatrixMut::row_major(grad_x, rows.len(), k, k),
+            Accumulate::Overwrite,
+        );
+    });
+    let input = if norm.is_some() { &normed[..] } else { x };
+    let input = chunks.transposed(matmul, |chunk| chunks.row_major(input, chunk, k));
+    let mut second = SecondRound::new(chunks, matmul);
+    second.weight(weight_sums, &input, |chunk, panel| {
+        let grad = chunks.row_major(grad, chunk, m);
+        grad.column_range(panel.columns())
+            .as_rhs(panel.count, matmul)
+    });
+    if let Some(norm) = norm {
+        let stats = &stats[..];
+        let round = NormRound { norm, x, stats };
+        second.norm(round, grad_x, norm_sums);
+    }
+    second.run(n * k * m / 32);
 }
 
 /// A task of the backward pass: the rows that share one partial sum.

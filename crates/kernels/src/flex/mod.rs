@@ -3,10 +3,11 @@
 //! | module | content |
 //! |---|---|
 //! | `op`, `tensors` | Burn's tensors as slices, gradients |
-//! | `threads`, `buffer_pool` | splitting work, reusing memory |
+//! | `threads`, `recording`, `buffer_pool` | splitting work, timing its parts, reusing memory |
 //! | `simd`, `transpose` | vector arithmetic for the instruction set of this machine |
 //! | `gemm` | matrix products: layouts, packing, micro-kernels, bfloat16 parts, AMX |
 //! | `linear`, `mlp`, `attention_block`, `attention` | operations made of matrix products |
+//! | `partial_sums`, `two_rounds` | gradients of their parameters |
 //! | `activation`, `norm`, `nll`, `rotate`, `columns`, `softmax`, `open_keys`, `diagonal_network`, `adamw` | row-wise and element-wise operations |
 
 mod activation;
@@ -25,12 +26,14 @@ mod norm;
 mod op;
 mod open_keys;
 mod partial_sums;
+pub mod recording;
 mod rotate;
 mod simd;
 mod softmax;
 mod tensors;
 mod threads;
 mod transpose;
+mod two_rounds;
 
 use crate::{
     AdamWStep, AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm, Rotation,

@@ -2,10 +2,11 @@
 //! in order: equal for any number of threads.
 
 use super::buffer_pool::Buffer;
-use super::gemm::{Accumulate, Matrix, padded_groups};
+use super::gemm::{Accumulate, Matrix, Panel, padded_groups};
 use super::norm::Norm;
 use super::tensors::tensor;
 use super::threads::fill;
+use crate::Matmul;
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
@@ -62,6 +63,32 @@ impl PartialSums {
     pub(super) fn groups(&mut self) -> impl Iterator<Item = &mut [f32]> {
         self.values
             .chunks_mut((self.shape[0] * padded_groups(self.shape[1], self.group)).max(1))
+    }
+
+    /// The partial sums cut by columns: the group of rows, the columns, and their packed sum.
+    pub(super) fn panels(&mut self, matmul: Matmul) -> Vec<(usize, Panel, &mut [f32])> {
+        let ([rows, cols], group) = (self.shape, self.group);
+        let whole = group == cols;
+        let mut panels = Vec::new();
+        for (index, mut sum) in self.groups().enumerate() {
+            let cut: Vec<Panel> = if whole {
+                Panel::steps(cols, matmul).collect()
+            } else {
+                let firsts = (0..cols).step_by(group);
+                firsts.map(|first| Panel::group(first, group)).collect()
+            };
+            for panel in cut {
+                let (values, rest) = sum.split_at_mut(panel.range(rows).len());
+                panels.push((index, panel, values));
+                sum = rest;
+            }
+        }
+        panels
+    }
+
+    /// Rows of the sum.
+    pub(super) fn rows(&self) -> usize {
+        self.shape[0]
     }
 
     /// The sum over the groups, in order.

@@ -1,5 +1,6 @@
 //! Splitting work over the thread pool, in a way that never changes a result.
 
+use super::recording;
 use rayon::prelude::*;
 use std::cell::Cell;
 
@@ -24,24 +25,36 @@ impl Drop for Busy {
     }
 }
 
+/// The number of threads to cut work for.
+pub(super) fn threads() -> usize {
+    recording::threads().unwrap_or_else(rayon::current_num_threads)
+}
+
 /// Whether `elements` of work, about a nanosecond each, are worth waking other threads for. Never
 /// inside a task: the other threads are busy with other tasks.
 pub(super) fn parallel(elements: usize) -> bool {
-    elements >= 1 << 15 && !BUSY.get() && rayon::current_num_threads() > 1
+    elements >= 1 << 15 && !BUSY.get() && threads() > 1
 }
 
 /// Runs `f` on every task, on several threads if there is enough work.
+#[track_caller]
 pub(super) fn for_each<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) + Sync + Send) {
     if !parallel(elements) {
         return tasks.into_iter().for_each(f);
     }
-    tasks.into_par_iter().for_each(|task| {
+    let f = |task| {
         let _busy = Busy::new();
         f(task);
-    });
+    };
+    if recording::threads().is_some() {
+        recording::run(tasks, f);
+    } else {
+        tasks.into_par_iter().for_each(f);
+    }
 }
 
 /// The results of `f` for all tasks, in order, on several threads if there is enough work.
+#[track_caller]
 pub(super) fn map<T: Send, R: Send>(
     tasks: Vec<T>,
     elements: usize,
@@ -54,15 +67,25 @@ pub(super) fn map<T: Send, R: Send>(
         let _busy = Busy::new();
         f(task)
     };
-    tasks.into_par_iter().map(f).collect()
+    if recording::threads().is_some() {
+        recording::run(tasks, f)
+    } else {
+        tasks.into_par_iter().map(f).collect()
+    }
+}
+
+/// Whether this number of equal tasks keeps all threads busy. With others, threads wait for the
+/// last round.
+pub(super) fn balanced(tasks: usize) -> bool {
+    let threads = threads();
+    tasks.is_multiple_of(threads) || tasks >= 4 * threads
 }
 
 /// [`for_each`] for a few large tasks that use [`for_each`] inside: in parallel where that keeps
 /// all threads busy, else one after the other, each on all threads.
+#[track_caller]
 pub(super) fn for_each_large<T: Send>(tasks: Vec<T>, elements: usize, f: impl Fn(T) + Sync + Send) {
-    let threads = rayon::current_num_threads();
-    // With other counts threads would wait for the last round of large tasks.
-    if tasks.len().is_multiple_of(threads) || tasks.len() >= 4 * threads {
+    if balanced(tasks.len()) {
         for_each(tasks, elements, f);
     } else {
         tasks.into_iter().for_each(f);
@@ -85,6 +108,7 @@ pub(crate) fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
 /// number and the block. Several threads work if there is enough work, `elements`.
 ///
 /// New memory is written once; a vector of zeros would be written twice.
+#[track_caller]
 pub(super) fn fill<const BLOCK: usize>(
     n: usize,
     elements: usize,
@@ -96,7 +120,12 @@ pub(super) fn fill<const BLOCK: usize>(
             write(index * BLOCK, &mut block[..BLOCK.min(n - index * BLOCK)]);
             block
         };
-        let blocks: Vec<[f32; BLOCK]> = (0..n.div_ceil(BLOCK)).into_par_iter().map(block).collect();
+        let blocks = 0..n.div_ceil(BLOCK);
+        let blocks: Vec<[f32; BLOCK]> = if recording::threads().is_some() {
+            recording::run(blocks.collect(), block)
+        } else {
+            blocks.into_par_iter().map(block).collect()
+        };
         blocks.into_flattened()
     } else {
         let (mut values, mut block) = (Vec::with_capacity(n), [0.0; BLOCK]);
@@ -112,6 +141,7 @@ pub(super) fn fill<const BLOCK: usize>(
 }
 
 /// A copy, made by several threads if it is large.
+#[track_caller]
 pub(super) fn copy_of(x: &[f32]) -> Vec<f32> {
     fill::<1024>(x.len(), x.len(), |first, block| {
         block.copy_from_slice(&x[first..][..block.len()])

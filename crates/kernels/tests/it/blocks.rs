@@ -1,9 +1,10 @@
 //! Linear layers and the halves of a block against their definitions: values, gradients, threads.
 
 use crate::common::{
-    Input, assert_close, compare, differences, input, same_for_any_threads, to_f64,
+    Input, assert_close, compare, differences, input, run, same_for_any_threads, to_f64,
 };
 use burn::tensor::{DType, Device, Tensor, TensorData};
+use longreach_kernels::bench::recording;
 use longreach_kernels::{
     AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm, Rotation, reference,
 };
@@ -441,6 +442,43 @@ fn attention_halves_do_not_depend_on_the_number_of_threads() {
                 &half.inputs(),
                 &*half.op(longreach_kernels::attention_block),
             );
+        }
+    }
+}
+
+/// Loops over matrix products in the forward and backward passes of `op`, cut for 32 threads, that
+/// have fewer than 16 tasks.
+fn coarse_loops(inputs: &[Input], op: &Op) -> Vec<String> {
+    recording::start(32);
+    run(inputs, DType::F32, &**op);
+    let (recording, _) = recording::finish().expect("just started");
+    let (mut found, mut coarse) = (0, Vec::new());
+    for place in recording.places() {
+        let files = ["linear.rs", "forward.rs", "backward.rs", "two_rounds.rs"];
+        if files.iter().any(|file| place.at.contains(file)) {
+            found += 1;
+            if place.tasks < 16 * place.loops {
+                coarse.push(format!("{place:?}"));
+            }
+        }
+    }
+    assert!(found >= 3, "forward pass and two rounds: {found}");
+    coarse
+}
+
+#[test]
+fn work_is_cut_finely_enough_for_32_threads() {
+    // 4096 rows, the size of a training step of a tiny model.
+    for (name, inputs, fused, _) in operations(4096, 64, 256, Matmul::F32) {
+        let coarse = coarse_loops(&inputs, &fused);
+        assert!(coarse.is_empty(), "{name}: {coarse:#?}");
+    }
+    // Many short sequences, and fewer longer ones.
+    for sizes in [[32, 4, 128, 16, 64], [8, 4, 512, 16, 64]] {
+        for half in halves(sizes) {
+            let op = half.op(longreach_kernels::attention_block);
+            let coarse = coarse_loops(&half.inputs(), &op);
+            assert!(coarse.is_empty(), "{half:?}: {coarse:#?}");
         }
     }
 }

@@ -297,6 +297,12 @@ pub(crate) fn grads_by_head<'b>(
         .collect()
 }
 
+/// Groups of heads with a partial sum each, of every slice of a bias: what `slices` have together
+/// keeps tens of threads busy.
+fn groups_of(slices: usize) -> usize {
+    if slices == 1 { 4 * GROUPS } else { GROUPS }
+}
+
 /// The gradients of q, k and v, into `heads`, and, if wanted, of the bias.
 ///
 /// Gradients of a shared bias are summed over a fixed number of groups of heads, so that the result
@@ -337,7 +343,7 @@ pub(crate) fn attention_backward(
     }
     let mut groups = Vec::new();
     for (slice, mut heads) in members.into_iter().enumerate() {
-        let size = heads.len().div_ceil(GROUPS).max(1);
+        let size = heads.len().div_ceil(groups_of(bias.slices())).max(1);
         while !heads.is_empty() {
             let rest = heads.split_off(size.min(heads.len()));
             groups.push((slice, heads));

@@ -5,10 +5,40 @@ use crate::flex::attention::{PartView, TILE, attention_backward, grads_by_head};
 use crate::flex::buffer_pool::Buffer;
 use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply};
 use crate::flex::partial_sums::{NormPartialSums, PartialSums, group_rows, store, weight};
-use crate::flex::threads::for_each;
+use crate::flex::threads::{for_each, threads};
+use crate::flex::two_rounds;
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use std::ops::Range;
+
+/// The partial sums of the gradients of the parameters.
+pub(super) struct AllSums {
+    pub(super) qkv: PartialSums,
+    pub(super) output: PartialSums,
+    pub(super) norm: NormPartialSums,
+}
+
+impl AllSums {
+    fn new(groups: usize, saved: &Saved, head_dim: usize) -> Self {
+        Self {
+            qkv: PartialSums::grouped(groups, saved.qkv.shape().dims(), head_dim),
+            output: PartialSums::new(groups, saved.output.shape().dims()),
+            norm: NormPartialSums::new(groups, Some(saved.norm.view())),
+        }
+    }
+
+    /// Those of every group of rows.
+    fn groups(&mut self) -> impl Iterator<Item = Sums<'_>> {
+        let weights = self.qkv.groups().zip(self.output.groups());
+        let groups = weights.zip(self.norm.groups());
+        groups.map(|((qkv, output), norm)| Sums {
+            qkv,
+            output,
+            norm,
+            accumulate: Accumulate::Overwrite,
+        })
+    }
+}
 
 /// The transposed weights.
 struct Transposed<'a> {
@@ -16,7 +46,7 @@ struct Transposed<'a> {
     output: Rhs<'a>,
 }
 
-/// The partial sums of the gradients of the parameters for one group of rows.
+/// Those of one group of rows.
 struct Sums<'a> {
     qkv: &'a mut [f32],
     output: &'a mut [f32],
@@ -43,58 +73,58 @@ impl Saved {
         let n = grad.len() / d.max(1);
         let rows = group_rows(n);
         let groups = n.div_ceil(rows.max(1));
-        let mut qkv = PartialSums::grouped(groups, [d, 3 * inner], head_dim);
-        let (mut output, mut norm) = (
-            PartialSums::new(groups, [inner, d]),
-            NormPartialSums::new(groups, Some(self.norm.view())),
-        );
-        let sums = qkv.groups().zip(output.groups()).zip(norm.groups());
-        let sums = sums.map(|((qkv, output), norm)| Sums {
-            qkv,
-            output,
-            norm,
-            accumulate: Accumulate::Overwrite,
-        });
+        let mut sums = AllSums::new(groups, self, head_dim);
         // Gradients of attention and of the projections: for one sequence at a time, so that they
-        // stay in L2, or for all at once.
-        // One at a time only if groups hold whole sequences and give every thread work. The
-        // gradient of a bias needs the heads of all sequences.
-        let by_sequence =
-            rows.is_multiple_of(length) && groups >= rayon::current_num_threads() && !bias_wanted;
+        // stay in L2, if groups hold whole sequences and give every thread work; else for all at
+        // once. The gradient of a bias needs the heads of all sequences.
+        let by_sequence = rows.is_multiple_of(length) && groups >= threads() && !bias_wanted;
         let scratch = |sequences: usize| {
             [op.output_layout(sequences), op.qkv_layout(sequences)]
                 .map(|layout| Buffer::new(layout.len()))
         };
-        let (mut shared, mut bias_grad) = (None, None);
-        if !by_sequence {
+        let work = n * d * inner / 4;
+        let mut bias_grad = None;
+        if by_sequence {
+            let tasks = grad.chunks_mut(rows * d).zip(sums.groups()).enumerate();
+            for_each(tasks.collect(), work, |(group, (grad, mut sums))| {
+                let first = group * rows / length;
+                self.backward_sequences(op, first, grad, &transposed, scratch(1), &mut sums);
+            });
+        } else {
             let mut scratch = scratch(batch);
             bias_grad =
                 self.backward_attention(op, 0..batch, grad, &transposed, &mut scratch, bias_wanted);
-            shared = Some(scratch);
-        }
-        let tasks = grad
-            .chunks_mut((rows * d).max(1))
-            .zip(sums)
-            .enumerate()
-            .collect();
-        for_each(tasks, n * d * inner / 4, |(group, (grad, mut sums))| {
-            let first = group * rows;
-            if let Some([_, projected_grad]) = &shared {
-                return self.backward_projections(
+            let [_, projected_grad] = &scratch;
+            if two_rounds::pay(groups) {
+                let transposed = &transposed.qkv;
+                self.projections_in_two_rounds(
                     op,
-                    first,
+                    rows,
                     grad,
                     projected_grad,
-                    0..batch,
-                    &transposed,
+                    transposed,
                     &mut sums,
                 );
+            } else {
+                let tasks = grad.chunks_mut((rows * d).max(1)).zip(sums.groups());
+                let task = |(group, (grad, mut sums)): (usize, (&mut [f32], Sums<'_>))| {
+                    let sequences = 0..batch;
+                    let first = group * rows;
+                    self.backward_projections(
+                        op,
+                        first,
+                        grad,
+                        projected_grad,
+                        sequences,
+                        &transposed,
+                        &mut sums,
+                    );
+                };
+                for_each(tasks.enumerate().collect(), work, task);
             }
-            let first = first / length;
-            self.backward_sequences(op, first, grad, &transposed, scratch(1), &mut sums);
-        });
-        let ([scale, shift], weights) = (norm.totals(), [qkv, output].map(PartialSums::total));
-        let [qkv, output] = weights.map(Some);
+        }
+        let [scale, shift] = sums.norm.totals();
+        let [qkv, output] = [sums.qkv, sums.output].map(|sums| Some(sums.total()));
         [scale, shift, qkv, output, bias_grad]
     }
 

@@ -7,19 +7,21 @@ use crate::flex::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply, padded};
 use crate::flex::norm::Norm;
 use crate::flex::partial_sums::weight;
 use crate::flex::tensors::tensor;
-use crate::flex::threads::{copy_of, for_each, for_each_large};
+use crate::flex::threads::{balanced, copy_of, for_each, for_each_large, threads};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
 impl AttentionBlock {
-    /// Projects the normalised rows of one sequence to queries, keys and values, rotates queries
+    /// Projects the normalised rows of some sequences to queries, keys and values, rotates queries
     /// and keys, and scales queries.
     fn project(&self, x: &[f32], norm: Norm<'_>, weight: &Rhs<'_>, projected: &mut [f32]) {
-        let [_, heads, _, head_dim] = self.shape;
+        let [_, heads, length, head_dim] = self.shape;
         let [d, columns] = weight.shape();
+        let sequences = x.len() / (length * d).max(1);
         let work = x.len() * columns / 32;
-        for_each(self.qkv_layout(1).tiles(projected), work, |(rows, tile)| {
-            let (n, first) = (rows.len(), rows.start);
+        let tiles = self.qkv_layout(sequences).tiles(projected);
+        for_each(tiles, work, |(rows, tile)| {
+            let (n, first) = (rows.len(), rows.start % length);
             let mut normed = Buffer::new(n * d);
             norm.forward(
                 &x[rows.start * d..rows.end * d],
@@ -63,22 +65,23 @@ impl AttentionBlock {
 
     /// The output of the block. The buffers of `saved` are filled, or stay empty.
     pub(super) fn forward_sequences(&self, saved: &mut Saved) -> FlexTensor {
-        let [_, heads, length, head_dim] = self.shape;
+        let [batch, heads, length, head_dim] = self.shape;
         let ([n, d], inner) = (saved.x.shape().dims(), heads * head_dim);
+        let together = sequences_together(batch, length);
         // The residual sum starts from x.
         let mut y = copy_of(saved.x.storage());
         let [mut projected, mut attended, mut log_sum] = [
-            (&mut saved.projected, self.qkv_layout(1).len()),
-            (&mut saved.attended, self.output_layout(1).len()),
-            (&mut saved.log_sum, heads * length),
+            (&mut saved.projected, self.qkv_layout(together).len()),
+            (&mut saved.attended, self.output_layout(together).len()),
+            (&mut saved.log_sum, together * heads * length),
         ]
         .map(|(values, len)| values.chunks_mut(len.max(1)));
-        let rows = (length * d).max(1);
+        let rows = (together * length * d).max(1);
         let task = |(index, (x, y))| {
             let [projected, attended, log_sum] = [&mut projected, &mut attended, &mut log_sum]
                 .map(|values| values.next().unwrap_or_default());
-            Sequence {
-                index,
+            Sequences {
+                first: index * together,
                 x,
                 y,
                 projected,
@@ -97,16 +100,26 @@ impl AttentionBlock {
         for_each_large(
             tasks.collect(),
             n * d * inner / 8,
-            |sequence: Sequence<'_>| sequence.run(self, norm, weights.each_ref(), bias),
+            |sequences: Sequences<'_>| sequences.run(self, norm, weights.each_ref(), bias),
         );
         tensor(y, [n, d])
     }
 }
 
-/// A task of the forward pass: one sequence. Intermediate values go to memory that is saved for the
-/// backward pass, or, if that is empty, to scratch.
-struct Sequence<'a> {
-    index: usize,
+/// How many of these sequences run through the block together: one, which stays in L2, where that
+/// keeps all threads busy; else as many as make four tiles per thread.
+fn sequences_together(batch: usize, length: usize) -> usize {
+    if balanced(batch) {
+        return 1;
+    }
+    let tiles = length.div_ceil(TILE).max(1);
+    (4 * threads()).div_ceil(tiles).min(batch.max(1))
+}
+
+/// A task of the forward pass: some sequences. Intermediate values go to memory that is saved for
+/// the backward pass, or, if that is empty, to scratch.
+struct Sequences<'a> {
+    first: usize,
     x: &'a [f32],
     y: &'a mut [f32],
     projected: &'a mut [f32],
@@ -114,7 +127,7 @@ struct Sequence<'a> {
     log_sum: &'a mut [f32],
 }
 
-impl Sequence<'_> {
+impl Sequences<'_> {
     /// Adds the output of the block to `y`.
     fn run(
         self,
@@ -124,7 +137,8 @@ impl Sequence<'_> {
         bias: Option<&BlockBias>,
     ) {
         let [inner, d] = output.shape();
-        let (qkv_layout, output_layout) = (op.qkv_layout(1), op.output_layout(1));
+        let sequences = self.x.len() / (op.shape[2] * d).max(1);
+        let (qkv_layout, output_layout) = (op.qkv_layout(sequences), op.output_layout(sequences));
         let saved = !self.projected.is_empty();
         let mut scratch = [qkv_layout.len(), output_layout.len()]
             .map(|len| Buffer::new(if saved { 0 } else { len }));
@@ -136,7 +150,7 @@ impl Sequence<'_> {
         };
         op.project(self.x, norm, qkv, projected);
         attention_forward(
-            &op.call(self.index..self.index + 1, projected, bias),
+            &op.call(self.first..self.first + sequences, projected, bias),
             attended,
             self.log_sum,
         );

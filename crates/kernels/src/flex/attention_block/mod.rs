@@ -8,6 +8,7 @@
 mod backward;
 mod forward;
 mod state;
+mod two_rounds;
 
 pub(super) use state::AttentionBlock;
 

@@ -80,6 +80,15 @@ impl Panel {
         })
     }
 
+    /// A group of columns of a matrix whose panels restart with every group.
+    pub(crate) fn group(first: usize, count: usize) -> Self {
+        Self {
+            first,
+            count,
+            width: padded(count),
+        }
+    }
+
     pub(crate) fn columns(&self) -> Range<usize> {
         self.first..self.first + self.count
     }

@@ -6,6 +6,8 @@
 
 mod backward;
 mod forward;
+mod panel_grads;
+mod two_rounds;
 mod weights;
 
 use super::op::{FusedOp, required};
