@@ -124,8 +124,7 @@ pub enum Bias {
     /// at least the number of keys.
     ByDistance(Tensor<2>),
     /// A network over all queries (rows) and keys (columns) of the sequence, with 1 or H outputs.
-    /// The fused version computes it tile by tile where nothing takes a gradient, and elsewhere
-    /// materialises it.
+    /// The fused version computes it tile by tile, once per sequence of the batch in each pass.
     Network(Box<DiagonalNetwork>),
 }
 

@@ -12,6 +12,11 @@ use kernels::Matmul;
 use posenc::{Block, Content, Distribution, Init, Prepared};
 use std::ops::Range;
 
+/// The most numbers, heads x queries x keys, of a network's bias that training materialises in each
+/// layer, 4 MiB: the sequences of a batch share it in both passes, which is faster than computing
+/// it again for each.
+pub const SHARED_BIAS: usize = 1 << 20;
+
 /// Query, key, value and output projections of one block.
 #[derive(Module, Debug)]
 pub struct Attention {
@@ -188,7 +193,8 @@ impl Attention {
             Some(bias) => Some(if let Some(values) = bias.by_distance(length) {
                 kernels::Bias::ByDistance(values)
             } else if let Some(network) = bias.network()
-                && (fits || !kernels::materialises_networks(x))
+                && !kernels::materialises_networks(x)
+                && !(x.is_tracked() && self.n_heads * length * length <= SHARED_BIAS)
             {
                 kernels::Bias::Network(Box::new(fused_network(network)))
             } else if fits {

@@ -24,7 +24,7 @@ mod model;
 mod norm;
 mod pass;
 
-pub use attention::Attention;
+pub use attention::{Attention, SHARED_BIAS};
 pub use block::{Block, Mlp};
 pub use config::{
     Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig,

@@ -20,9 +20,9 @@ const GROUPS: usize = 32;
 pub(super) struct Inputs<'a> {
     pub(super) diagonals: &'a [f32],
     pub(super) units: &'a [f32],
-    w1: &'a [f32],
-    b1: &'a [f32],
-    w2: &'a [f32],
+    pub(super) w1: &'a [f32],
+    pub(super) b1: &'a [f32],
+    pub(super) w2: &'a [f32],
     pub(super) b2: &'a [f32],
 }
 
@@ -77,6 +77,8 @@ const BLOCK: usize = 4096;
 pub(super) struct Lines {
     /// Inputs at which a hidden unit starts or stops, in order.
     kinks: Vec<f64>,
+    /// The hidden unit of every kink, and whether it starts there.
+    changes: Vec<(usize, bool)>,
     /// Slope and intercept before the first kink, between kinks, and after the last; head by head.
     /// Empty if a parameter is not finite.
     lines: Vec<[f64; 2]>,
@@ -121,21 +123,46 @@ impl Lines {
             change(&mut now, *unit, [sign * w1, sign * b1]);
             lines.extend(&now);
         }
-        let kinks = kinks.into_iter().map(|(kink, ..)| kink).collect();
-        Self { kinks, lines }
+        let changes = kinks.iter().map(|(_, unit, [w1, _])| (*unit, *w1 > 0.0));
+        Self {
+            changes: changes.collect(),
+            kinks: kinks.into_iter().map(|(kink, ..)| kink).collect(),
+            lines,
+        }
     }
 
-    /// The line of a head on which both inputs lie, if it is one.
+    /// The line of a head on which both inputs lie, if it is one: its index, counted for each head,
+    /// slope and intercept.
     pub(super) fn between(
         &self,
         head: usize,
         heads: usize,
         [low, high]: [f64; 2],
-    ) -> Option<[f64; 2]> {
-        let line = self.kinks.partition_point(|kink| *kink < low);
-        let same = self.kinks.get(line).is_none_or(|kink| high <= *kink);
-        let line = self.lines.get(line * heads + head);
-        line.copied().filter(|_| same)
+    ) -> Option<(usize, [f64; 2])> {
+        let index = self.kinks.partition_point(|kink| *kink < low);
+        let same = self.kinks.get(index).is_none_or(|kink| high <= *kink);
+        let line = self.lines.get(index * heads + head);
+        line.filter(|_| same).map(|line| (index, *line))
+    }
+
+    /// Lines of a head.
+    pub(super) fn count(&self) -> usize {
+        self.kinks.len() + 1
+    }
+
+    /// Whether each of `units` hidden units is active on each line, line after line.
+    pub(super) fn active(&self, inputs: &Inputs<'_>) -> Vec<bool> {
+        // Before all kinks those that stop at one are active, and those that never stop.
+        let mut now: Vec<bool> = inputs.b1.iter().map(|b1| *b1 > 0.0).collect();
+        for (unit, starts) in &self.changes {
+            now[*unit] = !starts;
+        }
+        let mut all = now.clone();
+        for (unit, starts) in &self.changes {
+            now[*unit] = *starts;
+            all.extend(&now);
+        }
+        all
     }
 }
 
@@ -168,7 +195,7 @@ impl WithSimd for Stretches<'_> {
                 let [a, b] = range(s, diagonals).map(|x| f64::from(x / unit));
                 let ends = [a.min(b), a.max(b)];
                 match lines.between(head, heads, ends) {
-                    Some([slope, intercept]) => {
+                    Some((_, [slope, intercept])) => {
                         let line_of = [slope as f32 / unit, intercept as f32];
                         line(s, diagonals, line_of, output);
                     }

@@ -39,6 +39,7 @@ use crate::{
     AdamWStep, AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm, Rotation,
     reference,
 };
+use attention_block::BiasInputs;
 use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind};
 use burn::tensor::{Int, Tensor};
 use burn_flex::FlexTensor;
@@ -131,40 +132,34 @@ pub(crate) fn attention_block(
     if !supported {
         return reference::attention_block(x, norm, weights, rotation, bias, scale);
     }
-    let lazy = [&weights.qkv, &weights.output]
-        .iter()
-        .all(|weight| !weight.is_tracked())
-        && !materialises_networks(&x);
-    let (bias, network) = match bias {
-        Some(Bias::Network(network)) => match attention::NetworkBias::new(&network) {
-            Some(network) if lazy => (None, Some(attention::BlockBias::network(network))),
-            _ => (Some(Bias::Dense(diagonal_network(*network))), None),
-        },
-        other => (other, None),
-    };
     let [batch, length, d] = x.dims();
     let head_dim = weights.output.dims()[0] / weights.heads;
     let op = attention_block::AttentionBlock {
         shape: [batch, weights.heads, length, head_dim],
         eps: norm.eps,
-        bias_by_distance: matches!(bias, Some(Bias::ByDistance(_))),
-        network,
+        bias: match bias {
+            Some(Bias::ByDistance(_)) => BiasInputs::ByDistance,
+            Some(Bias::Network(_)) => BiasInputs::Network,
+            Some(Bias::Dense(_)) | None => BiasInputs::Dense,
+        },
         rotation: tables.flatten(),
         scale,
         matmul: weights.matmul,
     };
     let [norm_scale, shift] = norm.into_dispatch();
+    let [b0, b1, b2, b3, b4, b5] = bias.map_or([const { None }; 6], Bias::into_dispatch);
     let inputs = [
         Some(x.reshape([batch * length, d]).into_dispatch()),
         norm_scale,
         shift,
         Some(weights.qkv.into_dispatch()),
         Some(weights.output.into_dispatch()),
-        bias.map(|bias| match bias {
-            Bias::Dense(bias) => bias.into_dispatch(),
-            Bias::ByDistance(bias) => bias.into_dispatch(),
-            Bias::Network(_) => unreachable!("replaced above"),
-        }),
+        b0,
+        b1,
+        b2,
+        b3,
+        b4,
+        b5,
     ];
     apply::<_, 2, _>(op, inputs).reshape([batch, length, d])
 }
@@ -283,7 +278,7 @@ pub(crate) fn adamw(
 }
 
 pub(crate) fn materialises_networks(x: &Tensor<3>) -> bool {
-    !is_supported(x) || x.is_tracked()
+    !is_supported(x)
 }
 
 /// A supported tensor outside autodiff.
@@ -348,17 +343,32 @@ impl DiagonalNetwork {
         let vectors = [&self.diagonals, &self.units, w1, b1, &self.biases];
         vectors.into_iter().all(is_supported) && is_supported(&self.weights)
     }
+
+    /// Diagonals, units, weights and biases of the hidden layer, and those of the outputs.
+    fn into_dispatch(self) -> [Option<DispatchTensor>; 6] {
+        let [w1, b1] = self.hidden;
+        let [diagonals, units, w1, b1, biases] =
+            [self.diagonals, self.units, w1, b1, self.biases].map(|x| Some(x.into_dispatch()));
+        let weights = Some(self.weights.into_dispatch());
+        [diagonals, units, w1, b1, weights, biases]
+    }
+}
+
+impl Bias {
+    /// One tensor, or those of a network.
+    fn into_dispatch(self) -> [Option<DispatchTensor>; 6] {
+        let one = |x| [Some(x), None, None, None, None, None];
+        match self {
+            Self::Dense(bias) => one(bias.into_dispatch()),
+            Self::ByDistance(bias) => one(bias.into_dispatch()),
+            Self::Network(network) => network.into_dispatch(),
+        }
+    }
 }
 
 pub(crate) fn diagonal_network(network: DiagonalNetwork) -> Tensor<4> {
     if !network.is_supported() {
         return reference::diagonal_network(network);
     }
-    let [w1, b1] = network.hidden;
-    let inputs = [network.diagonals, network.units, w1, b1].map(|x| Some(x.into_dispatch()));
-    let [diagonals, units, w1, b1] = inputs;
-    let weights = Some(network.weights.into_dispatch());
-    let biases = Some(network.biases.into_dispatch());
-    let inputs = [diagonals, units, w1, b1, weights, biases];
-    apply(diagonal_network::DiagonalNetwork, inputs)
+    apply(diagonal_network::DiagonalNetwork, network.into_dispatch())
 }

@@ -10,7 +10,7 @@ use crate::run::MAX_LOGITS;
 use posenc::{EncodingConfig, Facts, PositionsConfig};
 use serde::{Deserialize, Serialize};
 use tasks::Task;
-use tiny_transformer::{AttentionKind, TransformerConfig};
+use tiny_transformer::{AttentionKind, Mask, QkNorm, SHARED_BIAS, TransformerConfig};
 
 /// Peak of resident memory since the last [`forget_peak`], from Linux's process table.
 pub fn peak() -> Option<u64> {
@@ -149,8 +149,11 @@ fn of_share(model: &TransformerConfig, share: &Share<'_>) -> u64 {
         * pairs;
     // Coordinates may differ from row to row, and then biases do.
     let alike = if facts.needs_axes() { rows as f64 } else { 1.0 };
+    let tiled = pairs > SHARED_BIAS as f64
+        && model.dropout == 0.0
+        && is_tiled(model, &facts, share.positions);
     let bias = when(
-        is_materialised(&facts, share.positions),
+        is_materialised(&facts, share.positions) && !tiled,
         facts.bias_workspace * pairs * alike,
     );
     let transform = facts.transform_kept * (model.n_heads * model.head_dim) as f64;
@@ -200,9 +203,7 @@ pub fn evaluation(
     let block = (query * seq_len as f64).min(query.max(MAX_LOGITS as f64));
     let facts = encoding.facts(&model.shape());
     let content = facts.hooks.content_bias || facts.hooks.output_bias;
-    let stepping = *positions == PositionsConfig::default() && !facts.needs_axes();
-    let computed = facts.diagonal_network && stepping && !facts.hooks.content_bias;
-    let materialised = is_materialised(&facts, positions) && !computed;
+    let materialised = is_materialised(&facts, positions) && !is_tiled(model, &facts, positions);
     // A bias by position is made once for all rows of a batch, unless coordinates differ from row
     // to row; one by distance only is a row for each head.
     let bias = match content || (materialised && facts.needs_axes()) {
@@ -264,6 +265,16 @@ const WEIGHTS: f64 = 3.0;
 /// Whether a bias by position is held for every query and key.
 pub(super) fn is_materialised(facts: &Facts, positions: &PositionsConfig) -> bool {
     facts.hooks.logits_bias && !(facts.by_distance && *positions == PositionsConfig::default())
+}
+
+/// Whether fused attention computes a bias by position tile by tile.
+fn is_tiled(model: &TransformerConfig, facts: &Facts, positions: &PositionsConfig) -> bool {
+    let stepping = *positions == PositionsConfig::default() && !facts.needs_axes();
+    let fused = model.attention == AttentionKind::Softmax
+        && model.mask == Mask::Causal
+        && model.qk_norm == QkNorm::None
+        && facts.transform_kept == 0.0;
+    facts.diagonal_network && stepping && fused && !facts.hooks.content_bias
 }
 
 fn when(condition: bool, amount: f64) -> f64 {

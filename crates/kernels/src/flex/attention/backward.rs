@@ -1,9 +1,11 @@
 //! The backward pass of attention: weights are computed again, tile by tile.
 
+use super::bias::BlockBias;
 use super::call::AttentionCall;
 use super::forward::block;
 use super::lanes::{WIDTH, blocks, blocks_mut};
 use super::mask::Mask;
+use super::network_grads::{NetworkGrads, NetworkSums, collect};
 use super::qkv_layout::{PartView, TILE};
 use super::row_ops::{RotateTile, RowRotation};
 use crate::flex::buffer_pool::Buffer;
@@ -86,8 +88,16 @@ struct Backward<'a, 'b> {
     grad: PartView<'a>,
     log_sum: &'a [f32],
     heads: Vec<HeadGrads<'b>>,
-    /// In the layout of a slice of the bias; empty if it takes no gradient.
-    bias: &'b mut [f32],
+    bias: BiasSums<'b>,
+}
+
+/// Receives the gradient of the bias.
+enum BiasSums<'b> {
+    /// It takes none.
+    None,
+    /// In the layout of a slice of the bias.
+    Values(&'b mut [f32]),
+    Network(NetworkGrads<'b>),
 }
 
 /// Receives the gradients of one head, by tile.
@@ -108,6 +118,8 @@ struct QueryBlock<'a> {
     columns: [Buffer; 2],
     /// Weights and gradients of the logits of one tile.
     tiles: [Buffer; 2],
+    /// Its bias, if that is computed here.
+    bias: Buffer,
     log_sum: Vec<f32>,
     delta: Vec<f32>,
 }
@@ -137,6 +149,7 @@ impl Backward<'_, '_> {
             grad: empty(),
             columns: [(); 2].map(|()| Buffer::new(head_dim * width)),
             tiles: [(); 2].map(|()| Buffer::new(TILE * width)),
+            bias: call.bias_scratch(),
             log_sum: vec![0.0; width],
             delta: vec![0.0; width],
         };
@@ -160,6 +173,9 @@ impl Backward<'_, '_> {
             (block.query, block.grad) = (query, grad);
             for start in (0..visible).step_by(TILE) {
                 self.tile(head, &mut block, start..(start + TILE).min(visible));
+            }
+            if let BiasSums::Network(network) = &mut self.bias {
+                network.end_block(call.first_query + block.range.start);
             }
         }
         rotate_back(call, head);
@@ -196,7 +212,7 @@ impl Backward<'_, '_> {
             mask: Mask {
                 first_key: tile.start,
                 own,
-                bias: call.bias_rows(at, from.index, own),
+                bias: call.bias_rows(at, (from.index, own), tile.clone(), &mut from.bias),
             },
             log_sum: &from.log_sum,
             delta: &from.delta,
@@ -234,12 +250,16 @@ impl Backward<'_, '_> {
 
     /// Adds the gradients of the logits of one tile to those of the bias.
     fn add_to_bias(&mut self, block: usize, own: usize, first_key: usize, grads: &[f32]) {
-        let (Some(bias), false) = (self.call.bias, self.bias.is_empty()) else {
+        let sums = match &mut self.bias {
+            BiasSums::None => return,
+            BiasSums::Network(network) => return network.add(own, first_key, grads),
+            BiasSums::Values(sums) => sums,
+        };
+        let (Some(bias), width) = (self.call.bias, *WIDTH) else {
             return;
         };
-        let width = *WIDTH;
         let (range, by_distance) = bias.range(block, own);
-        let sums = &mut self.bias[range];
+        let sums = &mut sums[range];
         for (key, grads) in grads.chunks_exact(width).enumerate() {
             // Lane i of key j has distance own + i - j. Slices start at minus one width.
             let first = if by_distance {
@@ -303,7 +323,7 @@ fn groups_of(slices: usize) -> usize {
     if slices == 1 { 4 * GROUPS } else { GROUPS }
 }
 
-/// The gradients of q, k and v, into `heads`, and, if wanted, of the bias.
+/// The gradients of q, k and v, into `heads`, and, if wanted, those of the tensors of the bias.
 ///
 /// Gradients of a shared bias are summed over a fixed number of groups of heads, so that the result
 /// is equal for any number of threads.
@@ -314,10 +334,8 @@ pub(crate) fn attention_backward(
     log_sum: &[f32],
     head_grads: Vec<HeadGrads<'_>>,
     bias_wanted: bool,
-) -> Option<FlexTensor> {
+) -> Vec<FlexTensor> {
     let [batch, heads, queries, head_dim] = call.q.shape();
-    let bias = call.bias.filter(|_| bias_wanted);
-    let slice_len = bias.map_or(0, |bias| bias.slice_len);
     let work =
         batch * heads * queries * call.visible(&(0..queries)).div_ceil(4) * head_dim.div_ceil(8);
     let task = |heads, bias| Backward {
@@ -328,15 +346,43 @@ pub(crate) fn attention_backward(
         heads,
         bias,
     };
-    let Some(bias) = bias else {
+    let Some(bias) = call.bias.filter(|_| bias_wanted) else {
         let tasks = head_grads
             .into_iter()
-            .map(|head| task(vec![head], <&mut [f32]>::default()))
+            .map(|head| task(vec![head], BiasSums::None))
             .collect();
         for_each(tasks, work, Backward::run);
-        return None;
+        return Vec::new();
     };
-    // The heads of each slice, in order, then cut into groups.
+    let groups = groups_by_slice(bias, head_grads);
+    let slices: Vec<usize> = groups.iter().map(|(slice, _)| *slice).collect();
+    // Added in the order of the groups, not in the order in which threads finish.
+    if let Some(network) = bias.as_network() {
+        let mut sums: Vec<NetworkSums> = slices
+            .iter()
+            .map(|slice| NetworkSums::new(network, *slice))
+            .collect();
+        let tasks = groups.into_iter().zip(&mut sums).map(|((_, heads), sums)| {
+            let grads = NetworkGrads::new(network, sums);
+            task(heads, BiasSums::Network(grads))
+        });
+        for_each(tasks.collect(), work, Backward::run);
+        return collect(network, &sums);
+    }
+    let mut partial = vec![0.0; groups.len() * bias.slice_len];
+    let tasks = groups
+        .into_iter()
+        .zip(partial.chunks_mut(bias.slice_len.max(1)))
+        .map(|((_, heads), sums)| task(heads, BiasSums::Values(sums)));
+    for_each(tasks.collect(), work, Backward::run);
+    vec![bias.collect(&partial, slices.into_iter(), call.first_query)]
+}
+
+/// The heads of each slice of a bias, in order, cut into groups.
+fn groups_by_slice<'b>(
+    bias: &BlockBias,
+    head_grads: Vec<HeadGrads<'b>>,
+) -> Vec<(usize, Vec<HeadGrads<'b>>)> {
     let mut members: Vec<Vec<HeadGrads<'_>>> = (0..bias.slices()).map(|_| Vec::new()).collect();
     for head in head_grads {
         members[bias.slice(head.at)].push(head);
@@ -350,13 +396,5 @@ pub(crate) fn attention_backward(
             heads = rest;
         }
     }
-    let slices: Vec<usize> = groups.iter().map(|(slice, _)| *slice).collect();
-    let mut partial = vec![0.0; groups.len() * slice_len];
-    let tasks = groups
-        .into_iter()
-        .zip(partial.chunks_mut(slice_len.max(1)))
-        .map(|((_, heads), bias)| task(heads, bias));
-    for_each(tasks.collect(), work, Backward::run);
-    // Added in the order of the groups, not in the order in which threads finish.
-    Some(bias.collect(&partial, slices.into_iter(), call.first_query))
+    groups
 }

@@ -136,7 +136,7 @@ impl BlockBias {
         Self {
             values: Buffer::new(0),
             batches: 1,
-            heads: 1,
+            heads: network.heads,
             slice_len: 0,
             kind: BiasKind::Network(Box::new(network)),
         }
@@ -163,7 +163,7 @@ impl BlockBias {
         match &self.kind {
             BiasKind::Dense { starts, .. } => (starts[block]..starts[block + 1], false),
             BiasKind::ByDistance { .. } => (0..own + 2 * *WIDTH, true),
-            BiasKind::Network(_) => unreachable!("read tile by tile, and only without gradients"),
+            BiasKind::Network(_) => unreachable!("read tile by tile"),
         }
     }
 
@@ -192,7 +192,7 @@ impl BlockBias {
         let width = *WIDTH;
         let sums = slices.zip(sums.chunks(self.slice_len.max(1)));
         match &self.kind {
-            BiasKind::Network(_) => unreachable!("it takes no gradient"),
+            BiasKind::Network(_) => unreachable!("summed by `network_grads`"),
             BiasKind::ByDistance { count } => {
                 // Both paddings are cut off.
                 let mut output = vec![0.0; self.heads * count];

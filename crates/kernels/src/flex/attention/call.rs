@@ -1,8 +1,11 @@
 //! The inputs of one attention.
 
 use super::bias::{BiasRows, BlockBias};
-use super::qkv_layout::PartView;
+use super::lanes::WIDTH;
+use super::network_bias::NetworkBias;
+use super::qkv_layout::{PartView, TILE};
 use super::row_ops::RotationTables;
+use crate::flex::buffer_pool::Buffer;
 use std::ops::Range;
 
 /// The inputs of attention that all its tasks share.
@@ -23,15 +26,33 @@ pub(crate) struct AttentionCall<'a> {
 }
 
 impl AttentionCall<'_> {
-    /// The bias of a block of queries of one head.
-    pub(super) fn bias_rows(
-        &self,
+    /// The network that the bias is, if it is one.
+    pub(super) fn network(&self) -> Option<&NetworkBias> {
+        self.bias.and_then(BlockBias::as_network)
+    }
+
+    /// Scratch for [`bias_rows`](Self::bias_rows) of one tile.
+    pub(super) fn bias_scratch(&self) -> Buffer {
+        let needed = self.network().is_some();
+        Buffer::new(if needed { TILE * *WIDTH } else { 0 })
+    }
+
+    /// The bias of a block of queries of one head, the first of which has key index `own`, against
+    /// a tile of keys. Computed in `scratch` if it is a network.
+    pub(super) fn bias_rows<'b>(
+        &'b self,
         [sequence, head]: [usize; 2],
-        block: usize,
-        own: usize,
-    ) -> Option<BiasRows<'_>> {
-        self.bias
-            .map(|bias| bias.rows([self.first_sequence + sequence, head], block, own))
+        (block, own): (usize, usize),
+        keys: Range<usize>,
+        scratch: &'b mut [f32],
+    ) -> Option<BiasRows<'b>> {
+        let Some(network) = self.network() else {
+            let at = [self.first_sequence + sequence, head];
+            return self.bias.map(|bias| bias.rows(at, block, own));
+        };
+        let rows = &mut scratch[..keys.len() * *WIDTH];
+        network.tile(head, own, keys.start, rows);
+        Some(BiasRows::Dense(rows, keys.start))
     }
 
     /// The number of keys that the last of these queries sees.

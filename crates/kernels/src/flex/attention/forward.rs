@@ -5,7 +5,6 @@
 //! So the softmax needs no sums across lanes, hidden keys are hardly computed, and everything else
 //! is a product of small matrices. The result for a query does not depend on its block or thread.
 
-use super::bias::{BiasRows, BlockBias};
 use super::call::AttentionCall;
 use super::lanes::{WIDTH, blocks_mut};
 use super::mask::Mask;
@@ -113,10 +112,7 @@ impl Forward<'_, '_> {
         }
         let mut state = SoftmaxState {
             tile: Buffer::new(TILE * width),
-            bias: Buffer::new(match call.bias.and_then(BlockBias::as_network) {
-                Some(_) => TILE * width,
-                None => 0,
-            }),
+            bias: call.bias_scratch(),
             largest: vec![f32::NEG_INFINITY; n * width],
             total: vec![0.0; n * width],
             rescale: vec![0.0; width],
@@ -157,14 +153,8 @@ impl Forward<'_, '_> {
             Accumulate::Overwrite,
         );
         let own = call.first_query + range.start;
-        let bias = match call.bias.and_then(BlockBias::as_network) {
-            Some(network) => {
-                let rows = &mut state.bias[..seen * width];
-                network.tile(self.at[1], own, start, rows);
-                Some(BiasRows::Dense(rows, start))
-            }
-            None => call.bias_rows(self.at, range.start / width, own),
-        };
+        let block_at = (range.start / width, own);
+        let bias = call.bias_rows(self.at, block_at, start..visible, &mut state.bias);
         dispatch(OnlineSoftmax {
             tile,
             mask: Mask {

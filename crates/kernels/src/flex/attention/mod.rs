@@ -7,6 +7,7 @@ mod forward;
 mod lanes;
 mod mask;
 mod network_bias;
+mod network_grads;
 mod op;
 mod qkv_layout;
 mod row_ops;

@@ -149,5 +149,5 @@ fn backward(saved: &Saved, grad: &FlexTensor, bias_wanted: bool) -> [Option<Flex
             layouts[i].shape,
         ))
     };
-    [grad(0), grad(1), grad(2), bias]
+    [grad(0), grad(1), grad(2), bias.into_iter().next()]
 }

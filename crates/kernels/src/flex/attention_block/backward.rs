@@ -63,7 +63,7 @@ impl Saved {
         op: &AttentionBlock,
         grad: &mut [f32],
         bias_wanted: bool,
-    ) -> [Option<FlexTensor>; 5] {
+    ) -> ([Option<FlexTensor>; 4], Vec<FlexTensor>) {
         let [batch, _, length, head_dim] = op.shape;
         let [inner, d] = self.output.shape().dims();
         let transposed = Transposed {
@@ -83,7 +83,7 @@ impl Saved {
                 .map(|layout| Buffer::new(layout.len()))
         };
         let work = n * d * inner / 4;
-        let mut bias_grad = None;
+        let mut bias_grads = Vec::new();
         if by_sequence {
             let tasks = grad.chunks_mut(rows * d).zip(sums.groups()).enumerate();
             for_each(tasks.collect(), work, |(group, (grad, mut sums))| {
@@ -92,7 +92,7 @@ impl Saved {
             });
         } else {
             let mut scratch = scratch(batch);
-            bias_grad =
+            bias_grads =
                 self.backward_attention(op, 0..batch, grad, &transposed, &mut scratch, bias_wanted);
             let [_, projected_grad] = &scratch;
             if two_rounds::pay(groups) {
@@ -125,7 +125,7 @@ impl Saved {
         }
         let [scale, shift] = sums.norm.totals();
         let [qkv, output] = [sums.qkv, sums.output].map(|sums| Some(sums.total()));
-        [scale, shift, qkv, output, bias_grad]
+        ([scale, shift, qkv, output], bias_grads)
     }
 
     /// The whole backward pass of a group of sequences, one after the other.
@@ -165,7 +165,7 @@ impl Saved {
         transposed: &Transposed<'_>,
         [attended_grad, projected_grad]: &mut [Buffer; 2],
         bias_wanted: bool,
-    ) -> Option<FlexTensor> {
+    ) -> Vec<FlexTensor> {
         let [_, heads, length, head_dim] = op.shape;
         let [inner, d] = self.output.shape().dims();
         let (qkv_layout, output_layout) = (

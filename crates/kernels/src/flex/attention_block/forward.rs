@@ -96,7 +96,7 @@ impl AttentionBlock {
             weight(&saved.output).as_rhs(d, self.matmul).prepared(),
         ];
         let norm = saved.norm.view();
-        let bias = saved.bias.as_ref().or(self.network.as_ref());
+        let bias = saved.bias.as_ref();
         for_each_large(
             tasks.collect(),
             n * d * inner / 8,

@@ -10,9 +10,9 @@ mod forward;
 mod state;
 mod two_rounds;
 
-pub(super) use state::AttentionBlock;
+pub(super) use state::{AttentionBlock, BiasInputs};
 
-use super::attention::BlockBias;
+use super::attention::{BlockBias, NetworkBias};
 use super::buffer_pool::Buffer;
 use super::op::{FusedOp, required};
 use super::partial_sums::NormTensors;
@@ -20,11 +20,11 @@ use super::tensors::contiguous;
 use burn_flex::FlexTensor;
 use state::Saved;
 
-impl FusedOp<6> for AttentionBlock {
+impl FusedOp<11> for AttentionBlock {
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<FlexTensor>; 6], tracked: bool) -> (FlexTensor, Saved) {
-        let [x, scale, shift, qkv, output, bias] = inputs.map(|x| x.map(contiguous));
+    fn forward(&self, inputs: [Option<FlexTensor>; 11], tracked: bool) -> (FlexTensor, Saved) {
+        let [x, scale, shift, qkv, output, bias, rest @ ..] = inputs.map(|x| x.map(contiguous));
         let [_, heads, length, _] = self.shape;
         // Without a backward pass the buffers stay empty, and each sequence uses scratch.
         let sequences = if tracked { self.shape[0] } else { 0 };
@@ -37,9 +37,13 @@ impl FusedOp<6> for AttentionBlock {
             },
             qkv: required(qkv),
             output: required(output),
-            bias: bias.map(|bias| match self.bias_by_distance {
-                true => BlockBias::by_distance(&bias),
-                false => BlockBias::dense(&bias, 0),
+            bias: bias.map(|bias| match self.bias {
+                BiasInputs::Dense => BlockBias::dense(&bias, 0),
+                BiasInputs::ByDistance => BlockBias::by_distance(&bias),
+                BiasInputs::Network => {
+                    let [units, w1, b1, w2, b2] = rest.map(required);
+                    BlockBias::network(NetworkBias::new([bias, units, w1, b1, w2, b2]))
+                }
             }),
             projected: Buffer::new(sequences * self.qkv_layout(1).len()),
             attended: Buffer::new(sequences * self.output_layout(1).len()),
@@ -53,13 +57,16 @@ impl FusedOp<6> for AttentionBlock {
         &self,
         saved: &Saved,
         grad: FlexTensor,
-        wanted: [bool; 6],
-    ) -> [Option<FlexTensor>; 6] {
+        wanted: [bool; 11],
+    ) -> [Option<FlexTensor>; 11] {
         let mut grad = contiguous(grad);
-        let bias_wanted = saved.bias.is_some() && wanted[5];
-        let [scale, shift, qkv, output, bias] =
+        let bias_wanted = saved.bias.is_some() && wanted[5..].contains(&true);
+        let ([scale, shift, qkv, output], bias) =
             saved.backward(self, grad.storage_mut(), bias_wanted);
         // `grad` has become the gradient of x in place.
-        [Some(grad), scale, shift, qkv, output, bias]
+        let mut bias = bias.into_iter();
+        let [b0, b1, b2, b3, b4, b5] = [(); 6].map(|()| bias.next());
+        let grad = Some(grad);
+        [grad, scale, shift, qkv, output, b0, b1, b2, b3, b4, b5]
     }
 }

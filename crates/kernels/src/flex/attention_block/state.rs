@@ -13,13 +13,21 @@ pub(crate) struct AttentionBlock {
     /// `[B, H, L, E]`.
     pub(crate) shape: [usize; 4],
     pub(crate) eps: f64,
-    /// Whether a bias has one value per distance.
-    pub(crate) bias_by_distance: bool,
-    /// A bias that is no tensor.
-    pub(crate) network: Option<BlockBias>,
+    pub(crate) bias: BiasInputs,
     pub(crate) rotation: Option<RotationTables>,
     pub(crate) scale: f64,
     pub(crate) matmul: Matmul,
+}
+
+/// What the inputs of the bias are, if there is one.
+#[derive(Clone, Copy)]
+pub(crate) enum BiasInputs {
+    /// One value per query and key.
+    Dense,
+    /// One value per distance.
+    ByDistance,
+    /// The six tensors of a network.
+    Network,
 }
 
 /// What the backward pass needs.
