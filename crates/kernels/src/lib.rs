@@ -70,6 +70,12 @@ pub fn matrix_unit() -> bool {
     flex::matrix_unit()
 }
 
+/// Why the width of vectors that `LONGREACH_VECTOR_BITS` asks for cannot be had: it may be 256, on
+/// a machine with AVX2. Fused operations panic then.
+pub fn vector_problem() -> Option<String> {
+    flex::vector_problem()
+}
+
 /// The parameters of a norm over rows: a LayerNorm with a shift, an RMSNorm without one.
 pub struct Norm {
     /// Factor of every column, `[W]`.

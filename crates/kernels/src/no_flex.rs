@@ -16,6 +16,10 @@ pub(crate) fn matrix_unit() -> bool {
     false
 }
 
+pub(crate) fn vector_problem() -> Option<String> {
+    None
+}
+
 pub(crate) fn free_buffers() {}
 
 pub(crate) fn materialises_networks(_: &Tensor<3>) -> bool {

@@ -218,7 +218,8 @@ fn not_compiled(name: &DeviceName, feature: &str) -> Failure {
 /// # Errors
 ///
 /// [`Exit::Device`] if it is not compiled in, missing, or computes wrongly; the message lists the
-/// devices of this binary.
+/// devices of this binary. [`Exit::Config`] if the environment asks for vectors that the CPU does
+/// not have.
 pub fn open(name: &DeviceName) -> Result<Device, Failure> {
     let Some(create) = constructor(name) else {
         let feature = KINDS.iter().find(|(kind, ..)| *kind == name.kind);
@@ -229,6 +230,9 @@ pub fn open(name: &DeviceName) -> Result<Device, Failure> {
     };
     if !name.is_cpu() {
         limits::aborts_are_bugs();
+    } else if let Some(problem) = kernels::vector_problem() {
+        let help = "  = help: unset it; it is for tests and measurements";
+        return Err(Failure::new(Exit::Config, format!("{problem}\n{help}")));
     }
     let probed = with_first_panic(|| {
         let device = create();

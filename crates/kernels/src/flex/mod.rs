@@ -47,6 +47,7 @@ use op::apply;
 use tensors::is_supported;
 
 pub(crate) use buffer_pool::clear as free_buffers;
+pub(crate) use simd::vector_problem;
 pub(crate) use threads::on_threads;
 
 pub(crate) fn matrix_unit() -> bool {

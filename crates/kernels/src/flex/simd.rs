@@ -8,14 +8,34 @@ use std::sync::LazyLock;
 ///
 /// `LONGREACH_VECTOR_BITS=256` keeps to AVX2 where there is AVX-512, so that one machine can test
 /// and measure what others run.
+///
+/// # Panics
+///
+/// If [`vector_problem`] has one.
 pub(crate) fn dispatch<Op: WithSimd>(op: Op) -> Op::Output {
-    static ARCH: LazyLock<Arch> =
-        LazyLock::new(|| match std::env::var("LONGREACH_VECTOR_BITS").as_deref() {
-            Err(_) => Arch::new(),
-            Ok("256") => narrow().expect("LONGREACH_VECTOR_BITS=256 needs AVX2"),
-            Ok(other) => panic!("LONGREACH_VECTOR_BITS is {other:?}, not 256"),
-        });
+    static ARCH: LazyLock<Arch> = LazyLock::new(|| match chosen() {
+        Ok(arch) => arch,
+        Err(problem) => panic!("{problem}"),
+    });
     ARCH.dispatch(op)
+}
+
+/// Why the width of vectors that the environment asks for cannot be had.
+pub(crate) fn vector_problem() -> Option<String> {
+    chosen().err()
+}
+
+fn chosen() -> Result<Arch, String> {
+    let Some(bits) = std::env::var_os("LONGREACH_VECTOR_BITS") else {
+        return Ok(Arch::new());
+    };
+    if bits != "256" {
+        let bits = bits.display();
+        return Err(format!(
+            "LONGREACH_VECTOR_BITS is `{bits}`, and may only be 256"
+        ));
+    }
+    narrow().ok_or_else(|| "LONGREACH_VECTOR_BITS is 256, and this machine has no AVX2".to_owned())
 }
 
 /// Vectors of 256 bits, if this machine has them.

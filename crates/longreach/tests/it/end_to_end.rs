@@ -119,17 +119,37 @@ fn vectors_of_any_width_train_the_same_model() {
     if !std::arch::is_x86_feature_detected!("avx2") {
         return;
     }
-    let overrides = [
-        "model.d_model=88",
-        "model.n_heads=4",
-        "model.d_ff=136",
-        "train.train_len=19",
-        "train.batch_size=11",
-        "train.steps=12",
-        "seeds=[3]",
-        "axes.\"model.norm\"=[\"layer_norm\",\"rms_norm\"]",
-        "axes.\"model.pe\"=[{kind=\"rope\"},{kind=\"kerple\"},{kind=\"fire\"},{kind=\"shaw\"},{kind=\"cope\"}]",
-    ];
+    same_for_any_width(
+        &[
+            "model.d_model=88",
+            "model.n_heads=4",
+            "model.d_ff=136",
+            "train.train_len=19",
+            "train.batch_size=11",
+            "train.steps=12",
+            "seeds=[3]",
+            "axes.\"model.norm\"=[\"layer_norm\",\"rms_norm\"]",
+            "axes.\"model.pe\"=[{kind=\"rope\"},{kind=\"kerple\"},{kind=\"fire\"},{kind=\"shaw\"},{kind=\"cope\"}]",
+        ],
+        10,
+    );
+    // Long enough for a bias that is computed tile by tile in training.
+    same_for_any_width(
+        &[
+            "model.n_heads=4",
+            "train.train_len=280",
+            "train.batch_size=2",
+            "train.steps=3",
+            "seeds=[3]",
+            "eval.test_lens=[16]",
+            "axes.\"model.pe\"=[{kind=\"fire\",threshold=64.0}]",
+        ],
+        1,
+    );
+}
+
+#[cfg(target_arch = "x86_64")]
+fn same_for_any_width(overrides: &[&str], count: usize) {
     let runs = [None, Some("256")].map(|bits| {
         let scratch = Scratch::with(TINY);
         let mut command = longreach();
@@ -142,8 +162,23 @@ fn vectors_of_any_width_train_the_same_model() {
         exits(&output, 0);
         scratch.records()
     });
-    assert_eq!(runs[0].len(), 10);
+    assert_eq!(runs[0].len(), count);
     assert_eq!(runs[0], runs[1], "the width of vectors changes a bit");
+}
+
+/// A width of vectors that is none is an error before any work.
+#[test]
+fn a_width_of_vectors_that_does_not_exist_is_refused() {
+    let scratch = Scratch::with(TINY);
+    let mut command = longreach();
+    command.env("LONGREACH_VECTOR_BITS", "128");
+    let output = command.arg("run").arg(&scratch.config).output().unwrap();
+    exits(&output, 2);
+    let printed = stderr(&output);
+    assert!(
+        printed.contains("LONGREACH_VECTOR_BITS is `128`, and may only be 256"),
+        "{printed}"
+    );
 }
 
 #[test]
