@@ -1,8 +1,8 @@
-//! The gradients of a network that is the bias of attention, from those of the logits, tile by tile.
+//! The gradients of a network that is the bias of attention, from those of the logits, by tiles.
 //!
 //! On a stretch where the network is one line, its gradients follow from two sums over the cells:
-//! of `g x` and of `g`, for the gradient `g` of a logit and the input `x` of its cell. Elsewhere the
-//! same two sums run over the active cells of each hidden unit.
+//! of `g x` and of `g`, for the gradient `g` of a logit and the input `x` of its cell. Elsewhere
+//! the same two sums run over the active cells of each hidden unit.
 
 use super::lanes::{WIDE, WIDTH, blocks};
 use super::network_bias::{NetworkBias, STRETCH, spare};
@@ -76,8 +76,8 @@ impl<'a> NetworkGrads<'a> {
         Self { bias, sums, block }
     }
 
-    /// Adds the gradients of the logits of one tile: rows of lanes for keys from `first_key` on; the
-    /// first lane is query `own`.
+    /// Adds the gradients of the logits of one tile: rows of lanes for keys from `first_key` on;
+    /// the first lane is query `own`.
     pub(super) fn add(&mut self, own: usize, first_key: usize, grads: &[f32]) {
         dispatch(Tile {
             bias: self.bias,
