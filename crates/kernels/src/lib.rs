@@ -3,10 +3,12 @@
 //!
 //! Every function here is defined by the function of the same name in [`mod@reference`], written
 //! with plain tensor operations. The fused version runs for `f32` tensors on the Flex backend, with
-//! and without autodiff. Every other backend and float type runs the definition.
+//! and without autodiff; that of [`attention`] and of the attention in [`attention_block`] also on
+//! the backends of CubeCL that are compiled in. Every other backend and float type runs the
+//! definition.
 //!
-//! Results are bitwise equal for any number of threads and any width of vectors: work is split over
-//! independent outputs, and sums have a fixed order.
+//! Results are bitwise equal for any number of threads and any width of vectors, and on a GPU from
+//! run to run: work is split over independent outputs, and sums have a fixed order.
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
@@ -20,6 +22,13 @@ mod flex;
 #[cfg(not(feature = "flex"))]
 #[path = "no_flex.rs"]
 mod flex;
+
+// Likewise for the backends of CubeCL.
+#[cfg(feature = "cube")]
+mod cube;
+#[cfg(not(feature = "cube"))]
+#[path = "no_cube.rs"]
+mod cube;
 
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
@@ -208,6 +217,9 @@ pub fn attention_block(
     scale: f64,
 ) -> Tensor<3> {
     checks::attention_block(&x, &weights, rotation.as_ref(), bias.as_ref());
+    if let Some(y) = cube::attention_block(&x, &norm, &weights, &rotation, &bias, scale) {
+        return y;
+    }
     flex::attention_block(x, norm, weights, rotation, bias, scale)
 }
 
@@ -292,6 +304,9 @@ pub fn attention(
     first_query: usize,
 ) -> Tensor<4> {
     checks::attention(&q, &k, &v, bias.as_ref());
+    if let Some(y) = cube::attention([&q, &k, &v], &bias, scale, first_query) {
+        return y;
+    }
     flex::attention(q, k, v, bias, scale, first_query)
 }
 

@@ -23,7 +23,7 @@ pub fn rms_norm(x: Tensor<2>, scale: Tensor<1>, eps: f64) -> Tensor<2> {
     x / (mean_square + eps).sqrt() * scale.unsqueeze()
 }
 
-fn normed(x: Tensor<2>, norm: Norm) -> Tensor<2> {
+pub(crate) fn normed(x: Tensor<2>, norm: Norm) -> Tensor<2> {
     match norm.shift {
         Some(shift) => layer_norm(x, norm.scale, shift, norm.eps),
         None => rms_norm(x, norm.scale, norm.eps),

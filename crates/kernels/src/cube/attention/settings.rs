@@ -1,0 +1,151 @@
+//! Sizes that the kernels of attention are compiled for.
+
+/// Rows and columns of the grid of units (threads) of a cube: unit (i, j) owns the cells
+/// `(i + 8 a, j + 8 b)` of a tile.
+pub(super) const UNITS: usize = 8;
+/// Units of one cube.
+pub(super) const CUBE: usize = UNITS * UNITS;
+/// Row stride of the scratch memory that holds one number per row and column of units.
+pub(super) const SCRATCH: usize = UNITS + 1;
+
+/// What is added to the logits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum BiasKind {
+    None,
+    /// `[B, H, Q, K]`, with a stride of 0 where it is broadcast.
+    Dense,
+    /// `[B, H, 1, n]`, with a stride of 0 where it is broadcast.
+    ByDistance,
+}
+
+/// The shape of what is added to the logits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BiasShape {
+    /// `[1 or B, 1 or H, Q, K]`.
+    Dense([usize; 4]),
+    /// `[1 or H, n]`.
+    ByDistance([usize; 2]),
+}
+
+/// What a kernel is compiled for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Settings {
+    /// E.
+    pub head_dim: usize,
+    /// E, rounded up to a multiple of [`UNITS`].
+    pub padded: usize,
+    /// Rows of a tile: those that a cube owns. A multiple of [`UNITS`].
+    pub rows: usize,
+    /// Columns of a tile: the rows of the other sequence, which a cube walks through. A multiple
+    /// of [`UNITS`], and a divisor of `rows`.
+    pub columns: usize,
+    pub bias: BiasKind,
+    /// Rotated pairs of dimensions; 0 without a rotation.
+    pub pairs: usize,
+    /// Whether pair i is `(2i, 2i + 1)`.
+    pub interleaved: bool,
+}
+
+impl Settings {
+    /// For the forward kernel: a tile of queries, and one that holds keys, then values.
+    pub(super) fn forward(common: Common) -> Option<Self> {
+        Self::largest(common, |s| {
+            (s.rows + s.columns) * s.stride() + s.cells() + s.rows * SCRATCH
+        })
+    }
+
+    /// For the backward kernels: two tiles of either sequence.
+    pub(super) fn backward(common: Common) -> Option<Self> {
+        Self::largest(common, |s| {
+            2 * (s.rows + s.columns) * s.stride() + s.cells()
+        })
+    }
+
+    /// With the largest tile for which the given number of shared floats fits.
+    fn largest(common: Common, floats: impl Fn(&Self) -> usize) -> Option<Self> {
+        [(32, 32), (32, 16), (16, 16), (16, 8), (8, 8)]
+            .into_iter()
+            .map(|(rows, columns)| Self {
+                head_dim: common.head_dim,
+                padded: common.head_dim.next_multiple_of(UNITS),
+                rows,
+                columns,
+                bias: common.bias,
+                pairs: common.pairs,
+                interleaved: common.interleaved,
+            })
+            .find(|settings| size_of::<f32>() * floats(settings) <= common.shared_bytes)
+    }
+
+    /// Distance of the rows of a tile in shared memory: odd, so that units which read one column
+    /// read different banks.
+    pub(super) fn stride(&self) -> usize {
+        self.padded + 1
+    }
+
+    /// Row stride of a tile of logits in shared memory.
+    pub(super) fn cell_stride(&self) -> usize {
+        self.columns + 1
+    }
+
+    fn cells(&self) -> usize {
+        self.rows * self.cell_stride()
+    }
+
+    /// Rows of a tile that one unit owns.
+    pub(super) fn unit_rows(&self) -> usize {
+        self.rows / UNITS
+    }
+
+    /// Columns of a tile that one unit owns.
+    pub(super) fn unit_columns(&self) -> usize {
+        self.columns / UNITS
+    }
+
+    /// Dimensions of a row that one unit owns.
+    pub(super) fn unit_dims(&self) -> usize {
+        self.padded / UNITS
+    }
+}
+
+/// What the settings of all kernels of a call share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Common {
+    /// The most shared memory that a kernel may use.
+    pub shared_bytes: usize,
+    pub head_dim: usize,
+    pub bias: BiasKind,
+    pub pairs: usize,
+    pub interleaved: bool,
+}
+
+/// The most shared memory in bytes that a kernel uses: what NVIDIA's GPUs give without a request,
+/// enough for the largest tiles of heads of up to 80 dimensions.
+pub(super) const MOST_SHARED: usize = 48 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_grow_with_shared_memory_and_shrink_with_heads() {
+        let tiles = |kib: usize, head_dim| {
+            let common = Common {
+                shared_bytes: kib << 10,
+                head_dim,
+                bias: BiasKind::None,
+                pairs: 0,
+                interleaved: false,
+            };
+            let of = |s: Settings| (s.rows, s.columns);
+            let [forward, backward] = [Settings::forward(common), Settings::backward(common)];
+            (forward.map(of), backward.map(of))
+        };
+        // What WebGPU guarantees, and what is used at most.
+        assert_eq!(tiles(16, 16), (Some((32, 32)), Some((32, 32))));
+        assert_eq!(tiles(16, 64), (Some((32, 16)), Some((16, 8))));
+        assert_eq!(tiles(48, 64), (Some((32, 32)), Some((32, 32))));
+        assert_eq!(tiles(16, 120), (Some((16, 8)), Some((8, 8))));
+        assert_eq!(tiles(16, 128).1, None);
+    }
+}

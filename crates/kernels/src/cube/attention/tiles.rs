@@ -1,0 +1,277 @@
+//! Tiles in shared memory: loads with a rotation, stores with its inverse, products.
+
+use super::settings::{CUBE, Settings, UNITS};
+use burn_cubecl::cubecl;
+use cubecl::prelude::*;
+
+/// Logits below this are those of hidden keys. Shading languages have no -inf.
+pub(super) const LOWEST: f32 = -3.0e38;
+
+/// Row of this unit in the grid of units.
+#[cube]
+pub(super) fn unit_row() -> usize {
+    UNIT_POS as usize / UNITS
+}
+
+/// Column of this unit in the grid of units.
+#[cube]
+pub(super) fn unit_column() -> usize {
+    UNIT_POS as usize % UNITS
+}
+
+/// Loads `count` rows of one batch and head (`place`) of `[B, H, L, E]`, from element `at` on,
+/// rotated by table `table` of `tables`, `[4, 1, L, R]`. `rows` are the first row and the end: rows
+/// from there on, and dimensions past the last, become 0 and are not read.
+#[cube]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "kernels are compiled for the last three"
+)]
+#[allow(
+    clippy::collapsible_if,
+    reason = "the outer condition is known when the kernel is compiled"
+)]
+pub(super) fn load(
+    to: &mut Shared<[f32]>,
+    from: &Tensor<f32>,
+    tables: &Tensor<f32>,
+    at: u32,
+    place: (usize, usize),
+    rows: (usize, usize),
+    #[comptime] count: usize,
+    #[comptime] table: Option<usize>,
+    #[comptime] s: Settings,
+) {
+    let at = at as usize + place.0 * from.stride(0) + place.1 * from.stride(1);
+    let (row_stride, dim_stride) = (from.stride(2), from.stride(3));
+    let steps = comptime![(count * s.padded).div_ceil(CUBE)];
+    for step in 0..steps {
+        let i = step * CUBE + UNIT_POS as usize;
+        let row = i / s.padded;
+        let dim = i % s.padded;
+        if row < count {
+            let position = rows.0 + row;
+            let mut x = 0.0f32;
+            if position < rows.1 && dim < s.head_dim {
+                let start = at + position * row_stride;
+                x = from[start + dim * dim_stride];
+                if comptime![table.is_some() && s.pairs > 0] {
+                    if dim < comptime![2 * s.pairs] {
+                        let other = from[start + partner(dim, s) * dim_stride];
+                        let (cos, sin) = angle(tables, from.shape(2), position, dim, table, s);
+                        x = x * cos + select(is_first(dim, s), -other, other) * sin;
+                    }
+                }
+            }
+            to[row * comptime![s.stride()] + dim] = x;
+        }
+    }
+}
+
+/// Stores `count` rows that lie in shared memory, from row `first` on, rotated back by table
+/// `table`.
+#[cube]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "kernels are compiled for the last three"
+)]
+#[allow(
+    clippy::collapsible_if,
+    reason = "the outer condition is known when the kernel is compiled"
+)]
+pub(super) fn store(
+    from: &Shared<[f32]>,
+    to: &mut Tensor<f32>,
+    tables: &Tensor<f32>,
+    at: u32,
+    place: (usize, usize),
+    first: usize,
+    #[comptime] count: usize,
+    #[comptime] table: Option<usize>,
+    #[comptime] s: Settings,
+) {
+    let at = at as usize + place.0 * to.stride(0) + place.1 * to.stride(1);
+    let (length, row_stride, dim_stride) = (to.shape(2), to.stride(2), to.stride(3));
+    let steps = comptime![(count * s.padded).div_ceil(CUBE)];
+    for step in 0..steps {
+        let i = step * CUBE + UNIT_POS as usize;
+        let row = i / s.padded;
+        let dim = i % s.padded;
+        let position = first + row;
+        if row < count && position < length && dim < s.head_dim {
+            let start = row * comptime![s.stride()];
+            let mut x = from[start + dim];
+            if comptime![table.is_some() && s.pairs > 0] {
+                if dim < comptime![2 * s.pairs] {
+                    let other = from[start + partner(dim, s)];
+                    let (cos, sin) = angle(tables, length, position, dim, table, s);
+                    x = x * cos + select(is_first(dim, s), other, -other) * sin;
+                }
+            }
+            to[at + position * row_stride + dim * dim_stride] = x;
+        }
+    }
+}
+
+/// Cos and sin for a dimension at a position of a sequence of `length`.
+#[cube]
+fn angle(
+    tables: &Tensor<f32>,
+    length: usize,
+    position: usize,
+    dim: usize,
+    #[comptime] table: Option<usize>,
+    #[comptime] s: Settings,
+) -> (f32, f32) {
+    let first = comptime![table.unwrap_or(0)];
+    let at = (first * length + position) * s.pairs + pair(dim, s);
+    (tables[at], tables[at + length * s.pairs])
+}
+
+/// The dimension that is rotated with `dim`.
+#[cube]
+fn partner(dim: usize, #[comptime] s: Settings) -> usize {
+    select(is_first(dim, s), dim + step(s), dim - step(s))
+}
+
+/// Distance of the two dimensions of a pair.
+#[cube]
+fn step(#[comptime] s: Settings) -> comptime_type!(usize) {
+    comptime![if s.interleaved { 1 } else { s.pairs }]
+}
+
+/// Whether `dim` is the first of its pair.
+#[cube]
+fn is_first(dim: usize, #[comptime] s: Settings) -> bool {
+    if comptime![s.interleaved] {
+        dim & 1 == 0
+    } else {
+        dim < s.pairs
+    }
+}
+
+/// The pair that `dim` belongs to.
+#[cube]
+fn pair(dim: usize, #[comptime] s: Settings) -> usize {
+    if comptime![s.interleaved] {
+        dim / 2
+    } else {
+        dim % s.pairs
+    }
+}
+
+/// An array of zeros.
+#[cube]
+pub(super) fn zeros(#[comptime] length: usize) -> Array<f32> {
+    let mut x = Array::<f32>::new(length);
+    #[unroll]
+    for i in 0..length {
+        x[i] = 0.0;
+    }
+    x
+}
+
+/// The cells of `a b^T` that this unit owns, of a tile `a` of rows and a tile `b` of columns.
+#[cube]
+pub(super) fn products(
+    a: &Shared<[f32]>,
+    b: &Shared<[f32]>,
+    out: &mut Array<f32>,
+    #[comptime] s: Settings,
+) {
+    let (m, n) = comptime![(s.unit_rows(), s.unit_columns())];
+    let stride = comptime![s.stride()];
+    let rows = unit_row() * stride;
+    let columns = unit_column() * stride;
+    #[unroll]
+    for i in 0..m * n {
+        out[i] = 0.0;
+    }
+    let mut values = Array::<f32>::new(n);
+    for dim in 0..s.padded {
+        #[unroll]
+        for j in 0..n {
+            values[j] = b[columns + comptime![j * UNITS * stride] + dim];
+        }
+        #[unroll]
+        for i in 0..m {
+            let x = a[rows + comptime![i * UNITS * stride] + dim];
+            #[unroll]
+            for j in 0..n {
+                out[i * n + j] += x * values[j];
+            }
+        }
+    }
+}
+
+/// Adds `cells x` to the dimensions that this unit owns: cells are a tile of rows and columns, `x`
+/// is a tile of columns.
+#[cube]
+pub(super) fn accumulate(
+    cells: &Shared<[f32]>,
+    x: &Shared<[f32]>,
+    out: &mut Array<f32>,
+    #[comptime] s: Settings,
+) {
+    let (m, n) = comptime![(s.unit_rows(), s.unit_dims())];
+    let stride = comptime![s.stride()];
+    let cell_stride = comptime![s.cell_stride()];
+    let rows = unit_row() * cell_stride;
+    let dims = unit_column();
+    let mut values = Array::<f32>::new(n);
+    for column in 0..s.columns {
+        #[unroll]
+        for j in 0..n {
+            values[j] = x[column * stride + dims + comptime![j * UNITS]];
+        }
+        #[unroll]
+        for i in 0..m {
+            let weight = cells[rows + comptime![i * UNITS * cell_stride] + column];
+            #[unroll]
+            for j in 0..n {
+                out[i * n + j] += weight * values[j];
+            }
+        }
+    }
+}
+
+/// Writes the cells that this unit owns to shared memory.
+#[cube]
+pub(super) fn put_cells(from: &Array<f32>, to: &mut Shared<[f32]>, #[comptime] s: Settings) {
+    let (m, n) = comptime![(s.unit_rows(), s.unit_columns())];
+    #[unroll]
+    for i in 0..m {
+        #[unroll]
+        for j in 0..n {
+            let row = unit_row() + comptime![i * UNITS];
+            let column = unit_column() + comptime![j * UNITS];
+            to[row * comptime![s.cell_stride()] + column] = from[i * n + j];
+        }
+    }
+}
+
+/// Writes the dimensions that this unit owns, times `factor`, to a tile in shared memory.
+#[cube]
+pub(super) fn put_rows(
+    from: &Array<f32>,
+    to: &mut Shared<[f32]>,
+    factor: f32,
+    #[comptime] s: Settings,
+) {
+    let (m, n) = comptime![(s.unit_rows(), s.unit_dims())];
+    #[unroll]
+    for i in 0..m {
+        #[unroll]
+        for j in 0..n {
+            let row = unit_row() + comptime![i * UNITS];
+            let dim = unit_column() + comptime![j * UNITS];
+            to[row * comptime![s.stride()] + dim] = from[i * n + j] * factor;
+        }
+    }
+}
+
+/// `exp(logit - largest)`; 0 for a hidden key.
+#[cube]
+pub(super) fn weight(logit: f32, largest: f32) -> f32 {
+    select(logit <= LOWEST, 0.0, (logit - largest).exp())
+}

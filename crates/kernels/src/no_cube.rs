@@ -1,0 +1,24 @@
+//! Stub of the `cube` module without a backend of CubeCL: there is nothing fused.
+
+use crate::{AttentionWeights, Bias, Norm, Rotation};
+use burn::tensor::Tensor;
+
+pub(crate) fn attention(
+    _: [&Tensor<4>; 3],
+    _: &Option<Tensor<4>>,
+    _: f64,
+    _: usize,
+) -> Option<Tensor<4>> {
+    None
+}
+
+pub(crate) fn attention_block(
+    _: &Tensor<3>,
+    _: &Norm,
+    _: &AttentionWeights,
+    _: &Option<Rotation>,
+    _: &Option<Bias>,
+    _: f64,
+) -> Option<Tensor<3>> {
+    None
+}

@@ -1,0 +1,505 @@
+//! The fused attention of CubeCL backends against its definition, on a wgpu adapter.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use longreach_kernels::{
+    AttentionWeights, Bias, DiagonalNetwork, Matmul, Norm, Rotation, reference,
+};
+use std::sync::LazyLock;
+
+#[path = "it/common/noise.rs"]
+mod noise;
+use noise::noise;
+
+/// The device, unless the machine has no adapter. Everything after the first number that it gives
+/// has to work.
+static DEVICE: LazyLock<Option<Device>> = LazyLock::new(|| {
+    let found = std::panic::catch_unwind(|| {
+        let device = Device::wgpu(Default::default());
+        let one = Tensor::<1>::ones([1], &device).into_scalar::<f32>();
+        (device, one)
+    });
+    let Ok((device, one)) = found else {
+        println!("SKIPPED: no wgpu adapter was found, nothing was compared");
+        return None;
+    };
+    assert_eq!(one, 1.0);
+    Some(device)
+});
+
+/// Values and shape of an input.
+type Input = (Vec<f64>, Vec<usize>);
+
+fn input(shape: &[usize], seed: u64) -> Input {
+    (noise(shape.iter().product(), seed), shape.to_vec())
+}
+
+type Op<'a> = &'a dyn Fn(&[Tensor<4>]) -> Tensor<4>;
+
+/// The output of `op` and the gradients of the sum of its products with fixed random numbers.
+fn run(device: &Device, inputs: &[Input], op: Op) -> Vec<Vec<f32>> {
+    let device = device.clone().autodiff();
+    let leaves: Vec<Tensor<4>> = inputs
+        .iter()
+        .map(|(values, shape)| {
+            let values: Vec<f32> = values.iter().map(|x| *x as f32).collect();
+            Tensor::from_data(TensorData::new(values, shape.clone()), &device).require_grad()
+        })
+        .collect();
+    let output = op(&leaves);
+    let shape = output.dims();
+    let factors: Vec<f32> = noise(shape.iter().product(), 99)
+        .iter()
+        .map(|x| *x as f32)
+        .collect();
+    let factors = Tensor::<4>::from_data(TensorData::new(factors, shape), &device);
+    let grads = (output.clone() * factors).sum().backward();
+    let numbers = |x: Tensor<4>| x.into_data().iter::<f32>().collect();
+    let mut results = vec![numbers(output.inner())];
+    results.extend(
+        leaves
+            .iter()
+            .map(|x| numbers(x.grad(&grads).expect("a gradient"))),
+    );
+    results
+}
+
+/// The largest difference over all results, each relative to the largest number of that result.
+fn compare(what: &str, device: &Device, inputs: &[Input], fused: Op, definition: Op) -> f32 {
+    let results = run(device, inputs, fused);
+    assert_eq!(
+        results,
+        run(device, inputs, fused),
+        "{what}: twice the same bits"
+    );
+    let expected = run(&Device::flex(), inputs, definition);
+    let mut worst = 0.0f32;
+    for (i, (a, b)) in results.iter().zip(&expected).enumerate() {
+        let largest = b.iter().fold(0.0f32, |a, b| a.max(b.abs()));
+        assert_eq!(a.len(), b.len(), "{what}: length of result {i}");
+        for (j, (a, b)) in a.iter().zip(b).enumerate() {
+            let off = (a - b).abs() / largest.max(0.1);
+            assert!(off <= 1e-5, "{what}: result {i}[{j}]: {a} is not {b}");
+            worst = worst.max(off);
+        }
+    }
+    worst
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    batch: usize,
+    heads: usize,
+    queries: usize,
+    keys: usize,
+    head_dim: usize,
+    first: usize,
+    /// Batch and head dimension of the bias; 0 for no bias.
+    bias: [usize; 2],
+    /// Bias of -inf beyond this distance.
+    window: usize,
+    /// Whether queries, keys and values are views of `[B, L, H, E]`.
+    strided: bool,
+}
+
+type Attention = fn(Tensor<4>, Tensor<4>, Tensor<4>, Option<Tensor<4>>, f64, usize) -> Tensor<4>;
+
+impl Case {
+    /// q, k, v and, if there is one, the bias.
+    fn inputs(&self) -> Vec<Input> {
+        let c = self;
+        let shape = |length| {
+            if c.strided {
+                [c.batch, length, c.heads, c.head_dim]
+            } else {
+                [c.batch, c.heads, length, c.head_dim]
+            }
+        };
+        let lengths = [(c.queries, 1), (c.keys, 2), (c.keys, 3)];
+        let mut inputs: Vec<Input> = lengths
+            .iter()
+            .map(|(length, seed)| input(&shape(*length), *seed))
+            .collect();
+        if c.bias[0] > 0 {
+            let mut bias = input(&[c.bias[0], c.bias[1], c.queries, c.keys], 4);
+            for (i, x) in bias.0.iter_mut().enumerate() {
+                let (query, key) = (c.first + i / c.keys % c.queries, i % c.keys);
+                if query.abs_diff(key) >= c.window {
+                    *x = f64::NEG_INFINITY;
+                }
+            }
+            inputs.push(bias);
+        }
+        inputs
+    }
+
+    fn apply(&self, attention: Attention, x: &[Tensor<4>]) -> Tensor<4> {
+        let [q, k, v] = [0, 1, 2].map(|i| {
+            let x = x[i].clone();
+            if self.strided { x.swap_dims(1, 2) } else { x }
+        });
+        let scale = 1.0 / (self.head_dim as f64).sqrt();
+        attention(q, k, v, x.get(3).cloned(), scale, self.first)
+    }
+
+    fn check(&self, device: &Device) {
+        let worst = compare(
+            &format!("{self:?}"),
+            device,
+            &self.inputs(),
+            &|x| self.apply(longreach_kernels::attention, x),
+            &|x| self.apply(reference::attention, x),
+        );
+        println!("{worst:.1e} {self:?}");
+    }
+}
+
+const PLAIN: Case = Case {
+    batch: 2,
+    heads: 3,
+    queries: 5,
+    keys: 5,
+    head_dim: 8,
+    first: 0,
+    bias: [0, 0],
+    window: usize::MAX,
+    strided: true,
+};
+
+#[test]
+fn attention_agrees_with_its_definition() {
+    let Some(device) = &*DEVICE else { return };
+    for (queries, keys, first) in [
+        (1, 1, 0),
+        (5, 5, 0),
+        (33, 33, 0),
+        (130, 130, 0),
+        // Keys of a cache; then keys that no query sees.
+        (5, 130, 125),
+        (1, 33, 32),
+        (40, 130, 3),
+        // Bidirectional.
+        (5, 5, 5),
+        (33, 130, 130),
+        (130, 33, 1000),
+    ] {
+        let lengths = Case {
+            queries,
+            keys,
+            first,
+            ..PLAIN
+        };
+        lengths.check(device);
+        Case {
+            strided: false,
+            head_dim: 10,
+            ..lengths
+        }
+        .check(device);
+    }
+    // The last one runs the definition.
+    for head_dim in [1, 16, 24, 33, 64, 72, 128, 136] {
+        Case {
+            head_dim,
+            batch: 1,
+            queries: 70,
+            keys: 70,
+            ..PLAIN
+        }
+        .check(device);
+    }
+}
+
+#[test]
+fn attention_with_a_bias_agrees_with_its_definition() {
+    let Some(device) = &*DEVICE else { return };
+    for bias in [[1, 1], [1, 3], [2, 1], [2, 3]] {
+        for (queries, keys, first, window) in [
+            (33, 33, 0, usize::MAX),
+            (70, 70, 0, 9),
+            // Distance 0 is hidden as well: rows that see nothing.
+            (18, 18, 0, 0),
+            (35, 130, 90, 40),
+            (35, 40, 40, usize::MAX),
+        ] {
+            Case {
+                queries,
+                keys,
+                first,
+                bias,
+                window,
+                ..PLAIN
+            }
+            .check(device);
+        }
+    }
+    for head_dim in [24, 64, 128] {
+        Case {
+            head_dim,
+            queries: 40,
+            keys: 40,
+            bias: [1, 3],
+            window: 30,
+            ..PLAIN
+        }
+        .check(device);
+    }
+}
+
+#[test]
+fn keys_that_no_query_sees_are_not_read() {
+    let Some(device) = &*DEVICE else { return };
+    let c = Case {
+        queries: 40,
+        keys: 130,
+        first: 3,
+        ..PLAIN
+    };
+    let mut inputs = c.inputs();
+    let row = c.heads * c.head_dim;
+    let expected = run(device, &inputs, &|x| {
+        c.apply(longreach_kernels::attention, x)
+    });
+    for input in &mut inputs[1..] {
+        for batch in input.0.chunks_mut(c.keys * row) {
+            batch[(c.first + c.queries) * row..].fill(f64::NAN);
+        }
+    }
+    let results = run(device, &inputs, &|x| {
+        c.apply(longreach_kernels::attention, x)
+    });
+    assert_eq!(results, expected);
+    let hidden = &results[1 + 1][(c.first + c.queries) * row..c.keys * row];
+    assert!(hidden.iter().all(|x| *x == 0.0), "no gradient");
+}
+
+#[test]
+fn a_bias_alone_takes_its_gradient() {
+    let Some(device) = &*DEVICE else { return };
+    let c = Case {
+        bias: [1, 3],
+        queries: 20,
+        keys: 20,
+        ..PLAIN
+    };
+    let all = run(device, &c.inputs(), &|x| {
+        c.apply(longreach_kernels::attention, x)
+    });
+    let bias_alone = |x: &[Tensor<4>]| {
+        let constant = [0, 1, 2].map(|i| x[i].clone().detach());
+        let [q, k, v] = constant;
+        let leaves = x[0].clone() * 0.0 + x[1].clone() * 0.0 + x[2].clone() * 0.0;
+        c.apply(longreach_kernels::attention, &[q, k, v, x[3].clone()]) + leaves.swap_dims(1, 2)
+    };
+    let some = run(device, &c.inputs(), &bias_alone);
+    assert_eq!(all[4], some[4]);
+    assert_eq!(all[0], some[0]);
+}
+
+#[test]
+fn memory_does_not_grow_with_the_square_of_the_length() {
+    let Some(device) = &*DEVICE else { return };
+    // One matrix of logits would be 128 MiB.
+    let (heads, length, head_dim) = (2, 4096, 16);
+    let shape = [1, length, heads, head_dim];
+    let device = device.clone().autodiff();
+    let [q, k, v] = [1, 2, 3].map(|seed| {
+        let values: Vec<f32> = input(&shape, seed).0.iter().map(|x| *x as f32).collect();
+        Tensor::<4>::from_data(TensorData::new(values, shape), &device)
+            .swap_dims(1, 2)
+            .require_grad()
+    });
+    let reserved = || {
+        device
+            .memory_pool_usage()
+            .map_or(0, |usage| usage.bytes_reserved)
+    };
+    let before = reserved();
+    let y = longreach_kernels::attention(q.clone(), k.clone(), v.clone(), None, 0.25, 0);
+    let first = y.clone().inner().slice_dim(2, 0..1);
+    let same = first - v.clone().inner().slice_dim(2, 0..1);
+    assert_eq!(
+        same.abs().max().into_scalar::<f32>(),
+        0.0,
+        "the first query sees one key"
+    );
+    let grads = y.sum().backward();
+    // Every row of weights has the sum 1.
+    let sum = v
+        .grad(&grads)
+        .expect("a gradient")
+        .sum()
+        .into_scalar::<f32>();
+    let expected = (heads * length * head_dim) as f32;
+    assert!(
+        (sum / expected - 1.0).abs() < 1e-5,
+        "{sum} is not {expected}"
+    );
+    let grown = reserved() - before;
+    println!("{} KiB more of device memory", grown >> 10);
+    assert!(grown < 32 << 20, "{grown} bytes");
+}
+
+/// An attention block: what rotates, and what is added.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    batch: usize,
+    length: usize,
+    head_dim: usize,
+    /// Rotated pairs; 0 for no rotation.
+    pairs: usize,
+    interleaved: bool,
+    /// Heads of a bias by distance; 0 for none.
+    by_distance: usize,
+    /// Heads of a dense bias; 0 for none.
+    dense: usize,
+    /// Whether the bias is a network, which is materialised.
+    network: bool,
+}
+
+impl Block {
+    const HEADS: usize = 4;
+    const WIDTH: usize = 12;
+
+    fn inputs(&self) -> Vec<Input> {
+        let inner = Self::HEADS * self.head_dim;
+        let mut inputs = vec![
+            input(&[1, self.batch, self.length, Self::WIDTH], 1),
+            input(&[1, 1, 1, Self::WIDTH], 2),
+            input(&[1, 1, Self::WIDTH, 3 * inner], 3),
+            input(&[1, 1, inner, Self::WIDTH], 4),
+        ];
+        if self.by_distance > 0 {
+            // More distances than the sequence has.
+            inputs.push(input(&[1, 1, self.by_distance, self.length + 3], 5));
+        }
+        if self.dense > 0 {
+            inputs.push(input(&[1, self.dense, self.length, self.length], 6));
+        }
+        if self.network {
+            inputs.push(input(&[1, 1, 1, 2 * self.length - 1], 7));
+            inputs.push(input(&[1, 1, 6, Self::HEADS], 8));
+        }
+        inputs
+    }
+
+    fn apply(&self, block: AttentionBlock, x: &[Tensor<4>]) -> Tensor<4> {
+        let inner = Self::HEADS * self.head_dim;
+        let device = x[0].device();
+        let norm = Norm {
+            scale: x[1].clone().reshape([Self::WIDTH]),
+            shift: None,
+            eps: 1e-5,
+        };
+        let weights = AttentionWeights {
+            qkv: x[2].clone().reshape([Self::WIDTH, 3 * inner]),
+            output: x[3].clone().reshape([inner, Self::WIDTH]),
+            heads: Self::HEADS,
+            matmul: Matmul::F32,
+        };
+        let table = |f: fn(f64) -> f64, shift: usize| {
+            let angles = (0..self.length * self.pairs).map(|i| (i * 7 % 31 + shift) as f64 / 5.0);
+            let values: Vec<f32> = angles.map(|angle| f(angle) as f32).collect();
+            let shape = [1, 1, self.length, self.pairs];
+            Tensor::<4>::from_data(TensorData::new(values, shape), &device)
+        };
+        let rotation = (self.pairs > 0).then(|| Rotation {
+            queries: [table(f64::cos, 0), table(f64::sin, 0)],
+            keys: [table(f64::cos, 1), table(f64::sin, 1)],
+            interleaved: self.interleaved,
+        });
+        let bias = if self.network {
+            let constant = |n: usize| Tensor::ones([n], &device);
+            Some(Bias::Network(Box::new(DiagonalNetwork {
+                diagonals: x[4].clone().reshape([2 * self.length - 1]),
+                units: constant(self.length) * 2.0,
+                hidden: [constant(6), constant(6) * 0.5],
+                weights: x[5].clone().reshape([6, Self::HEADS]),
+                biases: constant(Self::HEADS),
+            })))
+        } else if self.by_distance > 0 {
+            let shape = [self.by_distance, self.length + 3];
+            Some(Bias::ByDistance(x[4].clone().reshape(shape)))
+        } else {
+            x.get(4).cloned().map(Bias::Dense)
+        };
+        let shape = [self.batch, self.length, Self::WIDTH];
+        let y = block(
+            x[0].clone().reshape(shape),
+            norm,
+            weights,
+            rotation,
+            bias,
+            0.3,
+        );
+        y.unsqueeze()
+    }
+}
+
+type AttentionBlock =
+    fn(Tensor<3>, Norm, AttentionWeights, Option<Rotation>, Option<Bias>, f64) -> Tensor<3>;
+
+const BLOCK: Block = Block {
+    batch: 2,
+    length: 33,
+    head_dim: 8,
+    pairs: 0,
+    interleaved: false,
+    by_distance: 0,
+    dense: 0,
+    network: false,
+};
+
+#[test]
+fn attention_blocks_agree_with_their_definition() {
+    let Some(device) = &*DEVICE else { return };
+    let rotations = [(8, 4, false), (8, 4, true), (10, 3, false), (24, 8, true)];
+    let mut cases = vec![BLOCK];
+    cases.extend(rotations.map(|(head_dim, pairs, interleaved)| Block {
+        head_dim,
+        pairs,
+        interleaved,
+        ..BLOCK
+    }));
+    for length in [1, 5, 70, 130] {
+        for (by_distance, dense) in [(1, 0), (4, 0), (0, 4)] {
+            cases.push(Block {
+                length,
+                by_distance,
+                dense,
+                pairs: 2,
+                ..BLOCK
+            });
+        }
+    }
+    // Partial sums over several sequences.
+    for by_distance in [1, 4] {
+        cases.push(Block {
+            batch: 300,
+            length: 40,
+            by_distance,
+            ..BLOCK
+        });
+    }
+    for head_dim in [24, 64] {
+        cases.push(Block {
+            head_dim,
+            length: 70,
+            by_distance: 4,
+            ..BLOCK
+        });
+    }
+    cases.push(Block {
+        network: true,
+        ..BLOCK
+    });
+    for c in cases {
+        let worst = compare(
+            &format!("{c:?}"),
+            device,
+            &c.inputs(),
+            &|x| c.apply(longreach_kernels::attention_block, x),
+            &|x| c.apply(reference::attention_block, x),
+        );
+        println!("{worst:.1e} {c:?}");
+    }
+}
