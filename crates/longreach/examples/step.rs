@@ -5,8 +5,8 @@
 //! `--what rotate` turns one tensor `[batch, n_heads, seq_len, d_model / n_heads]` instead.
 //! `--what multiply-adds` measures a loop of them without memory access: the limit of this machine.
 //!
-//! `--simulate 1,8,32` runs steps on one thread and works out, from the time of every task, what
-//! they would take on so many threads; one JSON line for each.
+//! `--simulate 1,8,32` runs steps on one thread, times every parallel task, and prints an estimate
+//! of the step time on 1, 8 and 32 threads, one JSON line each.
 //!
 //! Prints one JSON line with the median and the least time of a step, its mean CPU time and the
 //! peak of the process's memory. `RAYON_NUM_THREADS` sets the threads; `scripts/bench` runs it in
