@@ -13,6 +13,8 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 mod checks;
+#[cfg(any(feature = "flex", feature = "cube"))]
+mod op;
 pub mod reference;
 
 // The only place where the feature is read: a room of fused operations, or a stub that runs the

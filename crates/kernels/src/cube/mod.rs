@@ -2,18 +2,17 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `op`, `tensors` | Burn's tensors, gradients, queues of operations |
+//! | `tensors` | Burn's tensors, queues of operations |
 //! | `attention` | the kernels |
 
 mod attention;
-mod op;
 mod tensors;
 
+use crate::op::{apply, values};
 use crate::{AttentionWeights, Bias, Norm, Rotation, reference};
 use attention::{Attention, BiasShape, Rotated, shared_bytes};
 use burn::backend::DispatchTensor;
 use burn::tensor::Tensor;
-use op::{apply, values};
 use tensors::{device, is_supported};
 
 /// Attention, if there are kernels for these tensors.
@@ -120,6 +119,6 @@ fn packed(rotation: &Rotation) -> Rotated {
     Rotated {
         pairs: rotation.keys[0].dims()[3],
         interleaved: rotation.interleaved,
-        tables: values(Tensor::cat(tables, 0).into_dispatch()),
+        tables: values::<burn::backend::Cube>(Tensor::cat(tables, 0).into_dispatch()),
     }
 }

@@ -1,9 +1,9 @@
 //! GELU and SwiGLU, over whole tensors and for rows inside other operations.
 
-use super::op::{FusedOp, required};
 use super::simd::{Lanes, Twice, dispatch};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
+use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
@@ -138,6 +138,7 @@ impl WithSimd for Multiply<'_> {
 pub(super) struct GeluOp;
 
 impl FusedOp<1> for GeluOp {
+    type Backend = burn::backend::Flex;
     /// The derivative at every element, if tracked.
     type Saved = Vec<f32>;
 
@@ -256,6 +257,7 @@ impl WithSimd for SwigluBackward<'_> {
 pub(super) struct SwigluOp;
 
 impl FusedOp<2> for SwigluOp {
+    type Backend = burn::backend::Flex;
     /// Gate and up.
     type Saved = [FlexTensor; 2];
 

@@ -1,8 +1,8 @@
 //! Elements of rows picked by column, and the sums that undo it: each is the gradient of the other.
 
-use super::op::{FusedOp, required};
 use super::tensors::{Strided, tensor};
 use super::threads::for_each;
+use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use std::sync::Arc;
@@ -85,6 +85,7 @@ pub(super) struct Gather {
 }
 
 impl FusedOp<1> for Gather {
+    type Backend = burn::backend::Flex;
     /// Columns of the input.
     type Saved = usize;
 
@@ -106,6 +107,7 @@ pub(super) struct Scatter {
 }
 
 impl FusedOp<1> for Scatter {
+    type Backend = burn::backend::Flex;
     type Saved = ();
 
     fn forward(&self, inputs: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, ()) {
@@ -172,6 +174,7 @@ fn map_pairs<const R: usize>(
 }
 
 impl FusedOp<2> for Interpolate {
+    type Backend = burn::backend::Flex;
     /// Numbers and places.
     type Saved = [FlexTensor; 2];
 

@@ -4,10 +4,10 @@
 //! Stretches of a row between two kinks of the network are computed as the straight line that the
 //! network is there.
 
-use super::op::{FusedOp, required};
 use super::simd::{GROUP, Lanes, dispatch, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::{fill, for_each};
+use crate::op::{FusedOp, required};
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
 
@@ -385,6 +385,7 @@ fn hidden_unit<S: Simd>(s: S, inputs: Inputs<'_>, unit: usize, row: &mut Row, su
 pub(super) struct DiagonalNetwork;
 
 impl FusedOp<6> for DiagonalNetwork {
+    type Backend = burn::backend::Flex;
     type Saved = [FlexTensor; 6];
 
     fn forward(&self, inputs: [Option<FlexTensor>; 6], _: bool) -> (FlexTensor, Self::Saved) {

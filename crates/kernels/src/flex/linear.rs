@@ -3,12 +3,12 @@
 use super::buffer_pool::Buffer;
 use super::gemm::{Accumulate, Matrix, MatrixMut, Rhs, multiply};
 use super::norm::Norm;
-use super::op::{FusedOp, required};
 use super::partial_sums::{CHUNK, NormPartialSums, NormTensors, PartialSums, group_rows, weight};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
 use super::two_rounds::{self, Chunks, NormRound, SecondRound};
 use crate::Matmul;
+use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 
@@ -26,6 +26,7 @@ pub(super) struct Saved {
 }
 
 impl FusedOp<4> for Linear {
+    type Backend = burn::backend::Flex;
     type Saved = Saved;
 
     fn forward(&self, inputs: [Option<FlexTensor>; 4], _: bool) -> (FlexTensor, Saved) {

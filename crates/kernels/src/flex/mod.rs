@@ -2,7 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `op`, `tensors` | Burn's tensors as slices, gradients |
+//! | `tensors` | Burn's tensors as slices |
 //! | `threads`, `recording`, `buffer_pool` | splitting work, timing its parts, reusing memory |
 //! | `simd`, `transpose` | vector arithmetic for the instruction set of this machine |
 //! | `gemm` | matrix products: layouts, packing, micro-kernels, bfloat16 parts, AMX |
@@ -23,7 +23,6 @@ mod linear;
 mod mlp;
 mod nll;
 mod norm;
-mod op;
 mod open_keys;
 mod partial_sums;
 pub mod recording;
@@ -35,6 +34,7 @@ mod threads;
 mod transpose;
 mod two_rounds;
 
+use crate::op::apply;
 use crate::{
     AdamWStep, AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm, Rotation,
     reference,
@@ -43,7 +43,6 @@ use attention_block::BiasInputs;
 use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind};
 use burn::tensor::{Int, Tensor};
 use burn_flex::FlexTensor;
-use op::apply;
 use tensors::is_supported;
 
 pub(crate) use buffer_pool::clear as free_buffers;

@@ -1,9 +1,9 @@
 //! Softmax and negative log-likelihood in one pass.
 
-use super::op::{FusedOp, required};
 use super::simd::{GROUP, Lanes, dispatch, groups, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
+use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
@@ -110,6 +110,7 @@ pub(super) struct Saved {
 }
 
 impl FusedOp<1> for Nll {
+    type Backend = burn::backend::Flex;
     type Saved = Saved;
 
     fn forward(&self, inputs: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, Saved) {

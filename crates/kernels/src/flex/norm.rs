@@ -1,9 +1,9 @@
 //! LayerNorm and RMSNorm, over whole tensors and for rows inside other operations.
 
-use super::op::{FusedOp, required};
 use super::simd::{GROUP, GroupSums, Lanes, dispatch, groups, groups_mut, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
+use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
@@ -224,6 +224,7 @@ pub(super) struct RowNorm {
 }
 
 impl FusedOp<3> for RowNorm {
+    type Backend = burn::backend::Flex;
     type Saved = Saved;
 
     fn forward(&self, inputs: [Option<FlexTensor>; 3], _: bool) -> (FlexTensor, Saved) {

@@ -1,9 +1,9 @@
 //! Sums of gates from every key to the query: positions counted by content.
 
-use super::op::{FusedOp, required};
 use super::simd::{Lanes, Twice, dispatch};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
+use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
@@ -63,6 +63,7 @@ impl CountOpenKeys {
 }
 
 impl FusedOp<1> for CountOpenKeys {
+    type Backend = burn::backend::Flex;
     type Saved = Saved;
 
     fn forward(&self, inputs: [Option<FlexTensor>; 1], _: bool) -> (FlexTensor, Saved) {

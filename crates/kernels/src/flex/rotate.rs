@@ -1,9 +1,9 @@
 //! Rotation of pairs of dimensions by tables of cos and sin.
 
-use super::op::{FusedOp, required};
 use super::simd::{Lanes, dispatch};
 use super::tensors::{Strided, contiguous, strided_output};
 use super::threads::{fill, for_each};
+use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
@@ -152,6 +152,7 @@ pub(super) struct Rotate {
 }
 
 impl FusedOp<3> for Rotate {
+    type Backend = burn::backend::Flex;
     /// Cos and sin.
     type Saved = [FlexTensor; 2];
 

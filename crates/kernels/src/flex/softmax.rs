@@ -1,9 +1,9 @@
 //! Softmax over the keys that each query sees.
 
-use super::op::{FusedOp, required};
 use super::simd::{Lanes, Twice, dispatch, groups, groups_mut, sum_over};
 use super::tensors::{contiguous, tensor};
 use super::threads::for_each;
+use crate::op::{FusedOp, required};
 use burn::backend::TensorMetadata;
 use burn_flex::FlexTensor;
 use pulp::{Simd, WithSimd};
@@ -94,6 +94,7 @@ pub(super) struct CausalSoftmax {
 }
 
 impl FusedOp<1> for CausalSoftmax {
+    type Backend = burn::backend::Flex;
     /// The weights.
     type Saved = FlexTensor;
 

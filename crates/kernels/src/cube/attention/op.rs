@@ -2,8 +2,8 @@
 
 use super::launch::{Grads, Inputs, backward, bias_grad, forward};
 use super::settings::{BiasKind, BiasShape, CUBE, Common, MOST_SHARED, Settings, UNITS};
-use crate::cube::op::FusedOp;
 use crate::cube::tensors::{Primitive, run};
+use crate::op::FusedOp;
 use burn::tensor::Shape;
 use burn_cubecl::CubeDevice;
 use burn_cubecl::tensor::CubeTensor;
@@ -139,9 +139,10 @@ pub(crate) struct Saved {
 }
 
 impl FusedOp<4> for Attention {
+    type Backend = burn::backend::Cube;
     type Saved = Saved;
 
-    fn forward(&self, inputs: [Option<Primitive>; 4]) -> (Primitive, Saved) {
+    fn forward(&self, inputs: [Option<Primitive>; 4], _: bool) -> (Primitive, Saved) {
         let [batch, heads, queries, _] = self.shape;
         let kernels = self.kernels();
         let shapes = vec![

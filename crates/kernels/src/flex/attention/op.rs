@@ -6,8 +6,8 @@ use super::call::AttentionCall;
 use super::forward::attention_forward;
 use super::qkv_layout::{PartView, QkvLayout};
 use crate::flex::buffer_pool::Buffer;
-use crate::flex::op::{FusedOp, required};
 use crate::flex::tensors::{Strided, strided_output};
+use crate::op::{FusedOp, required};
 use burn_flex::FlexTensor;
 
 /// `softmax(scale q k^T + bias) v` of q, k, v and, optionally, a dense bias.
@@ -17,6 +17,7 @@ pub(crate) struct Attention {
 }
 
 impl FusedOp<4> for Attention {
+    type Backend = burn::backend::Flex;
     type Saved = Saved;
 
     fn forward(&self, inputs: [Option<FlexTensor>; 4], tracked: bool) -> (FlexTensor, Saved) {

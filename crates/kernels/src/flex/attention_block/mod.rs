@@ -14,13 +14,14 @@ pub(super) use state::{AttentionBlock, BiasInputs};
 
 use super::attention::{BlockBias, NetworkBias};
 use super::buffer_pool::Buffer;
-use super::op::{FusedOp, required};
 use super::partial_sums::NormTensors;
 use super::tensors::contiguous;
+use crate::op::{FusedOp, required};
 use burn_flex::FlexTensor;
 use state::Saved;
 
 impl FusedOp<11> for AttentionBlock {
+    type Backend = burn::backend::Flex;
     type Saved = Saved;
 
     fn forward(&self, inputs: [Option<FlexTensor>; 11], tracked: bool) -> (FlexTensor, Saved) {

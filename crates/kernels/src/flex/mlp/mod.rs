@@ -10,10 +10,10 @@ mod panel_grads;
 mod two_rounds;
 mod weights;
 
-use super::op::{FusedOp, required};
 use super::partial_sums::NormTensors;
 use super::tensors::contiguous;
 use crate::Matmul;
+use crate::op::{FusedOp, required};
 use burn_flex::FlexTensor;
 
 /// `x + down(activation(up(norm(x))))` of x, scale, shift, up, gate and down, of which shift and
@@ -24,6 +24,7 @@ pub(super) struct Mlp {
 }
 
 impl FusedOp<6> for Mlp {
+    type Backend = burn::backend::Flex;
     type Saved = weights::Saved;
 
     fn forward(
