@@ -318,7 +318,8 @@ fn model_blocks(c: &mut Criterion<CpuTime>) {
                     heads: HEADS,
                     matmul,
                 };
-                let bias = biased.then(|| Bias::ByDistance(x[5].clone().reshape([HEADS, LENGTH])));
+                let bias =
+                    biased.then(|| Bias::ByDistance(x[5].clone().reshape([1, HEADS, LENGTH])));
                 let x = (
                     x[0].clone().reshape([BATCH, LENGTH, D]),
                     norm(&x[1], Some(&x[2])),

@@ -1,42 +1,79 @@
 //! The shape checks of the larger operations, the same for fused versions and definitions.
 
-use crate::{AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Rotation};
+use crate::groups::is_per_group;
+use crate::{AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Norm, Rotation};
 use burn::tensor::{Int, Tensor};
 
-pub(crate) fn mlp(x: &Tensor<2>, weights: &MlpWeights) {
-    let [d, ff] = weights.up.dims();
-    assert_eq!(
-        (x.dims()[1], weights.down.dims()),
-        (d, [ff, d]),
-        "weights fit"
+/// How many groups there are in parameters with so many `rows`, of which a group has `of`, for
+/// `parts` rows or sequences of the input.
+fn groups(rows: usize, of: usize, parts: usize, what: &str) -> usize {
+    let groups = rows / of.max(1);
+    assert!(
+        groups > 0 && rows == groups * of && parts.is_multiple_of(groups),
+        "{what}: {rows} for {of}, and {parts} of the input"
     );
+    groups
+}
+
+pub(crate) fn norm(x: &Tensor<2>, scale: &Tensor<1>, shift: Option<&Tensor<1>>) -> usize {
+    let ([rows, width], [count]) = (x.dims(), scale.dims());
+    assert!(
+        shift.is_none_or(|shift| shift.dims() == [count]),
+        "one scale and shift per column"
+    );
+    groups(count, width, rows, "one scale per column")
+}
+
+pub(crate) fn linear(x: &Tensor<2>, norm: Option<&Norm>, w: &Tensor<2>) {
+    let [rows, width] = x.dims();
+    let groups = groups(w.dims()[0], width, rows, "one row of weights per column");
+    if let Some(norm) = norm {
+        norm_fits(x, norm, groups);
+    }
+}
+
+fn norm_fits(x: &Tensor<2>, Norm { scale, shift, .. }: &Norm, groups: usize) {
+    let normed = norm(x, scale, shift.as_ref());
+    assert_eq!(normed, groups, "as many groups of norms as of weights");
+}
+
+pub(crate) fn mlp(x: &Tensor<2>, norm: &Norm, weights: &MlpWeights) {
+    let ([rows, d], [up, ff]) = (x.dims(), weights.up.dims());
+    let groups = groups(up, d, rows, "one row of weights per column");
+    assert_eq!(weights.down.dims(), [groups * ff, d], "weights fit");
     let gate = weights.gate.as_ref();
     assert!(
-        gate.is_none_or(|gate| gate.dims() == [d, ff]),
+        gate.is_none_or(|gate| gate.dims() == [up, ff]),
         "gate and up have one shape"
     );
+    norm_fits(x, norm, groups);
 }
 
 pub(crate) fn attention_block(
     x: &Tensor<3>,
+    norm: &Norm,
     weights: &AttentionWeights,
     rotation: Option<&Rotation>,
     bias: Option<&Bias>,
 ) {
     let ([batch, length, d], heads) = (x.dims(), weights.heads);
-    let inner = weights.output.dims()[0];
+    let [rows, columns] = weights.qkv.dims();
+    let groups = groups(rows, d, batch, "one row of weights per column");
+    let inner = weights.inner();
     assert_eq!(
-        (weights.qkv.dims(), weights.output.dims(), inner % heads),
-        ([d, 3 * inner], [inner, d], 0),
+        (columns, weights.output.dims(), inner % heads),
+        (3 * inner, [groups * inner, d], 0),
         "weights fit"
     );
+    norm_fits(&x.clone().reshape([batch * length, d]), norm, groups);
     if let Some(rotation) = rotation {
         let tables = rotation.queries.iter().chain(&rotation.keys);
-        let pairs = rotation.keys[0].dims()[3];
+        let [of, _, _, pairs] = rotation.keys[0].dims();
         assert!(
             tables
                 .map(Tensor::dims)
-                .all(|dims| dims == [1, 1, length, pairs])
+                .all(|dims| dims == [of, 1, length, pairs])
+                && [1, groups].contains(&of)
                 && 2 * pairs <= inner / heads,
             "one angle per position and pair"
         );
@@ -53,12 +90,16 @@ pub(crate) fn attention_block(
                 "bias fits logits"
             );
         }
-        Some(Bias::Dense(bias)) => dense_bias(bias, [batch, heads, length, length]),
+        Some(Bias::Dense(bias)) => {
+            let [of, ..] = bias.dims();
+            assert!([1, groups, batch].contains(&of), "bias fits logits");
+            dense_bias(bias, [batch, heads, length, length]);
+        }
         Some(Bias::ByDistance(bias)) => {
             // Causal queries see distances from 0 to length - 1.
-            let [h, count] = bias.dims();
+            let [of, h, count] = bias.dims();
             assert!(
-                (h == 1 || h == heads) && count >= length,
+                [1, groups].contains(&of) && (h == 1 || h == heads) && count >= length,
                 "bias fits logits"
             );
         }
@@ -68,7 +109,7 @@ pub(crate) fn attention_block(
 fn dense_bias(bias: &Tensor<4>, [batch, heads, queries, keys]: [usize; 4]) {
     let [b, h, rows, columns] = bias.dims();
     assert!(
-        (b == 1 || b == batch) && (h == 1 || h == heads) && [rows, columns] == [queries, keys],
+        is_per_group(b, batch) && (h == 1 || h == heads) && [rows, columns] == [queries, keys],
         "bias fits logits"
     );
 }
@@ -85,11 +126,10 @@ pub(crate) fn attention(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>, bias: Optio
 }
 
 pub(crate) fn rotate(x: &Tensor<4>, cos: &Tensor<4>, sin: &Tensor<4>) {
-    let [_, _, length, head_dim] = x.dims();
-    let pairs = cos.dims()[3];
-    assert_eq!(
-        cos.dims(),
-        [1, 1, length, pairs],
+    let [batch, _, length, head_dim] = x.dims();
+    let [of, _, _, pairs] = cos.dims();
+    assert!(
+        cos.dims() == [of, 1, length, pairs] && is_per_group(of, batch),
         "one angle per position and pair"
     );
     assert_eq!(sin.dims(), cos.dims(), "cos and sin of the same angles");

@@ -9,10 +9,23 @@
 //!
 //! Results are bitwise equal for any number of threads and any width of vectors, and on a GPU from
 //! run to run: work is split over independent outputs, and sums have a fixed order.
+//!
+//! # Groups
+//!
+//! Several models of one shape can be computed side by side. The rows or sequences of an input then
+//! come in G equal parts, one for each model, and every parameter has those of all models, one
+//! after the other along its first dimension. Part g of the input meets part g of the parameters.
+//! Shapes are written for G = 1; where `x` is `[N, K]` and `w` is `[K, M]`, G models have
+//! `[G N, K]` and `[G K, M]`. G follows from the shapes of the parameters. Tables and biases that
+//! all models share have a first dimension of 1.
+//!
+//! Each model gets the numbers that it would get alone: the same bits on the CPU, and up to
+//! rounding elsewhere, where matrix products may run in other tiles.
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::too_many_lines, clippy::print_stdout))]
 
 mod checks;
+mod groups;
 #[cfg(any(feature = "flex", feature = "cube"))]
 mod op;
 pub mod reference;
@@ -121,7 +134,7 @@ pub struct AttentionWeights {
     pub matmul: Matmul,
 }
 
-/// Cos and sin tables, `[1, 1, L, R]`, that rotate pairs of dimensions; see [`rotate`].
+/// Cos and sin tables, `[1 or G, 1, L, R]`, that rotate pairs of dimensions; see [`rotate`].
 #[derive(Clone)]
 pub struct Rotation {
     /// Cos and sin for queries.
@@ -135,12 +148,13 @@ pub struct Rotation {
 /// What is added to the logits of attention.
 #[derive(Clone)]
 pub enum Bias {
-    /// One value per query and key, `[1 or B, 1 or H, Q, K]`.
+    /// One value per query and key, `[1 or G or B, 1 or H, Q, K]`.
     Dense(Tensor<4>),
-    /// One value per distance from query back to key, counted in indices from 0: `[1 or H, n]`, n
-    /// at least the number of keys.
-    ByDistance(Tensor<2>),
-    /// A network over all queries (rows) and keys (columns) of the sequence, with 1 or H outputs.
+    /// One value per distance from query back to key, counted in indices from 0: `[1 or G, 1 or H,
+    /// n]`, n at least the number of keys.
+    ByDistance(Tensor<3>),
+    /// A network over all queries (rows) and keys (columns) of the sequence, with 1 or H outputs,
+    /// the same for all groups.
     /// The fused version computes it tile by tile, once per sequence of the batch in each pass.
     Network(Box<DiagonalNetwork>),
 }
@@ -187,9 +201,9 @@ pub struct AdamWStep {
 ///
 /// # Panics
 ///
-/// If `w` does not have one row per column of `x`.
+/// If `w` does not have one row per column of `x`, in each group.
 pub fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>, matmul: Matmul) -> Tensor<2> {
-    assert_eq!(x.dims()[1], w.dims()[0], "one row of weights per column");
+    checks::linear(&x, norm.as_ref(), &w);
     flex::linear(x, norm, w, matmul)
 }
 
@@ -199,7 +213,7 @@ pub fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>, matmul: Matmul) ->
 ///
 /// If the weights do not fit `x` or each other.
 pub fn mlp(x: Tensor<2>, norm: Norm, weights: MlpWeights) -> Tensor<2> {
-    checks::mlp(&x, &weights);
+    checks::mlp(&x, &norm, &weights);
     flex::mlp(x, norm, weights)
 }
 
@@ -218,7 +232,7 @@ pub fn attention_block(
     bias: Option<Bias>,
     scale: f64,
 ) -> Tensor<3> {
-    checks::attention_block(&x, &weights, rotation.as_ref(), bias.as_ref());
+    checks::attention_block(&x, &norm, &weights, rotation.as_ref(), bias.as_ref());
     if let Some(y) = cube::attention_block(&x, &norm, &weights, &rotation, &bias, scale) {
         return y;
     }
@@ -246,14 +260,9 @@ pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
 ///
 /// # Panics
 ///
-/// If `scale` or `shift` does not have W elements.
+/// If `scale` or `shift` does not have W elements, in each group.
 pub fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: f64) -> Tensor<2> {
-    let width = x.dims()[1];
-    assert_eq!(
-        [scale.dims()[0], shift.dims()[0]],
-        [width; 2],
-        "one scale and shift per column"
-    );
+    checks::norm(&x, &scale, Some(&shift));
     flex::layer_norm(x, scale, shift, eps)
 }
 
@@ -261,9 +270,9 @@ pub fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: f64) ->
 ///
 /// # Panics
 ///
-/// If `scale` does not have W elements.
+/// If `scale` does not have W elements, in each group.
 pub fn rms_norm(x: Tensor<2>, scale: Tensor<1>, eps: f64) -> Tensor<2> {
-    assert_eq!(scale.dims()[0], x.dims()[1], "one scale per column");
+    checks::norm(&x, &scale, None);
     flex::rms_norm(x, scale, eps)
 }
 
@@ -288,8 +297,8 @@ pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
 /// `first_query + i` and sees the keys `0..=first_query + i`, at most all K; later keys are never
 /// read. With a `first_query` of `K` every query sees every key: bidirectional attention.
 ///
-/// `bias`, `[1 or B, 1 or H, Q, K]`, is added to the logits. It may be -inf: a row that then sees
-/// nothing gives 0 and takes no gradient.
+/// `bias`, `[1 or G or B, 1 or H, Q, K]`, is added to the logits. It may be -inf: a row that then
+/// sees nothing gives 0 and takes no gradient.
 ///
 /// Inputs may be strided views. The result is laid out as `[B, Q, H, E]`, so that joining the heads
 /// moves nothing.
@@ -342,7 +351,7 @@ pub fn adamw(
 }
 
 /// Rotates the pairs of the first `2 R` dimensions of `x`, `[B, H, L, E]`, by the angles whose
-/// `cos` and `sin` are `[1, 1, L, R]`; the other dimensions pass through. Pair i is `(2i, 2i + 1)`
+/// `cos` and `sin` are `[1 or G, 1, L, R]`; the other dimensions pass through. Pair i is `(2i, 2i + 1)`
 /// if `interleaved`, else `(i, i + R)`.
 ///
 /// The fused version gives no gradient to `cos` and `sin`; if they are tracked, the definition

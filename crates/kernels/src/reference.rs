@@ -1,6 +1,7 @@
 //! The definitions: each operation of this crate in plain tensor operations, for any backend and
 //! float type.
 
+use crate::groups::{grouped, spread};
 use crate::{AdamWStep, AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Norm, Rotation};
 use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor, TensorData, activation, module};
 
@@ -14,13 +15,27 @@ pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
 
 /// Definition of [`layer_norm`](crate::layer_norm).
 pub fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: f64) -> Tensor<2> {
-    module::layer_norm(x, scale, Some(shift), eps)
+    let ([rows, width], [count]) = (x.dims(), scale.dims());
+    if count == width {
+        return module::layer_norm(x, scale, Some(shift), eps);
+    }
+    let [scale, shift] = [scale, shift].map(|p| p.reshape([count / width, 1, width]));
+    let x = grouped(x, count / width);
+    let centred = x.clone() - x.mean_dim(2);
+    let variance = centred.clone().square().mean_dim(2);
+    (centred / (variance + eps).sqrt() * scale + shift).reshape([rows, width])
 }
 
 /// Definition of [`rms_norm`](crate::rms_norm).
 pub fn rms_norm(x: Tensor<2>, scale: Tensor<1>, eps: f64) -> Tensor<2> {
+    let ([rows, width], [count]) = (x.dims(), scale.dims());
     let mean_square = x.clone().square().mean_dim(1);
-    x / (mean_square + eps).sqrt() * scale.unsqueeze()
+    let normed = x / (mean_square + eps).sqrt();
+    if count == width {
+        return normed * scale.unsqueeze();
+    }
+    let scaled = grouped(normed, count / width) * scale.reshape([count / width, 1, width]);
+    scaled.reshape([rows, width])
 }
 
 pub(crate) fn normed(x: Tensor<2>, norm: Norm) -> Tensor<2> {
@@ -36,18 +51,28 @@ pub fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>) -> Tensor<2> {
         Some(norm) => normed(x, norm),
         None => x,
     };
-    x.matmul(w)
+    product(x, w)
+}
+
+/// `x w`, `[N, M]`, of `x`, `[N, K]`, and `w`, `[K, M]`; with groups of each group.
+pub(crate) fn product(x: Tensor<2>, w: Tensor<2>) -> Tensor<2> {
+    let ([n, k], [rows, m]) = (x.dims(), w.dims());
+    if rows == k {
+        return x.matmul(w);
+    }
+    let w: Tensor<3> = grouped(w, rows / k);
+    grouped(x, rows / k).matmul(w).reshape([n, m])
 }
 
 /// Definition of [`mlp`](crate::mlp).
 pub fn mlp(x: Tensor<2>, norm: Norm, weights: MlpWeights) -> Tensor<2> {
     let rows = normed(x.clone(), norm);
-    let up = rows.clone().matmul(weights.up);
+    let up = product(rows.clone(), weights.up);
     let inner = match weights.gate {
         None => gelu(up),
-        Some(gate) => swiglu(rows.matmul(gate), up),
+        Some(gate) => swiglu(product(rows, gate), up),
     };
-    x + inner.matmul(weights.down)
+    x + product(inner, weights.down)
 }
 
 /// Definition of [`gelu`](crate::gelu).
@@ -83,7 +108,7 @@ pub fn attention_weights(
     scale: f64,
     first_query: usize,
 ) -> Tensor<4> {
-    let [_, _, queries, _] = q.dims();
+    let [batch, _, queries, _] = q.dims();
     let visible = (first_query + queries).min(k.dims()[2]);
     let k = k.slice_dim(2, 0..visible);
     let mut hidden = vec![0.0f32; queries * visible];
@@ -94,7 +119,7 @@ pub fn attention_weights(
     let options = (&q.device(), q.dtype());
     let mut logits = (q * scale).matmul(k.swap_dims(2, 3));
     if let Some(bias) = bias {
-        logits = logits + bias.slice_dim(3, 0..visible);
+        logits = logits + spread(bias.slice_dim(3, 0..visible), batch);
     }
     let logits =
         logits + Tensor::from_data(TensorData::new(hidden, [1, 1, queries, visible]), options);
@@ -118,8 +143,9 @@ pub fn attention_block(
     scale: f64,
 ) -> Tensor<3> {
     let [batch, length, d] = x.dims();
-    let inner = weights.output.dims()[0];
-    let projected = normed(x.clone().reshape([batch * length, d]), norm).matmul(weights.qkv);
+    let inner = weights.inner();
+    let rows = normed(x.clone().reshape([batch * length, d]), norm);
+    let projected = product(rows, weights.qkv);
     // Columns of [B L, 3 inner] are queries, keys and values. Each becomes [B, H, L, E].
     let [q, k, v] = [0, 1, 2].map(|part| {
         let part = projected
@@ -147,24 +173,38 @@ pub fn attention_block(
     let attended = attention(q, k, v, bias, scale, 0)
         .swap_dims(1, 2)
         .reshape([batch * length, inner]);
-    x + attended.matmul(weights.output).reshape([batch, length, d])
+    x + product(attended, weights.output).reshape([batch, length, d])
 }
 
-/// A bias by distance, `[H, n]`, as one value per query and key, `[1, H, L, L]`. Keys after the
+/// A bias by distance, `[G, H, n]`, as one value per query and key, `[G, H, L, L]`. Keys after the
 /// query, which are hidden, get the first value.
-fn dense_bias(values: Tensor<2>, length: usize) -> Tensor<4> {
-    let heads = values.dims()[0];
+fn dense_bias(values: Tensor<3>, length: usize) -> Tensor<4> {
+    let [groups, heads, _] = values.dims();
     let cells =
         (0..length).flat_map(|query| (0..length).map(move |key| query.saturating_sub(key) as i32));
     let cells = Tensor::<1, Int>::from_data(
         TensorData::new(cells.collect(), [length * length]),
         &values.device(),
     );
-    values.select(1, cells).reshape([1, heads, length, length])
+    values
+        .select(2, cells)
+        .reshape([groups, heads, length, length])
 }
 
 /// Definition of [`rotate`](crate::rotate).
 pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
+    let shape @ [batch, heads, length, head_dim] = x.dims();
+    let groups = cos.dims()[0];
+    if groups > 1 {
+        // All heads of a group beside each other: the tables of a group are broadcast over them.
+        let x = x.reshape([groups, batch / groups * heads, length, head_dim]);
+        return rotated(x, cos, sin, interleaved).reshape(shape);
+    }
+    rotated(x, cos, sin, interleaved)
+}
+
+/// [`rotate`] with tables that are broadcast.
+fn rotated(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
     let [batch, heads, length, head_dim] = x.dims();
     let pairs = cos.dims()[3];
     let rotated = x.clone().slice_dim(3, 0..2 * pairs);

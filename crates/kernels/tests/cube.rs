@@ -342,6 +342,9 @@ fn memory_does_not_grow_with_the_square_of_the_length() {
 /// An attention block: what rotates, and what is added.
 #[derive(Clone, Copy, Debug)]
 struct Block {
+    /// Models side by side.
+    groups: usize,
+    /// Sequences of each.
     batch: usize,
     length: usize,
     head_dim: usize,
@@ -361,19 +364,19 @@ impl Block {
     const WIDTH: usize = 12;
 
     fn inputs(&self) -> Vec<Input> {
-        let inner = Self::HEADS * self.head_dim;
+        let (g, inner) = (self.groups, Self::HEADS * self.head_dim);
         let mut inputs = vec![
-            input(&[1, self.batch, self.length, Self::WIDTH], 1),
-            input(&[1, 1, 1, Self::WIDTH], 2),
-            input(&[1, 1, Self::WIDTH, 3 * inner], 3),
-            input(&[1, 1, inner, Self::WIDTH], 4),
+            input(&[g, self.batch, self.length, Self::WIDTH], 1),
+            input(&[g, 1, 1, Self::WIDTH], 2),
+            input(&[g, 1, Self::WIDTH, 3 * inner], 3),
+            input(&[g, 1, inner, Self::WIDTH], 4),
         ];
         if self.by_distance > 0 {
             // More distances than the sequence has.
-            inputs.push(input(&[1, 1, self.by_distance, self.length + 3], 5));
+            inputs.push(input(&[g, 1, self.by_distance, self.length + 3], 5));
         }
         if self.dense > 0 {
-            inputs.push(input(&[1, self.dense, self.length, self.length], 6));
+            inputs.push(input(&[g, self.dense, self.length, self.length], 6));
         }
         if self.network {
             inputs.push(input(&[1, 1, 1, 2 * self.length - 1], 7));
@@ -383,23 +386,24 @@ impl Block {
     }
 
     fn apply(&self, block: AttentionBlock, x: &[Tensor<4>]) -> Tensor<4> {
-        let inner = Self::HEADS * self.head_dim;
+        let (g, inner) = (self.groups, Self::HEADS * self.head_dim);
         let device = x[0].device();
         let norm = Norm {
-            scale: x[1].clone().reshape([Self::WIDTH]),
+            scale: x[1].clone().reshape([g * Self::WIDTH]),
             shift: None,
             eps: 1e-5,
         };
         let weights = AttentionWeights {
-            qkv: x[2].clone().reshape([Self::WIDTH, 3 * inner]),
-            output: x[3].clone().reshape([inner, Self::WIDTH]),
+            qkv: x[2].clone().reshape([g * Self::WIDTH, 3 * inner]),
+            output: x[3].clone().reshape([g * inner, Self::WIDTH]),
             heads: Self::HEADS,
             matmul: Matmul::F32,
         };
         let table = |f: fn(f64) -> f64, shift: usize| {
-            let angles = (0..self.length * self.pairs).map(|i| (i * 7 % 31 + shift) as f64 / 5.0);
+            let count = g * self.length * self.pairs;
+            let angles = (0..count).map(|i| (i * 7 % 31 + shift) as f64 / 5.0);
             let values: Vec<f32> = angles.map(|angle| f(angle) as f32).collect();
-            let shape = [1, 1, self.length, self.pairs];
+            let shape = [g, 1, self.length, self.pairs];
             Tensor::<4>::from_data(TensorData::new(values, shape), &device)
         };
         let rotation = (self.pairs > 0).then(|| Rotation {
@@ -417,12 +421,12 @@ impl Block {
                 biases: constant(Self::HEADS),
             })))
         } else if self.by_distance > 0 {
-            let shape = [self.by_distance, self.length + 3];
+            let shape = [g, self.by_distance, self.length + 3];
             Some(Bias::ByDistance(x[4].clone().reshape(shape)))
         } else {
             x.get(4).cloned().map(Bias::Dense)
         };
-        let shape = [self.batch, self.length, Self::WIDTH];
+        let shape = [g * self.batch, self.length, Self::WIDTH];
         let y = block(
             x[0].clone().reshape(shape),
             norm,
@@ -435,10 +439,24 @@ impl Block {
     }
 }
 
+impl Block {
+    fn check(&self, device: &Device) {
+        let worst = compare(
+            &format!("{self:?}"),
+            device,
+            &self.inputs(),
+            &|x| self.apply(longreach_kernels::attention_block, x),
+            &|x| self.apply(reference::attention_block, x),
+        );
+        println!("{worst:.1e} {self:?}");
+    }
+}
+
 type AttentionBlock =
     fn(Tensor<3>, Norm, AttentionWeights, Option<Rotation>, Option<Bias>, f64) -> Tensor<3>;
 
 const BLOCK: Block = Block {
+    groups: 1,
     batch: 2,
     length: 33,
     head_dim: 8,
@@ -492,14 +510,39 @@ fn attention_blocks_agree_with_their_definition() {
         network: true,
         ..BLOCK
     });
-    for c in cases {
-        let worst = compare(
-            &format!("{c:?}"),
-            device,
-            &c.inputs(),
-            &|x| c.apply(longreach_kernels::attention_block, x),
-            &|x| c.apply(reference::attention_block, x),
-        );
-        println!("{worst:.1e} {c:?}");
+    cases.iter().for_each(|case| case.check(device));
+}
+
+#[test]
+fn attention_blocks_of_several_models_agree_with_their_definition() {
+    let Some(device) = &*DEVICE else { return };
+    for groups in [2, 3] {
+        let several = Block { groups, ..BLOCK };
+        several.check(device);
+        for (by_distance, dense) in [(1, 0), (4, 0), (0, 1), (0, 4)] {
+            let biased = Block {
+                by_distance,
+                dense,
+                length: 40,
+                ..several
+            };
+            biased.check(device);
+        }
+        for (pairs, interleaved) in [(4, false), (3, true)] {
+            let rotated = Block {
+                pairs,
+                interleaved,
+                ..several
+            };
+            rotated.check(device);
+        }
+        // Partial sums over several sequences of each.
+        let long = Block {
+            batch: 100,
+            by_distance: 4,
+            pairs: 2,
+            ..several
+        };
+        long.check(device);
     }
 }

@@ -191,7 +191,7 @@ impl Attention {
         let bias = match encoding.logits_bias(layer) {
             None => None,
             Some(bias) => Some(if let Some(values) = bias.by_distance(length) {
-                kernels::Bias::ByDistance(values)
+                kernels::Bias::ByDistance(values.unsqueeze())
             } else if let Some(network) = bias.network()
                 && !kernels::materialises_networks(x)
                 && !(x.is_tracked() && self.n_heads * length * length <= SHARED_BIAS)

@@ -53,7 +53,7 @@ pub(crate) fn attention_block(
     scale: f64,
 ) -> Option<Tensor<3>> {
     let [batch, length, d] = x.dims();
-    let inner = weights.output.dims()[0];
+    let inner = weights.inner();
     // Tables that take a gradient are left to the definition.
     if !(is_supported(x) && rotation.as_ref().is_none_or(has_constant_tables)) {
         return None;
@@ -82,12 +82,12 @@ pub(crate) fn attention_block(
         eps: norm.eps,
     };
     let rows = reference::normed(x.clone().reshape([batch * length, d]), norm);
-    let projected = rows.matmul(weights.qkv.clone()).into_dispatch();
+    let projected = reference::product(rows, weights.qkv.clone()).into_dispatch();
     let inputs = [Some(projected), None, None, bias.map(|(bias, _)| bias)];
     let attended = apply::<4, 4, _>(op, inputs)
         .swap_dims(1, 2)
         .reshape([batch * length, inner]);
-    let output = attended.matmul(weights.output.clone());
+    let output = reference::product(attended, weights.output.clone());
     Some(x.clone() + output.reshape([batch, length, d]))
 }
 

@@ -34,6 +34,7 @@ mod threads;
 mod transpose;
 mod two_rounds;
 
+use crate::groups::{Parts, each, spread};
 use crate::op::apply;
 use crate::{
     AdamWStep, AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm, Rotation,
@@ -73,6 +74,13 @@ pub(crate) fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>, matmul: Mat
     if !supported {
         return reference::linear(x, norm, w);
     }
+    let groups = w.dims()[0] / x.dims()[1];
+    if groups > 1 {
+        return each(groups, |g| {
+            let [x, w] = [&x, &w].map(|x| x.part(g, groups));
+            linear(x, norm.part(g, groups), w, matmul)
+        });
+    }
     let eps = norm.as_ref().map_or(0.0, |norm| norm.eps);
     let [scale, shift] = norm.map_or([None, None], Norm::into_dispatch);
     let inputs = [
@@ -91,6 +99,13 @@ pub(crate) fn mlp(x: Tensor<2>, norm: Norm, weights: MlpWeights) -> Tensor<2> {
         && weights.gate.as_ref().is_none_or(is_supported);
     if !supported {
         return reference::mlp(x, norm, weights);
+    }
+    let groups = weights.up.dims()[0] / x.dims()[1];
+    if groups > 1 {
+        return each(groups, |g| {
+            let (norm, weights) = (norm.part(g, groups), weights.part(g, groups));
+            mlp(x.part(g, groups), norm, weights)
+        });
     }
     let op = mlp::Mlp {
         eps: norm.eps,
@@ -133,7 +148,15 @@ pub(crate) fn attention_block(
         return reference::attention_block(x, norm, weights, rotation, bias, scale);
     }
     let [batch, length, d] = x.dims();
-    let head_dim = weights.output.dims()[0] / weights.heads;
+    let groups = weights.qkv.dims()[0] / d;
+    if groups > 1 {
+        return each(groups, |g| {
+            let (norm, weights) = (norm.part(g, groups), weights.part(g, groups));
+            let (rotation, bias) = (rotation.part(g, groups), bias.part(g, groups));
+            attention_block(x.part(g, groups), norm, weights, rotation, bias, scale)
+        });
+    }
+    let head_dim = weights.inner() / weights.heads;
     let op = attention_block::AttentionBlock {
         shape: [batch, weights.heads, length, head_dim],
         eps: norm.eps,
@@ -177,6 +200,13 @@ pub(crate) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: 
     if !(is_supported(&x) && is_supported(&scale) && is_supported(&shift)) {
         return reference::layer_norm(x, scale, shift, eps);
     }
+    let groups = scale.dims()[0] / x.dims()[1];
+    if groups > 1 {
+        return each(groups, |g| {
+            let [scale, shift] = [&scale, &shift].map(|p| p.part(g, groups));
+            layer_norm(x.part(g, groups), scale, shift, eps)
+        });
+    }
     let inputs = [
         x.into_dispatch(),
         scale.into_dispatch(),
@@ -188,6 +218,12 @@ pub(crate) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: 
 pub(crate) fn rms_norm(x: Tensor<2>, scale: Tensor<1>, eps: f64) -> Tensor<2> {
     if !(is_supported(&x) && is_supported(&scale)) {
         return reference::rms_norm(x, scale, eps);
+    }
+    let groups = scale.dims()[0] / x.dims()[1];
+    if groups > 1 {
+        return each(groups, |g| {
+            rms_norm(x.part(g, groups), scale.part(g, groups), eps)
+        });
     }
     let inputs = [Some(x.into_dispatch()), Some(scale.into_dispatch()), None];
     apply(norm::RowNorm { eps }, inputs)
@@ -225,6 +261,7 @@ pub(crate) fn attention(
     {
         return reference::attention(q, k, v, bias, scale, first_query);
     }
+    let bias = bias.map(|bias| spread(bias, q.dims()[0]));
     let inputs = [Some(q), Some(k), Some(v), bias].map(|x| x.map(Tensor::into_dispatch));
     apply(attention::Attention { scale, first_query }, inputs)
 }
@@ -243,11 +280,12 @@ pub(crate) fn attention_weights(
     {
         return reference::attention_weights(q, k, bias, scale, first_query);
     }
-    let visible = (first_query + q.dims()[2]).min(k.dims()[2]);
+    let [batch, _, queries, _] = q.dims();
+    let visible = (first_query + queries).min(k.dims()[2]);
     let k = k.slice_dim(2, 0..visible);
     let mut logits = (q * scale).matmul(k.swap_dims(2, 3));
     if let Some(bias) = bias {
-        logits = logits + bias.slice_dim(3, 0..visible);
+        logits = logits + spread(bias.slice_dim(3, 0..visible), batch);
     }
     let op = softmax::CausalSoftmax { first_query };
     apply(op, [Some(logits.into_dispatch())])
@@ -293,6 +331,13 @@ pub(crate) fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: 
     let constant_tables = !cos.is_tracked() && !sin.is_tracked();
     if !(constant_tables && [&x, &cos, &sin].into_iter().all(is_supported)) {
         return reference::rotate(x, cos, sin, interleaved);
+    }
+    let groups = cos.dims()[0];
+    if groups > 1 {
+        return each(groups, |g| {
+            let [x, cos, sin] = [&x, &cos, &sin].map(|x| x.part(g, groups));
+            rotate(x, cos, sin, interleaved)
+        });
     }
     let inputs = [x, cos, sin].map(|x| Some(x.into_dispatch()));
     apply(rotate::Rotate { interleaved }, inputs)
@@ -360,7 +405,11 @@ impl Bias {
         let one = |x| [Some(x), None, None, None, None, None];
         match self {
             Self::Dense(bias) => one(bias.into_dispatch()),
-            Self::ByDistance(bias) => one(bias.into_dispatch()),
+            Self::ByDistance(bias) => {
+                // That of one group.
+                let [_, heads, count] = bias.dims();
+                one(bias.reshape([heads, count]).into_dispatch())
+            }
             Self::Network(network) => network.into_dispatch(),
         }
     }

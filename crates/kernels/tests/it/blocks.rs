@@ -223,7 +223,7 @@ impl Half {
             });
             let bias = self.bias.zip(bias).map(|(kind, bias)| match kind {
                 Ok([b, h]) => Bias::Dense(bias.reshape([b, h, length, length])),
-                Err(h) => Bias::ByDistance(bias.reshape([h, length + 3])),
+                Err(h) => Bias::ByDistance(bias.reshape([1, h, length + 3])),
             });
             let x = x[0].clone().reshape([batch, length, d]);
             half(

@@ -53,8 +53,8 @@ fn add_tile(
     sync_cube();
 }
 
-/// The gradient of one tile (x and y) of one head and batch (z) of a dense bias, `[1 or B, 1 or H,
-/// Q, K]`, which `shared_heads` heads and `shared_batch` batches share.
+/// The gradient of one tile (x and y) of one head and batch (z) of a dense bias, `[G, 1 or H, Q,
+/// K]`, which `shared_heads` heads and `shared_batch` batches share.
 #[cube(launch)]
 pub(super) fn bias_kernel(
     call: Call,
@@ -105,30 +105,31 @@ pub(super) fn bias_kernel(
 }
 
 /// The gradients of the logits, summed over a diagonal (x) of tiles, over the heads that share one
-/// head (y) of the bias, and over `chunk` sequences (z). Queries and keys are those of one
-/// sequence.
+/// head (y) of the bias, and over `chunk` (z) of the `sequences` of a group, or the rest of them.
+/// Queries and keys are those of one sequence.
 ///
 /// Diagonal i holds the tiles whose first query comes `(i + 1) columns - rows` after their first
-/// key, so each cell has the same distance in all tiles of a diagonal. `partial` is `[chunks, 1 or
+/// key, so each cell has the same distance in all tiles of a diagonal. `partial` is `[G chunks, 1 or
 /// H, diagonals, rows columns]`.
 #[cube(launch)]
 pub(super) fn diagonal_kernel(
     call: Call,
     rows: Rows,
     partial: &mut Tensor<f32>,
+    sequences: u32,
     chunk: u32,
     shared_heads: u32,
     #[comptime] s: Settings,
 ) {
     let (m, n) = comptime![(s.unit_rows(), s.unit_columns())];
     let heads = shared_heads as usize;
-    let (batches, queries) = (call.q.shape(0), call.queries());
-    let batch = CUBE_POS_Z as usize * chunk as usize;
-    let end = select(
-        batch + (chunk as usize) < batches,
-        batch + chunk as usize,
-        batches,
-    );
+    let queries = call.queries();
+    let (sequences, chunk) = (sequences as usize, chunk as usize);
+    let chunks = sequences.div_ceil(chunk);
+    let group = CUBE_POS_Z as usize / chunks;
+    let start = CUBE_POS_Z as usize % chunks * chunk;
+    let end = select(start + chunk < sequences, start + chunk, sequences);
+    let (batch, end) = (group * sequences + start, group * sequences + end);
     let diagonal = CUBE_POS_X as usize * s.columns;
     let mut tiles = Tiles::new(s);
     let mut sums = zeros(comptime![m * n]);
@@ -158,7 +159,7 @@ pub(super) fn diagonal_kernel(
     }
 }
 
-/// The sums of what [`diagonal_kernel`] gives over the cells of each distance: `[1 or H, n]`. One
+/// The sums of what [`diagonal_kernel`] gives over the cells of each distance: `[G, 1 or H, n]`. One
 /// unit per distance.
 #[cube(launch)]
 pub(super) fn distance_kernel(
@@ -166,11 +167,12 @@ pub(super) fn distance_kernel(
     bias_grad: &mut Tensor<f32>,
     #[comptime] s: Settings,
 ) {
-    let (chunks, diagonals) = (partial.shape(0), partial.shape(2));
-    let distances = bias_grad.shape(1);
+    let (heads, distances) = (bias_grad.shape(1), bias_grad.shape(2));
+    let (chunks, diagonals) = (partial.shape(0) / bias_grad.shape(0), partial.shape(2));
     let i = ABSOLUTE_POS;
     if i < bias_grad.len() {
-        let head = i / distances;
+        let group = i / (heads * distances);
+        let head = i / distances % heads;
         let distance = i % distances;
         let mut sum = 0.0f32;
         for row in 0..s.rows {
@@ -183,7 +185,7 @@ pub(super) fn distance_kernel(
                     + diagonal * partial.stride(2)
                     + row * s.columns
                     + column;
-                for chunk in 0..chunks {
+                for chunk in group * chunks..(group + 1) * chunks {
                     sum += partial[chunk * partial.stride(0) + at];
                 }
             }

@@ -11,10 +11,10 @@ pub(super) struct Call {
     pub q: OwnedTensor<f32>,
     pub k: OwnedTensor<f32>,
     pub v: OwnedTensor<f32>,
-    /// `[B, H, Q, K]` or `[B, H, 1, n]`, with a stride of 0 where it is broadcast. Not read without
-    /// a bias.
+    /// `[G, H, Q, K]` or `[G, H, 1, n]`, with a stride of 0 where heads share it. Each of its G
+    /// parts is for B / G sequences. Not read without a bias.
     pub bias: OwnedTensor<f32>,
-    /// Cos and sin of queries, then of keys, `[4, 1, L, R]`, contiguous. Not read without a
+    /// Cos and sin of queries, then of keys, `[4 G, 1, L, R]`, contiguous. Not read without a
     /// rotation.
     pub tables: OwnedTensor<f32>,
     pub scale: f32,
@@ -141,7 +141,8 @@ impl Call {
         if query < self.queries() && key < self.keys() && key <= last {
             x = product * self.scale;
             if comptime![s.bias != BiasKind::None] {
-                let mut at = place.0 * self.bias.stride(0) + place.1 * self.bias.stride(1);
+                let group = place.0 * self.bias.shape(0) / self.q.shape(0);
+                let mut at = group * self.bias.stride(0) + place.1 * self.bias.stride(1);
                 if comptime![s.bias == BiasKind::Dense] {
                     at += query * self.bias.stride(2) + key * self.bias.stride(3);
                 } else {

@@ -26,9 +26,9 @@ pub(super) struct Inputs {
     at: [usize; 3],
     /// Whether the parts are columns of one matrix.
     projected: bool,
-    /// With a stride of 0 where it is broadcast. Without a bias any tensor, which is not read.
+    /// With a stride of 0 where heads share it. Without a bias any tensor, which is not read.
     bias: CubeTensor,
-    /// `[4, 1, L, R]`. Without a rotation any tensor, which is not read.
+    /// `[4 G, 1, L, R]`. Without a rotation any tensor, which is not read.
     tables: CubeTensor,
     scale: f32,
     first_query: u32,
@@ -187,17 +187,17 @@ fn columns(x: &CubeTensor, shape: [usize; 4]) -> ([CubeTensor; 3], [usize; 3]) {
     (parts, [0, inner, 2 * inner])
 }
 
-/// A bias with a stride of 0 where it is broadcast; one by distance, `[1 or H, n]`, as `[1, 1 or H,
-/// 1, n]`.
+/// A bias with a stride of 0 where heads share it; one by distance, `[G, 1 or H, n]`, as `[G, 1 or
+/// H, 1, n]`.
 fn broadcast(x: CubeTensor) -> CubeTensor {
     let x = in_rows(x);
     let (shape, strides) = (x.meta.shape().clone(), x.meta.strides().clone());
-    let stride = |dim: usize| if shape[dim] == 1 { 0 } else { strides[dim] };
-    if shape.num_dims() == 2 {
-        let layout = [0, stride(0), 0, strides[1]];
-        return with_layout(x, [1, shape[0], 1, shape[1]], layout);
+    let of_heads = if shape[1] == 1 { 0 } else { strides[1] };
+    if shape.num_dims() == 3 {
+        let layout = [strides[0], of_heads, 0, strides[2]];
+        return with_layout(x, [shape[0], shape[1], 1, shape[2]], layout);
     }
-    let layout = [stride(0), stride(1), strides[2], strides[3]];
+    let layout = [strides[0], of_heads, strides[2], strides[3]];
     with_layout(x, shape.dims(), layout)
 }
 
@@ -312,30 +312,33 @@ fn dense_bias_grad(
 fn distance_bias_grad(
     inputs: &Inputs,
     grads: &Grads,
-    shape @ [bias_heads, distances]: [usize; 2],
+    shape @ [groups, bias_heads, distances]: [usize; 3],
     s: Settings,
 ) -> CubeTensor {
     let [batch, heads, queries, _] = inputs.shape();
+    let sequences = batch / groups;
     let diagonals = s.rows / s.columns - 1 + queries.div_ceil(s.columns);
-    let chunks = (PARTIAL_CUBES / (diagonals * bias_heads)).clamp(1, batch);
-    let chunk = batch.div_ceil(chunks);
-    let chunks = batch.div_ceil(chunk);
-    let partial = inputs.empty([chunks, bias_heads, diagonals, s.rows * s.columns]);
+    // The chunks of one group.
+    let chunks = (PARTIAL_CUBES / (diagonals * bias_heads * groups)).clamp(1, sequences);
+    let chunk = sequences.div_ceil(chunks);
+    let chunks = sequences.div_ceil(chunk);
+    let partial = inputs.empty([groups * chunks, bias_heads, diagonals, s.rows * s.columns]);
     let output = inputs.empty(shape);
     diagonal_kernel::launch(
         inputs.client(),
-        count([diagonals, bias_heads, chunks]),
+        count([diagonals, bias_heads, groups * chunks]),
         cube(),
         inputs.call(),
         grads.rows(),
         partial.clone().into_tensor_arg(),
+        sequences as u32,
         chunk as u32,
         (heads / bias_heads) as u32,
         s,
     );
     distance_kernel::launch(
         inputs.client(),
-        units(inputs.client(), bias_heads * distances),
+        units(inputs.client(), groups * bias_heads * distances),
         cube(),
         partial.into_tensor_arg(),
         output.clone().into_tensor_arg(),

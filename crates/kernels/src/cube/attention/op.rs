@@ -11,7 +11,7 @@ use burn_cubecl::tensor::CubeTensor;
 /// The rotation of queries and keys.
 #[derive(Clone)]
 pub(crate) struct Rotated {
-    /// Cos and sin of queries, then of keys, `[4, 1, L, R]`.
+    /// Cos and sin of queries, then of keys, `[4 G, 1, L, R]`, G a divisor of B.
     pub(crate) tables: Primitive,
     /// R.
     pub(crate) pairs: usize,
@@ -51,8 +51,9 @@ impl Attention {
         // Cubes in one dimension of a launch.
         let most = usize::from(u16::MAX);
         let bias = match self.bias {
-            Some(BiasShape::Dense([batch, heads, ..])) => batch * heads,
-            _ => 1,
+            Some(BiasShape::Dense([groups, heads, ..])) => groups * heads,
+            Some(BiasShape::ByDistance([groups, heads, _])) => groups * heads,
+            None => 1,
         };
         let indices = self.first_query.saturating_add(queries + self.keys);
         self.settings().is_some()

@@ -12,19 +12,19 @@ pub(super) const SCRATCH: usize = UNITS + 1;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum BiasKind {
     None,
-    /// `[B, H, Q, K]`, with a stride of 0 where it is broadcast.
+    /// `[G, H, Q, K]`, with a stride of 0 where heads share it.
     Dense,
-    /// `[B, H, 1, n]`, with a stride of 0 where it is broadcast.
+    /// `[G, H, 1, n]`, likewise.
     ByDistance,
 }
 
 /// The shape of what is added to the logits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BiasShape {
-    /// `[1 or B, 1 or H, Q, K]`.
+    /// `[G, 1 or H, Q, K]`, G a divisor of B.
     Dense([usize; 4]),
-    /// `[1 or H, n]`.
-    ByDistance([usize; 2]),
+    /// `[G, 1 or H, n]`, likewise.
+    ByDistance([usize; 3]),
 }
 
 /// What a kernel is compiled for.

@@ -20,7 +20,7 @@ pub(super) fn unit_column() -> usize {
 }
 
 /// Loads `count` rows of one batch and head (`place`) of `[B, H, L, E]`, from element `at` on,
-/// rotated by table `table` of `tables`, `[4, 1, L, R]`. `rows` are the first row and the end: rows
+/// rotated by table `table` of `tables`, `[4 G, 1, L, R]`. `rows` are the first row and the end: rows
 /// from there on, and dimensions past the last, become 0 and are not read.
 #[cube]
 #[allow(
@@ -44,6 +44,7 @@ pub(super) fn load(
 ) {
     let at = at as usize + place.0 * from.stride(0) + place.1 * from.stride(1);
     let (row_stride, dim_stride) = (from.stride(2), from.stride(3));
+    let group = group_of(tables, place.0, from.shape(0));
     let steps = comptime![(count * s.padded).div_ceil(CUBE)];
     for step in 0..steps {
         let i = step * CUBE + UNIT_POS as usize;
@@ -58,7 +59,7 @@ pub(super) fn load(
                 if comptime![table.is_some() && s.pairs > 0] {
                     if dim < comptime![2 * s.pairs] {
                         let other = from[start + partner(dim, s) * dim_stride];
-                        let (cos, sin) = angle(tables, from.shape(2), position, dim, table, s);
+                        let (cos, sin) = angle(tables, group, position, dim, table, s);
                         x = x * cos + select(is_first(dim, s), -other, other) * sin;
                     }
                 }
@@ -92,6 +93,7 @@ pub(super) fn store(
 ) {
     let at = at as usize + place.0 * to.stride(0) + place.1 * to.stride(1);
     let (length, row_stride, dim_stride) = (to.shape(2), to.stride(2), to.stride(3));
+    let group = group_of(tables, place.0, to.shape(0));
     let steps = comptime![(count * s.padded).div_ceil(CUBE)];
     for step in 0..steps {
         let i = step * CUBE + UNIT_POS as usize;
@@ -104,7 +106,7 @@ pub(super) fn store(
             if comptime![table.is_some() && s.pairs > 0] {
                 if dim < comptime![2 * s.pairs] {
                     let other = from[start + partner(dim, s)];
-                    let (cos, sin) = angle(tables, length, position, dim, table, s);
+                    let (cos, sin) = angle(tables, group, position, dim, table, s);
                     x = x * cos + select(is_first(dim, s), other, -other) * sin;
                 }
             }
@@ -113,19 +115,27 @@ pub(super) fn store(
     }
 }
 
-/// Cos and sin for a dimension at a position of a sequence of `length`.
+/// Which of the G tables of each kind is that of a sequence of `batch`.
+#[cube]
+fn group_of(tables: &Tensor<f32>, sequence: usize, batch: usize) -> usize {
+    sequence * (tables.shape(0) / 4) / batch
+}
+
+/// Cos and sin for a dimension at a position of a sequence in a group.
 #[cube]
 fn angle(
     tables: &Tensor<f32>,
-    length: usize,
+    group: usize,
     position: usize,
     dim: usize,
     #[comptime] table: Option<usize>,
     #[comptime] s: Settings,
 ) -> (f32, f32) {
     let first = comptime![table.unwrap_or(0)];
-    let at = (first * length + position) * s.pairs + pair(dim, s);
-    (tables[at], tables[at + length * s.pairs])
+    let one = tables.stride(0);
+    let groups = tables.shape(0) / 4;
+    let at = (first * groups + group) * one + position * s.pairs + pair(dim, s);
+    (tables[at], tables[at + groups * one])
 }
 
 /// The dimension that is rotated with `dim`.
