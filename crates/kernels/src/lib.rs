@@ -321,6 +321,18 @@ pub fn attention(
     flex::attention(q, k, v, bias, scale, first_query)
 }
 
+/// A bias, `[1 or G or B, H, Q, K]`, of which each group has a part, as one that can be added to
+/// the logits of all B sequences: `[1 or B, H, Q, K]`.
+///
+/// # Panics
+///
+/// If there are not as many sequences in every group.
+pub fn per_sequence(bias: Tensor<4>, batch: usize) -> Tensor<4> {
+    let of = bias.dims()[0];
+    assert!(groups::is_per_group(of, batch), "bias fits logits");
+    groups::spread(bias, batch)
+}
+
 /// The weights of [`attention`] on the visible keys, `[B, H, Q, min(first_query + Q, K)]`.
 ///
 /// # Panics
@@ -351,8 +363,8 @@ pub fn adamw(
 }
 
 /// Rotates the pairs of the first `2 R` dimensions of `x`, `[B, H, L, E]`, by the angles whose
-/// `cos` and `sin` are `[1 or G, 1, L, R]`; the other dimensions pass through. Pair i is `(2i, 2i + 1)`
-/// if `interleaved`, else `(i, i + R)`.
+/// `cos` and `sin` are `[1 or G, 1, L, R]`; the other dimensions pass through. Pair i is `(2i,
+/// 2i + 1)` if `interleaved`, else `(i, i + R)`.
 ///
 /// The fused version gives no gradient to `cos` and `sin`; if they are tracked, the definition
 /// runs.

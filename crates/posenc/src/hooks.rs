@@ -70,7 +70,9 @@ pub(crate) fn within_limit(
 }
 
 /// Cos and sin tables of a rotation of queries and keys, `[1, 1, length, pairs]`, possibly
-/// multiplied by factors. Pairs are those of the first dimensions of a head; the rest stays.
+/// multiplied by factors; `[G, 1, length, pairs]` for G models
+/// [side by side](crate::side_by_side). Pairs are those of the first dimensions of a head; the rest
+/// stays.
 #[non_exhaustive]
 pub struct Rotation {
     /// Cos and sin for queries.
@@ -270,7 +272,8 @@ impl Content<'_> {
 /// A position-only bias that can be materialised for any block of queries and keys, so that no `[H,
 /// L, L]` tensor is ever needed.
 pub trait BiasBlocks {
-    /// The bias for these rows and columns, `[1, H or 1, q_len, k_len]`.
+    /// The bias for these rows and columns, `[G, H or 1, q_len, k_len]`. G is 1 but for models
+    /// [side by side](crate::side_by_side): part g is then for part g of the batch.
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4>;
 
     /// The same with operations of the host.
@@ -323,16 +326,22 @@ impl<'a> Bias<'a> {
         self.terms.iter().all(|term| term.is_decay())
     }
 
-    /// The sum by how many indices a key lies before its query, from 0 to `length - 1`, `[H or 1,
-    /// length]`. `None` if it depends on more than that.
-    pub fn by_distance(&self, length: usize) -> Option<Tensor<2>> {
-        if !self.terms.iter().all(|term| term.by_distance()) {
+    /// Whether every term depends on the distance in indices only; see
+    /// [`BiasBlocks::by_distance`].
+    pub fn is_by_distance(&self) -> bool {
+        self.terms.iter().all(|term| term.by_distance())
+    }
+
+    /// The sum by how many indices a key lies before its query, from 0 to `length - 1`, `[G, H or
+    /// 1, length]`. `None` if it depends on more than that.
+    pub fn by_distance(&self, length: usize) -> Option<Tensor<3>> {
+        if !self.is_by_distance() {
             return None;
         }
         // The last query sees every distance, the largest first: reversed, column d is distance d.
         let last = self.block(length - 1..length, 0..length);
-        let heads = last.dims()[1];
-        Some(last.reshape([heads, length]).flip([1]))
+        let [groups, heads, ..] = last.dims();
+        Some(last.reshape([groups, heads, length]).flip([2]))
     }
 
     /// The bias as one network; see [`BiasBlocks::network`]. `None` if it is a sum.
@@ -343,7 +352,7 @@ impl<'a> Bias<'a> {
         }
     }
 
-    /// The sum for these rows and columns, `[1, H or 1, q_len, k_len]`.
+    /// The sum for these rows and columns, `[G, H or 1, q_len, k_len]`; see [`BiasBlocks::block`].
     ///
     /// # Panics
     ///

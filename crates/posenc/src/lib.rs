@@ -31,7 +31,7 @@ pub mod rotary;
 pub mod scaling;
 pub mod spec;
 
-mod by_row;
+mod by_part;
 mod distances;
 mod mask;
 mod rotary_tables;
@@ -39,6 +39,7 @@ mod sequence;
 mod tensors;
 mod zones;
 
+pub use by_part::side_by_side;
 pub use encodings::{Encoding, EncodingConfig};
 pub use facts::{AxisRead, Facts, Hooks, Lengths, ModelShape};
 pub use hooks::{

@@ -191,7 +191,7 @@ impl Attention {
         let bias = match encoding.logits_bias(layer) {
             None => None,
             Some(bias) => Some(if let Some(values) = bias.by_distance(length) {
-                kernels::Bias::ByDistance(values.unsqueeze())
+                kernels::Bias::ByDistance(values)
             } else if let Some(network) = bias.network()
                 && !kernels::materialises_networks(x)
                 && !(x.is_tracked() && self.n_heads * length * length <= SHARED_BIAS)
@@ -276,7 +276,7 @@ impl Attention {
             .logits_bias(layer)
             .map(|bias| bias.block_with(&FusedOps, queries.clone(), keys.clone()));
         let bias = match (logits_bias, content_bias) {
-            (Some(a), Some(b)) => Some(a + b),
+            (Some(a), Some(b)) => Some(kernels::per_sequence(a, b.dims()[0]) + b),
             (a, b) => a.or(b),
         };
         // A closure: only an encoding with an output bias reads the weights.

@@ -20,9 +20,11 @@ mod denominators;
 mod heads;
 mod init;
 mod linear_attention;
+mod members;
 mod model;
 mod norm;
 mod pass;
+mod side_by_side;
 
 pub use attention::{Attention, SHARED_BIAS};
 pub use block::{Block, Mlp};
@@ -32,6 +34,7 @@ pub use config::{
 pub use denominators::Denominators;
 pub use kernels::Matmul;
 pub use linear_attention::{feature_map, linear_attention};
+pub use members::Members;
 pub use model::Transformer;
 pub use norm::Norm;
 pub use pass::{Cache, Observe, Pass, Past};

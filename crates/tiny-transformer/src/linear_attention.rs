@@ -105,9 +105,10 @@ fn prefix_sums(
     decay: Option<&Bias<'_>>,
     first_query: usize,
 ) -> Tensor<4> {
-    let queries = q.dims()[2];
-    let factor =
-        |rows: Range<usize>, keys: Range<usize>| decay.map(|bias| bias.block(rows, keys).exp());
+    let [batch, _, queries, _] = q.dims();
+    let factor = |rows: Range<usize>, keys: Range<usize>| {
+        decay.map(|bias| kernels::per_sequence(bias.block(rows, keys), batch).exp())
+    };
     let scale = |x: Tensor<4>, by: Option<Tensor<4>>| match by {
         Some(by) => x * by,
         None => x,

@@ -6,10 +6,11 @@ use crate::init::fan_in;
 use crate::norm::Norm;
 use crate::pass::{Cache, Pass, Past};
 use burn::module::{Module, Param};
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Int, Tensor, TensorData};
 use kernels::Matmul;
 use posenc::{
     ConfigError, Distribution, Encoding, EncodingConfig, Init, PositionalEncoding, Positions,
+    Prepared,
 };
 
 /// A decoder-only transformer, or an encoder with [`Mask::Bidirectional`], around the encoding `E`.
@@ -22,11 +23,17 @@ pub struct Transformer<E: Module = Encoding> {
     final_norm: Norm,
     /// `[d_model, vocab_size]`; absent where the head is the transposed embedding.
     head: Option<Param<Tensor<2>>>,
+    /// How many models these are, side by side. Parameters have as many times the rows.
+    #[module(skip)]
+    groups: usize,
     #[module(skip)]
     mask: Mask,
     #[module(skip)]
     matmul: Matmul,
 }
+
+/// The parameters that are not those of the encoding: embedding, blocks, final norm and head.
+pub(crate) type Body = (Param<Tensor<2>>, Vec<Block>, Norm, Option<Param<Tensor<2>>>);
 
 impl Transformer<Encoding> {
     /// Draws a model with an encoding of the catalogue. `config` must have passed its check.
@@ -62,6 +69,7 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
             final_norm: Norm::new(config.norm, d, &init.scope("final_norm")),
             head: (!config.tied_head)
                 .then(|| init.param("head", [d, vocab], Distribution::Normal(fan_in(d)))),
+            groups: 1,
             mask: config.mask,
             matmul: config.matmul,
         }
@@ -69,29 +77,7 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
 
     /// The same weights around another encoding, to test a trained model under another scaling.
     pub fn with_encoding<F: Module + PositionalEncoding>(self, encoding: F) -> Transformer<F> {
-        let Self {
-            embedding,
-            blocks,
-            final_norm,
-            head,
-            mask,
-            matmul,
-            ..
-        } = self;
-        Transformer {
-            embedding,
-            encoding,
-            blocks,
-            final_norm,
-            head,
-            mask,
-            matmul,
-        }
-    }
-
-    /// The encoding.
-    pub fn encoding(&self) -> &E {
-        &self.encoding
+        self.with_body(self.body(), encoding, self.groups)
     }
 
     /// Logits `[B, L, vocab_size]` at each of `tokens`, `[B, L]`: of the next token in a language
@@ -142,12 +128,8 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
             (length, length),
             "one position per token"
         );
-        self.run(
-            tokens,
-            positions,
-            pass,
-            &mut self.blocks.iter().map(|_| None).collect::<Vec<_>>(),
-        )
+        // Once per pass: all layers share the tables.
+        self.run(tokens, self.prepared(positions).as_ref(), pass, None)
     }
 
     /// Logits of tokens that continue those in `cache`. `positions` covers cached and new tokens;
@@ -185,46 +167,8 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
         // The first call adds an empty past per layer. Later calls find them.
         cache.layers.resize_with(self.blocks.len(), Past::default);
         cache.length = all;
-        self.run(
-            tokens,
-            &positions.last(length),
-            pass,
-            &mut cache.layers.iter_mut().map(Some).collect::<Vec<_>>(),
-        )
-    }
-
-    fn run(
-        &self,
-        tokens: Tensor<2, Int>,
-        positions: &Positions,
-        pass: &Pass<'_>,
-        past: &mut [Option<&mut Past>],
-    ) -> Tensor<3> {
-        let [batch, length] = tokens.dims();
-        let embedding = self.embedding.val();
-        let [vocab, d_model] = embedding.dims();
-        // Once per pass: all layers share the tables.
-        let prepared = self
-            .encoding
-            .prepare(positions, &embedding.device())
-            .unwrap_or_else(|error| panic!("{error}"));
-        let embedded = burn::tensor::module::embedding(embedding.clone(), tokens);
-        let mut x = pass.apply_dropout(0, prepared.embed(embedded));
-        pass.show(|| "embedding".to_owned(), &x);
-        for (layer, (block, past)) in self.blocks.iter().zip(past).enumerate() {
-            x = block.forward(x, layer, prepared.as_ref(), pass, past.as_deref_mut());
-            pass.show(|| format!("blocks.{layer}"), &x);
-        }
-        let head = self
-            .head
-            .as_ref()
-            .map_or_else(|| embedding.transpose(), Param::val);
-        // The final norm runs inside the product with the head.
-        let x = x.reshape([batch * length, d_model]);
-        let logits = kernels::linear(x, Some(self.final_norm.parameters()), head, self.matmul)
-            .reshape([batch, length, vocab]);
-        pass.show(|| "head".to_owned(), &logits);
-        logits
+        let prepared = self.prepared(&positions.last(length));
+        self.run(tokens, prepared.as_ref(), pass, Some(&mut cache.layers))
     }
 
     /// Negative log-likelihood of each target in nats, `[B, L]`, and the logits, `[B, L,
@@ -236,12 +180,112 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
         positions: &Positions,
         pass: &Pass<'_>,
     ) -> (Tensor<2>, Tensor<3>) {
-        let logits = self.forward(tokens, positions, pass);
-        let [batch, length, vocab] = logits.dims();
-        let nll = kernels::nll(
-            logits.clone().reshape([batch * length, vocab]),
-            targets.reshape([batch * length]),
-        );
-        (nll.reshape([batch, length]), logits)
+        nll(self.forward(tokens, positions, pass), targets)
     }
+
+    fn prepared(&self, positions: &Positions) -> Box<dyn Prepared + '_> {
+        let device = self.embedding.val().device();
+        let prepared = self.encoding.prepare(positions, &device);
+        prepared.unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+impl<E: Module> Transformer<E> {
+    /// The encoding.
+    pub fn encoding(&self) -> &E {
+        &self.encoding
+    }
+
+    pub(crate) fn groups(&self) -> usize {
+        self.groups
+    }
+
+    pub(crate) fn body(&self) -> Body {
+        (
+            self.embedding.clone(),
+            self.blocks.clone(),
+            self.final_norm.clone(),
+            self.head.clone(),
+        )
+    }
+
+    /// So many models with these parameters, around another encoding.
+    pub(crate) fn with_body<F: Module>(
+        &self,
+        (embedding, blocks, final_norm, head): Body,
+        encoding: F,
+        groups: usize,
+    ) -> Transformer<F> {
+        Transformer {
+            embedding,
+            encoding,
+            blocks,
+            final_norm,
+            head,
+            groups,
+            mask: self.mask,
+            matmul: self.matmul,
+        }
+    }
+
+    /// Logits of `tokens` with a prepared encoding. `past` holds the earlier tokens of every layer.
+    pub(crate) fn run(
+        &self,
+        tokens: Tensor<2, Int>,
+        prepared: &dyn Prepared,
+        pass: &Pass<'_>,
+        past: Option<&mut [Past]>,
+    ) -> Tensor<3> {
+        let ([batch, length], groups) = (tokens.dims(), self.groups);
+        let embedding = self.embedding.val();
+        let [rows, d_model] = embedding.dims();
+        let vocab = rows / groups;
+        let tokens = rows_of_embeddings(tokens, groups, vocab);
+        let embedded = burn::tensor::module::embedding(embedding.clone(), tokens);
+        let mut x = pass.apply_dropout(0, prepared.embed(embedded));
+        pass.show(|| "embedding".to_owned(), &x);
+        let mut past = past.map(|past| past.iter_mut());
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let past = past.as_mut().and_then(Iterator::next);
+            x = block.forward(x, layer, prepared, pass, past);
+            pass.show(|| format!("blocks.{layer}"), &x);
+        }
+        let head = match &self.head {
+            Some(head) => head.val(),
+            None if groups == 1 => embedding.transpose(),
+            None => {
+                let each: Tensor<3> = embedding.reshape([groups, vocab, d_model]);
+                each.swap_dims(1, 2).reshape([groups * d_model, vocab])
+            }
+        };
+        // The final norm runs inside the product with the head.
+        let x = x.reshape([batch * length, d_model]);
+        let logits = kernels::linear(x, Some(self.final_norm.parameters()), head, self.matmul)
+            .reshape([batch, length, vocab]);
+        pass.show(|| "head".to_owned(), &logits);
+        logits
+    }
+}
+
+/// The rows of the embeddings of several models, one after the other, for the tokens of a batch of
+/// which each model has a part.
+fn rows_of_embeddings(tokens: Tensor<2, Int>, groups: usize, vocab: usize) -> Tensor<2, Int> {
+    if groups == 1 {
+        return tokens;
+    }
+    let [batch, length] = tokens.dims();
+    let first = (0..groups).map(|g| (g * vocab) as i32).collect();
+    let first = TensorData::new::<i32, _>(first, [groups, 1]);
+    let first = Tensor::<2, Int>::from_data(first, &tokens.device()).cast(tokens.dtype());
+    (tokens.reshape([groups, batch / groups * length]) + first).reshape([batch, length])
+}
+
+/// Negative log-likelihood of each target in nats, `[B, L]`, and the logits themselves.
+pub(crate) fn nll(logits: Tensor<3>, targets: Tensor<2, Int>) -> (Tensor<2>, Tensor<3>) {
+    let [batch, length, vocab] = logits.dims();
+    let nll = kernels::nll(
+        logits.clone().reshape([batch * length, vocab]),
+        targets.reshape([batch * length]),
+    );
+    (nll.reshape([batch, length]), logits)
 }

@@ -15,7 +15,7 @@
 //!   as text in Qwen2-VL.
 
 use crate::ConfigError;
-use crate::by_row;
+use crate::by_part;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
@@ -269,7 +269,7 @@ impl PositionalEncoding for AxialRope {
         positions: &Positions,
         device: &Device,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        by_row::prepare(positions, |positions| {
+        by_part::prepare(positions, |positions| {
             let (queries, keys): (Vec<&[f64]>, Vec<&[f64]>) = (0..self.config.axes)
                 .map(|axis| positions.axis(axis))
                 .unzip();

@@ -12,7 +12,7 @@
 
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
-use crate::by_row;
+use crate::by_part;
 use crate::facts::{AxisRead, Facts, Lengths, ModelShape};
 use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
 use crate::init::{ParamSpec, Parameters};
@@ -51,7 +51,7 @@ impl<E: Module + PositionalEncoding> PositionalEncoding for OnAxis<E> {
         positions: &Positions,
         device: &Device,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        by_row::prepare(positions, |positions| {
+        by_part::prepare(positions, |positions| {
             let (queries, keys) = positions.axis(self.axis);
             let coordinates = Positions::new(queries.to_vec(), keys.to_vec());
             self.part[0].prepare(&coordinates, device)

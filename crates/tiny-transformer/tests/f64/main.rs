@@ -8,6 +8,7 @@ mod common;
 mod golden;
 mod gradients;
 mod linear_attention;
+mod side_by_side;
 
 use burn::tensor::{Device, FloatDType};
 use std::sync::LazyLock;

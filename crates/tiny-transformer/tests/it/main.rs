@@ -9,3 +9,4 @@ mod decoding;
 mod memorising;
 mod model;
 mod models;
+mod side_by_side;

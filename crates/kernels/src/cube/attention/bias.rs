@@ -109,8 +109,8 @@ pub(super) fn bias_kernel(
 /// Queries and keys are those of one sequence.
 ///
 /// Diagonal i holds the tiles whose first query comes `(i + 1) columns - rows` after their first
-/// key, so each cell has the same distance in all tiles of a diagonal. `partial` is `[G chunks, 1 or
-/// H, diagonals, rows columns]`.
+/// key, so each cell has the same distance in all tiles of a diagonal. `partial` is `[G chunks,
+/// 1 or H, diagonals, rows columns]`.
 #[cube(launch)]
 pub(super) fn diagonal_kernel(
     call: Call,
@@ -159,8 +159,8 @@ pub(super) fn diagonal_kernel(
     }
 }
 
-/// The sums of what [`diagonal_kernel`] gives over the cells of each distance: `[G, 1 or H, n]`. One
-/// unit per distance.
+/// The sums of what [`diagonal_kernel`] gives over the cells of each distance: `[G, 1 or H, n]`.
+/// One unit per distance.
 #[cube(launch)]
 pub(super) fn distance_kernel(
     partial: &Tensor<f32>,

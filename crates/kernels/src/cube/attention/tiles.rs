@@ -20,8 +20,8 @@ pub(super) fn unit_column() -> usize {
 }
 
 /// Loads `count` rows of one batch and head (`place`) of `[B, H, L, E]`, from element `at` on,
-/// rotated by table `table` of `tables`, `[4 G, 1, L, R]`. `rows` are the first row and the end: rows
-/// from there on, and dimensions past the last, become 0 and are not read.
+/// rotated by table `table` of `tables`, `[4 G, 1, L, R]`. `rows` are the first row and the end:
+/// rows from there on, and dimensions past the last, become 0 and are not read.
 #[cube]
 #[allow(
     clippy::too_many_arguments,

@@ -3,6 +3,7 @@
 
 pub mod hooks;
 pub mod reference;
+pub mod side_by_side;
 
 pub use hooks::{AllHooks, ContentOnly};
 
