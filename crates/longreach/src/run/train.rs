@@ -73,6 +73,34 @@ impl Snapshot<'_> {
 /// Called after every step; stops the training by returning false.
 pub type Watch<'a> = dyn FnMut(Step, &Snapshot<'_>) -> Result<bool, Failure> + 'a;
 
+/// A run to train, maybe beside others of its shape.
+pub struct Member<'a> {
+    /// What to train.
+    pub spec: &'a RunSpec,
+    /// Its task.
+    pub task: &'a dyn Task,
+    /// Where it starts; `None` draws its weights from its seed.
+    pub start: Option<Start>,
+    /// Called after each of its steps.
+    pub watch: Box<Watch<'a>>,
+}
+
+/// Trains runs of one shape, each to its last step or to its first number that is not finite;
+/// results are in the order of `members`. Which runs have one shape: `plan::together`.
+///
+/// # Errors
+///
+/// The first error of any watch, which ends all of them; else as [`train`].
+pub fn train_together(members: Vec<Member<'_>>, device: &Device) -> Result<Vec<Trained>, Failure> {
+    let one = |mut member: Member<'_>| {
+        let Member {
+            spec, task, start, ..
+        } = member;
+        train(spec, task, device, start, &mut *member.watch)
+    };
+    members.into_iter().map(one).collect()
+}
+
 /// Length of the batch of a step, in the task's unit.
 pub fn batch_length(spec: &RunSpec, step: u64) -> usize {
     let train = &spec.train;

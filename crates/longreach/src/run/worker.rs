@@ -13,7 +13,7 @@ use crate::run::protocol::{Event, How, report};
 use crate::run::record::{environment, spec_map, task_facts};
 use crate::run::step_scores::{self, Scorer, restored};
 use crate::run::task::build_task;
-use crate::run::train::{Snapshot, Start, Trained, train};
+use crate::run::train::{Member, Snapshot, Start, Trained, train_together};
 use crate::run::watcher::{Watched, Watcher, origin};
 use crate::run_dir::files::{
     DIVERGED_FILE, INITIAL_WEIGHTS_FILE, TIMINGS_FILE, WEIGHTS_FILE, check_record, read_own_job,
@@ -360,8 +360,16 @@ impl Run<'_> {
         {
             return Err(stopped_after(first, spec));
         }
-        let watch = &mut |step, snapshot: &Snapshot<'_>| watcher.step(step, snapshot);
-        let trained = train(spec, self.task, self.device, start, watch)?;
+        let member = Member {
+            spec,
+            task: self.task,
+            start,
+            watch: Box::new(|step, snapshot: &Snapshot<'_>| watcher.step(step, snapshot)),
+        };
+        let mut trained = train_together(vec![member], self.device)?;
+        let trained = trained
+            .pop()
+            .ok_or_else(|| Failure::bug("a training without a result"))?;
         // A training that diverged ends between two checkpoints.
         let log_blake3 = watcher.sync()?;
         if trained.stopped {
