@@ -1,5 +1,5 @@
-//! `longreach worker`: one prepared job, as `longreach run` starts it for each run; or one task of
-//! a submitted sweep, as engines start it.
+//! `longreach worker`: one prepared job, or several that are trained together, as `longreach run`
+//! starts it; or one task of a submitted sweep, as engines start it.
 
 use crate::cluster::task;
 use crate::device::DeviceName;
@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::plan::memory::MemoryLimit;
 use crate::run::protocol::{CheckpointEvery, Event, How, report};
 use crate::{console, run, signals};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Run one task of a submitted sweep; engines call this, see `longreach submit`
 #[derive(Clone, Debug, clap::Args)]
@@ -17,24 +17,25 @@ pub struct Args {
     #[arg(
         long,
         value_name = "DIR/manifest.jsonl",
-        required_unless_present = "directory"
+        required_unless_present = "directories"
     )]
     manifest: Option<PathBuf>,
     /// The index of the task [default: HQ_TASK_ID, PARALLEL_SEQ - 1, JOB_COMPLETION_INDEX or
     /// SLURM_ARRAY_TASK_ID]
-    #[arg(long, value_name = "I", conflicts_with = "directory")]
+    #[arg(long, value_name = "I", conflicts_with = "directories")]
     task: Option<usize>,
     /// The tasks of the Nth `longreach submit --again`
     #[arg(
         long,
         value_name = "N",
         default_value_t = 0,
-        conflicts_with = "directory"
+        conflicts_with = "directories"
     )]
     again: usize,
-    /// Directory of one run, with its job.json, as `longreach run` starts it
+    /// Directories of runs that are trained together, each with its job.json, as `longreach run`
+    /// starts it
     #[arg(hide = true, conflicts_with = "manifest")]
-    directory: Option<PathBuf>,
+    directories: Vec<PathBuf>,
     /// The device
     #[arg(long, hide = true, default_value = "cpu", conflicts_with = "manifest")]
     device: DeviceName,
@@ -54,9 +55,9 @@ pub struct Args {
     /// process ends
     #[arg(long, hide = true)]
     stop_with_parent: bool,
-    /// The claim of the sweep that started this process, under which it runs
+    /// A claim of the sweep that started this process, under which a run is
     #[arg(long, hide = true, value_name = "NONCE")]
-    claimed: Option<String>,
+    claimed: Vec<String>,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -81,9 +82,8 @@ impl Args {
     /// Sends a failure to the sweep, or prints it if no sweep listens.
     pub fn report_failure(&self, failure: &Failure) {
         if self.events {
-            report(&Event::Failed {
-                message: failure.message.clone(),
-            });
+            let message = failure.message.clone();
+            report(0, &Event::Failed { message });
         } else {
             console::error(failure);
         }
@@ -103,11 +103,11 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
             generation: arguments.again,
         });
     }
-    let directory = arguments.directory.as_deref().unwrap_or(Path::new("."));
+    let directories = &arguments.directories;
     if arguments.stop_with_parent {
         signals::stop_with_parent()?;
     }
-    if let Some(nonce) = &arguments.claimed {
+    for nonce in &arguments.claimed {
         rundir::claim::adopt(nonce);
     }
     let how = How {
@@ -118,9 +118,9 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     };
     let job = || {
         if arguments.events {
-            run::worker::run(directory, &how)
+            run::worker::run(directories, &how)
         } else {
-            run::worker::run_silently(directory, &how)
+            run::worker::run_silently(directories, &how)
         }
     };
     kernels::on_threads(job).map(|()| Exit::Done)

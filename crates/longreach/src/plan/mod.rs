@@ -28,6 +28,7 @@
 //! surroundings.rs  where tasks find their texts
 //! cost.rs          arithmetic and time of a run
 //! memory.rs        memory of a run
+//! together.rs      which runs may be trained together
 //! ```
 
 mod check;
@@ -52,6 +53,7 @@ pub mod spec;
 pub mod stages;
 pub mod surroundings;
 mod task;
+pub mod together;
 mod train;
 pub mod variant_rules;
 pub mod variants;

@@ -4,6 +4,7 @@ pub mod attention_distance;
 pub mod carry;
 pub mod evaluate;
 pub mod greedy;
+pub mod member;
 pub mod model;
 pub mod optimizer;
 pub mod parameters;

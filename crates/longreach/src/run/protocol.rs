@@ -2,11 +2,24 @@
 
 use crate::device::DeviceName;
 use crate::plan::memory::MemoryLimit;
+use schema::is_default;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::time::Duration;
 
-/// A line of a worker's output, read by the sweep that started it.
+/// A line of a worker's output: what happened to which of its runs, counted from 0. A worker of one
+/// run leaves the number out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line<E> {
+    /// The run.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub run: usize,
+    /// What happened, an [`Event`].
+    #[serde(flatten)]
+    pub event: E,
+}
+
+/// What a worker tells the sweep that started it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -49,6 +62,13 @@ pub enum Event {
     },
     /// The worker ends with this failure; its exit code is that of the process.
     Failed {
+        /// What went wrong.
+        message: String,
+    },
+    /// One run of several ends without a record; the others of its worker may go on.
+    Left {
+        /// The exit code of its failure.
+        exit: u8,
         /// What went wrong.
         message: String,
     },
@@ -116,10 +136,31 @@ impl std::str::FromStr for CheckpointEvery {
     }
 }
 
-/// Prints an event for the sweep. A sweep that has ended must not stop the run.
-pub fn report(event: &Event) {
-    if let Ok(line) = serde_json::to_string(event) {
+/// Prints an event of a run for the sweep. A sweep that has ended must not stop the run.
+pub fn report(run: usize, event: &Event) {
+    if let Ok(line) = serde_json::to_string(&Line { run, event }) {
         let mut stdout = std::io::stdout().lock();
         let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_its_run_unless_it_is_the_only_one() {
+        let event = Event::Train {
+            step: 3,
+            steps: 6,
+            loss_nats: 0.5,
+        };
+        for (run, named) in [(0, false), (2, true)] {
+            let line = Line { run, event: &event };
+            let text = serde_json::to_string(&line).unwrap();
+            assert_eq!(text.contains("\"run\""), named, "{text}");
+            let read: Line<Event> = serde_json::from_str(&text).unwrap();
+            assert_eq!((read.run, &read.event), (run, &event));
+        }
     }
 }

@@ -78,5 +78,6 @@ pub fn environment(name: &DeviceName) -> Environment {
         commit: env!("LONGREACH_COMMIT").to_owned(),
         device: name.kind.to_owned(),
         burn: env!("LONGREACH_BURN").to_owned(),
+        runs_together: None,
     }
 }

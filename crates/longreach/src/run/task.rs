@@ -5,6 +5,7 @@ use crate::exit::{Exit, Failure};
 use crate::plan::job_check::Written;
 use crate::plan::spec::Job;
 use crate::plan::surroundings::Surroundings;
+use std::rc::Rc;
 use tasks::Task;
 
 /// How a corpus is found again.
@@ -20,11 +21,7 @@ const MOVED: &str = "if the config and its corpus have moved, `longreach run` fr
 /// [`Exit::Config`] if the task has no sequence of a length.
 pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failure> {
     let spec = &job.spec;
-    let refused = |error: Diagnostic| {
-        let error = error.with_help("`longreach run` with its config writes it anew");
-        let message = format!("the job of run {} cannot be run: {error}", job.run_id);
-        Failure::input(message)
-    };
+    let refused = |error| refused(job, error);
     // First: what follows relies on these bounds.
     let written = Written::of(job).map_err(refused)?;
     let built = Surroundings::of(&job.config_dir).build(
@@ -57,4 +54,31 @@ pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failu
     }
     written.check(job, task.as_ref()).map_err(refused)?;
     Ok(task)
+}
+
+/// The task of another job, checked for this one, if the two are the same: a corpus is then in
+/// memory once.
+pub fn shared_task(
+    job: &Job,
+    (other, task): (&Job, &Rc<dyn Task>),
+) -> Option<Result<Rc<dyn Task>, Failure>> {
+    let (spec, its) = (&job.spec, &other.spec);
+    let is_same = job.config_dir == other.config_dir
+        && spec.task == its.task
+        && spec.corpus_blake3 == its.corpus_blake3
+        && spec.train.train_len == its.train.train_len
+        && spec.eval.test_lens == its.eval.test_lens
+        && spec.eval.seed == its.eval.seed;
+    let checked = || {
+        let written = Written::of(job)?;
+        written.check(job, task.as_ref())?;
+        Ok(task.clone())
+    };
+    is_same.then(|| checked().map_err(|error| refused(job, error)))
+}
+
+fn refused(job: &Job, error: Diagnostic) -> Failure {
+    let error = error.with_help("`longreach run` with its config writes it anew");
+    let message = format!("the job of run {} cannot be run: {error}", job.run_id);
+    Failure::input(message)
 }

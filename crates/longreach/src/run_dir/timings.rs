@@ -32,6 +32,10 @@ pub struct Timings {
     pub device: String,
     /// Threads of the CPU backend.
     pub threads: usize,
+    /// Runs that were trained as one batched model: the figures of training are those of all of
+    /// them. 0 where it was trained alone.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub runs_together: usize,
 }
 
 /// Wall-clock figures of one evaluation.

@@ -211,7 +211,7 @@ impl<'a> Display<'a> {
                 let text = format!("diverged at step {step}: the {what} is not finite");
                 (1.0, text)
             }
-            Event::Failed { message } => (1.0, message.clone()),
+            Event::Failed { message } | Event::Left { message, .. } => (1.0, message.clone()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, Failure};
 use crate::limits;
-use crate::run::protocol::{Event, How};
+use crate::run::protocol::{Event, How, Line};
 use crate::run_dir::files::{self, ERROR_FILE, JOB_FILE};
 use crate::run_dir::hold::LiveClaim;
 use crate::signals;
@@ -81,7 +81,7 @@ pub fn watch(
     let stdout = child.stdout.take().map(BufReader::new).into_iter();
     let mut reported = None;
     for line in stdout.flat_map(|stdout| stdout.lines().map_while(Result::ok)) {
-        match serde_json::from_str(&line) {
+        match serde_json::from_str::<Line<Event>>(&line).map(|line| line.event) {
             Ok(Event::Failed { message }) => reported = Some(message),
             Ok(event) => on_event(event),
             // Not an event: a library may print there.

@@ -361,6 +361,7 @@ fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
             commit: "0".to_owned(),
             device: "cpu".to_owned(),
             burn: "0".to_owned(),
+            runs_together: None,
         },
         spec: map,
         started_from: None,

@@ -167,6 +167,7 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
             commit: word(),
             device: word(),
             burn: word(),
+            runs_together: None,
         },
         started_from: None,
         evaluation_of: None,

@@ -203,7 +203,7 @@ pub(super) fn retrain(run: &Subject<'_>, request: &Args) -> Result<Vec<String>, 
         memory_limit: request.device.memory_limit(request.memory_limit),
         initial_weights: false,
     };
-    worker::run_silently(&again, &how)?;
+    worker::run_silently(std::slice::from_ref(&again), &how)?;
     let mut wrong = Vec::new();
     for name in [WEIGHTS_FILE, LOG_FILE] {
         if std::fs::read(directory.join(name)).ok() != std::fs::read(again.join(name)).ok() {

@@ -84,6 +84,7 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
             commit: "0123abc".into(),
             device: "cpu".into(),
             burn: "0.22.1".into(),
+            runs_together: None,
         },
         spec: spec.as_object().unwrap().clone(),
         started_from: None,
