@@ -204,6 +204,7 @@ mod tests {
             task_mib: 1000,
             gpus_per_task: gpus,
             runs_per_gpu: 2,
+            runs_per_worker: 1,
             max_parallel: None,
             time_secs: 3600,
             lead_secs: 120,

@@ -96,6 +96,9 @@ pub struct TaskHow {
     pub gpus_per_task: usize,
     /// Runs at a time on each of them.
     pub runs_per_gpu: usize,
+    /// Most runs of one shape that a worker trains together.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub runs_per_worker: usize,
     /// Tasks at a time, if that is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<usize>,
@@ -109,9 +112,22 @@ pub struct TaskHow {
     pub engine_options: Vec<String>,
 }
 
+// Left out where runs are trained alone, as before there was such a key.
+fn one() -> usize {
+    1
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_one(value: &usize) -> bool {
+    *value == 1
+}
+
 impl TaskHow {
-    /// Runs at a time in a task.
-    pub fn runs_at_once(&self) -> usize {
+    /// Workers at a time in a task.
+    pub fn workers_at_once(&self) -> usize {
         if self.gpus_per_task > 0 {
             self.gpus_per_task * self.runs_per_gpu
         } else {

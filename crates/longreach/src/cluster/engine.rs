@@ -202,7 +202,8 @@ fn job_name(submission: &Submission) -> String {
 
 /// Memory of a task in MiB: all its processes, half as much again, and room for this program.
 pub fn task_mib(how: &TaskHow, run_mib: u64, runs: usize) -> u64 {
-    let at_once = how.runs_at_once().min(runs.max(1)) as u64;
+    let at_once = how.workers_at_once() * how.runs_per_worker;
+    let at_once = at_once.min(runs.max(1)) as u64;
     256 + at_once * (run_mib + run_mib / 2)
 }
 
@@ -283,7 +284,9 @@ fn hq(submission: &Submission, tasks: &[Task], generation: usize) -> String {
         .fold(0.0, f64::max);
     let gpus = match (
         how.gpus_per_task,
-        tasks.iter().all(|task| task.runs.len() == 1),
+        tasks
+            .iter()
+            .all(|task| task.runs.len() <= how.runs_per_worker),
     ) {
         (0, _) => String::new(),
         (1, true) => format!(

@@ -19,23 +19,27 @@ const BETWEEN: Duration = Duration::from_secs(2);
 pub struct Need {
     /// Runs at a time on one GPU.
     pub runs: usize,
+    /// Their processes.
+    pub workers: usize,
     /// MiB that they are expected to need together, without their contexts.
     pub mib: u64,
 }
 
 impl Need {
-    /// The largest of these runs, as many as there are at a time on one GPU.
-    pub fn of(mut mib: Vec<u64>, at_once: usize) -> Self {
+    /// The largest of these runs, as many as `workers` processes with `per_worker` runs each have at
+    /// a time on one GPU.
+    pub fn of(mut mib: Vec<u64>, workers: usize, per_worker: usize) -> Self {
         mib.sort_unstable_by(|a, b| b.cmp(a));
-        mib.truncate(at_once.max(1));
+        mib.truncate((workers * per_worker).max(1));
         Self {
             runs: mib.len(),
+            workers: workers.max(1).min(mib.len()),
             mib: mib.iter().sum(),
         }
     }
 
     fn with_contexts(self) -> u64 {
-        self.mib + CONTEXT_MIB * self.runs as u64
+        self.mib + CONTEXT_MIB * self.workers as u64
     }
 }
 
@@ -88,7 +92,7 @@ fn refused(gpu: &str, node: &str, need: Need, memory: &Memory) -> Failure {
         others => format!("\n  = note: processes on it: {others}"),
     };
     let help = if memory.total < needed {
-        "submit with a smaller --runs-per-gpu, or ask the engine for GPUs with more memory"
+        "submit with a smaller --runs-per-gpu or --runs-per-worker, or ask the engine for GPUs with more memory"
     } else {
         "the engine gave this GPU to others too, or a process was left behind; ask for GPUs of \
          your own, or keep this node out (sbatch --exclude)"
@@ -156,11 +160,16 @@ mod tests {
 
     #[test]
     fn the_largest_runs_that_meet_on_a_gpu_are_counted() {
-        let need = Need::of(vec![10, 300, 20, 200], 2);
+        let need = Need::of(vec![10, 300, 20, 200], 2, 1);
         assert_eq!((need.runs, need.mib), (2, 500));
         assert_eq!(need.with_contexts(), 500 + 2 * CONTEXT_MIB);
-        assert_eq!(Need::of(vec![10], 4).runs, 1);
-        assert_eq!(Need::of(Vec::new(), 4).with_contexts(), 0);
+        assert_eq!(Need::of(vec![10], 4, 1).runs, 1);
+        assert_eq!(Need::of(Vec::new(), 4, 1).with_contexts(), 0);
+        let together = Need::of(vec![10, 300, 20, 200], 1, 3);
+        assert_eq!(
+            (together.runs, together.with_contexts()),
+            (3, 520 + CONTEXT_MIB)
+        );
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
             Request {
                 out,
                 engine,
-                per_task: PerTask::Fixed(1),
+                per_task: PerTask::Fixed(how.runs_per_worker),
                 overrides,
                 how,
             },
@@ -215,7 +215,7 @@ fn plan_tasks(
         .iter()
         .map(|line| line.expected_secs + START_SECS)
         .collect();
-    let at_once = how.runs_at_once();
+    let at_once = how.workers_at_once();
     let packed = pack(&secs, per_task, at_once, most);
     if packed.len() > most {
         let least = lines.len().div_ceil(most);

@@ -116,7 +116,9 @@ fn has_room<'a>(
     if !gpu_memory::are_known(gpus) {
         return Ok(());
     }
-    let need = Need::of(runs.map(mib).collect(), submission.how.runs_per_gpu);
+    let how = &submission.how;
+    let mib = runs.map(mib).collect();
+    let need = Need::of(mib, how.runs_per_gpu, how.runs_per_worker);
     if need.runs > 0
         && let Some(note) = gpu_memory::check(&gpus.names, &node(env), need)?
     {
@@ -198,6 +200,7 @@ fn options(
             device,
         },
         jobs,
+        runs_per_worker: how.runs_per_worker,
         fail_fast: false,
         retry: None,
         keep_workers: false,
@@ -405,7 +408,7 @@ impl Journal for Log<'_> {
             .as_ref()
             .filter(|gpus| gpu_memory::are_known(gpus))
         {
-            let need = Need::of(vec![mib(run)], 1);
+            let need = Need::of(vec![mib(run)], 1, 1);
             gpu_memory::check(&[gpus.of(slot).to_owned()], &self.here.node, need)?;
         }
         let attempts = attempts::begin(directory, self.generation, &self.here)?;

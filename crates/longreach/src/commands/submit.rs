@@ -46,6 +46,10 @@ pub struct Args {
     /// Runs at a time on each GPU
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     runs_per_gpu: u16,
+    /// Train up to N runs of one shape together in each of these, as one batched model: for GPUs,
+    /// see `longreach run`
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    runs_per_worker: u16,
     /// Time that the engine gives to a task, as HH:MM:SS [default: four times what the longest is
     /// expected to take, at least an hour]
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -191,6 +195,7 @@ fn how(arguments: &Args) -> Result<TaskHow, Failure> {
         task_mib: 0,
         gpus_per_task: arguments.gpus_per_task.into(),
         runs_per_gpu: arguments.runs_per_gpu.into(),
+        runs_per_worker: arguments.runs_per_worker.into(),
         max_parallel: arguments.max_parallel.map(|most| most as usize),
         time_secs: arguments.time.unwrap_or(0),
         lead_secs: 0,
@@ -222,7 +227,10 @@ fn summary(submitted: &Submitted, out: &Path) -> String {
         n => format!(
             ", {}, {} at a time on each",
             count(n, "GPU"),
-            count(how.runs_per_gpu, "run")
+            match how.runs_per_worker {
+                1 => count(how.runs_per_gpu, "run"),
+                most => format!("{} of up to {most} runs", count(how.runs_per_gpu, "worker")),
+            }
         ),
     };
     format!(

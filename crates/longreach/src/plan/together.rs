@@ -180,7 +180,7 @@ test_lens = [4, 8]
             ("train.warmup_steps", "1,2"),
             ("train.final_lr", "0.0,0.1"),
             ("train.grad_clip", "0.0,1.0"),
-            ("train.weight_decay", "0.0,0.1"),
+            ("train.adamw.weight_decay", "0.0,0.1"),
             ("model.pe.base", "100,10000"),
             ("eval.test_lens", "[8],[4,8]"),
         ] {

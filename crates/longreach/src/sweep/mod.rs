@@ -1,7 +1,8 @@
 //! `longreach run`: runs every run of a plan in a separate process and skips recorded ones.
 //!
 //! Burn keeps its generator and device state per process, so two runs in one process would disturb
-//! each other; a process that dies takes one run with it and no more.
+//! each other; a process that dies takes one run with it and no more. Runs that are trained together
+//! share a process, because there they are one model.
 
 mod claims;
 mod display;
@@ -16,6 +17,7 @@ use crate::console::{self, tell};
 use crate::device::matmul_note;
 use crate::exit::{Exit, Failure};
 use crate::plan::planner::{Plan, PlannedRun};
+use crate::plan::together::{self, Group};
 use crate::run_dir::files::{self, RECORD_FILE};
 use crate::run_dir::{changes, kept_configs};
 use crate::signals;
@@ -85,7 +87,7 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
     check_retry(plan, &todo, options)?;
     prepare::prepare(plan, &todo, options)?;
     kept_configs::write(rundir::system(), &experiment, plan)?;
-    print_header(plan, &todo, jobs(&todo, options), options);
+    print_header(plan, &todo, options);
     if let Some(first) = todo.front()
         && !claims::has_locks(&options.directory(&plan.runs[*first]))
     {
@@ -110,13 +112,14 @@ pub fn work(
     options: &Options,
     journal: &dyn Journal,
 ) -> Outcome {
-    let jobs = jobs(&todo, options);
     let mut display = Display::new(plan, &todo, std::io::stderr().is_terminal());
     if signals::asked().is_some() {
         display.not_started += todo.drain(..).count();
     }
     let started = todo.clone();
-    let (mut failed, not_started) = queue::work(plan, todo, jobs, options, journal, &mut display);
+    let groups = groups(plan, &todo, options);
+    let jobs = jobs(&groups, options);
+    let (mut failed, not_started) = queue::work(plan, groups, jobs, options, journal, &mut display);
     display.finish();
     let stopped = signals::asked();
     if stopped.is_some() {
@@ -135,9 +138,15 @@ pub fn work(
     }
 }
 
-/// More workers than runs would only divide the cores.
-fn jobs(todo: &VecDeque<usize>, options: &Options) -> usize {
-    options.jobs.clamp(1, todo.len().max(1))
+/// The runs of each worker.
+fn groups(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> VecDeque<Group> {
+    let limit = options.how.memory_limit;
+    together::groups(&plan.runs, todo, options.runs_per_worker, limit)
+}
+
+/// More workers than there is work for would only divide the cores.
+fn jobs(groups: &VecDeque<Group>, options: &Options) -> usize {
+    options.jobs.clamp(1, groups.len().max(1))
 }
 
 /// Read from disk before and after a sweep: other processes may record runs too.
@@ -190,8 +199,9 @@ fn unreadable(directory: &Path, run: &PlannedRun, options: &Options) -> Option<F
     Some((run.job.name(), options.directory(run), failure))
 }
 
-fn print_header(plan: &Plan, todo: &VecDeque<usize>, jobs: usize, options: &Options) {
+fn print_header(plan: &Plan, todo: &VecDeque<usize>, options: &Options) {
     let skipped = plan.runs.len() - todo.len();
+    let jobs = jobs(&groups(plan, todo, options), options);
     tell(&format!(
         "{}: {}, {} to do on {} with {}{}",
         plan.name,
@@ -206,8 +216,12 @@ fn print_header(plan: &Plan, todo: &VecDeque<usize>, jobs: usize, options: &Opti
         }
     ));
     let specs = todo.iter().map(|index| &plan.runs[*index].job.spec);
-    let notes: BTreeSet<String> = specs
+    let mut notes: BTreeSet<String> = specs
         .filter_map(|spec| matmul_note(&options.how.device, spec.model.transformer.matmul))
         .collect();
+    if options.runs_per_worker > 1 && options.how.device.is_cpu() {
+        let note = "--runs-per-worker is for GPUs: a CPU trains runs one by one faster";
+        notes.insert(note.to_owned());
+    }
     console::notes(&notes.into_iter().collect::<Vec<_>>());
 }

@@ -2,13 +2,15 @@
 
 use crate::exit::{Exit, Failure};
 use crate::limits;
+use crate::plan::planned::PlannedRun;
 use crate::run::protocol::{Event, How, Line};
 use crate::run_dir::files::{self, ERROR_FILE, JOB_FILE};
 use crate::run_dir::hold::LiveClaim;
 use crate::signals;
 use crate::sweep::options::Options;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 
@@ -24,42 +26,115 @@ pub fn threads_per_worker(jobs: usize, cores: Option<usize>) -> Option<usize> {
         .then(|| (cores.unwrap_or_else(all) / jobs).max(1))
 }
 
+/// A run of a worker.
+pub struct Member<'a> {
+    /// The run.
+    pub run: &'a PlannedRun,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// The claim that it runs under.
+    pub claim: Option<LiveClaim>,
+}
+
+impl Member<'_> {
+    /// Writes the message of a failed run into its directory, if no other process holds the run.
+    pub fn write_error(&self, failure: &Failure) {
+        let disk = rundir::system();
+        if let Ok(_held) = files::take(disk, &self.directory) {
+            let path = self.directory.join(ERROR_FILE);
+            let _ = disk.write_whole(&path, failure.message.as_bytes());
+        }
+    }
+
+    fn has_lost_its_claim(&self) -> bool {
+        self.claim.as_ref().is_some_and(LiveClaim::lost)
+    }
+}
+
 /// What a worker is started with.
 pub struct Start<'a> {
-    /// The directory of its run.
-    pub directory: &'a Path,
+    /// Its runs.
+    pub members: &'a [Member<'a>],
     /// How its sweep runs.
     pub options: &'a Options,
     /// Threads of its CPU backend.
     pub threads: Option<usize>,
     /// The variable that names its GPU, and the GPU.
     pub gpu: Option<(&'static str, &'a str)>,
-    /// The claim that it runs under.
-    pub claim: Option<&'a LiveClaim>,
-}
-
-impl Start<'_> {
-    /// Writes the message of a failed run into its directory, if no other process holds the run.
-    pub fn write_error(&self, failure: &Failure) {
-        let disk = rundir::system();
-        if let Ok(_held) = files::take(disk, self.directory) {
-            let path = self.directory.join(ERROR_FILE);
-            let _ = disk.write_whole(&path, failure.message.as_bytes());
-        }
-    }
 }
 
 /// Starts a worker and follows it to its end; `on_start` receives its process, `on_event` its
-/// events.
-///
-/// # Errors
-///
-/// The worker's failure, or why it could not be started.
+/// events with the place of the run. Returns what became of each run: the failure of a worker is
+/// that of every run that it left without a record.
 pub fn watch(
     start: &Start<'_>,
     on_start: impl FnOnce(u32),
-    mut on_event: impl FnMut(Event),
-) -> Result<(), Failure> {
+    on_event: impl FnMut(usize, Event),
+) -> Vec<Result<(), Failure>> {
+    let members = start.members.iter();
+    let end = match follow(start, on_start, on_event) {
+        Ok(end) => end,
+        Err(failure) => return members.map(|_| Err(failure.clone())).collect(),
+    };
+    let ended = members.enumerate().map(|(place, member)| {
+        let ended = end.of(place, start);
+        if let Err(failure) = &ended
+            // A run that another process holds has that process's error file.
+            && !failure.exit.on_request()
+            && failure.exit != Exit::Busy
+        {
+            member.write_error(failure);
+        }
+        ended
+    });
+    ended.collect()
+}
+
+/// How a worker ended.
+struct End {
+    status: ExitStatus,
+    /// What it printed and reported.
+    words: String,
+    /// The runs that ended without a record while others went on, by place.
+    left: BTreeMap<usize, Failure>,
+    outside: Outside,
+}
+
+impl End {
+    /// What became of one of the runs.
+    fn of(&self, place: usize, start: &Start<'_>) -> Result<(), Failure> {
+        let (member, is_alone) = (&start.members[place], start.members.len() == 1);
+        if let Some(failure) = self.left.get(&place) {
+            return Err(failure.clone());
+        }
+        let is_recorded = || start.options.recorded(member.run).is_some();
+        if self.status.success() || !is_alone && is_recorded() {
+            return Ok(());
+        }
+        if start.members.iter().any(Member::has_lost_its_claim) {
+            // Those beside it are tried again: their worker was killed for its sake.
+            let what = match member.has_lost_its_claim() {
+                true => "was taken over",
+                false => "was trained with a run that was taken over",
+            };
+            let message = format!("{what} by another process, which saw no heartbeat of this one");
+            return Err(Failure::new(Exit::Busy, message));
+        }
+        let mut failure = ending(self.status, &self.words, &self.outside);
+        if !is_alone && matches!(failure.exit, Exit::Resources | Exit::Device) {
+            let help = "it had several runs: if memory was short, a smaller --runs-per-worker \
+                        needs less";
+            failure.message = format!("{}\n  = help: {help}", failure.message);
+        }
+        Err(failure)
+    }
+}
+
+fn follow(
+    start: &Start<'_>,
+    on_start: impl FnOnce(u32),
+    mut on_event: impl FnMut(usize, Event),
+) -> Result<End, Failure> {
     let failure = |message: String| Failure::new(Exit::SomeFailed, message);
     let mut command = command(start)?;
     // A separate thread drains the pipe; otherwise a worker that fills it would block forever.
@@ -72,48 +147,45 @@ pub fn watch(
         None => limits::refused("a worker", &error),
     })?;
     on_start(child.id());
-    if let Some(claim) = start.claim {
+    for claim in start.members.iter().filter_map(|run| run.claim.as_ref()) {
         claim.guard(child.id());
     }
     // Dropped after the worker has ended: a worker leaves when its standard input closes.
     let lifeline = child.stdin.take();
     let _ = to_drain.send(child.stderr.take());
     let stdout = child.stdout.take().map(BufReader::new).into_iter();
-    let mut reported = None;
+    let (mut reported, mut left) = (None, BTreeMap::new());
     for line in stdout.flat_map(|stdout| stdout.lines().map_while(Result::ok)) {
-        match serde_json::from_str::<Line<Event>>(&line).map(|line| line.event) {
-            Ok(Event::Failed { message }) => reported = Some(message),
-            Ok(event) => on_event(event),
-            // Not an event: a library may print there.
-            Err(_) => {}
+        // Not an event: a library may print there.
+        let Ok(Line { run, event }) = serde_json::from_str(&line) else {
+            continue;
+        };
+        match event {
+            Event::Failed { message } => reported = Some(message),
+            Event::Left { exit, message } => {
+                let exit = Exit::from_code(exit.into()).unwrap_or(Exit::SomeFailed);
+                left.insert(run, Failure::new(exit, message));
+            }
+            event if run < start.members.len() => on_event(run, event),
+            _ => {}
         }
     }
     let status =
         signals::wait(&mut child).map_err(|error| failure(format!("lost a worker: {error}")))?;
     drop(lifeline);
-    let words = stderr.join().unwrap_or_default();
-    if status.success() {
-        return Ok(());
-    }
-    let words: Vec<String> = [Some(words).filter(|words| !words.is_empty()), reported]
-        .into_iter()
-        .flatten()
-        .collect();
-    if start.claim.is_some_and(LiveClaim::lost) {
-        let message = "was taken over by another process, which saw no heartbeat of this one";
-        return Err(Failure::new(Exit::Busy, message));
-    }
-    let failure = ending(status, &words.join("\n"), &outside);
-    // A run that another process holds has that process's error file.
-    if !failure.exit.on_request() && failure.exit != Exit::Busy {
-        start.write_error(&failure);
-    }
-    Err(failure)
+    let words = Some(stderr.join().unwrap_or_default()).filter(|words| !words.is_empty());
+    let words: Vec<String> = [words, reported].into_iter().flatten().collect();
+    Ok(End {
+        status,
+        words: words.join("\n"),
+        left,
+        outside,
+    })
 }
 
 fn command(start: &Start<'_>) -> Result<Command, Failure> {
     let Start {
-        directory, options, ..
+        members, options, ..
     } = start;
     let program = std::env::current_exe().map_err(|error| {
         let message = format!("cannot find this program: {error}");
@@ -126,7 +198,9 @@ fn command(start: &Start<'_>) -> Result<Command, Failure> {
         initial_weights,
     } = &options.how;
     let mut command = Command::new(program);
-    command.arg("worker").arg(directory).arg("--events");
+    command.arg("worker");
+    command.args(members.iter().map(|member| &member.directory));
+    command.arg("--events");
     command.args(["--device", &device.to_string()]);
     command.args(["--checkpoint-every", &checkpoint_every.to_string()]);
     command.args(["--memory-limit", &memory_limit.to_string()]);
@@ -144,7 +218,7 @@ fn command(start: &Start<'_>) -> Result<Command, Failure> {
     } else {
         command.arg("--stop-with-parent").stdin(Stdio::piped());
     }
-    if let Some(claim) = start.claim {
+    for claim in members.iter().filter_map(|run| run.claim.as_ref()) {
         command.args(["--claimed", &claim.nonce()]);
     }
     if let Some((variable, gpu)) = start.gpu {

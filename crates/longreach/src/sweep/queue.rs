@@ -1,9 +1,10 @@
 //! The queue of a sweep: threads that each start one worker after the other, and the loop that
-//! draws their progress.
+//! draws their progress. Its items are groups of runs, each for one worker.
 
 use crate::exit::{Exit, Failure};
 use crate::limits;
 use crate::plan::planner::{Plan, PlannedRun};
+use crate::plan::together::Group;
 use crate::run::protocol::Event;
 use crate::run::worker::LEAVE_WITHIN;
 use crate::run_dir::hold::LiveClaim;
@@ -13,8 +14,9 @@ use crate::sweep::display::Display;
 use crate::sweep::journal::Journal;
 use crate::sweep::options::Options;
 use crate::sweep::prepare::ensure_job;
-use crate::sweep::process::{Start, threads_per_worker, watch};
+use crate::sweep::process::{Member, Start, threads_per_worker, watch};
 use crate::sweep::stalls::Stalls;
+use crate::units::count;
 use rundir::claim::Sight;
 use rundir::lock;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,11 +31,14 @@ pub type FailedRun = (String, PathBuf, Failure);
 /// Sent by the threads that watch workers to the one that draws.
 enum Message {
     Started(usize),
-    /// A worker runs it, as this process.
-    Worker(usize, u32),
+    /// A worker runs them, as this process.
+    Worker(Group, u32),
     Event(usize, Event),
     Ended(usize, Result<(), Failure>),
 }
+
+/// What became of a run, by index into the plan.
+type Ended = (usize, Result<(), Failure>);
 
 /// The runs that have no worker yet, by index into the plan.
 struct Queue<'a> {
@@ -41,7 +46,7 @@ struct Queue<'a> {
     options: &'a Options,
     threads: Option<usize>,
     journal: &'a dyn Journal,
-    waiting: Mutex<VecDeque<usize>>,
+    waiting: Mutex<VecDeque<Group>>,
     /// What was seen of the claims of other processes.
     sights: Mutex<BTreeMap<usize, Sight>>,
 }
@@ -49,7 +54,7 @@ struct Queue<'a> {
 /// Runs everything in `todo`; returns the runs that failed and the number that were never started.
 pub fn work(
     plan: &Plan,
-    todo: VecDeque<usize>,
+    todo: VecDeque<Group>,
     jobs: usize,
     options: &Options,
     journal: &dyn Journal,
@@ -93,104 +98,138 @@ pub fn work(
 }
 
 impl Queue<'_> {
-    /// Runs one run after the other, until none is left.
+    /// Runs one group after the other, until none is left.
     fn serve(&self, slot: usize, sender: &Sender<Message>) {
-        while let Some(index) = self.next() {
-            let _ = sender.send(Message::Started(index));
-            let ended = self.run(index, slot, sender);
-            let _ = sender.send(Message::Ended(index, ended));
+        while let Some(group) = self.next() {
+            for index in &group {
+                let _ = sender.send(Message::Started(*index));
+            }
+            self.run(group, slot, sender);
         }
     }
 
-    /// The failure of the next run, where threads could not be started. Those that were started
+    /// The failure of the next runs, where threads could not be started. Those that were started
     /// finish what they have begun.
     fn unserved(&self, refused: Option<Failure>) -> Vec<FailedRun> {
-        let named = |failure: Failure| {
-            let run = &self.plan.runs[self.next()?];
-            Some((run.job.name(), self.options.directory(run), failure))
+        let Some(failure) = refused else {
+            return Vec::new();
         };
-        refused.and_then(named).into_iter().collect()
+        let named = |index: usize| {
+            let run = &self.plan.runs[index];
+            (run.job.name(), self.options.directory(run), failure.clone())
+        };
+        self.next().into_iter().flatten().map(named).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<usize>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Group>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self) -> Option<usize> {
+    fn next(&self) -> Option<Group> {
         if signals::asked().is_some() || !self.journal.has_time() {
             return None;
         }
         self.lock().pop_front()
     }
 
-    /// Removes all runs; returns how many there were.
+    /// Removes all groups; returns how many runs there were.
     fn clear(&self) -> usize {
-        self.lock().drain(..).count()
+        self.lock().drain(..).map(|group| group.len()).sum()
     }
 
-    /// Swaps a run that another process holds for the next one in the queue; false if there is
-    /// none.
-    fn postpone(&self, index: usize) -> bool {
+    /// Puts runs that another process holds behind all others; false if there are no others.
+    fn postpone(&self, group: &Group) -> bool {
         let mut waiting = self.lock();
-        // In an empty queue this thread would get the same run back at once.
-        let Some(next) = waiting.pop_front() else {
+        // In an empty queue this thread would get the same runs back at once.
+        if waiting.is_empty() {
             return false;
-        };
-        waiting.push_back(index);
-        waiting.push_front(next);
+        }
+        waiting.push_back(group.clone());
         true
     }
 
-    /// Runs one worker to its end, and waits for a run that another process holds.
-    fn run(&self, index: usize, slot: usize, sender: &Sender<Message>) -> Result<(), Failure> {
-        let run: &PlannedRun = &self.plan.runs[index];
+    /// Runs one worker to its end, or another one where the device was lost, and waits for runs
+    /// that other processes hold.
+    fn run(&self, mut group: Group, slot: usize, sender: &Sender<Message>) {
+        let ended = |(index, ended): Ended| drop(sender.send(Message::Ended(index, ended)));
         // A device that was lost may work in a fresh process: once.
         let mut retry_device = self.options.how.device.kind != "cpu";
         loop {
-            // Another sweep may have recorded it while this one waited.
-            if self.options.retry.is_none() && self.options.recorded(run).is_some() {
-                return Ok(());
+            // Another sweep may have recorded them while this one waited.
+            let (recorded, left): (Group, Group) = group.into_iter().partition(|index| {
+                let run = &self.plan.runs[*index];
+                self.options.retry.is_none() && self.options.recorded(run).is_some()
+            });
+            recorded
+                .into_iter()
+                .for_each(|index| ended((index, Ok(()))));
+            let (mut again, mut busy) = (Group::new(), Vec::new());
+            for (index, end) in self.attempt(&left, slot, sender) {
+                match end {
+                    Err(lost) if lost.exit == Exit::Device && retry_device => again.push(index),
+                    Err(held) if held.exit == Exit::Busy && signals::asked().is_none() => {
+                        busy.push((index, held));
+                    }
+                    end => ended((index, end)),
+                }
             }
-            let failure = match self.attempt(index, slot, sender) {
-                Ok(()) => return Ok(()),
-                Err(failure) => failure,
-            };
-            if failure.exit == Exit::Device && retry_device {
+            if !again.is_empty() {
                 retry_device = false;
-            } else if failure.exit == Exit::Busy && signals::asked().is_none() {
-                let who = failure.message.clone();
-                let _ = sender.send(Message::Event(index, Event::Elsewhere { who }));
+            }
+            let held: Group = busy.iter().map(|(index, _)| *index).collect();
+            if !held.is_empty() {
+                Self::tell_busy(&busy, sender);
                 std::thread::sleep(Duration::from_millis(200));
                 // The other runs come first; this thread waits only if there is none.
-                if self.postpone(index) {
-                    return Err(failure);
+                if again.is_empty() && self.postpone(&held) {
+                    busy.into_iter()
+                        .for_each(|(index, held)| ended((index, Err(held))));
+                    return;
                 }
-            } else {
-                return Err(failure);
             }
+            again.extend(held);
+            if again.is_empty() {
+                return;
+            }
+            group = again;
         }
     }
 
-    /// One worker, if no other process holds the run.
-    fn attempt(&self, index: usize, slot: usize, sender: &Sender<Message>) -> Result<(), Failure> {
-        let run: &PlannedRun = &self.plan.runs[index];
-        let directory = self.options.directory(run);
-        let claim = match self.claim(index, &directory) {
-            Ok(claim) => claim,
-            Err(failure) => {
-                let ended = Err(failure);
-                if !matches!(&ended, Err(failure) if failure.exit == Exit::Busy) {
-                    self.journal.ended(run, &directory, &ended);
-                }
-                return ended;
+    fn tell_busy(busy: &[(usize, Failure)], sender: &Sender<Message>) {
+        for (index, failure) in busy {
+            let who = failure.message.clone();
+            let _ = sender.send(Message::Event(*index, Event::Elsewhere { who }));
+        }
+    }
+
+    /// One worker for the runs that no other process holds. The others come after them.
+    fn attempt(&self, group: &[usize], slot: usize, sender: &Sender<Message>) -> Vec<Ended> {
+        let (mut ended, mut held) = (Vec::new(), Vec::new());
+        for index in group {
+            match self.hold(*index) {
+                Ok(member) => held.push((*index, member)),
+                Err(failure) => ended.push((*index, Err(failure))),
             }
-        };
-        // Asked first: a worker would start only to find the lock held.
-        if let Some(who) = lock::holder(&directory).or_else(|| lock::sharer(&directory)) {
-            return Err(Failure::new(Exit::Busy, format!("is held by {who}")));
+        }
+        let is_busy = |(_, end): &Ended| matches!(end, Err(held) if held.exit == Exit::Busy);
+        if !held.is_empty() && signals::asked().is_none() {
+            // Now, not when this worker ends: another thread may be free before.
+            let busy: Vec<Ended> = ended.extract_if(.., |end| is_busy(end)).collect();
+            self.put_back(busy, sender);
+        }
+        let mut begun = Vec::new();
+        for (index, member) in held {
+            match self.begin(&member, slot) {
+                Ok(()) => begun.push((index, member)),
+                Err(refused) => ended.push((index, Err(refused))),
+            }
+        }
+        let (indices, members): (Group, Vec<Member<'_>>) = begun.into_iter().unzip();
+        if indices.is_empty() {
+            return ended;
         }
         let start = Start {
-            directory: &directory,
+            members: &members,
             options: self.options,
             threads: self.threads,
             gpu: self
@@ -199,27 +238,70 @@ impl Queue<'_> {
                 .gpus
                 .as_ref()
                 .map(|gpus| (gpus.variable, gpus.of(slot))),
-            claim: claim.as_ref(),
         };
-        let on_event = |event: Event| {
-            self.journal.event(run, &event);
-            let _ = sender.send(Message::Event(index, event));
+        let on_start = |process| drop(sender.send(Message::Worker(indices.clone(), process)));
+        let on_event = |place: usize, event: Event| {
+            self.journal.event(members[place].run, &event);
+            let _ = sender.send(Message::Event(indices[place], event));
         };
-        let begun =
-            ensure_job(run, self.options).and_then(|()| self.journal.starts(run, &directory, slot));
-        let ended = match begun {
-            Ok(()) => {
-                let on_start = |process| drop(sender.send(Message::Worker(index, process)));
-                watch(&start, on_start, on_event)
-            }
-            Err(refused) => {
-                start.write_error(&refused);
-                Err(refused)
-            }
-        };
-        // Told while the run is claimed: whoever sees no claim finds the end written.
-        self.journal.ended(run, &directory, &ended);
+        let ends = watch(&start, on_start, on_event);
+        for ((index, member), end) in indices.iter().zip(&members).zip(ends) {
+            // Told while the run is claimed: whoever sees no claim finds the end written.
+            self.journal.ended(member.run, &member.directory, &end);
+            ended.push((*index, end));
+        }
         ended
+    }
+
+    /// Puts runs that other processes hold behind all others.
+    fn put_back(&self, busy: Vec<Ended>, sender: &Sender<Message>) {
+        if busy.is_empty() {
+            return;
+        }
+        let group = busy.iter().map(|(index, _)| *index).collect();
+        for (index, end) in busy {
+            if let Err(failure) = &end {
+                Self::tell_busy(&[(index, failure.clone())], sender);
+            }
+            let _ = sender.send(Message::Ended(index, end));
+        }
+        self.lock().push_back(group);
+    }
+
+    /// Claims a run, if it needs a claim, and looks whether another process holds it.
+    fn hold(&self, index: usize) -> Result<Member<'_>, Failure> {
+        let run: &PlannedRun = &self.plan.runs[index];
+        let directory = self.options.directory(run);
+        let claim = match self.claim(index, &directory) {
+            Ok(claim) => claim,
+            Err(failure) => {
+                if failure.exit != Exit::Busy {
+                    self.journal.ended(run, &directory, &Err(failure.clone()));
+                }
+                return Err(failure);
+            }
+        };
+        // Asked first: a worker would start only to find the lock held.
+        if let Some(who) = lock::holder(&directory).or_else(|| lock::sharer(&directory)) {
+            return Err(Failure::new(Exit::Busy, format!("is held by {who}")));
+        }
+        Ok(Member {
+            run,
+            directory,
+            claim,
+        })
+    }
+
+    /// Writes the job of a run, if it is missing, and tells that its worker is about to start.
+    fn begin(&self, member: &Member<'_>, slot: usize) -> Result<(), Failure> {
+        let Member { run, directory, .. } = member;
+        let begun =
+            ensure_job(run, self.options).and_then(|()| self.journal.starts(run, directory, slot));
+        if let Err(refused) = &begun {
+            member.write_error(refused);
+            self.journal.ended(run, directory, &begun);
+        }
+        begun
     }
 
     /// Claims a run, if it needs a claim.
@@ -243,15 +325,20 @@ impl Queue<'_> {
                 display
                     .print("stopping: workers save and leave; a second signal ends them at once");
             }
-            for (index, line) in stalls.look() {
-                let name = self.plan.runs[index].job.name();
-                display.print(&format!("  {name}: {line}"));
+            for (group, line) in stalls.look() {
+                let name = self.plan.runs[group[0]].job.name();
+                let others = match group.len() - 1 {
+                    0 => String::new(),
+                    others => format!(" and {} beside it", count(others, "run")),
+                };
+                display.print(&format!("  {name}{others}: {line}"));
             }
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return failed,
                 Ok(Message::Started(index)) => display.started(index),
-                Ok(Message::Worker(index, process)) => stalls.started(index, process),
+                // One line about a worker is enough: it names the first of its runs.
+                Ok(Message::Worker(group, process)) => stalls.started(&group, process),
                 Ok(Message::Event(index, event)) => display.event(index, &event),
                 Ok(Message::Ended(index, ended)) => {
                     stalls.ended(index);

@@ -1,5 +1,6 @@
 //! Workers that make no progress: stopped by a signal, or without any processor time.
 
+use crate::plan::together::Group;
 use crate::units::duration;
 use rundir::process::{Activity, activity};
 use std::collections::BTreeMap;
@@ -13,9 +14,9 @@ const STOPPED_FOR: Duration = Duration::from_secs(2);
 /// for a device and writing a checkpoint all take some of it.
 const IDLE_FOR: Duration = Duration::from_secs(60);
 
-/// The workers of a sweep, by the index of their run.
+/// The workers of a sweep, by their runs.
 pub struct Stalls {
-    workers: BTreeMap<usize, Worker>,
+    workers: BTreeMap<Group, Worker>,
     looked: Instant,
 }
 
@@ -40,31 +41,31 @@ impl Default for Stalls {
 }
 
 impl Stalls {
-    /// A worker was started for a run.
-    pub fn started(&mut self, index: usize, process: u32) {
-        self.workers
-            .insert(index, Worker::new(process, Instant::now()));
+    /// A worker was started for some runs.
+    pub fn started(&mut self, group: &Group, process: u32) {
+        let worker = Worker::new(process, Instant::now());
+        self.workers.insert(group.clone(), worker);
     }
 
     /// The worker of a run has ended.
     pub fn ended(&mut self, index: usize) {
-        self.workers.remove(&index);
+        self.workers.retain(|group, _| !group.contains(&index));
     }
 
-    /// Looks at the workers, if it is time; returns a line for each run that one is due for.
-    pub fn look(&mut self) -> Vec<(usize, String)> {
+    /// Looks at the workers, if it is time; returns a line for each that one is due for.
+    pub fn look(&mut self) -> Vec<(Group, String)> {
         let now = Instant::now();
         if now.duration_since(self.looked) < LOOK_EVERY {
             return Vec::new();
         }
         self.looked = now;
         let mut lines = Vec::new();
-        for (index, worker) in &mut self.workers {
+        for (group, worker) in &mut self.workers {
             // A system that cannot be asked says nothing about its processes.
             if let Some(found) = activity(worker.process)
                 && let Some(line) = worker.see(&found, now)
             {
-                lines.push((*index, line));
+                lines.push((group.clone(), line));
             }
         }
         lines

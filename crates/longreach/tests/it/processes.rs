@@ -143,6 +143,7 @@ fn lengths_that_a_worker_adds_while_labels_are_written_are_kept() {
             initial_weights: false,
         },
         jobs: 1,
+        runs_per_worker: 1,
         fail_fast: false,
         retry: None,
         keep_workers: false,
