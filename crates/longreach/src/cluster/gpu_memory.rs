@@ -26,8 +26,8 @@ pub struct Need {
 }
 
 impl Need {
-    /// The largest of these runs, as many as `workers` processes with `per_worker` runs each have at
-    /// a time on one GPU.
+    /// The largest of these runs, as many as there are at a time on one GPU: in as many processes as
+    /// `workers`, each with `per_worker` of them.
     pub fn of(mut mib: Vec<u64>, workers: usize, per_worker: usize) -> Self {
         mib.sort_unstable_by(|a, b| b.cmp(a));
         mib.truncate((workers * per_worker).max(1));

@@ -274,6 +274,7 @@ fn timings(runs: &[PlacedRun]) -> BTreeMap<(String, String), RunTimings> {
             tokens_per_sec: timings.train_tokens_per_sec,
             peak_memory_bytes: timings.train_peak_memory_bytes,
             eval_secs: timings.eval_secs,
+            runs_together: timings.runs_together,
         };
         Some((run.clone(), timings))
     };

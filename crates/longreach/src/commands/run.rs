@@ -32,12 +32,13 @@ pub struct Args {
     /// cpu, wgpu, vulkan, metal, cuda, rocm or ndarray; :N selects the Nth of several
     #[arg(long, default_value = "cpu", add = ArgValueCandidates::new(completions::devices))]
     device: DeviceName,
-    /// Workers at a time, each a process with one run, or with --runs-per-worker [default: one per core on a CPU, 1 elsewhere]
+    /// Workers at a time: processes with one run each, unless --runs-per-worker is given [default:
+    /// one per core on a CPU, 1 elsewhere]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Train up to N runs of one shape together in each worker, as one batched model. For GPUs, where
-    /// tiny runs are bound by kernel launches. Runs of one shape differ only in seed, steps, rates
-    /// and other numbers of the optimizer, numbers of their encoding, and evaluation
+    /// Train up to N runs of one shape together in each worker, as one batched model: for GPUs,
+    /// where tiny runs are bound by kernel launches. Runs of one shape may differ in seed, steps,
+    /// optimizer, numbers of their encoding, and evaluation
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     runs_per_worker: u16,
     /// Start no further run after the first failure

@@ -213,6 +213,12 @@ fn again(
         findings.notes.extend(scored.notes);
     }
     if request.retrain && findings.wrong.is_empty() {
+        if let Some(runs) = run.record.environment.runs_together {
+            findings.notes.push(format!(
+                "it was trained together with {}, and again alone: last bits may differ",
+                count(runs.saturating_sub(1), "other run")
+            ));
+        }
         findings.add("trained again", again::retrain(run, request)?);
     }
     Ok(())

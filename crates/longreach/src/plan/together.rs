@@ -190,7 +190,7 @@ test_lens = [4, 8]
             ("model.pe", r#"{kind="rope"},{kind="alibi"}"#),
             (
                 "model.pe",
-                r#"{kind="learned",max_position=8},{kind="learned",max_position=9}"#,
+                r#"{kind="learned",max_position=12},{kind="learned",max_position=14}"#,
             ),
             (
                 "model.pe",
@@ -200,7 +200,7 @@ test_lens = [4, 8]
             ("model.norm", r#""layer_norm","rms_norm""#),
             (
                 "model.positions",
-                r#"{kind="contiguous"},{kind="randomized",max_len=64}"#,
+                r#"{kind="contiguous"},{kind="randomized",max_position=64}"#,
             ),
             ("train.batch_size", "4,8"),
             ("train.train_len", "4,8"),

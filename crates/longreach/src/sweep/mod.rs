@@ -1,8 +1,8 @@
 //! `longreach run`: runs every run of a plan in a separate process and skips recorded ones.
 //!
 //! Burn keeps its generator and device state per process, so two runs in one process would disturb
-//! each other; a process that dies takes one run with it and no more. Runs that are trained together
-//! share a process, because there they are one model.
+//! each other; a process that dies takes one run with it and no more. Runs that are trained
+//! together share a process: there they are one model.
 
 mod claims;
 mod display;

@@ -35,4 +35,5 @@ mod start;
 mod step_scores;
 mod tampering;
 mod texts;
+mod together;
 mod variants;

@@ -85,6 +85,11 @@ fn notes(records: &[&RunRecord], settings: &[Setting<'_>], spec: &ReportSpec) ->
     if differ(&|r| r.environment.commit.clone()) || differ(&|r| r.environment.version.clone()) {
         notes.push("The runs were made by more than one build; see the conditions.".into());
     }
+    if differ(&|r| format!("{:?}", r.environment.runs_together)) {
+        let note = "Some runs were trained together on a device other than a CPU, others alone or \
+                    in other numbers: last bits may differ; see the conditions.";
+        notes.push(note.into());
+    }
     if differ(&|r| r.environment.device.clone()) {
         let note = "The runs were made on more than one kind of device; see the conditions.";
         notes.push(note.into());

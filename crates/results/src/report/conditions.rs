@@ -66,6 +66,10 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
         ("parameters", span(&|r| r.model.parameters)),
         ("corpus", corpus),
         ("device", each(&|r| Some(r.environment.device.clone()))),
+        (
+            "trained together",
+            each(&|r| Some(format!("{} runs", r.environment.runs_together?))),
+        ),
         ("commit", each(&|r| Some(r.environment.commit.clone()))),
         (
             "version",

@@ -69,6 +69,9 @@ pub struct RunTimings {
     pub peak_memory_bytes: Option<u64>,
     /// Seconds of evaluation.
     pub eval_secs: f64,
+    /// Runs that were trained together: the figures of training are those of all of them. 0 where
+    /// it was trained alone.
+    pub runs_together: usize,
 }
 
 impl RunTimings {
@@ -77,8 +80,12 @@ impl RunTimings {
         let memory = self.peak_memory_bytes.map_or(String::new(), |bytes| {
             format!(", {} MiB at most", thousands(bytes >> 20))
         });
+        let together = match self.runs_together {
+            0 | 1 => String::new(),
+            runs => format!(" as one of {runs} runs"),
+        };
         format!(
-            "trained for {:.1} s, {} tokens a second{memory}; evaluated for {:.1} s",
+            "trained for {:.1} s{together}, {} tokens a second{memory}; evaluated for {:.1} s",
             self.train_secs,
             thousands(self.tokens_per_sec.max(0.0).round() as u64),
             self.eval_secs

@@ -48,9 +48,14 @@ fn table(setting: &Setting<'_>, spec: &ReportSpec) -> Table {
         let all = std::iter::once(name).chain(scores).chain(sizes);
         all.chain(timed(group, spec)).collect()
     };
-    let notes = "Speed, memory and time are those of training, means over the runs that were \
-                 measured; they depend on the machine. A training that is tested under several \
-                 variants has one cost. -: not measured.";
+    let mut notes = "Speed, memory and time are those of training, means over the runs that were \
+                     measured; they depend on the machine. A training that is tested under several \
+                     variants has one cost. -: not measured."
+        .to_owned();
+    let mut runs = setting.groups.iter().flat_map(|group| &group.runs);
+    if runs.any(|run| timings(run, spec).is_some_and(|t| t.runs_together > 1)) {
+        notes += " Of runs that were trained together each has the speed, memory and time of all.";
+    }
     Table {
         slug: slug(setting, "cost"),
         title: "Score and cost".into(),
@@ -60,7 +65,7 @@ fn table(setting: &Setting<'_>, spec: &ReportSpec) -> Table {
             setting.name,
             seeds_sentence(setting, metric),
         ),
-        notes: notes.into(),
+        notes,
         definition: definition(setting, metric),
         columns,
         rows: setting.methods.iter().map(row).collect(),

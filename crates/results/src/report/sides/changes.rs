@@ -131,15 +131,18 @@ fn variant(key: &str) -> Option<String> {
 
 /// What the records of two sets say about their builds and devices, where that differs.
 pub(super) fn environment_changes(first: &[&RunRecord], second: &[&RunRecord]) -> Vec<Change> {
-    type Fact = (&'static str, fn(&RunRecord) -> &String);
-    let facts: [Fact; 4] = [
-        ("commit", |r| &r.environment.commit),
-        ("version", |r| &r.environment.version),
-        ("burn", |r| &r.environment.burn),
-        ("device", |r| &r.environment.device),
+    type Fact = (&'static str, fn(&RunRecord) -> String);
+    let facts: [Fact; 5] = [
+        ("commit", |r| r.environment.commit.clone()),
+        ("version", |r| r.environment.version.clone()),
+        ("burn", |r| r.environment.burn.clone()),
+        ("device", |r| r.environment.device.clone()),
+        ("runs trained together", |r| {
+            r.environment.runs_together.unwrap_or(1).to_string()
+        }),
     ];
-    let values = |records: &[&RunRecord], of: fn(&RunRecord) -> &String| -> String {
-        let all: BTreeSet<String> = records.iter().map(|r| text::name(of(r), 40)).collect();
+    let values = |records: &[&RunRecord], of: fn(&RunRecord) -> String| -> String {
+        let all: BTreeSet<String> = records.iter().map(|r| text::name(&of(r), 40)).collect();
         text::list(&all.into_iter().collect::<Vec<String>>(), 6)
     };
     let changes = facts.into_iter().map(|(key, of)| Change {
