@@ -357,9 +357,30 @@ pub fn adamw(
     theta: Tensor<1>,
     grad: Tensor<1>,
     moments: Option<[Tensor<1>; 2]>,
-    step: &AdamWStep,
+    steps: &[AdamWStep],
 ) -> [Tensor<1>; 3] {
-    flex::adamw(theta, grad, moments, step)
+    use groups::Parts;
+    let n = steps.len();
+    if let [step] = steps {
+        return flex::adamw(theta, grad, moments, step);
+    }
+    let each: Vec<[Tensor<1>; 3]> = (0..n)
+        .map(|g| {
+            let moments = moments.as_ref().map(|m| m.each_ref().map(|m| m.part(g, n)));
+            flex::adamw(theta.part(g, n), grad.part(g, n), moments, &steps[g])
+        })
+        .collect();
+    [0, 1, 2].map(|i: usize| Tensor::cat(each.iter().map(|x| x[i].clone()).collect(), 0))
+}
+
+/// Shim.
+pub fn square_sums(vectors: Vec<Tensor<1>>, parts: usize) -> Tensor<1> {
+    let sums = vectors.into_iter().map(|x| {
+        let n = x.dims()[0] / parts;
+        let y: Tensor<2> = x.reshape([parts, n]).square().sum_dim(1);
+        y.reshape([parts])
+    });
+    Tensor::cat(sums.collect(), 0)
 }
 
 /// Rotates the pairs of the first `2 R` dimensions of `x`, `[B, H, L, E]`, by the angles whose

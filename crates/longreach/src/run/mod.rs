@@ -11,6 +11,8 @@ pub mod parameters;
 pub mod protocol;
 pub mod record;
 pub mod score;
+pub mod side_by_side;
+pub mod step;
 pub mod step_scores;
 pub mod task;
 pub mod train;

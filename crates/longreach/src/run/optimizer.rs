@@ -5,12 +5,13 @@
 //! parameters, as PyTorch recipes do.
 
 use crate::run::parameters::ParamPath;
+use crate::run::side_by_side::{joined_path, own_path};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
 use kernels::AdamWStep;
 use rundir::{HostTensor, Weights};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Loshchilov and Hutter 2017 (arXiv 1711.05101), with PyTorch's defaults. As in PyTorch, the
 /// decay applies to every parameter.
@@ -44,22 +45,42 @@ struct Moments {
     second: Tensor<1>,
 }
 
-/// The optimizer and its state.
+/// The optimizer and its state, of one run or of several side by side.
 pub struct AdamW {
+    /// One for each run.
+    runs: Vec<Progress>,
+    /// By the path of the parameter; where there are several runs, by that of the joined one.
+    moments: BTreeMap<String, Moments>,
+}
+
+/// How far a run is.
+#[derive(Clone)]
+struct Progress {
     config: AdamWConfig,
     step: i32,
     /// The steps before parameters that a later stage brought, by path; 0 for all others.
     later: BTreeMap<String, i32>,
-    moments: BTreeMap<String, Moments>,
+}
+
+/// The learning rate of a run's step, and the factor of its gradients.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// Learning rate.
+    pub lr: f64,
+    /// 1, or what clipping scales gradients by.
+    pub grad_scale: f64,
 }
 
 impl AdamW {
     /// An optimizer without state.
     pub fn new(config: AdamWConfig) -> Self {
-        Self {
+        let run = Progress {
             config,
             step: 0,
             later: BTreeMap::new(),
+        };
+        Self {
+            runs: vec![run],
             moments: BTreeMap::new(),
         }
     }
@@ -90,7 +111,7 @@ impl AdamW {
             .keys()
             .map(|path| (path.clone(), pair(path)))
             .collect();
-        Self {
+        let run = Progress {
             config,
             // i32 for `powi`; the config allows at most 10^8 steps.
             step: step as i32,
@@ -98,18 +119,70 @@ impl AdamW {
                 .into_iter()
                 .map(|(path, steps)| (path, steps as i32))
                 .collect(),
+        };
+        Self {
+            runs: vec![run],
             moments,
         }
     }
 
-    /// Goes on with other parameters: those of `model`, of which `drawn` are new. New ones begin
-    /// without moments, and with their own count of steps; what is gone loses its state.
+    /// The optimizers of several runs as one, for the models that
+    /// [`Transformer::join`](tiny_transformer::Transformer::join) returns. Moments that one of them
+    /// does not have yet are 0.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn join(mut optimizers: Vec<Self>) -> Self {
+        let mut moments: BTreeMap<String, Moments> = BTreeMap::new();
+        let paths = optimizers.iter().flat_map(|one| one.moments.keys());
+        let paths: BTreeSet<String> = paths.cloned().collect();
+        for path in paths {
+            let each = optimizers.iter_mut().map(|one| one.moments.remove(&path));
+            let each: Vec<Option<Moments>> = each.collect();
+            if let (_, Some(_)) = joined_path(&path, 0) {
+                let own = each.into_iter().enumerate();
+                moments.extend(own.filter_map(|(g, own)| Some((joined_path(&path, g).0, own?))));
+            } else {
+                moments.insert(path, Moments::join(each));
+            }
+        }
+        Self {
+            runs: optimizers.into_iter().flat_map(|one| one.runs).collect(),
+            moments,
+        }
+    }
+
+    /// That of run `g`, as it was before it was joined.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many runs.
+    pub fn part(&self, g: usize) -> Self {
+        let moments = self.moments.iter().filter_map(|(path, moments)| {
+            let (path, member) = own_path(path);
+            match member {
+                None => Some((path, moments.part(g, self.runs.len()))),
+                Some(member) => (member == g).then(|| (path, moments.part(0, 1))),
+            }
+        });
+        Self {
+            moments: moments.collect(),
+            runs: vec![self.runs[g].clone()],
+        }
+    }
+
+    /// Goes on with other parameters of a single run: those of `model`, of which `drawn` are new.
+    /// New ones begin without moments, and with their own count of steps; what is gone loses its
+    /// state.
     pub fn change(&mut self, model: &Weights, drawn: &[String]) {
         let stays = |path: &String| model.0.contains_key(path) && !drawn.contains(path);
         self.moments.retain(|path, _| stays(path));
-        self.later.retain(|path, _| stays(path));
-        let anew = drawn.iter().map(|path| (path.clone(), self.step));
-        self.later.extend(anew);
+        for run in &mut self.runs {
+            run.later.retain(|path, _| stays(path));
+            let anew = drawn.iter().map(|path| (path.clone(), run.step));
+            run.later.extend(anew);
+        }
     }
 
     /// First and second moments on the host, flattened, by the path of their parameter.
@@ -136,33 +209,33 @@ impl AdamW {
         [all(|m| &m.first), all(|m| &m.second)]
     }
 
-    /// Applies one update with gradients multiplied by `grad_scale`.
-    pub fn step<M: Module>(
-        &mut self,
-        module: M,
-        grads: &mut Gradients,
-        lr: f64,
-        grad_scale: f64,
-    ) -> M {
-        self.step += 1;
+    /// Applies one update to the joined models of all runs, each with its own rate.
+    pub fn step<M: Module>(&mut self, module: M, grads: &mut Gradients, rates: &[Rate]) -> M {
+        for run in &mut self.runs {
+            run.step += 1;
+        }
         let mut update = Update {
             path: ParamPath::default(),
             grads,
-            step: self.update(self.step, lr, grad_scale),
-            lr,
+            rates,
             optimizer: self,
         };
         module.map(&mut update)
     }
+}
 
-    /// The constants of the update of a parameter that has been there for `step` steps.
-    fn update(&self, step: i32, lr: f64, grad_scale: f64) -> AdamWStep {
+impl Progress {
+    /// The constants of the update of a parameter.
+    fn update(&self, path: &str, rate: Rate) -> AdamWStep {
         let AdamWConfig {
             beta1,
             beta2,
             eps,
             weight_decay,
         } = self.config;
+        let Rate { lr, grad_scale } = rate;
+        // The steps that the parameter has been there for.
+        let step = self.step - self.later.get(path).unwrap_or(&0);
         // theta -= lr m_hat / (sqrt(v_hat) + eps), with both bias corrections in f64 on the host.
         AdamWStep {
             grad_scale,
@@ -176,12 +249,40 @@ impl AdamW {
     }
 }
 
+impl Moments {
+    /// Those of one parameter of several runs, one after the other; 0 for runs without.
+    fn join(each: Vec<Option<Self>>) -> Self {
+        let like = each.iter().flatten().next().expect("one has moments");
+        let empty = like.first.zeros_like();
+        let all = |of: fn(&Self) -> &Tensor<1>| {
+            let each = each
+                .iter()
+                .map(|one| one.as_ref().map_or(&empty, of).clone());
+            Tensor::cat(each.collect(), 0)
+        };
+        Self {
+            first: all(|m| &m.first),
+            second: all(|m| &m.second),
+        }
+    }
+
+    /// Those of part `g` of `count`.
+    fn part(&self, g: usize, count: usize) -> Self {
+        let part = |x: &Tensor<1>| {
+            let size = x.dims()[0] / count;
+            x.clone().slice_dim(0, g * size..(g + 1) * size)
+        };
+        Self {
+            first: part(&self.first),
+            second: part(&self.second),
+        }
+    }
+}
+
 struct Update<'a> {
     path: ParamPath,
     grads: &'a mut Gradients,
-    /// The update of parameters that were there from the first step.
-    step: AdamWStep,
-    lr: f64,
+    rates: &'a [Rate],
     optimizer: &'a mut AdamW,
 }
 
@@ -210,15 +311,15 @@ impl ModuleMapper for Update<'_> {
                 .moments
                 .remove(&path)
                 .map(|Moments { first, second }| [first, second]);
-            let own = self.optimizer.later.get(&path).map(|before| {
-                let (step, scale) = (self.optimizer.step - before, self.step.grad_scale);
-                self.optimizer.update(step, self.lr, scale)
-            });
-            let step = own.as_ref().unwrap_or(&self.step);
+            let (own, member) = own_path(&path);
+            let runs = self.optimizer.runs.iter().zip(self.rates).enumerate();
+            let runs = runs.filter(|(g, _)| member.is_none_or(|member| member == *g));
+            let steps = runs.map(|(_, (run, rate))| run.update(&own, *rate));
+            let steps: Vec<AdamWStep> = steps.collect();
             // The update itself is not differentiated.
             let theta = tensor.inner().reshape([count]);
             let [updated, first, second] =
-                kernels::adamw(theta, grad.reshape([count]), moments, step);
+                kernels::adamw(theta, grad.reshape([count]), moments, &steps);
             self.optimizer
                 .moments
                 .insert(path, Moments { first, second });
@@ -228,37 +329,99 @@ impl ModuleMapper for Update<'_> {
     }
 }
 
-/// Squared norm of every gradient by path, each as a tensor of one element still on the device.
-pub fn squared_norms<M: Module>(module: &M, grads: &Gradients) -> Vec<(String, Tensor<1>)> {
-    struct Norms<'a> {
-        path: ParamPath,
-        grads: &'a Gradients,
-        found: Vec<(String, Tensor<1>)>,
+/// The squared norm of every gradient of every run, still on the device.
+pub struct SquaredNorms {
+    /// Paths of the parameters in the order of the module, and whose they are; see [`own_path`].
+    parameters: Vec<(String, Option<usize>)>,
+    /// Of parameters of all runs, run by run for each parameter; then of those of one run.
+    sums: Vec<Tensor<1>>,
+    runs: usize,
+}
+
+impl SquaredNorms {
+    /// Those of the joined models of so many runs.
+    pub fn new<M: Module>(models: &M, grads: &Gradients, runs: usize) -> Self {
+        let mut found = Found {
+            path: ParamPath::default(),
+            grads,
+            parameters: Vec::new(),
+            of_all: Vec::new(),
+            of_one: Vec::new(),
+        };
+        models.visit(&mut found);
+        let sums = [(found.of_all, runs), (found.of_one, 1)].into_iter();
+        let sums = sums.filter(|(vectors, _)| !vectors.is_empty());
+        Self {
+            parameters: found.parameters,
+            sums: sums
+                .map(|(vectors, parts)| kernels::square_sums(vectors, parts))
+                .collect(),
+            runs,
+        }
     }
-    impl ModuleVisitor for Norms<'_> {
-        fn enter_module(&mut self, name: &str, container: &str) {
-            self.path.enter(name, container);
-        }
-        fn exit_module(&mut self, _name: &str, _container: &str) {
-            self.path.exit();
-        }
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            if let Some(grad) = param.val().grad(self.grads) {
-                let count: usize = grad.dims().iter().product();
-                // A sum over one dimension is reproducible for any number of threads; a full
-                // `sum()` of a large tensor is not.
-                self.found.push((
-                    self.path.dotted(),
-                    grad.reshape([count]).square().sum_dim(0),
-                ));
+
+    /// The tensors, to be brought to the host.
+    pub fn sums(&self) -> impl Iterator<Item = Tensor<1>> {
+        self.sums.iter().cloned()
+    }
+
+    /// The squared norms of run `g` among the numbers of all [`sums`](Self::sums).
+    pub fn of(&self, g: usize, numbers: &[f64]) -> Vec<f64> {
+        let shared = |(_, member): &&(String, Option<usize>)| member.is_none();
+        let (mut at, mut own_at) = (0, self.runs * self.parameters.iter().filter(shared).count());
+        let mut own = Vec::new();
+        for (_, member) in &self.parameters {
+            match member {
+                None => {
+                    own.push(numbers[at + g]);
+                    at += self.runs;
+                }
+                Some(member) => {
+                    if *member == g {
+                        own.push(numbers[own_at]);
+                    }
+                    own_at += 1;
+                }
             }
         }
+        own
     }
-    let mut visitor = Norms {
-        path: ParamPath::default(),
-        grads,
-        found: Vec::new(),
-    };
-    module.visit(&mut visitor);
-    visitor.found
+
+    /// The paths of the parameters of run `g`, in the order of [`of`](Self::of).
+    pub fn names(&self, g: usize) -> Vec<&str> {
+        let own = |member: &Option<usize>| member.is_none_or(|member| member == g);
+        let names = self.parameters.iter().filter(|(_, member)| own(member));
+        names.map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+struct Found<'a> {
+    path: ParamPath,
+    grads: &'a Gradients,
+    parameters: Vec<(String, Option<usize>)>,
+    of_all: Vec<Tensor<1>>,
+    of_one: Vec<Tensor<1>>,
+}
+
+impl ModuleVisitor for Found<'_> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.exit();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(grad) = param.val().grad(self.grads) {
+            let count: usize = grad.dims().iter().product();
+            let (path, member) = own_path(&self.path.dotted());
+            let vectors = match member {
+                None => &mut self.of_all,
+                Some(_) => &mut self.of_one,
+            };
+            vectors.push(grad.reshape([count]));
+            self.parameters.push((path, member));
+        }
+    }
 }

@@ -1,18 +1,19 @@
-//! The training loop. Step `s` depends only on the weights, the optimizer's state and (spec, s).
+//! The training loop, of one run or of several that are trained together. Step `s` of a run depends
+//! only on its weights, its optimizer's state and (spec, s).
 
 use crate::exit::Failure;
-use crate::plan::spec::{LengthCurriculum, RunSpec};
-use crate::run::carry::carry;
-use crate::run::model::{drawn_weights, initial_model, rebuild, upload};
-use crate::run::optimizer::{AdamW, squared_norms};
-use crate::run::parameters;
-use burn::tensor::{Device, Tensor, TensorData};
-use posenc::Positions;
+use crate::plan::spec::RunSpec;
+use crate::run::optimizer::{Rate, SquaredNorms};
+use crate::run::side_by_side::{Alone, Together};
+use crate::run::step::{StepBatch, first_not_finite, identity, losses, to_host};
+use burn::tensor::Device;
 use results::record::{CurvePoint, Divergence, StepScores};
 use rundir::Weights;
 use rundir::steplog::Step;
-use tasks::{Batch, Stream, Task};
-use tiny_transformer::{Observe, Pass, Transformer};
+use tasks::{Batch, Task};
+use tiny_transformer::Transformer;
+
+pub use crate::run::step::batch_length;
 
 /// Most points of a stored loss curve.
 const CURVE_POINTS: u64 = 200;
@@ -52,21 +53,21 @@ pub struct Start {
     pub moments: [Weights; 2],
 }
 
-/// The model and the optimizer after a step.
+/// The model and the optimizer of a run after a step.
 pub struct Snapshot<'a> {
-    model: &'a Transformer,
-    optimizer: &'a AdamW,
+    together: &'a Together,
+    g: usize,
 }
 
 impl Snapshot<'_> {
     /// The model's parameters.
     pub fn weights(&self) -> Weights {
-        parameters::of(self.model)
+        self.together.part(self.g).weights()
     }
 
     /// The optimizer's moments.
     pub fn moments(&self) -> [Weights; 2] {
-        self.optimizer.moments()
+        self.together.part(self.g).moments()
     }
 }
 
@@ -85,107 +86,11 @@ pub struct Member<'a> {
     pub watch: Box<Watch<'a>>,
 }
 
-/// Trains runs of one shape, each to its last step or to its first number that is not finite;
-/// results are in the order of `members`. Which runs have one shape: `plan::together`.
+/// Trains one run; see [`train_together`].
 ///
 /// # Errors
 ///
-/// The first error of any watch, which ends all of them; else as [`train`].
-pub fn train_together(members: Vec<Member<'_>>, device: &Device) -> Result<Vec<Trained>, Failure> {
-    let one = |mut member: Member<'_>| {
-        let Member {
-            spec, task, start, ..
-        } = member;
-        train(spec, task, device, start, &mut *member.watch)
-    };
-    members.into_iter().map(one).collect()
-}
-
-/// Length of the batch of a step, in the task's unit.
-pub fn batch_length(spec: &RunSpec, step: u64) -> usize {
-    let train = &spec.train;
-    match train.length {
-        LengthCurriculum::Fixed => train.train_len,
-        LengthCurriculum::Uniform => {
-            let span = (train.train_len - train.min_len + 1) as u64;
-            train.min_len + Stream::new(spec.seed, "train-length", step).below(span) as usize
-        }
-        LengthCurriculum::Staged => train
-            .stage(step)
-            .map_or(train.train_len, |stage| stage.train_len),
-    }
-}
-
-/// The state that a step changes.
-struct State {
-    model: Transformer,
-    optimizer: AdamW,
-    /// The loss of every step so far.
-    losses: Vec<f64>,
-    tokens: u64,
-}
-
-impl State {
-    /// Drawn from the seed, or restored from `start`.
-    fn new(
-        spec: &RunSpec,
-        start: Option<Start>,
-        autodiff: &Device,
-        device: &Device,
-    ) -> Result<Self, Failure> {
-        let adamw = spec.train.adamw.clone();
-        let Some(start) = start else {
-            return Ok(Self {
-                model: initial_model(spec, autodiff)?,
-                optimizer: AdamW::new(adamw),
-                losses: Vec::new(),
-                tokens: 0,
-            });
-        };
-        let model = rebuild(
-            spec,
-            spec.encoding_after(start.step),
-            &start.weights,
-            autodiff,
-        );
-        let later = spec.drawn_later(start.step);
-        Ok(Self {
-            model: model.map_err(bug)?,
-            optimizer: AdamW::resumed(adamw, start.step, &start.moments, later, device),
-            losses: start.losses,
-            tokens: start.tokens,
-        })
-    }
-
-    /// Changes the encoding where the stage of this step has another one than the step before.
-    fn enter(&mut self, spec: &RunSpec, step: u64, device: &Device) -> Result<(), Failure> {
-        let (before, now) = (spec.encoding_after(step), spec.encoding_at(step));
-        if before == now {
-            return Ok(());
-        }
-        let mut weights = drawn_weights(spec, now, device).map_err(bug)?;
-        let trained = parameters::of(&self.model);
-        let drawn = carry(&mut weights, trained, before.kind() == now.kind());
-        self.model = rebuild(spec, now, &weights, device).map_err(bug)?;
-        self.optimizer.change(&weights, &drawn);
-        Ok(())
-    }
-}
-
-fn bug(error: anyhow::Error) -> Failure {
-    Failure::bug(format!("{error:#}"))
-}
-
-/// Trains to the last step, to the first number that is not finite, or until `watch` returns false.
-/// Starting from a checkpoint gives the same bits as training without a break.
-///
-/// A step that would not be finite is not applied: the model returned is the last good one.
-///
-/// # Errors
-///
-/// The errors of `watch`; [`Exit::Bug`](crate::exit::Exit::Bug) if a stage's encoding, which was
-/// checked, cannot be made.
-#[expect(clippy::too_many_lines, reason = "the loop of training in its order")]
+/// As [`train_together`].
 pub fn train(
     spec: &RunSpec,
     task: &dyn Task,
@@ -193,108 +98,263 @@ pub fn train(
     start: Option<Start>,
     watch: &mut Watch<'_>,
 ) -> Result<Trained, Failure> {
-    let autodiff = device.clone().autodiff();
-    let first = start.as_ref().map_or(0, |start| start.step);
-    let mut state = State::new(spec, start, &autodiff, device)?;
-    let (mut diverged, mut stopped) = (None, false);
-    for step in first..spec.train.steps {
-        state.enter(spec, step, &autodiff)?;
-        let (batch, positions) = batch_of_step(spec, task, step);
-        // A pass can be repeated with the same bits: batch, positions and dropout depend on the
-        // step alone.
-        let step_loss = |observe: Option<&Observe<'_>>| {
-            batch_loss(
-                spec,
-                &state.model,
-                &batch,
-                (step, &positions),
-                &autodiff,
-                observe,
-            )
-        };
-        let loss = step_loss(None);
-        let mut grads = loss.backward();
-        // Norms stay on the device until `to_host`: one transfer for each step, not one per
-        // parameter.
-        let norms = squared_norms(&state.model, &grads);
-        let (loss, squares) = to_host(loss, &norms);
-        // Before the update, so that the model and the moments stay finite.
-        if !(loss.is_finite() && squares.iter().all(|square| square.is_finite())) {
-            // If the loss is not finite, a second forward pass, now observed, finds where it began.
-            let what = first_not_finite(loss, &norms, &squares, |observe| {
-                step_loss(Some(observe));
-            });
-            diverged = Some((divergence(step, what, &batch), batch));
-            break;
+    let member = Member {
+        spec,
+        task,
+        start,
+        watch: Box::new(watch),
+    };
+    let mut trained = train_together(vec![member], device)?;
+    Ok(trained.remove(0))
+}
+
+/// Trains runs of one shape as one model, each to its last step, to its first number that is not
+/// finite, or until its watch returns false; results are in the order of `members`. Which runs have
+/// one shape: [`plan::together`](crate::plan::together). Starting from a checkpoint gives the same
+/// bits as training without a break.
+///
+/// Every run has its own batches, learning rate, clipping and step count, and ends by itself: the
+/// others go on without it. A step that would not be finite is not applied: the model returned is
+/// the last good one.
+///
+/// # Errors
+///
+/// The first error of any watch, which ends all of them; [`Exit::Bug`](crate::exit::Exit::Bug) if
+/// an encoding, which was checked, cannot be made.
+pub fn train_together(members: Vec<Member<'_>>, device: &Device) -> Result<Vec<Trained>, Failure> {
+    let count = members.len();
+    let mut ended: Vec<Option<Trained>> = std::iter::repeat_with(|| None).take(count).collect();
+    let mut runs = Vec::new();
+    for (place, member) in members.into_iter().enumerate() {
+        let state = Alone::new(member.spec, member.start.as_ref(), device)?;
+        runs.push((Running::new(place, member), state));
+    }
+    while !runs.is_empty() {
+        // Until one of them ends or changes its encoding.
+        let stretch = train_stretch(&mut runs, device)?;
+        for (g, end) in stretch.into_iter().rev() {
+            let (run, state) = runs.remove(g);
+            let place = run.place;
+            ended[place] = Some(run.trained(state, end));
         }
-        // One norm over all parameters, summed in f64 on the host.
-        let norm = squares.iter().sum::<f64>().sqrt();
-        let lr = spec.train.lr_at(step);
-        let scale = clip_factor(norm, spec.train.grad_clip);
-        state.model = state.optimizer.step(state.model, &mut grads, lr, scale);
-        state.tokens += (batch.rows * batch.seq_len) as u64;
-        state.losses.push(loss);
+    }
+    let all = ended.into_iter().collect::<Option<Vec<_>>>();
+    all.ok_or_else(|| Failure::bug("a run was trained without an end"))
+}
+
+/// A run in training.
+struct Running<'a> {
+    /// Its place among the members.
+    place: usize,
+    spec: &'a RunSpec,
+    task: &'a dyn Task,
+    watch: Box<Watch<'a>>,
+    /// Steps applied.
+    step: u64,
+    /// The loss of every step so far.
+    losses: Vec<f64>,
+    tokens: u64,
+}
+
+/// How a run ends.
+enum End {
+    /// After its last step, or because its watch said so.
+    Left,
+    Diverged(Box<(Divergence, Batch)>),
+}
+
+impl<'a> Running<'a> {
+    fn new(place: usize, member: Member<'a>) -> Self {
+        let start = member.start.unwrap_or_default();
+        Self {
+            place,
+            spec: member.spec,
+            task: member.task,
+            watch: member.watch,
+            step: start.step,
+            losses: start.losses,
+            tokens: start.tokens,
+        }
+    }
+
+    fn is_at_its_end(&self) -> bool {
+        self.step == self.spec.train.steps
+    }
+
+    /// Whether the next step has another encoding than the last.
+    fn changes_encoding(&self) -> bool {
+        self.spec.encoding_after(self.step) != self.spec.encoding_at(self.step)
+    }
+
+    /// The learning rate of the next step, and the factor of its gradients.
+    fn rate(&self, norm: f64) -> Rate {
+        Rate {
+            lr: self.spec.train.lr_at(self.step),
+            grad_scale: clip_factor(norm, self.spec.train.grad_clip),
+        }
+    }
+
+    /// Counts a step that was applied; whether the run goes on.
+    fn applied(
+        &mut self,
+        batch: &Batch,
+        (loss, norm): (f64, f64),
+        snapshot: &Snapshot<'_>,
+    ) -> Result<bool, Failure> {
+        let lr = self.spec.train.lr_at(self.step);
+        self.step += 1;
+        self.tokens += (batch.rows * batch.seq_len) as u64;
+        self.losses.push(loss);
         let done = Step {
-            step: step + 1,
+            step: self.step,
             loss_nats: loss,
             lr,
             grad_norm: norm,
-            tokens: state.tokens,
+            tokens: self.tokens,
         };
-        let snapshot = Snapshot {
-            model: &state.model,
-            optimizer: &state.optimizer,
+        (self.watch)(done, snapshot)
+    }
+
+    fn trained(self, state: Alone, end: End) -> Trained {
+        let steps = self.spec.train.steps;
+        let stopped = matches!(end, End::Left) && self.step < steps;
+        let diverged = match end {
+            End::Left => None,
+            End::Diverged(diverged) => Some(*diverged),
         };
-        if !watch(done, &snapshot)? {
-            stopped = step + 1 < spec.train.steps;
+        let final_loss_nats = diverged.is_none().then(|| final_loss(&self.losses, steps));
+        Trained {
+            model: state.into_model(),
+            steps: self.losses.len() as u64,
+            tokens: self.tokens,
+            curve: thin(&self.losses),
+            scores: Vec::new(),
+            final_loss_nats,
+            diverged,
+            stopped,
+        }
+    }
+}
+
+/// Trains runs until at least one ends or changes its encoding at the next step. Returns those that
+/// end, in their order.
+fn train_stretch(
+    runs: &mut Vec<(Running<'_>, Alone)>,
+    device: &Device,
+) -> Result<Vec<(usize, End)>, Failure> {
+    let at_end = runs
+        .iter()
+        .enumerate()
+        .filter(|(_, run)| run.0.is_at_its_end());
+    let at_end: Vec<(usize, End)> = at_end.map(|(g, _)| (g, End::Left)).collect();
+    if !at_end.is_empty() {
+        return Ok(at_end);
+    }
+    for (run, state) in runs.iter_mut().filter(|(run, _)| run.changes_encoding()) {
+        state.enter(run.spec, run.step, device)?;
+    }
+    let (mut running, states): (Vec<_>, Vec<_>) = runs.drain(..).unzip();
+    let mut together = Together::join(states, share_encoding(&running));
+    let mut ends: Vec<Ended> = Vec::new();
+    loop {
+        let ended;
+        (together, ended) = train_step(&mut running, together, device)?;
+        ends.extend(ended);
+        let ending = |run: &Running<'_>| run.is_at_its_end() || run.changes_encoding();
+        if !ends.is_empty() || running.iter().any(ending) {
             break;
         }
     }
-    let final_loss_nats = diverged
-        .is_none()
-        .then(|| final_loss(&state.losses, spec.train.steps));
-    Ok(Trained {
-        // Without autodiff, for the evaluation.
-        model: burn::module::Module::valid(&state.model),
-        steps: state.losses.len() as u64,
-        tokens: state.tokens,
-        curve: thin(&state.losses),
-        scores: Vec::new(),
-        final_loss_nats,
-        diverged,
-        stopped,
-    })
-}
-
-fn divergence(step: u64, what: String, batch: &Batch) -> Divergence {
-    Divergence {
-        step,
-        what,
-        batch: Some(identity(batch)),
+    let parts = (0..running.len()).map(|g| together.part(g));
+    let mut states: Vec<Alone> = parts.collect();
+    for (g, _, last_good) in &mut ends {
+        if let Some(state) = last_good.take() {
+            states[*g] = state;
+        }
     }
+    runs.extend(running.into_iter().zip(states));
+    Ok(ends.into_iter().map(|(g, end, _)| (g, end)).collect())
 }
 
-/// The batch of a step and its positions: a function of the spec and the step.
-fn batch_of_step(spec: &RunSpec, task: &dyn Task, step: u64) -> (Batch, Positions) {
-    let length = batch_length(spec, step);
-    let stage = spec.train.stage(step);
-    let rows = stage.map_or(spec.train.batch_size, |stage| stage.batch_size);
-    let batch = task.train_batch(length, rows, spec.seed, step);
-    let positions = spec.train_coordinates(task, length, &batch, step);
-    (batch, positions)
+/// Whether runs have one and the same encoding, without parameters.
+fn share_encoding(runs: &[Running<'_>]) -> bool {
+    let encoding = |run: &Running<'_>| run.spec.encoding_at(run.step).clone();
+    let first = encoding(&runs[0]);
+    let shape = runs[0].spec.model.transformer.shape();
+    runs.iter().all(|run| encoding(run) == first) && first.facts(&shape).num_params() == 0
 }
 
-/// The loss and the squared norm of every gradient, in one transfer from the device.
-fn to_host(loss: Tensor<1>, norms: &[(String, Tensor<1>)]) -> (f64, Vec<f64>) {
-    // Detached: nothing here is differentiated.
-    let scalars = std::iter::once(loss.inner()).chain(norms.iter().map(|(_, norm)| norm.clone()));
-    let mut scalars = Tensor::cat(scalars.collect(), 0)
-        .into_data()
-        .convert::<f64>()
-        .try_to_vec::<f64>()
-        .expect("data was just converted to f64");
-    let squares = scalars.split_off(1);
-    (scalars[0], squares)
+/// A run that ends with a step: which, how, and its state before the step, if that was not finite.
+type Ended = (usize, End, Option<Alone>);
+
+/// One step of every run.
+fn train_step(
+    runs: &mut [Running<'_>],
+    together: Together,
+    device: &Device,
+) -> Result<(Together, Vec<Ended>), Failure> {
+    let autodiff = device.clone().autodiff();
+    let batches = runs
+        .iter()
+        .map(|run| StepBatch::new(run.spec, run.task, run.step));
+    let batches: Vec<StepBatch<'_>> = batches.collect();
+    let shape = batches[0].shape();
+    if batches.iter().any(|batch| batch.shape() != shape) {
+        return Err(Failure::bug(
+            "runs that are trained together have batches of one shape",
+        ));
+    }
+    let loss = losses(&together.models, &batches, &autodiff, None);
+    let mut grads = loss.clone().sum_dim(0).backward();
+    // Norms stay on the device until `to_host`: one transfer for each step, not one per parameter.
+    let norms = SquaredNorms::new(&together.models, &grads, runs.len());
+    let found = to_host(&loss, &norms);
+    let mut ended: Vec<Ended> = Vec::new();
+    // Before the update, so that the model and the moments stay finite.
+    for (g, found) in found.iter().enumerate() {
+        if found.0.is_finite() && found.1.iter().all(|square| square.is_finite()) {
+            continue;
+        }
+        // If the loss is not finite, a second forward pass, now observed, finds where it began: a
+        // pass can be repeated with the same bits.
+        let what = first_not_finite((g, runs.len()), found, &norms, |observe| {
+            losses(&together.models, &batches, &autodiff, Some(observe));
+        });
+        let batch = &batches[g].batch;
+        let divergence = Divergence {
+            step: runs[g].step,
+            what,
+            batch: Some(identity(batch)),
+        };
+        let end = End::Diverged(Box::new((divergence, batch.clone())));
+        ended.push((g, end, Some(together.part(g))));
+    }
+    if ended.len() == runs.len() {
+        return Ok((together, ended));
+    }
+    // One norm over all parameters, summed in f64 on the host.
+    let norms = found
+        .iter()
+        .map(|(_, squares)| squares.iter().sum::<f64>().sqrt());
+    let norms: Vec<f64> = norms.collect();
+    let rates = runs.iter().zip(&norms).map(|(run, norm)| run.rate(*norm));
+    let rates: Vec<Rate> = rates.collect();
+    // What diverged is updated too, to no end: its state before the step was kept above.
+    let together = together.step(&mut grads, &rates);
+    for (g, run) in runs.iter_mut().enumerate() {
+        if ended.iter().any(|(diverged, ..)| *diverged == g) {
+            continue;
+        }
+        let snapshot = Snapshot {
+            together: &together,
+            g,
+        };
+        if !run.applied(&batches[g].batch, (found[g].0, norms[g]), &snapshot)? {
+            ended.push((g, End::Left, None));
+        }
+    }
+    ended.sort_by_key(|(g, ..)| *g);
+    Ok((together, ended))
 }
 
 /// The factor that brings a gradient of this norm down to `clip`; 0 switches clipping off.
@@ -304,112 +364,6 @@ fn clip_factor(norm: f64, clip: f64) -> f64 {
     } else {
         1.0
     }
-}
-
-/// Mean loss over the counted targets of a batch, one element on the device.
-fn batch_loss(
-    spec: &RunSpec,
-    model: &Transformer,
-    batch: &Batch,
-    (step, positions): (u64, &Positions),
-    device: &Device,
-    observe: Option<&Observe<'_>>,
-) -> Tensor<1> {
-    let shape = [batch.rows, batch.seq_len];
-    let keep = 1.0 - spec.model.transformer.dropout;
-    let factors = |site: usize, count: usize| {
-        // A stream for each place of dropout: adding one does not change the draws of the others.
-        let mut stream = Stream::new(spec.seed, &format!("dropout {site}"), step);
-        (0..count)
-            .map(|_| {
-                if stream.bernoulli(keep) {
-                    // Inverted dropout: the expectation is unchanged, and evaluation needs no
-                    // factor.
-                    (1.0 / keep) as f32
-                } else {
-                    0.0
-                }
-            })
-            .collect()
-    };
-    let dropout: Option<&dyn Fn(usize, usize) -> Vec<f32>> = if spec.model.transformer.dropout > 0.0
-    {
-        Some(&factors)
-    } else {
-        None
-    };
-    let (inputs, targets) = upload(batch, device);
-    let pass = Pass {
-        // Without a limit the fused attention block also takes a materialised bias.
-        max_logits: usize::MAX,
-        dropout,
-        observe,
-        ..Pass::default()
-    };
-    let nll = model.nll(inputs, targets, positions, &pass).0;
-    let counted = batch.counted.iter().filter(|counted| **counted).count();
-    // All targets count, as in text: no mask is needed.
-    let nll = if counted == batch.counted.len() {
-        nll
-    } else {
-        let mask: Vec<f32> = batch
-            .counted
-            .iter()
-            .map(|counted| f32::from(u8::from(*counted)))
-            .collect();
-        nll * Tensor::<2>::from_data(TensorData::new(mask, shape), device)
-    };
-    // Over one dimension, as in `squared_norms`: reproducible for any number of threads.
-    nll.reshape([batch.rows * batch.seq_len]).sum_dim(0) / counted as f64
-}
-
-/// The first tensor of a step that is not finite, in the order they are computed: forward, then
-/// backward.
-fn first_not_finite(
-    loss: f64,
-    norms: &[(String, Tensor<1>)],
-    squares: &[f64],
-    forward: impl FnOnce(&Observe<'_>),
-) -> String {
-    if loss.is_finite() {
-        // The backward pass goes from the head to the embedding, against the order of the
-        // parameters.
-        let last = squares
-            .iter()
-            .rposition(|square| !square.is_finite())
-            .unwrap_or(0);
-        return format!("gradient of {}", norms[last].0);
-    }
-    let first = std::cell::RefCell::new(None);
-    let observe = |name: &str, x: &Tensor<3>| {
-        let values = x
-            .clone()
-            .into_data()
-            .convert::<f32>()
-            .try_to_vec::<f32>()
-            .expect("data was just converted to f32");
-        // Only the first: everything after it is not finite either.
-        if first.borrow().is_none() && values.iter().any(|value| !value.is_finite()) {
-            *first.borrow_mut() = Some(format!("output of {name}"));
-        }
-    };
-    forward(&observe);
-    first.into_inner().unwrap_or_else(|| "loss".to_owned())
-}
-
-/// BLAKE3 hash of a batch.
-fn identity(batch: &Batch) -> String {
-    let mut hasher = blake3::Hasher::new();
-    hasher
-        // The shape first: batches of the same tokens in other rows differ.
-        .update(&(batch.rows as u64).to_le_bytes())
-        .update(&(batch.seq_len as u64).to_le_bytes());
-    for ids in [&batch.inputs, &batch.targets] {
-        ids.iter().for_each(|id| {
-            hasher.update(&id.to_le_bytes());
-        });
-    }
-    hasher.finalize().to_hex().to_string()
 }
 
 fn mean(values: &[f64]) -> f64 {
