@@ -26,8 +26,8 @@ pub struct Need {
 }
 
 impl Need {
-    /// The largest of these runs, as many as there are at a time on one GPU: in as many processes as
-    /// `workers`, each with `per_worker` of them.
+    /// The largest of these runs, as many as there are at a time on one GPU: `per_worker` in each
+    /// of `workers` processes.
     pub fn of(mut mib: Vec<u64>, workers: usize, per_worker: usize) -> Self {
         mib.sort_unstable_by(|a, b| b.cmp(a));
         mib.truncate((workers * per_worker).max(1));
@@ -92,7 +92,8 @@ fn refused(gpu: &str, node: &str, need: Need, memory: &Memory) -> Failure {
         others => format!("\n  = note: processes on it: {others}"),
     };
     let help = if memory.total < needed {
-        "submit with a smaller --runs-per-gpu or --runs-per-worker, or ask the engine for GPUs with more memory"
+        "submit with a smaller --runs-per-gpu or --runs-per-worker, or ask the engine for GPUs \
+         with more memory"
     } else {
         "the engine gave this GPU to others too, or a process was left behind; ask for GPUs of \
          your own, or keep this node out (sbatch --exclude)"

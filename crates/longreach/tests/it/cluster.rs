@@ -179,6 +179,35 @@ fn tasks_write_the_records_of_a_sweep_on_one_machine() {
 }
 
 #[test]
+fn a_task_trains_its_runs_of_one_shape_together_and_each_has_its_claim() {
+    let sweep = Sweep::with(TINY);
+    let arguments = ["--runs-per-task", "4", "--runs-per-worker", "2"];
+    exits(&sweep.submit("parallel", &arguments), 0);
+    exits(&sweep.scratch.longreach("run", &[]), 0);
+    exits(&sweep.task("0"), 0);
+    assert!(sweep.counts().ends_with("4 done"), "{}", sweep.counts());
+    for run in sweep.runs() {
+        let plain = sweep.scratch.runs().join("tiny");
+        let plain = plain.join(run.file_name().unwrap());
+        for name in ["record.json", "weights.safetensors", "steps.jsonl"] {
+            let read = |run: &Path| std::fs::read(run.join(name)).unwrap();
+            assert_eq!(read(&run), read(&plain), "{name} of {}", run.display());
+        }
+        let timings = longreach::run_dir::timings::timings(&run).unwrap();
+        assert_eq!(timings.runs_together, 2);
+        assert!(!run.join("claim").exists());
+    }
+    for what in ["start", "done"] {
+        let event = format!("\"event\":\"{what}\"");
+        assert_eq!(sweep.events().matches(&event).count(), 4, "{what}");
+    }
+    // Without the option, files are those of versions that did not have it.
+    let plain = Sweep::submitted();
+    let text = std::fs::read_to_string(plain.out.join("submit.json")).unwrap();
+    assert!(!text.contains("runs_per_worker"), "{text}");
+}
+
+#[test]
 fn scripts_of_the_engines() {
     let mut shown = String::new();
     for (engine, name, arguments) in [
