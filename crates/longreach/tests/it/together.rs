@@ -370,3 +370,30 @@ fn runs_that_do_not_fit_together_are_trained_in_smaller_groups() {
     // A training needs 30 MiB beside a process of 30 MiB.
     assert_eq!(sweep("100MiB"), [0, 2, 2]);
 }
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_ends_all_and_says_why() {
+    let overrides = ["seeds=[0,1,2]", LONG[2]];
+    let calm = alone(TINY, &overrides);
+    let scratch = Scratch::with(TINY);
+    let broken = scratch
+        .runs()
+        .join("tiny")
+        .join(runs(&calm)[1].file_name().unwrap());
+    std::fs::create_dir_all(&broken).unwrap();
+    std::fs::write(broken.join("checkpoints"), "in the way").unwrap();
+    let output = start(&scratch, &overrides).wait_with_output().unwrap();
+    exits(&output, 6);
+    let said = stderr(&output);
+    assert!(said.contains("3 of 3 runs failed"), "{said}");
+    for run in runs(&scratch) {
+        let error = std::fs::read_to_string(run.join("error.txt")).unwrap();
+        assert!(
+            error.contains("checkpoints") && error.contains("--runs-per-worker"),
+            "{error}"
+        );
+    }
+    std::fs::remove_file(broken.join("checkpoints")).unwrap();
+    finish(&scratch, &overrides);
+    same(&calm, &scratch);
+}

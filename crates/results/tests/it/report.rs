@@ -1375,3 +1375,27 @@ fn scores_while_training_have_a_figure_for_each_length() {
     }
     assert!(names(&report(&all, &[], &spec()).unwrap()).is_empty());
 }
+
+#[test]
+fn runs_that_were_trained_together_say_so() {
+    let mut records = copy_experiment(2);
+    let text_of = |records: &[RunRecord]| {
+        let report = report(records, &[], &spec()).unwrap();
+        text(&report, "report.md")
+    };
+    assert!(!text_of(&records).contains("trained together"));
+    let environment = serde_json::to_value(&records[0].environment).unwrap();
+    assert!(environment.get("runs_together").is_none());
+    for record in &mut records {
+        record.environment.device = "cuda".into();
+        record.environment.runs_together = Some(8);
+    }
+    let all = text_of(&records);
+    assert!(
+        all.contains("trained together") && all.contains("8 runs"),
+        "{all}"
+    );
+    assert!(!all.contains("others alone"), "{all}");
+    records[0].environment.runs_together = None;
+    assert!(text_of(&records).contains("others alone"));
+}
