@@ -53,6 +53,11 @@ use serde::{Deserialize, Serialize};
 #[doc(hidden)]
 pub use flex::bench;
 
+/// Counts launches of kernels on backends of CubeCL, for profiles and tests. Not part of the
+/// interface.
+#[doc(hidden)]
+pub use cube::Launches;
+
 /// Runs `f` on a worker of the thread pool that fused operations use.
 ///
 /// Avoids the wake-up latency of entering the pool from outside, once per operation.

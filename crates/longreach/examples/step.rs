@@ -5,6 +5,9 @@
 //! `--what rotate` turns one tensor `[batch, n_heads, seq_len, d_model / n_heads]` instead.
 //! `--what multiply-adds` measures a loop of them without memory access: the limit of this machine.
 //!
+//! `--device wgpu --launches`, with the feature of that device, also prints how often a step launches
+//! each kernel.
+//!
 //! `--simulate 1,8,32` runs steps on one thread, times every parallel task, and prints an estimate
 //! of the step time on 1, 8 and 32 threads, one JSON line each.
 //!
@@ -12,9 +15,11 @@
 //! peak of the process's memory. `RAYON_NUM_THREADS` sets the threads; `scripts/bench` runs it in
 //! turn with PyTorch.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use clap::{Parser, ValueEnum};
+use kernels::Launches;
 use kernels::bench::recording;
+use longreach::device::{self, DeviceName};
 use longreach::plan::memory;
 use longreach::plan::spec::RunSpec;
 use longreach::run::MAX_LOGITS;
@@ -79,6 +84,12 @@ struct Args {
     /// Steps before these.
     #[arg(long, default_value_t = 3)]
     warm_up: usize,
+    /// As `--device` of the binary.
+    #[arg(long, default_value = "cpu")]
+    device: DeviceName,
+    /// Also prints the kernels that a step launches on a device of CubeCL, most often first.
+    #[arg(long)]
+    launches: bool,
     /// Numbers of threads to work out the time of a step for.
     #[arg(long, value_delimiter = ',')]
     simulate: Vec<usize>,
@@ -263,11 +274,24 @@ fn multiply_adds() -> f64 {
 }
 
 fn measure(args: &Args) -> anyhow::Result<()> {
+    let watched = if args.launches {
+        Launches::watch()
+    } else {
+        None
+    };
+    let mut launches = BTreeMap::new();
     let (mut times, mut cpu, mut since) = (Vec::new(), cpu_time(), Instant::now());
     let losses = steps(args, &mut || {
         times.push(since.elapsed().as_secs_f64() * 1e3);
         if times.len() == args.warm_up {
             cpu = cpu_time();
+        }
+        let step = watched.as_ref().map_or_else(BTreeMap::new, Launches::take);
+        // The first step of a model differs: its moments are 0.
+        if times.len() > args.warm_up {
+            for (kernel, count) in step {
+                *launches.entry(kernel).or_insert(0) += count;
+            }
         }
         since = Instant::now();
     })?;
@@ -279,20 +303,37 @@ fn measure(args: &Args) -> anyhow::Result<()> {
         "{}",
         json!({
             "peer": "longreach", "what": args.what.name(), "pe": args.pe, "threads": threads,
+            "device": args.device.to_string(),
             "batch": args.batch, "seq_len": args.seq_len, "d_model": args.d_model, "matmul": args.matmul,
             "median_ms": round(times[times.len() / 2]), "min_ms": round(times[0]), "cpu_ms": round(cpu_ms),
             "peak_mib": memory::peak().map(|bytes| bytes >> 20),
             "first_loss": losses.first(), "last_loss": losses.last(),
         })
     );
+    if args.launches {
+        print_launches(launches, times.len());
+    }
     Ok(())
+}
+
+/// Prints launches per step, counted over `steps`.
+fn print_launches(launches: BTreeMap<String, usize>, steps: usize) {
+    let mut launches = Vec::from_iter(launches);
+    // Kernels launched equally often stay sorted by name.
+    launches.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let per_step = |count: usize| count as f64 / steps as f64;
+    let total: usize = launches.iter().map(|(_, count)| count).sum();
+    println!("{:8.1} launches in a step", per_step(total));
+    for (kernel, count) in launches {
+        println!("{:8.1} {kernel}", per_step(count));
+    }
 }
 
 /// Runs all steps, calls `done` after each, and returns the losses of training.
 fn steps(args: &Args, done: &mut dyn FnMut()) -> anyhow::Result<Vec<f64>> {
     let spec = spec(args)?;
     let task = Echo { vocab: args.vocab };
-    let device = Device::flex();
+    let device = device::open(&args.device).map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
     let mut losses = Vec::new();
     match args.what {
         What::Train => {

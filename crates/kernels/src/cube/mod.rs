@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `tensors` | Burn's tensors, queues of operations |
 //! | `attention` | the kernels |
+//! | `launches` | counting launches |
 
 mod attention;
+mod launches;
 mod tensors;
 
 use crate::op::{apply, values};
@@ -13,6 +15,7 @@ use crate::{AttentionWeights, Bias, Norm, Rotation, reference};
 use attention::{Attention, BiasShape, Rotated, shared_bytes};
 use burn::backend::DispatchTensor;
 use burn::tensor::Tensor;
+pub use launches::Launches;
 use tensors::{device, is_supported};
 
 /// Attention, if there are kernels for these tensors.
