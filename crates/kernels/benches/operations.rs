@@ -473,7 +473,7 @@ fn updates(c: &mut Criterion<CpuTime>) {
         keep: 0.999,
     };
     let data = [1, 2, 3, 4].map(|seed| noise([n], seed));
-    type Update = fn(Tensor<1>, Tensor<1>, Option<[Tensor<1>; 2]>, &AdamWStep) -> [Tensor<1>; 3];
+    type Update = fn(Tensor<1>, Tensor<1>, Option<[Tensor<1>; 2]>, &[AdamWStep]) -> [Tensor<1>; 3];
     for (who, adamw) in [
         ("fused", longreach_kernels::adamw as Update),
         ("definition", reference::adamw),
@@ -482,7 +482,7 @@ fn updates(c: &mut Criterion<CpuTime>) {
             // Fresh tensors, which may be updated where they lie, as in training.
             let setup = || data.clone().map(|x| Tensor::from_data(x, &Device::flex()));
             let update = |[theta, grad, first, second]: [Tensor<1>; 4]| {
-                adamw(theta, grad, Some([first, second.square()]), &step)
+                adamw(theta, grad, Some([first, second.square()]), &[step])
             };
             b.iter_batched(setup, update, BatchSize::PerIteration);
         });

@@ -1,7 +1,7 @@
 //! The shape checks of the larger operations, the same for fused versions and definitions.
 
 use crate::groups::is_per_group;
-use crate::{AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Norm, Rotation};
+use crate::{AdamWStep, AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Norm, Rotation};
 use burn::tensor::{Int, Tensor};
 
 /// How many groups there are in parameters with so many `rows`, of which a group has `of`, for
@@ -160,4 +160,17 @@ pub(crate) fn diagonal_network(network: &DiagonalNetwork) {
         rows > 0 && network.diagonals.dims()[0] >= rows,
         "a diagonal for every row"
     );
+}
+
+/// Every part of a parameter has one step, and all have one length.
+pub(crate) fn adamw(theta: &Tensor<1>, steps: &[AdamWStep]) {
+    let length = theta.dims()[0];
+    assert!(!steps.is_empty(), "a step for every part");
+    assert_eq!(length % steps.len(), 0, "parts of the same length");
+}
+
+pub(crate) fn square_sums(vectors: &[Tensor<1>], parts: usize) {
+    assert!(!vectors.is_empty() && parts > 0, "a sum for every part");
+    let whole = |x: &Tensor<1>| x.dims()[0].is_multiple_of(parts);
+    assert!(vectors.iter().all(whole), "parts of the same length");
 }

@@ -257,6 +257,9 @@ pub fn materialises_networks(x: &Tensor<3>) -> bool {
 /// If a target is not in `0..V`.
 pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
     assert_eq!(logits.dims()[0], targets.dims()[0], "one target per row");
+    if let Some(y) = cube::nll(&logits, &targets) {
+        return y;
+    }
     flex::nll(logits, targets)
 }
 
@@ -268,6 +271,9 @@ pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
 /// If `scale` or `shift` does not have W elements, in each group.
 pub fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: f64) -> Tensor<2> {
     checks::norm(&x, &scale, Some(&shift));
+    if let Some(y) = cube::norm(&x, &scale, Some(&shift), eps) {
+        return y;
+    }
     flex::layer_norm(x, scale, shift, eps)
 }
 
@@ -278,11 +284,17 @@ pub fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, eps: f64) ->
 /// If `scale` does not have W elements, in each group.
 pub fn rms_norm(x: Tensor<2>, scale: Tensor<1>, eps: f64) -> Tensor<2> {
     checks::norm(&x, &scale, None);
+    if let Some(y) = cube::norm(&x, &scale, None, eps) {
+        return y;
+    }
     flex::rms_norm(x, scale, eps)
 }
 
 /// `x Phi(x)`, `Phi` the normal distribution function: the exact GELU, not its tanh approximation.
 pub fn gelu(x: Tensor<2>) -> Tensor<2> {
+    if let Some(y) = cube::gelu(&x) {
+        return y;
+    }
     flex::gelu(x)
 }
 
@@ -293,6 +305,9 @@ pub fn gelu(x: Tensor<2>) -> Tensor<2> {
 /// If the shapes differ.
 pub fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
     assert_eq!(gate.dims(), up.dims(), "gate and up have one shape");
+    if let Some(y) = cube::swiglu(&gate, &up) {
+        return y;
+    }
     flex::swiglu(gate, up)
 }
 
@@ -357,35 +372,36 @@ pub fn attention_weights(
 /// A parameter and its two moments after one AdamW update with `grad`, all `[N]` and outside
 /// autodiff. Missing `moments` are 0.
 ///
-/// Bit for bit what the definition gives.
+/// The parameter consists of one part for each of `steps`, all of the same length, such as those of
+/// models that are trained side by side. Each is updated with its own scalars.
+///
+/// On the CPU bit for bit what the definition gives.
+///
+/// # Panics
+///
+/// If there is no step, or the parameter cannot be cut into parts of the same length.
 pub fn adamw(
     theta: Tensor<1>,
     grad: Tensor<1>,
     moments: Option<[Tensor<1>; 2]>,
     steps: &[AdamWStep],
 ) -> [Tensor<1>; 3] {
-    use groups::Parts;
-    let n = steps.len();
-    if let [step] = steps {
-        return flex::adamw(theta, grad, moments, step);
+    checks::adamw(&theta, steps);
+    if let Some(updated) = cube::adamw(&theta, &grad, &moments, steps) {
+        return updated;
     }
-    let each: Vec<[Tensor<1>; 3]> = (0..n)
-        .map(|g| {
-            let moments = moments.as_ref().map(|m| m.each_ref().map(|m| m.part(g, n)));
-            flex::adamw(theta.part(g, n), grad.part(g, n), moments, &steps[g])
-        })
-        .collect();
-    [0, 1, 2].map(|i: usize| Tensor::cat(each.iter().map(|x| x[i].clone()).collect(), 0))
+    flex::adamw(theta, grad, moments, steps)
 }
 
-/// Shim.
+/// The sum of the squares of each part of each of `vectors`, which are outside autodiff and consist
+/// of `parts` parts of one length each: `[n parts]`, vector by vector.
+///
+/// # Panics
+///
+/// If there is no vector, or one cannot be cut into parts of the same length.
 pub fn square_sums(vectors: Vec<Tensor<1>>, parts: usize) -> Tensor<1> {
-    let sums = vectors.into_iter().map(|x| {
-        let n = x.dims()[0] / parts;
-        let y: Tensor<2> = x.reshape([parts, n]).square().sum_dim(1);
-        y.reshape([parts])
-    });
-    Tensor::cat(sums.collect(), 0)
+    checks::square_sums(&vectors, parts);
+    cube::square_sums(&vectors, parts).unwrap_or_else(|| reference::square_sums(vectors, parts))
 }
 
 /// Rotates the pairs of the first `2 R` dimensions of `x`, `[B, H, L, E]`, by the angles whose

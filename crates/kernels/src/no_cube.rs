@@ -1,7 +1,7 @@
 //! Stub of the `cube` module without a backend of CubeCL: there is nothing fused.
 
-use crate::{AttentionWeights, Bias, Norm, Rotation};
-use burn::tensor::Tensor;
+use crate::{AdamWStep, AttentionWeights, Bias, Norm, Rotation};
+use burn::tensor::{Int, Tensor};
 use std::collections::BTreeMap;
 
 /// Nothing to count.
@@ -36,5 +36,39 @@ pub(crate) fn attention_block(
     _: &Option<Bias>,
     _: f64,
 ) -> Option<Tensor<3>> {
+    None
+}
+
+pub(crate) fn norm(
+    _: &Tensor<2>,
+    _: &Tensor<1>,
+    _: Option<&Tensor<1>>,
+    _: f64,
+) -> Option<Tensor<2>> {
+    None
+}
+
+pub(crate) fn nll(_: &Tensor<2>, _: &Tensor<1, Int>) -> Option<Tensor<1>> {
+    None
+}
+
+pub(crate) fn gelu(_: &Tensor<2>) -> Option<Tensor<2>> {
+    None
+}
+
+pub(crate) fn swiglu(_: &Tensor<2>, _: &Tensor<2>) -> Option<Tensor<2>> {
+    None
+}
+
+pub(crate) fn adamw(
+    _: &Tensor<1>,
+    _: &Tensor<1>,
+    _: &Option<[Tensor<1>; 2]>,
+    _: &[AdamWStep],
+) -> Option<[Tensor<1>; 3]> {
+    None
+}
+
+pub(crate) fn square_sums(_: &[Tensor<1>], _: usize) -> Option<Tensor<1>> {
     None
 }

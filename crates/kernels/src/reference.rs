@@ -1,6 +1,10 @@
 //! The definitions: each operation of this crate in plain tensor operations, for any backend and
 //! float type.
+//!
+//! On CubeCL the definitions of blocks take norms and activations that are fused, as the rest of
+//! these blocks is not fused there.
 
+use crate::cube;
 use crate::groups::{grouped, spread};
 use crate::{AdamWStep, AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Norm, Rotation};
 use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor, TensorData, activation, module};
@@ -38,7 +42,11 @@ pub fn rms_norm(x: Tensor<2>, scale: Tensor<1>, eps: f64) -> Tensor<2> {
     scaled.reshape([rows, width])
 }
 
+/// A norm inside a larger operation: on CubeCL, which runs the definition of that, the fused one.
 pub(crate) fn normed(x: Tensor<2>, norm: Norm) -> Tensor<2> {
+    if let Some(y) = cube::norm(&x, &norm.scale, norm.shift.as_ref(), norm.eps) {
+        return y;
+    }
     match norm.shift {
         Some(shift) => layer_norm(x, norm.scale, shift, norm.eps),
         None => rms_norm(x, norm.scale, norm.eps),
@@ -69,10 +77,20 @@ pub fn mlp(x: Tensor<2>, norm: Norm, weights: MlpWeights) -> Tensor<2> {
     let rows = normed(x.clone(), norm);
     let up = product(rows.clone(), weights.up);
     let inner = match weights.gate {
-        None => gelu(up),
-        Some(gate) => swiglu(product(rows, gate), up),
+        None => inner_gelu(up),
+        Some(gate) => inner_swiglu(product(rows, gate), up),
     };
     x + product(inner, weights.down)
+}
+
+/// As [`normed`].
+fn inner_gelu(x: Tensor<2>) -> Tensor<2> {
+    cube::gelu(&x).unwrap_or_else(|| gelu(x))
+}
+
+/// As [`normed`].
+fn inner_swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
+    cube::swiglu(&gate, &up).unwrap_or_else(|| swiglu(gate, up))
 }
 
 /// Definition of [`gelu`](crate::gelu).
@@ -303,8 +321,30 @@ pub fn diagonal_network(network: DiagonalNetwork) -> Tensor<4> {
     outputs.transpose().reshape([1, heads, rows, columns])
 }
 
-/// Definition of [`adamw`](crate::adamw).
+/// Definition of [`adamw`](crate::adamw): part by part.
 pub fn adamw(
+    theta: Tensor<1>,
+    grad: Tensor<1>,
+    moments: Option<[Tensor<1>; 2]>,
+    steps: &[AdamWStep],
+) -> [Tensor<1>; 3] {
+    if let [step] = steps {
+        return adamw_part(theta, grad, moments, step);
+    }
+    let length = theta.dims()[0] / steps.len();
+    let parts: Vec<[Tensor<1>; 3]> = steps
+        .iter()
+        .enumerate()
+        .map(|(i, step)| {
+            let part = |x: &Tensor<1>| x.clone().slice_dim(0, i * length..(i + 1) * length);
+            let moments = moments.as_ref().map(|pair| pair.each_ref().map(part));
+            adamw_part(part(&theta), part(&grad), moments, step)
+        })
+        .collect();
+    [0, 1, 2].map(|i| Tensor::cat(parts.iter().map(|part| part[i].clone()).collect(), 0))
+}
+
+fn adamw_part(
     theta: Tensor<1>,
     grad: Tensor<1>,
     moments: Option<[Tensor<1>; 2]>,
@@ -329,4 +369,18 @@ pub fn adamw(
     };
     let update = first.clone() / (second.clone().sqrt() / root + eps) * rate;
     [theta * keep - update, first, second]
+}
+
+/// Definition of [`square_sums`](crate::square_sums): part by part.
+pub fn square_sums(vectors: Vec<Tensor<1>>, parts: usize) -> Tensor<1> {
+    let sums = vectors.into_iter().flat_map(|x| {
+        let length = x.dims()[0] / parts;
+        (0..parts).map(move |part| {
+            let part = x.clone().slice_dim(0, part * length..(part + 1) * length);
+            // A sum over one dimension is reproducible for any number of threads; a full `sum()`
+            // of a large tensor is not.
+            part.square().sum_dim(0)
+        })
+    });
+    Tensor::cat(sums.collect(), 0)
 }

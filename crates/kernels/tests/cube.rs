@@ -1,8 +1,8 @@
-//! The fused attention of CubeCL backends against its definition, on a wgpu adapter.
+//! The fused operations of CubeCL backends against their definitions, on a wgpu adapter.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use longreach_kernels::{
-    AttentionWeights, Bias, DiagonalNetwork, Matmul, Norm, Rotation, reference,
+    AdamWStep, AttentionWeights, Bias, DiagonalNetwork, Launches, Matmul, Norm, Rotation, reference,
 };
 use std::sync::LazyLock;
 
@@ -544,5 +544,296 @@ fn attention_blocks_of_several_models_agree_with_their_definition() {
             ..several
         };
         long.check(device);
+    }
+}
+
+/// `[1, 1, N, W]` as `[N, W]`.
+fn rows(x: &Tensor<4>) -> Tensor<2> {
+    let [.., rows, width] = x.dims();
+    x.clone().reshape([rows, width])
+}
+
+fn vector(x: &Tensor<4>) -> Tensor<1> {
+    let length = x.shape().num_elements();
+    x.clone().reshape([length])
+}
+
+/// Rows and columns: few and many, odd, and at the limits of what units of a cube share.
+const MATRICES: [[usize; 2]; 9] = [
+    [1, 1],
+    [3, 5],
+    [17, 64],
+    [70, 33],
+    [513, 128],
+    [9, 256],
+    [21, 257],
+    [5, 2048],
+    [3, 2049],
+];
+
+#[test]
+fn norms_agree_with_their_definition() {
+    let Some(device) = &*DEVICE else { return };
+    for [n, width] in MATRICES {
+        let inputs = [
+            input(&[1, 1, n, width], 1),
+            input(&[1, 1, 1, width], 2),
+            input(&[1, 1, 1, width], 3),
+        ];
+        let what = format!("layer norm of {n} x {width}");
+        type LayerNorm = fn(Tensor<2>, Tensor<1>, Tensor<1>, f64) -> Tensor<2>;
+        let layer = |norm: LayerNorm, x: &[Tensor<4>]| {
+            norm(rows(&x[0]), vector(&x[1]), vector(&x[2]), 1e-5).unsqueeze()
+        };
+        // The variance of one column is 0.
+        if width > 1 {
+            let worst = compare(
+                &what,
+                device,
+                &inputs,
+                &|x| layer(longreach_kernels::layer_norm, x),
+                &|x| layer(reference::layer_norm, x),
+            );
+            println!("{worst:.1e} {what}");
+        }
+        let what = format!("RMS norm of {n} x {width}");
+        type RmsNorm = fn(Tensor<2>, Tensor<1>, f64) -> Tensor<2>;
+        let rms =
+            |norm: RmsNorm, x: &[Tensor<4>]| norm(rows(&x[0]), vector(&x[1]), 1e-5).unsqueeze();
+        let worst = compare(
+            &what,
+            device,
+            &inputs[..2],
+            &|x| rms(longreach_kernels::rms_norm, x),
+            &|x| rms(reference::rms_norm, x),
+        );
+        println!("{worst:.1e} {what}");
+    }
+}
+
+/// A norm followed by a product, where scale and shift may be those of several parts.
+fn normed(x: &[Tensor<4>], matmul: &Tensor<2>) -> Tensor<4> {
+    let norm = Norm {
+        scale: vector(&x[1]),
+        shift: x.get(2).map(vector),
+        eps: 1e-5,
+    };
+    longreach_kernels::linear(rows(&x[0]), Some(norm), matmul.clone(), Matmul::F32).unsqueeze()
+}
+
+#[test]
+fn parts_of_a_norm_have_the_bits_of_separate_ones() {
+    let Some(device) = &*DEVICE else { return };
+    for ([n, width], shift) in [([7, 33], true), ([600, 64], true), ([40, 12], false)] {
+        let identity = Tensor::<2>::eye(width, &device.clone().autodiff());
+        let vectors = 1 + usize::from(shift);
+        let mut inputs = vec![input(&[1, 1, 2 * n, width], 1)];
+        inputs.extend((0..vectors as u64).map(|i| input(&[1, 1, 2, width], 2 + i)));
+        let both = run(device, &inputs, &|x| normed(x, &identity));
+        // The same leaves, so that the random factors of the loss are the same ones.
+        let halves = run(device, &inputs, &|x| {
+            let half = |i: usize| {
+                let part = |x: &Tensor<4>| {
+                    let rows = x.dims()[2] / 2;
+                    x.clone().slice_dim(2, i * rows..(i + 1) * rows)
+                };
+                normed(&x.iter().map(part).collect::<Vec<_>>(), &identity)
+            };
+            Tensor::cat(vec![half(0), half(1)], 2)
+        });
+        assert_eq!(both, halves, "{n} x {width}");
+    }
+}
+
+#[test]
+fn losses_agree_with_their_definition() {
+    let Some(device) = &*DEVICE else { return };
+    for [n, width] in MATRICES {
+        let mut logits = input(&[1, 1, n, width], 1);
+        // One row far from 0, and one far apart.
+        logits.0[..width].iter_mut().for_each(|x| *x += 200.0);
+        logits.0[(n - 1) * width..]
+            .iter_mut()
+            .for_each(|x| *x *= 50.0);
+        type Nll = fn(Tensor<2>, Tensor<1, Int>) -> Tensor<1>;
+        let nll = |nll: Nll, x: &[Tensor<4>]| {
+            let targets: Vec<i32> = (0..n).map(|i| ((i * 7 + 3) % width) as i32).collect();
+            let targets =
+                Tensor::<1, Int>::from_data(TensorData::new(targets, [n]), &x[0].device());
+            nll(rows(&x[0]), targets).unsqueeze()
+        };
+        let what = format!("loss of {n} x {width}");
+        let worst = compare(
+            &what,
+            device,
+            &[logits],
+            &|x| nll(longreach_kernels::nll, x),
+            &|x| nll(reference::nll, x),
+        );
+        println!("{worst:.1e} {what}");
+    }
+}
+
+#[test]
+fn activations_agree_with_their_definition() {
+    let Some(device) = &*DEVICE else { return };
+    for [n, width] in MATRICES {
+        let mut inputs = [input(&[1, 1, n, width], 1), input(&[1, 1, n, width], 2)];
+        // Both tails.
+        inputs[0].0.iter_mut().for_each(|x| *x *= 4.0);
+        let what = format!("activations of {n} x {width}");
+        let gelu = compare(
+            &what,
+            device,
+            &inputs[..1],
+            &|x| longreach_kernels::gelu(rows(&x[0])).unsqueeze(),
+            &|x| reference::gelu(rows(&x[0])).unsqueeze(),
+        );
+        let swiglu = compare(
+            &what,
+            device,
+            &inputs,
+            &|x| longreach_kernels::swiglu(rows(&x[0]), rows(&x[1])).unsqueeze(),
+            &|x| reference::swiglu(rows(&x[0]), rows(&x[1])).unsqueeze(),
+        );
+        println!("{gelu:.1e} {swiglu:.1e} {what}");
+    }
+}
+
+fn step(i: usize) -> AdamWStep {
+    AdamWStep {
+        grad_scale: 0.7 / (i + 1) as f64,
+        beta1: 0.9,
+        beta2: 0.999,
+        root: 0.3 + 0.1 * i as f64,
+        eps: 1e-8,
+        rate: 3e-3 * (i + 1) as f64,
+        keep: 0.999 - 0.01 * i as f64,
+    }
+}
+
+#[test]
+fn updates_agree_with_their_definition() {
+    let Some(device) = &*DEVICE else { return };
+    for (parts, n) in [(1, 1), (1, 19), (1, 40_001), (2, 1), (3, 1000)] {
+        let steps: Vec<AdamWStep> = (0..parts).map(step).collect();
+        let x = |device: &Device, seed| {
+            let values: Vec<f32> = noise(parts * n, seed).iter().map(|x| *x as f32).collect();
+            Tensor::<1>::from_data(TensorData::new(values, [parts * n]), device)
+        };
+        let numbers =
+            |x: [Tensor<1>; 3]| x.map(|x| x.into_data().iter::<f32>().collect::<Vec<_>>());
+        for with_moments in [false, true] {
+            let inputs = |device: &Device| {
+                let moments = with_moments.then(|| [x(device, 3), x(device, 4).square()]);
+                (x(device, 1), x(device, 2), moments)
+            };
+            let updated = || {
+                let (theta, grad, moments) = inputs(device);
+                numbers(longreach_kernels::adamw(theta, grad, moments, &steps))
+            };
+            let (theta, grad, moments) = inputs(&Device::flex());
+            let expected = numbers(reference::adamw(theta, grad, moments, &steps));
+            let results = updated();
+            assert_eq!(results, updated(), "twice the same bits");
+            for (a, b) in results.iter().flatten().zip(expected.iter().flatten()) {
+                assert!(
+                    (a - b).abs() <= 1e-6,
+                    "{a} is not {b}: {parts} parts of {n}"
+                );
+            }
+        }
+    }
+}
+
+/// Launches of `f`, after one call that fills caches.
+fn launches(f: &dyn Fn()) -> usize {
+    f();
+    let watched = Launches::watch().expect("compiled in");
+    f();
+    watched.take().values().sum()
+}
+
+#[test]
+fn operations_are_launched_once_forward_and_once_or_twice_backward() {
+    let Some(device) = &*DEVICE else { return };
+    // Of this process alone, as nextest runs tests.
+    if std::env::var_os("NEXTEST").is_none() || cfg!(feature = "fusion") {
+        return;
+    }
+    let device = device.clone().autodiff();
+    let leaf = |shape: [usize; 2]| Tensor::<2>::ones(shape, &device).require_grad();
+    let (x, up) = (leaf([8, 16]), leaf([8, 16]));
+    let vector = |n: usize| Tensor::<1>::ones([n], &device).require_grad();
+    let (scale, shift) = (vector(16), vector(16));
+    let targets = Tensor::<1, Int>::zeros([8], &device);
+    let weights = Tensor::<2>::ones([8, 16], &device);
+    let sum = |y: Tensor<2>| (y * weights.clone()).sum();
+    // The sum of products and its gradient alone.
+    let around = launches(&|| drop(sum(x.clone()).backward()));
+    let of = |f: &dyn Fn() -> Tensor<2>| launches(&|| drop(sum(f()).backward())) - around;
+    let layer_norm =
+        of(&|| longreach_kernels::layer_norm(x.clone(), scale.clone(), shift.clone(), 1e-5));
+    assert_eq!(layer_norm, 3);
+    assert_eq!(
+        of(&|| longreach_kernels::rms_norm(x.clone(), scale.clone(), 1e-5)),
+        3
+    );
+    assert_eq!(of(&|| longreach_kernels::gelu(x.clone())), 2);
+    assert_eq!(of(&|| longreach_kernels::swiglu(x.clone(), up.clone())), 2);
+    let nll = || longreach_kernels::nll(x.clone(), targets.clone());
+    let forward = launches(&|| drop(nll()));
+    assert_eq!(forward, 1);
+    let y = vector(8);
+    let around = launches(&|| drop(y.clone().sum().backward()));
+    assert_eq!(launches(&|| drop(nll().sum().backward())) - around, 2);
+    let plain = |n: usize| Tensor::<1>::ones([n], &device.clone().inner());
+    let (theta, grad, moments) = (plain(12), plain(12), [plain(12), plain(12)]);
+    let update = || {
+        let (theta, grad, moments) = (theta.clone(), grad.clone(), moments.clone());
+        drop(longreach_kernels::adamw(
+            theta,
+            grad,
+            Some(moments),
+            &[step(0), step(1)],
+        ));
+    };
+    assert_eq!(launches(&update), 1);
+    let sums = || drop(longreach_kernels::square_sums(vec![plain(12), plain(6)], 2));
+    // Each of these is filled by a launch.
+    assert_eq!(launches(&sums), 2 + 1);
+}
+
+#[test]
+fn square_sums_agree_with_their_definition() {
+    let Some(device) = &*DEVICE else { return };
+    let sums = |device: &Device, lengths: &[usize], parts: usize| {
+        let vectors = lengths.iter().enumerate().map(|(i, n)| {
+            let values: Vec<f32> = noise(*n, i as u64).iter().map(|x| *x as f32).collect();
+            Tensor::<1>::from_data(TensorData::new(values, [*n]), device)
+        });
+        let sums = if *device == Device::flex() {
+            reference::square_sums(vectors.collect(), parts)
+        } else {
+            longreach_kernels::square_sums(vectors.collect(), parts)
+        };
+        sums.into_data().iter::<f32>().collect::<Vec<_>>()
+    };
+    // More vectors than one launch takes.
+    let many: Vec<usize> = (1..=70).collect();
+    for (lengths, parts) in [
+        (&[1][..], 1),
+        (&[127, 128, 129, 70_001], 1),
+        (&[2, 600, 4002], 2),
+        (&[3, 9, 3 * 1001], 3),
+        (&many, 1),
+    ] {
+        let results = sums(device, lengths, parts);
+        assert_eq!(results, sums(device, lengths, parts), "twice the same bits");
+        let expected = sums(&Device::flex(), lengths, parts);
+        assert_eq!(results.len(), lengths.len() * parts);
+        for (a, b) in results.iter().zip(&expected) {
+            assert!((a - b).abs() <= 1e-5 * b, "{a} is not {b}: {lengths:?}");
+        }
     }
 }

@@ -1,22 +1,30 @@
-//! The fused attention on the backends of CubeCL: choosing between it and the definitions.
+//! The fused operations on the backends of CubeCL: choosing between them and the definitions.
 //!
 //! | module | content |
 //! |---|---|
 //! | `tensors` | Burn's tensors, queues of operations |
-//! | `attention` | the kernels |
+//! | `rows` | units that share a row, and their sums |
+//! | `attention`, `norm`, `nll`, `activation`, `adamw`, `square_sums` | the kernels |
 //! | `launches` | counting launches |
 
+mod activation;
+mod adamw;
 mod attention;
 mod launches;
+mod nll;
+mod norm;
+mod rows;
+mod square_sums;
 mod tensors;
 
 use crate::op::{apply, values};
-use crate::{AttentionWeights, Bias, Norm, Rotation, reference};
-use attention::{Attention, BiasShape, Rotated, shared_bytes};
+use crate::reference::product;
+use crate::{AdamWStep, AttentionWeights, Bias, Norm, Rotation};
+use attention::{Attention, BiasShape, Rotated, pack, shared_bytes};
 use burn::backend::DispatchTensor;
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 pub use launches::Launches;
-use tensors::{device, is_supported};
+use tensors::{device, integers, is_supported, tensor};
 
 /// Attention, if there are kernels for these tensors.
 pub(crate) fn attention(
@@ -45,8 +53,8 @@ pub(crate) fn attention(
     Some(apply(op, inputs))
 }
 
-/// An attention block, if there are kernels for these tensors: the norm and products are those of
-/// the backend, attention with its rotation and bias is fused.
+/// An attention block, if there are kernels for these tensors: products are those of the backend,
+/// the norm, and attention with its rotation and bias, are fused.
 pub(crate) fn attention_block(
     x: &Tensor<3>,
     norm: &Norm,
@@ -79,18 +87,18 @@ pub(crate) fn attention_block(
     if !op.fits(&device) {
         return None;
     }
-    let norm = Norm {
-        scale: norm.scale.clone(),
-        shift: norm.shift.clone(),
-        eps: norm.eps,
+    let rows = x.clone().reshape([batch * length, d]);
+    let scale = norm.scale.clone();
+    let rows = match norm.shift.clone() {
+        Some(shift) => crate::layer_norm(rows, scale, shift, norm.eps),
+        None => crate::rms_norm(rows, scale, norm.eps),
     };
-    let rows = reference::normed(x.clone().reshape([batch * length, d]), norm);
-    let projected = reference::product(rows, weights.qkv.clone()).into_dispatch();
+    let projected = product(rows, weights.qkv.clone()).into_dispatch();
     let inputs = [Some(projected), None, None, bias.map(|(bias, _)| bias)];
     let attended = apply::<4, 4, _>(op, inputs)
         .swap_dims(1, 2)
         .reshape([batch * length, inner]);
-    let output = reference::product(attended, weights.output.clone());
+    let output = product(attended, weights.output.clone());
     Some(x.clone() + output.reshape([batch, length, d]))
 }
 
@@ -98,7 +106,7 @@ pub(crate) fn attention_block(
 /// materialised.
 fn prepared(bias: Bias) -> Option<(DispatchTensor, BiasShape)> {
     match bias {
-        Bias::Network(network) => prepared(Bias::Dense(reference::diagonal_network(*network))),
+        Bias::Network(network) => prepared(Bias::Dense(crate::diagonal_network(*network))),
         Bias::Dense(bias) => is_supported(&bias).then(|| {
             let shape = BiasShape::Dense(bias.dims());
             (bias.into_dispatch(), shape)
@@ -118,10 +126,98 @@ fn has_constant_tables(rotation: &Rotation) -> bool {
 /// The four tables in one.
 fn packed(rotation: &Rotation) -> Rotated {
     let tables = rotation.queries.iter().chain(&rotation.keys);
-    let tables = tables.cloned().collect();
+    let tables = tables.map(|x| values::<burn::backend::Cube>(x.clone().into_dispatch()));
+    let [_, _, length, pairs] = rotation.keys[0].dims();
     Rotated {
-        pairs: rotation.keys[0].dims()[3],
+        pairs,
         interleaved: rotation.interleaved,
-        tables: values::<burn::backend::Cube>(Tensor::cat(tables, 0).into_dispatch()),
+        tables: pack(tables.collect(), [length, pairs]),
     }
+}
+
+/// A norm of rows, if there are kernels for these tensors: a LayerNorm with a shift, an RMSNorm
+/// without one. Of several scales and shifts in a row each is for as many rows.
+pub(crate) fn norm(
+    x: &Tensor<2>,
+    scale: &Tensor<1>,
+    shift: Option<&Tensor<1>>,
+    eps: f64,
+) -> Option<Tensor<2>> {
+    let device = device(x)?;
+    let ([rows, width], [scales]) = (x.dims(), scale.dims());
+    let supported = is_supported(x) && is_supported(scale) && shift.is_none_or(is_supported);
+    if !(supported && scales.is_multiple_of(width)) {
+        return None;
+    }
+    let op = norm::RowNorm {
+        rows,
+        width,
+        parts: scales / width,
+        shift: shift.is_some(),
+        eps: eps as f32,
+    };
+    let shift = shift.map(|shift| shift.clone().into_dispatch());
+    op.fits(&device).then(|| {
+        let [x, scale] = [x.clone().into_dispatch(), scale.clone().into_dispatch()];
+        apply(op, [Some(x), Some(scale), shift])
+    })
+}
+
+/// The loss of every row, if there are kernels for these tensors.
+pub(crate) fn nll(logits: &Tensor<2>, targets: &Tensor<1, Int>) -> Option<Tensor<1>> {
+    let device = device(logits)?;
+    if !(is_supported(logits) && rows::fits(&device)) {
+        return None;
+    }
+    let [rows, width] = logits.dims();
+    let op = nll::Nll {
+        rows,
+        width,
+        targets: integers(targets)?,
+    };
+    Some(apply(op, [Some(logits.clone().into_dispatch())]))
+}
+
+/// GELU, if there are kernels for this tensor.
+pub(crate) fn gelu(x: &Tensor<2>) -> Option<Tensor<2>> {
+    let op = activation::Gelu { shape: x.dims() };
+    is_supported(x).then(|| apply(op, [Some(x.clone().into_dispatch())]))
+}
+
+/// SwiGLU, if there are kernels for these tensors.
+pub(crate) fn swiglu(gate: &Tensor<2>, up: &Tensor<2>) -> Option<Tensor<2>> {
+    let op = activation::Swiglu { shape: gate.dims() };
+    let inputs = [gate, up];
+    (inputs.into_iter().all(is_supported))
+        .then(|| apply(op, inputs.map(|x| Some(x.clone().into_dispatch()))))
+}
+
+/// Parameter and moments after an update, if there are kernels for these tensors.
+pub(crate) fn adamw(
+    theta: &Tensor<1>,
+    grad: &Tensor<1>,
+    moments: &Option<[Tensor<1>; 2]>,
+    steps: &[AdamWStep],
+) -> Option<[Tensor<1>; 3]> {
+    let mut inputs = [theta, grad].into_iter().chain(moments.iter().flatten());
+    if !inputs.all(|x| is_supported(x) && !x.is_autodiff()) {
+        return None;
+    }
+    let inner = |x: &Tensor<1>| values::<burn::backend::Cube>(x.clone().into_dispatch());
+    let moments = moments.as_ref().map(|pair| pair.each_ref().map(inner));
+    let updated = adamw::adamw(inner(theta), inner(grad), moments, steps, theta.dims()[0]);
+    Some(updated.map(tensor))
+}
+
+/// Sums of squares, if there are kernels for these tensors.
+pub(crate) fn square_sums(vectors: &[Tensor<1>], parts: usize) -> Option<Tensor<1>> {
+    let device = device(vectors.first()?)?;
+    let most = usize::from(u16::MAX);
+    if !(vectors.iter().all(is_supported) && parts <= most && rows::fits(&device)) {
+        return None;
+    }
+    let vectors = vectors
+        .iter()
+        .map(|x| values::<burn::backend::Cube>(x.clone().into_dispatch()));
+    Some(tensor(square_sums::square_sums(vectors.collect(), parts)))
 }

@@ -1,9 +1,16 @@
 //! Tensors of CubeCL backends: which ones the kernels can read, and running kernels on them.
 
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Cube, DispatchTensorKind, TensorMetadata};
-use burn::tensor::{DType, Shape, Tensor};
+use burn::backend::{
+    BackendTensor, Cube, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
+    TensorMetadata,
+};
+use burn::tensor::{DType, Int, Shape, Tensor};
 use burn_cubecl::CubeDevice;
+use burn_cubecl::cubecl::calculate_cube_count_elemwise;
+use burn_cubecl::cubecl::prelude::{CubeCount, CubeDim};
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use std::any::TypeId;
 
@@ -17,6 +24,28 @@ pub(super) fn is_supported<const D: usize>(x: &Tensor<D>) -> bool {
     let elements: usize = x.dims().iter().product();
     // Indices are 32 bits wide.
     x.dtype() == DType::F32 && (1..u32::MAX as usize).contains(&elements) && device(x).is_some()
+}
+
+/// The values of a vector of 32-bit integers on a CubeCL backend.
+pub(super) fn integers(x: &Tensor<1, Int>) -> Option<Primitive> {
+    fn values(kind: DispatchTensorKind) -> Option<Primitive> {
+        match kind {
+            DispatchTensorKind::Cube(BackendTensor::Int(x)) => Some(x),
+            DispatchTensorKind::Autodiff(inner) => values(*inner),
+            _ => None,
+        }
+    }
+    (x.dtype() == DType::I32)
+        .then(|| values(x.clone().into_dispatch().kind))
+        .flatten()
+}
+
+/// A float tensor outside autodiff.
+pub(super) fn tensor<const D: usize>(x: Primitive) -> Tensor<D> {
+    Tensor::from_dispatch(DispatchTensor {
+        kind: DispatchTensorKind::Cube(BackendTensor::Float(x)),
+        autodiff: DispatchAutodiffContext::Disabled,
+    })
 }
 
 /// The device of a tensor on a CubeCL backend on which kernels can be run.
@@ -73,7 +102,7 @@ pub(super) fn run(
         .into_iter()
         .map(|shape| TensorIr::uninit(client.create_empty_handle(), shape, DType::F32))
         .collect();
-    let description = CustomOpIr::new("fused attention", &inputs, &outputs);
+    let description = CustomOpIr::new("fused operation", &inputs, &outputs);
     let run = OperationFn(move |handles: &mut HandleContainer<CubeFusionHandle>| {
         let inputs = inputs
             .iter()
@@ -85,4 +114,45 @@ pub(super) fn run(
         Ok(())
     });
     client.register(StreamId::current(), OperationIr::Custom(description), run)
+}
+
+/// A tensor that is stored row by row, without gaps.
+pub(super) fn in_order(x: CubeTensor) -> CubeTensor {
+    into_contiguous(x)
+}
+
+/// A tensor for the output of a kernel, stored row by row.
+pub(super) fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D]) -> CubeTensor {
+    let (client, device) = (like.client.clone(), like.device.clone());
+    empty_device_contiguous_dtype(client, device, Shape::new(shape), DType::F32)
+}
+
+/// A vector of numbers on the device of `like`.
+pub(super) fn upload(like: &CubeTensor, values: &[f32]) -> CubeTensor {
+    let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_ne_bytes()).collect();
+    let (client, device) = (like.client.clone(), like.device.clone());
+    let handle = client.create_from_slice(&bytes);
+    CubeTensor::new_contiguous(
+        client,
+        device,
+        Shape::new([values.len()]),
+        handle,
+        DType::F32,
+    )
+}
+
+/// A number of cubes in each dimension.
+pub(super) fn count([x, y, z]: [usize; 3]) -> CubeCount {
+    CubeCount::Static(x as u32, y as u32, z as u32)
+}
+
+/// Enough cubes for `n` things, of which each cube does `each`.
+pub(super) fn units(like: &CubeTensor, n: usize, each: usize) -> CubeCount {
+    calculate_cube_count_elemwise(&like.client, n, CubeDim::new_1d(each as u32))
+}
+
+/// Cubes with one unit for each of `n` elements.
+pub(super) fn elements(like: &CubeTensor, n: usize) -> (CubeCount, CubeDim) {
+    let dim = CubeDim::new(&like.client, n);
+    (calculate_cube_count_elemwise(&like.client, n, dim), dim)
 }

@@ -77,16 +77,8 @@ impl WithSimd for Update<'_> {
     }
 }
 
-/// Parameter and moments after one update.
-pub(super) fn adamw(
-    theta: FlexTensor,
-    grad: FlexTensor,
-    moments: [FlexTensor; 2],
-    step: &AdamWStep,
-) -> [FlexTensor; 3] {
-    let (mut theta, grad) = (contiguous(theta), contiguous(grad));
-    let n = grad.storage::<f32>().len();
-    let [mut first, mut second] = moments.map(contiguous);
+/// The numbers of an update, in the order of [`Update::apply`].
+fn numbers(step: &AdamWStep) -> [f32; 9] {
     let AdamWStep {
         grad_scale,
         beta1,
@@ -97,7 +89,7 @@ pub(super) fn adamw(
         keep,
     } = *step;
     // 1 - beta in f64, rounded once, as in the definition.
-    let step = [
+    [
         grad_scale,
         beta1,
         beta2,
@@ -108,22 +100,43 @@ pub(super) fn adamw(
         rate,
         keep,
     ]
-    .map(|x| x as f32);
+    .map(|x| x as f32)
+}
+
+/// Parameter and moments after one update: part by part, each with its step.
+pub(super) fn adamw(
+    theta: FlexTensor,
+    grad: FlexTensor,
+    moments: [FlexTensor; 2],
+    steps: &[AdamWStep],
+) -> [FlexTensor; 3] {
+    let (mut theta, grad) = (contiguous(theta), contiguous(grad));
+    let n = grad.storage::<f32>().len();
+    let [mut first, mut second] = moments.map(contiguous);
+    // At least 1: a parameter may be empty.
+    let length = (n / steps.len()).max(1);
     let moments = first
         .storage_mut::<f32>()
-        .chunks_mut(CHUNK)
-        .zip(second.storage_mut::<f32>().chunks_mut(CHUNK));
+        .chunks_mut(length)
+        .zip(second.storage_mut::<f32>().chunks_mut(length));
     let values = theta
         .storage_mut::<f32>()
-        .chunks_mut(CHUNK)
-        .zip(grad.storage::<f32>().chunks(CHUNK));
-    let task = |((theta, grad), (first, second))| Update {
-        step,
-        theta,
-        grad,
-        first,
-        second,
-    };
-    for_each(values.zip(moments).map(task).collect(), n, dispatch);
+        .chunks_mut(length)
+        .zip(grad.storage::<f32>().chunks(length));
+    let parts = values.zip(moments).zip(steps);
+    let tasks = parts.flat_map(|(((theta, grad), (first, second)), step)| {
+        let step = numbers(step);
+        let moments = first.chunks_mut(CHUNK).zip(second.chunks_mut(CHUNK));
+        let values = theta.chunks_mut(CHUNK).zip(grad.chunks(CHUNK));
+        let task = move |((theta, grad), (first, second))| Update {
+            step,
+            theta,
+            grad,
+            first,
+            second,
+        };
+        values.zip(moments).map(task)
+    });
+    for_each(tasks.collect(), n, dispatch);
     [theta, first, second]
 }

@@ -295,7 +295,7 @@ pub(crate) fn adamw(
     theta: Tensor<1>,
     grad: Tensor<1>,
     moments: Option<[Tensor<1>; 2]>,
-    step: &AdamWStep,
+    steps: &[AdamWStep],
 ) -> [Tensor<1>; 3] {
     let zeros = || [(); 2].map(|()| Tensor::zeros(theta.dims(), (&theta.device(), theta.dtype())));
     let [first, second] = moments.unwrap_or_else(zeros);
@@ -303,11 +303,11 @@ pub(crate) fn adamw(
         .into_iter()
         .all(|x| is_supported(x) && !x.is_autodiff())
     {
-        return reference::adamw(theta, grad, Some([first, second]), step);
+        return reference::adamw(theta, grad, Some([first, second]), steps);
     }
     // By value, so that tensors nobody else holds are updated in place.
     let [theta, grad, first, second] = [theta, grad, first, second].map(flex_tensor);
-    adamw::adamw(theta, grad, [first, second], step).map(|x| {
+    adamw::adamw(theta, grad, [first, second], steps).map(|x| {
         Tensor::from_dispatch(DispatchTensor {
             kind: DispatchTensorKind::Flex(BackendTensor::Float(x)),
             autodiff: DispatchAutodiffContext::Disabled,

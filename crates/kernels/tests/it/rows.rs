@@ -199,14 +199,73 @@ fn an_update_is_bit_for_bit_the_defined_one() {
                 )
             };
             for moments in [None, Some([x(3), x(4).square()])] {
-                let fused = longreach_kernels::adamw(x(1), x(2), moments.clone(), &step)
+                let fused = longreach_kernels::adamw(x(1), x(2), moments.clone(), &[step])
                     .map(crate::common::to_f64);
                 assert_eq!(
                     fused,
-                    reference::adamw(x(1), x(2), moments, &step).map(crate::common::to_f64),
+                    reference::adamw(x(1), x(2), moments, &[step]).map(crate::common::to_f64),
                     "{n} {dtype:?}"
                 );
             }
         }
     }
+}
+
+#[test]
+fn parts_of_a_parameter_are_updated_as_if_alone() {
+    let device = burn::tensor::Device::flex();
+    let step = |i: usize| longreach_kernels::AdamWStep {
+        grad_scale: 0.7 / (i + 1) as f64,
+        beta1: 0.9,
+        beta2: 0.999,
+        root: 0.3 + 0.1 * i as f64,
+        eps: 1e-8,
+        rate: 3e-3 * (i + 1) as f64,
+        keep: 0.999 - 0.01 * i as f64,
+    };
+    for (parts, n) in [(2, 1), (3, 19), (2, 20_001)] {
+        let x = |seed| {
+            let values = input(&[parts * n], seed).values;
+            Tensor::<1>::from_data(
+                TensorData::new(values, [parts * n]),
+                (&device, burn::tensor::DType::F32),
+            )
+        };
+        let steps: Vec<_> = (0..parts).map(step).collect();
+        for moments in [None, Some([x(3), x(4).square()])] {
+            let all = longreach_kernels::adamw(x(1), x(2), moments.clone(), &steps);
+            let defined = reference::adamw(x(1), x(2), moments.clone(), &steps);
+            assert_eq!(
+                all.clone().map(crate::common::to_f64),
+                defined.map(crate::common::to_f64)
+            );
+            for (i, step) in steps.iter().enumerate() {
+                let part = |x: &Tensor<1>| x.clone().slice_dim(0, i * n..(i + 1) * n);
+                let moments = moments.as_ref().map(|pair| pair.each_ref().map(part));
+                let alone = longreach_kernels::adamw(part(&x(1)), part(&x(2)), moments, &[*step]);
+                assert_eq!(
+                    all.each_ref().map(part).map(crate::common::to_f64),
+                    alone.map(crate::common::to_f64),
+                    "part {i} of {parts}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "parts of the same length")]
+fn unequal_parts_are_refused() {
+    let device = burn::tensor::Device::flex();
+    let step = longreach_kernels::AdamWStep {
+        grad_scale: 1.0,
+        beta1: 0.9,
+        beta2: 0.999,
+        root: 1.0,
+        eps: 1e-8,
+        rate: 1e-3,
+        keep: 1.0,
+    };
+    let x = || Tensor::<1>::ones([3], &device);
+    longreach_kernels::adamw(x(), x(), None, &[step, step]);
 }

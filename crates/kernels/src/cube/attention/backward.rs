@@ -3,8 +3,9 @@
 use super::call::{Call, KEY_TABLE, QUERY_TABLE, Rows};
 use super::settings::{Settings, UNITS};
 use super::tiles::{
-    accumulate, products, put_cells, put_rows, store, unit_column, unit_row, weight, zeros,
+    accumulate, products, put_cells, put_rows, store, unit_column, unit_row, weight,
 };
+use crate::cube::rows::zeros;
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 

@@ -4,7 +4,8 @@
 use super::backward::{Tiles, cell_grads};
 use super::call::{Call, Rows};
 use super::settings::{Settings, UNITS};
-use super::tiles::{unit_column, unit_row, zeros};
+use super::tiles::{unit_column, unit_row};
+use crate::cube::rows::zeros;
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 

@@ -2,7 +2,8 @@
 
 use super::call::Call;
 use super::settings::{SCRATCH, Settings, UNITS};
-use super::tiles::{LOWEST, accumulate, products, put_cells, unit_column, unit_row, weight, zeros};
+use super::tiles::{LOWEST, accumulate, products, put_cells, unit_column, unit_row, weight};
+use crate::cube::rows::zeros;
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 

@@ -7,7 +7,9 @@ mod forward;
 mod launch;
 mod op;
 mod settings;
+mod tables;
 mod tiles;
 
 pub(super) use op::{Attention, Rotated, shared_bytes};
 pub(super) use settings::BiasShape;
+pub(crate) use tables::pack;

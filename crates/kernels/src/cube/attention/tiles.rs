@@ -170,17 +170,6 @@ fn pair(dim: usize, #[comptime] s: Settings) -> usize {
     }
 }
 
-/// An array of zeros.
-#[cube]
-pub(super) fn zeros(#[comptime] length: usize) -> Array<f32> {
-    let mut x = Array::<f32>::new(length);
-    #[unroll]
-    for i in 0..length {
-        x[i] = 0.0;
-    }
-    x
-}
-
 /// The cells of `a b^T` that this unit owns, of a tile `a` of rows and a tile `b` of columns.
 #[cube]
 pub(super) fn products(
