@@ -629,7 +629,9 @@ fn parts_of_a_norm_have_the_bits_of_separate_ones() {
         let vectors = 1 + usize::from(shift);
         let mut inputs = vec![input(&[1, 1, 2 * n, width], 1)];
         inputs.extend((0..vectors as u64).map(|i| input(&[1, 1, 2, width], 2 + i)));
-        let both = run(device, &inputs, &|x| normed(x, &identity));
+        // Weights have parts too.
+        let identities = identity.clone().repeat_dim(0, 2);
+        let both = run(device, &inputs, &|x| normed(x, &identities));
         // The same leaves, so that the random factors of the loss are the same ones.
         let halves = run(device, &inputs, &|x| {
             let half = |i: usize| {

@@ -127,11 +127,11 @@ fn has_constant_tables(rotation: &Rotation) -> bool {
 fn packed(rotation: &Rotation) -> Rotated {
     let tables = rotation.queries.iter().chain(&rotation.keys);
     let tables = tables.map(|x| values::<burn::backend::Cube>(x.clone().into_dispatch()));
-    let [_, _, length, pairs] = rotation.keys[0].dims();
+    let [groups, _, length, pairs] = rotation.keys[0].dims();
     Rotated {
         pairs,
         interleaved: rotation.interleaved,
-        tables: pack(tables.collect(), [length, pairs]),
+        tables: pack(tables.collect(), [groups, length, pairs]),
     }
 }
 

@@ -25,13 +25,13 @@ fn pack_kernel(
     }
 }
 
-/// Four tables, `[1, 1, L, R]`, as one, `[4, 1, L, R]`.
-pub(crate) fn pack(tables: Vec<Primitive>, [length, pairs]: [usize; 2]) -> Primitive {
-    let shape = [4, 1, length, pairs];
+/// Four tables, `[G, 1, L, R]`, as one, `[4 G, 1, L, R]`.
+pub(crate) fn pack(tables: Vec<Primitive>, [groups, length, pairs]: [usize; 3]) -> Primitive {
+    let shape = [4 * groups, 1, length, pairs];
     let outputs = run(tables, vec![Shape::new(shape)], move |tables| {
         let output = empty(&tables[0], shape);
         let client = output.client.clone();
-        let (count, dim) = elements(&output, length * pairs);
+        let (count, dim) = elements(&output, groups * length * pairs);
         let tables: [CubeTensor; 4] = tables.try_into().expect("four tables");
         let [a, b, c, d] = tables.map(|table| in_order(table).into_tensor_arg());
         let all = output.clone().into_tensor_arg();
