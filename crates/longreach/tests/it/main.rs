@@ -30,6 +30,7 @@ mod resume;
 mod robustness;
 mod schedules;
 mod segments;
+mod side_by_side;
 mod stages;
 mod start;
 mod step_scores;
