@@ -22,6 +22,16 @@ pub(crate) fn grouped(x: Tensor<2>, groups: usize) -> Tensor<3> {
     x.reshape([groups, rows / groups, width])
 }
 
+/// `x w`, `[N, M]`, of `x`, `[N, K]`, and `w`, `[K, M]`; with groups of each group.
+pub(crate) fn product(x: Tensor<2>, w: Tensor<2>) -> Tensor<2> {
+    let ([n, k], [rows, m]) = (x.dims(), w.dims());
+    if rows == k {
+        return x.matmul(w);
+    }
+    let w: Tensor<3> = grouped(w, rows / k);
+    grouped(x, rows / k).matmul(w).reshape([n, m])
+}
+
 /// A bias `[G, H, Q, K]` as `[1 or B, H, Q, K]`, which can be added to the logits of a batch.
 pub(crate) fn spread(bias: Tensor<4>, batch: usize) -> Tensor<4> {
     let [groups, heads, queries, keys] = bias.dims();

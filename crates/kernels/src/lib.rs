@@ -263,6 +263,23 @@ pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
     flex::nll(logits, targets)
 }
 
+/// Rows of `table`, `[V, D]`, for `tokens`, `[B, L]`: `[B, L, D]`. Tokens of each of `groups` are
+/// those of its own table, from 0.
+///
+/// # Panics
+///
+/// If tables and tokens cannot be divided among the groups; on the CPU also if a token is not in
+/// `0..V`.
+pub fn embedding(table: Tensor<2>, tokens: Tensor<2, Int>, groups: usize) -> Tensor<3> {
+    let rows = [table.dims()[0], tokens.dims()[0]];
+    assert!(
+        groups > 0 && rows.iter().all(|rows| rows.is_multiple_of(groups)),
+        "tables and tokens of {groups} groups"
+    );
+    cube::embedding(&table, &tokens, groups)
+        .unwrap_or_else(|| reference::embedding(table, tokens, groups))
+}
+
 /// `(x - mean) / sqrt(variance + eps) * scale + shift` over the rows of `x`, `[N, W]`; `scale` and
 /// `shift` are `[W]`.
 ///

@@ -5,7 +5,7 @@
 //! these blocks is not fused there.
 
 use crate::cube;
-use crate::groups::{grouped, spread};
+use crate::groups::{grouped, product, spread};
 use crate::{AdamWStep, AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Norm, Rotation};
 use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor, TensorData, activation, module};
 
@@ -15,6 +15,19 @@ pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
         .gather(1, targets.unsqueeze_dim(1))
         .squeeze_dim::<1>(1)
         .neg()
+}
+
+/// Definition of [`embedding`](crate::embedding).
+pub fn embedding(table: Tensor<2>, tokens: Tensor<2, Int>, groups: usize) -> Tensor<3> {
+    if groups == 1 {
+        return module::embedding(table, tokens);
+    }
+    let ([rows, _], [batch, length]) = (table.dims(), tokens.dims());
+    let first = (0..groups).map(|g| (g * rows / groups) as i32).collect();
+    let first = TensorData::new::<i32, _>(first, [groups, 1]);
+    let first = Tensor::<2, Int>::from_data(first, &tokens.device()).cast(tokens.dtype());
+    let tokens = tokens.reshape([groups, batch / groups * length]) + first;
+    module::embedding(table, tokens.reshape([batch, length]))
 }
 
 /// Definition of [`layer_norm`](crate::layer_norm).
@@ -60,16 +73,6 @@ pub fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>) -> Tensor<2> {
         None => x,
     };
     product(x, w)
-}
-
-/// `x w`, `[N, M]`, of `x`, `[N, K]`, and `w`, `[K, M]`; with groups of each group.
-pub(crate) fn product(x: Tensor<2>, w: Tensor<2>) -> Tensor<2> {
-    let ([n, k], [rows, m]) = (x.dims(), w.dims());
-    if rows == k {
-        return x.matmul(w);
-    }
-    let w: Tensor<3> = grouped(w, rows / k);
-    grouped(x, rows / k).matmul(w).reshape([n, m])
 }
 
 /// Definition of [`mlp`](crate::mlp).

@@ -677,6 +677,39 @@ fn losses_agree_with_their_definition() {
 }
 
 #[test]
+fn embeddings_agree_with_their_definition() {
+    let Some(device) = &*DEVICE else { return };
+    // Groups, rows of the tables, columns, and tokens; some rows have no token.
+    for (groups, [rows, width], [batch, length]) in [
+        (1, [1, 1], [1, 1]),
+        (1, [7, 33], [2, 5]),
+        (1, [64, 128], [3, 127]),
+        (1, [300, 130], [5, 77]),
+        (2, [14, 33], [2, 5]),
+        (3, [90, 70], [6, 77]),
+    ] {
+        type Embedding = fn(Tensor<2>, Tensor<2, Int>, usize) -> Tensor<3>;
+        let embedding = |embedding: Embedding, x: &[Tensor<4>]| {
+            let tokens: Vec<i32> = (0..batch * length)
+                .map(|i| (i * i * 7 % (rows / groups)) as i32)
+                .collect();
+            let tokens = TensorData::new(tokens, [batch, length]);
+            let tokens = Tensor::<2, Int>::from_data(tokens, &x[0].device());
+            embedding(self::rows(&x[0]), tokens, groups).unsqueeze()
+        };
+        let what = format!("{batch} x {length} of {rows} x {width}, {groups} groups");
+        let worst = compare(
+            &what,
+            device,
+            &[input(&[1, 1, rows, width], 1)],
+            &|x| embedding(longreach_kernels::embedding, x),
+            &|x| embedding(reference::embedding, x),
+        );
+        println!("{worst:.1e} {what}");
+    }
+}
+
+#[test]
 fn activations_agree_with_their_definition() {
     let Some(device) = &*DEVICE else { return };
     for [n, width] in MATRICES {

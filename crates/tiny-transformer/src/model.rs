@@ -6,7 +6,7 @@ use crate::init::fan_in;
 use crate::norm::Norm;
 use crate::pass::{Cache, Pass, Past};
 use burn::module::{Module, Param};
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor};
 use kernels::Matmul;
 use posenc::{
     ConfigError, Distribution, Encoding, EncodingConfig, Init, PositionalEncoding, Positions,
@@ -240,8 +240,7 @@ impl<E: Module> Transformer<E> {
         let embedding = self.embedding.val();
         let [rows, d_model] = embedding.dims();
         let vocab = rows / groups;
-        let tokens = rows_of_embeddings(tokens, groups, vocab);
-        let embedded = burn::tensor::module::embedding(embedding.clone(), tokens);
+        let embedded = kernels::embedding(embedding.clone(), tokens, groups);
         let mut x = pass.apply_dropout(0, prepared.embed(embedded));
         pass.show(|| "embedding".to_owned(), &x);
         let mut past = past.map(|past| past.iter_mut());
@@ -265,19 +264,6 @@ impl<E: Module> Transformer<E> {
         pass.show(|| "head".to_owned(), &logits);
         logits
     }
-}
-
-/// The rows of the embeddings of several models, one after the other, for the tokens of a batch of
-/// which each model has a part.
-fn rows_of_embeddings(tokens: Tensor<2, Int>, groups: usize, vocab: usize) -> Tensor<2, Int> {
-    if groups == 1 {
-        return tokens;
-    }
-    let [batch, length] = tokens.dims();
-    let first = (0..groups).map(|g| (g * vocab) as i32).collect();
-    let first = TensorData::new::<i32, _>(first, [groups, 1]);
-    let first = Tensor::<2, Int>::from_data(first, &tokens.device()).cast(tokens.dtype());
-    (tokens.reshape([groups, batch / groups * length]) + first).reshape([batch, length])
 }
 
 /// Negative log-likelihood of each target in nats, `[B, L]`, and the logits themselves.

@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `tensors` | Burn's tensors, queues of operations |
 //! | `rows` | units that share a row, and their sums |
-//! | `attention`, `norm`, `nll`, `activation`, `adamw`, `square_sums` | the kernels |
+//! | `attention`, `norm`, `nll`, `activation`, `embedding`, `adamw`, `square_sums` | the kernels |
 //! | `launches` | counting launches |
 
 mod activation;
 mod adamw;
 mod attention;
+mod embedding;
 mod launches;
 mod nll;
 mod norm;
@@ -17,8 +18,8 @@ mod rows;
 mod square_sums;
 mod tensors;
 
+use crate::groups::product;
 use crate::op::{apply, values};
-use crate::reference::product;
 use crate::{AdamWStep, AttentionWeights, Bias, Norm, Rotation};
 use attention::{Attention, BiasShape, Rotated, pack, shared_bytes};
 use burn::backend::DispatchTensor;
@@ -176,6 +177,24 @@ pub(crate) fn nll(logits: &Tensor<2>, targets: &Tensor<1, Int>) -> Option<Tensor
         targets: integers(targets)?,
     };
     Some(apply(op, [Some(logits.clone().into_dispatch())]))
+}
+
+/// Rows of tables, if there are kernels for these tensors.
+pub(crate) fn embedding(
+    table: &Tensor<2>,
+    tokens: &Tensor<2, Int>,
+    groups: usize,
+) -> Option<Tensor<3>> {
+    let device = device(table)?;
+    let op = embedding::Embedding {
+        table: table.dims(),
+        groups,
+        shape: tokens.dims(),
+        tokens: integers(tokens)?,
+    };
+    let some = tokens.shape().num_elements() > 0;
+    (some && is_supported(table) && op.fits(&device))
+        .then(|| apply(op, [Some(table.clone().into_dispatch())]))
 }
 
 /// GELU, if there are kernels for this tensor.

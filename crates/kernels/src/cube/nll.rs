@@ -2,11 +2,10 @@
 //! backward.
 
 use super::rows::{CUBE, Rows, row_max, row_sum};
-use super::tensors::{Primitive, elements, empty, in_order, run, units};
+use super::tensors::{Primitive, elements, empty, pair, run, units};
 use crate::op::FusedOp;
 use burn::tensor::Shape;
 use burn_cubecl::cubecl;
-use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 /// Below every logit that is worth a name. Shading languages have no -inf.
@@ -151,9 +150,4 @@ impl FusedOp<1> for Nll {
         });
         [outputs.into_iter().next()]
     }
-}
-
-fn pair(tensors: Vec<CubeTensor>) -> [CubeTensor; 2] {
-    let pair: [CubeTensor; 2] = tensors.try_into().expect("two inputs");
-    pair.map(in_order)
 }

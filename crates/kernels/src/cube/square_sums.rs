@@ -14,7 +14,7 @@ const ALL: Rows = Rows {
 };
 
 /// The most vectors of one launch: the kernel is compiled for their number.
-const MOST_VECTORS: usize = 32;
+const MOST_VECTORS: usize = 64;
 
 /// One cube computes the sum of one part (x) of one vector (y). `first` is the index of the first
 /// vector in `sums`, `[n, parts]`.

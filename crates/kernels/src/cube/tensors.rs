@@ -26,8 +26,8 @@ pub(super) fn is_supported<const D: usize>(x: &Tensor<D>) -> bool {
     x.dtype() == DType::F32 && (1..u32::MAX as usize).contains(&elements) && device(x).is_some()
 }
 
-/// The values of a vector of 32-bit integers on a CubeCL backend.
-pub(super) fn integers(x: &Tensor<1, Int>) -> Option<Primitive> {
+/// The values of 32-bit integers on a CubeCL backend.
+pub(super) fn integers<const D: usize>(x: &Tensor<D, Int>) -> Option<Primitive> {
     fn values(kind: DispatchTensorKind) -> Option<Primitive> {
         match kind {
             DispatchTensorKind::Cube(BackendTensor::Int(x)) => Some(x),
@@ -119,6 +119,12 @@ pub(super) fn run(
 /// A tensor that is stored row by row, without gaps.
 pub(super) fn in_order(x: CubeTensor) -> CubeTensor {
     into_contiguous(x)
+}
+
+/// Two tensors, stored row by row.
+pub(super) fn pair(tensors: Vec<CubeTensor>) -> [CubeTensor; 2] {
+    let pair: [CubeTensor; 2] = tensors.try_into().expect("two inputs");
+    pair.map(in_order)
 }
 
 /// A tensor for the output of a kernel, stored row by row.
