@@ -3,9 +3,10 @@
 //!
 //! Every function here is defined by the function of the same name in [`mod@reference`], written
 //! with plain tensor operations. The fused version runs for `f32` tensors on the Flex backend, with
-//! and without autodiff; that of [`attention`] and of the attention in [`attention_block`] also on
-//! the backends of CubeCL that are compiled in. Every other backend and float type runs the
-//! definition.
+//! and without autodiff; those of [`attention`] and of the attention in [`attention_block`], of
+//! [`embedding`], [`layer_norm`], [`rms_norm`], [`gelu`], [`swiglu`], [`nll`], [`adamw`] and
+//! [`square_sums`] also on the backends of CubeCL that are compiled in. Every other backend and
+//! float type runs the definition.
 //!
 //! Results are bitwise equal for any number of threads and any width of vectors, and on a GPU from
 //! run to run: work is split over independent outputs, and sums have a fixed order.
