@@ -132,9 +132,9 @@ fn options(arguments: &Args, plan: &Plan) -> Options {
                 .device
                 .worker_limit(arguments.memory_limit, processes),
             initial_weights: arguments.initial_weights,
+            runs_per_worker: arguments.runs_per_worker.into(),
         },
         jobs,
-        runs_per_worker: arguments.runs_per_worker.into(),
         fail_fast: arguments.fail_fast,
         retry: arguments.retry,
         keep_workers: arguments.keep_workers,

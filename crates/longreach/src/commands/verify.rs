@@ -215,7 +215,7 @@ fn again(
     if request.retrain && findings.wrong.is_empty() {
         if let Some(runs) = run.record.environment.runs_together {
             findings.notes.push(format!(
-                "it was trained together with {}, and again alone: last bits may differ",
+                "it was trained together with up to {}, and again alone: last bits may differ",
                 count(runs.saturating_sub(1), "other run")
             ));
         }

@@ -48,6 +48,9 @@ pub struct Args {
     /// Save the weights before the first step too
     #[arg(long)]
     initial_weights: bool,
+    /// The most runs that a sweep gives to a worker, for the records
+    #[arg(long, hide = true, default_value_t = 1, value_name = "N")]
+    runs_per_worker: usize,
     /// Print events as lines of JSON, for the sweep that started this process
     #[arg(long, hide = true)]
     events: bool,
@@ -115,6 +118,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         checkpoint_every: arguments.checkpoint_every.clone(),
         memory_limit: arguments.memory_limit,
         initial_weights: arguments.initial_weights,
+        runs_per_worker: arguments.runs_per_worker,
     };
     let job = || {
         if arguments.events {

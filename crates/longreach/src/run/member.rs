@@ -3,6 +3,7 @@
 use crate::exit::{Exit, Failure};
 use crate::plan::memory::{self, TaskSizes};
 use crate::plan::spec::{Job, RunSpec};
+use crate::plan::together::shape;
 use crate::run::carry::{carry, is_of_encoding};
 use crate::run::evaluate::{diverged_rows, evaluate};
 use crate::run::model::{drawn_weights, initial_model};
@@ -76,7 +77,8 @@ fn resources(error: anyhow::Error) -> Failure {
     Failure::resources(format!("{error:#}"))
 }
 
-fn stopped(when: &str) -> Failure {
+/// The failure of a run that a signal stopped, or kept from starting.
+pub fn stopped(when: &str) -> Failure {
     let exit = signals::asked().unwrap_or(Exit::Interrupted);
     Failure::new(
         exit,
@@ -242,6 +244,14 @@ impl<'a> Run<'a> {
         write_record(self.disk, self.directory, &record)
     }
 
+    /// With how many runs at most this one may be trained together, if it may. Not with how many it
+    /// was: that depends on what other workers did and on which of them were killed.
+    fn together(&self) -> Option<usize> {
+        let most = self.how.runs_per_worker;
+        let may = most > 1 && !self.how.device.is_cpu() && shape(&self.job.spec).is_some();
+        may.then_some(most)
+    }
+
     fn sizes(&self) -> TaskSizes {
         TaskSizes::of(self.task, &self.job.spec.eval.test_lens)
     }
@@ -359,8 +369,7 @@ impl Begun<'_> {
             step_scores::end(spec, &mut trained.scores, &evals);
         }
         let mut record = record(&run, trained, &weights, evals)?;
-        // On a CPU a run has the same bits whatever is trained beside it.
-        record.environment.runs_together = together.filter(|_| !run.how.device.is_cpu());
+        record.environment.runs_together = run.together();
         record.set_seal(log_blake3);
         run.write(TIMINGS_FILE, &timings)?;
         write_record(run.disk, run.directory, &record)?;

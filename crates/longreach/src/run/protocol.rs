@@ -82,7 +82,7 @@ pub enum Event {
 }
 
 /// How to run. Nothing here changes the numbers of a run, except that lengths beyond the memory
-/// limit are skipped.
+/// limit are skipped, and that on a GPU the last bits of runs that are trained together may differ.
 #[derive(Clone, Debug, PartialEq)]
 pub struct How {
     /// The device.
@@ -93,6 +93,8 @@ pub struct How {
     pub memory_limit: MemoryLimit,
     /// Whether the weights before the first step are saved too.
     pub initial_weights: bool,
+    /// The most runs that a worker trains together, as one batched model.
+    pub runs_per_worker: usize,
 }
 
 /// When to write checkpoints; never changes the numbers of a run.

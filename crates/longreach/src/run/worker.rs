@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::plan::memory::{self, MemoryLimit, TaskSizes};
 use crate::plan::spec::{Job, RunSpec};
 use crate::plan::together::training_memory;
-use crate::run::member::{Begun, Run, Taken, stopped_after};
+use crate::run::member::{Begun, Run, Taken, stopped, stopped_after};
 use crate::run::protocol::{Event, How, report};
 use crate::run::task::{build_task, shared_task};
 use crate::run::train::{Member, Snapshot, Trained, train_together};
@@ -89,7 +89,21 @@ fn run_reporting(
             None => to_train.push((held.place, run)),
         }
     }
-    train_and_evaluate(to_train, how, &device, &mut left)?;
+    // Larger batches are no faster on a CPU, and a run alone has the same bits wherever it is.
+    let groups: Vec<Vec<_>> = if how.device.is_cpu() {
+        to_train.into_iter().map(|run| vec![run]).collect()
+    } else {
+        vec![to_train]
+    };
+    for group in groups {
+        if signals::asked().is_some() {
+            for (place, _) in group {
+                left.add(place, stopped("before training"));
+            }
+        } else {
+            train_and_evaluate(group, how, &device, &mut left)?;
+        }
+    }
     for (place, run, record) in to_evaluate {
         if let Err(failure) = run.evaluate_again(record.clone()) {
             left.add(place, failure);

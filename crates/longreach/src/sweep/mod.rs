@@ -141,7 +141,7 @@ pub fn work(
 /// The runs of each worker.
 fn groups(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> VecDeque<Group> {
     let limit = options.how.memory_limit;
-    together::groups(&plan.runs, todo, options.runs_per_worker, limit)
+    together::groups(&plan.runs, todo, options.how.runs_per_worker, limit)
 }
 
 /// More workers than there is work for would only divide the cores.
@@ -219,8 +219,8 @@ fn print_header(plan: &Plan, todo: &VecDeque<usize>, options: &Options) {
     let mut notes: BTreeSet<String> = specs
         .filter_map(|spec| matmul_note(&options.how.device, spec.model.transformer.matmul))
         .collect();
-    if options.runs_per_worker > 1 && options.how.device.is_cpu() {
-        let note = "--runs-per-worker is for GPUs: a CPU trains runs one by one faster";
+    if options.how.runs_per_worker > 1 && options.how.device.is_cpu() {
+        let note = "--runs-per-worker is for GPUs: on a CPU a worker trains its runs one by one";
         notes.insert(note.to_owned());
     }
     console::notes(&notes.into_iter().collect::<Vec<_>>());

@@ -17,8 +17,6 @@ pub struct Options {
     pub how: How,
     /// Workers at a time.
     pub jobs: usize,
-    /// Most runs of one shape that a worker trains together.
-    pub runs_per_worker: usize,
     /// Start no further run after the first failure.
     pub fail_fast: bool,
     /// Run only these, and anew.

@@ -196,6 +196,7 @@ fn command(start: &Start<'_>) -> Result<Command, Failure> {
         checkpoint_every,
         memory_limit,
         initial_weights,
+        runs_per_worker,
     } = &options.how;
     let mut command = Command::new(program);
     command.arg("worker");
@@ -204,6 +205,7 @@ fn command(start: &Start<'_>) -> Result<Command, Failure> {
     command.args(["--device", &device.to_string()]);
     command.args(["--checkpoint-every", &checkpoint_every.to_string()]);
     command.args(["--memory-limit", &memory_limit.to_string()]);
+    command.args(["--runs-per-worker", &runs_per_worker.to_string()]);
     if *initial_weights {
         command.arg("--initial-weights");
     }

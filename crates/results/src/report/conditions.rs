@@ -68,7 +68,7 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
         ("device", each(&|r| Some(r.environment.device.clone()))),
         (
             "trained together",
-            each(&|r| Some(format!("{} runs", r.environment.runs_together?))),
+            each(&|r| Some(format!("up to {} runs", r.environment.runs_together?))),
         ),
         ("commit", each(&|r| Some(r.environment.commit.clone()))),
         (

@@ -202,6 +202,7 @@ pub(super) fn retrain(run: &Subject<'_>, request: &Args) -> Result<Vec<String>, 
         checkpoint_every: CheckpointEvery::Steps(u64::MAX),
         memory_limit: request.device.memory_limit(request.memory_limit),
         initial_weights: false,
+        runs_per_worker: 1,
     };
     worker::run_silently(std::slice::from_ref(&again), &how)?;
     let mut wrong = Vec::new();
