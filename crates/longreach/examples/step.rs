@@ -24,9 +24,10 @@ use longreach::plan::memory;
 use longreach::plan::spec::RunSpec;
 use longreach::run::MAX_LOGITS;
 use longreach::run::model::{initial_model, upload};
-use longreach::run::train::train;
+use longreach::run::train::{Member, Watch, train_together};
 use posenc::{EncodingConfig, Lengths};
 use serde_json::json;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tasks::{Batch, Scoring, Stream, Task};
@@ -78,6 +79,9 @@ struct Args {
     attention: String,
     #[arg(long, default_value = "f32")]
     matmul: String,
+    /// Runs that are trained together, each with its own seed.
+    #[arg(long, default_value_t = 1)]
+    runs: u64,
     /// Steps measured.
     #[arg(long, default_value_t = 20)]
     steps: usize,
@@ -304,7 +308,7 @@ fn measure(args: &Args) -> anyhow::Result<()> {
         json!({
             "peer": "longreach", "what": args.what.name(), "pe": args.pe, "threads": threads,
             "device": args.device.to_string(),
-            "batch": args.batch, "seq_len": args.seq_len, "d_model": args.d_model, "matmul": args.matmul,
+            "runs": args.runs, "batch": args.batch, "seq_len": args.seq_len, "d_model": args.d_model, "matmul": args.matmul,
             "median_ms": round(times[times.len() / 2]), "min_ms": round(times[0]), "cpu_ms": round(cpu_ms),
             "peak_mib": memory::peak().map(|bytes| bytes >> 20),
             "first_loss": losses.first(), "last_loss": losses.last(),
@@ -337,12 +341,35 @@ fn steps(args: &Args, done: &mut dyn FnMut()) -> anyhow::Result<Vec<f64>> {
     let mut losses = Vec::new();
     match args.what {
         What::Train => {
-            train(&spec, &task, &device, None, &mut |step, _| {
-                losses.push(step.loss_nats);
-                done();
-                Ok(true)
-            })
-            .map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
+            let specs = (0..args.runs).map(|seed| RunSpec {
+                seed,
+                ..spec.clone()
+            });
+            let specs: Vec<RunSpec> = specs.collect();
+            let seen = RefCell::new((&mut losses, done));
+            let member = |spec: &'_ RunSpec| -> Box<Watch<'_>> {
+                // The losses are those of the first run, and a step ends with the last.
+                let (first, last) = (spec.seed == 0, spec.seed + 1 == args.runs);
+                let seen = &seen;
+                Box::new(move |step, _| {
+                    let (losses, done) = &mut *seen.borrow_mut();
+                    if first {
+                        losses.push(step.loss_nats);
+                    }
+                    if last {
+                        done();
+                    }
+                    Ok(true)
+                })
+            };
+            let members = specs.iter().map(|spec| Member {
+                spec,
+                task: &task,
+                start: None,
+                watch: member(spec),
+            });
+            train_together(members.collect(), &device)
+                .map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
         }
         What::Eval => {
             let model = initial_model(&spec, &device).expect("a resolved spec");

@@ -485,8 +485,8 @@ pub struct Environment {
     pub device: String,
     /// Version of the tensor library.
     pub burn: String,
-    /// The most runs that were trained as one batched model, on a device other than a CPU. Last bits
-    /// may differ from those of a run alone, as kernels may be chosen for other shapes.
+    /// The most runs that were trained as one batched model, on a device other than a CPU. Last
+    /// bits may differ from those of a run alone, as kernels may be chosen for other shapes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs_together: Option<usize>,
 }

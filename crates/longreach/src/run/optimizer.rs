@@ -4,8 +4,7 @@
 //! clips every tensor separately. This one resumes exactly and takes the gradient norm over all
 //! parameters, as PyTorch recipes do.
 
-use crate::run::parameters::ParamPath;
-use crate::run::side_by_side::{joined_path, own_path};
+use crate::run::parameters::{ParamPath, joined_path, own_path};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
 use kernels::AdamWStep;

@@ -92,3 +92,46 @@ pub fn of<M: Module>(module: &M) -> Weights {
     module.visit(&mut visitor);
     Weights(visitor.found)
 }
+
+/// Where the parameters of the encodings of several models lie.
+const MEMBERS: &str = "encoding.members.";
+
+/// The path of the parameter of a single model that a parameter of several is, and whose it is:
+/// that of one model, or `None` for the parameters of all, one after the other.
+pub fn own_path(path: &str) -> (String, Option<usize>) {
+    let member = path.strip_prefix(MEMBERS).and_then(|rest| {
+        let (member, rest) = rest.split_once('.')?;
+        Some((format!("encoding.{rest}"), member.parse().ok()))
+    });
+    member.unwrap_or_else(|| (path.to_owned(), None))
+}
+
+/// The reverse of [`own_path`] for model `g`.
+pub fn joined_path(path: &str, g: usize) -> (String, Option<usize>) {
+    match path.strip_prefix("encoding.") {
+        Some(rest) => (format!("{MEMBERS}{g}.{rest}"), Some(g)),
+        None => (path.to_owned(), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_one_model_and_of_several_are_each_other_reversed() {
+        for (own, joined, of) in [
+            ("embedding", "embedding", None),
+            ("blocks.0.mlp.up", "blocks.0.mlp.up", None),
+            ("encoding.table", "encoding.members.12.table", Some(12)),
+            (
+                "encoding.parts.1.layers.0.w",
+                "encoding.members.12.parts.1.layers.0.w",
+                Some(12),
+            ),
+        ] {
+            assert_eq!(own_path(joined), (own.to_owned(), of));
+            assert_eq!(joined_path(own, 12), (joined.to_owned(), of));
+        }
+    }
+}

@@ -6,7 +6,6 @@ use crate::run::carry::carry;
 use crate::run::model::{drawn_weights, initial_model, rebuild};
 use crate::run::optimizer::{AdamW, Rate};
 use crate::run::parameters;
-use crate::run::train::Start;
 use burn::module::Module;
 use burn::tensor::{Device, Gradients};
 use posenc::Encoding;
@@ -15,6 +14,21 @@ use tiny_transformer::{Members, Transformer};
 
 /// The models of runs of one shape, as one.
 pub type Models = Transformer<Members<Encoding>>;
+
+/// The state that training starts from: a checkpoint, or the weights of another run.
+#[derive(Default)]
+pub struct Start {
+    /// Steps applied.
+    pub step: u64,
+    /// Tokens seen.
+    pub tokens: u64,
+    /// The loss of each of those steps.
+    pub losses: Vec<f64>,
+    /// The model's parameters.
+    pub weights: Weights,
+    /// The optimizer's moments.
+    pub moments: [Weights; 2],
+}
 
 /// The state of one run that a step changes.
 pub struct Alone {
@@ -115,49 +129,6 @@ impl Together {
         Alone {
             model: self.models.part(g),
             optimizer: self.optimizer.part(g),
-        }
-    }
-}
-
-/// Where the parameters of the encodings of several models lie.
-const MEMBERS: &str = "encoding.members.";
-
-/// The path of the parameter of a single model that a parameter of several is, and whose it is:
-/// that of one model, or `None` for the parameters of all, one after the other.
-pub fn own_path(path: &str) -> (String, Option<usize>) {
-    let member = path.strip_prefix(MEMBERS).and_then(|rest| {
-        let (member, rest) = rest.split_once('.')?;
-        Some((format!("encoding.{rest}"), member.parse().ok()))
-    });
-    member.unwrap_or_else(|| (path.to_owned(), None))
-}
-
-/// The reverse of [`own_path`] for model `g`.
-pub fn joined_path(path: &str, g: usize) -> (String, Option<usize>) {
-    match path.strip_prefix("encoding.") {
-        Some(rest) => (format!("{MEMBERS}{g}.{rest}"), Some(g)),
-        None => (path.to_owned(), None),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_of_one_model_and_of_several_are_each_other_reversed() {
-        for (own, joined, of) in [
-            ("embedding", "embedding", None),
-            ("blocks.0.mlp.up", "blocks.0.mlp.up", None),
-            ("encoding.table", "encoding.members.12.table", Some(12)),
-            (
-                "encoding.parts.1.layers.0.w",
-                "encoding.members.12.parts.1.layers.0.w",
-                Some(12),
-            ),
-        ] {
-            assert_eq!(own_path(joined), (own.to_owned(), of));
-            assert_eq!(joined_path(own, 12), (joined.to_owned(), of));
         }
     }
 }

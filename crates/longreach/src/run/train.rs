@@ -13,6 +13,7 @@ use rundir::steplog::Step;
 use tasks::{Batch, Task};
 use tiny_transformer::Transformer;
 
+pub use crate::run::side_by_side::Start;
 pub use crate::run::step::batch_length;
 
 /// Most points of a stored loss curve.
@@ -36,21 +37,6 @@ pub struct Trained {
     pub diverged: Option<(Divergence, Batch)>,
     /// Whether the watcher stopped it before its last step.
     pub stopped: bool,
-}
-
-/// The state that training starts from: a checkpoint, or the weights of another run.
-#[derive(Default)]
-pub struct Start {
-    /// Steps applied.
-    pub step: u64,
-    /// Tokens seen.
-    pub tokens: u64,
-    /// The loss of each of those steps.
-    pub losses: Vec<f64>,
-    /// The model's parameters.
-    pub weights: Weights,
-    /// The optimizer's moments.
-    pub moments: [Weights; 2],
 }
 
 /// The model and the optimizer of a run after a step.
@@ -305,7 +291,12 @@ fn train_step(
         ));
     }
     let loss = losses(&together.models, &batches, &autodiff, None);
-    let mut grads = loss.clone().sum_dim(0).backward();
+    // Each parameter is read by one of the losses.
+    let sum = match runs.len() {
+        1 => loss.clone(),
+        _ => loss.clone().sum_dim(0),
+    };
+    let mut grads = sum.backward();
     // Norms stay on the device until `to_host`: one transfer for each step, not one per parameter.
     let norms = SquaredNorms::new(&together.models, &grads, runs.len());
     let found = to_host(&loss, &norms);
