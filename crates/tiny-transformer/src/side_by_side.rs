@@ -14,6 +14,7 @@ impl<E: Module + ModuleDisplay> Transformer<E> {
     /// have no parameters, and faster.
     ///
     /// ```
+    /// use burn::module::Module;
     /// use burn::tensor::{Device, Int, Tensor};
     /// use posenc::{EncodingConfig, Init, Positions};
     /// use tiny_transformer::{Pass, Transformer, TransformerConfig};
