@@ -30,6 +30,7 @@ mod groups;
 #[cfg(any(feature = "flex", feature = "cube"))]
 mod op;
 pub mod reference;
+mod update;
 
 // The only place where the feature is read: a room of fused operations, or a stub that runs the
 // definitions.
@@ -48,6 +49,7 @@ mod cube;
 
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
+pub use update::{AdamWStep, AdamWUpdate};
 
 /// GEMM on plain slices for the benchmarks of this crate. Not part of the interface.
 #[cfg(feature = "flex")]
@@ -180,27 +182,6 @@ pub struct DiagonalNetwork {
     pub weights: Tensor<2>,
     /// Biases of the outputs, `[H]`.
     pub biases: Tensor<1>,
-}
-
-/// The scalars of one AdamW update.
-///
-/// With these, the update is `theta keep - rate m / (sqrt(v) / root + eps)`.
-#[derive(Clone, Copy, Debug)]
-pub struct AdamWStep {
-    /// Factor of the gradient, applied first.
-    pub grad_scale: f64,
-    /// Decay of the first moment.
-    pub beta1: f64,
-    /// Decay of the second moment.
-    pub beta2: f64,
-    /// Divisor of the second moment's root: its bias correction.
-    pub root: f64,
-    /// Added to that quotient.
-    pub eps: f64,
-    /// Learning rate, divided by the first moment's bias correction.
-    pub rate: f64,
-    /// Factor of the parameter: 1 minus learning rate times weight decay.
-    pub keep: f64,
 }
 
 /// `norm(x) w`, `[N, M]`, of `x`, `[N, K]`, and `w`, `[K, M]`; without a norm `x w`.
@@ -404,11 +385,29 @@ pub fn adamw(
     moments: Option<[Tensor<1>; 2]>,
     steps: &[AdamWStep],
 ) -> [Tensor<1>; 3] {
-    checks::adamw(&theta, steps);
-    if let Some(updated) = cube::adamw(&theta, &grad, &moments, steps) {
+    let updated = adamw_all(vec![AdamWUpdate {
+        theta,
+        grad,
+        moments,
+        steps: steps.to_vec(),
+    }]);
+    updated.into_iter().next().expect("one parameter")
+}
+
+/// [`adamw`] of several parameters, in few launches on a GPU.
+///
+/// # Panics
+///
+/// As [`adamw`].
+pub fn adamw_all(updates: Vec<AdamWUpdate>) -> Vec<[Tensor<1>; 3]> {
+    for update in &updates {
+        checks::adamw(&update.theta, &update.steps);
+    }
+    if let Some(updated) = cube::adamw(&updates) {
         return updated;
     }
-    flex::adamw(theta, grad, moments, steps)
+    let updates = updates.into_iter();
+    updates.map(flex::adamw).collect()
 }
 
 /// The sum of the squares of each part of each of `vectors`, which are outside autodiff and consist

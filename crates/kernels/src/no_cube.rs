@@ -1,6 +1,6 @@
 //! Stub of the `cube` module without a backend of CubeCL: there is nothing fused.
 
-use crate::{AdamWStep, AttentionWeights, Bias, Norm, Rotation};
+use crate::{AdamWUpdate, AttentionWeights, Bias, Norm, Rotation};
 use burn::tensor::{Int, Tensor};
 use std::collections::BTreeMap;
 
@@ -64,12 +64,7 @@ pub(crate) fn swiglu(_: &Tensor<2>, _: &Tensor<2>) -> Option<Tensor<2>> {
     None
 }
 
-pub(crate) fn adamw(
-    _: &Tensor<1>,
-    _: &Tensor<1>,
-    _: &Option<[Tensor<1>; 2]>,
-    _: &[AdamWStep],
-) -> Option<[Tensor<1>; 3]> {
+pub(crate) fn adamw(_: &[AdamWUpdate]) -> Option<Vec<[Tensor<1>; 3]>> {
     None
 }
 

@@ -1,11 +1,11 @@
 //! Stub of the `flex` module without the feature: every operation runs its definition.
 
 pub(crate) use crate::reference::{
-    adamw, attention, attention_block, attention_weights, count_open_keys, diagonal_network,
+    attention, attention_block, attention_weights, count_open_keys, diagonal_network,
     gather_columns, gelu, interpolate_columns, layer_norm, mlp, nll, rms_norm, rotate,
     scatter_columns, swiglu,
 };
-use crate::{Matmul, Norm, reference};
+use crate::{AdamWUpdate, Matmul, Norm, reference};
 use burn::tensor::Tensor;
 
 pub(crate) fn on_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
@@ -28,4 +28,14 @@ pub(crate) fn materialises_networks(_: &Tensor<3>) -> bool {
 
 pub(crate) fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>, _: Matmul) -> Tensor<2> {
     reference::linear(x, norm, w)
+}
+
+pub(crate) fn adamw(update: AdamWUpdate) -> [Tensor<1>; 3] {
+    let AdamWUpdate {
+        theta,
+        grad,
+        moments,
+        steps,
+    } = update;
+    reference::adamw(theta, grad, moments, &steps)
 }

@@ -6,7 +6,9 @@
 
 use crate::cube;
 use crate::groups::{grouped, product, spread};
-use crate::{AdamWStep, AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Norm, Rotation};
+use crate::{
+    AdamWStep, AdamWUpdate, AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Norm, Rotation,
+};
 use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor, TensorData, activation, module};
 
 /// Definition of [`nll`](crate::nll).
@@ -345,6 +347,14 @@ pub fn adamw(
         })
         .collect();
     [0, 1, 2].map(|i| Tensor::cat(parts.iter().map(|part| part[i].clone()).collect(), 0))
+}
+
+/// Definition of [`adamw_all`](crate::adamw_all): one after the other.
+pub fn adamw_all(updates: Vec<AdamWUpdate>) -> Vec<[Tensor<1>; 3]> {
+    let updates = updates.into_iter();
+    updates
+        .map(|update| adamw(update.theta, update.grad, update.moments, &update.steps))
+        .collect()
 }
 
 fn adamw_part(

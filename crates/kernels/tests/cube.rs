@@ -2,7 +2,8 @@
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use longreach_kernels::{
-    AdamWStep, AttentionWeights, Bias, DiagonalNetwork, Launches, Matmul, Norm, Rotation, reference,
+    AdamWStep, AdamWUpdate, AttentionWeights, Bias, DiagonalNetwork, Launches, Matmul, Norm,
+    Rotation, reference,
 };
 use std::sync::LazyLock;
 
@@ -781,6 +782,38 @@ fn updates_agree_with_their_definition() {
     }
 }
 
+#[test]
+fn updates_of_many_parameters_are_those_of_each() {
+    let Some(device) = &*DEVICE else { return };
+    // More than one launch takes, of several lengths, parts and steps, some without moments.
+    let update = |i: usize| {
+        let parts = 1 + i % 3;
+        let n = parts * [1, 7, 300, 5000][i % 4];
+        let x = |seed: usize| {
+            let values: Vec<f32> = noise(n, (4 * i + seed) as u64)
+                .iter()
+                .map(|x| *x as f32)
+                .collect();
+            Tensor::<1>::from_data(TensorData::new(values, [n]), device)
+        };
+        AdamWUpdate {
+            theta: x(0),
+            grad: x(1),
+            moments: (i % 10 < 7).then(|| [x(2), x(3).square()]),
+            steps: (i % 5..i % 5 + parts).map(step).collect(),
+        }
+    };
+    let numbers = |x: Vec<[Tensor<1>; 3]>| -> Vec<Vec<u32>> {
+        let bits = |x: Tensor<1>| x.into_data().iter::<f32>().map(f32::to_bits).collect();
+        x.into_iter().flatten().map(bits).collect()
+    };
+    let all = numbers(longreach_kernels::adamw_all((0..70).map(update).collect()));
+    let each = (0..70)
+        .map(update)
+        .map(|one| longreach_kernels::adamw(one.theta, one.grad, one.moments, &one.steps));
+    assert_eq!(all, numbers(each.collect()));
+}
+
 /// Launches of `f`, after one call that fills caches.
 fn launches(f: &dyn Fn()) -> usize {
     f();
@@ -834,6 +867,19 @@ fn operations_are_launched_once_forward_and_once_or_twice_backward() {
         ));
     };
     assert_eq!(launches(&update), 1);
+    let all = || {
+        let update = |n: usize| AdamWUpdate {
+            theta: plain(n),
+            grad: plain(n),
+            moments: Some([plain(n), plain(n)]),
+            steps: vec![step(0)],
+        };
+        drop(longreach_kernels::adamw_all(
+            [3, 12, 500].map(update).into(),
+        ));
+    };
+    // Each of twelve tensors is filled by a launch.
+    assert_eq!(launches(&all), 12 + 1);
     let sums = || drop(longreach_kernels::square_sums(vec![plain(12), plain(6)], 2));
     // Each of these is filled by a launch.
     assert_eq!(launches(&sums), 2 + 1);

@@ -20,7 +20,7 @@ mod tensors;
 
 use crate::groups::product;
 use crate::op::{apply, values};
-use crate::{AdamWStep, AttentionWeights, Bias, Norm, Rotation};
+use crate::{AdamWUpdate, AttentionWeights, Bias, Norm, Rotation};
 use attention::{Attention, BiasShape, Rotated, pack, shared_bytes};
 use burn::backend::DispatchTensor;
 use burn::tensor::{Int, Tensor};
@@ -211,21 +211,29 @@ pub(crate) fn swiglu(gate: &Tensor<2>, up: &Tensor<2>) -> Option<Tensor<2>> {
         .then(|| apply(op, inputs.map(|x| Some(x.clone().into_dispatch()))))
 }
 
-/// Parameter and moments after an update, if there are kernels for these tensors.
-pub(crate) fn adamw(
-    theta: &Tensor<1>,
-    grad: &Tensor<1>,
-    moments: &Option<[Tensor<1>; 2]>,
-    steps: &[AdamWStep],
-) -> Option<[Tensor<1>; 3]> {
-    let mut inputs = [theta, grad].into_iter().chain(moments.iter().flatten());
-    if !inputs.all(|x| is_supported(x) && !x.is_autodiff()) {
+/// Parameters and moments after an update, if there are kernels for all these tensors.
+pub(crate) fn adamw(updates: &[AdamWUpdate]) -> Option<Vec<[Tensor<1>; 3]>> {
+    let supported = |update: &AdamWUpdate| {
+        let moments = update.moments.iter().flatten();
+        let mut inputs = [&update.theta, &update.grad].into_iter().chain(moments);
+        inputs.all(|x| is_supported(x) && !x.is_autodiff())
+    };
+    if updates.is_empty() || !updates.iter().all(supported) {
         return None;
     }
     let inner = |x: &Tensor<1>| values::<burn::backend::Cube>(x.clone().into_dispatch());
-    let moments = moments.as_ref().map(|pair| pair.each_ref().map(inner));
-    let updated = adamw::adamw(inner(theta), inner(grad), moments, steps, theta.dims()[0]);
-    Some(updated.map(tensor))
+    let parameters = updates.iter().map(|update| adamw::Parameter {
+        theta: inner(&update.theta),
+        grad: inner(&update.grad),
+        moments: update
+            .moments
+            .as_ref()
+            .map(|pair| pair.each_ref().map(inner)),
+        steps: update.steps.clone(),
+        n: update.theta.dims()[0],
+    });
+    let updated = adamw::adamw(parameters.collect()).into_iter();
+    Some(updated.map(|x| x.map(tensor)).collect())
 }
 
 /// Sums of squares, if there are kernels for these tensors.

@@ -37,7 +37,7 @@ mod two_rounds;
 use crate::groups::{Parts, each, spread};
 use crate::op::apply;
 use crate::{
-    AdamWStep, AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm, Rotation,
+    AdamWUpdate, AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm, Rotation,
     reference,
 };
 use attention_block::BiasInputs;
@@ -291,23 +291,24 @@ pub(crate) fn attention_weights(
     apply(op, [Some(logits.into_dispatch())])
 }
 
-pub(crate) fn adamw(
-    theta: Tensor<1>,
-    grad: Tensor<1>,
-    moments: Option<[Tensor<1>; 2]>,
-    steps: &[AdamWStep],
-) -> [Tensor<1>; 3] {
+pub(crate) fn adamw(update: AdamWUpdate) -> [Tensor<1>; 3] {
+    let AdamWUpdate {
+        theta,
+        grad,
+        moments,
+        steps,
+    } = update;
     let zeros = || [(); 2].map(|()| Tensor::zeros(theta.dims(), (&theta.device(), theta.dtype())));
     let [first, second] = moments.unwrap_or_else(zeros);
     if ![&theta, &grad, &first, &second]
         .into_iter()
         .all(|x| is_supported(x) && !x.is_autodiff())
     {
-        return reference::adamw(theta, grad, Some([first, second]), steps);
+        return reference::adamw(theta, grad, Some([first, second]), &steps);
     }
     // By value, so that tensors nobody else holds are updated in place.
     let [theta, grad, first, second] = [theta, grad, first, second].map(flex_tensor);
-    adamw::adamw(theta, grad, [first, second], steps).map(|x| {
+    adamw::adamw(theta, grad, [first, second], &steps).map(|x| {
         Tensor::from_dispatch(DispatchTensor {
             kind: DispatchTensorKind::Flex(BackendTensor::Float(x)),
             autodiff: DispatchAutodiffContext::Disabled,

@@ -7,7 +7,7 @@
 use crate::run::parameters::{ParamPath, joined_path, own_path};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
-use kernels::AdamWStep;
+use kernels::{AdamWStep, AdamWUpdate};
 use rundir::{HostTensor, Weights};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -213,13 +213,23 @@ impl AdamW {
         for run in &mut self.runs {
             run.step += 1;
         }
-        let mut update = Update {
+        let mut take = Take {
             path: ParamPath::default(),
             grads,
             rates,
             optimizer: self,
+            paths: Vec::new(),
+            updates: Vec::new(),
         };
-        module.map(&mut update)
+        let module = module.map(&mut take);
+        let (paths, updates) = (take.paths, take.updates);
+        let mut updated = BTreeMap::new();
+        for (path, [theta, first, second]) in paths.into_iter().zip(kernels::adamw_all(updates)) {
+            self.moments.insert(path.clone(), Moments { first, second });
+            updated.insert(path, theta);
+        }
+        let path = ParamPath::default();
+        module.map(&mut Put { path, updated })
     }
 }
 
@@ -278,14 +288,19 @@ impl Moments {
     }
 }
 
-struct Update<'a> {
+/// Takes parameters out of a module, with their gradients and moments.
+///
+/// Taken out and put back, so that the kernel owns the buffers and may write in place.
+struct Take<'a> {
     path: ParamPath,
     grads: &'a mut Gradients,
     rates: &'a [Rate],
     optimizer: &'a mut AdamW,
+    paths: Vec<String>,
+    updates: Vec<AdamWUpdate>,
 }
 
-impl ModuleMapper for Update<'_> {
+impl ModuleMapper for Take<'_> {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.path.enter(name, container);
     }
@@ -304,27 +319,50 @@ impl ModuleMapper for Update<'_> {
             };
             let shape = tensor.dims();
             let count: usize = shape.iter().product();
-            // Taken out and put back, so that the kernel owns the buffers and may write in place.
-            let moments = self
-                .optimizer
-                .moments
-                .remove(&path)
-                .map(|Moments { first, second }| [first, second]);
+            let moments = self.optimizer.moments.remove(&path);
             let (own, member) = own_path(&path);
             let runs = self.optimizer.runs.iter().zip(self.rates).enumerate();
             let runs = runs.filter(|(g, _)| member.is_none_or(|member| member == *g));
             let steps = runs.map(|(_, (run, rate))| run.update(&own, *rate));
-            let steps: Vec<AdamWStep> = steps.collect();
-            // The update itself is not differentiated.
-            let theta = tensor.inner().reshape([count]);
-            let [updated, first, second] =
-                kernels::adamw(theta, grad.reshape([count]), moments, &steps);
-            self.optimizer
-                .moments
-                .insert(path, Moments { first, second });
-            // A leaf of the next step's graph.
-            Tensor::from_inner(updated.reshape(shape)).require_grad()
+            let steps = steps.collect();
+            // The shape of what is put back, and no values.
+            let nothing = Tensor::<D>::empty([1; D], &tensor.device()).expand(shape);
+            self.updates.push(AdamWUpdate {
+                // The update itself is not differentiated.
+                theta: tensor.inner().reshape([count]),
+                grad: grad.reshape([count]),
+                moments: moments.map(|Moments { first, second }| [first, second]),
+                steps,
+            });
+            self.paths.push(path);
+            nothing
         })
+    }
+}
+
+/// Puts updated parameters back.
+struct Put {
+    path: ParamPath,
+    updated: BTreeMap<String, Tensor<1>>,
+}
+
+impl ModuleMapper for Put {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.exit();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        match self.updated.remove(&self.path.dotted()) {
+            None => param,
+            Some(theta) => param.map(|nothing| {
+                // A leaf of the next step's graph.
+                Tensor::from_inner(theta.reshape(nothing.dims())).require_grad()
+            }),
+        }
     }
 }
 
