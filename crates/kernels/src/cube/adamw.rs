@@ -58,7 +58,7 @@ fn adamw_kernel(
     places: &Sequence<Place>,
     #[comptime] fresh: bool,
 ) {
-    let (cube, units) = (CUBE_POS as usize, CUBE_DIM as usize);
+    let (cube, units) = (CUBE_POS, CUBE_DIM as usize);
     #[unroll]
     for index in 0..theta.len() {
         let place = places.index(index);
