@@ -1,6 +1,7 @@
 //! Models side by side: parts of inputs and parameters that belong to one model.
 
-use crate::{AttentionWeights, Bias, MlpWeights, Norm, Rotation};
+use crate::cube;
+use crate::{AttentionWeights, Bias, Matmul, MlpWeights, Norm, Rotation};
 use burn::tensor::Tensor;
 
 impl AttentionWeights {
@@ -23,13 +24,18 @@ pub(crate) fn grouped(x: Tensor<2>, groups: usize) -> Tensor<3> {
 }
 
 /// `x w`, `[N, M]`, of `x`, `[N, K]`, and `w`, `[K, M]`; with groups of each group.
-pub(crate) fn product(x: Tensor<2>, w: Tensor<2>) -> Tensor<2> {
+pub(crate) fn product(x: Tensor<2>, w: Tensor<2>, matmul: Matmul) -> Tensor<2> {
     let ([n, k], [rows, m]) = (x.dims(), w.dims());
     if rows == k {
-        return x.matmul(w);
+        return multiplied(x, w, matmul);
     }
     let w: Tensor<3> = grouped(w, rows / k);
-    grouped(x, rows / k).matmul(w).reshape([n, m])
+    multiplied(grouped(x, rows / k), w, matmul).reshape([n, m])
+}
+
+/// `a b`. Only CubeCL rounds factors as `matmul` says; elsewhere they are what the backend takes.
+pub(crate) fn multiplied<const D: usize>(a: Tensor<D>, b: Tensor<D>, matmul: Matmul) -> Tensor<D> {
+    cube::matmul(&a, &b, matmul).unwrap_or_else(|| a.matmul(b))
 }
 
 /// A bias `[G, H, Q, K]` as `[1 or B, H, Q, K]`, which can be added to the logits of a batch.

@@ -4,9 +4,9 @@
 //! Every function here is defined by the function of the same name in [`mod@reference`], written
 //! with plain tensor operations. The fused version runs for `f32` tensors on the Flex backend, with
 //! and without autodiff; those of [`attention`] and of the attention in [`attention_block`], of
-//! [`embedding`], [`layer_norm`], [`rms_norm`], [`gelu`], [`swiglu`], [`nll`], [`adamw`] and
-//! [`square_sums`] also on the backends of CubeCL that are compiled in. Every other backend and
-//! float type runs the definition.
+//! [`embedding`], [`layer_norm`], [`rms_norm`], [`gelu`], [`swiglu`], [`nll`], [`adamw`],
+//! [`square_sums`] and [`matmul`](fn@matmul) also on the backends of CubeCL that are compiled in.
+//! Every other backend and float type runs the definition.
 //!
 //! Results are bitwise equal for any number of threads and any width of vectors, and on a GPU from
 //! run to run: work is split over independent outputs, and sums have a fixed order.
@@ -27,6 +27,7 @@
 
 mod checks;
 mod groups;
+mod matmul;
 #[cfg(any(feature = "flex", feature = "cube"))]
 mod op;
 pub mod reference;
@@ -48,7 +49,7 @@ mod cube;
 mod cube;
 
 use burn::tensor::{Int, Tensor};
-use serde::{Deserialize, Serialize};
+pub use matmul::Matmul;
 pub use update::{AdamWStep, AdamWUpdate};
 
 /// GEMM on plain slices for the benchmarks of this crate. Not part of the interface.
@@ -74,30 +75,10 @@ pub fn free_buffers() {
     flex::free_buffers();
 }
 
-/// How fused operations compute the matrix products of linear layers.
-///
-/// Inputs, sums and outputs are `f32` in any case. Definitions, and with them every other backend
-/// and float type, ignore it. The names are those of XLA's dot algorithms.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub enum Matmul {
-    /// Fused multiply-adds in `f32`.
-    #[default]
-    #[serde(rename = "f32")]
-    F32,
-    /// Six bfloat16 products, summed in `f32`. Every number is split into three bfloat16 parts,
-    /// which hold all 24 significant bits: as exact as `f32` products.
-    #[serde(rename = "bf16_x6")]
-    Bf16x6,
-    /// Three bfloat16 products, summed in `f32`. Every number is split into two bfloat16 parts,
-    /// which hold 16 significant bits.
-    #[serde(rename = "bf16_x3")]
-    Bf16x3,
-}
-
 /// Whether this machine has a bfloat16 matrix unit (AMX) that this process may use.
 ///
-/// Without one, [`Matmul::Bf16x6`] and [`Matmul::Bf16x3`] give the same numbers, emulated in `f32`
-/// arithmetic, many times slower than [`Matmul::F32`].
+/// Without one, [`Matmul::Bf16x6`], [`Matmul::Bf16x3`] and [`Matmul::Bf16`] give the same numbers,
+/// emulated in `f32` arithmetic, many times slower than [`Matmul::F32`].
 pub fn matrix_unit() -> bool {
     flex::matrix_unit()
 }
@@ -220,10 +201,16 @@ pub fn attention_block(
     scale: f64,
 ) -> Tensor<3> {
     checks::attention_block(&x, &norm, &weights, rotation.as_ref(), bias.as_ref());
-    if let Some(y) = cube::attention_block(&x, &norm, &weights, &rotation, &bias, scale) {
-        return y;
-    }
     flex::attention_block(x, norm, weights, rotation, bias, scale)
+}
+
+/// `a b`, `[.., N, M]`, of `a`, `[.., N, K]`, and `b`, `[.., K, M]`. Leading dimensions are equal,
+/// or 1.
+///
+/// On the backends of CubeCL factors are rounded as `matmul` says, and [`Matmul::F32`] rounds none
+/// where Burn's product would take TF32. Elsewhere this is Burn's product.
+pub fn matmul<const D: usize>(a: Tensor<D>, b: Tensor<D>, matmul: Matmul) -> Tensor<D> {
+    groups::multiplied(a, b, matmul)
 }
 
 /// Whether [`attention_block`] of this input materialises a [`Bias::Network`], `[H, L, L]`.

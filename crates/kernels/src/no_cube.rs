@@ -1,6 +1,6 @@
 //! Stub of the `cube` module without a backend of CubeCL: there is nothing fused.
 
-use crate::{AdamWUpdate, AttentionWeights, Bias, Norm, Rotation};
+use crate::{AdamWUpdate, Bias, Matmul, Rotation};
 use burn::tensor::{Int, Tensor};
 use std::collections::BTreeMap;
 
@@ -19,6 +19,10 @@ impl Launches {
     }
 }
 
+pub(crate) fn matmul<const D: usize>(_: &Tensor<D>, _: &Tensor<D>, _: Matmul) -> Option<Tensor<D>> {
+    None
+}
+
 pub(crate) fn attention(
     _: [&Tensor<4>; 3],
     _: &Option<Tensor<4>>,
@@ -28,14 +32,13 @@ pub(crate) fn attention(
     None
 }
 
-pub(crate) fn attention_block(
-    _: &Tensor<3>,
-    _: &Norm,
-    _: &AttentionWeights,
+pub(crate) fn projected_attention(
+    _: &Tensor<2>,
+    _: [usize; 4],
     _: &Option<Rotation>,
     _: &Option<Bias>,
     _: f64,
-) -> Option<Tensor<3>> {
+) -> Option<Tensor<4>> {
     None
 }
 

@@ -26,8 +26,8 @@ pub(crate) fn materialises_networks(_: &Tensor<3>) -> bool {
     true
 }
 
-pub(crate) fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>, _: Matmul) -> Tensor<2> {
-    reference::linear(x, norm, w)
+pub(crate) fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>, matmul: Matmul) -> Tensor<2> {
+    reference::linear_in(x, norm, w, matmul)
 }
 
 pub(crate) fn adamw(update: AdamWUpdate) -> [Tensor<1>; 3] {

@@ -1,13 +1,14 @@
 //! The definitions: each operation of this crate in plain tensor operations, for any backend and
 //! float type.
 //!
-//! On CubeCL the definitions of blocks take norms and activations that are fused, as the rest of
-//! these blocks is not fused there.
+//! On CubeCL the definitions of blocks take products, norms, activations and attention from there:
+//! these are fused one by one, not the blocks.
 
 use crate::cube;
-use crate::groups::{grouped, product, spread};
+use crate::groups::{grouped, multiplied, product, spread};
 use crate::{
-    AdamWStep, AdamWUpdate, AttentionWeights, Bias, DiagonalNetwork, MlpWeights, Norm, Rotation,
+    AdamWStep, AdamWUpdate, AttentionWeights, Bias, DiagonalNetwork, Matmul, MlpWeights, Norm,
+    Rotation,
 };
 use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor, TensorData, activation, module};
 
@@ -68,24 +69,40 @@ pub(crate) fn normed(x: Tensor<2>, norm: Norm) -> Tensor<2> {
     }
 }
 
+/// Definition of [`matmul`](crate::matmul).
+pub fn matmul<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> Tensor<D> {
+    a.matmul(b)
+}
+
 /// Definition of [`linear`](crate::linear).
 pub fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>) -> Tensor<2> {
+    linear_in(x, norm, w, Matmul::F32)
+}
+
+/// [`linear`] with the products of CubeCL.
+pub(crate) fn linear_in(
+    x: Tensor<2>,
+    norm: Option<Norm>,
+    w: Tensor<2>,
+    matmul: Matmul,
+) -> Tensor<2> {
     let x = match norm {
         Some(norm) => normed(x, norm),
         None => x,
     };
-    product(x, w)
+    product(x, w, matmul)
 }
 
 /// Definition of [`mlp`](crate::mlp).
 pub fn mlp(x: Tensor<2>, norm: Norm, weights: MlpWeights) -> Tensor<2> {
     let rows = normed(x.clone(), norm);
-    let up = product(rows.clone(), weights.up);
+    let matmul = weights.matmul;
+    let up = product(rows.clone(), weights.up, matmul);
     let inner = match weights.gate {
         None => inner_gelu(up),
-        Some(gate) => inner_swiglu(product(rows, gate), up),
+        Some(gate) => inner_swiglu(product(rows, gate, matmul), up),
     };
-    x + product(inner, weights.down)
+    x + product(inner, weights.down, matmul)
 }
 
 /// As [`normed`].
@@ -120,7 +137,8 @@ pub fn attention(
     let visible = (first_query + q.dims()[2]).min(v.dims()[2]);
     // The weights cover the visible keys only.
     let v = v.slice_dim(2, 0..visible);
-    attention_weights(q, k, bias, scale, first_query).matmul(v)
+    let weights = attention_weights(q, k, bias, scale, first_query);
+    multiplied(weights, v, Matmul::F32)
 }
 
 /// Definition of [`attention_weights`](crate::attention_weights).
@@ -140,7 +158,7 @@ pub fn attention_weights(
         hidden[(first_query + row + 1).min(visible)..].fill(f32::NEG_INFINITY);
     }
     let options = (&q.device(), q.dtype());
-    let mut logits = (q * scale).matmul(k.swap_dims(2, 3));
+    let mut logits = multiplied(q * scale, k.swap_dims(2, 3), Matmul::F32);
     if let Some(bias) = bias {
         logits = logits + spread(bias.slice_dim(3, 0..visible), batch);
     }
@@ -168,13 +186,30 @@ pub fn attention_block(
     let [batch, length, d] = x.dims();
     let inner = weights.inner();
     let rows = normed(x.clone().reshape([batch * length, d]), norm);
-    let projected = product(rows, weights.qkv);
-    // Columns of [B L, 3 inner] are queries, keys and values. Each becomes [B, H, L, E].
+    let projected = product(rows, weights.qkv, weights.matmul);
+    let shape = [batch, weights.heads, length, inner / weights.heads];
+    let attended = cube::projected_attention(&projected, shape, &rotation, &bias, scale)
+        .unwrap_or_else(|| projected_attention(projected, shape, rotation, bias, scale))
+        .swap_dims(1, 2)
+        .reshape([batch * length, inner]);
+    x + product(attended, weights.output, weights.matmul).reshape([batch, length, d])
+}
+
+/// Attention, `[B, H, L, E]`, of queries, keys and values, the columns of `projected`,
+/// `[B L, 3 H E]`.
+fn projected_attention(
+    projected: Tensor<2>,
+    [batch, heads, length, head_dim]: [usize; 4],
+    rotation: Option<Rotation>,
+    bias: Option<Bias>,
+    scale: f64,
+) -> Tensor<4> {
+    let inner = heads * head_dim;
     let [q, k, v] = [0, 1, 2].map(|part| {
         let part = projected
             .clone()
             .slice_dim(1, part * inner..(part + 1) * inner);
-        part.reshape([batch, length, weights.heads, inner / weights.heads])
+        part.reshape([batch, length, heads, head_dim])
             .swap_dims(1, 2)
     });
     let rotated = |x, tables: fn(&Rotation) -> &[Tensor<4>; 2]| match &rotation {
@@ -193,10 +228,7 @@ pub fn attention_block(
         Bias::ByDistance(bias) => dense_bias(bias, length),
         Bias::Network(network) => diagonal_network(*network),
     });
-    let attended = attention(q, k, v, bias, scale, 0)
-        .swap_dims(1, 2)
-        .reshape([batch * length, inner]);
-    x + product(attended, weights.output).reshape([batch, length, d])
+    attention(q, k, v, bias, scale, 0)
 }
 
 /// A bias by distance, `[G, H, n]`, as one value per query and key, `[G, H, L, L]`. Keys after the
@@ -322,7 +354,7 @@ pub fn diagonal_network(network: DiagonalNetwork) -> Tensor<4> {
     let matrix = matrix / units.reshape([rows, 1]);
     // One row per cell, for a network of one input.
     let hidden = matrix.reshape([rows * columns, 1]) * w1.unsqueeze() + b1.unsqueeze();
-    let outputs = activation::relu(hidden).matmul(weights) + biases.unsqueeze();
+    let outputs = multiplied(activation::relu(hidden), weights, Matmul::F32) + biases.unsqueeze();
     outputs.transpose().reshape([1, heads, rows, columns])
 }
 

@@ -9,6 +9,8 @@ use std::sync::LazyLock;
 
 #[path = "it/common/noise.rs"]
 mod noise;
+#[path = "it/common/rounded.rs"]
+mod rounded;
 use noise::noise;
 
 /// The device, unless the machine has no adapter. Everything after the first number that it gives
@@ -557,6 +559,111 @@ fn rows(x: &Tensor<4>) -> Tensor<2> {
 fn vector(x: &Tensor<4>) -> Tensor<1> {
     let length = x.shape().num_elements();
     x.clone().reshape([length])
+}
+
+/// The output and gradients of a product in a format, each against products of rounded factors in
+/// f64; `[n, k, m]`.
+fn check_product(device: &Device, matmul: Matmul, sizes: [usize; 3], op: Op) {
+    let [n, k, m] = sizes;
+    let inputs = [input(&[1, 1, n, k], 1), input(&[1, 1, k, m], 2)];
+    let results = run(device, &inputs, op);
+    assert_eq!(results, run(device, &inputs, op), "twice the same bits");
+    let grad = noise(n * m, 99);
+    let numbers = [&inputs[0].0[..], &inputs[1].0, &grad];
+    let expected = rounded::products(matmul, numbers, sizes);
+    for (i, (result, expected)) in results.iter().zip(&expected).enumerate() {
+        let result: Vec<f64> = result.iter().map(|x| f64::from(*x)).collect();
+        let off = rounded::off(&result, expected);
+        assert!(
+            off < 2e-6,
+            "{matmul:?} {sizes:?}, result {i}: off by {off:e}"
+        );
+    }
+}
+
+#[test]
+fn products_round_their_factors_as_they_are_asked_to() {
+    let Some(device) = &*DEVICE else { return };
+    let sizes = [
+        [1, 1, 1],
+        [3, 7, 5],
+        [64, 64, 64],
+        [70, 33, 129],
+        [257, 128, 16],
+    ];
+    for sizes in sizes {
+        for matmul in [Matmul::F32, Matmul::Tf32, Matmul::Bf16] {
+            check_product(device, matmul, sizes, &|x| {
+                longreach_kernels::linear(rows(&x[0]), None, rows(&x[1]), matmul).unsqueeze()
+            });
+        }
+    }
+}
+
+#[test]
+fn products_of_groups_are_those_of_each_group() {
+    let Some(device) = &*DEVICE else { return };
+    let (groups, [n, k, m]) = (3, [21, 40, 19]);
+    let inputs = [
+        input(&[1, 1, groups * n, k], 1),
+        input(&[1, 1, groups * k, m], 2),
+    ];
+    for matmul in [Matmul::Tf32, Matmul::Bf16] {
+        let linear = |x: Tensor<4>, w: Tensor<4>| {
+            longreach_kernels::linear(rows(&x), None, rows(&w), matmul).unsqueeze::<4>()
+        };
+        let all = run(device, &inputs, &|x| linear(x[0].clone(), x[1].clone()));
+        let each = run(device, &inputs, &|x| {
+            let part = |x: &Tensor<4>, g: usize, size: usize| {
+                x.clone().slice_dim(2, g * size..(g + 1) * size)
+            };
+            let parts = (0..groups).map(|g| linear(part(&x[0], g, n), part(&x[1], g, k)));
+            Tensor::cat(parts.collect(), 2)
+        });
+        assert_eq!(all, each, "{matmul:?}");
+    }
+}
+
+#[test]
+fn products_repeat_leading_dimensions_of_1() {
+    let Some(device) = &*DEVICE else { return };
+    let sizes = [
+        ([2, 3, 5, 7], [1, 1, 7, 4]),
+        ([1, 1, 5, 7], [2, 3, 7, 4]),
+        ([2, 1, 5, 7], [1, 3, 7, 4]),
+        ([2, 3, 5, 7], [1, 3, 7, 4]),
+    ];
+    for (a, b) in sizes {
+        let inputs = [input(&a, 1), input(&b, 2)];
+        let outputs = |op: Op| {
+            let results = run(device, &inputs, op);
+            results
+                .into_iter()
+                .flatten()
+                .map(f64::from)
+                .collect::<Vec<_>>()
+        };
+        let repeated =
+            outputs(&|x| longreach_kernels::matmul(x[0].clone(), x[1].clone(), Matmul::Tf32));
+        let written_out = outputs(&|x| {
+            let [a, b] = [
+                x[0].clone().expand([2, 3, 5, 7]),
+                x[1].clone().expand([2, 3, 7, 4]),
+            ];
+            let matrices = |x: Tensor<4>| {
+                x.iter_dim(0)
+                    .flat_map(|x| x.iter_dim(1))
+                    .collect::<Vec<_>>()
+            };
+            let products = matrices(a).into_iter().zip(matrices(b));
+            let products = products.map(|(a, b)| {
+                longreach_kernels::linear(rows(&a), None, rows(&b), Matmul::Tf32).unsqueeze::<4>()
+            });
+            Tensor::cat(products.collect(), 1).reshape([2, 3, 5, 4])
+        });
+        let off = rounded::off(&repeated, &written_out);
+        assert!(off < 1e-6, "{a:?} {b:?}: off by {off:e}");
+    }
 }
 
 /// Rows and columns: few and many, odd, and at the limits of what units of a cube share.

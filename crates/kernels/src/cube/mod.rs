@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `tensors` | Burn's tensors, queues of operations |
 //! | `rows` | units that share a row, and their sums |
+//! | `gemm` | matrix products |
 //! | `attention`, `norm`, `nll`, `activation`, `embedding`, `adamw`, `square_sums` | the kernels |
 //! | `launches` | counting launches |
 
@@ -11,6 +12,7 @@ mod activation;
 mod adamw;
 mod attention;
 mod embedding;
+mod gemm;
 mod launches;
 mod nll;
 mod norm;
@@ -18,14 +20,48 @@ mod rows;
 mod square_sums;
 mod tensors;
 
-use crate::groups::product;
 use crate::op::{apply, values};
-use crate::{AdamWUpdate, AttentionWeights, Bias, Norm, Rotation};
+use crate::{AdamWUpdate, Bias, Matmul, Rotation};
 use attention::{Attention, BiasShape, Rotated, pack, shared_bytes};
 use burn::backend::DispatchTensor;
 use burn::tensor::{Int, Tensor};
 pub use launches::Launches;
 use tensors::{device, integers, is_supported, tensor};
+
+/// A product, if there are kernels for these tensors and Burn's would have other factors.
+///
+/// Leading dimensions of `a` and `b` are equal, or 1.
+pub(crate) fn matmul<const D: usize>(
+    a: &Tensor<D>,
+    b: &Tensor<D>,
+    matmul: Matmul,
+) -> Option<Tensor<D>> {
+    let device = device(a)?;
+    let factors = gemm::Factors::of(matmul);
+    let differs = factors != gemm::Factors::F32 || gemm::burn_rounds(&device);
+    if !(differs && is_supported(a) && is_supported(b)) {
+        return None;
+    }
+    let (mut left, mut right) = (a.dims(), b.dims());
+    let [k, m] = [left[D - 1], right[D - 1]];
+    if D > 2 && right[..D - 2].iter().all(|size| *size == 1) {
+        // One product for all of a batch.
+        let rows = left[..D - 1].iter().product();
+        let [a, b] = [a.clone().reshape([rows, k]), b.clone().reshape([k, m])];
+        left[D - 1] = m;
+        return Some(self::matmul::<2>(&a, &b, matmul)?.reshape(left));
+    }
+    for i in 0..D - 2 {
+        let size = left[i].max(right[i]);
+        (left[i], right[i]) = (size, size);
+    }
+    let op = gemm::Product {
+        shapes: [left.to_vec(), right.to_vec()],
+        factors,
+    };
+    let inputs = [a.clone().expand(left), b.clone().expand(right)];
+    Some(apply(op, inputs.map(|x| Some(x.into_dispatch()))))
+}
 
 /// Attention, if there are kernels for these tensors.
 pub(crate) fn attention(
@@ -54,53 +90,41 @@ pub(crate) fn attention(
     Some(apply(op, inputs))
 }
 
-/// An attention block, if there are kernels for these tensors: products are those of the backend,
-/// the norm, and attention with its rotation and bias, are fused.
-pub(crate) fn attention_block(
-    x: &Tensor<3>,
-    norm: &Norm,
-    weights: &AttentionWeights,
+/// Attention with its rotation and bias, `[B, H, L, E]`, if there are kernels for these tensors.
+/// Columns of `projected`, `[B L, 3 H E]`, are queries, keys and values.
+pub(crate) fn projected_attention(
+    projected: &Tensor<2>,
+    shape: [usize; 4],
     rotation: &Option<Rotation>,
     bias: &Option<Bias>,
     scale: f64,
-) -> Option<Tensor<3>> {
-    let [batch, length, d] = x.dims();
-    let inner = weights.inner();
+) -> Option<Tensor<4>> {
     // Tables that take a gradient are left to the definition.
-    if !(is_supported(x) && rotation.as_ref().is_none_or(has_constant_tables)) {
+    if !(is_supported(projected) && rotation.as_ref().is_none_or(has_constant_tables)) {
         return None;
     }
     let bias = match bias {
         None => None,
         Some(bias) => Some(prepared(bias.clone())?),
     };
-    let device = device(x)?;
+    let device = device(projected)?;
     let op = Attention {
         projected: true,
-        shape: [batch, weights.heads, length, inner / weights.heads],
-        keys: length,
+        shape,
+        keys: shape[2],
         bias: bias.as_ref().map(|(_, shape)| *shape),
         rotation: rotation.as_ref().map(packed),
         scale,
         first_query: 0,
         shared_bytes: shared_bytes(&device),
     };
-    if !op.fits(&device) {
-        return None;
-    }
-    let rows = x.clone().reshape([batch * length, d]);
-    let scale = norm.scale.clone();
-    let rows = match norm.shift.clone() {
-        Some(shift) => crate::layer_norm(rows, scale, shift, norm.eps),
-        None => crate::rms_norm(rows, scale, norm.eps),
-    };
-    let projected = product(rows, weights.qkv.clone()).into_dispatch();
-    let inputs = [Some(projected), None, None, bias.map(|(bias, _)| bias)];
-    let attended = apply::<4, 4, _>(op, inputs)
-        .swap_dims(1, 2)
-        .reshape([batch * length, inner]);
-    let output = product(attended, weights.output.clone());
-    Some(x.clone() + output.reshape([batch, length, d]))
+    op.fits(&device).then(|| {
+        let projected = projected.clone().into_dispatch();
+        apply(
+            op,
+            [Some(projected), None, None, bias.map(|(bias, _)| bias)],
+        )
+    })
 }
 
 /// What is added to the logits, and its shape, if the kernels can read it. A network is

@@ -128,9 +128,9 @@ pub(super) fn pair(tensors: Vec<CubeTensor>) -> [CubeTensor; 2] {
 }
 
 /// A tensor for the output of a kernel, stored row by row.
-pub(super) fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D]) -> CubeTensor {
+pub(super) fn empty(like: &CubeTensor, shape: impl Into<Shape>) -> CubeTensor {
     let (client, device) = (like.client.clone(), like.device.clone());
-    empty_device_contiguous_dtype(client, device, Shape::new(shape), DType::F32)
+    empty_device_contiguous_dtype(client, device, shape.into(), DType::F32)
 }
 
 /// A vector of numbers on the device of `like`.

@@ -72,7 +72,7 @@ pub(crate) fn linear(x: Tensor<2>, norm: Option<Norm>, w: Tensor<2>, matmul: Mat
     let supported =
         is_supported(&x) && norm.as_ref().is_none_or(Norm::is_supported) && is_supported(&w);
     if !supported {
-        return reference::linear(x, norm, w);
+        return reference::linear_in(x, norm, w, matmul);
     }
     let groups = w.dims()[0] / x.dims()[1];
     if groups > 1 {

@@ -3,7 +3,9 @@
 //!
 //! Every sum has the terms and the order it has in one round, so the results have the same bits.
 
-use super::gemm::{Accumulate, Lhs, Matrix, MatrixMut, Panel, Rhs, multiply, padded};
+use super::gemm::{
+    Accumulate, Lhs, Matrix, MatrixMut, Panel, Rhs, goes_through_parts, multiply, padded,
+};
 use super::norm::Norm;
 use super::partial_sums::{NormPartialSums, PartialSums, store};
 use super::threads::{for_each, map, threads};
@@ -77,7 +79,11 @@ impl Chunks {
         matrix: impl Fn(usize) -> Matrix<'a> + Sync + Send,
     ) -> Vec<Lhs<'a>> {
         // Only a split into bfloat16 parts is work.
-        let work = if matmul == Matmul::F32 { 0 } else { 1 << 20 };
+        let work = if goes_through_parts(matmul) {
+            1 << 20
+        } else {
+            0
+        };
         map((0..self.rows.len()).collect(), work, |chunk| {
             matrix(chunk).as_lhs_transposed(matmul).prepared()
         })

@@ -37,11 +37,13 @@ fn norm<'a>(inputs: &mut impl Iterator<Item = &'a Tensor<1>>, shift: bool) -> No
 }
 
 /// How products may be computed, and by how much more than rounding their results may be off: two
-/// parts hold 16 bits of 24.
-const MATMULS: [(Matmul, f64); 3] = [
+/// parts hold 16 bits of 24, TF32 11 and bfloat16 8.
+const MATMULS: [(Matmul, f64); 5] = [
     (Matmul::F32, 1.0),
     (Matmul::Bf16x6, 1.0),
     (Matmul::Bf16x3, 80.0),
+    (Matmul::Tf32, 2_500.0),
+    (Matmul::Bf16, 20_000.0),
 ];
 
 /// Fused and defined, over `n` rows, with their inputs.

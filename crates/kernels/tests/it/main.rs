@@ -4,6 +4,7 @@ mod attention;
 mod blocks;
 mod columns;
 mod common;
+mod formats;
 mod groups;
 mod rotation;
 mod rows;

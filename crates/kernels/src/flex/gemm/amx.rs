@@ -212,6 +212,7 @@ mod linux {
                 };
             }
             match P {
+                1 => run!("2048", left!(0), right!(0), add!()),
                 2 => run!(
                     "4096",
                     left!(0),
@@ -238,7 +239,7 @@ mod linux {
                     left!(0),
                     add!()
                 ),
-                _ => unreachable!("two parts or three"),
+                _ => unreachable!("one to three parts"),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Splitting `f32` matrices into bfloat16 parts, in the layout that the matrix unit reads.
 //!
-//! A number is the sum of a first part with its upper 8 significant bits, rounded, and one or two
-//! parts with the remaining bits: 16 bits in two parts, all 24 in three.
+//! A number is the sum of a first part with its upper 8 significant bits, rounded, and up to two
+//! parts with the remaining bits: 8 bits in one part, 16 in two, all 24 in three.
 //!
 //! Matrices lie in *blocks*: 32 summed indices of 32 rows, or columns, as tiles of 16 x 16 bfloat16
 //! pairs, part after part. A pair holds the summed indices i and i + 16 of its block.
@@ -25,6 +25,7 @@ pub(super) const UPPER: u32 = 0xffff_0000;
 /// not below the last bit.
 pub(super) const fn part_pairs(parts: usize) -> &'static [[usize; 2]] {
     match parts {
+        1 => &[[0, 0]],
         2 => &[[0, 1], [0, 0], [1, 0]],
         _ => &[[0, 2], [0, 1], [1, 1], [1, 0], [2, 0], [0, 0]],
     }
@@ -39,7 +40,14 @@ pub(super) fn split<S: Simd, const P: usize>(s: S, x: S::f32s) -> [S::u32s; P] {
     for (i, part) in parts.iter_mut().enumerate() {
         let bits = s.transmute_u32s_f32s(rest);
         // The first part is rounded, so that the rest has either sign. The rest is truncated.
-        let bits = if i == 0 {
+        // A part without a rest is the nearest bfloat16, halves to even, as everywhere else.
+        let bits = if P == 1 {
+            let odd = s.and_u32s(
+                s.wrapping_dyn_shr_u32s(bits, s.splat_u32s(16)),
+                s.splat_u32s(1),
+            );
+            s.add_u32s(bits, s.add_u32s(odd, s.splat_u32s(0x7fff)))
+        } else if i == 0 {
             s.add_u32s(bits, s.splat_u32s(0x8000))
         } else {
             bits
@@ -224,22 +232,22 @@ impl<'a> Bf16Parts<'a> {
             Storage::Split(values) => &bytemuck::cast_slice(values)[pair * size..][..size],
             Storage::Deferred(matrix, role) => {
                 let values = bytemuck::cast_slice_mut(&mut scratch[..size]);
-                if self.shape.parts == 2 {
-                    dispatch(SplitStrips::<2> {
-                        shape: self.shape,
-                        matrix: *matrix,
-                        role: *role,
-                        pair,
-                        values,
-                    });
-                } else {
-                    dispatch(SplitStrips::<3> {
-                        shape: self.shape,
-                        matrix: *matrix,
-                        role: *role,
-                        pair,
-                        values,
-                    });
+                let (shape, matrix, role) = (self.shape, *matrix, *role);
+                macro_rules! split {
+                    ($parts:literal) => {
+                        dispatch(SplitStrips::<$parts> {
+                            shape,
+                            matrix,
+                            role,
+                            pair,
+                            values,
+                        })
+                    };
+                }
+                match shape.parts {
+                    1 => split!(1),
+                    2 => split!(2),
+                    _ => split!(3),
                 }
                 values
             }

@@ -198,6 +198,7 @@ fn sum(
     fresh: bool,
 ) {
     match (unit, parts) {
+        (Some(unit), 1) => unit.sum::<1>(a, b, c, places, fresh),
         (Some(unit), 2) => unit.sum::<2>(a, b, c, places, fresh),
         (Some(unit), _) => unit.sum::<3>(a, b, c, places, fresh),
         (None, _) => dispatch(EmulatedUnit {
@@ -230,6 +231,7 @@ mod tests {
     ) -> f32 {
         let s = pulp::Scalar::new();
         let parts_of = |x: f32| match parts {
+            1 => split::<_, 1>(s, x).map(f32::from_bits).to_vec(),
             2 => split::<_, 2>(s, x).map(f32::from_bits).to_vec(),
             _ => split::<_, 3>(s, x).map(f32::from_bits).to_vec(),
         };
@@ -270,7 +272,7 @@ mod tests {
                 Matrix::row_major(&a, n, k, k).to_packed(k),
                 Matrix::row_major(&b, k, m, m).to_packed(group),
             );
-            for parts in [2, 3] {
+            for parts in [1, 2, 3] {
                 let left = [
                     Bf16Parts::lhs(Matrix::row_major(&a, n, k, k), parts),
                     Bf16Parts::lhs(Matrix::packed(&a_panels, n, k), parts),
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn three_parts_are_as_exact_as_f32_and_two_hold_16_bits() {
+    fn three_parts_are_as_exact_as_f32_two_hold_16_bits_and_one_8() {
         let [n, k, m] = [64, 512, 64];
         let (a, b) = (noise(n * k, 5), noise(k * m, 6));
         let exact: Vec<f64> = (0..n * m)
@@ -375,7 +377,7 @@ mod tests {
             Accumulate::Overwrite,
         );
         let f32 = error(&y);
-        let [two, three] = [2, 3].map(|parts| {
+        let [one, two, three] = [1, 2, 3].map(|parts| {
             multiply_bf16(
                 &Bf16Parts::lhs(rows, parts),
                 &Bf16Parts::rhs(cols, parts, m),
@@ -386,8 +388,8 @@ mod tests {
         });
         let size = (exact.iter().map(|x| x * x).sum::<f64>() / exact.len() as f64).sqrt();
         assert!(
-            three <= f32 && two < 2f64.powi(-16) * size,
-            "{f32:e} {three:e} {two:e} of {size}"
+            three <= f32 && two < 2f64.powi(-16) * size && one < 2f64.powi(-8) * size,
+            "{f32:e} {three:e} {two:e} {one:e} of {size}"
         );
     }
 
@@ -406,7 +408,7 @@ mod tests {
                 .iter()
                 .map(|x| x * scale * scale)
                 .collect::<Vec<_>>();
-            for parts in [2, 3] {
+            for parts in [1, 2, 3] {
                 let a = Bf16Parts::lhs(Matrix::row_major(a, BLOCK, 2 * BLOCK, 2 * BLOCK), parts);
                 let b = Bf16Parts::lhs(Matrix::row_major(b, BLOCK, 2 * BLOCK, 2 * BLOCK), parts);
                 let mut scratch = [Buffer::new(a.scratch_len()), Buffer::new(b.scratch_len())];

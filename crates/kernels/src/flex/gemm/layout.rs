@@ -7,6 +7,7 @@
 //! Panels may restart with every *group* of columns. Each group is then a separate packed matrix.
 //! Attention uses one group per head.
 
+use super::formats::goes_through_parts;
 use crate::Matmul;
 use crate::flex::simd::dispatch;
 use pulp::{Simd, WithSimd};
@@ -67,7 +68,7 @@ impl Panel {
     /// parts gain from more.
     pub(crate) fn steps(cols: usize, matmul: Matmul) -> impl Iterator<Item = Self> {
         let Widths { panel, vector } = *WIDTHS;
-        let wanted: usize = if matmul == Matmul::F32 { 64 } else { 128 };
+        let wanted: usize = if goes_through_parts(matmul) { 128 } else { 64 };
         // Whole panels, so that every step is a packed matrix and begins at a panel.
         let step = wanted.next_multiple_of(panel);
         (0..cols).step_by(step).map(move |first| {

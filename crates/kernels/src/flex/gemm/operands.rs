@@ -3,6 +3,7 @@
 use super::bf16_parts::Bf16Parts;
 use super::bf16_product::multiply_bf16;
 use super::f32_tiles::{multiply_f32, multiply_f32_transposed};
+use super::formats::{parts_of, tf32};
 use super::layout::Order;
 use super::matrix::{Accumulate, Matrix, MatrixMut};
 use crate::Matmul;
@@ -13,6 +14,12 @@ pub(crate) enum Lhs<'a> {
     Plain(Matrix<'a>),
     /// Read transposed.
     Transposed(Matrix<'a>),
+    /// A packed copy, rounded, that is read transposed or not.
+    Rounded {
+        panels: Buffer,
+        shape: [usize; 2],
+        transposed: bool,
+    },
     /// Either, in bfloat16 parts.
     Bf16(Bf16Parts<'a>),
 }
@@ -32,18 +39,18 @@ pub(crate) enum Rhs<'a> {
     Bf16(Bf16Parts<'a>),
 }
 
-/// Bfloat16 parts per number, if products go through parts.
-fn parts_of(matmul: Matmul) -> Option<usize> {
-    match matmul {
-        Matmul::F32 => None,
-        Matmul::Bf16x6 => Some(3),
-        Matmul::Bf16x3 => Some(2),
+/// A packed copy as the factors of a product: no processor multiplies TF32, so that it is emulated.
+fn rounded(mut panels: Buffer, matmul: Matmul) -> Buffer {
+    if matmul == Matmul::Tf32 {
+        panels.iter_mut().for_each(|x| *x = tf32(*x));
     }
+    panels
 }
 
 impl<'a> Matrix<'a> {
     pub(crate) fn as_lhs(self, matmul: Matmul) -> Lhs<'a> {
         match parts_of(matmul) {
+            None if matmul == Matmul::Tf32 => self.as_rounded_lhs(false),
             None => Lhs::Plain(self),
             Some(parts) => Lhs::Bf16(Bf16Parts::lhs(self, parts)),
         }
@@ -52,8 +59,18 @@ impl<'a> Matrix<'a> {
     /// The transposed matrix as a left-hand one.
     pub(crate) fn as_lhs_transposed(self, matmul: Matmul) -> Lhs<'a> {
         match parts_of(matmul) {
+            None if matmul == Matmul::Tf32 => self.as_rounded_lhs(true),
             None => Lhs::Transposed(self),
             Some(parts) => Lhs::Bf16(Bf16Parts::lhs_transposed(self, parts)),
+        }
+    }
+
+    fn as_rounded_lhs(self, transposed: bool) -> Lhs<'a> {
+        let shape = self.shape();
+        Lhs::Rounded {
+            panels: rounded(self.to_packed(shape[1]), Matmul::Tf32),
+            shape,
+            transposed,
         }
     }
 
@@ -63,12 +80,18 @@ impl<'a> Matrix<'a> {
         match (parts_of(matmul), self.layout.order) {
             (Some(parts), _) => Rhs::Bf16(Bf16Parts::rhs(self, parts, group)),
             // The kernels read panels on the right, so only row-major matrices are copied.
-            (None, Order::Packed { .. }) => Rhs::Packed(self),
-            (None, Order::RowMajor(_)) => Rhs::Copy {
-                panels: self.to_packed(group),
-                shape: self.shape(),
-                group,
-            },
+            (None, Order::Packed { .. }) if matmul == Matmul::F32 => Rhs::Packed(self),
+            (None, order) => {
+                let group = match order {
+                    Order::Packed { group, .. } => group,
+                    Order::RowMajor(_) => group,
+                };
+                Rhs::Copy {
+                    panels: rounded(self.to_packed(group), matmul),
+                    shape: self.shape(),
+                    group,
+                }
+            }
         }
     }
 
@@ -78,7 +101,7 @@ impl<'a> Matrix<'a> {
         match parts_of(matmul) {
             None => Rhs::Copy {
                 // The kernels read a transposed matrix on the left only: here it is copied.
-                panels: self.to_packed_transposed(group),
+                panels: rounded(self.to_packed_transposed(group), matmul),
                 shape: [cols, rows],
                 group,
             },
@@ -132,6 +155,21 @@ pub(crate) fn multiply(a: &Lhs<'_>, b: &Rhs<'_>, y: MatrixMut<'_>, accumulate: A
     match (a, b) {
         (Lhs::Bf16(a), Rhs::Bf16(b)) => multiply_bf16(a, b, y, accumulate),
         (Lhs::Plain(a), b) => multiply_f32(*a, b.panels(), y, accumulate),
+        (
+            Lhs::Rounded {
+                panels,
+                shape: [rows, cols],
+                transposed,
+            },
+            b,
+        ) => {
+            let a = Matrix::packed(panels, *rows, *cols);
+            if *transposed {
+                multiply_f32_transposed(a, b.panels(), y, accumulate);
+            } else {
+                multiply_f32(a, b.panels(), y, accumulate);
+            }
+        }
         (Lhs::Transposed(a), b) => multiply_f32_transposed(*a, b.panels(), y, accumulate),
         (Lhs::Bf16(_), _) => panic!("both operands are prepared with one `Matmul`"),
     }

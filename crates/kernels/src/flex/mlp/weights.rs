@@ -2,7 +2,7 @@
 
 use crate::Matmul;
 use crate::flex::buffer_pool::Buffer;
-use crate::flex::gemm::{Panel, Rhs};
+use crate::flex::gemm::{Panel, Rhs, goes_through_parts};
 use crate::flex::partial_sums::{NormTensors, weight};
 use crate::flex::threads::map;
 use burn::backend::TensorMetadata;
@@ -29,7 +29,7 @@ pub(crate) struct Weights<T> {
 /// Whether the inputs of the activation are saved for the backward pass: reading them back is
 /// faster than recomputing them with `f32` products, but slower than with bfloat16 parts.
 pub(super) fn saves_inner(matmul: Matmul) -> bool {
-    matmul == Matmul::F32
+    !goes_through_parts(matmul)
 }
 
 /// `[d, ff]`.

@@ -2,6 +2,7 @@
 //! its definition.
 
 mod noise;
+pub mod rounded;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 pub use noise::noise;

@@ -1,0 +1,228 @@
+//! Matrix products whose factors have a stated precision.
+//!
+//! Burn's products try tensor cores first, and round factors of `f32` to TF32 where a device has
+//! them. The operation here rounds only if it is asked to. A device without the tensor cores for a
+//! format rounds the factors itself and multiplies in `f32`: the same numbers up to the order of
+//! sums.
+
+use super::tensors::{Primitive, elements, empty, in_order, run};
+use crate::Matmul;
+use crate::op::FusedOp;
+use burn::tensor::{DType, Shape};
+use burn_cubecl::cubecl::ir::{ElemType, FloatKind};
+use burn_cubecl::cubecl::prelude::*;
+use burn_cubecl::kernel::cast;
+use burn_cubecl::ops::permute;
+use burn_cubecl::tensor::CubeTensor;
+use burn_cubecl::{CubeDevice, cubecl};
+use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems, MatmulSetupError};
+use cubek::matmul::launch::launch_ref;
+use cubek::matmul::multi_level::Strategy;
+use cubek::std::InputBinding;
+
+/// The numbers that factors are rounded to. Sums are in `f32`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Factors {
+    /// All 24 significant bits of `f32`.
+    F32,
+    /// 11 significant bits and the exponents of `f32`; halves away from zero, as NVIDIA converts.
+    Tf32,
+    /// 8 significant bits and the exponents of `f32`; halves to even.
+    Bf16,
+}
+
+impl Factors {
+    /// Formats of parts are those of a CPU's matrix unit: elsewhere they are `f32`.
+    pub(super) fn of(matmul: Matmul) -> Self {
+        match matmul {
+            Matmul::F32 | Matmul::Bf16x6 | Matmul::Bf16x3 => Self::F32,
+            Matmul::Tf32 => Self::Tf32,
+            Matmul::Bf16 => Self::Bf16,
+        }
+    }
+
+    /// What tensor cores call the format.
+    fn kind(self) -> Option<FloatKind> {
+        match self {
+            Self::F32 => None,
+            Self::Tf32 => Some(FloatKind::TF32),
+            Self::Bf16 => Some(FloatKind::BF16),
+        }
+    }
+
+    /// Whether tensor cores of a device multiply numbers of this format and add in `f32`.
+    fn on_tensor_cores(self, client: &Client) -> bool {
+        let Some(kind) = self.kind().map(ElemType::Float) else {
+            return false;
+        };
+        let mut formats = client.properties().features.matmul.cmma.iter();
+        formats.any(|format| {
+            let factors = format.a_type == kind && format.b_type == kind;
+            factors && format.cd_type == ElemType::Float(FloatKind::F32)
+        })
+    }
+}
+
+/// Whether Burn's products of `f32` tensors round factors on this device.
+pub(super) fn burn_rounds(device: &CubeDevice) -> bool {
+    let tf32 = ElemType::Float(FloatKind::TF32);
+    device.client().properties().supports_type(tf32)
+}
+
+/// `a b`, `[.., N, M]`, of `a`, `[.., N, K]`, and `b`, `[.., K, M]`, with the same leading
+/// dimensions.
+pub(super) struct Product {
+    /// Shapes of `a` and `b`.
+    pub shapes: [Vec<usize>; 2],
+    pub factors: Factors,
+}
+
+impl FusedOp<2> for Product {
+    type Backend = burn::backend::Cube;
+    type Saved = [Primitive; 2];
+
+    fn forward(&self, inputs: [Option<Primitive>; 2], _: bool) -> (Primitive, Self::Saved) {
+        let inputs = inputs.map(|x| x.expect("both factors"));
+        let [a, b] = inputs.clone();
+        (self.queue([a, b], [false, false]), inputs)
+    }
+
+    fn backward(
+        &self,
+        [a, b]: &[Primitive; 2],
+        grad: Primitive,
+        wanted: [bool; 2],
+    ) -> [Option<Primitive>; 2] {
+        let of_a = wanted[0].then(|| self.queue([grad.clone(), b.clone()], [false, true]));
+        let of_b = wanted[1].then(|| self.queue([a.clone(), grad], [true, false]));
+        [of_a, of_b]
+    }
+}
+
+impl Product {
+    /// The product of two matrices, each one transposed or not.
+    fn queue(&self, inputs: [Primitive; 2], transposed: [bool; 2]) -> Primitive {
+        let [a, b] = &self.shapes;
+        let (rank, factors) = (a.len(), self.factors);
+        let (n, k, m) = (a[rank - 2], a[rank - 1], b[rank - 1]);
+        let [rows, columns] = match transposed {
+            [false, false] => [n, m],
+            [false, true] => [n, k],
+            _ => [k, m],
+        };
+        let mut shape = a[..rank - 2].to_vec();
+        shape.extend([rows, columns]);
+        let shape = Shape::from(shape);
+        let outputs = run(inputs.into(), vec![shape.clone()], move |inputs| {
+            let mut inputs = inputs.into_iter().zip(transposed);
+            let [a, b] = [(); 2].map(|()| {
+                let (x, transposed) = inputs.next().expect("two factors");
+                let x = own_rows(x);
+                if transposed { swapped(x) } else { x }
+            });
+            vec![multiply([a, b], shape.clone(), factors)]
+        });
+        outputs.into_iter().next().expect("one output")
+    }
+}
+
+/// A tensor without dimensions that are repeated by a stride of 0.
+fn own_rows(x: CubeTensor) -> CubeTensor {
+    let repeated = (x.meta.strides().iter().zip(x.meta.shape().iter()))
+        .any(|(stride, size)| *stride == 0 && *size > 1);
+    if repeated { in_order(x) } else { x }
+}
+
+/// The transposes of all matrices.
+fn swapped(x: CubeTensor) -> CubeTensor {
+    let rank = x.meta.num_dims();
+    let mut axes: Vec<usize> = (0..rank).collect();
+    axes.swap(rank - 2, rank - 1);
+    permute(x, &axes)
+}
+
+/// The product of two tensors of matrices.
+fn multiply(inputs: [CubeTensor; 2], shape: Shape, factors: Factors) -> CubeTensor {
+    let output = empty(&inputs[0], shape);
+    if factors.on_tensor_cores(&output.client) {
+        let inputs = match factors {
+            Factors::Bf16 => inputs.clone().map(|x| cast(x, DType::BF16)),
+            // Loading rounds.
+            _ => inputs.clone(),
+        };
+        match launch(
+            &Strategy::SimpleCyclicCmma(Default::default()),
+            inputs,
+            &output,
+        ) {
+            Ok(()) => return output,
+            // Tiles of these shapes do not fit the device.
+            Err(MatmulSetupError::Unavailable(_)) => {}
+            Err(error) => panic!("a product on tensor cores: {error:?}"),
+        }
+    }
+    let inputs = match factors {
+        Factors::F32 => inputs,
+        _ => inputs.map(|x| rounded(x, factors)),
+    };
+    let strategy = Strategy::SimpleUnit(Default::default());
+    launch(&strategy, inputs, &output).unwrap_or_else(|error| panic!("a product: {error:?}"));
+    output
+}
+
+fn launch(
+    strategy: &Strategy,
+    [a, b]: [CubeTensor; 2],
+    output: &CubeTensor,
+) -> Result<(), MatmulSetupError> {
+    let f32 = ElemType::Float(FloatKind::F32);
+    let factor = match a.dtype {
+        DType::BF16 => ElemType::Float(FloatKind::BF16),
+        _ => f32,
+    };
+    let mut types = MatmulElems::from_globals(&MatmulGlobalElems {
+        lhs: factor,
+        rhs: factor,
+        out: f32,
+    });
+    let [a, b] = [a, b].map(|x| InputBinding::new(x.binding(), factor));
+    let (client, output) = (&output.client, output.clone().binding());
+    launch_ref(&strategy.clone().into(), client, a, b, output, &mut types)
+}
+
+/// Numbers rounded to a shorter format, stored row by row.
+fn rounded(x: CubeTensor, factors: Factors) -> CubeTensor {
+    let x = in_order(x);
+    let output = empty(&x, x.meta.shape().clone());
+    let (cubes, dim) = elements(&output, output.meta.num_elements());
+    let client = output.client.clone();
+    round_kernel::launch(
+        &client,
+        cubes,
+        dim,
+        x.into_tensor_arg(),
+        output.clone().into_tensor_arg(),
+        factors == Factors::Tf32,
+    );
+    output
+}
+
+/// Drops the last 13 bits of a number for TF32, the last 16 for bfloat16. Infinities and NaN stay.
+#[cube(launch)]
+fn round_kernel(x: &Tensor<f32>, y: &mut Tensor<f32>, #[comptime] tf32: bool) {
+    let i = ABSOLUTE_POS;
+    if i < y.len() {
+        let bits = u32::reinterpret(x[i]);
+        let finite = bits & 0x7f80_0000u32 != 0x7f80_0000u32;
+        let mut result = bits;
+        if finite {
+            if comptime!(tf32) {
+                result = (bits + 0x1000u32) & 0xffff_e000u32;
+            } else {
+                // Just below a half, and the lowest bit that stays: halves go to even.
+                result = (bits + 0x7fffu32 + ((bits >> 16u32) & 1u32)) & 0xffff_0000u32;
+            }
+        }
+        y[i] = f32::reinterpret(result);
+    }
+}
