@@ -259,7 +259,8 @@ impl Content<'_> {
     /// Computed on request: fused attention never holds the logits, and most encodings do not need
     /// them.
     pub fn logits(&self) -> Tensor<4> {
-        (self.q.clone() * self.scale).matmul(self.k.clone().swap_dims(2, 3))
+        let q = self.q.clone() * self.scale;
+        self.ops.matmul(q, self.k.clone().swap_dims(2, 3))
     }
 
     /// `[1, 1, q_len, k_len]`, true where the key comes after the query and is masked.

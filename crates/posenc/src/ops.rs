@@ -5,6 +5,12 @@ use burn::tensor::{Bool, Device, IndexingUpdateOp, Int, Tensor, TensorData, acti
 /// Tensor operations that encodings ask their host for. The defaults are the definitions, which
 /// run on every backend; a host may override them with operations that give the same numbers.
 pub trait Ops {
+    /// `a b`, `[B, H, N, M]`, of `a`, `[B, H, N, K]`, and `b`, `[1 or B, 1 or H, K, M]`, or the
+    /// other way round. A host whose backend rounds factors can give products that do not.
+    fn matmul(&self, a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
+        a.matmul(b)
+    }
+
     /// `x[b, h, i, columns[b, h, i, j]]`, `[B, H, Q, K]`, of `x`, `[B, H, Q, N]`, and `columns`,
     /// `[1 or B, 1 or H, Q, K]`.
     fn gather_columns(&self, x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {
@@ -94,6 +100,12 @@ pub struct DiagonalNetwork {
     pub weights: Tensor<2>,
     /// Biases of the outputs, `[H]`.
     pub biases: Tensor<1>,
+}
+
+/// `a b`, `[N, M]`, of `a`, `[N, K]`, and `b`, `[K, M]`, by the host's product.
+pub(crate) fn multiplied(ops: &dyn Ops, a: Tensor<2>, b: Tensor<2>) -> Tensor<2> {
+    let shape = [a.dims()[0], b.dims()[1]];
+    ops.matmul(a.unsqueeze(), b.unsqueeze()).reshape(shape)
 }
 
 /// `[1, 1, queries, keys]`, true where the key comes after the query.

@@ -1,13 +1,13 @@
 //! Functions of a layer's input along the sequence: projections, convolutions, phases.
 
+use crate::ops::{Ops, multiplied};
 use burn::tensor::Tensor;
 
 /// `x W`, `[B, T, D]` times `[D, C]`.
-pub(crate) fn projected(x: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
+pub(crate) fn projected(ops: &dyn Ops, x: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
     let ([batch, length, width], [_, columns]) = (x.dims(), weight.dims());
-    x.reshape([batch * length, width])
-        .matmul(weight)
-        .reshape([batch, length, columns])
+    let rows = x.reshape([batch * length, width]);
+    multiplied(ops, rows, weight).reshape([batch, length, columns])
 }
 
 /// `y_t = sum over s of w_s x_(t - K + 1 + s)`, per channel, with zeros before the first token;

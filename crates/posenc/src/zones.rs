@@ -114,7 +114,7 @@ impl Prepared for PreparedZones {
                 .keys
                 .apply(k.clone(), self.layout)
                 .slice_dim(2, content.keys.clone());
-            let logits = (q * content.scale).matmul(k.swap_dims(2, 3));
+            let logits = content.ops.matmul(q * content.scale, k.swap_dims(2, 3));
             let mask = self.mask(&zone.holds, content.queries.clone(), content.keys.clone());
             (logits - near.clone()) * mask
         });

@@ -82,7 +82,7 @@ impl Prepared for PreparedCope<'_> {
             .ops
             .count_open_keys(logits, content.first_query, last);
         // [B, H, q_len, max_position]: one product per trained vector, not one per pair.
-        let scores = content.q.clone().matmul(table.unsqueeze());
+        let scores = content.ops.matmul(content.q.clone(), table.unsqueeze());
         Some(content.ops.interpolate_columns(scores, counted))
     }
 }

@@ -17,6 +17,7 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Bias, Content, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::ops::{Ops, multiplied};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use burn::module::{Module, Param};
@@ -78,7 +79,13 @@ const LEAK: f64 = 0.01;
 const MASKED: f64 = -1e30;
 
 /// `x`, `[B, q_len, k_len, C]`, through a layer that reads `kernel` keys around each.
-fn convolved(x: Tensor<4>, kernel: usize, weight: &Tensor<2>, bias: &Tensor<1>) -> Tensor<4> {
+fn convolved(
+    ops: &dyn Ops,
+    x: Tensor<4>,
+    kernel: usize,
+    weight: &Tensor<2>,
+    bias: &Tensor<1>,
+) -> Tensor<4> {
     let [batch, rows, keys, channels] = x.dims();
     let around = if kernel == 1 {
         x
@@ -92,14 +99,20 @@ fn convolved(x: Tensor<4>, kernel: usize, weight: &Tensor<2>, bias: &Tensor<1>) 
         Tensor::cat(shifted.collect(), 3)
     };
     let flat = around.reshape([batch * rows * keys, kernel * channels]);
-    let out = flat.matmul(weight.clone()) + bias.clone().unsqueeze();
+    let out = multiplied(ops, flat, weight.clone()) + bias.clone().unsqueeze();
     let width = out.dims()[1];
     out.reshape([batch, rows, keys, width])
 }
 
 impl DapeFunction {
     /// The correction of inputs `[B, C, q_len, k_len]`: `[B, H, q_len, k_len]`.
-    fn of(&self, inputs: Tensor<4>, kernel: usize, later: Option<Tensor<4, Bool>>) -> Tensor<4> {
+    fn of(
+        &self,
+        ops: &dyn Ops,
+        inputs: Tensor<4>,
+        kernel: usize,
+        later: Option<Tensor<4, Bool>>,
+    ) -> Tensor<4> {
         let shown = |x: Tensor<4>| match &later {
             Some(later) => {
                 let shape = x.dims();
@@ -108,9 +121,9 @@ impl DapeFunction {
             None => x,
         };
         let inputs = shown(inputs.permute([0, 2, 3, 1]));
-        let hidden = convolved(inputs, kernel, &self.w1.val(), &self.b1.val());
+        let hidden = convolved(ops, inputs, kernel, &self.w1.val(), &self.b1.val());
         let hidden = shown(activation::leaky_relu(hidden, LEAK));
-        convolved(hidden, kernel, &self.w2.val(), &self.b2.val()).permute([0, 3, 1, 2])
+        convolved(ops, hidden, kernel, &self.w2.val(), &self.b2.val()).permute([0, 3, 1, 2])
     }
 }
 
@@ -173,7 +186,7 @@ impl Prepared for PreparedDape<'_> {
             logits
         };
         let later = (encoding.kernel > 1).then(|| content.causal_mask().permute([0, 2, 3, 1]));
-        let correction = encoding.functions[layer].of(inputs, encoding.kernel, later);
+        let correction = encoding.functions[layer].of(content.ops, inputs, encoding.kernel, later);
         Some(match by_content {
             Some(bias) => bias + correction,
             None => correction,

@@ -17,6 +17,7 @@ use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::ops::{Ops, multiplied};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
 use burn::module::{Module, Param};
@@ -142,9 +143,10 @@ impl Deberta {
         projection: &Param<Tensor<2>>,
         rows: Range<usize>,
         heads: usize,
+        ops: &dyn Ops,
     ) -> Tensor<4> {
         let table = self.table.val().slice_dim(0, rows);
-        let projected = table.matmul(projection.val());
+        let projected = multiplied(ops, table, projection.val());
         let [rows, width] = projected.dims();
         projected
             .reshape([1, rows, heads, width / heads])
@@ -209,8 +211,8 @@ impl Prepared for PreparedDeberta<'_> {
         // Queries carry the number of terms since `transform_qk`; keys do not.
         let c2p = encoding.c2p.get(layer).map(|projection| {
             let (rows, cells) = index(1.0);
-            let products = (content.q.clone() * content.scale)
-                .matmul(encoding.projected(projection, rows, heads));
+            let projected = encoding.projected(projection, rows, heads, content.ops);
+            let products = (content.ops).matmul(content.q.clone() * content.scale, projected);
             content.ops.gather_columns(products, cells)
         });
         let p2c = encoding.p2c.get(layer).map(|projection| {
@@ -221,8 +223,9 @@ impl Prepared for PreparedDeberta<'_> {
             };
             let (rows, cells) = index(sign);
             // [B, H, k_len, rows]: gathered by key, then turned to queries by keys.
-            let scores = (content.k.clone() * (content.scale / encoding.terms().sqrt()))
-                .matmul(encoding.projected(projection, rows, heads));
+            let projected = encoding.projected(projection, rows, heads, content.ops);
+            let k = content.k.clone() * (content.scale / encoding.terms().sqrt());
+            let scores = content.ops.matmul(k, projected);
             let by_key = content.ops.gather_columns(scores, cells.swap_dims(2, 3));
             by_key.swap_dims(2, 3)
         });

@@ -15,6 +15,7 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::ops::multiplied;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use burn::module::{Module, Param};
@@ -89,10 +90,9 @@ impl FoxLayer {
         let hidden = content.hidden.clone().slice_dim(1, content.keys.clone());
         let [batch, k_len, width] = hidden.dims();
         let heads = self.bias.val().dims()[0];
-        let opened = hidden
-            .reshape([batch * k_len, width])
-            .matmul(self.weight.val())
-            + self.bias.val().unsqueeze();
+        let rows = hidden.reshape([batch * k_len, width]);
+        let opened = multiplied(content.ops, rows, self.weight.val());
+        let opened = opened + self.bias.val().unsqueeze();
         let opened = if sign < 0.0 { opened.neg() } else { opened };
         // [B, H, k_len]: ln of all gates up to each token; a difference of two is the sum between.
         let remembered = activation::log_sigmoid(opened)

@@ -15,6 +15,7 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::ops::multiplied;
 use crate::positions::Positions;
 use crate::rotary::RotaryLayout;
 use crate::rotary_tables::RotaryTables;
@@ -76,11 +77,8 @@ impl Prepared for PreparedGrapeAp<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let (heads, width) = (self.encoding.n_heads, self.encoding.width);
         let [batch, length, d_model] = content.hidden.dims();
-        let projected = content
-            .hidden
-            .clone()
-            .reshape([batch * length, d_model])
-            .matmul(self.encoding.layers[layer].val());
+        let rows = content.hidden.clone().reshape([batch * length, d_model]);
+        let projected = multiplied(content.ops, rows, self.encoding.layers[layer].val());
         // [B, H, all keys, w]; queries are among the keys.
         let p = projected
             .reshape([batch, length, heads, width])
@@ -91,7 +89,7 @@ impl Prepared for PreparedGrapeAp<'_> {
         let rows = content.first_query..content.first_query + content.queries.len();
         let queries = p.slice_dim(2, rows) * (1.0 / width as f64);
         let keys = turned.slice_dim(2, content.keys.clone());
-        let steps = activation::log_sigmoid(queries.matmul(keys.swap_dims(2, 3)));
+        let steps = activation::log_sigmoid(content.ops.matmul(queries, keys.swap_dims(2, 3)));
         let slope = upload(slopes(heads), [1, heads, 1, 1], &steps.device());
         let hidden = content.causal_mask().expand(steps.dims());
         // The path ends at the query: later keys add nothing.

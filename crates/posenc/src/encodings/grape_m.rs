@@ -18,6 +18,7 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::ops::PlainOps;
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout, inv_freq};
 use crate::rotary_tables::{RotaryTables, check_rotary_dim};
@@ -195,7 +196,8 @@ impl ByContent<'_> {
         let (Some(weight), Some(bias)) = (&layer.weight, &layer.bias) else {
             unreachable!("phases by content have a projection")
         };
-        let opened = projected(hidden.clone(), weight.val()) + bias.val().unsqueeze::<3>();
+        let opened =
+            projected(&PlainOps, hidden.clone(), weight.val()) + bias.val().unsqueeze::<3>();
         let steps = if self.encoding.config.phase == GrapeMPhase::Sigmoid {
             activation::sigmoid(opened * (1.0 / SCALE))
         } else {

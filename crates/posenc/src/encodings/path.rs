@@ -20,6 +20,7 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::sequence::{by_head, causal_convolution, projected, unit};
 use crate::spec::{About, EncodingSpec};
@@ -102,8 +103,8 @@ impl PositionalEncoding for PathProduct {
 /// Tokens whose reflections are multiplied out at once.
 const CHUNK: usize = 16;
 
-/// `x`, `[B, H, T, E]`, with `front` zeros before it, in whole chunks: `[B, H, T / 16, 16, E]`.
-fn chunked(x: Tensor<4>, front: usize) -> Tensor<5> {
+/// `x`, `[B, H, T, E]`, with `front` zeros before it, in whole chunks: `[B H, T / 16, 16, E]`.
+fn chunked(x: Tensor<4>, front: usize) -> Tensor<4> {
     let [batch, heads, length, width] = x.dims();
     let zeros = |rows| Tensor::<4>::zeros([batch, heads, rows, width], (&x.device(), x.dtype()));
     let back = (front + length).next_multiple_of(CHUNK) - front - length;
@@ -112,46 +113,47 @@ fn chunked(x: Tensor<4>, front: usize) -> Tensor<5> {
     let padded: Vec<_> = [front, Some(x), back].into_iter().flatten().collect();
     let padded = Tensor::cat(padded, 2);
     let chunks = padded.dims()[2] / CHUNK;
-    padded.reshape([batch, heads, chunks, CHUNK, width])
+    padded.reshape([batch * heads, chunks, CHUNK, width])
 }
 
 /// Zeros on the diagonal `offset` and above it, `[.., 16, 16]`.
-fn below(x: Tensor<5>, offset: i64) -> Tensor<5> {
+fn below(x: Tensor<4>, offset: i64) -> Tensor<4> {
     x.tril(offset - 1)
 }
 
-fn transposed(x: Tensor<5>) -> Tensor<5> {
-    x.swap_dims(3, 4)
+fn transposed(x: Tensor<4>) -> Tensor<4> {
+    x.swap_dims(2, 3)
 }
 
-/// `(I + L)^-1` of strictly lower triangular `L`, `[B, H, N, 16, 16]`, row by row.
-fn inverse(lower: &Tensor<5>) -> Tensor<5> {
-    let [batch, heads, chunks, ..] = lower.dims();
+/// `(I + L)^-1` of strictly lower triangular `L`, `[B H, N, 16, 16]`, row by row.
+fn inverse(ops: &dyn Ops, lower: &Tensor<4>) -> Tensor<4> {
+    let [sequences, chunks, ..] = lower.dims();
     let unit_row = |at: usize| {
         let row: Vec<f64> = (0..CHUNK).map(|c| f64::from(u8::from(c == at))).collect();
-        let row = TensorData::new(row, [1, 1, 1, 1, CHUNK]);
-        let row = Tensor::<5>::from_data(row, (&lower.device(), lower.dtype()));
-        row.expand([batch, heads, chunks, 1, CHUNK])
+        let row = TensorData::new(row, [1, 1, 1, CHUNK]);
+        let row = Tensor::<4>::from_data(row, (&lower.device(), lower.dtype()));
+        row.expand([sequences, chunks, 1, CHUNK])
     };
     let mut rows = vec![unit_row(0)];
     for at in 1..CHUNK {
-        let known = Tensor::cat(rows.clone(), 3);
-        let row = lower.clone().slice_dim(3, at..at + 1).slice_dim(4, 0..at);
-        rows.push(unit_row(at) - row.matmul(known));
+        let known = Tensor::cat(rows.clone(), 2);
+        let row = lower.clone().slice_dim(2, at..at + 1).slice_dim(3, 0..at);
+        rows.push(unit_row(at) - ops.matmul(row, known));
     }
-    Tensor::cat(rows, 3)
+    Tensor::cat(rows, 2)
 }
 
 impl PathLayer {
     /// w and `beta w` of all tokens, `[B, H, T, E]` each.
-    fn reflections(&self, hidden: &Tensor<3>, heads: usize) -> [Tensor<4>; 2] {
-        let w = projected(projected(hidden.clone(), self.down.val()), self.up.val());
+    fn reflections(&self, ops: &dyn Ops, hidden: &Tensor<3>, heads: usize) -> [Tensor<4>; 2] {
+        let w = projected(ops, hidden.clone(), self.down.val());
+        let w = projected(ops, w, self.up.val());
         let w = match &self.convolution {
             Some(kernel) => activation::silu(causal_convolution(w, &kernel.val())),
             None => w,
         };
         let w = unit(by_head(w, heads));
-        let opened = projected(hidden.clone(), self.beta_weight.val());
+        let opened = projected(ops, hidden.clone(), self.beta_weight.val());
         let opened = opened + self.beta_bias.val().unsqueeze::<3>();
         let beta = by_head(activation::sigmoid(opened), heads) * 2.0;
         [w.clone(), w * beta]
@@ -163,32 +165,40 @@ impl PathLayer {
 ///
 /// Within a chunk the product of reflections is `I - W^T T (beta W)` with a triangular T; chunks
 /// follow one another from the query back to the key.
-fn products(q: Tensor<4>, k: Tensor<4>, [w, scaled]: [Tensor<4>; 2], first: usize) -> Tensor<4> {
+fn products(
+    ops: &dyn Ops,
+    [q, k]: [Tensor<4>; 2],
+    [w, scaled]: [Tensor<4>; 2],
+    first: usize,
+) -> Tensor<4> {
     let ([batch, heads, q_len, width], k_len) = (q.dims(), k.dims()[2]);
     let [k, w, scaled] = [k, w, scaled].map(|x| chunked(x, 0));
     let (first_chunk, front) = (first / CHUNK, first % CHUNK);
     let q = chunked(q, front);
-    let (chunks, rows) = (k.dims()[2], q.dims()[2]);
-    let own = |x: &Tensor<5>| x.clone().slice_dim(2, first_chunk..first_chunk + rows);
+    let (chunks, rows) = (k.dims()[1], q.dims()[1]);
+    let own = |x: &Tensor<4>| x.clone().slice_dim(1, first_chunk..first_chunk + rows);
+    let multiply = |a: Tensor<4>, b: Tensor<4>| ops.matmul(a, b);
 
-    let triangular = inverse(&below(scaled.clone().matmul(transposed(w.clone())), 0));
-    let met = below(scaled.clone().matmul(transposed(k.clone())), 0);
-    let met = triangular.clone().matmul(met);
-    let reflected = triangular.matmul(scaled);
-    let seen = below(q.clone().matmul(transposed(own(&w))), 1);
-    let inside = q.clone().matmul(transposed(own(&k))) - seen.clone().matmul(own(&met));
+    let triangular = below(multiply(scaled.clone(), transposed(w.clone())), 0);
+    let triangular = inverse(ops, &triangular);
+    let met = below(multiply(scaled.clone(), transposed(k.clone())), 0);
+    let met = multiply(triangular.clone(), met);
+    let reflected = multiply(triangular, scaled);
+    let seen = below(multiply(q.clone(), transposed(own(&w))), 1);
+    let inside = multiply(q.clone(), transposed(own(&k)));
+    let inside = inside - multiply(seen.clone(), own(&met));
     // Queries before their chunk, keys after theirs, and the product of each whole chunk.
-    let q = q - seen.matmul(own(&reflected));
-    let k = k - transposed(met).matmul(w.clone());
-    let whole = transposed(w).matmul(reflected);
+    let q = q - multiply(seen, own(&reflected));
+    let k = k - multiply(transposed(met), w.clone());
+    let whole = multiply(transposed(w), reflected);
 
-    let flat = |x: Tensor<5>| {
-        let [.., count, _, columns] = x.dims();
+    let flat = |x: Tensor<4>| {
+        let [_, count, _, columns] = x.dims();
         x.reshape([batch, heads, count * CHUNK, columns])
     };
-    let chunk = |x: &Tensor<5>, at: usize| flat(x.clone().slice_dim(2, at..at + 1));
-    let square = |x: &Tensor<5>, at: usize| {
-        let one = x.clone().slice_dim(2, at..at + 1);
+    let chunk = |x: &Tensor<4>, at: usize| flat(x.clone().slice_dim(1, at..at + 1));
+    let square = |x: &Tensor<4>, at: usize| {
+        let one = x.clone().slice_dim(1, at..at + 1);
         one.reshape([batch, heads, width, width])
     };
     let mut columns = Vec::new();
@@ -206,10 +216,10 @@ fn products(q: Tensor<4>, k: Tensor<4>, [w, scaled]: [Tensor<4>; 2], first: usiz
             parts.push(chunk(&inside, column - first_chunk));
         }
         if let Some(later) = &carried {
-            parts.push(later.clone().matmul(chunk(&k, column).swap_dims(2, 3)));
+            parts.push(multiply(later.clone(), transposed(chunk(&k, column))));
         }
         columns.push(Tensor::cat(parts, 2));
-        let moved = carried.map(|later| later.clone() - later.matmul(square(&whole, column)));
+        let moved = carried.map(|later| later.clone() - multiply(later, square(&whole, column)));
         let joined = holds.then(|| chunk(&q, column - first_chunk));
         carried = match (joined, moved) {
             (Some(own), Some(later)) => Some(Tensor::cat(vec![own, later], 2)),
@@ -227,10 +237,11 @@ impl Prepared for PreparedPath<'_> {
         let (config, heads) = (&self.encoding.config, self.encoding.n_heads);
         let layer = &self.encoding.layers[layer];
         let hidden = content.hidden.clone();
-        let reflections = layer.reflections(&hidden, heads);
+        let reflections = layer.reflections(content.ops, &hidden, heads);
         let reflections = reflections.map(|x| x.slice_dim(2, content.keys.clone()));
         let q = content.q.clone() * content.scale;
-        let turned = products(q, content.k.clone(), reflections, content.first_query);
+        let rows = [q, content.k.clone()];
+        let turned = products(content.ops, rows, reflections, content.first_query);
         let mut bias = turned - content.logits();
         if let Some(gates) = layer.gates.first() {
             let decay = gates.decay(1.0, content);

@@ -14,6 +14,7 @@ use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::ops::multiplied;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
 use burn::module::{Module, Param};
@@ -90,14 +91,13 @@ impl Prepared for PreparedRelativeProjection<'_> {
         };
         let queries = content.hidden.clone().slice_dim(1, first..first + rows);
         let [batch, _, d_model] = queries.dims();
-        let shares = queries
-            .reshape([batch * rows, d_model])
-            .matmul(layer.weight.val())
-            + layer.bias.val().unsqueeze();
+        let queries = queries.reshape([batch * rows, d_model]);
+        let shares = multiplied(content.ops, queries, layer.weight.val());
+        let shares = shares + layer.bias.val().unsqueeze();
         // [B, H, q_len, b], then a bias per distance, and a last column of 0 for all others.
         let shares = shares.reshape([batch, rows, heads, count]).swap_dims(1, 2);
         let shares = shares.reshape([batch * heads * rows, count]);
-        let by_distance = shares.matmul(layer.curves.val());
+        let by_distance = multiplied(content.ops, shares, layer.curves.val());
         let by_distance = by_distance.reshape([batch, heads, rows, reach]);
         let device = by_distance.device();
         let none = Tensor::zeros([batch, heads, rows, 1], (&device, by_distance.dtype()));

@@ -21,6 +21,7 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::ops::PlainOps;
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
 use crate::rotary_tables::{RotaryTables, check_rotary_dim};
@@ -122,14 +123,15 @@ impl PreparedSelectiveRope<'_> {
             .clone()
             .reshape([batch, length, parts, width / parts]);
         let normed = unit(parts).reshape([batch, length, width]);
-        let phi = projected(projected(normed.clone(), layer.down.val()), layer.up.val());
+        let phi = projected(&PlainOps, normed.clone(), layer.down.val());
+        let phi = projected(&PlainOps, phi, layer.up.val());
         let mut phi = causal_convolution(phi, &layer.convolution.val());
         if let Some(offset) = &layer.offset {
             phi = phi + offset.val().exp().unsqueeze::<3>();
         }
         let mut phi = by_head(phi, heads);
         if let (Some(weight), Some(bias)) = (&layer.gate_weight, &layer.gate_bias) {
-            let opened = projected(normed, weight.val()) + bias.val().unsqueeze::<3>();
+            let opened = projected(&PlainOps, normed, weight.val()) + bias.val().unsqueeze::<3>();
             phi = phi * by_head(activation::sigmoid(opened), heads);
         }
         let temperature = match &layer.log_temperature {

@@ -99,7 +99,7 @@ impl Prepared for PreparedShaw<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         // One product per row of the table, gathered per cell: no vector per pair of positions.
         let table = self.encoding.keys[layer].val().transpose().unsqueeze::<4>();
-        let products = (content.q.clone() * content.scale).matmul(table);
+        let products = (content.ops).matmul(content.q.clone() * content.scale, table);
         Some(content.ops.gather_columns(products, self.rows(content)))
     }
 
@@ -115,7 +115,7 @@ impl Prepared for PreparedShaw<'_> {
         let weights = content
             .ops
             .scatter_columns(weights(), rows, table.dims()[0]);
-        Some(weights.matmul(table.unsqueeze()))
+        Some(content.ops.matmul(weights, table.unsqueeze()))
     }
 }
 

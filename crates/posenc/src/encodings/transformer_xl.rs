@@ -15,6 +15,7 @@ use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::ops::multiplied;
 use crate::positions::Positions;
 use crate::rotary::{BASES, inv_freq};
 use crate::spec::{About, EncodingSpec};
@@ -114,18 +115,18 @@ impl Prepared for PreparedTransformerXl<'_> {
             .collect();
         let table: Tensor<2> = upload(table, [count, d_model], &self.device);
         // [1, H, E, distances]
-        let r = table
-            .matmul(projection)
+        let r = multiplied(content.ops, table, projection)
             .reshape([1, count, heads, head_dim])
             .permute([0, 2, 3, 1]);
         let per_head = |x: &Param<Tensor<2>>| x.val().reshape([1, heads, 1, head_dim]);
         // [B, H, q_len, distances]: products per distinct distance, spread over the cells below.
-        let by_distance = ((content.q.clone() + per_head(&parameters.v)) * content.scale).matmul(r);
+        let q = (content.q.clone() + per_head(&parameters.v)) * content.scale;
+        let by_distance = content.ops.matmul(q, r);
         let (q_len, k_len) = (content.queries.len(), content.keys.len());
         let cells = distinct.cells(&self.device).reshape([1, 1, q_len, k_len]);
         // [B, H, 1, k_len]: u does not depend on the query.
-        let by_key =
-            (per_head(&parameters.u) * content.scale).matmul(content.k.clone().swap_dims(2, 3));
+        let u = per_head(&parameters.u) * content.scale;
+        let by_key = content.ops.matmul(u, content.k.clone().swap_dims(2, 3));
         Some(content.ops.gather_columns(by_distance, cells) + by_key)
     }
 }

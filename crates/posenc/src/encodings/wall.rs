@@ -15,6 +15,7 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::sequence::{by_head, projected};
 use crate::spec::{About, EncodingSpec};
@@ -73,13 +74,13 @@ const CHUNK: usize = 16;
 /// The logits of one chunk of keys, `[B, H, rows, chunk]`, for queries that come after all of them.
 ///
 /// Both factors decay from the chunk's last key, so that neither exceeds 1.
-fn after(q: &[Tensor<4>; 2], k: &[Tensor<4>; 2]) -> Tensor<4> {
+fn after(ops: &dyn Ops, q: &[Tensor<4>; 2], k: &[Tensor<4>; 2]) -> Tensor<4> {
     let ([q, reached], [k, passed]) = (q, k);
     let last = passed.dims()[2] - 1;
     let end = passed.clone().slice_dim(2, last..last + 1);
     let q = q.clone() * (reached.clone() - end.clone()).exp();
     let k = k.clone() * (end - passed.clone()).exp();
-    q.matmul(k.swap_dims(2, 3))
+    ops.matmul(q, k.swap_dims(2, 3))
 }
 
 /// The logits of queries that stand inside the chunk of keys, pair by pair.
@@ -98,7 +99,8 @@ impl Prepared for PreparedWall<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let layer = &self.encoding.layers[layer];
         let hidden = content.hidden.clone().slice_dim(1, content.keys.clone());
-        let opened = projected(hidden, layer.weight.val()) + layer.bias.val().unsqueeze::<3>();
+        let opened = projected(content.ops, hidden, layer.weight.val());
+        let opened = opened + layer.bias.val().unsqueeze::<3>();
         let steps = by_head(activation::log_sigmoid(opened), self.encoding.n_heads);
         // [B, H, k_len, E]: the sums up to each token. Queries are among the keys.
         let sums = steps.cumsum(2);
@@ -129,7 +131,7 @@ impl Prepared for PreparedWall<'_> {
             }
             if rows.end > to {
                 let later = cut(&q, to - rows.start..rows.len());
-                parts.push(after(&later, &k));
+                parts.push(after(content.ops, &later, &k));
             }
             Tensor::cat(parts, 2)
         });
