@@ -2,6 +2,7 @@
 //! and fused operations.
 
 use burn::tensor::{Int, Tensor};
+use kernels::Matmul;
 use posenc::{DiagonalNetwork, FusedQk, Ops, Prepared};
 
 /// The tables of an encoding's rotation for the fused operations.
@@ -74,6 +75,10 @@ pub(crate) fn wide_attention(
 pub(crate) struct FusedOps;
 
 impl Ops for FusedOps {
+    fn matmul(&self, a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
+        kernels::matmul(a, b, Matmul::F32)
+    }
+
     fn gather_columns(&self, x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {
         kernels::gather_columns(x, columns)
     }
@@ -124,6 +129,7 @@ mod tests {
             let of = |ops: &dyn Ops| {
                 let pairs = tensor([2, 3, 5, 6]);
                 [
+                    ops.matmul(tensor([2, 1, 5, 4]), tensor([2, 3, 4, 6])),
                     ops.gather_columns(tensor([2, 3, 5, 4]), columns.clone()),
                     ops.scatter_columns(pairs.clone(), columns.clone(), 4),
                     ops.interpolate_columns(tensor([2, 3, 5, 4]), pairs.clone() * 3.0),

@@ -8,6 +8,7 @@ use crate::config::{FeatureMap, Normalizer};
 use crate::denominators::{Denominators, kept_from_zero};
 use crate::heads::transform_qk;
 use burn::tensor::{Tensor, TensorData, activation};
+use kernels::Matmul;
 use posenc::{Bias, Prepared};
 use std::ops::Range;
 
@@ -117,7 +118,7 @@ fn prefix_sums(
     let gathered = |keys: Range<usize>, anchor: usize| {
         let k = k.clone().slice_dim(2, keys.clone()).swap_dims(2, 3);
         let k = scale(k, factor(anchor..anchor + 1, keys.clone()));
-        k.matmul(v.clone().slice_dim(2, keys))
+        kernels::matmul(k, v.clone().slice_dim(2, keys), Matmul::F32)
     };
     // Cached tokens precede row 0: their sum is the first state.
     let mut state = (first_query > 0).then(|| gathered(0..first_query, 0));
@@ -127,16 +128,15 @@ fn prefix_sums(
         let keys = first_query + rows.start..first_query + rows.end;
         let q = q.clone().slice_dim(2, rows.clone());
         // Inside the chunk every pair is computed, then later keys are masked.
-        let similar = q
-            .clone()
-            .matmul(k.clone().slice_dim(2, keys.clone()).swap_dims(2, 3));
+        let own = k.clone().slice_dim(2, keys.clone()).swap_dims(2, 3);
+        let similar = kernels::matmul(q.clone(), own, Matmul::F32);
         let similar = scale(similar, factor(rows.clone(), keys.clone())) * visible(rows.len(), &q);
-        let mut sum = similar.matmul(v.clone().slice_dim(2, keys.clone()));
+        let mut sum = kernels::matmul(similar, v.clone().slice_dim(2, keys.clone()), Matmul::F32);
         // Earlier keys: the state, decayed from the first row of the chunk to each row.
         if let Some(state) = &state {
             sum = sum
                 + scale(
-                    q.matmul(state.clone()),
+                    kernels::matmul(q, state.clone(), Matmul::F32),
                     factor(rows.clone(), keys.start..keys.start + 1),
                 );
         }
