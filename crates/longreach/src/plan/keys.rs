@@ -190,10 +190,10 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "model.matmul",
-        Name(&["f32", "bf16_x6", "bf16_x3"]),
+        Name(&["f32", "tf32", "bf16", "bf16_x6", "bf16_x3"]),
         Some(r#""f32""#),
-        r#""bf16_x6""#,
-        "How linear layers are multiplied on the CPU; a matter of rounding and speed.",
+        r#""tf32""#,
+        "The format that factors of matrix products are rounded to; a matter of rounding and speed.",
     ),
     key(
         "model.positions",
