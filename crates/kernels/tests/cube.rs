@@ -590,6 +590,11 @@ fn products_round_their_factors_as_they_are_asked_to() {
         [64, 64, 64],
         [70, 33, 129],
         [257, 128, 16],
+        // Sums that are split, into parts of one size and not.
+        [64, 2048, 64],
+        [70, 1100, 130],
+        // Large tiles.
+        [2050, 20, 2052],
     ];
     for sizes in sizes {
         for matmul in [Matmul::F32, Matmul::Tf32, Matmul::Bf16] {
@@ -603,12 +608,18 @@ fn products_round_their_factors_as_they_are_asked_to() {
 #[test]
 fn products_of_groups_are_those_of_each_group() {
     let Some(device) = &*DEVICE else { return };
-    let (groups, [n, k, m]) = (3, [21, 40, 19]);
+    for sizes in [[21, 40, 19], [1100, 64, 130]] {
+        check_groups(device, 3, sizes);
+    }
+}
+
+/// Compares products of groups, `[groups n, k]` and `[groups k, m]`, with those of each, to the bit.
+fn check_groups(device: &Device, groups: usize, [n, k, m]: [usize; 3]) {
     let inputs = [
         input(&[1, 1, groups * n, k], 1),
         input(&[1, 1, groups * k, m], 2),
     ];
-    for matmul in [Matmul::Tf32, Matmul::Bf16] {
+    for matmul in [Matmul::F32, Matmul::Tf32, Matmul::Bf16] {
         let linear = |x: Tensor<4>, w: Tensor<4>| {
             longreach_kernels::linear(rows(&x), None, rows(&w), matmul).unsqueeze::<4>()
         };
@@ -1012,7 +1023,7 @@ fn square_sums_agree_with_their_definition() {
     for (lengths, parts) in [
         (&[1][..], 1),
         (&[127, 128, 129, 70_001], 1),
-        (&[2, 600, 4002], 2),
+        (&[2, 600, 4002, 40_000], 2),
         (&[3, 9, 3 * 1001], 3),
         (&many, 1),
     ] {

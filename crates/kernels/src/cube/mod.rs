@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `tensors` | Burn's tensors, queues of operations |
 //! | `rows` | units that share a row, and their sums |
+//! | `sums` | sums over parts of several cubes |
 //! | `gemm` | matrix products |
 //! | `attention`, `norm`, `nll`, `activation`, `embedding`, `adamw`, `square_sums` | the kernels |
 //! | `launches` | counting launches |
@@ -18,6 +19,7 @@ mod nll;
 mod norm;
 mod rows;
 mod square_sums;
+mod sums;
 mod tensors;
 
 use crate::op::{apply, values};
@@ -28,7 +30,7 @@ use burn::tensor::{Int, Tensor};
 pub use launches::Launches;
 use tensors::{device, integers, is_supported, tensor};
 
-/// A product, if there are kernels for these tensors and Burn's would have other factors.
+/// A product, if there are kernels for these tensors.
 ///
 /// Leading dimensions of `a` and `b` are equal, or 1.
 pub(crate) fn matmul<const D: usize>(
@@ -36,10 +38,7 @@ pub(crate) fn matmul<const D: usize>(
     b: &Tensor<D>,
     matmul: Matmul,
 ) -> Option<Tensor<D>> {
-    let device = device(a)?;
-    let factors = gemm::Factors::of(matmul);
-    let differs = factors != gemm::Factors::F32 || gemm::burn_rounds(&device);
-    if !(differs && is_supported(a) && is_supported(b)) {
+    if !(is_supported(a) && is_supported(b)) {
         return None;
     }
     let (mut left, mut right) = (a.dims(), b.dims());
@@ -57,7 +56,7 @@ pub(crate) fn matmul<const D: usize>(
     }
     let op = gemm::Product {
         shapes: [left.to_vec(), right.to_vec()],
-        factors,
+        factors: gemm::Factors::of(matmul),
     };
     let inputs = [a.clone().expand(left), b.clone().expand(right)];
     Some(apply(op, inputs.map(|x| Some(x.into_dispatch()))))

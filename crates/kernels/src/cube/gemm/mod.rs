@@ -4,17 +4,24 @@
 //! them. The operation here rounds only if it is asked to. A device without the tensor cores for a
 //! format rounds the factors itself and multiplies in `f32`: the same numbers up to the order of
 //! sums.
+//!
+//! Products in `f32` have a kernel of their own. That of the library, cubek-matmul 0.3.1, takes
+//! tiles of up to 256 x 128 and does not split sums: the gradients of a small model's weights are 1
+//! to 4 cubes there, on GPUs with more than a hundred multiprocessors.
+
+mod settings;
+mod tiles;
 
 use super::tensors::{Primitive, elements, empty, in_order, run};
 use crate::Matmul;
 use crate::op::FusedOp;
 use burn::tensor::{DType, Shape};
+use burn_cubecl::cubecl;
 use burn_cubecl::cubecl::ir::{ElemType, FloatKind};
 use burn_cubecl::cubecl::prelude::*;
 use burn_cubecl::kernel::cast;
 use burn_cubecl::ops::permute;
 use burn_cubecl::tensor::CubeTensor;
-use burn_cubecl::{CubeDevice, cubecl};
 use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems, MatmulSetupError};
 use cubek::matmul::launch::launch_ref;
 use cubek::matmul::multi_level::Strategy;
@@ -61,12 +68,6 @@ impl Factors {
             factors && format.cd_type == ElemType::Float(FloatKind::F32)
         })
     }
-}
-
-/// Whether Burn's products of `f32` tensors round factors on this device.
-pub(super) fn burn_rounds(device: &CubeDevice) -> bool {
-    let tf32 = ElemType::Float(FloatKind::TF32);
-    device.client().properties().supports_type(tf32)
 }
 
 /// `a b`, `[.., N, M]`, of `a`, `[.., N, K]`, and `b`, `[.., K, M]`, with the same leading
@@ -117,20 +118,12 @@ impl Product {
             let mut inputs = inputs.into_iter().zip(transposed);
             let [a, b] = [(); 2].map(|()| {
                 let (x, transposed) = inputs.next().expect("two factors");
-                let x = own_rows(x);
                 if transposed { swapped(x) } else { x }
             });
             vec![multiply([a, b], shape.clone(), factors)]
         });
         outputs.into_iter().next().expect("one output")
     }
-}
-
-/// A tensor without dimensions that are repeated by a stride of 0.
-fn own_rows(x: CubeTensor) -> CubeTensor {
-    let repeated = (x.meta.strides().iter().zip(x.meta.shape().iter()))
-        .any(|(stride, size)| *stride == 0 && *size > 1);
-    if repeated { in_order(x) } else { x }
 }
 
 /// The transposes of all matrices.
@@ -143,18 +136,15 @@ fn swapped(x: CubeTensor) -> CubeTensor {
 
 /// The product of two tensors of matrices.
 fn multiply(inputs: [CubeTensor; 2], shape: Shape, factors: Factors) -> CubeTensor {
-    let output = empty(&inputs[0], shape);
-    if factors.on_tensor_cores(&output.client) {
+    if factors.on_tensor_cores(&inputs[0].client) {
+        let output = empty(&inputs[0], shape.clone());
+        let inputs = inputs.clone().map(own_rows);
         let inputs = match factors {
-            Factors::Bf16 => inputs.clone().map(|x| cast(x, DType::BF16)),
+            Factors::Bf16 => inputs.map(|x| cast(x, DType::BF16)),
             // Loading rounds.
-            _ => inputs.clone(),
+            _ => inputs,
         };
-        match launch(
-            &Strategy::SimpleCyclicCmma(Default::default()),
-            inputs,
-            &output,
-        ) {
+        match launch(inputs, &output) {
             Ok(()) => return output,
             // Tiles of these shapes do not fit the device.
             Err(MatmulSetupError::Unavailable(_)) => {}
@@ -165,16 +155,18 @@ fn multiply(inputs: [CubeTensor; 2], shape: Shape, factors: Factors) -> CubeTens
         Factors::F32 => inputs,
         _ => inputs.map(|x| rounded(x, factors)),
     };
-    let strategy = Strategy::SimpleUnit(Default::default());
-    launch(&strategy, inputs, &output).unwrap_or_else(|error| panic!("a product: {error:?}"));
-    output
+    tiles::product(inputs, shape)
 }
 
-fn launch(
-    strategy: &Strategy,
-    [a, b]: [CubeTensor; 2],
-    output: &CubeTensor,
-) -> Result<(), MatmulSetupError> {
+/// A tensor without dimensions that are repeated by a stride of 0.
+fn own_rows(x: CubeTensor) -> CubeTensor {
+    let repeated = (x.meta.strides().iter().zip(x.meta.shape().iter()))
+        .any(|(stride, size)| *stride == 0 && *size > 1);
+    if repeated { in_order(x) } else { x }
+}
+
+/// A product on tensor cores.
+fn launch([a, b]: [CubeTensor; 2], output: &CubeTensor) -> Result<(), MatmulSetupError> {
     let f32 = ElemType::Float(FloatKind::F32);
     let factor = match a.dtype {
         DType::BF16 => ElemType::Float(FloatKind::BF16),
@@ -187,7 +179,8 @@ fn launch(
     });
     let [a, b] = [a, b].map(|x| InputBinding::new(x.binding(), factor));
     let (client, output) = (&output.client, output.clone().binding());
-    launch_ref(&strategy.clone().into(), client, a, b, output, &mut types)
+    let strategy = Strategy::SimpleCyclicCmma(Default::default());
+    launch_ref(&strategy.into(), client, a, b, output, &mut types)
 }
 
 /// Numbers rounded to a shorter format, stored row by row.

@@ -1,0 +1,109 @@
+//! Sizes of a product: tiles, and splits of long sums.
+
+/// Rows and columns of the cells that one unit owns: 4 in each half of the rows and columns of a
+/// tile.
+pub(super) const CELLS: usize = 8;
+/// How many cubes a product should have: about two for each multiprocessor of a large GPU.
+const CUBES: usize = 256;
+/// The least terms of a split: shorter ones write more than they compute.
+const LEAST_CHUNK: usize = 256;
+
+/// What the kernel is compiled for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Tile {
+    /// Rows and columns of a tile of the product.
+    pub size: usize,
+    /// Whether numbers of `a` that follow each other in memory are terms of one sum, and not rows.
+    pub a_by_term: bool,
+    /// The same for `b`, whose other direction is that of columns.
+    pub b_by_term: bool,
+    /// Numbers that are read at once, 1 or 4, of `a` and of `b`, and written at once.
+    pub at_once: [usize; 3],
+}
+
+impl Tile {
+    /// Rows and columns of the two sizes of tiles.
+    const SIZES: [usize; 2] = [64, 128];
+    /// Bytes of shared memory of a kernel with large tiles: two, of 32 terms.
+    pub(super) const LARGE_BYTES: usize = 2 * 32 * (128 + 4) * size_of::<f32>();
+
+    /// Units in each direction of a tile.
+    pub(super) fn side(&self) -> usize {
+        self.size / CELLS
+    }
+
+    /// Units of a cube.
+    pub(super) fn units(&self) -> usize {
+        self.side() * self.side()
+    }
+
+    /// Terms of the sums that tiles in shared memory hold: so many that each unit reads 16 numbers
+    /// of each factor.
+    pub(super) fn depth(&self) -> usize {
+        16 * self.units() / self.size
+    }
+
+    /// Distance of the terms of a tile in shared memory, in fours of numbers; one more than there
+    /// are, which leads terms to other banks.
+    pub(super) fn stride(&self) -> usize {
+        self.size / 4 + 1
+    }
+}
+
+/// The size of the tiles of `count` products `[rows, columns]`: large ones read less, small ones
+/// are more. It changes no bit of the result.
+pub(super) fn size(count: usize, rows: usize, columns: usize, most_units: usize) -> usize {
+    let [small, large] = Tile::SIZES;
+    let cubes = count * rows.div_ceil(large) * columns.div_ceil(large);
+    let has_units = most_units >= (large / CELLS).pow(2);
+    if has_units && cubes >= CUBES {
+        large
+    } else {
+        small
+    }
+}
+
+/// How many terms one cube adds up, of a product `[rows, columns]` with `terms`. Long sums of few
+/// cells are split, as those of the gradients of weights are: one cube for each tile would leave
+/// most of a GPU idle.
+///
+/// It depends on one product only: several models side by side have the bits of each alone.
+pub(super) fn chunk(rows: usize, columns: usize, terms: usize) -> usize {
+    let [small, _] = Tile::SIZES;
+    let tiles = rows.div_ceil(small) * columns.div_ceil(small);
+    let splits = (CUBES / tiles).min(terms / LEAST_CHUNK);
+    if splits < 4 {
+        return terms;
+    }
+    // Numbers that are read at once belong to one split.
+    terms.div_ceil(splits).next_multiple_of(32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_sums_of_few_cells_are_split() {
+        // Gradients of weights, `d_model` 128 and 64, 4096 rows.
+        assert_eq!(chunk(128, 384, 4096), 256);
+        assert_eq!(chunk(128, 512, 4096), 256);
+        assert_eq!(chunk(64, 192, 2048), 256);
+        // Outputs of layers, and gradients of weights that have enough tiles.
+        assert_eq!(chunk(4096, 384, 128), 128);
+        assert_eq!(chunk(4096, 128, 512), 512);
+        assert_eq!(chunk(768, 3072, 8192), 8192);
+        for terms in [1024, 1025, 4095, 100_000] {
+            let chunk = chunk(64, 64, terms);
+            assert!(chunk.is_multiple_of(4) && terms.div_ceil(chunk) * 64 * 64 < 1 << 20);
+        }
+    }
+
+    #[test]
+    fn large_tiles_are_for_products_that_fill_a_device() {
+        assert_eq!(size(1, 32_768, 512, 1024), 128);
+        assert_eq!(size(1, 4096, 384, 1024), 64);
+        assert_eq!(size(8, 4096, 384, 1024), 128);
+        assert_eq!(size(8, 4096, 384, 128), 64);
+    }
+}
