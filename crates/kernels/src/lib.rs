@@ -48,7 +48,7 @@ mod cube;
 #[path = "no_cube.rs"]
 mod cube;
 
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 pub use matmul::Matmul;
 pub use update::{AdamWStep, AdamWUpdate};
 
@@ -395,6 +395,12 @@ pub fn adamw_all(updates: Vec<AdamWUpdate>) -> Vec<[Tensor<1>; 3]> {
     }
     let updates = updates.into_iter();
     updates.map(flex::adamw).collect()
+}
+
+/// Bytes of memory of a device of CubeCL; `None` where its driver does not say, and on a CPU. Other
+/// processes may hold some of it.
+pub fn device_memory(device: &Device) -> Option<u64> {
+    cube::device_memory(device)
 }
 
 /// The sum of the squares of each part of each of `vectors`, which are outside autodiff and consist

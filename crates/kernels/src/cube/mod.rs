@@ -26,9 +26,16 @@ use crate::op::{apply, values};
 use crate::{AdamWUpdate, Bias, Matmul, Rotation};
 use attention::{Attention, BiasShape, Rotated, pack, shared_bytes};
 use burn::backend::DispatchTensor;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 pub use launches::Launches;
 use tensors::{device, integers, is_supported, tensor};
+
+/// Bytes of memory of a device of CubeCL, if its driver says.
+pub(crate) fn device_memory(device: &Device) -> Option<u64> {
+    let nothing = Tensor::<1>::empty([1], device);
+    let client = self::device(&nothing)?.client();
+    client.properties().memory.max_memory()
+}
 
 /// A product, if there are kernels for these tensors.
 ///

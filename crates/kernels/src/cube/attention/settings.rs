@@ -8,6 +8,9 @@ pub(super) const CUBE: usize = UNITS * UNITS;
 /// Row stride of the scratch memory that holds one number per row and column of units.
 pub(super) const SCRATCH: usize = UNITS + 1;
 
+/// Tiles of which each unit owns at most 4 x 4 cells.
+const SMALL: [(usize, usize); 5] = [(32, 32), (32, 16), (16, 16), (16, 8), (8, 8)];
+
 /// What is added to the logits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum BiasKind {
@@ -49,22 +52,29 @@ pub(super) struct Settings {
 impl Settings {
     /// For the forward kernel: a tile of queries, and one that holds keys, then values.
     pub(super) fn forward(common: Common) -> Option<Self> {
-        Self::largest(common, |s| {
+        let tiles = [(64, 64), (64, 32)].into_iter().chain(SMALL);
+        Self::largest(common, tiles, |s| {
             (s.rows + s.columns) * s.stride() + s.cells() + s.rows * SCRATCH
         })
     }
 
     /// For the backward kernels: two tiles of either sequence.
     pub(super) fn backward(common: Common) -> Option<Self> {
-        Self::largest(common, |s| {
+        // With a bias, registers do not suffice for the large ones.
+        let large = (common.bias == BiasKind::None).then_some((64, 32));
+        let tiles = large.into_iter().chain(SMALL);
+        Self::largest(common, tiles, |s| {
             2 * (s.rows + s.columns) * s.stride() + s.cells()
         })
     }
 
     /// With the largest tile for which the given number of shared floats fits.
-    fn largest(common: Common, floats: impl Fn(&Self) -> usize) -> Option<Self> {
-        [(32, 32), (32, 16), (16, 16), (16, 8), (8, 8)]
-            .into_iter()
+    fn largest(
+        common: Common,
+        tiles: impl Iterator<Item = (usize, usize)>,
+        floats: impl Fn(&Self) -> usize,
+    ) -> Option<Self> {
+        tiles
             .map(|(rows, columns)| Self {
                 head_dim: common.head_dim,
                 padded: common.head_dim.next_multiple_of(UNITS),
@@ -144,7 +154,8 @@ mod tests {
         // What WebGPU guarantees, and what is used at most.
         assert_eq!(tiles(16, 16), (Some((32, 32)), Some((32, 32))));
         assert_eq!(tiles(16, 64), (Some((32, 16)), Some((16, 8))));
-        assert_eq!(tiles(48, 64), (Some((32, 32)), Some((32, 32))));
+        assert_eq!(tiles(48, 32), (Some((64, 64)), Some((64, 32))));
+        assert_eq!(tiles(48, 64), (Some((64, 32)), Some((32, 32))));
         assert_eq!(tiles(16, 120), (Some((16, 8)), Some((8, 8))));
         assert_eq!(tiles(16, 128).1, None);
     }

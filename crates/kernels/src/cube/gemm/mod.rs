@@ -12,6 +12,7 @@
 mod settings;
 mod tiles;
 
+use super::sums::sum_of_parts;
 use super::tensors::{Primitive, elements, empty, in_order, run};
 use crate::Matmul;
 use crate::op::FusedOp;
@@ -19,6 +20,8 @@ use burn::tensor::{DType, Shape};
 use burn_cubecl::cubecl;
 use burn_cubecl::cubecl::ir::{ElemType, FloatKind};
 use burn_cubecl::cubecl::prelude::*;
+use burn_cubecl::cubecl::zspace::Strides;
+use burn_cubecl::cubecl::zspace::metadata::Metadata;
 use burn_cubecl::kernel::cast;
 use burn_cubecl::ops::permute;
 use burn_cubecl::tensor::CubeTensor;
@@ -26,6 +29,7 @@ use cubek::matmul::definition::{MatmulElems, MatmulGlobalElems, MatmulSetupError
 use cubek::matmul::launch::launch_ref;
 use cubek::matmul::multi_level::Strategy;
 use cubek::std::InputBinding;
+use settings::equal_splits;
 
 /// The numbers that factors are rounded to. Sums are in `f32`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,15 +141,14 @@ fn swapped(x: CubeTensor) -> CubeTensor {
 /// The product of two tensors of matrices.
 fn multiply(inputs: [CubeTensor; 2], shape: Shape, factors: Factors) -> CubeTensor {
     if factors.on_tensor_cores(&inputs[0].client) {
-        let output = empty(&inputs[0], shape.clone());
-        let inputs = inputs.clone().map(own_rows);
-        let inputs = match factors {
-            Factors::Bf16 => inputs.map(|x| cast(x, DType::BF16)),
+        let inputs = inputs.clone().map(|x| match factors {
+            Factors::Bf16 => cast(own_rows(x), DType::BF16),
             // Loading rounds.
-            _ => inputs,
-        };
-        match launch(inputs, &output) {
-            Ok(()) => return output,
+            _ => own_rows(x),
+        });
+        let strategy = Strategy::SimpleCyclicCmma(Default::default());
+        match by_library(&strategy, inputs, &shape) {
+            Ok(product) => return product,
             // Tiles of these shapes do not fit the device.
             Err(MatmulSetupError::Unavailable(_)) => {}
             Err(error) => panic!("a product on tensor cores: {error:?}"),
@@ -165,8 +168,25 @@ fn own_rows(x: CubeTensor) -> CubeTensor {
     if repeated { in_order(x) } else { x }
 }
 
-/// A product on tensor cores.
-fn launch([a, b]: [CubeTensor; 2], output: &CubeTensor) -> Result<(), MatmulSetupError> {
+/// A product of the library, of factors in `f32` or bfloat16. It splits no sums: parts of a long
+/// one are matrices of their own here.
+fn by_library(
+    strategy: &Strategy,
+    [a, b]: [CubeTensor; 2],
+    shape: &Shape,
+) -> Result<CubeTensor, MatmulSetupError> {
+    let rank = shape.num_dims();
+    let terms = a.meta.shape()[rank - 1];
+    let splits = match rank {
+        2 | 3 => equal_splits(shape[rank - 2], shape[rank - 1], terms),
+        _ => 1,
+    };
+    let mut of_parts = shape.to_vec();
+    of_parts.insert(0, splits);
+    let parts = CubeTensor {
+        dtype: DType::F32,
+        ..empty(&a, of_parts)
+    };
     let f32 = ElemType::Float(FloatKind::F32);
     let factor = match a.dtype {
         DType::BF16 => ElemType::Float(FloatKind::BF16),
@@ -177,10 +197,21 @@ fn launch([a, b]: [CubeTensor; 2], output: &CubeTensor) -> Result<(), MatmulSetu
         rhs: factor,
         out: f32,
     });
-    let [a, b] = [a, b].map(|x| InputBinding::new(x.binding(), factor));
-    let (client, output) = (&output.client, output.clone().binding());
-    let strategy = Strategy::SimpleCyclicCmma(Default::default());
-    launch_ref(&strategy.into(), client, a, b, output, &mut types)
+    let inputs = [split(a, rank - 1, splits), split(b, rank - 2, splits)];
+    let [a, b] = inputs.map(|x| InputBinding::new(x.binding(), factor));
+    let (client, output) = (&parts.client, parts.clone().binding());
+    launch_ref(&strategy.clone().into(), client, a, b, output, &mut types)?;
+    Ok(sum_of_parts(parts, shape.clone()))
+}
+
+/// The matrices with dimension `i` cut into equal parts, which come first.
+fn split(mut x: CubeTensor, i: usize, splits: usize) -> CubeTensor {
+    let (mut shape, mut strides) = (x.meta.shape().to_vec(), x.meta.strides().to_vec());
+    shape[i] /= splits;
+    strides.insert(0, shape[i] * strides[i]);
+    shape.insert(0, splits);
+    *x.meta = Metadata::new(Shape::from(shape), Strides::new(&strides));
+    x
 }
 
 /// Numbers rounded to a shorter format, stored row by row.
@@ -217,5 +248,57 @@ fn round_kernel(x: &Tensor<f32>, y: &mut Tensor<f32>, #[comptime] tf32: bool) {
             }
         }
         y[i] = f32::reinterpret(result);
+    }
+}
+
+#[cfg(all(test, feature = "wgpu"))]
+mod tests {
+    use super::*;
+    use crate::cube::tensors::tensor;
+    use crate::op::values;
+    use burn::backend::Cube;
+    use burn::tensor::{Device, Distribution, Tensor};
+
+    /// On a device without tensor cores: the splits are the same, and the library's other kernel
+    /// multiplies.
+    #[test]
+    fn sums_that_are_split_for_the_library_are_those_of_the_kernel() {
+        let device = std::panic::catch_unwind(|| {
+            let device = Device::wgpu(Default::default());
+            Tensor::<1>::ones([1], &device).into_scalar::<f32>();
+            device
+        });
+        let Ok(device) = device else {
+            println!("SKIPPED: no wgpu adapter was found, nothing was compared");
+            return;
+        };
+        // Gradients of weights, of one model and of three.
+        for (groups, [k, n, m]) in [(1, [2048, 64, 96]), (3, [1600, 32, 64])] {
+            let random =
+                |width| Tensor::<3>::random([groups, k, width], Distribution::Default, &device);
+            let inputs = [random(n), random(m)].map(|x| values::<Cube>(x.into_dispatch()));
+            let shape = Shape::new([groups, n, m]);
+            let product = |of: fn([CubeTensor; 2], Shape) -> CubeTensor| {
+                let own = shape.clone();
+                let outputs = run(inputs.to_vec(), vec![shape.clone()], move |inputs| {
+                    let [x, y] = inputs.try_into().expect("two factors");
+                    vec![of([swapped(x), y], own.clone())]
+                });
+                let output = outputs.into_iter().next().expect("one output");
+                tensor::<3>(output)
+                    .into_data()
+                    .iter::<f32>()
+                    .collect::<Vec<_>>()
+            };
+            let by_kernel = product(tiles::product);
+            let by_library = product(|inputs, shape| {
+                let strategy = Strategy::SimpleUnit(Default::default());
+                by_library(&strategy, inputs, &shape).expect("a product")
+            });
+            assert!(equal_splits(n, m, k) > 1);
+            for (a, b) in by_kernel.iter().zip(&by_library) {
+                assert!((a - b).abs() < 1e-5 * a.abs().max(1.0), "{a} is not {b}");
+            }
+        }
     }
 }

@@ -69,14 +69,27 @@ pub(super) fn size(count: usize, rows: usize, columns: usize, most_units: usize)
 ///
 /// It depends on one product only: several models side by side have the bits of each alone.
 pub(super) fn chunk(rows: usize, columns: usize, terms: usize) -> usize {
+    match splits(rows, columns, terms) {
+        1 => terms,
+        // Numbers that are read at once belong to one split.
+        splits => terms.div_ceil(splits).next_multiple_of(32),
+    }
+}
+
+/// Into how many equal parts of such a sum it can be split, each of a multiple of 32 terms.
+pub(super) fn equal_splits(rows: usize, columns: usize, terms: usize) -> usize {
+    let most = splits(rows, columns, terms);
+    let equal = (2..=most)
+        .rev()
+        .find(|splits| terms.is_multiple_of(32 * splits));
+    equal.unwrap_or(1)
+}
+
+fn splits(rows: usize, columns: usize, terms: usize) -> usize {
     let [small, _] = Tile::SIZES;
     let tiles = rows.div_ceil(small) * columns.div_ceil(small);
     let splits = (CUBES / tiles).min(terms / LEAST_CHUNK);
-    if splits < 4 {
-        return terms;
-    }
-    // Numbers that are read at once belong to one split.
-    terms.div_ceil(splits).next_multiple_of(32)
+    if splits < 4 { 1 } else { splits }
 }
 
 #[cfg(test)]
@@ -93,6 +106,10 @@ mod tests {
         assert_eq!(chunk(4096, 384, 128), 128);
         assert_eq!(chunk(4096, 128, 512), 512);
         assert_eq!(chunk(768, 3072, 8192), 8192);
+        assert_eq!(equal_splits(128, 384, 4096), 16);
+        assert_eq!(equal_splits(128, 384, 4800), 15);
+        assert_eq!(equal_splits(128, 384, 4801), 1);
+        assert_eq!(equal_splits(4096, 384, 128), 1);
         for terms in [1024, 1025, 4095, 100_000] {
             let chunk = chunk(64, 64, terms);
             assert!(chunk.is_multiple_of(4) && terms.div_ceil(chunk) * 64 * 64 < 1 << 20);
