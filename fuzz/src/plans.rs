@@ -227,7 +227,8 @@ fn planned(plan: &Plan, max_runs: u64) {
             run.job.run_id
         );
     }
-    let rows = longreach::commands::check::rows(plan, |_| false);
+    let rows =
+        longreach::commands::check::rows(plan, longreach::plan::memory::Memory::Host, |_| false);
     if rows.len() <= 16 {
         assert!(!longreach::commands::check::render(plan, &rows).is_empty());
     }

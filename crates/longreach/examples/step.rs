@@ -310,7 +310,7 @@ fn measure(args: &Args) -> anyhow::Result<()> {
             "device": args.device.to_string(),
             "runs": args.runs, "batch": args.batch, "seq_len": args.seq_len, "d_model": args.d_model, "matmul": args.matmul,
             "median_ms": round(times[times.len() / 2]), "min_ms": round(times[0]), "cpu_ms": round(cpu_ms),
-            "peak_mib": memory::peak().map(|bytes| bytes >> 20),
+            "peak_mib": memory::peak_of_host().map(|bytes| bytes >> 20),
             "first_loss": losses.first(), "last_loss": losses.last(),
         })
     );

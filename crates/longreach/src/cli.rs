@@ -4,6 +4,7 @@ use crate::commands::{
     catalogue_page, check, compare, completions, config_show, docs, eval, export, export_rows,
     gather, inspect, list, logs, new, probe, report, run, status, submit, verify, worker,
 };
+use crate::device::failures;
 use crate::exit::{Exit, Failure};
 use crate::{console, limits, signals};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -98,8 +99,7 @@ pub fn main() -> ExitCode {
         dispatch(cli.command)
     });
     let done = done.unwrap_or_else(|_| {
-        let after_device_loss = worker.as_ref().and_then(worker::Args::device_failure);
-        let failure = after_device_loss.or_else(limits::after_panic);
+        let failure = failures::failure().or_else(limits::after_panic);
         Err(failure.unwrap_or_else(internal_error))
     });
     match done {
@@ -145,12 +145,17 @@ fn install_panic_hook() {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let has_memory = limits::panicked();
+        let wants_trace = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
+        let is_explained = panic.payload_as_str().is_some_and(failures::panicked);
+        if is_explained && !wants_trace {
+            return;
+        }
         console::tell(&format!(
             "longreach {} ({}) {panic}",
             env!("CARGO_PKG_VERSION"),
             env!("LONGREACH_COMMIT")
         ));
-        if has_memory && std::env::var_os("RUST_BACKTRACE").is_some() {
+        if has_memory && wants_trace {
             default_hook(panic);
         }
     }));

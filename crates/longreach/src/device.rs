@@ -2,11 +2,12 @@
 //! fallback.
 
 mod drivers;
+pub mod failures;
 mod probe;
 
 use crate::exit::{Exit, Failure};
 use crate::limits;
-use crate::plan::memory::{self, MemoryLimit};
+use crate::plan::memory::{self, Memory, MemoryLimit};
 use burn::tensor::Device;
 use std::fmt;
 use std::str::FromStr;
@@ -39,25 +40,46 @@ impl DeviceName {
         matches!(self.kind, "cpu" | "ndarray")
     }
 
-    /// The limit of a process that does the work itself: the one that was asked for, or the
-    /// machine's memory. The memory of other devices is unknown, so there is no limit on them.
-    pub fn memory_limit(&self, asked: Option<MemoryLimit>) -> MemoryLimit {
-        self.shared_limit(asked, 1, 0)
+    /// Where the tensors of this device are.
+    pub fn memory(&self) -> Memory {
+        if self.is_cpu() {
+            Memory::Host
+        } else {
+            Memory::Device
+        }
     }
 
-    /// The limit of each of the workers of a sweep, for which this process sets something aside.
-    pub fn worker_limit(&self, asked: Option<MemoryLimit>, workers: usize) -> MemoryLimit {
-        self.shared_limit(asked, workers, memory::of_sweep())
+    /// The limit of a process that does the work itself: the one that was asked for, or the memory
+    /// of the machine or of the open device. A device whose driver does not say has no limit.
+    pub fn memory_limit(&self, asked: Option<MemoryLimit>, device: &Device) -> MemoryLimit {
+        self.shared_limit(asked, device, 1, 0)
     }
 
-    fn shared_limit(&self, asked: Option<MemoryLimit>, among: usize, aside: u64) -> MemoryLimit {
-        asked.unwrap_or_else(|| {
-            if self.is_cpu() {
-                MemoryLimit::of_machine(among, aside)
-            } else {
-                MemoryLimit::NONE
-            }
-        })
+    /// The limit of each of the workers of a sweep that share the machine or the device; the sweep
+    /// itself needs memory of the machine.
+    pub fn worker_limit(
+        &self,
+        asked: Option<MemoryLimit>,
+        device: &Device,
+        workers: usize,
+    ) -> MemoryLimit {
+        self.shared_limit(asked, device, workers, memory::of_sweep())
+    }
+
+    fn shared_limit(
+        &self,
+        asked: Option<MemoryLimit>,
+        device: &Device,
+        among: usize,
+        aside: u64,
+    ) -> MemoryLimit {
+        let limit = asked.unwrap_or_else(|| match self.memory() {
+            Memory::Host => MemoryLimit::of_machine(among, aside),
+            Memory::Device => kernels::device_memory(device).map_or(MemoryLimit::NONE, |total| {
+                MemoryLimit::of_device(total, among)
+            }),
+        });
+        limit.of(self.memory())
     }
 }
 
@@ -249,7 +271,10 @@ pub fn open(name: &DeviceName) -> Result<Device, Failure> {
         (device, wrong)
     });
     match probed {
-        Ok((device, None)) => Ok(device),
+        Ok((device, None)) => {
+            failures::use_device(name);
+            Ok(device)
+        }
         Ok((_, Some(wrong))) => {
             let help = "update its driver, or choose another device";
             Err(refuse(name, &wrong, help))
@@ -261,6 +286,10 @@ pub fn open(name: &DeviceName) -> Result<Device, Failure> {
                 &format!("cannot be used: {missing} was not found"),
                 help,
             ),
+            None if failures::is_lack_of_memory(&reason) => {
+                let help = "other processes hold it (`nvidia-smi` shows those of NVIDIA's GPUs)";
+                refuse(name, "cannot be used: it has no memory left", help)
+            }
             None => match drivers::meaning(name.kind, &reason) {
                 Some((meaning, help)) => refuse(name, &format!("cannot be used: {meaning}"), help),
                 None => {

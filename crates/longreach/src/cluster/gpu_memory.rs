@@ -3,11 +3,12 @@
 
 use crate::cluster::slurm::{Silent, ask};
 use crate::exit::{Exit, Failure};
+use crate::plan::memory::DRIVER_BYTES;
 use crate::sweep::options::Gpus;
 use std::time::Duration;
 
-/// What a process needs on a GPU beside its tensors: the context and the compiled kernels.
-const CONTEXT_MIB: u64 = 512;
+/// What a process needs on a GPU beside its tensors.
+const CONTEXT_MIB: u64 = DRIVER_BYTES >> 20;
 /// How long `nvidia-smi` may take: without a daemon it initialises the driver.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Looks at a GPU, and the time between two: the process of an earlier task may still be leaving.

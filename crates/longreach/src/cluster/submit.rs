@@ -10,6 +10,7 @@ use crate::cluster::manifest::{self, Line, Place, Task};
 use crate::cluster::pack::{PerTask, pack};
 use crate::exit::{Exit, Failure};
 use crate::plan::cost::{ASSUMED_FLOPS, flops, memory_bytes};
+use crate::plan::memory::Memory;
 use crate::plan::planner::Plan;
 use crate::run_dir::hold::LiveClaim;
 use crate::run_dir::kept_configs;
@@ -189,7 +190,8 @@ fn plan_lines(plan: &Plan) -> Vec<Line> {
     let line = |run: &crate::plan::planned::PlannedRun| Line {
         run_id: run.job.run_id.clone(),
         expected_secs: flops(run) / ASSUMED_FLOPS,
-        expected_mib: memory_bytes(run).div_ceil(1 << 20),
+        // Of the node, which the engine is asked for.
+        expected_mib: memory_bytes(Memory::Host, run).div_ceil(1 << 20),
         parameters: run.parameters,
         train_tokens: run.train_tokens,
         eval_tokens: run.eval_tokens,

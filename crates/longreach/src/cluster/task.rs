@@ -11,6 +11,7 @@ use crate::console::tell;
 use crate::device;
 use crate::exit::{Exit, Failure};
 use crate::plan::cost::memory_bytes;
+use crate::plan::memory::Memory;
 use crate::plan::planned::{Plan, PlannedRun};
 use crate::run::protocol::{Event, How};
 use crate::run_dir::files;
@@ -19,6 +20,7 @@ use crate::sweep::journal::Journal;
 use crate::sweep::options::{Gpus, Options, Share};
 use crate::sweep::{self, Outcome};
 use crate::units::{count, duration};
+use burn::tensor::Device;
 use results::record::RunStatus;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -53,8 +55,8 @@ pub fn run(request: &Request) -> Result<Exit, Failure> {
     let task = manifest::task(&file, index, &source)?;
     submission.check_program(&directory)?;
     let left = allocation::time_left(&submission.how, env);
-    let options = options(&directory, &submission, task.runs.len(), env)?;
-    device::open(&options.how.device)?;
+    let device = device::open(&submission.how.device()?)?;
+    let options = options(&directory, &submission, task.runs.len(), &device, env)?;
     let lines = manifest::lines(&request.manifest, &task)?;
     let plan = plan_of(&submission, lines);
     let finished = failed_before(&directory, index, request.generation);
@@ -127,9 +129,9 @@ fn has_room<'a>(
     Ok(())
 }
 
-/// MiB that a run is expected to need.
+/// MiB of a GPU that a run is expected to need.
 fn mib(run: &PlannedRun) -> u64 {
-    memory_bytes(run).div_ceil(1 << 20)
+    memory_bytes(Memory::Device, run).div_ceil(1 << 20)
 }
 
 /// The first event of a task.
@@ -180,25 +182,29 @@ fn options(
     directory: &Path,
     submission: &Submission,
     runs: usize,
+    device: &Device,
     env: Env<'_>,
 ) -> Result<Options, Failure> {
     let how = &submission.how;
-    let device = how.device()?;
-    let gpus = allocation::gpus(how, &device, env)?;
+    let name = how.device()?;
+    let gpus = allocation::gpus(how, &name, env)?;
     let cores = allocation::cores(how, env);
     let slots = match &gpus {
         Some(gpus) => gpus.names.len() * how.runs_per_gpu.max(1),
         None => cores,
     };
     let jobs = slots.clamp(1, runs.max(1));
+    // Workers on one GPU share its memory.
+    let of_gpu = gpus.as_ref().map(|_| how.runs_per_gpu.clamp(1, jobs));
+    let beside = of_gpu.unwrap_or(jobs);
     Ok(Options {
         runs: directory.join(RUNS_DIR),
         how: How {
             checkpoint_every: how.checkpoint_every()?,
-            memory_limit: device.worker_limit(how.memory_limit()?, jobs),
+            memory_limit: name.worker_limit(how.memory_limit()?, device, beside),
             initial_weights: false,
             runs_per_worker: how.runs_per_worker,
-            device,
+            device: name,
         },
         jobs,
         fail_fast: false,

@@ -3,14 +3,15 @@
 use crate::commands::completions;
 use crate::console;
 use crate::console::table;
+use crate::device::DeviceName;
 use crate::exit::{Exit, Failure};
 use crate::plan::cost::{ASSUMED_FLOPS, PlannedEvaluation, evaluations, flops, memory_bytes};
-use crate::plan::memory::{self, MemoryLimit};
+use crate::plan::memory::{self, Memory, MemoryLimit};
 use crate::plan::planner::plan;
 use crate::plan::planner::{Plan, PlannedRun};
 use crate::run_dir::files::{RECORD_FILE, run_dir};
 use crate::units::{bytes, count, duration, short};
-use clap_complete::engine::ArgValueCompleter;
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -30,6 +31,9 @@ pub struct Args {
     /// process: 512MiB, 4GiB
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<MemoryLimit>,
+    /// Estimate the memory of this device, which need not be there
+    #[arg(long, default_value = "cpu", add = ArgValueCandidates::new(completions::devices))]
+    device: DeviceName,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -37,7 +41,8 @@ pub struct Args {
 
 const EXAMPLES: &str = r#"Examples:
   longreach check configs/quickstart.toml
-  longreach check configs/copy.toml train.steps=20000 --json"#;
+  longreach check configs/copy.toml train.steps=20000 --json
+  longreach check configs/catalogue.toml --device cuda --memory-limit 80GiB"#;
 
 /// Plans a config and prints its runs and their cost.
 ///
@@ -51,7 +56,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
             .join(RECORD_FILE)
             .exists()
     };
-    let rows = rows(&plan, is_recorded);
+    let of = arguments.device.memory();
+    let rows = rows(&plan, of, is_recorded);
     let mut notes = plan.notes.clone();
     notes.extend(
         arguments
@@ -125,7 +131,7 @@ fn beyond(limit: MemoryLimit, rows: &[PlanRow]) -> Vec<String> {
                 let lengths = lengths.join(", ");
                 note(format!(
                     "{method}, {variant}: would be skipped at {lengths}: more than {} of memory",
-                    bytes(limit.0 as f64)
+                    bytes(limit.bytes as f64)
                 ));
             }
         }
@@ -134,7 +140,7 @@ fn beyond(limit: MemoryLimit, rows: &[PlanRow]) -> Vec<String> {
 }
 
 /// The rows of a plan; `is_recorded` returns whether a run is done.
-pub fn rows(plan: &Plan, is_recorded: impl Fn(&PlannedRun) -> bool) -> Vec<PlanRow> {
+pub fn rows(plan: &Plan, of: Memory, is_recorded: impl Fn(&PlannedRun) -> bool) -> Vec<PlanRow> {
     let row = |run: &PlannedRun| PlanRow {
         run_id: run.job.run_id.clone(),
         labels: run
@@ -156,9 +162,9 @@ pub fn rows(plan: &Plan, is_recorded: impl Fn(&PlannedRun) -> bool) -> Vec<PlanR
             .iter()
             .map(|variant| variant.name.clone())
             .collect(),
-        memory_bytes: memory_bytes(run),
-        train_memory_bytes: memory::training(&run.job.spec, run.parameters, &run.sizes),
-        evaluations: evaluations(run),
+        memory_bytes: memory_bytes(of, run),
+        train_memory_bytes: memory::training(of, &run.job.spec, run.parameters, &run.sizes),
+        evaluations: evaluations(of, run),
         estimated_secs: flops(run) / ASSUMED_FLOPS,
     };
     plan.runs.iter().map(row).collect()

@@ -174,15 +174,16 @@ fn evaluate_run(
         say("diverged in training, skipped");
         return Ok(None);
     };
-    if let Some((record, path)) = existing(&run.directory, &prepared, request.memory_limit()) {
-        say(&format!("evaluated already, in {}", path.display()));
-        return Ok(Some((record, path)));
-    }
-    // Opened for the first run that needs it: evaluations that exist need none.
+    // Opened for the first run that diverged not.
     let device = match device {
         Some(device) => device,
         None => device.insert(device::open(&request.device)?),
     };
+    let limit = request.memory_limit(device);
+    if let Some((record, path)) = existing(&run.directory, &prepared, limit) {
+        say(&format!("evaluated already, in {}", path.display()));
+        return Ok(Some((record, path)));
+    }
     evaluate_one(&run.directory, &prepared, request, device, say).map(Some)
 }
 
@@ -223,7 +224,7 @@ fn evaluate_one(
         task.as_ref(),
         &weights,
         device,
-        request.memory_limit(),
+        request.memory_limit(device),
         |row, cost| {
             done += 1;
             let loss = row.metrics.get("loss_nats").map_or_else(

@@ -14,6 +14,7 @@ use crate::run_dir::kept_configs::Config;
 use crate::sweep::options::{Options, Retry, Share};
 use crate::sweep::{self, Outcome};
 use crate::units::count;
+use burn::tensor::Device;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use std::path::PathBuf;
 
@@ -95,8 +96,8 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let plan = plan(&arguments.config, &arguments.overrides)?;
     console::notes(&plan.notes);
     // A device that does not work is refused once, before any worker starts.
-    device::open(&arguments.device)?;
-    let options = options(arguments, &plan);
+    let device = device::open(&arguments.device)?;
+    let options = options(arguments, &plan, &device);
     let logger = arguments.log.map(|LogFormat::Tensorboard| {
         let of = |run: &PlannedRun| (run.job.clone(), options.directory(run));
         let runs = plan.runs.iter().map(of).collect();
@@ -117,7 +118,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     Ok(outcome.exit())
 }
 
-fn options(arguments: &Args, plan: &Plan) -> Options {
+fn options(arguments: &Args, plan: &Plan, device: &Device) -> Options {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let default_jobs = if arguments.device.is_cpu() { cores } else { 1 };
     let jobs = arguments.jobs.map_or(default_jobs, usize::from);
@@ -130,7 +131,7 @@ fn options(arguments: &Args, plan: &Plan) -> Options {
             checkpoint_every: arguments.checkpoint_every.clone(),
             memory_limit: arguments
                 .device
-                .worker_limit(arguments.memory_limit, processes),
+                .worker_limit(arguments.memory_limit, device, processes),
             initial_weights: arguments.initial_weights,
             runs_per_worker: arguments.runs_per_worker.into(),
         },

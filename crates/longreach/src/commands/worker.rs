@@ -72,16 +72,6 @@ failed for good, 75 when it was stopped or ran out of time and is to be started 
 device is missing or was lost."#;
 
 impl Args {
-    /// The failure after a panic on a device other than a CPU: drivers that lose their device
-    /// panic, and a process in which that happened cannot continue.
-    pub fn device_failure(&self) -> Option<Failure> {
-        let help = "the last checkpoint is whole; the same command continues from it";
-        (!self.device.is_cpu()).then(|| {
-            let message = format!("{} failed (see above)\n  = help: {help}", self.device);
-            Failure::new(Exit::Device, message)
-        })
-    }
-
     /// Sends a failure to the sweep, or prints it if no sweep listens.
     pub fn report_failure(&self, failure: &Failure) {
         if self.events {
@@ -116,7 +106,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let how = How {
         device: arguments.device.clone(),
         checkpoint_every: arguments.checkpoint_every.clone(),
-        memory_limit: arguments.memory_limit,
+        memory_limit: arguments.memory_limit.of(arguments.device.memory()),
         initial_weights: arguments.initial_weights,
         runs_per_worker: arguments.runs_per_worker,
     };

@@ -40,11 +40,6 @@ pub fn meaning(kind: &str, error: &str) -> Option<(String, &'static str)> {
             "`nvidia-smi -L` lists them, counted from 0; CUDA_VISIBLE_DEVICES hides some",
         ),
         (
-            "CUDA_ERROR_OUT_OF_MEMORY",
-            "the GPU has no memory left",
-            "`nvidia-smi` shows who has it",
-        ),
-        (
             "CUDA_ERROR_INSUFFICIENT_DRIVER",
             "the NVIDIA driver is too old",
             UPDATE,

@@ -1,6 +1,6 @@
 //! What a planned run costs: arithmetic, memory and time.
 
-use crate::plan::memory;
+use crate::plan::memory::{self, Memory};
 use crate::plan::planned::PlannedRun;
 use crate::plan::spec::RunSpec;
 use serde::Serialize;
@@ -61,11 +61,11 @@ fn bias_numbers(spec: &RunSpec, rows: usize) -> f64 {
 
 /// Peak memory of a run: the larger of its training, with the largest of the scores taken on the
 /// way, and its largest evaluation.
-pub fn memory_bytes(run: &PlannedRun) -> u64 {
-    let evaluations = evaluations(run);
-    let training = memory::training(&run.job.spec, run.parameters, &run.sizes);
+pub fn memory_bytes(of: Memory, run: &PlannedRun) -> u64 {
+    let evaluations = evaluations(of, run);
+    let training = memory::training(of, &run.job.spec, run.parameters, &run.sizes);
     // The program and the corpus are there once.
-    let beside = training - memory::resident(&run.sizes).min(training);
+    let beside = training - memory::resident(of, &run.sizes).min(training);
     let eval = &run.job.spec.eval;
     // The trained encoding is the first variant.
     let trained = eval.variants.first().map(|variant| variant.name.as_str());
@@ -74,12 +74,12 @@ pub fn memory_bytes(run: &PlannedRun) -> u64 {
             && eval.during.contains(&evaluation.test_len);
         evaluation.memory_bytes + if during { beside } else { 0 }
     });
-    let scored = scored_in_stages(run).map(|bytes| bytes + beside);
+    let scored = scored_in_stages(of, run).map(|bytes| bytes + beside);
     bytes.chain(scored).chain([training]).max().unwrap_or(0)
 }
 
 /// Memory of the scores that stages with other encodings take while training.
-fn scored_in_stages(run: &PlannedRun) -> impl Iterator<Item = u64> {
+fn scored_in_stages(of: Memory, run: &PlannedRun) -> impl Iterator<Item = u64> {
     let spec = &run.job.spec;
     let mut steps = 0;
     let ends = spec.train.stages.iter().map(move |stage| {
@@ -87,7 +87,7 @@ fn scored_in_stages(run: &PlannedRun) -> impl Iterator<Item = u64> {
         (steps, stage)
     });
     let changed = ends.filter(|(_, stage)| stage.pe.is_some());
-    changed.flat_map(|(end, _)| {
+    changed.flat_map(move |(end, _)| {
         let spec = spec.after(end);
         let eval = spec.eval.while_training();
         let bytes = eval.iter().flat_map(|eval| {
@@ -98,14 +98,14 @@ fn scored_in_stages(run: &PlannedRun) -> impl Iterator<Item = u64> {
             scored.filter_map(move |(index, _)| Some((trained?, index, sizes)))
         });
         let bytes = bytes.map(|(variant, index, sizes)| {
-            memory::evaluation(&spec, &spec.eval, variant, index, run.parameters, sizes)
+            memory::evaluation(of, &spec, &spec.eval, variant, index, run.parameters, sizes)
         });
         bytes.collect::<Vec<u64>>()
     })
 }
 
 /// The evaluations of a run, each with its memory.
-pub fn evaluations(run: &PlannedRun) -> Vec<PlannedEvaluation> {
+pub fn evaluations(of: Memory, run: &PlannedRun) -> Vec<PlannedEvaluation> {
     let spec = &run.job.spec;
     let cells = spec.eval.variants.iter().flat_map(|variant| {
         let lengths = spec.eval.test_lens.iter().enumerate();
@@ -113,6 +113,7 @@ pub fn evaluations(run: &PlannedRun) -> Vec<PlannedEvaluation> {
             variant: variant.name.clone(),
             test_len: *test_len,
             memory_bytes: memory::evaluation(
+                of,
                 spec,
                 &spec.eval,
                 variant,

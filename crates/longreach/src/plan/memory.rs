@@ -1,19 +1,39 @@
 //! How much memory a run needs, how much it took, and how much there is.
 
+mod device;
 mod groups;
 mod limit;
 
-pub use limit::MemoryLimit;
+pub use limit::{DRIVER_BYTES, Memory, MemoryLimit};
 
 use crate::plan::spec::{EvalSpec, RunSpec, VariantSpec, changes_with_length};
 use crate::run::MAX_LOGITS;
+use burn::tensor::Device;
 use posenc::{EncodingConfig, Facts, PositionsConfig};
 use serde::{Deserialize, Serialize};
 use tasks::Task;
 use tiny_transformer::{AttentionKind, Mask, QkNorm, SHARED_BIAS, TransformerConfig};
 
-/// Peak of resident memory since the last [`forget_peak`], from Linux's process table.
-pub fn peak() -> Option<u64> {
+/// The most memory since the last [`forget_peak`]: what the buffer pools of a device hold, or
+/// resident memory.
+pub fn peak(of: Memory, device: &Device) -> Option<u64> {
+    match of {
+        Memory::Host => peak_of_host(),
+        Memory::Device => device.memory_pool_usage().map(|pools| pools.bytes_reserved),
+    }
+}
+
+/// Resets [`peak`], where the system or the device allows it.
+pub fn forget_peak(of: Memory, device: &Device) {
+    match of {
+        // 5 resets the peak to the present size, see proc(5).
+        Memory::Host => drop(std::fs::write("/proc/self/clear_refs", "5")),
+        Memory::Device => device.memory_cleanup(),
+    }
+}
+
+/// The peak of resident memory, from Linux's process table.
+pub fn peak_of_host() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
         .lines()
@@ -28,13 +48,7 @@ pub fn peak() -> Option<u64> {
 
 /// What a sweep itself may need beside its workers: what it has needed so far, and 64 MiB at least.
 pub fn of_sweep() -> u64 {
-    peak().unwrap_or(0).max(1 << 26)
-}
-
-/// Resets [`peak`], where the system allows it.
-pub fn forget_peak() {
-    // 5 resets the peak to the present size, see proc(5).
-    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    peak_of_host().unwrap_or(0).max(1 << 26)
 }
 
 /// What the estimates need to know of a task beside the spec.
@@ -69,11 +83,15 @@ impl TaskSizes {
 }
 
 /// Memory of a process before its model is built: the program and the corpus.
-pub fn resident(task: &TaskSizes) -> u64 {
-    mib(PROGRAM_MIB) as u64 + task.bytes
+pub fn resident(of: Memory, task: &TaskSizes) -> u64 {
+    match of {
+        Memory::Host => mib(PROGRAM_MIB) as u64 + task.bytes,
+        Memory::Device => device::RESIDENT,
+    }
 }
 
-/// What a training is expected to need, in bytes. It is the sum of
+/// What a training is expected to need, in bytes; on a device see `device`. On a CPU it is the sum
+/// of
 ///
 /// - the program and the corpus,
 /// - per block and token `6 d_model + d_ff` numbers saved for the backward pass, and the weights of
@@ -85,7 +103,7 @@ pub fn resident(task: &TaskSizes) -> u64 {
 ///   checkpoint being written.
 ///
 /// The constants were fitted to measurements, which `scripts/memory` repeats.
-pub fn training(spec: &RunSpec, parameters: u64, task: &TaskSizes) -> u64 {
+pub fn training(of: Memory, spec: &RunSpec, parameters: u64, task: &TaskSizes) -> u64 {
     let train = &spec.train;
     let whole = Share {
         rows: train.batch_size,
@@ -112,11 +130,18 @@ pub fn training(spec: &RunSpec, parameters: u64, task: &TaskSizes) -> u64 {
             ..share
         }
     });
-    let needed = |share: Share<'_>| of_share(&spec.model.transformer, &share);
+    let model = &spec.model.transformer;
+    let needed = |share: Share<'_>| match of {
+        Memory::Host => of_share(model, &share),
+        Memory::Device => device::of_share(model, &share),
+    };
     let largest = stages.map(needed).max().unwrap_or_else(|| needed(whole));
+    if of == Memory::Device {
+        return device::RESIDENT + largest;
+    }
     // What only building the task needs is free again before the first step.
     let held = mib(PROGRAM_MIB) as u64 + task.held_bytes;
-    (held + largest).max(resident(task))
+    (held + largest).max(resident(of, task))
 }
 
 /// What decides the memory of a stretch of a training.
@@ -167,8 +192,8 @@ fn of_share(model: &TransformerConfig, share: &Share<'_>) -> u64 {
     (mib(TRAINING_MIB) + unfused + 4.0 * (step + 14.0 * share.parameters as f64)) as u64
 }
 
-/// What an evaluation is expected to need, in bytes; `index` is that of the length. It is the sum
-/// of
+/// What an evaluation is expected to need, in bytes; `index` is that of the length; on a device see
+/// `device`. On a CPU it is the sum of
 ///
 /// - the program and the corpus, and a few copies of the parameters,
 /// - a batch of tokens on its way through one layer, and its logits,
@@ -179,6 +204,7 @@ fn of_share(model: &TransformerConfig, share: &Share<'_>) -> u64 {
 ///
 /// The constants were fitted to measurements, which `scripts/memory` repeats.
 pub fn evaluation(
+    of: Memory,
     spec: &RunSpec,
     eval: &EvalSpec,
     variant: &VariantSpec,
@@ -203,7 +229,8 @@ pub fn evaluation(
     let block = (query * seq_len as f64).min(query.max(MAX_LOGITS as f64));
     let facts = encoding.facts(&model.shape());
     let content = facts.hooks.content_bias || facts.hooks.output_bias;
-    let materialised = is_materialised(&facts, positions) && !is_tiled(model, &facts, positions);
+    let tiled = of == Memory::Host && is_tiled(model, &facts, positions);
+    let materialised = is_materialised(&facts, positions) && !tiled;
     // A bias by position is made once for all rows of a batch, unless coordinates differ from row
     // to row; one by distance only is a row for each head.
     let bias = match content || (materialised && facts.needs_axes()) {
@@ -224,6 +251,18 @@ pub fn evaluation(
         true if changes_with_length(&facts, positions) => mib(PREFIXES_MIB) / 4.0,
         true => CACHE * model.n_layers as f64 * tokens * (2.0 * inner + d_model),
     };
+    if of == Memory::Device {
+        let evaluation = device::Evaluation {
+            model,
+            facts: &facts,
+            tokens,
+            unfused: when(!is_fused, block),
+            cells: block / (rows * model.n_heads) as f64,
+            beside: watched + decoding,
+            parameters,
+        };
+        return device::RESIDENT + device::of_evaluation(&evaluation);
+    }
     let bias = facts.bias_workspace * bias;
     // Blocks of a causal mask have as many sizes as there are blocks. The allocator keeps some of
     // each.
@@ -234,7 +273,7 @@ pub fn evaluation(
         + watched
         + decoding
         + WEIGHTS * parameters as f64;
-    resident(task) + (mib(EVALUATION_MIB) + unfused + 4.0 * numbers) as u64
+    resident(of, task) + (mib(EVALUATION_MIB) + unfused + 4.0 * numbers) as u64
 }
 
 /// MiB of a process before its model is built.

@@ -1,6 +1,6 @@
 //! Which runs may be trained together, as one batched model: those of one shape.
 
-use super::memory::{self, MemoryLimit, TaskSizes};
+use super::memory::{self, Memory, MemoryLimit, TaskSizes};
 use super::planned::PlannedRun;
 use super::spec::{LengthCurriculum, RunSpec};
 use serde_json::Value;
@@ -73,13 +73,14 @@ fn without_numbers(value: Value) -> Value {
 /// Memory of trainings in one process: what each needs beside the program and the corpus, which are
 /// there once.
 pub fn training_memory<'a>(
+    of: Memory,
     trainings: impl IntoIterator<Item = (&'a RunSpec, u64, &'a TaskSizes)>,
 ) -> u64 {
     let (mut resident, mut beside) = (0, 0_u64);
     for (spec, parameters, sizes) in trainings {
-        let own = memory::resident(sizes);
+        let own = memory::resident(of, sizes);
         resident = resident.max(own);
-        beside = beside.saturating_add(memory::training(spec, parameters, sizes) - own);
+        beside = beside.saturating_add(memory::training(of, spec, parameters, sizes) - own);
     }
     beside.saturating_add(resident)
 }
@@ -97,7 +98,8 @@ pub fn groups(
     let mut open: BTreeMap<String, usize> = BTreeMap::new();
     let memory = |group: &[usize]| {
         let runs = group.iter().map(|index| &runs[*index]);
-        training_memory(runs.map(|run| (&run.job.spec, run.parameters, &run.sizes)))
+        let sized = runs.map(|run| (&run.job.spec, run.parameters, &run.sizes));
+        training_memory(limit.memory, sized)
     };
     for index in todo {
         let shape = match most {
@@ -242,19 +244,23 @@ test_lens = [4, 8]
         let plan = planned(&[]);
         let of = |count: usize| {
             let runs = plan.runs[..count].iter();
-            training_memory(runs.map(|run| (&run.job.spec, run.parameters, &run.sizes)))
+            let sized = runs.map(|run| (&run.job.spec, run.parameters, &run.sizes));
+            training_memory(Memory::Host, sized)
         };
         let run = &plan.runs[0];
         assert_eq!(
             of(1),
-            memory::training(&run.job.spec, run.parameters, &run.sizes)
+            memory::training(Memory::Host, &run.job.spec, run.parameters, &run.sizes)
         );
-        assert_eq!(of(3) - of(2), of(1) - memory::resident(&run.sizes));
-        assert_eq!(grouped(&plan, 3, MemoryLimit(of(3))), [[0, 1, 2]]);
         assert_eq!(
-            grouped(&plan, 3, MemoryLimit(of(3) - 1)),
+            of(3) - of(2),
+            of(1) - memory::resident(Memory::Host, &run.sizes)
+        );
+        assert_eq!(grouped(&plan, 3, MemoryLimit::host(of(3))), [[0, 1, 2]]);
+        assert_eq!(
+            grouped(&plan, 3, MemoryLimit::host(of(3) - 1)),
             [vec![0, 1], vec![2]]
         );
-        assert_eq!(grouped(&plan, 3, MemoryLimit(0)), [[0], [1], [2]]);
+        assert_eq!(grouped(&plan, 3, MemoryLimit::host(0)), [[0], [1], [2]]);
     }
 }

@@ -57,7 +57,8 @@ pub fn evaluate(
                 .unwrap_or(&spec.model.positions);
             // Lengths of a config count the task's units, positions and memory count tokens.
             let seq_len = task.seq_len(*test_len);
-            let memory_bytes = memory::evaluation(spec, eval, variant, index, parameters, &sizes);
+            let memory_bytes =
+                memory::evaluation(limit.memory, spec, eval, variant, index, parameters, &sizes);
             let left_out = |status, reason| empty_row(&variant.name, *test_len, status, reason);
             // Unsupported first: it holds on every machine, while a skipped row is tried again with
             // more memory.
@@ -70,7 +71,7 @@ pub fn evaluate(
             } else {
                 // What this evaluation needs, and the peak reported with it, are its own.
                 kernels::free_buffers();
-                memory::forget_peak();
+                memory::forget_peak(limit.memory, device);
                 let facts = encoding.facts(&spec.model.transformer.shape());
                 let test = Test {
                     variant: &variant.name,

@@ -110,9 +110,9 @@ impl<'a> Run<'a> {
             initial.save(self.disk, &path).map_err(resources)?;
         }
         // The program and the corpus are there once.
-        let beside = memory::resident(&self.sizes());
-        let needed = memory_bytes.saturating_sub(beside);
         let limit = self.how.memory_limit;
+        let beside = memory::resident(limit.memory, &self.sizes());
+        let needed = memory_bytes.saturating_sub(beside);
         let mut scorer = Scorer::new(&self.job.spec, self.task, self.device, limit, needed);
         let (start, log) = self.start(&initial, &mut scorer, &mut timings.notes)?;
         let watched = Watched {
@@ -225,7 +225,8 @@ impl<'a> Run<'a> {
         let (model, path) = (&record.model, self.directory.join(WEIGHTS_FILE));
         let weights = Weights::load(&path, model.parameters, &model.weights_blake3)
             .map_err(|error| Failure::input(format!("{error:#}")))?;
-        let training = memory::training(&self.job.spec, model.parameters, &self.sizes());
+        let of = self.how.memory_limit.memory;
+        let training = memory::training(of, &self.job.spec, model.parameters, &self.sizes());
         let mut timings = timings(self.directory).unwrap_or_else(|| Timings {
             train_estimated_memory_bytes: training,
             ..self.timings()
@@ -287,7 +288,7 @@ impl<'a> Run<'a> {
                         variant: row.variant.clone(),
                         test_len: row.test_len,
                         secs: cost.secs,
-                        peak_memory_bytes: memory::peak(),
+                        peak_memory_bytes: memory::peak(self.how.memory_limit.memory, self.device),
                         estimated_memory_bytes: cost.memory_bytes,
                     });
                 }

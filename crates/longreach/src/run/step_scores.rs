@@ -75,7 +75,7 @@ impl<'a> Scorer<'a> {
         };
         let started = Instant::now();
         // An evaluation measures its own peak, which forgets that of the training.
-        self.peak = self.peak.max(memory::peak());
+        self.peak = self.peak.max(memory::peak(self.limit.memory, self.device));
         let rows = evaluate(
             &spec,
             &eval,
@@ -85,7 +85,7 @@ impl<'a> Scorer<'a> {
             self.limit,
             |_, _| (),
         );
-        self.peak = self.peak.max(memory::peak());
+        self.peak = self.peak.max(memory::peak(self.limit.memory, self.device));
         self.spent += started.elapsed();
         let Some(rows) = rows.map_err(|error| Failure::bug(format!("{error:#}")))? else {
             return Ok(None);

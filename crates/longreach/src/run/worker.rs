@@ -3,7 +3,7 @@
 
 use crate::device;
 use crate::exit::Failure;
-use crate::plan::memory::{self, MemoryLimit, TaskSizes};
+use crate::plan::memory::{self, Memory, MemoryLimit, TaskSizes};
 use crate::plan::spec::{Job, RunSpec};
 use crate::plan::together::training_memory;
 use crate::run::member::{Begun, Run, Taken, stopped, stopped_after};
@@ -209,7 +209,8 @@ fn train_and_evaluate(
             Err(failure) => left.add(place, failure),
         }
     }
-    let (trained, taken) = train(&mut begun, device, left)?;
+    let of = how.memory_limit.memory;
+    let (trained, taken) = train(&mut begun, (of, device), left)?;
     for ((place, run), (trained, log_blake3)) in begun.into_iter().zip(trained) {
         let ended = if trained.stopped {
             Err(stopped_after(trained.steps, &run.run.job.spec))
@@ -237,7 +238,7 @@ fn admitted(runs: &[(usize, Run<'_>)], how: &How) -> Result<u64, Failure> {
     let trainings = sized
         .iter()
         .map(|(spec, parameters, sizes)| (*spec, *parameters, sizes));
-    let memory_bytes = training_memory(trainings);
+    let memory_bytes = training_memory(how.memory_limit.memory, trainings);
     let Some(excess) = how.memory_limit.excess(memory_bytes) else {
         return Ok(memory_bytes);
     };
@@ -259,10 +260,10 @@ fn admitted(runs: &[(usize, Run<'_>)], how: &How) -> Result<u64, Failure> {
 /// of `begun`.
 fn train(
     begun: &mut Vec<(usize, Begun<'_>)>,
-    device: &Device,
+    (of, device): (Memory, &Device),
     left: &mut Left<'_>,
 ) -> Result<(Vec<(Trained, String)>, Taken), Failure> {
-    memory::forget_peak();
+    memory::forget_peak(of, device);
     let started = Instant::now();
     let mut ready = Vec::new();
     for (place, mut run) in std::mem::take(begun) {
@@ -302,7 +303,7 @@ fn train(
         runs: logged.len(),
         secs: started.elapsed().as_secs_f64() - scored.as_secs_f64(),
         tokens,
-        peak: peak.max(memory::peak()),
+        peak: peak.max(memory::peak(of, device)),
     };
     Ok((logged, taken))
 }
@@ -326,7 +327,8 @@ pub fn skipped_fits(
             .iter()
             .position(|known| *known == test_len)?;
         let parameters = record.model.parameters;
-        let needed = memory::evaluation(spec, &spec.eval, variant, index, parameters, sizes);
+        let of = limit.memory;
+        let needed = memory::evaluation(of, spec, &spec.eval, variant, index, parameters, sizes);
         Some(limit.excess(needed).is_none())
     };
     record.evals.iter().any(|row| {

@@ -45,8 +45,9 @@ pub fn prepare(plan: &Plan, todo: &VecDeque<usize>, options: &Options) -> Result
 
 /// Refuses a training that does not fit into the memory.
 fn check_memory(run: &PlannedRun, options: &Options) -> Result<(), Failure> {
-    let needed = memory::training(&run.job.spec, run.parameters, &run.sizes);
-    if let Some(excess) = options.how.memory_limit.excess(needed) {
+    let limit = options.how.memory_limit;
+    let needed = memory::training(limit.memory, &run.job.spec, run.parameters, &run.sizes);
+    if let Some(excess) = limit.excess(needed) {
         let help = "a smaller batch_size, train_len or d_model needs less; --memory-limit sets \
                     the limit, --jobs 1 leaves it all to one run";
         return Err(Failure::resources(format!(

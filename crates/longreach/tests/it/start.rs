@@ -312,7 +312,8 @@ fn check_tells_what_a_limit_on_memory_leaves_out() {
     );
     assert!(!printed("64GiB").contains("would"), "{}", printed("64GiB"));
     let plan = plan(&scratch.config, &long.map(str::to_owned)).unwrap();
-    let rows = longreach::commands::check::rows(&plan, |_| false);
+    let rows =
+        longreach::commands::check::rows(&plan, longreach::plan::memory::Memory::Host, |_| false);
     let most = rows[0]
         .evaluations
         .iter()

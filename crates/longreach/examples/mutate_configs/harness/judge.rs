@@ -29,7 +29,11 @@ pub fn answer(file: &Path, bytes: &[u8], overrides: &[String]) -> Outcome {
     std::fs::write(file, bytes).expect("a scratch directory");
     let ask = || {
         let planned = plan(file, overrides).map_err(Failure::from)?;
-        let rows = longreach::commands::check::rows(&planned, |_| false);
+        let rows = longreach::commands::check::rows(
+            &planned,
+            longreach::plan::memory::Memory::Host,
+            |_| false,
+        );
         assert!(!longreach::commands::check::render(&planned, &rows).is_empty());
         Ok(rows.len())
     };

@@ -4,6 +4,7 @@ use crate::commands::completions;
 use crate::device::DeviceName;
 use crate::plan::memory::MemoryLimit;
 use crate::plan::spec::Decode;
+use burn::tensor::Device;
 use clap_complete::engine::ArgValueCandidates;
 use std::path::PathBuf;
 
@@ -68,8 +69,8 @@ const EXAMPLES: &str = r#"Examples:
   longreach eval runs/randomized/0123 --decode auto"#;
 
 impl Args {
-    /// The limit that was given, or the memory of the machine.
-    pub fn memory_limit(&self) -> MemoryLimit {
-        self.device.memory_limit(self.memory_limit)
+    /// The limit that was given, or the memory of the machine or of the open device.
+    pub fn memory_limit(&self, device: &Device) -> MemoryLimit {
+        self.device.memory_limit(self.memory_limit, device)
     }
 }

@@ -3,6 +3,7 @@
 use super::{Args, Subject};
 use crate::device;
 use crate::exit::{Exit, Failure};
+use crate::plan::memory::MemoryLimit;
 use crate::plan::spec::{Job, RunSpec};
 use crate::run::evaluate::evaluate;
 use crate::run::protocol::{CheckpointEvery, How};
@@ -12,6 +13,7 @@ use crate::run_dir::changes;
 use crate::run_dir::files::{JOB_FILE, RECORD_FILE, WEIGHTS_FILE};
 use crate::signals;
 use crate::temporary;
+use burn::tensor::Device;
 use results::RunRecord;
 use results::record::{EvalRow, EvalStatus, RunStatus, StepScores};
 use rundir::Weights;
@@ -59,7 +61,7 @@ fn score(
     request: &Args,
 ) -> Result<Vec<EvalRow>, Failure> {
     let device = device::open(&request.device)?;
-    let limit = request.device.memory_limit(request.memory_limit);
+    let limit = limit(request, &device);
     let rows = evaluate(
         &job.spec,
         &asked.eval,
@@ -181,6 +183,10 @@ fn skip_scores(one: &mut RunRecord, other: &mut RunRecord) {
     }
 }
 
+fn limit(request: &Args, device: &Device) -> MemoryLimit {
+    request.device.memory_limit(request.memory_limit, device)
+}
+
 /// Trains the job again in a temporary directory and compares every byte that must not differ.
 pub(super) fn retrain(run: &Subject<'_>, request: &Args) -> Result<Vec<String>, Failure> {
     let Subject {
@@ -200,7 +206,7 @@ pub(super) fn retrain(run: &Subject<'_>, request: &Args) -> Result<Vec<String>, 
         device: request.device.clone(),
         // Never: nothing resumes from a temporary directory.
         checkpoint_every: CheckpointEvery::Steps(u64::MAX),
-        memory_limit: request.device.memory_limit(request.memory_limit),
+        memory_limit: limit(request, &device::open(&request.device)?),
         initial_weights: false,
         runs_per_worker: 1,
     };

@@ -6,32 +6,77 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+/// Bytes that a driver keeps on a GPU for each process: its context and the compiled kernels. About
+/// what NVIDIA's drivers keep.
+pub const DRIVER_BYTES: u64 = 512 << 20;
+
+/// Whose memory is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Memory {
+    /// That of the machine, where a CPU computes.
+    #[default]
+    Host,
+    /// That of a GPU.
+    Device,
+}
+
 /// The most memory a process may be expected to need. Nothing enforces it: what is expected to need
 /// more is left out, and recorded as left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryLimit(pub u64);
+pub struct MemoryLimit {
+    /// The most, in bytes.
+    pub bytes: u64,
+    /// Where the tensors are.
+    pub memory: Memory,
+}
 
 impl MemoryLimit {
     /// No limit.
-    pub const NONE: Self = Self(u64::MAX);
+    pub const NONE: Self = Self::host(u64::MAX);
+
+    /// So many bytes of the machine.
+    pub const fn host(bytes: u64) -> Self {
+        let memory = Memory::Host;
+        Self { bytes, memory }
+    }
+
+    /// As many bytes of another memory.
+    #[must_use]
+    pub fn of(self, memory: Memory) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// The memory of a device of `total` bytes for each of `processes`: what the driver keeps for
+    /// each of them is set aside.
+    pub fn of_device(total: u64, processes: usize) -> Self {
+        let share = total / processes.max(1) as u64;
+        // Of a small device, as a driver in software is, a tenth.
+        let aside = DRIVER_BYTES.min(share / 10);
+        Self::host(share - aside).of(Memory::Device)
+    }
 
     /// Why something that needs this many bytes is skipped, if it is.
     pub fn excess(self, needed: u64) -> Option<String> {
-        (needed > self.0).then(|| {
+        (needed > self.bytes).then(|| {
             format!(
-                "needs about {} of memory, more than the limit of {}",
+                "needs about {} of {}, more than the limit of {}",
                 bytes(needed as f64),
-                bytes(self.0 as f64)
+                match self.memory {
+                    Memory::Host => "memory",
+                    Memory::Device => "the device's memory",
+                },
+                bytes(self.bytes as f64)
             )
         })
     }
 
     /// What is left of the limit beside something that needs this many bytes.
     pub fn beside(self, needed: u64) -> Self {
-        if self == Self::NONE {
-            return self;
-        }
-        Self(self.0.saturating_sub(needed))
+        let bytes = match self.bytes {
+            u64::MAX => u64::MAX,
+            bytes => bytes.saturating_sub(needed),
+        };
+        Self { bytes, ..self }
     }
 
     /// The memory of this machine, or of the control groups of this process, less `aside`, divided
@@ -46,17 +91,16 @@ impl MemoryLimit {
         });
         let least = total.into_iter().chain(groups::limit(read)).min();
         least.map_or(Self::NONE, |least| {
-            Self(least.saturating_sub(aside) / processes.max(1) as u64)
+            Self::host(least.saturating_sub(aside) / processes.max(1) as u64)
         })
     }
 }
 
 impl fmt::Display for MemoryLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::NONE {
-            f.write_str("none")
-        } else {
-            write!(f, "{}", self.0)
+        match self.bytes {
+            u64::MAX => f.write_str("none"),
+            bytes => write!(f, "{bytes}"),
         }
     }
 }
@@ -95,7 +139,7 @@ impl FromStr for MemoryLimit {
         let total = number * unit as f64;
         // Also refuses what is not finite, and less than one byte.
         if (1.0..1e18).contains(&total) {
-            Ok(Self(total as u64))
+            Ok(Self::host(total as u64))
         } else {
             Err(wrong())
         }
@@ -116,7 +160,7 @@ mod tests {
             ("4096", 4096),
             ("1 KB", 1024),
         ] {
-            assert_eq!(text.parse(), Ok(MemoryLimit(amount)), "{text}");
+            assert_eq!(text.parse(), Ok(MemoryLimit::host(amount)), "{text}");
         }
         assert_eq!("none".parse(), Ok(MemoryLimit::NONE));
         for text in ["", "0", "-1", "lots", "1X", "1e99", "nan", "1.2.3G", "GiB"] {
@@ -126,12 +170,32 @@ mod tests {
                 "{text}"
             );
         }
-        for limit in [MemoryLimit::NONE, MemoryLimit(12345)] {
+        for limit in [MemoryLimit::NONE, MemoryLimit::host(12345)] {
             assert_eq!(limit.to_string().parse(), Ok(limit));
         }
         let [one, two, aside] = [(1, 0), (2, 0), (1, 1 << 20)]
-            .map(|(processes, aside)| MemoryLimit::of_machine(processes, aside).0);
+            .map(|(processes, aside)| MemoryLimit::of_machine(processes, aside).bytes);
         assert!(two <= one, "{one} {two}");
         assert!(aside == one || aside == one - (1 << 20), "{one} {aside}");
+    }
+
+    #[test]
+    fn a_device_is_divided_and_its_driver_gets_a_part() {
+        let gib = 1 << 30;
+        assert_eq!(
+            MemoryLimit::of_device(80 * gib, 1).bytes,
+            80 * gib - DRIVER_BYTES
+        );
+        assert_eq!(
+            MemoryLimit::of_device(80 * gib, 4).bytes,
+            20 * gib - DRIVER_BYTES
+        );
+        assert_eq!(MemoryLimit::of_device(1000, 1).bytes, 900);
+        let excess = MemoryLimit::of_device(1000, 1).excess(1 << 20);
+        assert!(excess.is_some_and(|text| text.contains("of the device's memory")));
+        // What is not limited stays so.
+        let none = MemoryLimit::NONE.of(Memory::Device);
+        assert_eq!(none.beside(1 << 30), none);
+        assert_eq!(none.to_string(), "none");
     }
 }
