@@ -1,4 +1,5 @@
-//! The fused operations of CubeCL backends against their definitions, on a wgpu adapter.
+//! The fused operations of CubeCL backends against their definitions: on a wgpu adapter, or on
+//! another device that `LONGREACH_TEST_DEVICE` names (`cuda`) and that is compiled in.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use longreach_kernels::{
@@ -13,21 +14,37 @@ mod noise;
 mod rounded;
 use noise::noise;
 
-/// The device, unless the machine has no adapter. Everything after the first number that it gives
-/// has to work.
+/// The device, unless it was not named and the machine has no adapter. Everything after the first
+/// number that it gives has to work.
 static DEVICE: LazyLock<Option<Device>> = LazyLock::new(|| {
+    let named = std::env::var("LONGREACH_TEST_DEVICE").ok();
     let found = std::panic::catch_unwind(|| {
-        let device = Device::wgpu(Default::default());
+        let device = device(named.as_deref().unwrap_or("wgpu"));
         let one = Tensor::<1>::ones([1], &device).into_scalar::<f32>();
         (device, one)
     });
     let Ok((device, one)) = found else {
+        assert!(named.is_none(), "the device {named:?} does not work");
         println!("SKIPPED: no wgpu adapter was found, nothing was compared");
         return None;
     };
     assert_eq!(one, 1.0);
     Some(device)
 });
+
+fn device(name: &str) -> Device {
+    match name {
+        #[cfg(feature = "wgpu")]
+        "wgpu" => Device::wgpu(Default::default()),
+        #[cfg(feature = "vulkan")]
+        "vulkan" => Device::vulkan(Default::default()),
+        #[cfg(feature = "cuda")]
+        "cuda" => Device::cuda(0),
+        #[cfg(feature = "rocm")]
+        "rocm" => Device::rocm(0),
+        _ => panic!("{name} is not compiled in"),
+    }
+}
 
 /// Values and shape of an input.
 type Input = (Vec<f64>, Vec<usize>);

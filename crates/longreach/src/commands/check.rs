@@ -63,7 +63,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         arguments
             .memory_limit
             .iter()
-            .flat_map(|limit| beyond(*limit, &rows)),
+            .flat_map(|limit| beyond(limit.of(of), &rows)),
     );
     if arguments.json {
         let Plan { name, title, .. } = &plan;

@@ -1,6 +1,6 @@
 //! Estimates of memory: what they count. `scripts/memory` compares them with measured peaks.
 
-use crate::common::{Scratch, TINY, exits, stdout};
+use crate::common::{Scratch, TINY, exits, stderr, stdout};
 
 const ONE: [&str; 2] = ["seeds=[0]", "axes.\"model.pe\"=[{kind=\"rope\"}]"];
 
@@ -49,6 +49,49 @@ fn what_only_reading_a_corpus_needs_is_free_again_while_training() {
     // Four bytes for each character while training, one more while the text is read.
     assert_eq!(large.0 - small.0, 4 * (20 << 20));
     assert_eq!(large.1[0] - small.1[0], 5 * (20 << 20));
+}
+
+#[test]
+fn a_device_holds_tensors_and_no_corpus() {
+    let text = TINY.replace(
+        "kind = \"copy\"\nalphabet = 4\ntest_rows = 8",
+        "kind = \"text\"\nfiles = [\"c.txt\"]\neval_tokens = 64",
+    );
+    let scratch = Scratch::with(&text);
+    // It need not be there: estimates are for machines that have none, too.
+    let cuda = ["--device", "cuda"];
+    let [small, large] = [1 << 20, 21 << 20].map(|size| {
+        std::fs::write(scratch.directory.path().join("c.txt"), vec![b'a'; size]).unwrap();
+        estimates(&scratch, &cuda)
+    });
+    assert_eq!(small, large);
+    let wide = ["model.d_model=512", "train.batch_size=64"];
+    let of = |more: &[&str]| estimates(&scratch, &[&cuda, &wide[..], more].concat());
+    let plain = of(&[]);
+    let twice = of(&["train.batch_size=128"]);
+    assert!(
+        twice.0 > plain.0 && twice.1 == plain.1,
+        "{twice:?} {plain:?}"
+    );
+    assert!(of(&["eval.test_lens=[512]"]).1[0] > plain.1[0]);
+    // What reads content is outside fused attention, and so is a network of positions.
+    for kind in ["cope", "fire"] {
+        let other = of(&[&format!("axes.\"model.pe\"=[{{kind=\"{kind}\"}}]")]);
+        assert!(
+            other.0 > plain.0 && other.1 > plain.1,
+            "{kind}: {other:?} {plain:?}"
+        );
+    }
+    let limited = scratch.longreach(
+        "check",
+        &[&ONE[..], &cuda, &["--memory-limit", "1MiB"]].concat(),
+    );
+    exits(&limited, 0);
+    let notes = stderr(&limited);
+    assert!(
+        notes.contains("would not train") && notes.contains("of the device's memory"),
+        "{notes}"
+    );
 }
 
 #[test]
