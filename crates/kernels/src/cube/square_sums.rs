@@ -17,7 +17,7 @@ const ALL: Rows = Rows {
 /// The most vectors of one launch: the kernel is compiled for their number.
 const MOST_VECTORS: usize = 64;
 
-/// The least numbers of a chunk: the most that a cube adds up where a vector has few of them.
+/// The fewest numbers of a chunk, which one cube adds up.
 const LEAST_CHUNK: usize = 64 * CUBE;
 /// The most chunks of a part of a vector.
 const MOST_CHUNKS: usize = 256;

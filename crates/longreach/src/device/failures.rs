@@ -3,6 +3,7 @@
 
 use super::DeviceName;
 use crate::exit::{Exit, Failure};
+use crate::limits;
 use crate::units::bytes;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -36,8 +37,14 @@ pub fn panicked(message: &str) -> bool {
 
 /// The failure of this process after a panic, if it computes on a device.
 pub fn failure() -> Option<Failure> {
+    let device = IN_USE.get()?;
     let said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    Some(explained(IN_USE.get()?, &said))
+    // A process without memory of its machine panics too, and then the backend says nothing.
+    let of_machine = Cause::of(&said)
+        .is_none()
+        .then(limits::after_panic)
+        .flatten();
+    Some(of_machine.unwrap_or_else(|| explained(device, &said)))
 }
 
 /// Whether the message of a panic says that a device has no memory left.
@@ -74,7 +81,7 @@ fn explained(device: &DeviceName, said: &str) -> Failure {
 /// Why a device ended a process.
 #[derive(Debug, PartialEq, Eq)]
 enum Cause {
-    /// There is no memory for a buffer of so many bytes, if the backend says how many.
+    /// A buffer did not fit into the memory; its size in bytes, if the backend says.
     Memory(Option<u64>),
     /// The device is gone, or refuses everything after a fault.
     Lost(String),

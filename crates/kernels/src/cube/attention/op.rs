@@ -66,6 +66,7 @@ impl Attention {
     fn common(&self) -> Common {
         Common {
             shared_bytes: self.shared_bytes.min(MOST_SHARED),
+            length: self.shape[2].max(self.keys),
             head_dim: self.shape[3],
             bias: match self.bias {
                 None => BiasKind::None,

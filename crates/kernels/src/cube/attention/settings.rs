@@ -52,7 +52,7 @@ pub(super) struct Settings {
 impl Settings {
     /// For the forward kernel: a tile of queries, and one that holds keys, then values.
     pub(super) fn forward(common: Common) -> Option<Self> {
-        let tiles = [(64, 64), (64, 32)].into_iter().chain(SMALL);
+        let tiles = common.large([(64, 64), (64, 32)]).chain(SMALL);
         Self::largest(common, tiles, |s| {
             (s.rows + s.columns) * s.stride() + s.cells() + s.rows * SCRATCH
         })
@@ -60,9 +60,9 @@ impl Settings {
 
     /// For the backward kernels: two tiles of either sequence.
     pub(super) fn backward(common: Common) -> Option<Self> {
-        // With a bias, registers do not suffice for the large ones.
+        // With a bias, registers do not suffice for larger ones.
         let large = (common.bias == BiasKind::None).then_some((64, 32));
-        let tiles = large.into_iter().chain(SMALL);
+        let tiles = common.large(large).chain(SMALL);
         Self::largest(common, tiles, |s| {
             2 * (s.rows + s.columns) * s.stride() + s.cells()
         })
@@ -123,14 +123,29 @@ impl Settings {
 pub(super) struct Common {
     /// The most shared memory that a kernel may use.
     pub shared_bytes: usize,
+    /// Of the longer sequence.
+    pub length: usize,
     pub head_dim: usize,
     pub bias: BiasKind,
     pub pairs: usize,
     pub interleaved: bool,
 }
 
+impl Common {
+    /// Large tiles, where sequences fill more than half of one.
+    fn large(
+        self,
+        tiles: impl IntoIterator<Item = (usize, usize)>,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        let length = self.length;
+        tiles
+            .into_iter()
+            .filter(move |(rows, _)| 2 * length > *rows)
+    }
+}
+
 /// The most shared memory in bytes that a kernel uses: what NVIDIA's GPUs give without a request,
-/// enough for the largest tiles of heads of up to 80 dimensions.
+/// enough for tiles of 64 rows and columns of heads of up to 48 dimensions.
 pub(super) const MOST_SHARED: usize = 48 << 10;
 
 #[cfg(test)]
@@ -139,9 +154,10 @@ mod tests {
 
     #[test]
     fn tiles_grow_with_shared_memory_and_shrink_with_heads() {
-        let tiles = |kib: usize, head_dim| {
+        let tiles_of = |length: usize, kib: usize, head_dim| {
             let common = Common {
                 shared_bytes: kib << 10,
+                length,
                 head_dim,
                 bias: BiasKind::None,
                 pairs: 0,
@@ -151,11 +167,14 @@ mod tests {
             let [forward, backward] = [Settings::forward(common), Settings::backward(common)];
             (forward.map(of), backward.map(of))
         };
+        let tiles = |kib, head_dim| tiles_of(1000, kib, head_dim);
         // What WebGPU guarantees, and what is used at most.
         assert_eq!(tiles(16, 16), (Some((32, 32)), Some((32, 32))));
         assert_eq!(tiles(16, 64), (Some((32, 16)), Some((16, 8))));
         assert_eq!(tiles(48, 32), (Some((64, 64)), Some((64, 32))));
         assert_eq!(tiles(48, 64), (Some((64, 32)), Some((32, 32))));
+        assert_eq!(tiles_of(33, 48, 32), tiles(48, 32));
+        assert_eq!(tiles_of(32, 48, 32), (Some((32, 32)), Some((32, 32))));
         assert_eq!(tiles(16, 120), (Some((16, 8)), Some((8, 8))));
         assert_eq!(tiles(16, 128).1, None);
     }

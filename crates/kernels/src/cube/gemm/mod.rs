@@ -158,7 +158,12 @@ fn multiply(inputs: [CubeTensor; 2], shape: Shape, factors: Factors) -> CubeTens
         Factors::F32 => inputs,
         _ => inputs.map(|x| rounded(x, factors)),
     };
-    tiles::product(inputs, shape)
+    if tiles::fits(&shape) {
+        return tiles::product(inputs, shape);
+    }
+    let strategy = Strategy::SimpleUnit(Default::default());
+    let product = by_library(&strategy, inputs.map(own_rows), &shape);
+    product.unwrap_or_else(|error| panic!("a product: {error:?}"))
 }
 
 /// A tensor without dimensions that are repeated by a stride of 0.
@@ -177,16 +182,12 @@ fn by_library(
 ) -> Result<CubeTensor, MatmulSetupError> {
     let rank = shape.num_dims();
     let terms = a.meta.shape()[rank - 1];
-    let splits = match rank {
-        2 | 3 => equal_splits(shape[rank - 2], shape[rank - 1], terms),
-        _ => 1,
-    };
+    let splits = equal_splits(&shape.to_vec(), terms);
     let mut of_parts = shape.to_vec();
-    of_parts.insert(0, splits);
-    let parts = CubeTensor {
-        dtype: DType::F32,
-        ..empty(&a, of_parts)
-    };
+    if splits > 1 {
+        of_parts.insert(0, splits);
+    }
+    let parts = empty(&a, of_parts);
     let f32 = ElemType::Float(FloatKind::F32);
     let factor = match a.dtype {
         DType::BF16 => ElemType::Float(FloatKind::BF16),
@@ -197,7 +198,10 @@ fn by_library(
         rhs: factor,
         out: f32,
     });
-    let inputs = [split(a, rank - 1, splits), split(b, rank - 2, splits)];
+    let inputs = match splits {
+        1 => [a, b],
+        _ => [split(a, rank - 1, splits), split(b, rank - 2, splits)],
+    };
     let [a, b] = inputs.map(|x| InputBinding::new(x.binding(), factor));
     let (client, output) = (&parts.client, parts.clone().binding());
     launch_ref(&strategy.clone().into(), client, a, b, output, &mut types)?;
@@ -295,7 +299,7 @@ mod tests {
                 let strategy = Strategy::SimpleUnit(Default::default());
                 by_library(&strategy, inputs, &shape).expect("a product")
             });
-            assert!(equal_splits(n, m, k) > 1);
+            assert!(equal_splits(&[groups, n, m], k) > 1);
             for (a, b) in by_kernel.iter().zip(&by_library) {
                 assert!((a - b).abs() < 1e-5 * a.abs().max(1.0), "{a} is not {b}");
             }

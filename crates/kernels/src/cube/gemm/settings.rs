@@ -3,9 +3,11 @@
 /// Rows and columns of the cells that one unit owns: 4 in each half of the rows and columns of a
 /// tile.
 pub(super) const CELLS: usize = 8;
-/// How many cubes a product should have: about two for each multiprocessor of a large GPU.
+/// Cubes that a product should have: about two for each multiprocessor of a large GPU.
 const CUBES: usize = 256;
-/// The least terms of a split: shorter ones write more than they compute.
+/// The most matrices of a product that are taken for models side by side.
+const MOST_MODELS: usize = 256;
+/// The fewest terms of a split: shorter splits write more than they compute.
 const LEAST_CHUNK: usize = 256;
 
 /// What the kernel is compiled for.
@@ -37,21 +39,21 @@ impl Tile {
         self.side() * self.side()
     }
 
-    /// Terms of the sums that tiles in shared memory hold: so many that each unit reads 16 numbers
-    /// of each factor.
+    /// Terms of the sums that a tile in shared memory holds. Each unit reads 16 numbers of each
+    /// factor.
     pub(super) fn depth(&self) -> usize {
         16 * self.units() / self.size
     }
 
-    /// Distance of the terms of a tile in shared memory, in fours of numbers; one more than there
-    /// are, which leads terms to other banks.
+    /// Stride between the terms of a tile in shared memory, in vectors of 4. One vector of padding
+    /// keeps terms in different banks.
     pub(super) fn stride(&self) -> usize {
         self.size / 4 + 1
     }
 }
 
-/// The size of the tiles of `count` products `[rows, columns]`: large ones read less, small ones
-/// are more. It changes no bit of the result.
+/// The size of the tiles of `count` products `[rows, columns]`. Large tiles read less memory, small
+/// tiles give more cubes. The bits of the result are the same.
 pub(super) fn size(count: usize, rows: usize, columns: usize, most_units: usize) -> usize {
     let [small, large] = Tile::SIZES;
     let cubes = count * rows.div_ceil(large) * columns.div_ceil(large);
@@ -63,29 +65,35 @@ pub(super) fn size(count: usize, rows: usize, columns: usize, most_units: usize)
     }
 }
 
-/// How many terms one cube adds up, of a product `[rows, columns]` with `terms`. Long sums of few
-/// cells are split, as those of the gradients of weights are: one cube for each tile would leave
-/// most of a GPU idle.
+/// The terms that one cube adds up, of products of this shape with `terms`. Long sums of few
+/// elements are split, such as the gradients of weights: one cube for each tile would leave most of
+/// a GPU idle.
 ///
 /// It depends on one product only: several models side by side have the bits of each alone.
-pub(super) fn chunk(rows: usize, columns: usize, terms: usize) -> usize {
-    match splits(rows, columns, terms) {
+pub(super) fn chunk(shape: &[usize], terms: usize) -> usize {
+    match splits(shape, terms) {
         1 => terms,
         // Numbers that are read at once belong to one split.
         splits => terms.div_ceil(splits).next_multiple_of(32),
     }
 }
 
-/// Into how many equal parts of such a sum it can be split, each of a multiple of 32 terms.
-pub(super) fn equal_splits(rows: usize, columns: usize, terms: usize) -> usize {
-    let most = splits(rows, columns, terms);
+/// The number of equal splits of such a sum, each of a multiple of 32 terms.
+pub(super) fn equal_splits(shape: &[usize], terms: usize) -> usize {
+    let most = splits(shape, terms);
     let equal = (2..=most)
         .rev()
         .find(|splits| terms.is_multiple_of(32 * splits));
     equal.unwrap_or(1)
 }
 
-fn splits(rows: usize, columns: usize, terms: usize) -> usize {
+fn splits(shape: &[usize], terms: usize) -> usize {
+    let (rows, columns) = match *shape {
+        [rows, columns] => (rows, columns),
+        [models, rows, columns] if models <= MOST_MODELS => (rows, columns),
+        // Heads and sequences are many: they fill a GPU.
+        _ => return 1,
+    };
     let [small, _] = Tile::SIZES;
     let tiles = rows.div_ceil(small) * columns.div_ceil(small);
     let splits = (CUBES / tiles).min(terms / LEAST_CHUNK);
@@ -99,19 +107,23 @@ mod tests {
     #[test]
     fn long_sums_of_few_cells_are_split() {
         // Gradients of weights, `d_model` 128 and 64, 4096 rows.
-        assert_eq!(chunk(128, 384, 4096), 256);
-        assert_eq!(chunk(128, 512, 4096), 256);
-        assert_eq!(chunk(64, 192, 2048), 256);
+        assert_eq!(chunk(&[128, 384], 4096), 256);
+        assert_eq!(chunk(&[128, 512], 4096), 256);
+        assert_eq!(chunk(&[64, 192], 2048), 256);
+        assert_eq!(chunk(&[32, 64, 192], 2048), 256);
         // Outputs of layers, and gradients of weights that have enough tiles.
-        assert_eq!(chunk(4096, 384, 128), 128);
-        assert_eq!(chunk(4096, 128, 512), 512);
-        assert_eq!(chunk(768, 3072, 8192), 8192);
-        assert_eq!(equal_splits(128, 384, 4096), 16);
-        assert_eq!(equal_splits(128, 384, 4800), 15);
-        assert_eq!(equal_splits(128, 384, 4801), 1);
-        assert_eq!(equal_splits(4096, 384, 128), 1);
+        assert_eq!(chunk(&[4096, 384], 128), 128);
+        assert_eq!(chunk(&[4096, 128], 512), 512);
+        assert_eq!(chunk(&[768, 3072], 8192), 8192);
+        // Heads of sequences.
+        assert_eq!(chunk(&[32, 4, 64, 32], 2048), 2048);
+        assert_eq!(chunk(&[512, 64, 32], 2048), 2048);
+        assert_eq!(equal_splits(&[128, 384], 4096), 16);
+        assert_eq!(equal_splits(&[128, 384], 4800), 15);
+        assert_eq!(equal_splits(&[128, 384], 4801), 1);
+        assert_eq!(equal_splits(&[4096, 384], 128), 1);
         for terms in [1024, 1025, 4095, 100_000] {
-            let chunk = chunk(64, 64, terms);
+            let chunk = chunk(&[64, 64], terms);
             assert!(chunk.is_multiple_of(4) && terms.div_ceil(chunk) * 64 * 64 < 1 << 20);
         }
     }

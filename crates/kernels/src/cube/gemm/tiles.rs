@@ -233,6 +233,19 @@ fn write<N: Size>(
     }
 }
 
+/// Whether a launch has as many cubes in each dimension as a product of this shape takes.
+pub(super) fn fits(shape: &Shape) -> bool {
+    let rank = shape.num_dims();
+    let matrices: usize = shape[..rank - 2].iter().product();
+    // Only products of few matrices are split.
+    let cubes = [
+        matrices,
+        shape[rank - 2].div_ceil(64),
+        shape[rank - 1].div_ceil(64),
+    ];
+    cubes.iter().all(|count| *count <= usize::from(u16::MAX))
+}
+
 /// `a b`, of this shape, of tensors of matrices with the same leading dimensions, in any order in
 /// memory.
 pub(super) fn product([a, b]: [CubeTensor; 2], shape: Shape) -> CubeTensor {
@@ -247,12 +260,7 @@ pub(super) fn product([a, b]: [CubeTensor; 2], shape: Shape) -> CubeTensor {
     });
     let [outer, inner, _, _] = a.meta.shape().dims();
     let matrices = outer * inner;
-    // Matrices beside each other are heads, or models: only models are few.
-    let chunk = if rank <= 3 {
-        chunk(rows, columns, terms)
-    } else {
-        terms
-    };
+    let chunk = chunk(&shape.to_vec(), terms);
     let splits = terms.div_ceil(chunk);
     let hardware = &client.properties().hardware;
     let most_units = match hardware.max_shared_memory_size {

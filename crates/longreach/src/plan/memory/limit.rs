@@ -34,20 +34,20 @@ impl MemoryLimit {
     /// No limit.
     pub const NONE: Self = Self::host(u64::MAX);
 
-    /// So many bytes of the machine.
+    /// A limit on the memory of the machine, in bytes.
     pub const fn host(bytes: u64) -> Self {
         let memory = Memory::Host;
         Self { bytes, memory }
     }
 
-    /// As many bytes of another memory.
+    /// The same limit on another memory.
     #[must_use]
     pub fn of(self, memory: Memory) -> Self {
         Self { memory, ..self }
     }
 
-    /// The memory of a device of `total` bytes for each of `processes`: what the driver keeps for
-    /// each of them is set aside.
+    /// The share of each of `processes` of a device with `total` bytes, less what its driver keeps
+    /// for each process.
     pub fn of_device(total: u64, processes: usize) -> Self {
         let share = total / processes.max(1) as u64;
         // Of a small device, as a driver in software is, a tenth.
