@@ -73,7 +73,8 @@ fn a_device_holds_tensors_and_no_corpus() {
         twice.0 > plain.0 && twice.1 == plain.1,
         "{twice:?} {plain:?}"
     );
-    assert!(of(&["eval.test_lens=[512]"]).1[0] > plain.1[0]);
+    let long = of(&["eval.test_lens=[512]", "task.eval_tokens=512"]);
+    assert!(long.1[0] > plain.1[0], "{long:?} {plain:?}");
     // What reads content is outside fused attention, and so is a network of positions.
     for kind in ["cope", "fire"] {
         let other = of(&[&format!("axes.\"model.pe\"=[{{kind=\"{kind}\"}}]")]);

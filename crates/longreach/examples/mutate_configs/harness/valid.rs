@@ -146,6 +146,7 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
             "pe:string.window",
             "pe:dual_chunk.local_window",
             "pe:log_scaling.init_scale",
+            "pe:fope.gain",
         ],
         &["zero", "1e-320"],
         "0 is in the range",
