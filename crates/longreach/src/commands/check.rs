@@ -130,8 +130,9 @@ fn beyond(limit: MemoryLimit, rows: &[PlanRow]) -> Vec<String> {
             if !lengths.is_empty() {
                 let lengths = lengths.join(", ");
                 note(format!(
-                    "{method}, {variant}: would be skipped at {lengths}: more than {} of memory",
-                    bytes(limit.bytes as f64)
+                    "{method}, {variant}: would be skipped at {lengths}: more than {} of {}",
+                    bytes(limit.bytes as f64),
+                    limit.memory.words()
                 ));
             }
         }

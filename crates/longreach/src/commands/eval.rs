@@ -174,7 +174,7 @@ fn evaluate_run(
         say("diverged in training, skipped");
         return Ok(None);
     };
-    // Opened for the first run that diverged not.
+    // Opened once, for the first run that has weights: its memory decides what is complete.
     let device = match device {
         Some(device) => device,
         None => device.insert(device::open(&request.device)?),

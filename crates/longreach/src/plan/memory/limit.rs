@@ -20,6 +20,16 @@ pub enum Memory {
     Device,
 }
 
+impl Memory {
+    /// What messages call it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Host => "memory",
+            Self::Device => "the device's memory",
+        }
+    }
+}
+
 /// The most memory a process may be expected to need. Nothing enforces it: what is expected to need
 /// more is left out, and recorded as left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +71,7 @@ impl MemoryLimit {
             format!(
                 "needs about {} of {}, more than the limit of {}",
                 bytes(needed as f64),
-                match self.memory {
-                    Memory::Host => "memory",
-                    Memory::Device => "the device's memory",
-                },
+                self.memory.words(),
                 bytes(self.bytes as f64)
             )
         })
