@@ -28,6 +28,25 @@ struct Part {
     end: usize,
 }
 
+/// The part of a matrix (batch and head) whose lines are along dimension `axis`, 2 or 3.
+#[cube]
+fn part<N: Size>(
+    x: &Tensor<Vector<f32, N>>,
+    matrix: (usize, usize),
+    first_line: usize,
+    end: usize,
+    #[comptime] axis: usize,
+) -> Part {
+    Part {
+        start: matrix.0 * x.stride(0) + matrix.1 * x.stride(1),
+        line_stride: x.stride(axis),
+        term_stride: x.stride(comptime![5 - axis]),
+        first_line,
+        lines: x.shape(axis),
+        end,
+    }
+}
+
 /// One cube computes one tile (x, y) of one matrix and split (z): `out`, `[S, B, H, N, M]`, is `a
 /// b` of `a`, `[B, H, N, K]`, and `b`, `[B, H, K, M]`, over `chunk` of the K terms.
 #[cube(launch)]
@@ -51,22 +70,8 @@ pub(super) fn product_kernel<InA: Size, InB: Size, InOut: Size>(
         first + chunk as usize,
         terms,
     );
-    let a_part = Part {
-        start: i * a.stride(0) + j * a.stride(1),
-        line_stride: a.stride(2),
-        term_stride: a.stride(3),
-        first_line: first_row,
-        lines: rows,
-        end,
-    };
-    let b_part = Part {
-        start: i * b.stride(0) + j * b.stride(1),
-        line_stride: b.stride(3),
-        term_stride: b.stride(2),
-        first_line: first_column,
-        lines: columns,
-        end,
-    };
+    let a_part = part(a, (i, j), first_row, end, 2usize);
+    let b_part = part(b, (i, j), first_column, end, 3usize);
     let mut a_next = Array::<Four>::new(4usize);
     let mut b_next = Array::<Four>::new(4usize);
     let mut a_tile = Shared::<[Four]>::new_slice(comptime![s.depth() * s.stride()]);
