@@ -126,10 +126,10 @@ pub(crate) fn attention(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>, bias: Optio
 }
 
 pub(crate) fn rotate(x: &Tensor<4>, cos: &Tensor<4>, sin: &Tensor<4>) {
-    let [batch, _, length, head_dim] = x.dims();
-    let [of, _, _, pairs] = cos.dims();
+    let [batch, heads, length, head_dim] = x.dims();
+    let [of, h, rows, pairs] = cos.dims();
     assert!(
-        cos.dims() == [of, 1, length, pairs] && is_per_group(of, batch),
+        rows == length && is_per_group(of, batch) && (h == 1 || h == heads),
         "one angle per position and pair"
     );
     assert_eq!(sin.dims(), cos.dims(), "cos and sin of the same angles");

@@ -415,17 +415,17 @@ pub fn square_sums(vectors: Vec<Tensor<1>>, parts: usize) -> Tensor<1> {
 }
 
 /// Rotates the pairs of the first `2 R` dimensions of `x`, `[B, H, L, E]`, by the angles whose
-/// `cos` and `sin` are `[1 or G, 1, L, R]`; the other dimensions pass through. Pair i is `(2i,
-/// 2i + 1)` if `interleaved`, else `(i, i + R)`.
-///
-/// The fused version gives no gradient to `cos` and `sin`; if they are tracked, the definition
-/// runs.
+/// `cos` and `sin` are `[1 or G or B, 1 or H, L, R]`; the other dimensions pass through. Pair i is
+/// `(2i, 2i + 1)` if `interleaved`, else `(i, i + R)`. Tables may take a gradient.
 ///
 /// # Panics
 ///
 /// If the tables do not fit `x`.
 pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
     checks::rotate(&x, &cos, &sin);
+    if let Some(y) = cube::rotate([&x, &cos, &sin], interleaved) {
+        return y;
+    }
     flex::rotate(x, cos, sin, interleaved)
 }
 

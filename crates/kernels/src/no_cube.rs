@@ -46,6 +46,10 @@ pub(crate) fn projected_attention(
     None
 }
 
+pub(crate) fn rotate(_: [&Tensor<4>; 3], _: bool) -> Option<Tensor<4>> {
+    None
+}
+
 pub(crate) fn norm(
     _: &Tensor<2>,
     _: &Tensor<1>,

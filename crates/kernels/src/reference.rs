@@ -216,7 +216,8 @@ fn projected_attention(
         None => x,
         Some(rotation) => {
             let [cos, sin] = tables(rotation).clone();
-            rotate(x, cos, sin, rotation.interleaved)
+            cube::rotate([&x, &cos, &sin], rotation.interleaved)
+                .unwrap_or_else(|| rotate(x, cos, sin, rotation.interleaved))
         }
     };
     let (q, k) = (
@@ -228,7 +229,8 @@ fn projected_attention(
         Bias::ByDistance(bias) => dense_bias(bias, length),
         Bias::Network(network) => diagonal_network(*network),
     });
-    attention(q, k, v, bias, scale, 0)
+    cube::attention([&q, &k, &v], &bias, scale, 0)
+        .unwrap_or_else(|| attention(q, k, v, bias, scale, 0))
 }
 
 /// A bias by distance, `[G, H, n]`, as one value per query and key, `[G, H, L, L]`. Keys after the
@@ -249,11 +251,24 @@ fn dense_bias(values: Tensor<3>, length: usize) -> Tensor<4> {
 /// Definition of [`rotate`](crate::rotate).
 pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
     let shape @ [batch, heads, length, head_dim] = x.dims();
-    let groups = cos.dims()[0];
-    if groups > 1 {
-        // All heads of a group beside each other: the tables of a group are broadcast over them.
-        let x = x.reshape([groups, batch / groups * heads, length, head_dim]);
-        return rotated(x, cos, sin, interleaved).reshape(shape);
+    let [groups, table_heads, ..] = cos.dims();
+    if groups > 1 && groups < batch {
+        // What shares a table beside each other, so that the table is broadcast over it.
+        let (each, wide) = (batch / groups, table_heads == 1);
+        let x: Tensor<5> = x.reshape([groups, each, heads, length, head_dim]);
+        if wide {
+            let x = x.reshape([groups, each * heads, length, head_dim]);
+            return rotated(x, cos, sin, interleaved).reshape(shape);
+        }
+        let x = x.swap_dims(1, 2);
+        let x = x.reshape([groups * heads, each, length, head_dim]);
+        let [cos, sin] = [cos, sin].map(|table| {
+            let [_, _, length, pairs] = table.dims();
+            table.reshape([groups * heads, 1, length, pairs])
+        });
+        let y: Tensor<5> =
+            rotated(x, cos, sin, interleaved).reshape([groups, heads, each, length, head_dim]);
+        return y.swap_dims(1, 2).reshape(shape);
     }
     rotated(x, cos, sin, interleaved)
 }

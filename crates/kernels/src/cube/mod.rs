@@ -6,7 +6,7 @@
 //! | `rows` | units that share a row, and their sums |
 //! | `sums` | sums over parts of several cubes |
 //! | `gemm` | matrix products |
-//! | `attention`, `norm`, `nll`, `activation`, `embedding`, `adamw`, `square_sums` | the kernels |
+//! | `attention`, `rotate`, `norm`, `nll`, `activation`, `embedding`, `adamw`, `square_sums` | the kernels |
 //! | `launches` | counting launches |
 
 mod activation;
@@ -17,6 +17,7 @@ mod gemm;
 mod launches;
 mod nll;
 mod norm;
+mod rotate;
 mod rows;
 mod square_sums;
 mod sums;
@@ -164,6 +165,19 @@ fn packed(rotation: &Rotation) -> Rotated {
         interleaved: rotation.interleaved,
         tables: pack(tables.collect(), [groups, length, pairs]),
     }
+}
+
+/// A rotation of x by cos and sin, if there are kernels for these tensors.
+pub(crate) fn rotate(inputs: [&Tensor<4>; 3], interleaved: bool) -> Option<Tensor<4>> {
+    let [x, cos, sin] = inputs;
+    let op = rotate::Rotate {
+        shape: x.dims(),
+        tables: cos.dims(),
+        interleaved,
+        trained: cos.is_tracked() || sin.is_tracked(),
+    };
+    (inputs.into_iter().all(is_supported))
+        .then(|| apply(op, inputs.map(|x| Some(x.clone().into_dispatch()))))
 }
 
 /// A norm of rows, if there are kernels for these tensors: a LayerNorm with a shift, an RMSNorm

@@ -121,6 +121,15 @@ pub(super) fn in_order(x: CubeTensor) -> CubeTensor {
     into_contiguous(x)
 }
 
+/// A tensor that is stored row by row, in any order of dimensions.
+pub(super) fn in_rows(x: CubeTensor) -> CubeTensor {
+    if x.meta.is_tiled() {
+        into_contiguous(x)
+    } else {
+        x
+    }
+}
+
 /// Two tensors, stored row by row.
 pub(super) fn pair(tensors: Vec<CubeTensor>) -> [CubeTensor; 2] {
     let pair: [CubeTensor; 2] = tensors.try_into().expect("two inputs");
@@ -131,6 +140,16 @@ pub(super) fn pair(tensors: Vec<CubeTensor>) -> [CubeTensor; 2] {
 pub(super) fn empty(like: &CubeTensor, shape: impl Into<Shape>) -> CubeTensor {
     let (client, device) = (like.client.clone(), like.device.clone());
     empty_device_contiguous_dtype(client, device, shape.into(), DType::F32)
+}
+
+/// An output `[B, H, L, E]` of a kernel that is laid out as `[B, L, H, E]`.
+pub(super) fn empty_by_position(
+    like: &CubeTensor,
+    [batch, heads, length, head_dim]: [usize; 4],
+) -> CubeTensor {
+    let mut x = empty(like, [batch, length, heads, head_dim]);
+    x.meta.swap(1, 2);
+    x
 }
 
 /// A vector of numbers on the device of `like`.

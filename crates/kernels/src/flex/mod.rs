@@ -329,19 +329,15 @@ fn flex_tensor<const D: usize>(x: Tensor<D>) -> FlexTensor {
 }
 
 pub(crate) fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -> Tensor<4> {
-    let constant_tables = !cos.is_tracked() && !sin.is_tracked();
-    if !(constant_tables && [&x, &cos, &sin].into_iter().all(is_supported)) {
+    if ![&x, &cos, &sin].into_iter().all(is_supported) {
         return reference::rotate(x, cos, sin, interleaved);
     }
-    let groups = cos.dims()[0];
-    if groups > 1 {
-        return each(groups, |g| {
-            let [x, cos, sin] = [&x, &cos, &sin].map(|x| x.part(g, groups));
-            rotate(x, cos, sin, interleaved)
-        });
-    }
-    let inputs = [x, cos, sin].map(|x| Some(x.into_dispatch()));
-    apply(rotate::Rotate { interleaved }, inputs)
+    let trained = cos.is_tracked() || sin.is_tracked();
+    let op = rotate::Rotate {
+        interleaved,
+        trained,
+    };
+    apply(op, [x, cos, sin].map(|x| Some(x.into_dispatch())))
 }
 
 pub(crate) fn gather_columns(x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {

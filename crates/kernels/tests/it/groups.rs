@@ -174,8 +174,7 @@ fn rotations_of_groups_are_those_of_each() {
     let shape: &[usize] = &[BATCH, HEADS, LENGTH, INNER / HEADS];
     for interleaved in [false, true] {
         let count = shape.iter().product();
-        // The tables of every group are inputs, so that each group alone gets its own. With
-        // gradients they are rotated by the definition.
+        // The tables of every group are inputs, so that each group alone gets its own.
         let tables: &[usize] = &[1, 1, LENGTH, 2];
         compare_up_to(1e-5, "rotation", &[shape, tables, tables], count, {
             Box::new(move |x, g| {

@@ -5,6 +5,7 @@ use super::bias::{bias_kernel, diagonal_kernel, distance_kernel};
 use super::call::{CallLaunch, RowsLaunch};
 use super::forward::forward_kernel;
 use super::settings::{BiasShape, CUBE, Settings};
+use crate::cube::tensors::{empty_by_position, in_rows};
 use burn::tensor::Shape;
 use burn_cubecl::cubecl::calculate_cube_count_elemwise;
 use burn_cubecl::cubecl::client::Client;
@@ -115,10 +116,8 @@ impl Inputs {
     }
 
     /// An output `[B, H, L, E]` that is laid out as `[B, L, H, E]`.
-    fn empty_by_position(&self, [batch, heads, length, head_dim]: [usize; 4]) -> CubeTensor {
-        let mut x = self.empty([batch, length, heads, head_dim]);
-        x.meta.swap(1, 2);
-        x
+    fn empty_by_position(&self, shape: [usize; 4]) -> CubeTensor {
+        empty_by_position(&self.parts[0], shape)
     }
 
     /// One cube for each tile of `rows` of `length`, head and batch.
@@ -165,15 +164,6 @@ impl Grads {
         let [grad, stats, deltas] = [&self.grad, &self.stats, &self.deltas];
         let [grad, stats, deltas] = [grad, stats, deltas].map(|x| x.clone().into_tensor_arg());
         RowsLaunch::new(grad, stats, deltas)
-    }
-}
-
-/// A tensor that is stored row by row, in any order of dimensions.
-fn in_rows(x: CubeTensor) -> CubeTensor {
-    if x.meta.is_tiled() {
-        into_contiguous(x)
-    } else {
-        x
     }
 }
 
