@@ -3,9 +3,9 @@
 //!     cargo run --release --example alibi_bias
 
 use burn::tensor::Device;
-use posenc::encodings::AlibiConfig;
 use posenc::encodings::alibi::slopes;
 use posenc::prelude::*;
+use posenc::{Context, encodings::AlibiConfig};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // A million positions: no tensor of [H, L, L] is ever needed.
     let length = 1_000_000;
-    let prepared = encoding.prepare(&Positions::contiguous(length), &device)?;
+    let prepared = encoding.prepare(&Positions::contiguous(length), &Context::new(&device))?;
     let bias = prepared.logits_bias(0).ok_or("ALiBi has a bias")?;
     let block = bias.block(length - 1..length, length - 5..length);
     let values = block.into_data().convert::<f32>().try_to_vec::<f32>()?;

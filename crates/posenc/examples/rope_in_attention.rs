@@ -3,8 +3,8 @@
 //!     cargo run --release --example rope_in_attention
 
 use burn::tensor::{Device, Tensor, TensorData, activation};
-use posenc::encodings::RopeConfig;
 use posenc::prelude::*;
+use posenc::{Context, encodings::RopeConfig};
 use std::error::Error;
 
 const SHAPE: ModelShape = ModelShape {
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let hidden = Tensor::<3>::zeros([1, LENGTH, SHAPE.d_model], &device);
     for offset in [0, 1000] {
         let positions = Positions::from_offset(offset, LENGTH);
-        let prepared = encoding.prepare(&positions, &device)?;
+        let prepared = encoding.prepare(&positions, &Context::new(&device))?;
         let weights = weights(prepared.as_ref(), x.clone(), x.clone(), &hidden);
         let last = weights.slice([0..1, 0..1, LENGTH - 1..LENGTH, 0..LENGTH]);
         println!("weights of the last query, positions from {offset}:");

@@ -2,7 +2,6 @@
 //! models that a host computes side by side.
 
 use crate::hooks::{Bias, BiasBlocks, Block, Content, FusedQk, PrepareError, Prepared, Rotation};
-use crate::ops::{Ops, PlainOps};
 use crate::positions::Positions;
 use burn::tensor::Tensor;
 use std::cell::OnceCell;
@@ -200,11 +199,7 @@ struct BiasByPart<'a> {
 
 impl BiasBlocks for BiasByPart<'_> {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
-        self.block_with(&PlainOps, queries, keys)
-    }
-
-    fn block_with(&self, ops: &dyn Ops, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
-        let block = |bias: &Bias<'_>| bias.block_with(ops, queries.clone(), keys.clone());
+        let block = |bias: &Bias<'_>| bias.block(queries.clone(), keys.clone());
         let parts = self.parts.iter().map(|bias| bias.as_ref().map(block));
         joined(parts.collect()).expect("a part has a bias")
     }

@@ -8,6 +8,32 @@ use burn::tensor::{Bool, Device, Tensor};
 use std::fmt;
 use std::ops::Range;
 
+/// Where an encoding is prepared.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Context {
+    /// The device of the tables.
+    pub device: Device,
+    /// The host's operations.
+    pub ops: &'static dyn Ops,
+}
+
+impl Context {
+    /// A device, and the operations as they are defined.
+    pub fn new(device: &Device) -> Self {
+        Self {
+            device: device.clone(),
+            ops: &PlainOps,
+        }
+    }
+
+    /// The same with operations of the host.
+    #[must_use]
+    pub fn with_ops(self, ops: &'static dyn Ops) -> Self {
+        Self { ops, ..self }
+    }
+}
+
 /// A trainable or fixed encoding of position.
 pub trait PositionalEncoding {
     /// Does all position-only work (cos and sin tables, distances) once per forward pass.
@@ -18,7 +44,7 @@ pub trait PositionalEncoding {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError>;
 
     /// First position without a value, if there is one.
@@ -277,11 +303,6 @@ pub trait BiasBlocks {
     /// [side by side](crate::side_by_side): part g is then for part g of the batch.
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4>;
 
-    /// The same with operations of the host.
-    fn block_with(&self, _ops: &dyn Ops, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
-        self.block(queries, keys)
-    }
-
     /// Whether the bias depends on the difference of the indices of query and key only, if there
     /// are as many queries as keys.
     fn by_distance(&self) -> bool {
@@ -359,22 +380,8 @@ impl<'a> Bias<'a> {
     ///
     /// If the bias has no term; [`Prepared::logits_bias`] returns `None` instead of an empty sum.
     pub fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
-        self.block_with(&PlainOps, queries, keys)
-    }
-
-    /// The same with operations of the host.
-    ///
-    /// # Panics
-    ///
-    /// As [`block`](Self::block).
-    pub fn block_with(
-        &self,
-        ops: &dyn Ops,
-        queries: Range<usize>,
-        keys: Range<usize>,
-    ) -> Tensor<4> {
         let terms = self.terms.iter();
-        let blocks = terms.map(|term| term.block_with(ops, queries.clone(), keys.clone()));
+        let blocks = terms.map(|term| term.block(queries.clone(), keys.clone()));
         blocks
             .reduce(|sum, block| sum + block)
             .expect("a bias has at least one term")

@@ -43,7 +43,8 @@ pub use by_part::side_by_side;
 pub use encodings::{Encoding, EncodingConfig};
 pub use facts::{AxisRead, Facts, Hooks, Lengths, ModelShape};
 pub use hooks::{
-    Bias, BiasBlocks, Block, Content, FusedQk, PositionalEncoding, PrepareError, Prepared, Rotation,
+    Bias, BiasBlocks, Block, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+    Rotation,
 };
 pub use init::{Distribution, Init};
 pub use ops::{DiagonalNetwork, Ops, PlainOps};

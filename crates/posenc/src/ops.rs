@@ -11,6 +11,43 @@ pub trait Ops {
         a.matmul(b)
     }
 
+    /// Rotates the pairs of the first `2 R` dimensions of `x`, `[B, H, L, E]`, by the angles whose
+    /// cos and sin are `[1 or B, 1 or H, L, R]`; the other dimensions pass through. Pair i is `(2i,
+    /// 2i + 1)` if `interleaved`, else `(i, i + R)`.
+    fn rotate(&self, x: Tensor<4>, [cos, sin]: [Tensor<4>; 2], interleaved: bool) -> Tensor<4> {
+        let [batch, heads, length, head_dim] = x.dims();
+        let pairs = cos.dims()[3];
+        // Partial rotation: dimensions from 2 pairs on stay as they are.
+        let rest = (2 * pairs < head_dim).then(|| x.clone().slice_dim(3, 2 * pairs..head_dim));
+        let turn = |a: Tensor<4>, b: Tensor<4>| {
+            let turned_a = a.clone() * cos.clone() - b.clone() * sin.clone();
+            (turned_a, b * cos.clone() + a * sin.clone())
+        };
+        let rotated = if interleaved {
+            // [B, H, L, pairs, 2]: the last axis holds the two members of a pair.
+            let x = x
+                .slice_dim(3, 0..2 * pairs)
+                .reshape([batch, heads, length, pairs, 2]);
+            let [a, b] = [0, 1].map(|side| {
+                x.clone()
+                    .slice_dim(4, side..side + 1)
+                    .reshape([batch, heads, length, pairs])
+            });
+            let (a, b) = turn(a, b);
+            Tensor::stack::<5>(vec![a, b], 4).reshape([batch, heads, length, 2 * pairs])
+        } else {
+            let (a, b) = turn(
+                x.clone().slice_dim(3, 0..pairs),
+                x.slice_dim(3, pairs..2 * pairs),
+            );
+            Tensor::cat(vec![a, b], 3)
+        };
+        match rest {
+            Some(rest) => Tensor::cat(vec![rotated, rest], 3),
+            None => rotated,
+        }
+    }
+
     /// `x[b, h, i, columns[b, h, i, j]]`, `[B, H, Q, K]`, of `x`, `[B, H, Q, N]`, and `columns`,
     /// `[1 or B, 1 or H, Q, K]`.
     fn gather_columns(&self, x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {

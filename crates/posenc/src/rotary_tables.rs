@@ -1,27 +1,29 @@
-//! Rotation of pairs of dimensions by tables of cos and sin computed on the host.
+//! Rotation of pairs of dimensions by tables of cos and sin.
 
 use crate::ConfigError;
 use crate::facts::ModelShape;
-use crate::hooks::{FusedQk, Rotation};
+use crate::hooks::{Context, FusedQk, Rotation};
+use crate::ops::Ops;
 use crate::rotary::{Frequencies, RotaryLayout};
 use crate::tensors::upload;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 
-/// cos and sin of every position's angles, `[1, 1 or H, positions, r/2]`, times a factor.
+/// cos and sin of every position's angles, `[1 or B, 1 or H, positions, r/2]`, times a factor.
 #[derive(Clone)]
 pub(crate) struct RotaryTables {
     cos: Tensor<4>,
     sin: Tensor<4>,
+    ops: &'static dyn Ops,
 }
 
 impl RotaryTables {
     /// Rotates pair i by `position * inv_freq[i]`.
-    pub(crate) fn new(positions: &[f64], frequencies: &Frequencies, device: &Device) -> Self {
+    pub(crate) fn new(positions: &[f64], frequencies: &Frequencies, context: &Context) -> Self {
         let angles = positions
             .iter()
             .flat_map(|p| frequencies.inv_freq.iter().map(move |theta| p * theta));
         let shape = [1, 1, positions.len(), frequencies.inv_freq.len()];
-        Self::of_angles(angles, frequencies.attention_factor, shape, device)
+        Self::of_angles(angles, frequencies.attention_factor, shape, context)
     }
 
     /// Any angles, row by row, in radians.
@@ -29,22 +31,20 @@ impl RotaryTables {
         angles: impl Iterator<Item = f64>,
         factor: f64,
         shape: [usize; 4],
-        device: &Device,
+        context: &Context,
     ) -> Self {
         // f64: near position 10^5 neighbouring f32 angles are almost 0.01 radians apart.
         let (sin, cos): (Vec<f64>, Vec<f64>) = angles
             .map(libm::sincos)
             .map(|(s, c)| (s * factor, c * factor))
             .unzip();
-        Self {
-            cos: upload(cos, shape, device),
-            sin: upload(sin, shape, device),
-        }
+        let [cos, sin] = [cos, sin].map(|table| upload(table, shape, &context.device));
+        Self::of_tables(cos, sin, context.ops)
     }
 
-    /// Tables computed elsewhere, `[1, 1 or H, positions, r/2]`.
-    pub(crate) fn of_tables(cos: Tensor<4>, sin: Tensor<4>) -> Self {
-        Self { cos, sin }
+    /// Tables computed elsewhere, `[1 or B, 1 or H, positions, r/2]`.
+    pub(crate) fn of_tables(cos: Tensor<4>, sin: Tensor<4>, ops: &'static dyn Ops) -> Self {
+        Self { cos, sin, ops }
     }
 
     /// The same tables with a gradient for trained angles: `angles` are their changes, 0 in value.
@@ -55,6 +55,7 @@ impl RotaryTables {
         Self {
             cos: self.cos.clone() - self.sin.clone() * angles.clone(),
             sin: self.sin + self.cos * angles,
+            ..self
         }
     }
 
@@ -63,41 +64,15 @@ impl RotaryTables {
         Self {
             cos: self.cos * factor.clone(),
             sin: self.sin * factor,
+            ..self
         }
     }
 
     /// Rotates `x`, `[B, H, positions, E]`; dimensions past the rotated ones pass through.
     pub(crate) fn apply(&self, x: Tensor<4>, layout: RotaryLayout) -> Tensor<4> {
-        let [batch, heads, length, head_dim] = x.dims();
-        let pairs = self.cos.dims()[3];
-        // Partial rotation: dimensions from 2 pairs on stay as they are.
-        let rest = (2 * pairs < head_dim).then(|| x.clone().slice_dim(3, 2 * pairs..head_dim));
-        let rotated = match layout {
-            RotaryLayout::Half => {
-                let (a, b) = self.rotate(
-                    x.clone().slice_dim(3, 0..pairs),
-                    x.slice_dim(3, pairs..2 * pairs),
-                );
-                Tensor::cat(vec![a, b], 3)
-            }
-            RotaryLayout::Interleaved => {
-                // [B, H, positions, pairs, 2]: the last axis holds the two members of a pair.
-                let x = x
-                    .slice_dim(3, 0..2 * pairs)
-                    .reshape([batch, heads, length, pairs, 2]);
-                let [a, b] = [0, 1].map(|side| {
-                    x.clone()
-                        .slice_dim(4, side..side + 1)
-                        .reshape([batch, heads, length, pairs])
-                });
-                let (a, b) = self.rotate(a, b);
-                Tensor::stack::<5>(vec![a, b], 4).reshape([batch, heads, length, 2 * pairs])
-            }
-        };
-        match rest {
-            Some(rest) => Tensor::cat(vec![rotated, rest], 3),
-            None => rotated,
-        }
+        let tables = [self.cos.clone(), self.sin.clone()];
+        self.ops
+            .rotate(x, tables, layout == RotaryLayout::Interleaved)
     }
 
     /// Cos and sin, if they are the same for all heads.
@@ -111,12 +86,6 @@ impl RotaryTables {
         let (queries, keys) = (queries.shared_by_heads()?, keys.shared_by_heads()?);
         let rotation = Rotation::new(queries, keys, layout == RotaryLayout::Interleaved);
         Some(FusedQk::new(Some(rotation), 1.0))
-    }
-
-    fn rotate(&self, a: Tensor<4>, b: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        let rotated_a = a.clone() * self.cos.clone() - b.clone() * self.sin.clone();
-        let rotated_b = b * self.cos.clone() + a * self.sin.clone();
-        (rotated_a, rotated_b)
     }
 }
 

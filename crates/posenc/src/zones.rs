@@ -4,7 +4,7 @@
 //! Queries and keys are rotated as usual, so that fused attention computes the near zone. The
 //! others are a content-dependent bias: their logits minus the near ones.
 
-use crate::hooks::{Content, Prepared};
+use crate::hooks::{Content, Context, Prepared};
 use crate::positions::Positions;
 use crate::rotary::{Frequencies, RotaryLayout};
 use crate::rotary_tables::RotaryTables;
@@ -56,9 +56,9 @@ impl PreparedZones {
         layout: RotaryLayout,
         zones: Vec<Zone>,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Self {
-        let tables = |positions: &[f64]| RotaryTables::new(positions, frequencies, device);
+        let tables = |positions: &[f64]| RotaryTables::new(positions, frequencies, context);
         let prepared = zones.into_iter().map(|zone| PreparedZone {
             queries: tables(&zone.queries),
             keys: tables(&zone.keys),
@@ -69,7 +69,7 @@ impl PreparedZones {
             near: [tables(positions.queries()), tables(positions.keys())],
             zones: prepared.collect(),
             positions: positions.clone(),
-            device: device.clone(),
+            device: context.device.clone(),
         }
     }
 

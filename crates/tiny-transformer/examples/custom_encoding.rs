@@ -9,8 +9,8 @@ use burn::module::{Module, ModuleDisplay, ModuleMapper, Param};
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
 use posenc::encodings::Stack;
 use posenc::{
-    Bias, BiasBlocks, Distribution, Encoding, EncodingConfig, Facts, Init, PositionalEncoding,
-    Positions, PrepareError, Prepared,
+    Bias, BiasBlocks, Context, Distribution, Encoding, EncodingConfig, Facts, Init,
+    PositionalEncoding, Positions, PrepareError, Prepared,
 };
 use std::ops::Range;
 use tiny_transformer::{Pass, Transformer, TransformerConfig};
@@ -38,7 +38,7 @@ impl PositionalEncoding for LogDistance {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let (queries, keys) = (positions.queries(), positions.keys());
         let table: Vec<f64> = queries
@@ -49,7 +49,7 @@ impl PositionalEncoding for LogDistance {
         let heads = self.log_slopes.dims()[0];
         Ok(Box::new(PreparedLogDistance {
             slopes: self.log_slopes.val().exp().reshape([1, heads, 1, 1]),
-            table: Tensor::from_data(table, device),
+            table: Tensor::from_data(table, &context.device),
         }))
     }
 }
@@ -81,11 +81,11 @@ impl PositionalEncoding for Part {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         match self {
-            Self::Posenc(encoding) => encoding.prepare(positions, device),
-            Self::LogDistance(encoding) => encoding.prepare(positions, device),
+            Self::Posenc(encoding) => encoding.prepare(positions, context),
+            Self::LogDistance(encoding) => encoding.prepare(positions, context),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Multi-head attention, causal or bidirectional. It knows an encoding only by its hooks.
 
 use crate::config::{AttentionKind, FeatureMap, Mask, Normalizer, TransformerConfig};
-use crate::heads::{FusedOps, fused_network, fused_rotation, transform_qk, wide_attention};
+use crate::heads::{
+    FusedOps, fused_network, fused_rotation, is_trained, transform_qk, wide_attention,
+};
 use crate::init::fan_in;
 use crate::linear_attention::{feature_map, linear_attention};
 use crate::norm::Norm;
@@ -186,6 +188,10 @@ impl Attention {
             return None;
         }
         let fused = encoding.fused_qk(layer)?;
+        // Tables that take a gradient are rotated by on their own.
+        if fused.rotation.as_ref().is_some_and(is_trained) {
+            return None;
+        }
         // A dense bias is built for all queries at once, so it has to respect `max_logits`.
         let fits = batch * self.n_heads * length * length <= max_logits;
         let bias = match encoding.logits_bias(layer) {
@@ -198,7 +204,7 @@ impl Attention {
             {
                 kernels::Bias::Network(Box::new(fused_network(network)))
             } else if fits {
-                kernels::Bias::Dense(bias.block_with(&FusedOps, 0..length, 0..length))
+                kernels::Bias::Dense(bias.block(0..length, 0..length))
             } else {
                 return None;
             }),
@@ -274,7 +280,7 @@ impl Attention {
         let content_bias = encoding.content_bias(layer, &content);
         let logits_bias = encoding
             .logits_bias(layer)
-            .map(|bias| bias.block_with(&FusedOps, queries.clone(), keys.clone()));
+            .map(|bias| bias.block(queries.clone(), keys.clone()));
         let bias = match (logits_bias, content_bias) {
             (Some(a), Some(b)) => Some(kernels::per_sequence(a, b.dims()[0]) + b),
             (a, b) => a.or(b),

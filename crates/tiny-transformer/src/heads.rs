@@ -1,9 +1,9 @@
 //! What attention shares with encodings: transforms of queries and keys, fused where they allow,
 //! and fused operations.
 
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use kernels::Matmul;
-use posenc::{DiagonalNetwork, FusedQk, Ops, Prepared};
+use posenc::{Context, DiagonalNetwork, FusedQk, Ops, Prepared};
 
 /// The tables of an encoding's rotation for the fused operations.
 pub(crate) fn fused_rotation(rotation: posenc::Rotation) -> kernels::Rotation {
@@ -12,6 +12,12 @@ pub(crate) fn fused_rotation(rotation: posenc::Rotation) -> kernels::Rotation {
         keys: rotation.keys,
         interleaved: rotation.interleaved,
     }
+}
+
+/// Whether a table of a rotation takes a gradient.
+pub(crate) fn is_trained(rotation: &posenc::Rotation) -> bool {
+    let mut tables = rotation.queries.iter().chain(&rotation.keys);
+    tables.any(Tensor::is_tracked)
 }
 
 /// The network of an encoding for the fused operations.
@@ -71,12 +77,21 @@ pub(crate) fn wide_attention(
     kernels::attention(q, k, v, bias, scale, first_query).slice_dim(3, 0..width)
 }
 
+/// Where encodings are prepared.
+pub(crate) fn context(device: &Device) -> Context {
+    Context::new(device).with_ops(&FusedOps)
+}
+
 /// The operations that encodings ask for, fused where the backend has them.
 pub(crate) struct FusedOps;
 
 impl Ops for FusedOps {
     fn matmul(&self, a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
         kernels::matmul(a, b, Matmul::F32)
+    }
+
+    fn rotate(&self, x: Tensor<4>, [cos, sin]: [Tensor<4>; 2], interleaved: bool) -> Tensor<4> {
+        kernels::rotate(x, cos, sin, interleaved)
     }
 
     fn gather_columns(&self, x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {

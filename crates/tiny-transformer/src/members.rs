@@ -1,8 +1,7 @@
 //! The encodings of models side by side.
 
 use burn::module::Module;
-use burn::tensor::Device;
-use posenc::{PositionalEncoding, Positions, PrepareError, Prepared, side_by_side};
+use posenc::{Context, PositionalEncoding, Positions, PrepareError, Prepared, side_by_side};
 
 /// The encodings of models side by side: one for all, or one for each.
 #[derive(Module, Debug)]
@@ -37,13 +36,13 @@ impl<E: Module + PositionalEncoding> Members<E> {
         &self,
         positions: &[Positions],
         groups: usize,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + '_>, PrepareError> {
         if let ([one], [positions]) = (&self.members[..], positions) {
-            return one.prepare(positions, device);
+            return one.prepare(positions, context);
         }
         let positions_of = |g: usize| positions.get(g).unwrap_or(&positions[0]);
-        let models = (0..groups).map(|g| self.of(g).prepare(positions_of(g), device));
+        let models = (0..groups).map(|g| self.of(g).prepare(positions_of(g), context));
         Ok(side_by_side(models.collect::<Result<_, _>>()?))
     }
 }

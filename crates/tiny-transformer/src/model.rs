@@ -2,6 +2,7 @@
 
 use crate::block::Block;
 use crate::config::{Mask, TransformerConfig};
+use crate::heads::context;
 use crate::init::fan_in;
 use crate::norm::Norm;
 use crate::pass::{Cache, Pass, Past};
@@ -185,7 +186,7 @@ impl<E: Module + PositionalEncoding> Transformer<E> {
 
     fn prepared(&self, positions: &Positions) -> Box<dyn Prepared + '_> {
         let device = self.embedding.val().device();
-        let prepared = self.encoding.prepare(positions, &device);
+        let prepared = self.encoding.prepare(positions, &context(&device));
         prepared.unwrap_or_else(|error| panic!("{error}"))
     }
 }

@@ -1,5 +1,6 @@
 //! Models side by side: several models of one shape as one, whose parameters hold those of all.
 
+use crate::heads::context;
 use crate::members::Members;
 use crate::model::Transformer;
 use crate::pass::Pass;
@@ -98,7 +99,9 @@ impl<E: Module + ModuleDisplay + PositionalEncoding> Transformer<Members<E>> {
             let counts = (positions.queries().len(), positions.keys().len());
             assert_eq!(counts, (length, length), "one position per token");
         }
-        let prepared = self.encoding().prepare(positions, groups, &tokens.device());
+        let prepared = self
+            .encoding()
+            .prepare(positions, groups, &context(&tokens.device()));
         let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));
         let logits = self.run(tokens, prepared.as_ref(), pass, None);
         crate::model::nll(logits, targets).0

@@ -3,8 +3,10 @@
 
 use crate::run::MAX_LOGITS;
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use posenc::{Bias, Content, Encoding, PositionalEncoding, Positions, PrepareError, Prepared};
+use burn::tensor::{Int, Tensor, TensorData};
+use posenc::{
+    Bias, Content, Context, Encoding, PositionalEncoding, Positions, PrepareError, Prepared,
+};
 use results::metric::ATTENTION_DISTANCE;
 use results::record::Metric;
 use std::collections::BTreeMap;
@@ -29,10 +31,10 @@ impl PositionalEncoding for Watched {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedWatched {
-            inner: self.inner.prepare(positions, device)?,
+            inner: self.inner.prepare(positions, context)?,
             sums: &self.sums,
         }))
     }

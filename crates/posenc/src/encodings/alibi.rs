@@ -16,14 +16,16 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{
+    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::scaling::Factor;
 use crate::spec::{About, EncodingSpec};
 use crate::tensors::upload;
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -98,15 +100,15 @@ impl PositionalEncoding for Alibi {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let slopes = slopes(self.n_heads)
             .iter()
             .map(|slope| -slope * self.slope_scale / self.factor)
             .collect();
         Ok(Box::new(PreparedAlibi {
-            slopes: upload(slopes, [1, self.n_heads, 1, 1], device),
-            distances: Distances::new(positions, device),
+            slopes: upload(slopes, [1, self.n_heads, 1, 1], &context.device),
+            distances: Distances::new(positions, &context.device),
             asymmetric: self.asymmetric,
             // Replaced distances do not add up along a path, as a decay must, nor do distances
             // that are all half a token short.

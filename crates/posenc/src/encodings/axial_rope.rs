@@ -17,7 +17,7 @@
 use crate::ConfigError;
 use crate::by_part;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
@@ -25,7 +25,7 @@ use crate::rotary_tables::RotaryTables;
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::{straight_through, to_host, upload};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
@@ -171,7 +171,7 @@ struct PreparedAxialRope {
 
 impl AxialRope {
     /// The tables of one side; `coordinates[axis]` has an entry per position.
-    fn tables(&self, coordinates: &[&[f64]], device: &Device) -> Vec<(usize, RotaryTables)> {
+    fn tables(&self, coordinates: &[&[f64]], context: &Context) -> Vec<(usize, RotaryTables)> {
         let (dim, base, length) = (self.head_dim, self.config.base, coordinates[0].len());
         let sections = self.config.sections(dim);
         let of_axes = |axis_of: &dyn Fn(usize) -> usize| {
@@ -184,7 +184,7 @@ impl AxialRope {
             });
             vec![(
                 dim,
-                RotaryTables::of_angles(angles, 1.0, [1, 1, length, dim / 2], device),
+                RotaryTables::of_angles(angles, 1.0, [1, 1, length, dim / 2], context),
             )]
         };
         match self.config.mode {
@@ -196,7 +196,7 @@ impl AxialRope {
                         .flat_map(|p| theta.iter().map(move |theta| p * theta));
                     (
                         *width,
-                        RotaryTables::of_angles(angles, 1.0, [1, 1, length, width / 2], device),
+                        RotaryTables::of_angles(angles, 1.0, [1, 1, length, width / 2], context),
                     )
                 };
                 sections.iter().enumerate().map(block).collect()
@@ -210,11 +210,11 @@ impl AxialRope {
                 of_axes(&|i| owners[i])
             }
             AxialMode::Interleaved => of_axes(&|i| i % self.config.axes),
-            AxialMode::Mixed => vec![(dim, self.mixed(coordinates, device))],
+            AxialMode::Mixed => vec![(dim, self.mixed(coordinates, context))],
         }
     }
 
-    fn mixed(&self, coordinates: &[&[f64]], device: &Device) -> RotaryTables {
+    fn mixed(&self, coordinates: &[&[f64]], context: &Context) -> RotaryTables {
         let offset = self
             .frequency_offset
             .as_ref()
@@ -249,8 +249,11 @@ impl AxialRope {
         // The angle moves by each coordinate times its frequency's change.
         let moved = straight_through(offset);
         let change = (0..2).map(|axis| {
-            let coordinate: Tensor<4> =
-                upload(coordinates[axis].to_vec(), [1, 1, length, 1], device);
+            let coordinate: Tensor<4> = upload(
+                coordinates[axis].to_vec(),
+                [1, 1, length, 1],
+                &context.device,
+            );
             coordinate
                 * moved
                     .clone()
@@ -258,8 +261,13 @@ impl AxialRope {
                     .reshape([1, heads, 1, pairs])
         });
         let change = change.reduce(|sum, change| sum + change).expect("two axes");
-        RotaryTables::of_angles(angles.collect::<Vec<f64>>().into_iter(), 1.0, shape, device)
-            .with_gradient(change)
+        RotaryTables::of_angles(
+            angles.collect::<Vec<f64>>().into_iter(),
+            1.0,
+            shape,
+            context,
+        )
+        .with_gradient(change)
     }
 }
 
@@ -267,7 +275,7 @@ impl PositionalEncoding for AxialRope {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         by_part::prepare(positions, |positions| {
             let (queries, keys): (Vec<&[f64]>, Vec<&[f64]>) = (0..self.config.axes)
@@ -275,8 +283,8 @@ impl PositionalEncoding for AxialRope {
                 .unzip();
             Ok(Box::new(PreparedAxialRope {
                 layout: self.config.layout,
-                queries: self.tables(&queries, device),
-                keys: self.tables(&keys, device),
+                queries: self.tables(&queries, context),
+                keys: self.tables(&keys, context),
             }))
         })
     }

@@ -10,12 +10,12 @@
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{Bias, Content, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -53,12 +53,12 @@ impl PositionalEncoding for ByLayer {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let prepared = self
             .parts
             .iter()
-            .map(|part| part.prepare(positions, device));
+            .map(|part| part.prepare(positions, context));
         Ok(Box::new(PreparedByLayer {
             parts: prepared.collect::<Result<_, _>>()?,
             pattern: &self.pattern,

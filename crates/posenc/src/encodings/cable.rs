@@ -11,12 +11,12 @@
 use super::fox::FoxLayer;
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +56,7 @@ impl PositionalEncoding for Cable {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        _device: &Device,
+        _context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedCable { encoding: self }))
     }

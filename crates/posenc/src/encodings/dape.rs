@@ -15,13 +15,13 @@
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Bias, Content, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Bias, Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::{Ops, multiplied};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use burn::module::{Module, Param};
-use burn::tensor::{Bool, Device, Tensor, activation};
+use burn::tensor::{Bool, Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -131,10 +131,10 @@ impl PositionalEncoding for Dape {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedDape {
-            part: self.part[0].prepare(positions, device)?,
+            part: self.part[0].prepare(positions, context)?,
             encoding: self,
         }))
     }
@@ -168,9 +168,8 @@ impl Prepared for PreparedDape<'_> {
         let logits = content.logits();
         let shape = logits.dims();
         let by_position = self.part.logits_bias(layer);
-        let by_position = by_position.map(|bias| {
-            bias.block_with(content.ops, content.queries.clone(), content.keys.clone())
-        });
+        let by_position =
+            by_position.map(|bias| bias.block(content.queries.clone(), content.keys.clone()));
         let by_content = self.part.content_bias(layer, content);
         let inputs = if encoding.reads_bias {
             let biases = [by_position, by_content.clone()].into_iter().flatten();

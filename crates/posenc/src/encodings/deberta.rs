@@ -15,13 +15,13 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::{Ops, multiplied};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor, TensorData};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -158,11 +158,11 @@ impl PositionalEncoding for Deberta {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedDeberta {
             encoding: self,
-            distances: Distances::new(positions, device),
+            distances: Distances::new(positions, &context.device),
         }))
     }
 }

@@ -14,7 +14,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout};
@@ -22,7 +22,6 @@ use crate::rotary_tables::check_rotary_dim;
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
 use crate::zones::{PreparedZones, Zone};
 use burn::module::Module;
-use burn::tensor::Device;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -91,7 +90,7 @@ impl PositionalEncoding for DualChunk {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let config = &self.config;
         let dim = config.rotary_dim.unwrap_or(self.head_dim);
@@ -115,7 +114,7 @@ impl PositionalEncoding for DualChunk {
         ];
         // Inside a chunk the difference of two positions is the distance.
         let near = Rotary::new(config.base, dim).unscaled();
-        let zones = PreparedZones::new(&near, config.layout, zones, positions, device);
+        let zones = PreparedZones::new(&near, config.layout, zones, positions, context);
         Ok(Box::new(zones))
     }
 }

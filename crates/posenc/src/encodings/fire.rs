@@ -13,14 +13,16 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{
+    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::{DiagonalNetwork, Ops, PlainOps};
+use crate::ops::DiagonalNetwork;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -75,7 +77,7 @@ pub struct FireFunction {
 struct PreparedFire<'a> {
     functions: &'a [FireFunction],
     positions: Positions,
-    device: Device,
+    context: Context,
 }
 
 struct Layer<'a> {
@@ -87,12 +89,12 @@ impl PositionalEncoding for Fire {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedFire {
             functions: &self.functions,
             positions: positions.clone(),
-            device: device.clone(),
+            context: context.clone(),
         }))
     }
 }
@@ -127,7 +129,7 @@ impl Layer<'_> {
 
     fn upload(&self, values: Vec<f64>) -> Tensor<1> {
         let n = values.len();
-        upload(values, [n], &self.prepared.device)
+        upload(values, [n], &self.prepared.context.device)
     }
 
     /// The trained function.
@@ -158,11 +160,7 @@ impl Layer<'_> {
 
 impl BiasBlocks for Layer<'_> {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
-        self.block_with(&PlainOps, queries, keys)
-    }
-
-    fn block_with(&self, ops: &dyn Ops, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
-        let positions = &self.prepared.positions;
+        let (positions, ops) = (&self.prepared.positions, self.prepared.context.ops);
         let (q, k) = (&positions.queries()[queries], &positions.keys()[keys]);
         if let Some(network) = self.on_diagonals(q, k) {
             return ops.diagonal_network(network);

@@ -15,7 +15,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
@@ -23,7 +23,7 @@ use crate::rotary_tables::RotaryTables;
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
@@ -126,64 +126,84 @@ fn fixed_draw(seed: u64, count: usize) -> Vec<f64> {
 }
 
 impl Fope {
-    /// I + W, `[1, H, frequencies, columns]`.
-    fn mixed(&self, trained: Option<&Param<Tensor<3>>>, seed: u64, device: &Device) -> Tensor<4> {
-        let shape = ModelShape {
+    /// Shape of W and V.
+    fn sizes(&self) -> [usize; 3] {
+        self.config.sizes(&ModelShape {
             d_model: 0,
             n_layers: 0,
             n_heads: self.n_heads,
             head_dim: self.head_dim,
-        };
-        let sizes = self.config.sizes(&shape);
-        let [heads, rows, columns] = sizes;
-        let step = rows.div_ceil(columns);
-        let one = |at: usize| f64::from(u8::from(at / columns == at % columns * step));
-        let identity = (0..rows * columns).map(one).collect();
-        let identity = upload(identity, [1, 1, rows, columns], device);
-        let random = match trained {
-            Some(trained) => trained.val().unsqueeze(),
-            None => {
-                let spread = self.config.spread(sizes);
-                let drawn = fixed_draw(seed, heads * rows * columns).into_iter();
-                let drawn = drawn.map(|value| value * spread).collect();
-                upload(drawn, [1, heads, rows, columns], device)
-            }
-        };
-        identity + random
+        })
     }
 
-    fn tables(&self, positions: &[f64], theta: &[f64], device: &Device) -> RotaryTables {
-        let (count, pairs) = (positions.len(), self.head_dim / 2);
-        let angles = positions
-            .iter()
-            .flat_map(|p| theta.iter().map(move |theta| p * theta));
-        let (sin, cos): (Vec<f64>, Vec<f64>) = angles.map(libm::sincos).unzip();
-        let pad = |value: f64, width: usize| {
-            let padding = Tensor::ones([1, self.n_heads, count, width], device);
-            padding * value
+    /// The table of these `waves`, `[positions, frequencies]`, of every head: `[1, H, positions,
+    /// pairs]`. Pairs without a column get `rest`.
+    fn table(
+        &self,
+        waves: Vec<f64>,
+        trained: Option<&Param<Tensor<3>>>,
+        (seed, rest): (u64, f64),
+        context: &Context,
+    ) -> Tensor<4> {
+        let (sizes, pairs) = (self.sizes(), self.head_dim / 2);
+        let [heads, rows, columns] = sizes;
+        let count = waves.len() / rows;
+        let step = rows.div_ceil(columns);
+        let one = |at: usize| f64::from(u8::from(at / columns == at % columns * step));
+        let identity = (0..rows * columns).map(one);
+        let Some(trained) = trained else {
+            let spread = self.config.spread(sizes);
+            let random = fixed_draw(seed, heads * rows * columns);
+            let identity: Vec<f64> = identity.collect();
+            let cells = random.iter().zip(identity.iter().cycle());
+            let mixed: Vec<f64> = cells.map(|(w, one)| one + w * spread).collect();
+            let table = mixed.chunks(rows * columns).flat_map(|mixed| {
+                waves.chunks(rows).flat_map(move |waves| {
+                    (0..pairs).map(move |column| {
+                        if column >= columns {
+                            return rest;
+                        }
+                        let column = mixed[column..].iter().step_by(columns);
+                        waves.iter().zip(column).map(|(x, w)| x * w).sum()
+                    })
+                })
+            });
+            return upload(table.collect(), [1, heads, count, pairs], &context.device);
         };
-        let table = |waves: Vec<f64>, trained, seed, rest: f64| {
-            if theta.is_empty() {
-                return pad(rest, pairs);
-            }
-            let waves: Tensor<4> = upload(waves, [1, 1, count, theta.len()], device);
-            let waves = waves.repeat_dim(1, self.n_heads);
-            let mixed = waves.matmul(self.mixed(trained, seed, device));
-            let columns = mixed.dims()[3];
-            if columns == pairs {
-                return mixed;
-            }
-            Tensor::cat(vec![mixed, pad(rest, pairs - columns)], 3)
-        };
+        let device = &context.device;
+        let identity: Tensor<4> = upload(identity.collect(), [1, 1, rows, columns], device);
+        let waves: Tensor<4> = upload(waves, [1, 1, count, rows], device);
+        let waves = waves.repeat_dim(1, heads);
+        let mixed = identity + trained.val().unsqueeze();
+        let table = context.ops.matmul(waves, mixed);
+        if columns == pairs {
+            return table;
+        }
+        let padding = Tensor::full([1, heads, count, pairs - columns], rest, device);
+        Tensor::cat(vec![table, padding], 3)
+    }
+
+    fn tables(&self, positions: &[f64], theta: &[f64], context: &Context) -> RotaryTables {
         let sine = if self.config.pad == FopePad::Code {
             1.0
         } else {
             0.0
         };
-        RotaryTables::of_tables(
-            table(cos, self.cos.as_ref(), 1, 1.0),
-            table(sin, self.sin.as_ref(), 2, sine),
-        )
+        let [cos, sin] = if theta.is_empty() {
+            // No frequency completes a turn.
+            let shape = [1, self.n_heads, positions.len(), self.head_dim / 2];
+            [1.0, sine].map(|rest| Tensor::full(shape, rest, &context.device))
+        } else {
+            let angles = positions
+                .iter()
+                .flat_map(|p| theta.iter().map(move |theta| p * theta));
+            let (sin, cos): (Vec<f64>, Vec<f64>) = angles.map(libm::sincos).unzip();
+            [
+                self.table(cos, self.cos.as_ref(), (1, 1.0), context),
+                self.table(sin, self.sin.as_ref(), (2, sine), context),
+            ]
+        };
+        RotaryTables::of_tables(cos, sin, context.ops)
     }
 }
 
@@ -191,12 +211,12 @@ impl PositionalEncoding for Fope {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let theta = self.config.kept(self.head_dim);
         Ok(Box::new(PreparedFope {
-            queries: self.tables(positions.queries(), &theta, device),
-            keys: self.tables(positions.keys(), &theta, device),
+            queries: self.tables(positions.queries(), &theta, context),
+            keys: self.tables(positions.keys(), &theta, context),
         }))
     }
 }

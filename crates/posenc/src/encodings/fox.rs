@@ -13,13 +13,13 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::multiplied;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, activation};
+use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ impl PositionalEncoding for Fox {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        _device: &Device,
+        _context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedFox { encoding: self }))
     }

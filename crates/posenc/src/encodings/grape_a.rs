@@ -15,13 +15,14 @@ use super::alibi::slopes;
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
+use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, activation};
+use burn::tensor::{Tensor, activation};
 use serde::{Deserialize, Serialize};
 
 /// What the slope depends on.
@@ -71,7 +72,7 @@ const SHORTEST: f64 = 1e-6;
 
 /// `softplus(x.v / sqrt(head_dim))` of `x`, `[B, H, T, E]`, for unit vectors along `vector`, `[H,
 /// E]`: `[B, H, T]`.
-fn gate(x: &Tensor<4>, vector: &Param<Tensor<2>>) -> Tensor<3> {
+fn gate(ops: &dyn Ops, x: &Tensor<4>, vector: &Param<Tensor<2>>) -> Tensor<3> {
     let [heads, width] = vector.val().dims();
     let vector = vector.val();
     let length = vector
@@ -82,7 +83,7 @@ fn gate(x: &Tensor<4>, vector: &Param<Tensor<2>>) -> Tensor<3> {
         .sqrt();
     let unit = (vector / length).reshape([1, heads, width, 1]);
     let scale = 1.0 / (width as f64).sqrt();
-    let product = x.clone().matmul(unit.repeat_dim(0, x.dims()[0])) * scale;
+    let product = ops.matmul(x.clone(), unit.repeat_dim(0, x.dims()[0])) * scale;
     activation::softplus(product, 1.0).squeeze_dim(3)
 }
 
@@ -90,11 +91,11 @@ impl PositionalEncoding for GrapeA {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedGrapeA {
             encoding: self,
-            distances: Distances::new(positions, device),
+            distances: Distances::new(positions, &context.device),
         }))
     }
 }
@@ -111,11 +112,11 @@ impl Prepared for PreparedGrapeA<'_> {
         let key = layer
             .key
             .as_ref()
-            .map(|u| gate(content.k, u).unsqueeze_dim::<4>(2));
+            .map(|u| gate(content.ops, content.k, u).unsqueeze_dim::<4>(2));
         let query = layer
             .query
             .as_ref()
-            .map(|v| gate(content.q, v).unsqueeze_dim::<4>(3));
+            .map(|v| gate(content.ops, content.q, v).unsqueeze_dim::<4>(3));
         let rate = match (key, query) {
             (Some(key), Some(query)) => key + query,
             (key, query) => key.or(query)?,

@@ -13,7 +13,7 @@
 use super::alibi::slopes;
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::multiplied;
 use crate::positions::Positions;
@@ -22,7 +22,7 @@ use crate::rotary_tables::RotaryTables;
 use crate::spec::{About, EncodingSpec};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, activation};
+use burn::tensor::{Tensor, activation};
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`GrapeAp`].
@@ -60,7 +60,7 @@ impl PositionalEncoding for GrapeAp {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let (keys, pairs) = (positions.keys(), self.width / 2);
         // Base 1: every pair turns alike, the other way than RoPE.
@@ -68,7 +68,7 @@ impl PositionalEncoding for GrapeAp {
         let shape = [1, 1, keys.len(), pairs];
         Ok(Box::new(PreparedGrapeAp {
             encoding: self,
-            keys: RotaryTables::of_angles(angles, 1.0, shape, device),
+            keys: RotaryTables::of_angles(angles, 1.0, shape, context),
         }))
     }
 }

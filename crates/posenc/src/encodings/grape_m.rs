@@ -16,9 +16,9 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::PlainOps;
+use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout, inv_freq};
 use crate::rotary_tables::{RotaryTables, check_rotary_dim};
@@ -26,7 +26,7 @@ use crate::sequence::{by_head, last_positions, projected};
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::{straight_through, to_host, upload};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, activation};
+use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -108,13 +108,14 @@ struct ByPosition {
 
 struct ByContent<'a> {
     encoding: &'a GrapeM,
+    ops: &'static dyn Ops,
     /// Frequencies of each layer, `[1, 1 or H, 1, E/2]`.
     layers: Vec<Tensor<4>>,
 }
 
 impl GrapeM {
     /// Exact tables of one layer at these positions, with the gradient of its frequencies.
-    fn tables(&self, layer: &GrapeMLayer, positions: &[f64], device: &Device) -> RotaryTables {
+    fn tables(&self, layer: &GrapeMLayer, positions: &[f64], context: &Context) -> RotaryTables {
         let alpha = layer.log_frequency.val();
         let [heads, pairs] = alpha.dims();
         let plain = inv_freq(self.head_dim, self.config.base);
@@ -134,10 +135,10 @@ impl GrapeM {
             })
             .collect();
         let shape = [1, heads, positions.len(), pairs];
-        let tables = RotaryTables::of_angles(angles.iter().copied(), 1.0, shape, device);
+        let tables = RotaryTables::of_angles(angles.iter().copied(), 1.0, shape, context);
         // The derivative of p theta exp(alpha / s) by alpha is the angle itself over s.
         let changes = straight_through(alpha).reshape([1, heads, 1, pairs]) * (1.0 / SCALE);
-        tables.with_gradient(upload::<4>(angles, shape, device) * changes)
+        tables.with_gradient(upload::<4>(angles, shape, &context.device) * changes)
     }
 }
 
@@ -145,12 +146,12 @@ impl PositionalEncoding for GrapeM {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         if self.config.by_content() {
             let plain = inv_freq(self.head_dim, self.config.base);
             let shape = [1, 1, 1, plain.len()];
-            let plain: Tensor<4> = upload(plain, shape, device);
+            let plain: Tensor<4> = upload(plain, shape, &context.device);
             let of = |layer: &GrapeMLayer| {
                 let alpha = layer.log_frequency.val();
                 let [heads, pairs] = alpha.dims();
@@ -158,11 +159,12 @@ impl PositionalEncoding for GrapeM {
             };
             return Ok(Box::new(ByContent {
                 encoding: self,
+                ops: context.ops,
                 layers: self.layers.iter().map(of).collect(),
             }));
         }
         let of = |layer: &GrapeMLayer| {
-            [positions.queries(), positions.keys()].map(|at| self.tables(layer, at, device))
+            [positions.queries(), positions.keys()].map(|at| self.tables(layer, at, context))
         };
         Ok(Box::new(ByPosition {
             layers: self.layers.iter().map(of).collect(),
@@ -197,7 +199,7 @@ impl ByContent<'_> {
             unreachable!("phases by content have a projection")
         };
         let opened =
-            projected(&PlainOps, hidden.clone(), weight.val()) + bias.val().unsqueeze::<3>();
+            projected(self.ops, hidden.clone(), weight.val()) + bias.val().unsqueeze::<3>();
         let steps = if self.encoding.config.phase == GrapeMPhase::Sigmoid {
             activation::sigmoid(opened * (1.0 / SCALE))
         } else {
@@ -223,8 +225,8 @@ impl Prepared for ByContent<'_> {
         let [query_cos, query_sin] = [&cos, &sin].map(|table| last_positions(table, q.dims()[2]));
         let layout = RotaryLayout::Half;
         (
-            RotaryTables::of_tables(query_cos, query_sin).apply(q, layout),
-            RotaryTables::of_tables(cos, sin).apply(k, layout),
+            RotaryTables::of_tables(query_cos, query_sin, self.ops).apply(q, layout),
+            RotaryTables::of_tables(cos, sin, self.ops).apply(k, layout),
         )
     }
 }

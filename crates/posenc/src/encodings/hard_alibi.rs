@@ -12,7 +12,9 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{
+    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, NumberTable};
@@ -55,13 +57,13 @@ impl PositionalEncoding for HardAlibi {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        let distances = Distances::new(positions, device);
+        let distances = Distances::new(positions, &context.device);
         Ok(Box::new(PreparedHardAlibi {
             encoding: [self.n_heads, self.masked],
             distances,
-            device: device.clone(),
+            device: context.device.clone(),
         }))
     }
 }

@@ -19,14 +19,14 @@ use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{
-    Bias, BiasBlocks, Content, FusedQk, PositionalEncoding, PrepareError, Prepared,
+    Bias, BiasBlocks, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
 };
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use crate::tensors::clamp_straight_through;
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -96,7 +96,7 @@ impl PositionalEncoding for Kerple {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let per_head = |r: &Param<Tensor<1>>, most: f64| {
             let heads = r.val().dims()[0];
@@ -115,7 +115,7 @@ impl PositionalEncoding for Kerple {
             r3: self.r3.as_ref().map(|r3| per_head(r3, STEEPEST)),
             weight: weight.map(|(w1, w2)| [per_head(w1, ANY), per_head(w2, STEEPEST)]),
             form: self.form,
-            distances: Distances::new(positions, device),
+            distances: Distances::new(positions, &context.device),
         }))
     }
 }

@@ -12,13 +12,13 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{FusedQk, PositionalEncoding, PrepareError, Prepared, within_limit};
+use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared, within_limit};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor, TensorData};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ impl PositionalEncoding for Learned {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let table = self.table.val();
         let [rows, _] = table.dims();
@@ -77,7 +77,7 @@ impl PositionalEncoding for Learned {
                 .clone()
                 .select(
                     0,
-                    Tensor::<1, Int>::from_data(TensorData::new(rows, [count]), device),
+                    Tensor::<1, Int>::from_data(TensorData::new(rows, [count]), &context.device),
                 )
                 .unsqueeze_dim(0)
         };
@@ -99,7 +99,7 @@ impl PositionalEncoding for Learned {
         let upper = upload(
             places.iter().map(|p| p - p.floor()).collect(),
             [1, places.len(), 1],
-            device,
+            &context.device,
         );
         let [below, above] = [0.0, 1.0].map(|step| {
             read(

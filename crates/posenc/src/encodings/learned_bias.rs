@@ -12,12 +12,14 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{
+    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -57,11 +59,11 @@ impl PositionalEncoding for LearnedBias {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedLearnedBias {
             table: self.table.val().transpose(),
-            distances: Distances::new(positions, device),
+            distances: Distances::new(positions, &context.device),
         }))
     }
 }

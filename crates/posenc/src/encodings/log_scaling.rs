@@ -15,13 +15,13 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -111,7 +111,7 @@ impl PositionalEncoding for LogScaling {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let factors: Vec<f64> = positions
             .queries()
@@ -120,7 +120,7 @@ impl PositionalEncoding for LogScaling {
             .collect();
         let shape = [1, 1, factors.len(), 1];
         Ok(Box::new(PreparedLogScaling {
-            factors: upload(factors, shape, device),
+            factors: upload(factors, shape, &context.device),
             scale: &self.scale,
         }))
     }

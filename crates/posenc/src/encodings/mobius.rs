@@ -12,14 +12,14 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
 use crate::rotary_tables::{RotaryTables, check_rotary_dim};
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
@@ -83,7 +83,7 @@ impl PositionalEncoding for Mobius {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let reversed = self.config.reversed(self.n_heads);
         let odd = self.config.odd(self.head_dim);
@@ -97,7 +97,7 @@ impl PositionalEncoding for Mobius {
                     .flat_map(move |p| theta.iter().map(move |theta| p * theta))
             });
             let shape = [1, self.n_heads, positions.len(), self.head_dim / 2];
-            RotaryTables::of_angles(angles, 1.0, shape, device)
+            RotaryTables::of_angles(angles, 1.0, shape, context)
         };
         Ok(Box::new(PreparedMobius {
             layout: self.config.layout,

@@ -47,13 +47,12 @@ pub mod xpos;
 
 use crate::ConfigError;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Init, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::Rotary;
 use crate::spec::{About, EncodingSpec, NumberTable, Part, refuse_unresolved};
 use burn::module::Module;
-use burn::tensor::Device;
 use std::collections::BTreeMap;
 
 /// Generates the configuration enum, the module enum and their plumbing from one list.
@@ -166,9 +165,9 @@ macro_rules! encodings {
             fn prepare<'a>(
                 &'a self,
                 positions: &Positions,
-                device: &Device,
+                context: &Context,
             ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-                match self { $(Self::$module(encoding) => encoding.prepare(positions, device)),+ }
+                match self { $(Self::$module(encoding) => encoding.prepare(positions, context)),+ }
             }
 
             fn max_position(&self) -> Option<usize> {

@@ -8,12 +8,11 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use burn::module::Module;
-use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`Nope`]: nothing to set.
@@ -38,7 +37,7 @@ impl PositionalEncoding for Nope {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        _device: &Device,
+        _context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedNope))
     }

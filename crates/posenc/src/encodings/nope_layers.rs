@@ -9,12 +9,12 @@
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{Bias, Content, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -79,10 +79,10 @@ impl<E: Module + PositionalEncoding> PositionalEncoding for NopeLayers<E> {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedNopeLayers {
-            part: self.part[0].prepare(positions, device)?,
+            part: self.part[0].prepare(positions, context)?,
             every: self.every,
         }))
     }

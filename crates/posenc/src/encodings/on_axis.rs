@@ -14,12 +14,11 @@ use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
 use crate::by_part;
 use crate::facts::{AxisRead, Facts, Lengths, ModelShape};
-use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use burn::module::Module;
-use burn::tensor::Device;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -49,12 +48,12 @@ impl<E: Module + PositionalEncoding> PositionalEncoding for OnAxis<E> {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         by_part::prepare(positions, |positions| {
             let (queries, keys) = positions.axis(self.axis);
             let coordinates = Positions::new(queries.to_vec(), keys.to_vec());
-            self.part[0].prepare(&coordinates, device)
+            self.part[0].prepare(&coordinates, context)
         })
     }
 

@@ -18,14 +18,14 @@
 use super::fox::FoxLayer;
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::sequence::{by_head, causal_convolution, projected, unit};
 use crate::spec::{About, EncodingSpec};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, TensorData, activation};
+use burn::tensor::{Tensor, TensorData, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -94,7 +94,7 @@ impl PositionalEncoding for PathProduct {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        _device: &Device,
+        _context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedPath { encoding: self }))
     }

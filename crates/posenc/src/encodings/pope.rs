@@ -13,14 +13,14 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::BASES;
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::{clamp_straight_through, upload};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, activation};
+use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +68,7 @@ impl PositionalEncoding for Pope {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let dim = self.head_dim;
         let theta = frequencies(dim, self.base);
@@ -77,7 +77,7 @@ impl PositionalEncoding for Pope {
                 .iter()
                 .flat_map(|p| theta.iter().map(move |theta| libm::sincos(p * theta)));
             let (sin, cos) = angles.unzip();
-            [cos, sin].map(|table| upload(table, [1, 1, positions.len(), dim], device))
+            [cos, sin].map(|table| upload(table, [1, 1, positions.len(), dim], &context.device))
         };
         let mut keys = tables(positions.keys());
         if let Some(delta) = &self.delta {

@@ -12,13 +12,13 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::multiplied;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor, TensorData};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -69,11 +69,11 @@ impl PositionalEncoding for RelativeProjection {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedRelativeProjection {
             encoding: self,
-            distances: Distances::new(positions, device),
+            distances: Distances::new(positions, &context.device),
         }))
     }
 }

@@ -14,7 +14,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, Frequencies, FrequencySpacing, Rotary, RotaryLayout};
@@ -23,7 +23,7 @@ use crate::scaling::RopeScaling;
 use crate::spec::{About, EncodingSpec};
 use crate::tensors::{straight_through, to_host, upload};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -101,7 +101,7 @@ impl PositionalEncoding for Rope {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let mut frequencies = self
             .config
@@ -118,7 +118,7 @@ impl PositionalEncoding for Rope {
                 .for_each(|(theta, alpha)| *theta *= libm::exp(alpha));
         }
         let tables = |positions: &[f64]| {
-            let tables = RotaryTables::new(positions, &frequencies, device);
+            let tables = RotaryTables::new(positions, &frequencies, context);
             match &alpha {
                 None => tables,
                 Some(alpha) => {
@@ -130,7 +130,7 @@ impl PositionalEncoding for Rope {
                     let angles: Tensor<4> = upload(
                         angles,
                         [1, 1, positions.len(), frequencies.inv_freq.len()],
-                        device,
+                        &context.device,
                     );
                     tables.with_gradient(angles * straight_through(alpha.clone()).unsqueeze())
                 }

@@ -13,7 +13,9 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Bias, BiasBlocks, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{
+    Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
+};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
@@ -69,12 +71,12 @@ impl PositionalEncoding for Sandwich {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedSandwich {
             encoding: self,
-            distances: Distances::new(positions, device),
-            device: device.clone(),
+            distances: Distances::new(positions, &context.device),
+            device: context.device.clone(),
         }))
     }
 }

@@ -19,9 +19,9 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::PlainOps;
+use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
 use crate::rotary_tables::{RotaryTables, check_rotary_dim};
@@ -29,7 +29,7 @@ use crate::sequence::{by_head, causal_convolution, last_positions, projected, un
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, activation};
+use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +89,7 @@ pub struct SelectiveRopeLayer {
 
 struct PreparedSelectiveRope<'a> {
     encoding: &'a SelectiveRope,
+    ops: &'static dyn Ops,
     /// `[1, 1, 1, E/2]`.
     temperature: Tensor<4>,
 }
@@ -97,13 +98,14 @@ impl PositionalEncoding for SelectiveRope {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let theta = inv_freq(self.head_dim, self.config.base);
         let shape = [1, 1, 1, theta.len()];
         Ok(Box::new(PreparedSelectiveRope {
             encoding: self,
-            temperature: upload(theta, shape, device),
+            ops: context.ops,
+            temperature: upload(theta, shape, &context.device),
         }))
     }
 }
@@ -123,15 +125,15 @@ impl PreparedSelectiveRope<'_> {
             .clone()
             .reshape([batch, length, parts, width / parts]);
         let normed = unit(parts).reshape([batch, length, width]);
-        let phi = projected(&PlainOps, normed.clone(), layer.down.val());
-        let phi = projected(&PlainOps, phi, layer.up.val());
+        let phi = projected(self.ops, normed.clone(), layer.down.val());
+        let phi = projected(self.ops, phi, layer.up.val());
         let mut phi = causal_convolution(phi, &layer.convolution.val());
         if let Some(offset) = &layer.offset {
             phi = phi + offset.val().exp().unsqueeze::<3>();
         }
         let mut phi = by_head(phi, heads);
         if let (Some(weight), Some(bias)) = (&layer.gate_weight, &layer.gate_bias) {
-            let opened = projected(&PlainOps, normed, weight.val()) + bias.val().unsqueeze::<3>();
+            let opened = projected(self.ops, normed, weight.val()) + bias.val().unsqueeze::<3>();
             phi = phi * by_head(activation::sigmoid(opened), heads);
         }
         let temperature = match &layer.log_temperature {
@@ -155,8 +157,8 @@ impl Prepared for PreparedSelectiveRope<'_> {
         let queries = [&cos, &sin].map(|table| last_positions(table, q.dims()[2]));
         let [query_cos, query_sin] = queries;
         (
-            RotaryTables::of_tables(query_cos, query_sin).apply(q, RotaryLayout::Half),
-            RotaryTables::of_tables(cos, sin).apply(k, RotaryLayout::Half),
+            RotaryTables::of_tables(query_cos, query_sin, self.ops).apply(q, RotaryLayout::Half),
+            RotaryTables::of_tables(cos, sin, self.ops).apply(k, RotaryLayout::Half),
         )
     }
 }

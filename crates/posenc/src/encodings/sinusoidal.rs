@@ -12,14 +12,14 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, inv_freq};
 use crate::spec::{About, EncodingSpec};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -110,10 +110,10 @@ impl PositionalEncoding for Sinusoidal {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let rows = positions.queries();
-        // A trained factor starts from `scale` and is multiplied in on the device.
+        // A trained factor starts from `scale` and is multiplied in on the &context.device.
         let fixed = if self.scale.is_some() {
             1.0
         } else {
@@ -124,7 +124,7 @@ impl PositionalEncoding for Sinusoidal {
             .flat_map(|p| self.config.row(*p, self.d_model))
             .map(|value| fixed * value)
             .collect();
-        let table = upload(values, [1, rows.len(), self.d_model], device);
+        let table = upload(values, [1, rows.len(), self.d_model], &context.device);
         Ok(Box::new(PreparedSinusoidal {
             table: match &self.scale {
                 None => table,

@@ -9,12 +9,12 @@
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{Bias, Content, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`Stack`].
@@ -60,10 +60,10 @@ impl<E: Module + PositionalEncoding> PositionalEncoding for Stack<E> {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let parts = self.parts.iter();
-        let prepared = parts.map(|part| part.prepare(positions, device));
+        let prepared = parts.map(|part| part.prepare(positions, context));
         Ok(Box::new(PreparedStack {
             parts: prepared.collect::<Result<_, _>>()?,
         }))

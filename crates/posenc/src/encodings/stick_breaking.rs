@@ -13,12 +13,12 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use burn::module::Module;
-use burn::tensor::{Bool, Device, Tensor, TensorData, activation};
+use burn::tensor::{Bool, Tensor, TensorData, activation};
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`StickBreaking`]; nothing to set.
@@ -40,7 +40,7 @@ impl PositionalEncoding for StickBreaking {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        _device: &Device,
+        _context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedStickBreaking))
     }

@@ -11,7 +11,7 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout};
@@ -19,7 +19,6 @@ use crate::rotary_tables::check_rotary_dim;
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
 use crate::zones::{PreparedZones, Zone};
 use burn::module::Module;
-use burn::tensor::Device;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +80,7 @@ impl PositionalEncoding for Shifted {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let config = &self.config;
         let dim = config.rotary_dim.unwrap_or(self.head_dim);
@@ -92,7 +91,7 @@ impl PositionalEncoding for Shifted {
         let queries = positions.queries().iter().map(|p| p - shift + window);
         let far = Zone::far(queries.collect(), positions.keys().to_vec(), shift);
         let near = Rotary::new(config.base, dim).unscaled();
-        let zones = PreparedZones::new(&near, config.layout, vec![far], positions, device);
+        let zones = PreparedZones::new(&near, config.layout, vec![far], positions, context);
         Ok(Box::new(zones))
     }
 }

@@ -13,7 +13,7 @@
 use crate::ConfigError;
 use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::multiplied;
 use crate::positions::Positions;
@@ -86,12 +86,12 @@ impl PositionalEncoding for TransformerXl {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedTransformerXl {
             encoding: self,
-            distances: Distances::new(positions, device),
-            device: device.clone(),
+            distances: Distances::new(positions, &context.device),
+            device: context.device.clone(),
         }))
     }
 }

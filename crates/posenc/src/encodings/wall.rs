@@ -13,14 +13,14 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::sequence::{by_head, projected};
 use crate::spec::{About, EncodingSpec};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, activation};
+use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -62,7 +62,7 @@ impl PositionalEncoding for Wall {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        _device: &Device,
+        _context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedWall { encoding: self }))
     }

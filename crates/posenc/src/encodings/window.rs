@@ -11,13 +11,12 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Bias, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Bias, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::Parameters;
 use crate::mask::Window as Mask;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
 use burn::module::Module;
-use burn::tensor::Device;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -47,10 +46,10 @@ impl PositionalEncoding for Window {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let (size, sinks) = (self.size as f64, self.sinks as f64);
-        let mask = Mask::new(positions, device, move |query, key| {
+        let mask = Mask::new(positions, &context.device, move |query, key| {
             (query - key).abs() < size || key < sinks
         });
         Ok(Box::new(PreparedWindow { mask }))

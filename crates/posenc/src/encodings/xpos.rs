@@ -13,7 +13,9 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
-use crate::hooks::{Bias, FusedQk, PositionalEncoding, PrepareError, Prepared, within_limit};
+use crate::hooks::{
+    Bias, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, within_limit,
+};
 use crate::init::Parameters;
 use crate::mask::Window;
 use crate::positions::Positions;
@@ -22,7 +24,7 @@ use crate::rotary_tables::{RotaryTables, check_rotary_dim};
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set};
 use crate::tensors::upload;
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -96,7 +98,7 @@ impl PositionalEncoding for Xpos {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         within_limit(positions, self.max_position())?;
         let dim = self.config.rotary_dim.unwrap_or(self.head_dim);
@@ -120,8 +122,12 @@ impl PositionalEncoding for Xpos {
                 .iter()
                 .flat_map(|p| zeta.iter().map(move |zeta| power(p, zeta)))
                 .collect();
-            let factors = upload(factors, [1, 1, positions.len(), zeta.len()], device);
-            RotaryTables::new(positions, &frequencies, device).scaled(factors)
+            let factors = upload(
+                factors,
+                [1, 1, positions.len(), zeta.len()],
+                &context.device,
+            );
+            RotaryTables::new(positions, &frequencies, context).scaled(factors)
         };
         Ok(Box::new(PreparedXpos {
             layout: self.config.layout,
@@ -129,7 +135,7 @@ impl PositionalEncoding for Xpos {
             keys: tables(positions.keys(), -1.0),
             blocks: self.config.block_size.map(|size| {
                 let block = move |p: f64| (p / size as f64).floor();
-                Window::new(positions, device, move |query, key| {
+                Window::new(positions, &context.device, move |query, key| {
                     block(query) - block(key) <= 1.0
                 })
             }),

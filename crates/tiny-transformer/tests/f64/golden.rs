@@ -4,7 +4,7 @@ use crate::DEVICE;
 use crate::common::{host, largest_difference};
 use crate::linear_attention::{build, tensor, weights_of};
 use burn::tensor::Tensor;
-use posenc::{ModelShape, PositionalEncoding, Positions};
+use posenc::{Context, ModelShape, PositionalEncoding, Positions};
 use serde_json::{Value, json};
 use tiny_transformer::{FeatureMap, Normalizer, feature_map, linear_attention};
 
@@ -50,7 +50,7 @@ fn golden_numbers_of_rotated_features() {
             &shape,
         );
         let prepared = rope
-            .prepare(&Positions::contiguous(length), &DEVICE)
+            .prepare(&Positions::contiguous(length), &Context::new(&DEVICE))
             .expect("positions in range");
         let numerators = flat(&expected["numerator_weights"]);
         for (normalizer, outputs, denominators) in [

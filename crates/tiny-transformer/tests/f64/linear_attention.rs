@@ -7,7 +7,7 @@ use crate::common::{
     config, encodings, host, ints, largest_difference, linear, model, noise, small, tokens, weights,
 };
 use burn::tensor::{Tensor, TensorData};
-use posenc::{Encoding, Init, ModelShape, PositionalEncoding, Positions};
+use posenc::{Context, Encoding, Init, ModelShape, PositionalEncoding, Positions};
 use serde_json::{Value, json};
 use tiny_transformer::{
     Activation, AttentionKind, Cache, Denominators, FeatureMap, NormKind, Normalizer, Pass,
@@ -56,7 +56,7 @@ pub fn weights_of(
         .collect();
     let [q, k] = [q, k].map(|x| feature_map(x, map, normalizer));
     let prepared = encoding
-        .prepare(&Positions::contiguous(length), &DEVICE)
+        .prepare(&Positions::contiguous(length), &Context::new(&DEVICE))
         .expect("positions in range");
     let units = tensor(units, [1, heads, length, length]);
     host(linear_attention(
@@ -252,7 +252,7 @@ fn denominators_are_kept_away_from_zero() {
     let rope = build(json!({"kind": "rope"}), &shape);
     let positions = Positions::same(vec![0.0, std::f64::consts::PI]);
     let prepared = rope
-        .prepare(&positions, &DEVICE)
+        .prepare(&positions, &Context::new(&DEVICE))
         .expect("positions in range");
     let one = tensor(vec![1.0, 0.0, 1.0, 0.0], [1, 1, 2, 2]);
     for (normalizer, clamped) in [
@@ -288,7 +288,7 @@ fn denominators_that_are_no_sums_of_weights_are_counted() {
     let signed = [1.0, -1.0, -1.0, 2.0, -1.0 - 5e-7, 1.0 + 5e-7];
     let length = signed.len();
     let prepared = nope
-        .prepare(&Positions::contiguous(length), &DEVICE)
+        .prepare(&Positions::contiguous(length), &Context::new(&DEVICE))
         .expect("positions in range");
     let heads = [signed, [1.0; 6], signed, [1.0; 6]].concat();
     let one = || tensor(vec![1.0; 4 * length], [2, 2, length, 1]);
@@ -396,7 +396,7 @@ fn encodings_are_hosted_or_refused_as_they_declare() {
             .init(&shape, &Init::zeros(&DEVICE))
             .expect("a resolved configuration");
         let prepared = built
-            .prepare(&Positions::contiguous(6), &DEVICE)
+            .prepare(&Positions::contiguous(6), &Context::new(&DEVICE))
             .expect("positions in range");
         let decays = (0..shape.n_layers).all(|layer| {
             prepared

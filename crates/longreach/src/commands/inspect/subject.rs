@@ -4,7 +4,7 @@ use crate::exit::{Exit, Failure};
 use crate::run::parameters::draw;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use posenc::{
-    Block, Content, Encoding, EncodingConfig, Facts, Hooks, Init, Lengths, ModelShape,
+    Block, Content, Context, Encoding, EncodingConfig, Facts, Hooks, Init, Lengths, ModelShape,
     PositionalEncoding, Positions, Prepared,
 };
 use std::collections::BTreeMap;
@@ -278,7 +278,7 @@ pub fn prepared<'a>(
     positions: &Positions,
     device: &Device,
 ) -> Result<Box<dyn Prepared + 'a>, Failure> {
-    let prepared = encoding.prepare(positions, device);
+    let prepared = encoding.prepare(positions, &Context::new(device));
     prepared.map_err(|error| Failure::new(Exit::Bug, error.to_string()))
 }
 

@@ -4,7 +4,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Bool, DType, Device, Gradients, Tensor, TensorData, activation};
 use posenc::{
-    Block, Content, Distribution, Encoding, EncodingConfig, Init, Lengths, ModelShape,
+    Block, Content, Context, Distribution, Encoding, EncodingConfig, Init, Lengths, ModelShape,
     PositionalEncoding, Positions, Prepared,
 };
 use serde_json::Value;
@@ -263,7 +263,7 @@ impl<'a> Attention<'a> {
                     .collect(),
             );
             encoding
-                .prepare(&at, &Device::flex())
+                .prepare(&at, &Context::new(&Device::flex()))
                 .expect("positions in range")
                 .embed(random(seed, [1, at.queries().len(), d_model]))
         };
@@ -291,7 +291,7 @@ impl<'a> Attention<'a> {
         hidden: Tensor<3>,
     ) -> Self {
         let prepared = encoding
-            .prepare(positions, &Device::flex())
+            .prepare(positions, &Context::new(&Device::flex()))
             .expect("positions in range");
         let turned = prepared.transform_qk(layer, raw.0.clone(), raw.1.clone(), &hidden);
         let scale = 1.0 / (SHAPE.head_dim as f64).sqrt();

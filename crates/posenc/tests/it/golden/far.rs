@@ -5,7 +5,7 @@ use super::support::*;
 use burn::tensor::{Device, Tensor};
 use posenc::encodings::DebertaConfig;
 use posenc::spec::EncodingSpec;
-use posenc::{Axis, EncodingConfig, PositionalEncoding, Positions};
+use posenc::{Axis, Context, EncodingConfig, PositionalEncoding, Positions};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -209,7 +209,10 @@ fn sinusoidal() {
             &[],
         );
         let prepared = encoding
-            .prepare(&Positions::same(POSITIONS.to_vec()), &Device::flex())
+            .prepare(
+                &Positions::same(POSITIONS.to_vec()),
+                &Context::new(&Device::flex()),
+            )
             .expect("positions in range");
         let zeros = Tensor::zeros([1, POSITIONS.len(), width], &Device::flex());
         one_ulp(&case.name, &host(prepared.embed(zeros)), &case.wanted());

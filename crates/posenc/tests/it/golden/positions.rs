@@ -4,7 +4,7 @@ use super::support::*;
 use burn::tensor::{Device, Tensor};
 use posenc::encodings::ReropeConfig;
 use posenc::spec::EncodingSpec;
-use posenc::{EncodingConfig, Lengths, PositionalEncoding, Positions, PositionsConfig};
+use posenc::{Context, EncodingConfig, Lengths, PositionalEncoding, Positions, PositionsConfig};
 use serde_json::json;
 
 #[test]
@@ -17,7 +17,7 @@ fn sinusoidal() {
         let positions = case.list("positions");
         let length = positions.len();
         let prepared = encoding
-            .prepare(&Positions::same(positions), &Device::flex())
+            .prepare(&Positions::same(positions), &Context::new(&Device::flex()))
             .expect("positions in range");
         let added = host(prepared.embed(Tensor::zeros([1, length, d_model], &Device::flex())));
         one_ulp(&case.name, &added, &case.wanted());

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use posenc::encodings::{RopeConfig, XposConfig};
 use posenc::rotary::inv_freq;
 use posenc::spec::EncodingSpec;
-use posenc::{Axis, EncodingConfig, Lengths, PositionalEncoding, Positions};
+use posenc::{Axis, Context, EncodingConfig, Lengths, PositionalEncoding, Positions};
 use serde_json::json;
 
 #[test]
@@ -172,7 +172,7 @@ fn rope_combinations() {
                         Tensor::from_data(TensorData::new(x.clone(), [1, 1, 1, width]), &device)
                     };
                     let (turned_q, turned_k) = encoding
-                        .prepare(&positions, &device)
+                        .prepare(&positions, &Context::new(&device))
                         .expect("positions in range")
                         .transform_qk(0, row(&q), row(&k), &Tensor::zeros([1, 1, 1], &device));
                     let score: Tensor<1> = (turned_q * turned_k).sum();

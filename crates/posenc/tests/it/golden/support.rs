@@ -4,8 +4,8 @@
 pub use crate::common::{config, host, tensor};
 use burn::tensor::{Device, Tensor};
 use posenc::{
-    Block, Content, Distribution, Encoding, EncodingConfig, Init, ModelShape, PositionalEncoding,
-    Positions, Prepared,
+    Block, Content, Context, Distribution, Encoding, EncodingConfig, Init, ModelShape,
+    PositionalEncoding, Positions, Prepared,
 };
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -200,7 +200,10 @@ pub fn fire_of(case: &Case) -> Encoding {
 pub fn position_bias(encoding: &Encoding, queries: Vec<f64>, keys: Vec<f64>) -> Vec<f64> {
     let (q_len, k_len) = (queries.len(), keys.len());
     let prepared = encoding
-        .prepare(&Positions::new(queries, keys), &Device::flex())
+        .prepare(
+            &Positions::new(queries, keys),
+            &Context::new(&Device::flex()),
+        )
         .expect("positions in range");
     let bias = prepared
         .logits_bias(0)
@@ -240,7 +243,7 @@ pub fn transformed(
     // No encoding of these cases reads it.
     let hidden = Tensor::zeros([1, k.dims()[2], 1], &Device::flex());
     let (q, k) = encoding
-        .prepare(positions, &Device::flex())
+        .prepare(positions, &Context::new(&Device::flex()))
         .expect("positions in range")
         .transform_qk(0, q, k, &hidden);
     (host(q), host(k))
@@ -335,7 +338,7 @@ impl Inputs {
         of: impl FnOnce(&dyn Prepared, &Content<'_>) -> R,
     ) -> R {
         let prepared = encoding
-            .prepare(positions, &Device::flex())
+            .prepare(positions, &Context::new(&Device::flex()))
             .expect("positions in range");
         let [_, _, q_len, head_dim] = self.q.dims();
         let k_len = self.k.dims()[2];

@@ -7,7 +7,8 @@ use crate::common::{
 };
 use burn::tensor::{Device, Tensor, TensorData};
 use posenc::{
-    Axis, AxisRead, Block, Content, EncodingConfig, Init, ModelShape, PositionalEncoding, Positions,
+    Axis, AxisRead, Block, Content, Context, EncodingConfig, Init, ModelShape, PositionalEncoding,
+    Positions,
 };
 use serde_json::{Value, json};
 use std::f64::consts::PI;
@@ -230,7 +231,7 @@ fn the_gradient_of_a_mixed_frequency_is_that_of_its_angle() {
     let positions = Positions::contiguous(1).with_axes(vec![axis(&[3.0]), axis(&[-5.0])]);
     let (x, weight) = (noise(1, 32), noise(2, 32));
     let (q, _) = encoding
-        .prepare(&positions, &device)
+        .prepare(&positions, &Context::new(&device))
         .expect("positions in range")
         .transform_qk(0, tracked(x.clone()), tracked(x.clone()), &input(1));
     let found = gradients(&encoding, &(q * tracked(weight.clone())).sum())

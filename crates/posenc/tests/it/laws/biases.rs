@@ -10,7 +10,7 @@ use burn::tensor::Device;
 use posenc::encodings::alibi::slopes;
 use posenc::encodings::{DebertaConfig, SandwichConfig, SinusoidalConfig, T5Config};
 use posenc::spec::EncodingSpec;
-use posenc::{EncodingConfig, ModelShape, PositionalEncoding, Positions};
+use posenc::{Context, EncodingConfig, ModelShape, PositionalEncoding, Positions};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -315,7 +315,7 @@ fn a_parameter_out_of_range_keeps_its_gradient() {
             .init(&SHAPE, &posenc::Init::new(&device, &source))
             .expect("a resolved configuration");
         let prepared = encoding
-            .prepare(&Positions::contiguous(5), &device)
+            .prepare(&Positions::contiguous(5), &Context::new(&device))
             .expect("positions in range");
         let bias = prepared.logits_bias(0).expect("a bias").block(0..5, 0..5);
         for (path, gradient) in gradients(&encoding, &bias.sum()) {

@@ -9,8 +9,8 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use posenc::encodings::RopeConfig;
 use posenc::{
-    Bias, EncodingConfig, Facts, Hooks, Init, Ops, PlainOps, PositionalEncoding, Positions,
-    PrepareError, RopeScaling,
+    Bias, Context, EncodingConfig, Facts, Hooks, Init, Ops, PlainOps, PositionalEncoding,
+    Positions, PrepareError, RopeScaling,
 };
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -323,7 +323,9 @@ fn a_limit_is_declared_and_is_where_values_end() {
         );
         let prepare = |position: usize| {
             let positions = Positions::from_offset(position, 1);
-            encoding.prepare(&positions, &device()).map(drop)
+            encoding
+                .prepare(&positions, &Context::new(&device()))
+                .map(drop)
         };
         match encoding.max_position() {
             Some(limit) => {

@@ -159,7 +159,7 @@ mod foreign {
     use burn::module::Module;
     use burn::tensor::{Device, Tensor};
     use posenc::{
-        Bias, BiasBlocks, Encoding, PositionalEncoding, Positions, PrepareError, Prepared,
+        Bias, BiasBlocks, Context, Encoding, PositionalEncoding, Positions, PrepareError, Prepared,
     };
     use std::ops::Range;
 
@@ -193,11 +193,11 @@ mod foreign {
         fn prepare<'a>(
             &'a self,
             positions: &Positions,
-            device: &Device,
+            context: &Context,
         ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
             match self {
-                Self::Own(own) => Ok(Box::new(Everywhere(own.value, device.clone()))),
-                Self::Catalogue(encoding) => encoding.prepare(positions, device),
+                Self::Own(own) => Ok(Box::new(Everywhere(own.value, context.device.clone()))),
+                Self::Catalogue(encoding) => encoding.prepare(positions, context),
             }
         }
     }
@@ -223,7 +223,9 @@ fn an_encoding_of_another_crate_fits_into_a_stack_and_into_layers() {
     let stack = Stack::new(vec![of(alibi.clone()), own()]).expect("two biases");
     let positions = Positions::contiguous(5);
     let bias = |encoding: &dyn PositionalEncoding, layer: usize| {
-        let prepared = encoding.prepare(&positions, &device()).expect("no limit");
+        let prepared = encoding
+            .prepare(&positions, &posenc::Context::new(&device()))
+            .expect("no limit");
         prepared
             .logits_bias(layer)
             .map(|bias| host(bias.block(0..5, 0..5)))

@@ -19,7 +19,7 @@ mod stacks;
 use crate::common::{config, host, tensor};
 use burn::tensor::{Device, Tensor};
 use posenc::encodings::RopeConfig;
-use posenc::{Bias, Encoding, EncodingConfig, PositionalEncoding, Positions, Prepared};
+use posenc::{Bias, Context, Encoding, EncodingConfig, PositionalEncoding, Positions, Prepared};
 use serde_json::Value;
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ pub fn device() -> Device {
 
 pub fn prepare<'a>(encoding: &'a Encoding, positions: &Positions) -> Box<dyn Prepared + 'a> {
     encoding
-        .prepare(positions, &device())
+        .prepare(positions, &Context::new(&device()))
         .expect("positions in range")
 }
 

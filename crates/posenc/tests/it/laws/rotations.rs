@@ -378,7 +378,7 @@ fn the_gradient_of_a_frequency_is_that_of_its_angle() {
     let prepared = posenc::PositionalEncoding::prepare(
         &encoding,
         &Positions::new(vec![position], vec![position]),
-        &device,
+        &posenc::Context::new(&device),
     )
     .expect("positions in range");
     let (q, _) = prepared.transform_qk(0, tracked(&x), tracked(&x), &input(1));

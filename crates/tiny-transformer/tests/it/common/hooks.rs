@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use posenc::{
-    Bias, BiasBlocks, Content, Distribution, Init, PositionalEncoding, Positions, Prepared,
+    Bias, BiasBlocks, Content, Context, Distribution, Init, PositionalEncoding, Positions, Prepared,
 };
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -82,12 +82,12 @@ impl PositionalEncoding for AllHooks {
     fn prepare<'a>(
         &'a self,
         positions: &Positions,
-        device: &Device,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, posenc::PrepareError> {
         let prepared = PreparedAllHooks {
             encoding: self,
             positions: positions.clone(),
-            device: device.clone(),
+            device: context.device.clone(),
         };
         prepared.note(Call::Prepare);
         Ok(Box::new(prepared))
@@ -272,7 +272,7 @@ impl PositionalEncoding for ContentOnly {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        _device: &Device,
+        _context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, posenc::PrepareError> {
         Ok(Box::new(PreparedContentOnly(self)))
     }
