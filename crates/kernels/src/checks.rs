@@ -95,6 +95,9 @@ pub(crate) fn attention_block(
             assert!([1, groups, batch].contains(&of), "bias fits logits");
             dense_bias(bias, [batch, heads, length, length]);
         }
+        Some(Bias::Decays(sums)) => {
+            assert_eq!(sums.dims(), [batch, heads, length], "bias fits logits");
+        }
         Some(Bias::ByDistance(bias)) => {
             // Causal queries see distances from 0 to length - 1.
             let [of, h, count] = bias.dims();

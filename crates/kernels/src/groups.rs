@@ -126,6 +126,7 @@ impl Parts for Bias {
         match self {
             Self::Dense(bias) => Self::Dense(part_or_shared(bias, g, groups)),
             Self::ByDistance(bias) => Self::ByDistance(part_or_shared(bias, g, groups)),
+            Self::Decays(sums) => Self::Decays(sums.part(g, groups)),
             Self::Network(network) => Self::Network(network.clone()),
         }
     }

@@ -142,6 +142,10 @@ pub enum Bias {
     /// One value per distance from query back to key, counted in indices from 0: `[1 or G, 1 or H,
     /// n]`, n at least the number of keys.
     ByDistance(Tensor<3>),
+    /// Running sums of a decay that every token sets for itself, `[B, H, L]`: query m and key n get
+    /// that of m minus that of n. As weights do not change with what all keys of a query share, the
+    /// sums of queries take no gradient in the fused version.
+    Decays(Tensor<3>),
     /// A network over all queries (rows) and keys (columns) of the sequence, with 1 or H outputs,
     /// the same for all groups.
     /// The fused version computes it tile by tile, once per sequence of the batch in each pass.

@@ -227,6 +227,7 @@ fn projected_attention(
     let bias = bias.map(|bias| match bias {
         Bias::Dense(bias) => bias,
         Bias::ByDistance(bias) => dense_bias(bias, length),
+        Bias::Decays(sums) => sums.clone().unsqueeze_dim(3) - sums.unsqueeze_dim(2),
         Bias::Network(network) => diagonal_network(*network),
     });
     cube::attention([&q, &k, &v], &bias, scale, 0)

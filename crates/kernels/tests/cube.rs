@@ -359,6 +359,41 @@ fn memory_does_not_grow_with_the_square_of_the_length() {
     assert!(grown < 32 << 20, "{grown} bytes");
 }
 
+#[test]
+fn rotations_agree_with_their_definition() {
+    let Some(device) = &*DEVICE else { return };
+    let (length, head_dim, pairs) = (5, 9, 3);
+    for tables in [[1, 1], [1, 3], [2, 1], [2, 3], [4, 1], [4, 3]] {
+        for [interleaved, by_position] in
+            [[false, false], [false, true], [true, false], [true, true]]
+        {
+            let table = [tables[0], tables[1], length, pairs];
+            let x = if by_position {
+                [4, length, 3, head_dim]
+            } else {
+                [4, 3, length, head_dim]
+            };
+            let inputs = [input(&x, 1), input(&table, 2), input(&table, 3)];
+            let turned = |x: &[Tensor<4>], rotate: Rotate| {
+                let [x, cos, sin] = [0, 1, 2].map(|i: usize| x[i].clone());
+                let x = if by_position { x.swap_dims(1, 2) } else { x };
+                rotate(x, cos, sin, interleaved)
+            };
+            let what = format!("{tables:?}, {interleaved}, {by_position}");
+            let worst = compare(
+                &what,
+                device,
+                &inputs,
+                &|x| turned(x, longreach_kernels::rotate),
+                &|x| turned(x, reference::rotate),
+            );
+            println!("{worst:.1e} {what}");
+        }
+    }
+}
+
+type Rotate = fn(Tensor<4>, Tensor<4>, Tensor<4>, bool) -> Tensor<4>;
+
 /// An attention block: what rotates, and what is added.
 #[derive(Clone, Copy, Debug)]
 struct Block {
@@ -377,6 +412,8 @@ struct Block {
     dense: usize,
     /// Whether the bias is a network, which is materialised.
     network: bool,
+    /// Whether the bias is running sums of a decay.
+    decays: bool,
 }
 
 impl Block {
@@ -401,6 +438,17 @@ impl Block {
         if self.network {
             inputs.push(input(&[1, 1, 1, 2 * self.length - 1], 7));
             inputs.push(input(&[1, 1, 6, Self::HEADS], 8));
+        }
+        if self.decays {
+            let mut sums = input(&[g, self.batch, Self::HEADS, self.length], 9);
+            for row in sums.0.chunks_mut(self.length) {
+                let mut sum = 0.0;
+                row.iter_mut().for_each(|x| {
+                    sum -= x.abs();
+                    *x = sum;
+                });
+            }
+            inputs.push(sums);
         }
         inputs
     }
@@ -440,6 +488,9 @@ impl Block {
                 weights: x[5].clone().reshape([6, Self::HEADS]),
                 biases: constant(Self::HEADS),
             })))
+        } else if self.decays {
+            let shape = [g * self.batch, Self::HEADS, self.length];
+            Some(Bias::Decays(x[4].clone().reshape(shape)))
         } else if self.by_distance > 0 {
             let shape = [g, self.by_distance, self.length + 3];
             Some(Bias::ByDistance(x[4].clone().reshape(shape)))
@@ -485,6 +536,7 @@ const BLOCK: Block = Block {
     by_distance: 0,
     dense: 0,
     network: false,
+    decays: false,
 };
 
 #[test]
@@ -504,6 +556,17 @@ fn attention_blocks_agree_with_their_definition() {
                 length,
                 by_distance,
                 dense,
+                pairs: 2,
+                ..BLOCK
+            });
+        }
+    }
+    for length in [1, 5, 70, 130] {
+        for groups in [1, 3] {
+            cases.push(Block {
+                groups,
+                length,
+                decays: true,
                 pairs: 2,
                 ..BLOCK
             });

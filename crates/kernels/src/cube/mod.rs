@@ -147,6 +147,10 @@ fn prepared(bias: Bias) -> Option<(DispatchTensor, BiasShape)> {
             let shape = BiasShape::ByDistance(bias.dims());
             (bias.into_dispatch(), shape)
         }),
+        Bias::Decays(sums) => is_supported(&sums).then(|| {
+            let shape = BiasShape::Decays(sums.dims());
+            (sums.into_dispatch(), shape)
+        }),
     }
 }
 

@@ -30,6 +30,16 @@ fn pair_of(i: usize, pairs: usize, #[comptime] interleaved: bool) -> usize {
     }
 }
 
+/// The first dimension of a pair.
+#[cube]
+fn first_of(pair: usize, #[comptime] interleaved: bool) -> usize {
+    if comptime!(interleaved) {
+        2 * pair
+    } else {
+        pair
+    }
+}
+
 /// One unit for each number of `y`, `[B, L, H, E]` in memory. `sign` is 1, or -1 for the opposite
 /// angle. Tables are `[G, 1 or H, L, R]`, for `sequences` of `x` and `shared_heads` each.
 #[cube(launch)]
@@ -89,12 +99,10 @@ fn table_grad_kernel(
         let position = unit / pairs % length;
         let head = unit / pairs / length % heads * shared_heads as usize;
         let batch = unit / pairs / length / heads * sequences as usize;
-        let mut a_at = pair;
-        if comptime!(interleaved) {
-            a_at = 2 * pair;
-        }
+        let a_at = first_of(pair, interleaved);
         let b_at = partner(a_at, pairs, interleaved);
-        let (mut of_cos, mut of_sin) = (0.0f32, 0.0f32);
+        let mut of_cos = 0.0f32;
+        let mut of_sin = 0.0f32;
         for sequence in 0..sequences as usize {
             for shared in 0..shared_heads as usize {
                 let (batch, head) = (batch + sequence, head + shared);

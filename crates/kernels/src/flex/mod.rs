@@ -140,7 +140,7 @@ pub(crate) fn attention_block(
             .all(is_supported)
         && bias.as_ref().is_none_or(|bias| match bias {
             Bias::Dense(bias) => is_supported(bias),
-            Bias::ByDistance(bias) => is_supported(bias),
+            Bias::ByDistance(bias) | Bias::Decays(bias) => is_supported(bias),
             Bias::Network(network) => network.is_supported(),
         })
         && !matches!(tables, Some(None));
@@ -162,6 +162,7 @@ pub(crate) fn attention_block(
         eps: norm.eps,
         bias: match bias {
             Some(Bias::ByDistance(_)) => BiasInputs::ByDistance,
+            Some(Bias::Decays(_)) => BiasInputs::Decays,
             Some(Bias::Network(_)) => BiasInputs::Network,
             Some(Bias::Dense(_)) | None => BiasInputs::Dense,
         },
@@ -407,6 +408,7 @@ impl Bias {
                 let [_, heads, count] = bias.dims();
                 one(bias.reshape([heads, count]).into_dispatch())
             }
+            Self::Decays(sums) => one(sums.into_dispatch()),
             Self::Network(network) => network.into_dispatch(),
         }
     }

@@ -153,11 +153,20 @@ struct Half {
     shift: bool,
     /// Interleaved or not.
     rotation: Option<bool>,
-    /// Shape of a bias by cells, or heads of one by distance.
-    bias: Option<Result<[usize; 2], usize>>,
+    bias: Option<Added>,
     /// Whether the bias takes a gradient.
     learned: bool,
     matmul: Matmul,
+}
+
+/// What is added to the logits.
+#[derive(Clone, Copy, Debug)]
+enum Added {
+    /// A bias by cells, of so many sequences and heads.
+    Dense([usize; 2]),
+    /// One by distance, of so many heads.
+    ByDistance(usize),
+    Decays,
 }
 
 impl Half {
@@ -174,10 +183,11 @@ impl Half {
     }
 
     fn bias_input(&self) -> Option<Input> {
-        let length = self.sizes[2];
+        let [batch, heads, length, ..] = self.sizes;
         self.bias.map(|bias| match bias {
-            Ok([b, h]) => input(&[b, h, length, length], 6),
-            Err(h) => input(&[h, length + 3], 6),
+            Added::Dense([b, h]) => input(&[b, h, length, length], 6),
+            Added::ByDistance(h) => input(&[h, length + 3], 6),
+            Added::Decays => input(&[batch, heads, length], 6),
         })
     }
 
@@ -224,8 +234,9 @@ impl Half {
                 }
             });
             let bias = self.bias.zip(bias).map(|(kind, bias)| match kind {
-                Ok([b, h]) => Bias::Dense(bias.reshape([b, h, length, length])),
-                Err(h) => Bias::ByDistance(bias.reshape([1, h, length + 3])),
+                Added::Dense([b, h]) => Bias::Dense(bias.reshape([b, h, length, length])),
+                Added::ByDistance(h) => Bias::ByDistance(bias.reshape([1, h, length + 3])),
+                Added::Decays => Bias::Decays(bias.reshape([batch, heads, length])),
             });
             let x = x[0].clone().reshape([batch, length, d]);
             half(
@@ -265,29 +276,39 @@ fn halves(sizes: [usize; 5]) -> Vec<Half> {
         },
         Half {
             rotation: Some(true),
-            bias: Some(Ok([1, heads])),
+            bias: Some(Added::Dense([1, heads])),
             ..plain
         },
         Half {
-            bias: Some(Ok([sizes[0], 1])),
+            bias: Some(Added::Dense([sizes[0], 1])),
             ..plain
         },
         Half {
-            bias: Some(Err(heads)),
+            bias: Some(Added::ByDistance(heads)),
             ..plain
         },
         Half {
             rotation: Some(false),
-            bias: Some(Err(1)),
+            bias: Some(Added::ByDistance(1)),
             ..plain
         },
         Half {
-            bias: Some(Ok([sizes[0], heads])),
+            bias: Some(Added::Dense([sizes[0], heads])),
             learned: false,
             ..plain
         },
         Half {
-            bias: Some(Err(heads)),
+            bias: Some(Added::ByDistance(heads)),
+            learned: false,
+            ..plain
+        },
+        Half {
+            bias: Some(Added::Decays),
+            ..plain
+        },
+        Half {
+            rotation: Some(false),
+            bias: Some(Added::Decays),
             learned: false,
             ..plain
         },

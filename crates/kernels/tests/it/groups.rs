@@ -220,12 +220,13 @@ enum Added {
     PerSequence,
     Shared,
     ByDistance,
+    Decays,
 }
 
 #[test]
 fn attention_blocks_of_groups_are_those_of_each() {
-    use Added::{ByDistance, Nothing, PerGroup, PerSequence, Shared};
-    for added in [Nothing, PerGroup, PerSequence, Shared, ByDistance] {
+    use Added::{ByDistance, Decays, Nothing, PerGroup, PerSequence, Shared};
+    for added in [Nothing, PerGroup, PerSequence, Shared, ByDistance, Decays] {
         for rotated in [false, true] {
             let mut shapes: Vec<&[usize]> = vec![
                 &[BATCH, LENGTH, WIDTH],
@@ -238,6 +239,7 @@ fn attention_blocks_of_groups_are_those_of_each() {
                 PerGroup => Some(&[1, HEADS, LENGTH, LENGTH]),
                 PerSequence => Some(&[BATCH, 1, LENGTH, LENGTH]),
                 ByDistance => Some(&[1, HEADS, LENGTH + 2]),
+                Decays => Some(&[BATCH, HEADS, LENGTH]),
             };
             shapes.extend(bias);
             let what = format!("{added:?}, rotated {rotated}");
@@ -266,6 +268,10 @@ fn block(x: &[Tensor<1>], g: usize, added: Added, rotated: bool) -> Tensor<1> {
             HEADS,
             LENGTH + 2,
         ]))),
+        Added::Decays => {
+            let sums = x[4].clone().reshape([g * BATCH, HEADS, LENGTH]);
+            Some(Bias::Decays(sums))
+        }
     };
     // One for all groups: those of each are in the next test.
     let rotation = rotated.then(|| rotation(&x[0], 1));

@@ -1,7 +1,7 @@
 //! The backward kernels: gradients of queries, and of keys and values. Weights are computed again.
 
 use super::call::{Call, KEY_TABLE, QUERY_TABLE, Rows};
-use super::settings::{Settings, UNITS};
+use super::settings::{BiasKind, SCRATCH, Settings, UNITS};
 use super::tiles::{
     accumulate, products, put_cells, put_rows, store, unit_column, unit_row, weight,
 };
@@ -187,11 +187,63 @@ pub(super) fn key_kernel(
     v_grad: &mut Tensor<f32>,
     #[comptime] s: Settings,
 ) {
+    let mut cells = Shared::<[f32]>::new_slice(comptime![s.rows * s.cell_stride()]);
+    let mut sums = zeros(comptime![s.unit_rows()]);
+    key_grads(&call, &rows, k_grad, v_grad, &mut cells, &mut sums, s);
+}
+
+/// [`key_kernel`], with the gradients of the running sums of a decay, `[B, H, K]`: minus the sums of
+/// the gradients of the logits of each key.
+#[cube(launch)]
+pub(super) fn key_decay_kernel(
+    call: Call,
+    rows: Rows,
+    k_grad: &mut Tensor<f32>,
+    v_grad: &mut Tensor<f32>,
+    decay_grad: &mut Tensor<f32>,
+    #[comptime] s: Settings,
+) {
+    let m = comptime![s.unit_rows()];
+    let mut cells = Shared::<[f32]>::new_slice(comptime![s.rows * s.cell_stride()]);
+    let mut sums = zeros(m);
+    key_grads(&call, &rows, k_grad, v_grad, &mut cells, &mut sums, s);
+    sync_cube();
+    #[unroll]
+    for i in 0..m {
+        let row = unit_row() + comptime![i * UNITS];
+        cells[row * SCRATCH + unit_column()] = sums[i];
+    }
+    sync_cube();
+    // There are at least as many units as rows.
+    let row = UNIT_POS as usize;
+    let key = CUBE_POS_X as usize * s.rows + row;
+    if row < s.rows && key < call.keys() {
+        let mut sum = 0.0f32;
+        for column in 0..UNITS {
+            sum += cells[row * SCRATCH + column];
+        }
+        let (batch, head) = (CUBE_POS_Z as usize, CUBE_POS_Y as usize);
+        let at = (batch * decay_grad.shape(1) + head) * decay_grad.shape(2) + key;
+        decay_grad[at] = -sum;
+    }
+}
+
+/// The gradients of a tile of keys and of values. With a decay, `sums` receive those of the logits
+/// over the queries of this unit, for each of its keys. `cells` is a tile of scratch memory.
+#[cube]
+fn key_grads(
+    call: &Call,
+    rows: &Rows,
+    k_grad: &mut Tensor<f32>,
+    v_grad: &mut Tensor<f32>,
+    cells: &mut Shared<[f32]>,
+    sums: &mut Array<f32>,
+    #[comptime] s: Settings,
+) {
     let (m, n, dims) = comptime![(s.unit_rows(), s.unit_columns(), s.unit_dims())];
     let first = CUBE_POS_X as usize * s.rows;
     let place = (CUBE_POS_Z as usize, CUBE_POS_Y as usize);
     let mut tiles = Tiles::new(s);
-    let mut cells = Shared::<[f32]>::new_slice(comptime![s.rows * s.cell_stride()]);
     let mut weights = zeros(comptime![m * n]);
     let mut grads = zeros(comptime![m * n]);
     let mut k_sums = zeros(comptime![m * dims]);
@@ -210,8 +262,8 @@ pub(super) fn key_kernel(
         sync_cube();
         let corner = (first, first_row);
         cell_grads(
-            &call,
-            &rows,
+            call,
+            rows,
             &mut tiles,
             &mut weights,
             &mut grads,
@@ -220,13 +272,22 @@ pub(super) fn key_kernel(
             true,
             s,
         );
-        put_cells(&weights, &mut cells, s);
+        if comptime![s.bias == BiasKind::Decays] {
+            #[unroll]
+            for i in 0..m {
+                #[unroll]
+                for j in 0..n {
+                    sums[i] += grads[i * n + j];
+                }
+            }
+        }
+        put_cells(&weights, cells, s);
         sync_cube();
-        accumulate(&cells, &tiles.other_values, &mut v_sums, s);
+        accumulate(&*cells, &tiles.other_values, &mut v_sums, s);
         sync_cube();
-        put_cells(&grads, &mut cells, s);
+        put_cells(&grads, cells, s);
         sync_cube();
-        accumulate(&cells, &tiles.other, &mut k_sums, s);
+        accumulate(&*cells, &tiles.other, &mut k_sums, s);
         sync_cube();
     }
     // Without a query the tiles may still be loading.

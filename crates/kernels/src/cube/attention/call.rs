@@ -11,7 +11,7 @@ pub(super) struct Call {
     pub q: OwnedTensor<f32>,
     pub k: OwnedTensor<f32>,
     pub v: OwnedTensor<f32>,
-    /// `[G, H, Q, K]` or `[G, H, 1, n]`, with a stride of 0 where heads share it. Each of its G
+    /// `[G, H, Q, K]`, `[G, H, 1, n]` or `[B, H, 1, L]`, with a stride of 0 where heads share it. Each of its G
     /// parts is for B / G sequences. Not read without a bias.
     pub bias: OwnedTensor<f32>,
     /// Cos and sin of queries, then of keys, `[4 G, 1, L, R]`, contiguous. Not read without a
@@ -145,10 +145,14 @@ impl Call {
                 let mut at = group * self.bias.stride(0) + place.1 * self.bias.stride(1);
                 if comptime![s.bias == BiasKind::Dense] {
                     at += query * self.bias.stride(2) + key * self.bias.stride(3);
-                } else {
+                    x += self.bias[at];
+                } else if comptime![s.bias == BiasKind::ByDistance] {
                     at += (last - key) * self.bias.stride(3);
+                    x += self.bias[at];
+                } else {
+                    let step = self.bias.stride(3);
+                    x += self.bias[at + last * step] - self.bias[at + key * step];
                 }
-                x += self.bias[at];
             }
         }
         x

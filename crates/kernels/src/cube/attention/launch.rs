@@ -1,6 +1,6 @@
 //! Launches of the kernels of attention: views, outputs, numbers of cubes.
 
-use super::backward::{delta_kernel, key_kernel, query_kernel};
+use super::backward::{delta_kernel, key_decay_kernel, key_kernel, query_kernel};
 use super::bias::{bias_kernel, diagonal_kernel, distance_kernel};
 use super::call::{CallLaunch, RowsLaunch};
 use super::forward::forward_kernel;
@@ -177,8 +177,8 @@ fn columns(x: &CubeTensor, shape: [usize; 4]) -> ([CubeTensor; 3], [usize; 3]) {
     (parts, [0, inner, 2 * inner])
 }
 
-/// A bias with a stride of 0 where heads share it; one by distance, `[G, 1 or H, n]`, as `[G, 1 or
-/// H, 1, n]`.
+/// A bias with a stride of 0 where heads share it; one by distance, `[G, 1 or H, n]`, and running
+/// sums with a dimension of 1 for queries.
 fn broadcast(x: CubeTensor) -> CubeTensor {
     let x = in_rows(x);
     let (shape, strides) = (x.meta.shape().clone(), x.meta.strides().clone());
@@ -227,10 +227,16 @@ pub(super) fn forward(inputs: &Inputs, s: Settings) -> [CubeTensor; 2] {
     [output, stats]
 }
 
-/// The gradients of queries, keys and values; of projected ones in one matrix.
-pub(super) fn backward(inputs: &Inputs, grads: &Grads, s: Settings) -> Vec<CubeTensor> {
+/// The gradients of queries, keys and values; of projected ones in one matrix. The last one is that
+/// of the running sums of a decay, if wanted, `[B, H, K]`.
+pub(super) fn backward(
+    inputs: &Inputs,
+    grads: &Grads,
+    decays: Option<[usize; 3]>,
+    s: Settings,
+) -> Vec<CubeTensor> {
     let shape @ [batch, heads, length, head_dim] = inputs.shape();
-    let (outputs, [q, k, v]) = if inputs.projected {
+    let (mut outputs, [q, k, v]) = if inputs.projected {
         let grad = inputs.empty([batch * length, 3 * heads * head_dim]);
         // They start where the projections start.
         let (parts, _) = columns(&grad, shape);
@@ -249,16 +255,17 @@ pub(super) fn backward(inputs: &Inputs, grads: &Grads, s: Settings) -> Vec<CubeT
         q.into_tensor_arg(),
         s,
     );
-    key_kernel::launch(
-        inputs.client(),
-        inputs.cubes(inputs.keys(), s.rows),
-        cube(),
-        inputs.call(),
-        grads.rows(),
-        k.into_tensor_arg(),
-        v.into_tensor_arg(),
-        s,
-    );
+    let [k, v] = [k, v].map(CubeTensor::into_tensor_arg);
+    let (client, cubes) = (inputs.client(), inputs.cubes(inputs.keys(), s.rows));
+    let (call, rows) = (inputs.call(), grads.rows());
+    match decays.map(|shape| inputs.empty(shape)) {
+        None => key_kernel::launch(client, cubes, cube(), call, rows, k, v, s),
+        Some(sums) => {
+            let sums_arg = sums.clone().into_tensor_arg();
+            key_decay_kernel::launch(client, cubes, cube(), call, rows, k, v, sums_arg, s);
+            outputs.push(sums);
+        }
+    }
     outputs
 }
 
@@ -272,6 +279,7 @@ pub(super) fn bias_grad(
     match shape {
         BiasShape::Dense(shape) => dense_bias_grad(inputs, grads, shape, s),
         BiasShape::ByDistance(shape) => distance_bias_grad(inputs, grads, shape, s),
+        BiasShape::Decays(_) => unreachable!("the pass over keys gives it"),
     }
 }
 

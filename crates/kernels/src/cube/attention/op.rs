@@ -53,6 +53,7 @@ impl Attention {
         let bias = match self.bias {
             Some(BiasShape::Dense([groups, heads, ..])) => groups * heads,
             Some(BiasShape::ByDistance([groups, heads, _])) => groups * heads,
+            Some(BiasShape::Decays([batch, ..])) => batch,
             None => 1,
         };
         let indices = self.first_query.saturating_add(queries + self.keys);
@@ -72,6 +73,7 @@ impl Attention {
                 None => BiasKind::None,
                 Some(BiasShape::Dense(_)) => BiasKind::Dense,
                 Some(BiasShape::ByDistance(_)) => BiasKind::ByDistance,
+                Some(BiasShape::Decays(_)) => BiasKind::Decays,
             },
             pairs: self.rotation.as_ref().map_or(0, |rotation| rotation.pairs),
             interleaved: self.rotation.as_ref().is_some_and(|r| r.interleaved),
@@ -184,7 +186,7 @@ impl FusedOp<4> for Attention {
         }
         shapes.extend(bias.map(|bias| match bias {
             BiasShape::Dense(shape) => Shape::new(shape),
-            BiasShape::ByDistance(shape) => Shape::new(shape),
+            BiasShape::ByDistance(shape) | BiasShape::Decays(shape) => Shape::new(shape),
         }));
         let mut inputs = self.inputs(&saved.inputs);
         inputs.extend([saved.output.clone(), saved.stats.clone(), grad]);
@@ -193,9 +195,14 @@ impl FusedOp<4> for Attention {
             let inputs = kernels.unpack(&mut tensors);
             let [output, stats, grad] = [(); 3].map(|()| tensors.next().expect("an input"));
             let rows = Grads::new(&inputs, output, stats, grad);
+            if let Some(BiasShape::Decays(shape)) = bias {
+                // The pass over keys gives that gradient last.
+                let mut grads = backward(&inputs, &rows, Some(shape), kernels.backward);
+                return grads.split_off(if sources { 0 } else { grads.len() - 1 });
+            }
             let mut grads = Vec::new();
             if sources {
-                grads = backward(&inputs, &rows, kernels.backward);
+                grads = backward(&inputs, &rows, None, kernels.backward);
             }
             grads.extend(bias.map(|shape| bias_grad(&inputs, &rows, shape, kernels.backward)));
             grads

@@ -19,6 +19,8 @@ pub(super) enum BiasKind {
     Dense,
     /// `[G, H, 1, n]`, likewise.
     ByDistance,
+    /// Running sums of a decay, `[B, H, 1, L]`.
+    Decays,
 }
 
 /// The shape of what is added to the logits.
@@ -28,6 +30,8 @@ pub(crate) enum BiasShape {
     Dense([usize; 4]),
     /// `[G, 1 or H, n]`, likewise.
     ByDistance([usize; 3]),
+    /// `[B, H, L]`.
+    Decays([usize; 3]),
 }
 
 /// What a kernel is compiled for.

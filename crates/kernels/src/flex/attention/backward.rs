@@ -218,7 +218,7 @@ impl Backward<'_, '_> {
             delta: &from.delta,
         });
         // The bias is a term of the logits, so it shares their gradient.
-        self.add_to_bias(from.index, own, tile.start, grads);
+        self.add_to_bias((from.index, own, from.range.len()), tile.start, grads);
         let [weights, grads] = [&*weights, &*grads].map(|tile| Matrix::packed(tile, n, width));
         // grad v += weights^T grad, grad k += grad_logits^T q. The tiles are transposed already.
         let key_shape = [call.k.shape()[2], head_dim];
@@ -248,29 +248,21 @@ impl Backward<'_, '_> {
         );
     }
 
-    /// Adds the gradients of the logits of one tile to those of the bias.
-    fn add_to_bias(&mut self, block: usize, own: usize, first_key: usize, grads: &[f32]) {
+    /// Adds the gradients of the logits of one tile to those of the bias. `block` is its index, the
+    /// key index of its first query and the number of its queries.
+    fn add_to_bias(
+        &mut self,
+        (block, own, queries): (usize, usize, usize),
+        first_key: usize,
+        grads: &[f32],
+    ) {
         let sums = match &mut self.bias {
             BiasSums::None => return,
             BiasSums::Network(network) => return network.add(own, first_key, grads),
             BiasSums::Values(sums) => sums,
         };
-        let (Some(bias), width) = (self.call.bias, *WIDTH) else {
-            return;
-        };
-        let (range, by_distance) = bias.range(block, own);
-        let sums = &mut sums[range];
-        for (key, grads) in grads.chunks_exact(width).enumerate() {
-            // Lane i of key j has distance own + i - j. Slices start at minus one width.
-            let first = if by_distance {
-                own + width - first_key - key
-            } else {
-                (first_key + key) * width
-            };
-            sums[first..][..width]
-                .iter_mut()
-                .zip(grads)
-                .for_each(|(sum, grad)| *sum += grad);
+        if let Some(bias) = self.call.bias {
+            bias.add_grads(sums, (block, own, queries), first_key, grads);
         }
     }
 }

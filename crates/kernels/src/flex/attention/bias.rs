@@ -28,6 +28,8 @@ enum BiasKind {
     },
     /// One value per distance from query to key, starting at minus a block's width.
     ByDistance { count: usize },
+    /// Running sums of a decay, one per token, with one width of zeros behind, for spare lanes.
+    Decays { count: usize },
     /// Computed when a tile needs it; the values are empty.
     Network(Box<NetworkBias>),
 }
@@ -40,16 +42,26 @@ pub(crate) enum BiasRows<'a> {
     /// The values by distance, and the start of the window for key 0. The window moves back by one
     /// from key to key.
     ByDistance(&'a [f32], usize),
+    /// Running sums of all tokens, and the index of the block's first query. Each lane gets the sum
+    /// of its query minus that of the key.
+    Decays(&'a [f32], usize),
 }
 
 impl<'a> BiasRows<'a> {
-    /// The lanes for one key.
+    /// Numbers for the lanes of a block against one key, and one that is taken off all of them.
     #[inline(always)]
-    pub(super) fn row(self, key: usize, width: usize) -> &'a [f32] {
+    pub(super) fn row(self, key: usize, width: usize) -> (&'a [f32], f32) {
         match self {
-            Self::Dense(values, first) => &values[(key - first) * width..][..width],
-            Self::ByDistance(values, start) => &values[start - key..][..width],
+            Self::Dense(values, first) => (&values[(key - first) * width..][..width], 0.0),
+            Self::ByDistance(values, start) => (&values[start - key..][..width], 0.0),
+            Self::Decays(sums, own) => (&sums[own..][..width], sums[key]),
         }
+    }
+
+    /// Whether [`row`](Self::row) takes something off.
+    #[inline(always)]
+    pub(super) fn is_decay(self) -> bool {
+        matches!(self, Self::Decays(..))
     }
 }
 
@@ -131,6 +143,25 @@ impl BlockBias {
         }
     }
 
+    /// From running sums, `[B, H, L]`.
+    pub(crate) fn decays(sums: &FlexTensor) -> Self {
+        let [batches, heads, count] = burn::backend::TensorMetadata::shape(sums).dims();
+        let slice_len = count + *WIDTH;
+        let mut values = Buffer::new(batches * heads * slice_len);
+        values.fill(0.0);
+        let slices = values.chunks_exact_mut(slice_len);
+        for (slice, sums) in slices.zip(sums.storage::<f32>().chunks(count.max(1))) {
+            slice[..count].copy_from_slice(sums);
+        }
+        Self {
+            values,
+            batches,
+            heads,
+            slice_len,
+            kind: BiasKind::Decays { count },
+        }
+    }
+
     /// From a network over all queries and keys.
     pub(crate) fn network(network: NetworkBias) -> Self {
         Self {
@@ -146,7 +177,7 @@ impl BlockBias {
     pub(super) fn as_network(&self) -> Option<&NetworkBias> {
         match &self.kind {
             BiasKind::Network(network) => Some(network),
-            BiasKind::Dense { .. } | BiasKind::ByDistance { .. } => None,
+            BiasKind::Dense { .. } | BiasKind::ByDistance { .. } | BiasKind::Decays { .. } => None,
         }
     }
 
@@ -157,23 +188,50 @@ impl BlockBias {
             + if self.heads == 1 { 0 } else { head }
     }
 
-    /// The part of a slice for a block whose first query has key index `own`, and whether the slice
-    /// is by distance.
-    pub(super) fn range(&self, block: usize, own: usize) -> (Range<usize>, bool) {
+    /// The part of a slice for a block whose first query has key index `own`.
+    fn range(&self, block: usize, own: usize) -> Range<usize> {
         match &self.kind {
-            BiasKind::Dense { starts, .. } => (starts[block]..starts[block + 1], false),
-            BiasKind::ByDistance { .. } => (0..own + 2 * *WIDTH, true),
+            BiasKind::Dense { starts, .. } => starts[block]..starts[block + 1],
+            BiasKind::ByDistance { .. } => 0..own + 2 * *WIDTH,
+            BiasKind::Decays { .. } => 0..self.slice_len,
             BiasKind::Network(_) => unreachable!("read tile by tile"),
         }
     }
 
     pub(super) fn rows(&self, at: [usize; 2], block: usize, own: usize) -> BiasRows<'_> {
-        let (range, by_distance) = self.range(block, own);
-        let values = &self.values[self.slice(at) * self.slice_len..][range];
-        if by_distance {
-            BiasRows::ByDistance(values, own + *WIDTH)
-        } else {
-            BiasRows::Dense(values, 0)
+        let values = &self.values[self.slice(at) * self.slice_len..][self.range(block, own)];
+        match &self.kind {
+            BiasKind::ByDistance { .. } => BiasRows::ByDistance(values, own + *WIDTH),
+            BiasKind::Decays { .. } => BiasRows::Decays(values, own),
+            BiasKind::Dense { .. } | BiasKind::Network(_) => BiasRows::Dense(values, 0),
+        }
+    }
+
+    /// Adds the gradients of the logits of a block of `queries` and the keys from `first_key` on,
+    /// one row of lanes for each key, to `sums`, which are laid out as a slice.
+    pub(super) fn add_grads(
+        &self,
+        sums: &mut [f32],
+        (block, own, queries): (usize, usize, usize),
+        first_key: usize,
+        grads: &[f32],
+    ) {
+        let (width, range) = (*WIDTH, self.range(block, own));
+        let sums = &mut sums[range];
+        for (key, grads) in grads.chunks_exact(width).enumerate() {
+            let first = match &self.kind {
+                BiasKind::Decays { .. } => {
+                    // One by one, so that the sum is the same for any width.
+                    let sum = &mut sums[first_key + key];
+                    grads[..queries].iter().for_each(|grad| *sum -= grad);
+                    continue;
+                }
+                // Lane i of key j has distance own + i - j. Slices start at minus one width.
+                BiasKind::ByDistance { .. } => own + width - first_key - key,
+                BiasKind::Dense { .. } | BiasKind::Network(_) => (first_key + key) * width,
+            };
+            let sums = sums[first..][..width].iter_mut();
+            sums.zip(grads).for_each(|(sum, grad)| *sum += grad);
         }
     }
 
@@ -193,6 +251,14 @@ impl BlockBias {
         let sums = slices.zip(sums.chunks(self.slice_len.max(1)));
         match &self.kind {
             BiasKind::Network(_) => unreachable!("summed by `network_grads`"),
+            BiasKind::Decays { count } => {
+                // Every head of every sequence has its own.
+                let mut output = vec![0.0; self.batches * self.heads * count];
+                for (slice, sum) in sums {
+                    output[slice * count..][..*count].copy_from_slice(&sum[..*count]);
+                }
+                tensor(output, [self.batches, self.heads, *count])
+            }
             BiasKind::ByDistance { count } => {
                 // Both paddings are cut off.
                 let mut output = vec![0.0; self.heads * count];

@@ -20,8 +20,12 @@ impl Mask<'_> {
     pub(super) fn apply<S: Simd>(self, lanes: Twice<S>, tile: &mut [Block<S>]) {
         if let Some(bias) = self.bias {
             for (i, x) in tile.iter_mut().enumerate() {
-                let bias = blocks::<S>(bias.row(self.first_key + i, WIDE * S::F32_LANES))[0];
-                *x = lanes.add(*x, bias);
+                let (row, off) = bias.row(self.first_key + i, WIDE * S::F32_LANES);
+                let mut row = blocks::<S>(row)[0];
+                if bias.is_decay() {
+                    row = lanes.sub(row, lanes.splat(off));
+                }
+                *x = lanes.add(*x, row);
             }
         }
         let mut index = [lanes.zero()];

@@ -41,6 +41,7 @@ impl FusedOp<11> for AttentionBlock {
             bias: bias.map(|bias| match self.bias {
                 BiasInputs::Dense => BlockBias::dense(&bias, 0),
                 BiasInputs::ByDistance => BlockBias::by_distance(&bias),
+                BiasInputs::Decays => BlockBias::decays(&bias),
                 BiasInputs::Network => {
                     let [units, w1, b1, w2, b2] = rest.map(required);
                     BlockBias::network(NetworkBias::new([bias, units, w1, b1, w2, b2]))

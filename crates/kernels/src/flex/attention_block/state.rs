@@ -26,6 +26,8 @@ pub(crate) enum BiasInputs {
     Dense,
     /// One value per distance.
     ByDistance,
+    /// Running sums of a decay.
+    Decays,
     /// The six tensors of a network.
     Network,
 }
