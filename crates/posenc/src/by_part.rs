@@ -149,6 +149,21 @@ impl Prepared for PreparedParts<'_> {
         (all && self.of_models).then(|| FusedQk::new(Some(of_all(&rotations)), factor))
     }
 
+    fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
+        let all = OnceCell::new();
+        let parts = self.parts.iter().enumerate().map(|(at, part)| {
+            let own = || all.get_or_init(|| self.split(&hidden()))[at].clone();
+            part.decays(layer, &own)
+        });
+        let parts: Vec<Option<Tensor<3>>> = parts.collect();
+        let like = parts.iter().flatten().next()?.clone();
+        // Nothing decays where there are no sums.
+        let parts = parts
+            .into_iter()
+            .map(|sums| sums.unwrap_or_else(|| like.zeros_like()));
+        Some(Tensor::cat(parts.collect(), 0))
+    }
+
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
         let parts = self.parts.iter().map(|part| part.logits_bias(layer));
         let parts: Vec<Option<Bias<'_>>> = parts.collect();

@@ -171,6 +171,9 @@ pub struct Facts {
     /// Whether no other part of a `stack` may rotate queries and keys or read them transformed:
     /// PoPE makes heads wider, the two factors of xPos only fit each other.
     pub exclusive_in_stack: bool,
+    /// Whether its content bias is all that it adds to logits, and one of
+    /// [`Prepared::decays`](crate::hooks::Prepared::decays): fused attention holds no block of it.
+    pub decays: bool,
     /// Axes of [`Positions`](crate::Positions) it reads; 0 if it reads the position only.
     pub axes: usize,
     /// Axes that it reads in place of positions: without coordinates on them it has no meaning.
@@ -243,6 +246,10 @@ impl Facts {
             rotates_qk: any(|part| part.rotates_qk),
             reads_transformed_qk: any(|part| part.reads_transformed_qk),
             exclusive_in_stack: any(|part| part.exclusive_in_stack),
+            decays: any(|part| part.decays)
+                && parts.iter().all(|part| {
+                    part.decays || (!part.hooks.content_bias && !part.hooks.logits_bias)
+                }),
             axes: parts.iter().map(|part| part.axes).max().unwrap_or(0),
             axis_reads: parts
                 .iter()

@@ -170,12 +170,22 @@ pub trait Prepared {
     }
 
     /// `transform_qk` of this layer in a form that attention can fuse: at most a rotation and a
-    /// factor. `None` if it is none of that form, or the layer has a content or output bias.
+    /// factor. `None` if it is none of that form, or the layer has an output bias, or a content
+    /// bias that is not one of [`decays`](Self::decays).
     ///
-    /// Attention then calls no other hook of the layer but `logits_bias`. `None` is always correct,
-    /// and slower.
+    /// Attention then calls no other hook of the layer but `logits_bias` and `decays`. `None` is
+    /// always correct, and slower.
     fn fused_qk(&self, layer: usize) -> Option<FusedQk> {
         let _ = layer;
+        None
+    }
+
+    /// The content bias of this layer as running sums, `[B, H, K]`, if it is a decay that every
+    /// token sets for itself: query m and key n get the sum of m minus that of n. Attention can
+    /// then fuse it. `hidden` returns the layer's input, as in
+    /// [`transform_qk`](Self::transform_qk).
+    fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
+        let _ = (layer, hidden);
         None
     }
 

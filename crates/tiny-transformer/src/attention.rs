@@ -192,11 +192,14 @@ impl Attention {
         if fused.rotation.as_ref().is_some_and(is_trained) {
             return None;
         }
+        let hidden = || norm.forward(x.clone());
         // A dense bias is built for all queries at once, so it has to respect `max_logits`.
         let fits = batch * self.n_heads * length * length <= max_logits;
-        let bias = match encoding.logits_bias(layer) {
-            None => None,
-            Some(bias) => Some(if let Some(values) = bias.by_distance(length) {
+        let bias = match (encoding.logits_bias(layer), encoding.decays(layer, &hidden)) {
+            (None, decays) => decays.map(kernels::Bias::Decays),
+            // The fused operation adds one of them.
+            (Some(_), Some(_)) => return None,
+            (Some(bias), None) => Some(if let Some(values) = bias.by_distance(length) {
                 kernels::Bias::ByDistance(values)
             } else if let Some(network) = bias.network()
                 && !kernels::materialises_networks(x)

@@ -166,7 +166,7 @@ fn of_share(model: &TransformerConfig, share: &Share<'_>) -> u64 {
     let pairs = (model.n_heads * seq_len) as f64 * seq_len as f64;
     // Fused attention keeps no weights; with a bias that sees content, or in linear attention, they
     // are kept.
-    let facts = share.encoding.facts(&model.shape());
+    let facts = facts_in(model, share.encoding, model.dropout == 0.0);
     let kept = match model.attention {
         AttentionKind::Linear => 4.0,
         _ => facts.bias_kept,
@@ -227,7 +227,7 @@ pub fn evaluation(
     // Long sequences go block by block over queries, with one query at least.
     let query = (rows * model.n_heads) as f64 * seq_len as f64;
     let block = (query * seq_len as f64).min(query.max(MAX_LOGITS as f64));
-    let facts = encoding.facts(&model.shape());
+    let facts = facts_in(model, encoding, !eval.attention_distance);
     let content = facts.hooks.content_bias || facts.hooks.output_bias;
     let tiled = of == Memory::Host && is_tiled(model, &facts, positions);
     let materialised = is_materialised(&facts, positions) && !tiled;
@@ -301,6 +301,25 @@ const CACHE: f64 = 1.6;
 /// Copies of the parameters.
 const WEIGHTS: f64 = 3.0;
 
+/// What an encoding declares in this model: where attention is fused, as far as the caller knows,
+/// it adds decays itself and holds no block of a bias.
+pub(super) fn facts_in(model: &TransformerConfig, encoding: &EncodingConfig, fused: bool) -> Facts {
+    let mut facts = encoding.facts(&model.shape());
+    let transform = facts.transform_kept + facts.transform_workspace;
+    if facts.decays && fused && is_fusable(model) && transform == 0.0 {
+        facts.hooks.content_bias = false;
+        (facts.bias_workspace, facts.bias_kept, facts.bias_work) = (0.0, 0.0, 0.0);
+    }
+    facts
+}
+
+/// Whether attention of this kind can be one fused operation.
+fn is_fusable(model: &TransformerConfig) -> bool {
+    model.attention == AttentionKind::Softmax
+        && model.mask == Mask::Causal
+        && model.qk_norm == QkNorm::None
+}
+
 /// Whether a bias by position is held for every query and key.
 pub(super) fn is_materialised(facts: &Facts, positions: &PositionsConfig) -> bool {
     facts.hooks.logits_bias && !(facts.by_distance && *positions == PositionsConfig::default())
@@ -309,10 +328,7 @@ pub(super) fn is_materialised(facts: &Facts, positions: &PositionsConfig) -> boo
 /// Whether fused attention computes a bias by position tile by tile.
 fn is_tiled(model: &TransformerConfig, facts: &Facts, positions: &PositionsConfig) -> bool {
     let stepping = *positions == PositionsConfig::default() && !facts.needs_axes();
-    let fused = model.attention == AttentionKind::Softmax
-        && model.mask == Mask::Causal
-        && model.qk_norm == QkNorm::None
-        && facts.transform_kept == 0.0;
+    let fused = is_fusable(model) && facts.transform_kept == 0.0;
     facts.diagonal_network && stepping && fused && !facts.hooks.content_bias
 }
 

@@ -93,6 +93,10 @@ impl Prepared for PreparedByLayer<'_> {
         self.of(layer).fused_qk(layer)
     }
 
+    fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
+        self.of(layer).decays(layer, hidden)
+    }
+
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
         self.of(layer).logits_bias(layer)
     }

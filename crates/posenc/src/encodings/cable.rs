@@ -11,8 +11,10 @@
 use super::fox::FoxLayer;
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
+
 use crate::init::{ParamSpec, Parameters};
+use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use burn::module::Module;
@@ -50,15 +52,19 @@ pub struct Cable {
 
 struct PreparedCable<'a> {
     encoding: &'a Cable,
+    ops: &'static dyn Ops,
 }
 
 impl PositionalEncoding for Cable {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        _context: &Context,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        Ok(Box::new(PreparedCable { encoding: self }))
+        Ok(Box::new(PreparedCable {
+            encoding: self,
+            ops: context.ops,
+        }))
     }
 }
 
@@ -74,6 +80,19 @@ impl Prepared for PreparedCable<'_> {
             return (q, k);
         }
         (q * (self.encoding.head_dim as f64).sqrt(), k)
+    }
+
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        let factor = if self.encoding.scaled {
+            1.0
+        } else {
+            (self.encoding.head_dim as f64).sqrt()
+        };
+        Some(FusedQk::new(None, factor))
+    }
+
+    fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
+        Some(self.encoding.layers[layer].sums(-1.0, hidden(), self.ops))
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
@@ -105,6 +124,7 @@ impl EncodingSpec for CableConfig {
             by_distance: true,
             ignores_positions: true,
             causal_only: true,
+            decays: true,
             bias_workspace: 5.0,
             bias_kept: 2.0,
             bias_work: 0.0,

@@ -13,9 +13,9 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::multiplied;
+use crate::ops::{Ops, multiplied};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use burn::module::{Module, Param};
@@ -53,15 +53,19 @@ pub struct FoxLayer {
 
 struct PreparedFox<'a> {
     encoding: &'a Fox,
+    ops: &'static dyn Ops,
 }
 
 impl PositionalEncoding for Fox {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        _context: &Context,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        Ok(Box::new(PreparedFox { encoding: self }))
+        Ok(Box::new(PreparedFox {
+            encoding: self,
+            ops: context.ops,
+        }))
     }
 }
 
@@ -85,20 +89,25 @@ impl FoxLayer {
         }
     }
 
-    /// `sum of ln sigmoid(sign (w.x_l + b)) over l = n+1..m`, 0 for keys after the query.
-    pub(crate) fn decay(&self, sign: f64, content: &Content<'_>) -> Tensor<4> {
-        let hidden = content.hidden.clone().slice_dim(1, content.keys.clone());
+    /// `sum of ln sigmoid(sign (w.x_l + b)) over l = 0..n` of all tokens, `[B, H, K]`; a difference
+    /// of two is the sum between.
+    pub(crate) fn sums(&self, sign: f64, hidden: Tensor<3>, ops: &dyn Ops) -> Tensor<3> {
         let [batch, k_len, width] = hidden.dims();
         let heads = self.bias.val().dims()[0];
         let rows = hidden.reshape([batch * k_len, width]);
-        let opened = multiplied(content.ops, rows, self.weight.val());
+        let opened = multiplied(ops, rows, self.weight.val());
         let opened = opened + self.bias.val().unsqueeze();
         let opened = if sign < 0.0 { opened.neg() } else { opened };
-        // [B, H, k_len]: ln of all gates up to each token; a difference of two is the sum between.
-        let remembered = activation::log_sigmoid(opened)
+        activation::log_sigmoid(opened)
             .reshape([batch, k_len, heads])
             .swap_dims(1, 2)
-            .cumsum(2);
+            .cumsum(2)
+    }
+
+    /// `sum of ln sigmoid(sign (w.x_l + b)) over l = n+1..m`, 0 for keys after the query.
+    pub(crate) fn decay(&self, sign: f64, content: &Content<'_>) -> Tensor<4> {
+        let hidden = content.hidden.clone().slice_dim(1, content.keys.clone());
+        let remembered = self.sums(sign, hidden, content.ops);
         // Queries are among the keys, so their sums are entries of the same tensor.
         let rows = content.first_query..content.first_query + content.queries.len();
         let query = remembered.clone().slice_dim(2, rows).unsqueeze_dim::<4>(3);
@@ -110,6 +119,14 @@ impl FoxLayer {
 }
 
 impl Prepared for PreparedFox<'_> {
+    fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {
+        Some(FusedQk::default())
+    }
+
+    fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
+        Some(self.encoding.layers[layer].sums(1.0, hidden(), self.ops))
+    }
+
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         Some(self.encoding.layers[layer].decay(1.0, content))
     }
@@ -139,6 +156,7 @@ impl EncodingSpec for FoxConfig {
             by_distance: true,
             ignores_positions: true,
             causal_only: true,
+            decays: true,
             bias_workspace: 5.0,
             bias_kept: 2.0,
             bias_work: 0.0,

@@ -119,6 +119,12 @@ impl Prepared for PreparedNopeLayers<'_> {
         }
     }
 
+    fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
+        self.acts(layer)
+            .then(|| self.part.decays(layer, hidden))
+            .flatten()
+    }
+
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
         self.acts(layer)
             .then(|| self.part.logits_bias(layer))

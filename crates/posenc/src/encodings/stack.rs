@@ -107,6 +107,12 @@ impl Prepared for PreparedStack<'_> {
         })
     }
 
+    fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
+        let parts = self.parts.iter();
+        let sums = parts.filter_map(|part| part.decays(layer, hidden));
+        sums.reduce(|a, b| a + b)
+    }
+
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
         self.parts
             .iter()

@@ -4,7 +4,7 @@
 //! repeats without a GPU. Contexts and compiled kernels are the driver's: see
 //! [`DRIVER_BYTES`](super::DRIVER_BYTES).
 
-use super::{AttentionKind, Share, is_materialised, when};
+use super::{AttentionKind, Share, facts_in, is_materialised, when};
 use posenc::Facts;
 use tiny_transformer::TransformerConfig;
 
@@ -31,7 +31,7 @@ pub(super) fn of_share(model: &TransformerConfig, share: &Share<'_>) -> u64 {
     let tokens = (share.rows * share.seq_len) as f64;
     let cells = (share.seq_len as f64).powi(2);
     let pairs = model.n_heads as f64 * cells;
-    let facts = share.encoding.facts(&model.shape());
+    let facts = facts_in(model, share.encoding, model.dropout == 0.0);
     let kept = match model.attention {
         AttentionKind::Linear => 4.0,
         _ => facts.bias_kept,

@@ -250,3 +250,51 @@ fn an_encoding_of_another_crate_fits_into_a_stack_and_into_layers() {
         "every"
     );
 }
+
+#[test]
+fn fused_attention_leaves_out_no_bias() {
+    let (length, mut decaying) = (7, BTreeSet::new());
+    let rotated = config(json!({"kind": "stack", "parts": [{"kind": "rope"}, {"kind": "fox"}]}));
+    let all = all_configs().into_iter();
+    for (name, config) in all.chain([("rope and fox".to_owned(), rotated)]) {
+        let encoding = build_stirred(&config, &SHAPE);
+        let facts = config.facts(&SHAPE);
+        let (mut found, mut fused) = (false, false);
+        for layer in 0..SHAPE.n_layers {
+            let attention = Attention::new(&encoding, &Positions::contiguous(length), layer, 0);
+            let prepared = attention.prepared.as_ref();
+            let sums = prepared.decays(layer, &|| attention.hidden.clone());
+            let [content, output] = attention.content(0..length, 0..length, |content| {
+                let weights = || content.logits();
+                [
+                    prepared.content_bias(layer, content),
+                    prepared.output_bias(layer, content, &weights),
+                ]
+            });
+            if prepared.fused_qk(layer).is_none() {
+                continue;
+            }
+            fused = true;
+            let what = format!("{name}, layer {layer}");
+            assert!(output.is_none(), "{what}: an output bias");
+            assert_eq!(content.is_some(), sums.is_some(), "{what}: a content bias");
+            let (Some(content), Some(sums)) = (content, sums) else {
+                continue;
+            };
+            found = true;
+            let (content, sums) = (host(content), host(sums));
+            assert_eq!(sums.len() * length, content.len(), "{what}: shapes");
+            for (i, bias) in content.iter().enumerate() {
+                let (head, query, key) = (i / length / length, i / length % length, i % length);
+                let sum = |at: usize| sums[head * length + at];
+                // Later keys are hidden.
+                let off = bias - (sum(query) - sum(key));
+                assert!(key > query || off.abs() < 1e-5, "{what}: off by {off}");
+            }
+        }
+        let alone = found && !facts.hooks.logits_bias;
+        assert!(!fused || alone == facts.decays, "{name}: declared `decays`");
+        decaying.extend(found.then_some(name));
+    }
+    assert!(decaying.contains("rope and fox"), "{decaying:?}");
+}
