@@ -80,8 +80,8 @@ fn rotate_kernel(
     }
 }
 
-/// One unit for each number of a table, which adds up what it rotates, sequence by sequence and head
-/// by head.
+/// One unit for each number of a table, which adds up what it rotates, sequence by sequence and
+/// head by head.
 #[cube(launch)]
 fn table_grad_kernel(
     x: &Tensor<f32>,

@@ -285,7 +285,7 @@ impl EncodingSpec for GrapeMConfig {
             rotates_qk: true,
             // Tables without a gradient are fused.
             transform_workspace: if self.by_content() { 6.0 } else { 0.0 },
-            transform_kept: if self.by_content() { 8.0 } else { 19.0 },
+            transform_kept: if self.by_content() { 8.0 } else { 9.0 },
             ..Facts::new(Hooks::TRANSFORM_QK)
         }
     }

@@ -216,8 +216,8 @@ impl EncodingSpec for RopeConfig {
             relative: true,
             linear: true,
             rotates_qk: true,
-            // Tables that take a gradient are not fused.
-            transform_kept: if self.learnable { 19.0 } else { 0.0 },
+            // Tables that take a gradient are not fused into attention.
+            transform_kept: if self.learnable { 9.0 } else { 0.0 },
             ..Facts::new(Hooks::TRANSFORM_QK)
         }
     }

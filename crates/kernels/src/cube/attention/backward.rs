@@ -192,8 +192,8 @@ pub(super) fn key_kernel(
     key_grads(&call, &rows, k_grad, v_grad, &mut cells, &mut sums, s);
 }
 
-/// [`key_kernel`], with the gradients of the running sums of a decay, `[B, H, K]`: minus the sums of
-/// the gradients of the logits of each key.
+/// [`key_kernel`], with the gradients of the running sums of a decay, `[B, H, K]`: minus the sums
+/// of the gradients of the logits of each key.
 #[cube(launch)]
 pub(super) fn key_decay_kernel(
     call: Call,
@@ -225,6 +225,19 @@ pub(super) fn key_decay_kernel(
         let (batch, head) = (CUBE_POS_Z as usize, CUBE_POS_Y as usize);
         let at = (batch * decay_grad.shape(1) + head) * decay_grad.shape(2) + key;
         decay_grad[at] = -sum;
+    }
+}
+
+/// Adds the cells of each row that this unit owns.
+#[cube]
+fn add_rows(sums: &mut Array<f32>, cells: &Array<f32>, #[comptime] s: Settings) {
+    let (m, n) = comptime![(s.unit_rows(), s.unit_columns())];
+    #[unroll]
+    for i in 0..m {
+        #[unroll]
+        for j in 0..n {
+            sums[i] += cells[i * n + j];
+        }
     }
 }
 
@@ -273,13 +286,7 @@ fn key_grads(
             s,
         );
         if comptime![s.bias == BiasKind::Decays] {
-            #[unroll]
-            for i in 0..m {
-                #[unroll]
-                for j in 0..n {
-                    sums[i] += grads[i * n + j];
-                }
-            }
+            add_rows(sums, &grads, s);
         }
         put_cells(&weights, cells, s);
         sync_cube();

@@ -11,8 +11,8 @@ pub(super) struct Call {
     pub q: OwnedTensor<f32>,
     pub k: OwnedTensor<f32>,
     pub v: OwnedTensor<f32>,
-    /// `[G, H, Q, K]`, `[G, H, 1, n]` or `[B, H, 1, L]`, with a stride of 0 where heads share it. Each of its G
-    /// parts is for B / G sequences. Not read without a bias.
+    /// `[G, H, Q, K]`, `[G, H, 1, n]` or `[B, H, 1, L]`, with a stride of 0 where heads share it.
+    /// Each of its G parts is for B / G sequences. Not read without a bias.
     pub bias: OwnedTensor<f32>,
     /// Cos and sin of queries, then of keys, `[4 G, 1, L, R]`, contiguous. Not read without a
     /// rotation.
