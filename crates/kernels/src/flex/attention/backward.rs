@@ -64,9 +64,9 @@ impl WithSimd for RowDots<'_> {
     fn with_simd<S: Simd>(self, s: S) {
         self.output.fill(0.0);
         let [rows, width] = self.a.shape();
-        let mut scratch = [Vec::new(), Vec::new()];
+        let mut scratch = Buffer::new(2 * width);
+        let (first, second) = scratch.split_at_mut(width);
         for (row, output) in (0..rows).zip(self.output) {
-            let [first, second] = &mut scratch;
             let (a, a_tail) = groups::<S>(self.a.contiguous_row(row, first));
             let (b, b_tail) = groups::<S>(self.b.contiguous_row(row, second));
             debug_assert_eq!(

@@ -104,8 +104,9 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// A row as one slice: borrowed where it lies in one segment, else gathered in `scratch`.
-    pub(crate) fn contiguous_row<'b>(self, row: usize, scratch: &'b mut Vec<f32>) -> &'b [f32]
+    /// A row as one slice: borrowed where it lies in one segment, else gathered in `scratch`,
+    /// which holds a row.
+    pub(crate) fn contiguous_row<'b>(self, row: usize, scratch: &'b mut [f32]) -> &'b [f32]
     where
         'a: 'b,
     {
@@ -114,9 +115,9 @@ impl<'a> Matrix<'a> {
         if segment.count == cols {
             return &self.values[segment.start + row * segment.stride..][..cols];
         }
-        scratch.resize(cols, 0.0);
-        self.zip_row(row, scratch, |y, x| *y = x);
-        scratch
+        let gathered = &mut scratch[..cols];
+        self.zip_row(row, gathered, |y, x| *y = x);
+        gathered
     }
 }
 
