@@ -5,6 +5,7 @@
 //! | `tensors` | Burn's tensors, queues of operations |
 //! | `rows` | units that share a row, and their sums |
 //! | `sums` | sums over parts of several cubes |
+//! | `pairs` | pairs of dimensions that are rotated together |
 //! | `gemm` | matrix products |
 //! | `attention`, `rotate`, `norm`, `nll`, `activation`, `embedding`, `adamw`, `square_sums` | the kernels |
 //! | `launches` | counting launches |
@@ -17,6 +18,7 @@ mod gemm;
 mod launches;
 mod nll;
 mod norm;
+mod pairs;
 mod rotate;
 mod rows;
 mod square_sums;

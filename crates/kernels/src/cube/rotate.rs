@@ -1,34 +1,13 @@
 //! Rotation of pairs of dimensions: one launch forward, one backward, and one more for the
 //! gradients of trained tables.
 
+use super::pairs::{is_first, pair, partner};
 use super::tensors::{Primitive, elements, empty, empty_by_position, in_order, in_rows, run};
 use crate::op::FusedOp;
 use burn::tensor::Shape;
 use burn_cubecl::cubecl;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
-
-/// The dimension that is paired with `i`: of `pairs` pairs, `i` one of the first `2 pairs`.
-#[cube]
-fn partner(i: usize, pairs: usize, #[comptime] interleaved: bool) -> usize {
-    if comptime!(interleaved) {
-        i ^ 1
-    } else if i < pairs {
-        i + pairs
-    } else {
-        i - pairs
-    }
-}
-
-/// The number of the pair that `i` belongs to.
-#[cube]
-fn pair_of(i: usize, pairs: usize, #[comptime] interleaved: bool) -> usize {
-    if comptime!(interleaved) {
-        i / 2
-    } else {
-        i % pairs
-    }
-}
 
 /// The first dimension of a pair.
 #[cube]
@@ -52,6 +31,7 @@ fn rotate_kernel(
     sign: f32,
     sequences: u32,
     shared_heads: u32,
+    #[comptime] pairs: usize,
     #[comptime] interleaved: bool,
 ) {
     let (heads, length, width) = (y.shape(1), y.shape(2), y.shape(3));
@@ -64,14 +44,13 @@ fn rotate_kernel(
         let row = batch * x.stride(0) + head * x.stride(1) + position * x.stride(2);
         let own = x[row + i * x.stride(3)];
         let at = batch * y.stride(0) + head * y.stride(1) + position * y.stride(2) + i;
-        let pairs = cos.shape(3);
-        if i < 2 * pairs {
+        if i < comptime![2 * pairs] {
             let other = x[row + partner(i, pairs, interleaved) * x.stride(3)];
             let (group, shared) = (batch / sequences as usize, head / shared_heads as usize);
             let angle = ((group * cos.shape(1) + shared) * length + position) * pairs
-                + pair_of(i, pairs, interleaved);
+                + pair(i, pairs, interleaved);
             // The first of a pair is a cos - b sin, the second b cos + a sin.
-            let first = partner(i, pairs, interleaved) > i;
+            let first = is_first(i, pairs, interleaved);
             let turn = sign * sin[angle] * select(first, -1.0, 1.0);
             y[at] = own * cos[angle] + other * turn;
         } else {
@@ -90,16 +69,17 @@ fn table_grad_kernel(
     sin_grad: &mut Tensor<f32>,
     sequences: u32,
     shared_heads: u32,
+    #[comptime] pairs: usize,
     #[comptime] interleaved: bool,
 ) {
-    let (heads, length, pairs) = (cos_grad.shape(1), cos_grad.shape(2), cos_grad.shape(3));
+    let (heads, length) = (cos_grad.shape(1), cos_grad.shape(2));
     let unit = ABSOLUTE_POS;
     if unit < cos_grad.len() {
-        let pair = unit % pairs;
+        let at = unit % pairs;
         let position = unit / pairs % length;
         let head = unit / pairs / length % heads * shared_heads as usize;
         let batch = unit / pairs / length / heads * sequences as usize;
-        let a_at = first_of(pair, interleaved);
+        let a_at = first_of(at, interleaved);
         let b_at = partner(a_at, pairs, interleaved);
         let mut of_cos = 0.0f32;
         let mut of_sin = 0.0f32;
@@ -152,7 +132,7 @@ impl Rotate {
             vec![x, cos, sin],
             vec![Shape::new(op.shape)],
             move |tensors| {
-                let [x, cos, sin] = three(tensors);
+                let [x, cos, sin] = all_in_rows(tensors);
                 let y = empty_by_position(&x, op.shape);
                 let (cubes, dim) = elements(&y, y.meta.num_elements());
                 rotate_kernel::launch(
@@ -166,6 +146,7 @@ impl Rotate {
                     sign,
                     sequences,
                     shared_heads,
+                    op.tables[3],
                     op.interleaved,
                 );
                 vec![y]
@@ -178,8 +159,7 @@ impl Rotate {
         let ([sequences, shared_heads], op) = (self.sharing(), *self);
         let shapes = vec![Shape::new(op.tables); 2];
         let outputs = run(vec![x, grad], shapes, move |tensors| {
-            let mut tensors = tensors.into_iter().map(in_rows);
-            let [x, grad] = [(); 2].map(|()| tensors.next().expect("two inputs"));
+            let [x, grad] = all_in_rows(tensors);
             let grads = [(); 2].map(|()| empty(&x, op.tables));
             let (cubes, dim) = elements(&x, grads[0].meta.num_elements());
             let [cos_grad, sin_grad] = grads.clone().map(CubeTensor::into_tensor_arg);
@@ -193,6 +173,7 @@ impl Rotate {
                 sin_grad,
                 sequences,
                 shared_heads,
+                op.tables[3],
                 op.interleaved,
             );
             grads.into()
@@ -203,9 +184,10 @@ impl Rotate {
     }
 }
 
-fn three(tensors: Vec<CubeTensor>) -> [CubeTensor; 3] {
-    let mut tensors = tensors.into_iter().map(in_rows);
-    [(); 3].map(|()| tensors.next().expect("three inputs"))
+/// The inputs of a kernel that reads them in any order of dimensions.
+fn all_in_rows<const N: usize>(tensors: Vec<CubeTensor>) -> [CubeTensor; N] {
+    let inputs: [CubeTensor; N] = tensors.try_into().expect("as many inputs");
+    inputs.map(in_rows)
 }
 
 impl FusedOp<3> for Rotate {

@@ -1,6 +1,7 @@
 //! Tiles in shared memory: loads with a rotation, stores with its inverse, products.
 
 use super::settings::{CUBE, Settings, UNITS};
+use crate::cube::pairs::{is_first, pair, partner};
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;
 
@@ -58,9 +59,10 @@ pub(super) fn load(
                 x = from[start + dim * dim_stride];
                 if comptime![table.is_some() && s.pairs > 0] {
                     if dim < comptime![2 * s.pairs] {
-                        let other = from[start + partner(dim, s) * dim_stride];
+                        let other = from[start + partner(dim, s.pairs, s.interleaved) * dim_stride];
                         let (cos, sin) = angle(tables, group, position, dim, table, s);
-                        x = x * cos + select(is_first(dim, s), -other, other) * sin;
+                        x = x * cos
+                            + select(is_first(dim, s.pairs, s.interleaved), -other, other) * sin;
                     }
                 }
             }
@@ -105,9 +107,10 @@ pub(super) fn store(
             let mut x = from[start + dim];
             if comptime![table.is_some() && s.pairs > 0] {
                 if dim < comptime![2 * s.pairs] {
-                    let other = from[start + partner(dim, s)];
+                    let other = from[start + partner(dim, s.pairs, s.interleaved)];
                     let (cos, sin) = angle(tables, group, position, dim, table, s);
-                    x = x * cos + select(is_first(dim, s), other, -other) * sin;
+                    x = x * cos
+                        + select(is_first(dim, s.pairs, s.interleaved), other, -other) * sin;
                 }
             }
             to[at + position * row_stride + dim * dim_stride] = x;
@@ -134,40 +137,9 @@ fn angle(
     let first = comptime![table.unwrap_or(0)];
     let one = tables.stride(0);
     let groups = tables.shape(0) / 4;
-    let at = (first * groups + group) * one + position * s.pairs + pair(dim, s);
+    let at =
+        (first * groups + group) * one + position * s.pairs + pair(dim, s.pairs, s.interleaved);
     (tables[at], tables[at + groups * one])
-}
-
-/// The dimension that is rotated with `dim`.
-#[cube]
-fn partner(dim: usize, #[comptime] s: Settings) -> usize {
-    select(is_first(dim, s), dim + step(s), dim - step(s))
-}
-
-/// Distance of the two dimensions of a pair.
-#[cube]
-fn step(#[comptime] s: Settings) -> comptime_type!(usize) {
-    comptime![if s.interleaved { 1 } else { s.pairs }]
-}
-
-/// Whether `dim` is the first of its pair.
-#[cube]
-fn is_first(dim: usize, #[comptime] s: Settings) -> bool {
-    if comptime![s.interleaved] {
-        dim & 1 == 0
-    } else {
-        dim < s.pairs
-    }
-}
-
-/// The pair that `dim` belongs to.
-#[cube]
-fn pair(dim: usize, #[comptime] s: Settings) -> usize {
-    if comptime![s.interleaved] {
-        dim / 2
-    } else {
-        dim % s.pairs
-    }
 }
 
 /// The cells of `a b^T` that this unit owns, of a tile `a` of rows and a tile `b` of columns.
