@@ -8,7 +8,7 @@ use burn::tensor::{Bool, Device, Tensor};
 use std::fmt;
 use std::ops::Range;
 
-/// Where an encoding is prepared.
+/// What an encoding is prepared with: the device of its tables, and the operations of its host.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Context {

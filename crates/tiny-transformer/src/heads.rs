@@ -77,7 +77,7 @@ pub(crate) fn wide_attention(
     kernels::attention(q, k, v, bias, scale, first_query).slice_dim(3, 0..width)
 }
 
-/// Where encodings are prepared.
+/// What encodings are prepared with.
 pub(crate) fn context(device: &Device) -> Context {
     Context::new(device).with_ops(&FusedOps)
 }

@@ -162,10 +162,11 @@ struct Half {
 /// What is added to the logits.
 #[derive(Clone, Copy, Debug)]
 enum Added {
-    /// A bias by cells, of so many sequences and heads.
+    /// A bias of every query and key, `[sequences, heads, L, L]`: the first two sizes.
     Dense([usize; 2]),
-    /// One by distance, of so many heads.
+    /// A bias by distance, `[heads, L + 3]`: the number of heads.
     ByDistance(usize),
+    /// Running sums of a decay, `[B, H, L]`.
     Decays,
 }
 

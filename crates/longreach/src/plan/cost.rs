@@ -48,7 +48,8 @@ pub fn flops(run: &PlannedRun) -> f64 {
 /// Numbers that the bias of the trained encoding takes for each logit. One that reads positions
 /// only is computed once for all rows of a batch.
 fn bias_numbers(spec: &RunSpec, rows: usize) -> f64 {
-    let facts = memory::facts_in(&spec.model.transformer, &spec.model.pe, true);
+    let model = &spec.model.transformer;
+    let facts = memory::facts_in(model, &spec.model.pe, model.dropout == 0.0);
     let numbers = facts.bias_workspace + facts.bias_work;
     if facts.hooks.content_bias || facts.hooks.output_bias {
         numbers

@@ -12,7 +12,6 @@ use super::fox::FoxLayer;
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
-
 use crate::init::{ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
