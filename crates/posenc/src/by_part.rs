@@ -1,8 +1,12 @@
 //! Encodings that act on parts of a batch: on rows whose coordinates differ, and on the batches of
 //! models that a host computes side by side.
 
-use crate::hooks::{Bias, BiasBlocks, Block, Content, FusedQk, PrepareError, Prepared, Rotation};
+use crate::hooks::{
+    Bias, BiasBlocks, Block, Content, FusedQk, PositionalEncoding, PrepareError, Prepared,
+    Rotation, first_alike,
+};
 use crate::positions::Positions;
+use burn::module::Module;
 use burn::tensor::Tensor;
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -25,6 +29,11 @@ pub(crate) fn prepare<'a>(
         parts,
         of_models: false,
     }))
+}
+
+/// Whether one encoding can act for models side by side: with the parameters of all, or none.
+pub fn acts_for_all<E: Module + PositionalEncoding>(encoding: &E) -> bool {
+    encoding.acts_in_groups() || encoding.num_params() == 0
 }
 
 /// One encoding for models side by side: each of `models` acts on its part of the batch, which has
@@ -170,6 +179,13 @@ impl Prepared for PreparedParts<'_> {
         let of_models = self.of_models;
         let any = parts.iter().any(Option::is_some);
         any.then(|| Bias::new(BiasByPart { parts, of_models }))
+    }
+
+    fn bias_layer(&self, layer: usize) -> usize {
+        first_alike(layer, |layer| {
+            let parts = self.parts.iter().map(|part| part.bias_layer(layer));
+            parts.collect::<Vec<_>>()
+        })
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {

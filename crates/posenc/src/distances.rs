@@ -26,6 +26,14 @@ pub(crate) struct Distinct {
     shape: [usize; 2],
 }
 
+/// The tables of `groups` models, `[G N, H]`, head by row, so that a block gathers along rows:
+/// `[G, H, N]`.
+pub(crate) fn by_head(table: Tensor<2>, groups: usize) -> Tensor<3> {
+    let [rows, heads] = table.dims();
+    let tables = table.reshape([groups, rows / groups, heads]);
+    tables.swap_dims(1, 2)
+}
+
 impl Distances {
     pub(crate) fn new(positions: &Positions, device: &Device) -> Self {
         let (queries, keys) = (positions.queries(), positions.keys());
@@ -128,12 +136,13 @@ impl Distances {
 }
 
 impl Distinct {
-    /// Spreads values per distance, `[H, distances]`, over the cells: `[1, H, q_len, k_len]`.
-    pub(crate) fn spread(&self, values: Tensor<2>) -> Tensor<4> {
-        let [heads, _] = values.dims();
+    /// Spreads values per distance, `[G, H, distances]`, over the cells: `[G, H, q_len, k_len]`.
+    pub(crate) fn spread(&self, values: Tensor<3>) -> Tensor<4> {
+        let [groups, heads, _] = values.dims();
         let [rows, columns] = self.shape;
         let cells = self.cells(&values.device());
-        values.select(1, cells).reshape([1, heads, rows, columns])
+        let spread = values.select(2, cells);
+        spread.reshape([groups, heads, rows, columns])
     }
 
     /// Row of a table for each distance, as `row(distance)` says, in the order of `distances`.

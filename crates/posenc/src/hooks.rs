@@ -16,6 +16,10 @@ pub struct Context {
     pub device: Device,
     /// The host's operations.
     pub ops: &'static dyn Ops,
+    /// How many models side by side the parameters belong to: every parameter holds those of all,
+    /// one after the other along its first dimension, and a batch has as many equal parts. 1 but
+    /// for encodings that [act in groups](PositionalEncoding::acts_in_groups).
+    pub groups: usize,
 }
 
 impl Context {
@@ -24,6 +28,7 @@ impl Context {
         Self {
             device: device.clone(),
             ops: &PlainOps,
+            groups: 1,
         }
     }
 
@@ -31,6 +36,12 @@ impl Context {
     #[must_use]
     pub fn with_ops(self, ops: &'static dyn Ops) -> Self {
         Self { ops, ..self }
+    }
+
+    /// The same for so many models side by side.
+    #[must_use]
+    pub fn with_groups(self, groups: usize) -> Self {
+        Self { groups, ..self }
     }
 }
 
@@ -50,6 +61,13 @@ pub trait PositionalEncoding {
     /// First position without a value, if there is one.
     fn max_position(&self) -> Option<usize> {
         None
+    }
+
+    /// Whether the hooks read [`Context::groups`], and so act for all models side by side at once;
+    /// [`side_by_side`](crate::side_by_side) takes those of every other encoding. An encoding
+    /// without parameters acts for all models in any case.
+    fn acts_in_groups(&self) -> bool {
+        false
     }
 }
 
@@ -196,6 +214,17 @@ pub trait Prepared {
         None
     }
 
+    /// The first layer whose `logits_bias` is that of this layer, so that a host computes it once.
+    /// The layer itself is always correct, and slower.
+    fn bias_layer(&self, layer: usize) -> usize {
+        // Layers without a bias are alike.
+        if self.logits_bias(layer).is_some() {
+            layer
+        } else {
+            0
+        }
+    }
+
     /// A bias on the logits that sees queries, keys and logits: `[B, H, q_len, k_len]` for the
     /// block in `content`.
     ///
@@ -219,6 +248,12 @@ pub trait Prepared {
         let _ = (layer, content, weights);
         None
     }
+}
+
+/// The first layer with the same `key` as this one.
+pub(crate) fn first_alike<K: PartialEq>(layer: usize, key: impl Fn(usize) -> K) -> usize {
+    let own = key(layer);
+    (0..layer).find(|other| key(*other) == own).unwrap_or(layer)
 }
 
 /// What a content-dependent bias may read: one block of queries against the keys it can attend to.

@@ -39,7 +39,7 @@ mod sequence;
 mod tensors;
 mod zones;
 
-pub use by_part::side_by_side;
+pub use by_part::{acts_for_all, side_by_side};
 pub use encodings::{Encoding, EncodingConfig};
 pub use facts::{AxisRead, Facts, Hooks, Lengths, ModelShape};
 pub use hooks::{

@@ -12,11 +12,22 @@ pub trait Ops {
     }
 
     /// Rotates the pairs of the first `2 R` dimensions of `x`, `[B, H, L, E]`, by the angles whose
-    /// cos and sin are `[1 or B, 1 or H, L, R]`; the other dimensions pass through. Pair i is `(2i,
-    /// 2i + 1)` if `interleaved`, else `(i, i + R)`.
+    /// cos and sin are `[1, 1 or H, L, R]`, or `[B, ..]`, or `[G, ..]` for G models side by side;
+    /// the other dimensions pass through. Pair i is `(2i, 2i + 1)` if `interleaved`, else `(i, i +
+    /// R)`.
     fn rotate(&self, x: Tensor<4>, [cos, sin]: [Tensor<4>; 2], interleaved: bool) -> Tensor<4> {
         let [batch, heads, length, head_dim] = x.dims();
-        let pairs = cos.dims()[3];
+        let [groups, _, _, pairs] = cos.dims();
+        let [cos, sin] = [cos, sin].map(|table| {
+            if [1, batch].contains(&groups) {
+                return table;
+            }
+            // One table for each sequence.
+            let [_, of_heads, rows, _] = table.dims();
+            let table = table.unsqueeze_dim::<5>(1);
+            let table = table.expand([groups, batch / groups, of_heads, rows, pairs]);
+            table.reshape([batch, of_heads, rows, pairs])
+        });
         // Partial rotation: dimensions from 2 pairs on stay as they are.
         let rest = (2 * pairs < head_dim).then(|| x.clone().slice_dim(3, 2 * pairs..head_dim));
         let turn = |a: Tensor<4>, b: Tensor<4>| {

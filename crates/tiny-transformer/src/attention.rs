@@ -5,6 +5,7 @@ use crate::heads::{
     FusedOps, fused_network, fused_rotation, is_trained, transform_qk, wide_attention,
 };
 use crate::init::fan_in;
+use crate::layer_biases::LayerBiases;
 use crate::linear_attention::{feature_map, linear_attention};
 use crate::norm::Norm;
 use crate::pass::{Pass, Past};
@@ -172,13 +173,14 @@ impl Attention {
     }
 
     /// `x + attention(norm(x))` of `x`, `[B, L, d_model]`, as one fused operation; `None` if the
-    /// encoding or the settings of this block do not allow it.
+    /// encoding or the settings of this block do not allow it. `biases` are those of the pass.
     pub fn forward_residual(
         &self,
         x: &Tensor<3>,
         norm: &Norm,
         layer: usize,
         encoding: &dyn Prepared,
+        biases: &LayerBiases,
         max_logits: usize,
     ) -> Option<Tensor<3>> {
         let [batch, length, _] = x.dims();
@@ -199,18 +201,18 @@ impl Attention {
             (None, decays) => decays.map(kernels::Bias::Decays),
             // The fused operation adds one of them.
             (Some(_), Some(_)) => return None,
-            (Some(bias), None) => Some(if let Some(values) = bias.by_distance(length) {
-                kernels::Bias::ByDistance(values)
-            } else if let Some(network) = bias.network()
-                && !kernels::materialises_networks(x)
-                && !(x.is_tracked() && self.n_heads * length * length <= SHARED_BIAS)
-            {
-                kernels::Bias::Network(Box::new(fused_network(network)))
-            } else if fits {
-                kernels::Bias::Dense(bias.block(0..length, 0..length))
-            } else {
-                return None;
-            }),
+            (Some(bias), None) => Some(biases.of(encoding, layer, || {
+                if let Some(values) = bias.by_distance(length) {
+                    return Some(kernels::Bias::ByDistance(values));
+                }
+                if let Some(network) = bias.network()
+                    && !kernels::materialises_networks(x)
+                    && !(x.is_tracked() && self.n_heads * length * length <= SHARED_BIAS)
+                {
+                    return Some(kernels::Bias::Network(Box::new(fused_network(network))));
+                }
+                fits.then(|| kernels::Bias::Dense(bias.block(0..length, 0..length)))
+            })?),
         };
         let rotation = fused.rotation.map(fused_rotation);
         let weights = kernels::AttentionWeights {

@@ -3,6 +3,7 @@
 use crate::attention::Attention;
 use crate::config::{Activation, TransformerConfig};
 use crate::init::fan_in;
+use crate::layer_biases::LayerBiases;
 use crate::norm::Norm;
 use crate::pass::{Pass, Past};
 use burn::module::{Module, Param};
@@ -41,12 +42,13 @@ impl Block {
     }
 
     /// The residual stream `[B, L, d_model]` after this block. `past` holds the earlier tokens;
-    /// these are appended.
+    /// these are appended. `biases` are those of the pass.
     pub fn forward(
         &self,
         x: Tensor<3>,
         layer: usize,
         encoding: &dyn Prepared,
+        biases: &LayerBiases,
         pass: &Pass<'_>,
         past: Option<&mut Past>,
     ) -> Tensor<3> {
@@ -59,6 +61,7 @@ impl Block {
                 &self.attention_norm,
                 layer,
                 encoding,
+                biases,
                 pass.max_logits,
             ),
             _ => None,

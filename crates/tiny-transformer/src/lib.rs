@@ -19,6 +19,8 @@ mod config;
 mod denominators;
 mod heads;
 mod init;
+mod join;
+mod layer_biases;
 mod linear_attention;
 mod members;
 mod model;
@@ -33,6 +35,7 @@ pub use config::{
 };
 pub use denominators::Denominators;
 pub use kernels::Matmul;
+pub use layer_biases::LayerBiases;
 pub use linear_attention::{feature_map, linear_attention};
 pub use members::Members;
 pub use model::Transformer;

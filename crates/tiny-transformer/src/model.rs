@@ -4,6 +4,7 @@ use crate::block::Block;
 use crate::config::{Mask, TransformerConfig};
 use crate::heads::context;
 use crate::init::fan_in;
+use crate::layer_biases::LayerBiases;
 use crate::norm::Norm;
 use crate::pass::{Cache, Pass, Past};
 use burn::module::{Module, Param};
@@ -245,9 +246,10 @@ impl<E: Module> Transformer<E> {
         let mut x = pass.apply_dropout(0, prepared.embed(embedded));
         pass.show(|| "embedding".to_owned(), &x);
         let mut past = past.map(|past| past.iter_mut());
+        let biases = LayerBiases::new(self.blocks.len());
         for (layer, block) in self.blocks.iter().enumerate() {
             let past = past.as_mut().and_then(Iterator::next);
-            x = block.forward(x, layer, prepared, pass, past);
+            x = block.forward(x, layer, prepared, &biases, pass, past);
             pass.show(|| format!("blocks.{layer}"), &x);
         }
         let head = match &self.head {

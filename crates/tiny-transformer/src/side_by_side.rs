@@ -1,18 +1,19 @@
 //! Models side by side: several models of one shape as one, whose parameters hold those of all.
 
 use crate::heads::context;
+use crate::join::{join, part};
 use crate::members::Members;
 use crate::model::Transformer;
 use crate::pass::Pass;
-use burn::module::{Module, ModuleDisplay, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Int, Tensor};
 use posenc::{PositionalEncoding, Positions};
 
-impl<E: Module + ModuleDisplay> Transformer<E> {
+impl<E: Module + ModuleDisplay + PositionalEncoding> Transformer<E> {
     /// Several models as one. Its batches are theirs, one after the other, and so are its
     /// parameters, along their first dimensions: see the groups of [`kernels`]. With
-    /// `shared_encoding`, the first model's encoding is that of all: right where they are equal and
-    /// have no parameters, and faster.
+    /// `equal_encodings`, which says that encodings differ in nothing but their parameters, one
+    /// encoding acts for all models if it can: right for equal configurations, and faster.
     ///
     /// ```
     /// use burn::module::Module;
@@ -41,20 +42,11 @@ impl<E: Module + ModuleDisplay> Transformer<E> {
     /// # Panics
     ///
     /// If there is no model, or they differ in shape.
-    pub fn join(models: &[Self], shared_encoding: bool) -> Transformer<Members<E>> {
-        let encodings = if shared_encoding { 1 } else { models.len() };
-        let encodings = models.iter().take(encodings);
-        let encodings = encodings.map(|model| model.encoding().clone());
-        let parameters = models.iter().map(|model| {
-            let mut all = Flat::default();
-            model.body().visit(&mut all);
-            all.0.into_iter()
-        });
-        let mut join = Join(parameters.collect());
-        let body = models[0].body().map(&mut join);
-        let rest = join.0.iter_mut().map(Iterator::count);
-        assert_eq!(rest.sum::<usize>(), 0, "models of one shape");
-        models[0].with_body(body, Members::new(encodings.collect()), models.len())
+    pub fn join(models: &[Self], equal_encodings: bool) -> Transformer<Members<E>> {
+        let bodies: Vec<_> = models.iter().map(Self::body).collect();
+        let encodings = models.iter().map(|model| model.encoding().clone());
+        let members = Members::new(encodings.collect(), equal_encodings);
+        models[0].with_body(join(&bodies), members, models.len())
     }
 }
 
@@ -72,8 +64,8 @@ impl<E: Module + ModuleDisplay + PositionalEncoding> Transformer<Members<E>> {
     pub fn part(&self, g: usize) -> Transformer<E> {
         let groups = self.groups();
         assert!(g < groups, "model {g} of {groups}");
-        let body = self.body().map(&mut Part { g, groups });
-        self.with_body(body, self.encoding().of(g).clone(), 1)
+        let body = part(&self.body(), g, groups);
+        self.with_body(body, self.encoding().part(g, groups), 1)
     }
 
     /// Negative log-likelihood of each target in nats, `[G B, L]`: the rows of the first model,
@@ -99,51 +91,11 @@ impl<E: Module + ModuleDisplay + PositionalEncoding> Transformer<Members<E>> {
             let counts = (positions.queries().len(), positions.keys().len());
             assert_eq!(counts, (length, length), "one position per token");
         }
-        let prepared = self
-            .encoding()
-            .prepare(positions, groups, &context(&tokens.device()));
+        let apart = self.encoding().apart(positions, groups);
+        let members = apart.as_ref().unwrap_or(self.encoding());
+        let prepared = members.prepare(positions, groups, &context(&tokens.device()));
         let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));
         let logits = self.run(tokens, prepared.as_ref(), pass, None);
         crate::model::nll(logits, targets).0
-    }
-}
-
-/// The parameters of a module in their order, flat.
-#[derive(Default)]
-struct Flat(Vec<Tensor<1>>);
-
-impl ModuleVisitor for Flat {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let value = param.val();
-        let count = value.dims().iter().product::<usize>();
-        self.0.push(value.reshape([count]));
-    }
-}
-
-/// Replaces every parameter by those of all models.
-struct Join(Vec<std::vec::IntoIter<Tensor<1>>>);
-
-impl ModuleMapper for Join {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let mut shape = param.val().dims();
-        shape[0] *= self.0.len();
-        let next = |model: &mut std::vec::IntoIter<_>| model.next().expect("a parameter");
-        let values = Tensor::cat(self.0.iter_mut().map(next).collect(), 0);
-        Param::from_tensor(values.reshape(shape).detach())
-    }
-}
-
-/// Replaces every parameter by that of one model.
-struct Part {
-    g: usize,
-    groups: usize,
-}
-
-impl ModuleMapper for Part {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let values = param.val();
-        let size = values.dims()[0] / self.groups;
-        let own = values.slice_dim(0, self.g * size..(self.g + 1) * size);
-        Param::from_tensor(own.detach())
     }
 }

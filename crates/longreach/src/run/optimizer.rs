@@ -4,7 +4,7 @@
 //! clips every tensor separately. This one resumes exactly and takes the gradient norm over all
 //! parameters, as PyTorch recipes do.
 
-use crate::run::parameters::{ParamPath, joined_path, own_path};
+use crate::run::parameters::{ParamPath, is_of_encoding, joined_path, own_path};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
 use kernels::{AdamWStep, AdamWUpdate};
@@ -126,24 +126,25 @@ impl AdamW {
     }
 
     /// The optimizers of several runs as one, for the models that
-    /// [`Transformer::join`](tiny_transformer::Transformer::join) returns. Moments that one of them
-    /// does not have yet are 0.
+    /// [`Transformer::join`](tiny_transformer::Transformer::join) returns: with one encoding for all
+    /// models, or with one for each. Moments that one of them does not have yet are 0.
     ///
     /// # Panics
     ///
     /// If there is none.
-    pub fn join(mut optimizers: Vec<Self>) -> Self {
+    pub fn join(mut optimizers: Vec<Self>, one_encoding: bool) -> Self {
         let mut moments: BTreeMap<String, Moments> = BTreeMap::new();
         let paths = optimizers.iter().flat_map(|one| one.moments.keys());
         let paths: BTreeSet<String> = paths.cloned().collect();
         for path in paths {
             let each = optimizers.iter_mut().map(|one| one.moments.remove(&path));
             let each: Vec<Option<Moments>> = each.collect();
-            if let (_, Some(_)) = joined_path(&path, 0) {
-                let own = each.into_iter().enumerate();
-                moments.extend(own.filter_map(|(g, own)| Some((joined_path(&path, g).0, own?))));
+            if one_encoding || !is_of_encoding(&path) {
+                moments.insert(joined_path(&path, None), Moments::join(each));
             } else {
-                moments.insert(path, Moments::join(each));
+                let own = each.into_iter().enumerate();
+                moments
+                    .extend(own.filter_map(|(g, own)| Some((joined_path(&path, Some(g)), own?))));
             }
         }
         Self {

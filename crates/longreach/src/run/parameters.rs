@@ -93,24 +93,37 @@ pub fn of<M: Module>(module: &M) -> Weights {
     Weights(visitor.found)
 }
 
-/// Where the parameters of the encodings of several models lie.
+/// Where the parameters of a model's encoding lie.
+const ENCODING: &str = "encoding.";
+/// Where those of one encoding for several models lie.
+const JOINED: &str = "encoding.joined.";
+/// Where those of an encoding for each of several models lie.
 const MEMBERS: &str = "encoding.members.";
+
+/// Whether the parameter of a single model is one of its encoding.
+pub fn is_of_encoding(path: &str) -> bool {
+    path.starts_with(ENCODING)
+}
 
 /// The path of the parameter of a single model that a parameter of several is, and whose it is:
 /// that of one model, or `None` for the parameters of all, one after the other.
 pub fn own_path(path: &str) -> (String, Option<usize>) {
+    if let Some(rest) = path.strip_prefix(JOINED) {
+        return (format!("{ENCODING}{rest}"), None);
+    }
     let member = path.strip_prefix(MEMBERS).and_then(|rest| {
         let (member, rest) = rest.split_once('.')?;
-        Some((format!("encoding.{rest}"), member.parse().ok()))
+        Some((format!("{ENCODING}{rest}"), member.parse().ok()))
     });
     member.unwrap_or_else(|| (path.to_owned(), None))
 }
 
-/// The reverse of [`own_path`] for model `g`.
-pub fn joined_path(path: &str, g: usize) -> (String, Option<usize>) {
-    match path.strip_prefix("encoding.") {
-        Some(rest) => (format!("{MEMBERS}{g}.{rest}"), Some(g)),
-        None => (path.to_owned(), None),
+/// The reverse of [`own_path`]: for model `g`, or for all.
+pub fn joined_path(path: &str, g: Option<usize>) -> String {
+    match (path.strip_prefix(ENCODING), g) {
+        (None, _) => path.to_owned(),
+        (Some(rest), None) => format!("{JOINED}{rest}"),
+        (Some(rest), Some(g)) => format!("{MEMBERS}{g}.{rest}"),
     }
 }
 
@@ -123,6 +136,7 @@ mod tests {
         for (own, joined, of) in [
             ("embedding", "embedding", None),
             ("blocks.0.mlp.up", "blocks.0.mlp.up", None),
+            ("encoding.table", "encoding.joined.table", None),
             ("encoding.table", "encoding.members.12.table", Some(12)),
             (
                 "encoding.parts.1.layers.0.w",
@@ -131,7 +145,7 @@ mod tests {
             ),
         ] {
             assert_eq!(own_path(joined), (own.to_owned(), of));
-            assert_eq!(joined_path(own, 12), (joined.to_owned(), of));
+            assert_eq!(joined_path(own, of), joined);
         }
     }
 }

@@ -103,17 +103,15 @@ pub struct Together {
 }
 
 impl Together {
-    /// Joins the states of runs. They may share their encoding where it is one and the same without
-    /// parameters.
-    pub fn join(runs: Vec<Alone>, share_encoding: bool) -> Self {
+    /// Joins the states of runs, whose encodings may be equal but for their parameters.
+    pub fn join(runs: Vec<Alone>, equal_encodings: bool) -> Self {
         let (models, optimizers): (Vec<_>, Vec<_>) = runs
             .into_iter()
             .map(|run| (run.model, run.optimizer))
             .unzip();
-        Self {
-            models: Transformer::join(&models, share_encoding),
-            optimizer: AdamW::join(optimizers),
-        }
+        let models = Transformer::join(&models, equal_encodings);
+        let optimizer = AdamW::join(optimizers, models.encoding().is_joined());
+        Self { models, optimizer }
     }
 
     /// Applies one update, each run with its own rate.

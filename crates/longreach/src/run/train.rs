@@ -240,7 +240,7 @@ fn train_stretch(
         state.enter(run.spec, run.step, device)?;
     }
     let (mut running, states): (Vec<_>, Vec<_>) = runs.drain(..).unzip();
-    let mut together = Together::join(states, share_encoding(&running));
+    let mut together = Together::join(states, equal_encodings(&running));
     let mut ends: Vec<Ended> = Vec::new();
     loop {
         let ended;
@@ -262,12 +262,10 @@ fn train_stretch(
     Ok(ends.into_iter().map(|(g, end, _)| (g, end)).collect())
 }
 
-/// Whether runs have one and the same encoding, without parameters.
-fn share_encoding(runs: &[Running<'_>]) -> bool {
-    let encoding = |run: &Running<'_>| run.spec.encoding_at(run.step).clone();
-    let first = encoding(&runs[0]);
-    let shape = runs[0].spec.model.transformer.shape();
-    runs.iter().all(|run| encoding(run) == first) && first.facts(&shape).num_params() == 0
+/// Whether the encodings of runs have one configuration.
+fn equal_encodings(runs: &[Running<'_>]) -> bool {
+    let encodings = runs.iter().map(|run| run.spec.encoding_at(run.step));
+    encodings.is_sorted_by(|a, b| a == b)
 }
 
 /// A run that ends with a step: which, how, and its state before the step, if that was not finite.

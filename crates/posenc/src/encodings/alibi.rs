@@ -125,6 +125,10 @@ impl Prepared for PreparedAlibi {
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
     }
+
+    fn bias_layer(&self, _layer: usize) -> usize {
+        0
+    }
 }
 
 impl BiasBlocks for &PreparedAlibi {

@@ -9,8 +9,11 @@
 
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
+use crate::by_part::acts_for_all;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{
+    Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, first_alike,
+};
 use crate::init::{ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
@@ -72,6 +75,10 @@ impl PositionalEncoding for ByLayer {
             .filter_map(PositionalEncoding::max_position);
         limits.min()
     }
+
+    fn acts_in_groups(&self) -> bool {
+        self.parts.iter().all(acts_for_all)
+    }
 }
 
 impl Prepared for PreparedByLayer<'_> {
@@ -99,6 +106,13 @@ impl Prepared for PreparedByLayer<'_> {
 
     fn logits_bias(&self, layer: usize) -> Option<Bias<'_>> {
         self.of(layer).logits_bias(layer)
+    }
+
+    fn bias_layer(&self, layer: usize) -> usize {
+        first_alike(layer, |layer| {
+            let part = self.pattern[layer % self.pattern.len()];
+            (part, self.parts[part].bias_layer(layer))
+        })
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {

@@ -13,7 +13,6 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{ParamSpec, Parameters};
-use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use burn::module::Module;
@@ -51,7 +50,7 @@ pub struct Cable {
 
 struct PreparedCable<'a> {
     encoding: &'a Cable,
-    ops: &'static dyn Ops,
+    context: Context,
 }
 
 impl PositionalEncoding for Cable {
@@ -62,8 +61,12 @@ impl PositionalEncoding for Cable {
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedCable {
             encoding: self,
-            ops: context.ops,
+            context: context.clone(),
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
@@ -91,11 +94,12 @@ impl Prepared for PreparedCable<'_> {
     }
 
     fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
-        Some(self.encoding.layers[layer].sums(-1.0, hidden(), self.ops))
+        let Context { groups, ops, .. } = self.context;
+        Some(self.encoding.layers[layer].sums(-1.0, hidden(), groups, ops))
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        Some(self.encoding.layers[layer].decay(-1.0, content))
+        Some(self.encoding.layers[layer].decay(-1.0, content, self.context.groups))
     }
 }
 

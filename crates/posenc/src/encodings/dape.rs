@@ -163,6 +163,10 @@ impl Prepared for PreparedDape<'_> {
         self.part.logits_bias(layer)
     }
 
+    fn bias_layer(&self, layer: usize) -> usize {
+        self.part.bias_layer(layer)
+    }
+
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let encoding = self.encoding;
         let logits = content.logits();

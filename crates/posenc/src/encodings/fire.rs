@@ -22,7 +22,7 @@ use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, activation};
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -97,6 +97,10 @@ impl PositionalEncoding for Fire {
             context: context.clone(),
         }))
     }
+
+    fn acts_in_groups(&self) -> bool {
+        true
+    }
 }
 
 impl Prepared for PreparedFire<'_> {
@@ -110,6 +114,10 @@ impl Prepared for PreparedFire<'_> {
             function,
             prepared: self,
         }))
+    }
+
+    fn bias_layer(&self, layer: usize) -> usize {
+        layer.min(self.functions.len() - 1)
     }
 }
 
@@ -144,8 +152,38 @@ impl Layer<'_> {
         }
     }
 
-    /// As one network, where positions step by one.
+    /// The functions of all models at every cell, `[G, H, q_len, k_len]`.
+    fn of_all_models(&self, q: &[f64], k: &[f64]) -> Tensor<4> {
+        let f = self.function;
+        let (groups, heads) = (self.prepared.context.groups, f.b2.val().dims()[0]);
+        let ([rows, columns], heads) = ([q.len(), k.len()], heads / groups);
+        let each = |x: Tensor<1>| {
+            let count = x.dims()[0] / groups;
+            x.reshape([groups, 1, 1, count])
+        };
+        let psi = |x: Tensor<4>| (x * each(f.c.val())).abs().log1p();
+        let threshold = each((f.multiplier.val() * f.threshold).abs());
+        let query = self.upload(q.to_vec()).reshape([1, 1, rows, 1]);
+        let reach = query.expand([groups, 1, rows, 1]);
+        let units = psi(reach.max_pair(threshold.expand([groups, 1, rows, 1]))) + EPSILON;
+        let distances = q.iter().flat_map(|q| k.iter().map(move |k| q - k));
+        let distances = self.upload(distances.collect());
+        let relative = psi(distances.reshape([1, 1, rows, columns])) / units;
+        // One row per cell, for a network of one input.
+        let cells = relative.reshape([groups, 1, rows * columns, 1]);
+        let hidden = activation::relu(cells * each(f.w1.val()) + each(f.b1.val()));
+        let width = hidden.dims()[3];
+        let weights = f.w2.val().reshape([groups, 1, width, heads]);
+        let outputs = self.prepared.context.ops.matmul(hidden, weights) + each(f.b2.val());
+        let outputs = outputs.reshape([groups, rows, columns, heads]);
+        outputs.permute([0, 3, 1, 2])
+    }
+
+    /// As one network of one model, where positions step by one.
     fn on_diagonals(&self, q: &[f64], k: &[f64]) -> Option<DiagonalNetwork> {
+        if self.prepared.context.groups > 1 {
+            return None;
+        }
         let steps = |x: &[f64]| x.windows(2).all(|pair| pair[1] - pair[0] == 1.0);
         if !(steps(q) && steps(k)) {
             return None;
@@ -162,6 +200,9 @@ impl BiasBlocks for Layer<'_> {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
         let (positions, ops) = (&self.prepared.positions, self.prepared.context.ops);
         let (q, k) = (&positions.queries()[queries], &positions.keys()[keys]);
+        if self.prepared.context.groups > 1 {
+            return self.of_all_models(q, k);
+        }
         if let Some(network) = self.on_diagonals(q, k) {
             return ops.diagonal_network(network);
         }

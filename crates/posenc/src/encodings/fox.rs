@@ -15,7 +15,7 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::{Ops, multiplied};
+use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
 use burn::module::{Module, Param};
@@ -53,7 +53,7 @@ pub struct FoxLayer {
 
 struct PreparedFox<'a> {
     encoding: &'a Fox,
-    ops: &'static dyn Ops,
+    context: Context,
 }
 
 impl PositionalEncoding for Fox {
@@ -64,8 +64,12 @@ impl PositionalEncoding for Fox {
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedFox {
             encoding: self,
-            ops: context.ops,
+            context: context.clone(),
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
@@ -89,14 +93,21 @@ impl FoxLayer {
         }
     }
 
-    /// `sum of ln sigmoid(sign (w.x_l + b)) over l = 0..n` of all tokens, `[B, H, K]`; a difference
-    /// of two is the sum between.
-    pub(crate) fn sums(&self, sign: f64, hidden: Tensor<3>, ops: &dyn Ops) -> Tensor<3> {
+    /// `sum of ln sigmoid(sign (w.x_l + b)) over l = 0..n` of all tokens, `[B, H, K]`, with the gates
+    /// of so many models; a difference of two is the sum between.
+    pub(crate) fn sums(
+        &self,
+        sign: f64,
+        hidden: Tensor<3>,
+        groups: usize,
+        ops: &dyn Ops,
+    ) -> Tensor<3> {
         let [batch, k_len, width] = hidden.dims();
-        let heads = self.bias.val().dims()[0];
-        let rows = hidden.reshape([batch * k_len, width]);
-        let opened = multiplied(ops, rows, self.weight.val());
-        let opened = opened + self.bias.val().unsqueeze();
+        let heads = self.bias.val().dims()[0] / groups;
+        let rows: Tensor<4> = hidden.reshape([groups, 1, batch / groups * k_len, width]);
+        let weight = self.weight.val().reshape([groups, 1, width, heads]);
+        let opened = ops.matmul(rows, weight);
+        let opened = opened + self.bias.val().reshape([groups, 1, 1, heads]);
         let opened = if sign < 0.0 { opened.neg() } else { opened };
         activation::log_sigmoid(opened)
             .reshape([batch, k_len, heads])
@@ -105,9 +116,9 @@ impl FoxLayer {
     }
 
     /// `sum of ln sigmoid(sign (w.x_l + b)) over l = n+1..m`, 0 for keys after the query.
-    pub(crate) fn decay(&self, sign: f64, content: &Content<'_>) -> Tensor<4> {
+    pub(crate) fn decay(&self, sign: f64, content: &Content<'_>, groups: usize) -> Tensor<4> {
         let hidden = content.hidden.clone().slice_dim(1, content.keys.clone());
-        let remembered = self.sums(sign, hidden, content.ops);
+        let remembered = self.sums(sign, hidden, groups, content.ops);
         // Queries are among the keys, so their sums are entries of the same tensor.
         let rows = content.first_query..content.first_query + content.queries.len();
         let query = remembered.clone().slice_dim(2, rows).unsqueeze_dim::<4>(3);
@@ -124,11 +135,12 @@ impl Prepared for PreparedFox<'_> {
     }
 
     fn decays(&self, layer: usize, hidden: &dyn Fn() -> Tensor<3>) -> Option<Tensor<3>> {
-        Some(self.encoding.layers[layer].sums(1.0, hidden(), self.ops))
+        let Context { groups, ops, .. } = self.context;
+        Some(self.encoding.layers[layer].sums(1.0, hidden(), groups, ops))
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        Some(self.encoding.layers[layer].decay(1.0, content))
+        Some(self.encoding.layers[layer].decay(1.0, content, self.context.groups))
     }
 }
 

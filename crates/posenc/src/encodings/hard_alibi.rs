@@ -76,6 +76,10 @@ impl Prepared for PreparedHardAlibi {
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
     }
+
+    fn bias_layer(&self, _layer: usize) -> usize {
+        0
+    }
 }
 
 impl BiasBlocks for &PreparedHardAlibi {
@@ -98,7 +102,7 @@ impl BiasBlocks for &PreparedHardAlibi {
                     .map(move |distance| bias(h, *distance))
             })
             .collect();
-        distinct.spread(upload(values, [heads, count], &self.device))
+        distinct.spread(upload(values, [1, heads, count], &self.device))
     }
 
     fn by_distance(&self) -> bool {

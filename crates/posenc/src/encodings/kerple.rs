@@ -68,7 +68,7 @@ pub struct Kerple {
     form: KerpleForm,
 }
 
-/// Parameters are `[1, H, 1, 1]`, inside their ranges.
+/// Parameters are `[G, H, 1, 1]` for G models, inside their ranges.
 struct PreparedKerple {
     r1: Tensor<4>,
     r2: Tensor<4>,
@@ -99,9 +99,10 @@ impl PositionalEncoding for Kerple {
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let per_head = |r: &Param<Tensor<1>>, most: f64| {
-            let heads = r.val().dims()[0];
+            let heads = r.val().dims()[0] / context.groups;
             // The clamp lets gradients through, so that a parameter past its bounds can return.
-            clamp_straight_through(r.val(), LEAST, most).reshape([1, heads, 1, 1])
+            let inside = clamp_straight_through(r.val(), LEAST, most);
+            inside.reshape([context.groups, heads, 1, 1])
         };
         let most = if self.form == KerpleForm::Power {
             STEEPEST
@@ -118,6 +119,11 @@ impl PositionalEncoding for Kerple {
             distances: Distances::new(positions, &context.device),
         }))
     }
+
+    /// Not where logits are multiplied, which belong to sequences.
+    fn acts_in_groups(&self) -> bool {
+        self.w1.is_none()
+    }
 }
 
 impl Prepared for PreparedKerple {
@@ -127,6 +133,10 @@ impl Prepared for PreparedKerple {
 
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
+    }
+
+    fn bias_layer(&self, _layer: usize) -> usize {
+        0
     }
 
     fn content_bias(&self, _layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {

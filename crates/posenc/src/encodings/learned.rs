@@ -60,6 +60,7 @@ pub struct Learned {
 }
 
 struct PreparedLearned {
+    /// `[G, Q, D]` for G models.
     rows: Tensor<3>,
 }
 
@@ -70,16 +71,13 @@ impl PositionalEncoding for Learned {
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let table = self.table.val();
-        let [rows, _] = table.dims();
+        let [rows, width] = table.dims();
+        let rows = rows / context.groups;
+        let tables: Tensor<3> = table.reshape([context.groups, rows, width]);
         let read = |rows: Vec<i32>| {
-            let count = rows.len();
-            table
-                .clone()
-                .select(
-                    0,
-                    Tensor::<1, Int>::from_data(TensorData::new(rows, [count]), &context.device),
-                )
-                .unsqueeze_dim(0)
+            let rows = TensorData::new(rows, [positions.queries().len()]);
+            let rows = Tensor::<1, Int>::from_data(rows, &context.device);
+            tables.clone().select(1, rows)
         };
         if positions.rows() <= rows || self.clamp {
             let last = (rows - 1) as f64;
@@ -89,7 +87,7 @@ impl PositionalEncoding for Learned {
                 rows: read(places.collect()),
             }));
         }
-        within_limit(positions, self.max_position())?;
+        within_limit(positions, (!self.interpolate).then_some(rows))?;
         let last = (rows - 1) as f64;
         let places: Vec<f64> = positions
             .queries()
@@ -117,11 +115,21 @@ impl PositionalEncoding for Learned {
     fn max_position(&self) -> Option<usize> {
         (!self.interpolate && !self.clamp).then(|| self.table.dims()[0])
     }
+
+    fn acts_in_groups(&self) -> bool {
+        true
+    }
 }
 
 impl Prepared for PreparedLearned {
     fn embed(&self, x: Tensor<3>) -> Tensor<3> {
-        x + self.rows.clone()
+        let ([batch, queries, width], [groups, ..]) = (x.dims(), self.rows.dims());
+        if groups == 1 {
+            return x + self.rows.clone();
+        }
+        let x = x.reshape([groups, batch / groups, queries, width]);
+        let sum: Tensor<4> = x + self.rows.clone().unsqueeze_dim(1);
+        sum.reshape([batch, queries, width])
     }
 
     fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {

@@ -10,7 +10,7 @@
 //!   their initial values.
 
 use crate::ConfigError;
-use crate::distances::Distances;
+use crate::distances::{Distances, by_head};
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{
     Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
@@ -51,7 +51,8 @@ pub struct LearnedBias {
 }
 
 struct PreparedLearnedBias {
-    table: Tensor<2>,
+    /// Per model, head and distance.
+    table: Tensor<3>,
     distances: Distances,
 }
 
@@ -62,9 +63,13 @@ impl PositionalEncoding for LearnedBias {
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         Ok(Box::new(PreparedLearnedBias {
-            table: self.table.val().transpose(),
+            table: by_head(self.table.val(), context.groups),
             distances: Distances::new(positions, &context.device),
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
@@ -76,16 +81,20 @@ impl Prepared for PreparedLearnedBias {
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
     }
+
+    fn bias_layer(&self, _layer: usize) -> usize {
+        0
+    }
 }
 
 impl BiasBlocks for &PreparedLearnedBias {
     fn block(&self, queries: Range<usize>, keys: Range<usize>) -> Tensor<4> {
-        let last = self.table.dims()[1] - 1;
+        let last = self.table.dims()[2] - 1;
         let distinct = self.distances.distinct(queries, keys);
         let rows = distinct.rows(&self.table.device(), |distance| {
             (distance.abs().round() as usize).min(last)
         });
-        distinct.spread(self.table.clone().select(1, rows))
+        distinct.spread(self.table.clone().select(2, rows))
     }
 
     fn by_distance(&self) -> bool {

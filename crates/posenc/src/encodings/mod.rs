@@ -173,6 +173,10 @@ macro_rules! encodings {
             fn max_position(&self) -> Option<usize> {
                 match self { $(Self::$module(encoding) => encoding.max_position()),+ }
             }
+
+            fn acts_in_groups(&self) -> bool {
+                match self { $(Self::$module(encoding) => encoding.acts_in_groups()),+ }
+            }
         }
     };
 }

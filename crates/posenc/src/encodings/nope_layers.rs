@@ -8,8 +8,11 @@
 
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
+use crate::by_part::acts_for_all;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{
+    Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, first_alike,
+};
 use crate::init::{ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
@@ -90,6 +93,10 @@ impl<E: Module + PositionalEncoding> PositionalEncoding for NopeLayers<E> {
     fn max_position(&self) -> Option<usize> {
         self.part[0].max_position()
     }
+
+    fn acts_in_groups(&self) -> bool {
+        acts_for_all(&self.part[0])
+    }
 }
 
 impl Prepared for PreparedNopeLayers<'_> {
@@ -129,6 +136,12 @@ impl Prepared for PreparedNopeLayers<'_> {
         self.acts(layer)
             .then(|| self.part.logits_bias(layer))
             .flatten()
+    }
+
+    fn bias_layer(&self, layer: usize) -> usize {
+        first_alike(layer, |layer| {
+            self.acts(layer).then(|| self.part.bias_layer(layer))
+        })
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {

@@ -12,7 +12,7 @@
 
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
-use crate::by_part;
+use crate::by_part::{self, acts_for_all};
 use crate::facts::{AxisRead, Facts, Lengths, ModelShape};
 use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{ParamSpec, Parameters};
@@ -59,6 +59,10 @@ impl<E: Module + PositionalEncoding> PositionalEncoding for OnAxis<E> {
 
     fn max_position(&self) -> Option<usize> {
         self.part[0].max_position()
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        acts_for_all(&self.part[0])
     }
 }
 

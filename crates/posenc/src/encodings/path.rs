@@ -244,7 +244,7 @@ impl Prepared for PreparedPath<'_> {
         let turned = products(content.ops, rows, reflections, content.first_query);
         let mut bias = turned - content.logits();
         if let Some(gates) = layer.gates.first() {
-            let decay = gates.decay(1.0, content);
+            let decay = gates.decay(1.0, content, 1);
             bias = bias
                 + match config.forget {
                     PathForget::Scaled => decay * content.scale,

@@ -103,38 +103,13 @@ impl PositionalEncoding for Rope {
         positions: &Positions,
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        let mut frequencies = self
+        let frequencies = self
             .config
             .frequencies(self.head_dim, positions.length())
             .expect("`init` refuses an unresolved scaling");
-        let alpha = self.log_frequency.as_ref().map(Param::val);
-        if let Some(alpha) = &alpha {
-            // On the host, so that trained frequencies give tables as exact as fixed ones.
-            let alpha = to_host(alpha.clone());
-            frequencies
-                .inv_freq
-                .iter_mut()
-                .zip(alpha)
-                .for_each(|(theta, alpha)| *theta *= libm::exp(alpha));
-        }
-        let tables = |positions: &[f64]| {
-            let tables = RotaryTables::new(positions, &frequencies, context);
-            match &alpha {
-                None => tables,
-                Some(alpha) => {
-                    // The derivative of p theta exp(alpha) by alpha is the angle itself.
-                    let angles = positions
-                        .iter()
-                        .flat_map(|p| frequencies.inv_freq.iter().map(move |theta| p * theta))
-                        .collect();
-                    let angles: Tensor<4> = upload(
-                        angles,
-                        [1, 1, positions.len(), frequencies.inv_freq.len()],
-                        &context.device,
-                    );
-                    tables.with_gradient(angles * straight_through(alpha.clone()).unsqueeze())
-                }
-            }
+        let tables = |positions: &[f64]| match &self.log_frequency {
+            None => RotaryTables::new(positions, &frequencies, context),
+            Some(alpha) => trained_tables(positions, &frequencies, alpha.val(), context),
         };
         let (queries, keys) = (tables(positions.queries()), tables(positions.keys()));
         Ok(Box::new(PreparedRope {
@@ -143,6 +118,36 @@ impl PositionalEncoding for Rope {
             keys,
         }))
     }
+
+    fn acts_in_groups(&self) -> bool {
+        true
+    }
+}
+
+/// Tables of `theta_i exp(alpha_i)`, `[G, 1, positions, pairs]`, for the alphas of G models.
+fn trained_tables(
+    positions: &[f64],
+    frequencies: &Frequencies,
+    alpha: Tensor<1>,
+    context: &Context,
+) -> RotaryTables {
+    let pairs = frequencies.inv_freq.len();
+    let shape = [context.groups, 1, positions.len(), pairs];
+    // On the host, so that trained frequencies give tables as exact as fixed ones.
+    let alphas = to_host(alpha.clone());
+    let angles = alphas.chunks(pairs).flat_map(|alphas| {
+        let thetas = frequencies.inv_freq.iter().zip(alphas);
+        let thetas: Vec<f64> = thetas.map(|(theta, a)| theta * libm::exp(*a)).collect();
+        let of = move |p: &f64| thetas.iter().map(|theta| p * theta).collect::<Vec<_>>();
+        positions.iter().flat_map(of)
+    });
+    let angles: Vec<f64> = angles.collect();
+    let factor = frequencies.attention_factor;
+    let tables = RotaryTables::of_angles(angles.iter().copied(), factor, shape, context);
+    // The derivative of p theta exp(alpha) by alpha is the angle itself.
+    let angles: Tensor<4> = upload(angles, shape, &context.device);
+    let change = straight_through(alpha).reshape([context.groups, 1, 1, pairs]);
+    tables.with_gradient(angles * change)
 }
 
 impl Prepared for PreparedRope {

@@ -89,6 +89,10 @@ impl Prepared for PreparedSandwich<'_> {
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
     }
+
+    fn bias_layer(&self, _layer: usize) -> usize {
+        0
+    }
 }
 
 impl BiasBlocks for &PreparedSandwich<'_> {
@@ -100,14 +104,14 @@ impl BiasBlocks for &PreparedSandwich<'_> {
             .map(|distance| self.encoding.config.value(*distance))
             .collect();
         let heads = self.encoding.n_heads;
-        // [H, distances], flatter for later heads.
+        // [1, H, distances], flatter for later heads.
         let values = (1..=heads)
             .flat_map(|h| {
                 base.iter()
                     .map(move |value| value / (8.0 * h as f64 / heads as f64))
             })
             .collect();
-        distinct.spread(upload(values, [heads, base.len()], &self.device))
+        distinct.spread(upload(values, [1, heads, base.len()], &self.device))
     }
 
     fn by_distance(&self) -> bool {

@@ -113,7 +113,7 @@ impl PositionalEncoding for Sinusoidal {
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
         let rows = positions.queries();
-        // A trained factor starts from `scale` and is multiplied in on the &context.device.
+        // A trained factor starts from `scale` and is multiplied in on the device.
         let fixed = if self.scale.is_some() {
             1.0
         } else {

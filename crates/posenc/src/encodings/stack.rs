@@ -8,8 +8,11 @@
 
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
+use crate::by_part::acts_for_all;
 use crate::facts::{Facts, Lengths, ModelShape};
-use crate::hooks::{Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
+use crate::hooks::{
+    Bias, Content, Context, FusedQk, PositionalEncoding, PrepareError, Prepared, first_alike,
+};
 use crate::init::{ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
@@ -75,6 +78,10 @@ impl<E: Module + PositionalEncoding> PositionalEncoding for Stack<E> {
             .filter_map(PositionalEncoding::max_position)
             .min()
     }
+
+    fn acts_in_groups(&self) -> bool {
+        self.parts.iter().all(acts_for_all)
+    }
 }
 
 impl Prepared for PreparedStack<'_> {
@@ -118,6 +125,13 @@ impl Prepared for PreparedStack<'_> {
             .iter()
             .filter_map(|part| part.logits_bias(layer))
             .reduce(Bias::plus)
+    }
+
+    fn bias_layer(&self, layer: usize) -> usize {
+        first_alike(layer, |layer| {
+            let parts = self.parts.iter().map(|part| part.bias_layer(layer));
+            parts.collect::<Vec<_>>()
+        })
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {

@@ -12,7 +12,7 @@
 //!   Buckets that training never reached keep their initial values.
 
 use crate::ConfigError;
-use crate::distances::Distances;
+use crate::distances::{Distances, by_head};
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{
     Bias, BiasBlocks, Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
@@ -91,7 +91,8 @@ pub struct T5 {
 }
 
 struct PreparedT5<'a> {
-    table: Tensor<2>,
+    /// Per model, head and bucket.
+    table: Tensor<3>,
     distances: Distances,
     encoding: &'a T5,
 }
@@ -102,12 +103,15 @@ impl PositionalEncoding for T5 {
         positions: &Positions,
         context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        // Head by bucket, so that a block gathers along buckets.
         Ok(Box::new(PreparedT5 {
-            table: self.table.val().transpose(),
+            table: by_head(self.table.val(), context.groups),
             distances: Distances::new(positions, &context.device),
             encoding: self,
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
@@ -142,6 +146,10 @@ impl Prepared for PreparedT5<'_> {
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(self))
     }
+
+    fn bias_layer(&self, _layer: usize) -> usize {
+        0
+    }
 }
 
 impl BiasBlocks for &PreparedT5<'_> {
@@ -150,7 +158,7 @@ impl BiasBlocks for &PreparedT5<'_> {
         let buckets = distinct.rows(&self.table.device(), |distance| {
             self.encoding.config.bucket(-distance)
         });
-        distinct.spread(self.table.clone().select(1, buckets))
+        distinct.spread(self.table.clone().select(2, buckets))
     }
 
     fn by_distance(&self) -> bool {

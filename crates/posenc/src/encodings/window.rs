@@ -64,6 +64,10 @@ impl Prepared for PreparedWindow {
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         Some(Bias::new(&self.mask))
     }
+
+    fn bias_layer(&self, _layer: usize) -> usize {
+        0
+    }
 }
 
 impl EncodingSpec for WindowConfig {

@@ -168,6 +168,10 @@ impl Prepared for PreparedXpos {
     fn logits_bias(&self, _layer: usize) -> Option<Bias<'_>> {
         self.blocks.as_ref().map(Bias::new)
     }
+
+    fn bias_layer(&self, _layer: usize) -> usize {
+        0
+    }
 }
 
 impl EncodingSpec for XposConfig {

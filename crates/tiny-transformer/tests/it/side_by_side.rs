@@ -1,11 +1,12 @@
 //! Models side by side: each has the losses and gradients that it has alone.
 
 use crate::common::side_by_side::{
-    MODELS, alone, compare, compare_encodings, compare_mixes, model, pass, together,
+    MODELS, alone, compare, compare_at, compare_encodings, compare_mixes, model, pass, together,
 };
-use crate::common::{encodings, ints, linear, reach, small, tokens};
+use crate::common::{config as encoding_of, encodings, ints, linear, reach, small, tokens};
 use crate::models::{LENGTH, all_variants, device, of_kind};
-use posenc::{Encoding, EncodingConfig, Positions};
+use posenc::{Axis, Encoding, EncodingConfig, Positions};
+use serde_json::json;
 use tiny_transformer::{
     Activation, FeatureMap, Mask, NormKind, Normalizer, Transformer, TransformerConfig,
 };
@@ -60,6 +61,59 @@ fn every_kind_of_model_can_be_joined() {
                 32.min(reach(&of_kind(kind), 80)),
             );
         }
+    }
+}
+
+#[test]
+fn sequences_may_have_coordinates_of_their_own() {
+    let config = small(NormKind::LayerNorm, Activation::Gelu, false);
+    let device = device().autodiff();
+    // Two sequences of each model; the coordinates of the second are three times as far apart.
+    let axes = |step: usize| {
+        let coordinates: Vec<f64> = (0..LENGTH).map(|i| (step * i) as f64).collect();
+        let (queries, keys) = (coordinates.clone(), coordinates);
+        vec![Axis { queries, keys }]
+    };
+    let rows = vec![axes(1), axes(3)];
+    let positions = [Positions::contiguous(LENGTH).with_axes_by_row(rows)];
+    for kind in ["rope", "alibi", "t5", "kerple"] {
+        let encoding = encoding_of(json!({"kind": "on_axis", "part": {"kind": kind}}));
+        let models = (0..MODELS).map(|g| model(&config, &encoding, g, &device));
+        let models: Vec<Transformer> = models.collect();
+        let cases = [(&positions[..], false), (&positions[..], true)];
+        compare_at(&device, OFF, kind, &models, LENGTH, &cases);
+    }
+}
+
+#[test]
+fn one_encoding_acts_for_all_models_where_it_can() {
+    let config = small(NormKind::LayerNorm, Activation::Gelu, false);
+    let is_joined = |encoding: &EncodingConfig, equal: bool| {
+        let models = (0..MODELS).map(|g| model(&config, encoding, g, &device()));
+        let joined = Transformer::join(&models.collect::<Vec<_>>(), equal);
+        joined.encoding().is_joined()
+    };
+    for encoding in [
+        json!({"kind": "rope"}),
+        json!({"kind": "rope", "learnable": true}),
+        json!({"kind": "learned"}),
+        json!({"kind": "kerple"}),
+        json!({"kind": "fire"}),
+        json!({"kind": "t5"}),
+        json!({"kind": "learned_bias"}),
+        json!({"kind": "fox"}),
+        json!({"kind": "cable"}),
+        json!({"kind": "stack", "parts": [{"kind": "rope"}, {"kind": "fox"}]}),
+        json!({"kind": "nope_layers", "part": {"kind": "t5"}}),
+    ] {
+        let encoding = encoding_of(encoding);
+        assert!(is_joined(&encoding, true), "{encoding:?}");
+        assert!(!is_joined(&encoding, false), "{encoding:?}");
+    }
+    let stack = json!({"kind": "stack", "parts": [{"kind": "t5"}, {"kind": "shaw"}]});
+    for encoding in [json!({"kind": "shaw"}), stack] {
+        let encoding = encoding_of(encoding);
+        assert!(!is_joined(&encoding, true), "{encoding:?}");
     }
 }
 

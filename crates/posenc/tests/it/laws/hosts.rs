@@ -2,7 +2,7 @@
 
 use super::device;
 use crate::common::{Attention, LENGTHS, SHAPE, all_configs, build_stirred, config, host};
-use posenc::{EncodingConfig, Facts, Hooks, Init, Positions, RopeScaling};
+use posenc::{EncodingConfig, Facts, Hooks, Init, ModelShape, Positions, RopeScaling};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -66,6 +66,67 @@ fn encodings_without_causal_only_work_under_a_bidirectional_mask() {
         caught.is_superset(&BTreeSet::from(["fox", "cope", "xpos", "t5"])),
         "{caught:?}"
     );
+}
+
+#[test]
+fn a_layer_that_names_another_has_its_bias() {
+    let mut shared = BTreeSet::new();
+    for (name, config) in all_configs() {
+        let encoding = build_stirred(&config, &SHAPE);
+        let prepared = super::prepare(&encoding, &Positions::contiguous(7));
+        let bias = |layer: usize| {
+            let bias = prepared.logits_bias(layer)?;
+            Some(host(bias.block(0..7, 0..7)))
+        };
+        for layer in 0..SHAPE.n_layers {
+            let first = prepared.bias_layer(layer);
+            assert!(first <= layer, "{name}, layer {layer}");
+            assert_eq!(prepared.bias_layer(first), first, "{name}, layer {layer}");
+            assert_eq!(bias(layer), bias(first), "{name}, layer {layer}");
+            if first < layer && bias(layer).is_some() {
+                shared.insert(config.kind());
+            }
+        }
+    }
+    let kinds = [
+        "alibi",
+        "t5",
+        "kerple",
+        "fire",
+        "learned_bias",
+        "xpos",
+        "stack",
+    ];
+    assert!(shared.is_superset(&kinds.into()), "{shared:?}");
+}
+
+#[test]
+fn layers_share_a_bias_only_where_all_parts_do() {
+    let alibi = json!({"kind": "alibi"});
+    let pair = |pattern: [usize; 2]| {
+        let parts = [alibi.clone(), json!({"kind": "t5"})];
+        json!({"kind": "by_layer", "parts": parts, "pattern": pattern})
+    };
+    let alternating = json!({"kind": "stack", "parts": [pair([0, 1]), alibi]});
+    let of_each = json!({"kind": "stack", "parts": [alibi, {"kind": "fire", "shared": false}]});
+    let every_other = json!({"kind": "nope_layers", "every": 2, "part": alibi});
+    let deep = ModelShape {
+        n_layers: 4,
+        ..SHAPE
+    };
+    for (encoding, expected) in [
+        (pair([1, 0]), [0, 1, 0, 1]),
+        (alternating, [0, 1, 0, 1]),
+        (of_each, [0, 1, 2, 3]),
+        (every_other, [0, 1, 0, 1]),
+    ] {
+        let encoding = build_stirred(&config(encoding), &deep);
+        let prepared = super::prepare(&encoding, &Positions::contiguous(7));
+        assert_eq!(
+            [0, 1, 2, 3].map(|layer| prepared.bias_layer(layer)),
+            expected
+        );
+    }
 }
 
 #[test]

@@ -77,9 +77,9 @@ pub fn together(
     models: &[Transformer],
     positions: &[Positions],
     length: usize,
-    shared: bool,
+    equal: bool,
 ) -> Vec<Given> {
-    let joined = Transformer::join(models, shared);
+    let joined = Transformer::join(models, equal);
     assert_eq!(joined.count(), models.len());
     for (g, model) in models.iter().enumerate() {
         assert_eq!(weights(&joined.part(g)), weights(model), "part {g}");
@@ -98,11 +98,12 @@ pub fn together(
     };
     let given = |g: usize| {
         let own = gradients.iter().filter_map(|(path, (shape, values))| {
-            // Encodings are kept apart; all else is joined along the first dimension.
+            // Encodings may be kept apart; all else is joined along the first dimension.
             let Some(member) = path.strip_prefix("encoding.members.") else {
                 let mut shape = shape.clone();
                 shape[0] /= models.len();
-                return Some((path.clone(), (shape, part(values, g))));
+                let path = path.replacen("encoding.joined.", "encoding.", 1);
+                return Some((path, (shape, part(values, g))));
             };
             let inner = member.strip_prefix(&format!("{g}."))?;
             Some((format!("encoding.{inner}"), (shape.clone(), values.clone())))
@@ -137,14 +138,25 @@ pub fn compare(
     let mut cases = vec![(&first[..], false)];
     cases.extend(reaches.then_some((&own[..], false)));
     let equal = configs.iter().all(|config| config.1 == configs[0].1);
-    let shared = equal && configs[0].1.facts(&configs[0].0.shape()).num_params() == 0;
-    cases.extend(shared.then_some((&first[..], true)));
-    cases.extend((shared && reaches).then_some((&own[..], true)));
-    for (positions, shared) in cases {
-        let alone = alone(&device, &models, positions, length);
-        let together = together(&device, &models, positions, length, shared);
+    cases.extend(equal.then_some((&first[..], true)));
+    cases.extend((equal && reaches).then_some((&own[..], true)));
+    compare_at(&device, off, what, &models, length, &cases);
+}
+
+/// Compares models at positions, and with one encoding for all where they have an equal one.
+pub fn compare_at(
+    device: &Device,
+    off: f64,
+    what: &str,
+    models: &[Transformer],
+    length: usize,
+    cases: &[(&[Positions], bool)],
+) {
+    for (positions, equal) in cases {
+        let alone = alone(device, models, positions, length);
+        let together = together(device, models, positions, length, *equal);
         for (g, (a, b)) in together.iter().zip(&alone).enumerate() {
-            let what = format!("{what}, shared {shared}, model {g}");
+            let what = format!("{what}, equal {equal}, model {g}");
             compare_given(off, &what, a, b);
         }
     }
