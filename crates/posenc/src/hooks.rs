@@ -63,9 +63,9 @@ pub trait PositionalEncoding {
         None
     }
 
-    /// Whether the hooks read [`Context::groups`], and so act for all models side by side at once;
-    /// [`side_by_side`](crate::side_by_side) takes those of every other encoding. An encoding
-    /// without parameters acts for all models in any case.
+    /// Whether [`prepare`](Self::prepare) reads [`Context::groups`]: one encoding with the
+    /// parameters of all models side by side then acts for all of them. Of other encodings with
+    /// parameters, each acts on its part of the batch ([`side_by_side`](crate::side_by_side)).
     fn acts_in_groups(&self) -> bool {
         false
     }
@@ -218,11 +218,9 @@ pub trait Prepared {
     /// The layer itself is always correct, and slower.
     fn bias_layer(&self, layer: usize) -> usize {
         // Layers without a bias are alike.
-        if self.logits_bias(layer).is_some() {
-            layer
-        } else {
-            0
-        }
+        let has_none = |layer: &usize| self.logits_bias(*layer).is_none();
+        let first = (0..=layer).find(has_none).filter(|_| has_none(&layer));
+        first.unwrap_or(layer)
     }
 
     /// A bias on the logits that sees queries, keys and logits: `[B, H, q_len, k_len]` for the

@@ -1,5 +1,6 @@
 //! Operations that a host of encodings may have in a faster form.
 
+use crate::tensors::for_batch;
 use burn::tensor::{Bool, Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
 
 /// Tensor operations that encodings ask their host for. The defaults are the definitions, which
@@ -17,17 +18,8 @@ pub trait Ops {
     /// R)`.
     fn rotate(&self, x: Tensor<4>, [cos, sin]: [Tensor<4>; 2], interleaved: bool) -> Tensor<4> {
         let [batch, heads, length, head_dim] = x.dims();
-        let [groups, _, _, pairs] = cos.dims();
-        let [cos, sin] = [cos, sin].map(|table| {
-            if [1, batch].contains(&groups) {
-                return table;
-            }
-            // One table for each sequence.
-            let [_, of_heads, rows, _] = table.dims();
-            let table = table.unsqueeze_dim::<5>(1);
-            let table = table.expand([groups, batch / groups, of_heads, rows, pairs]);
-            table.reshape([batch, of_heads, rows, pairs])
-        });
+        let pairs = cos.dims()[3];
+        let [cos, sin] = [cos, sin].map(|table| for_batch(table, batch));
         // Partial rotation: dimensions from 2 pairs on stay as they are.
         let rest = (2 * pairs < head_dim).then(|| x.clone().slice_dim(3, 2 * pairs..head_dim));
         let turn = |a: Tensor<4>, b: Tensor<4>| {
@@ -148,12 +140,6 @@ pub struct DiagonalNetwork {
     pub weights: Tensor<2>,
     /// Biases of the outputs, `[H]`.
     pub biases: Tensor<1>,
-}
-
-/// `a b`, `[N, M]`, of `a`, `[N, K]`, and `b`, `[K, M]`, by the host's product.
-pub(crate) fn multiplied(ops: &dyn Ops, a: Tensor<2>, b: Tensor<2>) -> Tensor<2> {
-    let shape = [a.dims()[0], b.dims()[1]];
-    ops.matmul(a.unsqueeze(), b.unsqueeze()).reshape(shape)
 }
 
 /// `[1, 1, queries, keys]`, true where the key comes after the query.

@@ -1,19 +1,39 @@
 //! Functions of a layer's input along the sequence: projections, convolutions, phases.
+//!
+//! A batch has equal parts for `groups` models, and so has each parameter, along its first
+//! dimension.
 
-use crate::ops::{Ops, multiplied};
+use crate::ops::Ops;
+use crate::tensors::for_batch;
 use burn::tensor::Tensor;
 
-/// `x W`, `[B, T, D]` times `[D, C]`.
-pub(crate) fn projected(ops: &dyn Ops, x: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
+/// `x W`, `[B, T, D]` times `[G D, C]`.
+pub(crate) fn projected(
+    ops: &dyn Ops,
+    x: Tensor<3>,
+    weight: Tensor<2>,
+    groups: usize,
+) -> Tensor<3> {
     let ([batch, length, width], [_, columns]) = (x.dims(), weight.dims());
-    let rows = x.reshape([batch * length, width]);
-    multiplied(ops, rows, weight).reshape([batch, length, columns])
+    let rows = x.reshape([groups, 1, batch / groups * length, width]);
+    let weight = weight.reshape([groups, 1, width, columns]);
+    ops.matmul(rows, weight).reshape([batch, length, columns])
+}
+
+/// Numbers `[G C]` per channel, to be broadcast with `[B, T, C]`.
+pub(crate) fn per_channel(numbers: Tensor<1>, batch: usize, groups: usize) -> Tensor<3> {
+    let channels = numbers.dims()[0] / groups;
+    let numbers = for_batch(numbers.reshape([groups, 1, 1, channels]), batch);
+    numbers.squeeze_dim(1)
 }
 
 /// `y_t = sum over s of w_s x_(t - K + 1 + s)`, per channel, with zeros before the first token;
-/// `x` is `[B, T, C]`, the weight `[K, C]`, its last row that of the token itself.
-pub(crate) fn causal_convolution(x: Tensor<3>, weight: &Tensor<2>) -> Tensor<3> {
-    let ([batch, length, channels], [kernel, _]) = (x.dims(), weight.dims());
+/// `x` is `[B, T, C]`, the weight `[G K, C]`, its last row that of the token itself.
+pub(crate) fn causal_convolution(x: Tensor<3>, weight: &Tensor<2>, groups: usize) -> Tensor<3> {
+    let ([batch, length, channels], [rows, _]) = (x.dims(), weight.dims());
+    let kernel = rows / groups;
+    let weight = for_batch(weight.clone().reshape([groups, 1, kernel, channels]), batch);
+    let weight: Tensor<3> = weight.squeeze_dim(1);
     let padding = Tensor::zeros([batch, kernel - 1, channels], (&x.device(), x.dtype()));
     let padded = if kernel > 1 {
         Tensor::cat(vec![padding, x], 1)
@@ -21,8 +41,8 @@ pub(crate) fn causal_convolution(x: Tensor<3>, weight: &Tensor<2>) -> Tensor<3> 
         x
     };
     let term = |at: usize| {
-        let row = weight.clone().slice_dim(0, at..at + 1);
-        padded.clone().slice_dim(1, at..at + length) * row.unsqueeze::<3>()
+        let row = weight.clone().slice_dim(1, at..at + 1);
+        padded.clone().slice_dim(1, at..at + length) * row
     };
     (1..kernel).fold(term(0), |sum, at| sum + term(at))
 }

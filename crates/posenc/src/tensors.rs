@@ -11,6 +11,29 @@ pub(crate) fn upload<const D: usize>(
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
+/// `x`, `[1 or B, ..]`, or `[G, ..]` for G models, in a shape that broadcasts with a batch of B
+/// sequences: those of a model have its part.
+pub(crate) fn for_batch(x: Tensor<4>, batch: usize) -> Tensor<4> {
+    let [groups, a, b, c] = x.dims();
+    if [1, batch].contains(&groups) {
+        return x;
+    }
+    let x = x.unsqueeze_dim::<5>(1);
+    let x = x.expand([groups, batch / groups, a, b, c]);
+    x.reshape([batch, a, b, c])
+}
+
+/// `x`, `[B, Q, D]`, plus the rows of every model, `[G, Q, D]`.
+pub(crate) fn plus_rows(x: Tensor<3>, rows: Tensor<3>) -> Tensor<3> {
+    let ([batch, queries, width], [groups, ..]) = (x.dims(), rows.dims());
+    if groups == 1 {
+        return x + rows;
+    }
+    let x: Tensor<4> = x.reshape([groups, batch / groups, queries, width]);
+    let sum = x + rows.unsqueeze_dim(1);
+    sum.reshape([batch, queries, width])
+}
+
 /// A parameter's values on the host, in f64.
 pub(crate) fn to_host<const D: usize>(value: Tensor<D>) -> Vec<f64> {
     value

@@ -1,5 +1,5 @@
-//! The pairs of dimensions that a rotation turns, inside kernels: `(2i, 2i + 1)` if interleaved, else
-//! `(i, i + pairs)`.
+//! Which dimensions of a head form a pair that a rotation turns: `(2i, 2i + 1)` if interleaved,
+//! else `(i, i + pairs)`.
 
 use burn_cubecl::cubecl;
 use cubecl::prelude::*;

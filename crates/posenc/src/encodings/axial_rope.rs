@@ -221,33 +221,35 @@ impl AxialRope {
             .expect("mixed has frequencies")
             .val();
         let (heads, pairs, length) = (self.n_heads, self.head_dim / 2, coordinates[0].len());
+        let groups = context.groups;
         let theta = inv_freq(self.head_dim, self.config.base);
         let frequency: Vec<f64> = to_host(offset.clone())
             .iter()
             .enumerate()
             .map(|(at, offset)| {
-                // Row-major [axes, H, pairs].
-                let (axis, head, pair) = (at / (heads * pairs), at / pairs % heads, at % pairs);
+                // Row-major [G, axes, H, pairs].
+                let (axis, head, pair) = (at / (heads * pairs) % 2, at / pairs % heads, at % pairs);
                 // Directions cover half a turn: opposite ones differ in sign of the rotation only.
                 let (sin, cos) = libm::sincos(PI * head as f64 / heads as f64);
                 theta[pair] * if axis == 0 { cos } else { sin } + offset
             })
             .collect();
-        let of =
-            |axis: usize, head: usize, pair: usize| frequency[(axis * heads + head) * pairs + pair];
-        // In the order of [H, positions, pairs].
-        let angles = (0..heads).flat_map(|head| {
+        let of = |group: usize, axis: usize, head: usize, pair: usize| {
+            frequency[((2 * group + axis) * heads + head) * pairs + pair]
+        };
+        // In the order of [G, H, positions, pairs].
+        let angles = (0..groups * heads).flat_map(|row| {
             (0..length).flat_map(move |p| {
                 (0..pairs).map(move |pair| {
                     (0..2)
-                        .map(|axis| coordinates[axis][p] * of(axis, head, pair))
+                        .map(|axis| coordinates[axis][p] * of(row / heads, axis, row % heads, pair))
                         .sum()
                 })
             })
         });
-        let shape = [1, heads, length, pairs];
+        let shape = [groups, heads, length, pairs];
         // The angle moves by each coordinate times its frequency's change.
-        let moved = straight_through(offset);
+        let moved = straight_through(offset).reshape([groups, 2, heads, pairs]);
         let change = (0..2).map(|axis| {
             let coordinate: Tensor<4> = upload(
                 coordinates[axis].to_vec(),
@@ -257,8 +259,8 @@ impl AxialRope {
             coordinate
                 * moved
                     .clone()
-                    .slice_dim(0, axis..axis + 1)
-                    .reshape([1, heads, 1, pairs])
+                    .slice_dim(1, axis..axis + 1)
+                    .reshape([groups, heads, 1, pairs])
         });
         let change = change.reduce(|sum, change| sum + change).expect("two axes");
         RotaryTables::of_angles(
@@ -287,6 +289,10 @@ impl PositionalEncoding for AxialRope {
                 keys: self.tables(&keys, context),
             }))
         })
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 

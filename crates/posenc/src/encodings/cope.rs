@@ -19,6 +19,7 @@ use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared}
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
+use crate::tensors::for_batch;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
@@ -56,22 +57,33 @@ pub struct Cope {
 
 struct PreparedCope<'a> {
     encoding: &'a Cope,
+    groups: usize,
 }
 
 impl PositionalEncoding for Cope {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        _context: &Context,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        Ok(Box::new(PreparedCope { encoding: self }))
+        Ok(Box::new(PreparedCope {
+            encoding: self,
+            groups: context.groups,
+        }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
 impl Prepared for PreparedCope<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let table = self.encoding.tables[layer].val();
-        let last = (table.dims()[1] - 1) as f64;
+        let [rows, positions] = table.dims();
+        let table = table.reshape([self.groups, 1, rows / self.groups, positions]);
+        let table = for_batch(table, content.q.dims()[0]);
+        let last = (positions - 1) as f64;
         let logits = content.logits();
         let logits = if self.encoding.scaled_gates {
             logits
@@ -82,7 +94,7 @@ impl Prepared for PreparedCope<'_> {
             .ops
             .count_open_keys(logits, content.first_query, last);
         // [B, H, q_len, max_position]: one product per trained vector, not one per pair.
-        let scores = content.ops.matmul(content.q.clone(), table.unsqueeze());
+        let scores = content.ops.matmul(content.q.clone(), table);
         Some(content.ops.interpolate_columns(scores, counted))
     }
 }

@@ -14,12 +14,14 @@
 
 use super::{Encoding, EncodingConfig};
 use crate::ConfigError;
+use crate::by_part::acts_for_all;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Bias, Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::{Ops, multiplied};
+use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, Part};
+use crate::tensors::for_batch;
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, Tensor, activation};
 use schema::in_range;
@@ -70,6 +72,7 @@ pub struct DapeFunction {
 struct PreparedDape<'a> {
     part: Box<dyn Prepared + 'a>,
     encoding: &'a Dape,
+    groups: usize,
 }
 
 /// Slope of the activation below 0: PyTorch's default.
@@ -83,8 +86,7 @@ fn convolved(
     ops: &dyn Ops,
     x: Tensor<4>,
     kernel: usize,
-    weight: &Tensor<2>,
-    bias: &Tensor<1>,
+    [weight, bias]: [Tensor<4>; 2],
 ) -> Tensor<4> {
     let [batch, rows, keys, channels] = x.dims();
     let around = if kernel == 1 {
@@ -98,9 +100,9 @@ fn convolved(
         let shifted = (0..kernel).map(|by| padded.clone().slice_dim(2, by..by + keys));
         Tensor::cat(shifted.collect(), 3)
     };
-    let flat = around.reshape([batch * rows * keys, kernel * channels]);
-    let out = multiplied(ops, flat, weight.clone()) + bias.clone().unsqueeze();
-    let width = out.dims()[1];
+    let [groups, .., width] = weight.dims();
+    let flat = [groups, 1, batch / groups * rows * keys, kernel * channels];
+    let out = ops.matmul(around.reshape(flat), weight) + bias;
     out.reshape([batch, rows, keys, width])
 }
 
@@ -112,7 +114,14 @@ impl DapeFunction {
         inputs: Tensor<4>,
         kernel: usize,
         later: Option<Tensor<4, Bool>>,
+        groups: usize,
     ) -> Tensor<4> {
+        // Weights and biases of all models.
+        let layer = |weight: &Param<Tensor<2>>, bias: &Param<Tensor<1>>| {
+            let [rows, columns] = weight.val().dims();
+            let weight = weight.val().reshape([groups, 1, rows / groups, columns]);
+            [weight, bias.val().reshape([groups, 1, 1, columns])]
+        };
         let shown = |x: Tensor<4>| match &later {
             Some(later) => {
                 let shape = x.dims();
@@ -121,9 +130,9 @@ impl DapeFunction {
             None => x,
         };
         let inputs = shown(inputs.permute([0, 2, 3, 1]));
-        let hidden = convolved(ops, inputs, kernel, &self.w1.val(), &self.b1.val());
+        let hidden = convolved(ops, inputs, kernel, layer(&self.w1, &self.b1));
         let hidden = shown(activation::leaky_relu(hidden, LEAK));
-        convolved(ops, hidden, kernel, &self.w2.val(), &self.b2.val()).permute([0, 3, 1, 2])
+        convolved(ops, hidden, kernel, layer(&self.w2, &self.b2)).permute([0, 3, 1, 2])
     }
 }
 
@@ -136,7 +145,12 @@ impl PositionalEncoding for Dape {
         Ok(Box::new(PreparedDape {
             part: self.part[0].prepare(positions, context)?,
             encoding: self,
+            groups: context.groups,
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        acts_for_all(&self.part[0])
     }
 
     fn max_position(&self) -> Option<usize> {
@@ -174,6 +188,7 @@ impl Prepared for PreparedDape<'_> {
         let by_position = self.part.logits_bias(layer);
         let by_position =
             by_position.map(|bias| bias.block(content.queries.clone(), content.keys.clone()));
+        let by_position = by_position.map(|bias| for_batch(bias, shape[0]));
         let by_content = self.part.content_bias(layer, content);
         let inputs = if encoding.reads_bias {
             let biases = [by_position, by_content.clone()].into_iter().flatten();
@@ -189,7 +204,8 @@ impl Prepared for PreparedDape<'_> {
             logits
         };
         let later = (encoding.kernel > 1).then(|| content.causal_mask().permute([0, 2, 3, 1]));
-        let correction = encoding.functions[layer].of(content.ops, inputs, encoding.kernel, later);
+        let correction =
+            encoding.functions[layer].of(content.ops, inputs, encoding.kernel, later, self.groups);
         Some(match by_content {
             Some(bias) => bias + correction,
             None => correction,

@@ -17,9 +17,9 @@ use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::{Ops, multiplied};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
+use crate::tensors::for_batch;
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor, TensorData};
 use schema::in_range;
@@ -128,6 +128,7 @@ pub struct Deberta {
 struct PreparedDeberta<'a> {
     encoding: &'a Deberta,
     distances: Distances,
+    groups: usize,
 }
 
 impl Deberta {
@@ -135,22 +136,26 @@ impl Deberta {
     fn terms(&self) -> f64 {
         1.0 + f64::from(u8::from(!self.c2p.is_empty())) + f64::from(u8::from(!self.p2c.is_empty()))
     }
+}
 
+impl PreparedDeberta<'_> {
     /// Rows of the table under a projection, for the product with `[B, H, *, E]`:
-    /// `[1, H, E, rows]`.
+    /// `[1 or B, H, E, rows]`.
     fn projected(
         &self,
         projection: &Param<Tensor<2>>,
         rows: Range<usize>,
-        heads: usize,
-        ops: &dyn Ops,
+        content: &Content<'_>,
     ) -> Tensor<4> {
-        let table = self.table.val().slice_dim(0, rows);
-        let projected = multiplied(ops, table, projection.val());
-        let [rows, width] = projected.dims();
-        projected
-            .reshape([1, rows, heads, width / heads])
-            .permute([0, 2, 3, 1])
+        let ([batch, heads, ..], groups) = (content.q.dims(), self.groups);
+        let (table, [d_model, width]) = (self.encoding.table.val(), projection.val().dims());
+        let (span, d_model) = (table.dims()[0] / groups, d_model / groups);
+        let table = table.reshape([groups, 1, span, d_model]).slice_dim(2, rows);
+        let projection = projection.val().reshape([groups, 1, d_model, width]);
+        let projected = content.ops.matmul(table, projection);
+        let rows = projected.dims()[2];
+        let by_head = projected.reshape([groups, rows, heads, width / heads]);
+        for_batch(by_head.permute([0, 2, 3, 1]), batch)
     }
 }
 
@@ -163,7 +168,12 @@ impl PositionalEncoding for Deberta {
         Ok(Box::new(PreparedDeberta {
             encoding: self,
             distances: Distances::new(positions, &context.device),
+            groups: context.groups,
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
@@ -180,7 +190,7 @@ impl Prepared for PreparedDeberta<'_> {
     }
 
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
-        let [_, heads, q_len, _] = content.q.dims();
+        let q_len = content.queries.len();
         let k_len = content.keys.len();
         let encoding = self.encoding;
         let distinct = self.distances.distinct_visible(
@@ -211,7 +221,7 @@ impl Prepared for PreparedDeberta<'_> {
         // Queries carry the number of terms since `transform_qk`; keys do not.
         let c2p = encoding.c2p.get(layer).map(|projection| {
             let (rows, cells) = index(1.0);
-            let projected = encoding.projected(projection, rows, heads, content.ops);
+            let projected = self.projected(projection, rows, content);
             let products = (content.ops).matmul(content.q.clone() * content.scale, projected);
             content.ops.gather_columns(products, cells)
         });
@@ -223,7 +233,7 @@ impl Prepared for PreparedDeberta<'_> {
             };
             let (rows, cells) = index(sign);
             // [B, H, k_len, rows]: gathered by key, then turned to queries by keys.
-            let projected = encoding.projected(projection, rows, heads, content.ops);
+            let projected = self.projected(projection, rows, content);
             let k = content.k.clone() * (content.scale / encoding.terms().sqrt());
             let scores = content.ops.matmul(k, projected);
             let by_key = content.ops.gather_columns(scores, cells.swap_dims(2, 3));

@@ -137,7 +137,7 @@ impl Fope {
     }
 
     /// The table of these `waves`, `[positions, frequencies]`, of every head: `[1, H, positions,
-    /// pairs]`. Pairs without a column get `rest`.
+    /// pairs]`, or `[G, ..]` of G models. Pairs without a column get `rest`.
     fn table(
         &self,
         waves: Vec<f64>,
@@ -174,12 +174,13 @@ impl Fope {
         let identity: Tensor<4> = upload(identity.collect(), [1, 1, rows, columns], device);
         let waves: Tensor<4> = upload(waves, [1, 1, count, rows], device);
         let waves = waves.repeat_dim(1, heads);
-        let mixed = identity + trained.val().unsqueeze();
+        let groups = context.groups;
+        let mixed = identity + trained.val().reshape([groups, heads, rows, columns]);
         let table = context.ops.matmul(waves, mixed);
         if columns == pairs {
             return table;
         }
-        let padding = Tensor::full([1, heads, count, pairs - columns], rest, device);
+        let padding = Tensor::full([groups, heads, count, pairs - columns], rest, device);
         Tensor::cat(vec![table, padding], 3)
     }
 
@@ -218,6 +219,10 @@ impl PositionalEncoding for Fope {
             queries: self.tables(positions.queries(), &theta, context),
             keys: self.tables(positions.keys(), &theta, context),
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 

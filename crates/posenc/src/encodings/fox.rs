@@ -17,6 +17,7 @@ use crate::hooks::{Content, Context, FusedQk, PositionalEncoding, PrepareError, 
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
+use crate::sequence::{per_channel, projected};
 use crate::spec::{About, EncodingSpec};
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
@@ -93,8 +94,8 @@ impl FoxLayer {
         }
     }
 
-    /// `sum of ln sigmoid(sign (w.x_l + b)) over l = 0..n` of all tokens, `[B, H, K]`, with the gates
-    /// of so many models; a difference of two is the sum between.
+    /// `sum of ln sigmoid(sign (w.x_l + b)) over l = 0..n` of all tokens, `[B, H, K]`, with the
+    /// gates of so many models; a difference of two is the sum between.
     pub(crate) fn sums(
         &self,
         sign: f64,
@@ -102,17 +103,11 @@ impl FoxLayer {
         groups: usize,
         ops: &dyn Ops,
     ) -> Tensor<3> {
-        let [batch, k_len, width] = hidden.dims();
-        let heads = self.bias.val().dims()[0] / groups;
-        let rows: Tensor<4> = hidden.reshape([groups, 1, batch / groups * k_len, width]);
-        let weight = self.weight.val().reshape([groups, 1, width, heads]);
-        let opened = ops.matmul(rows, weight);
-        let opened = opened + self.bias.val().reshape([groups, 1, 1, heads]);
+        let batch = hidden.dims()[0];
+        let opened = projected(ops, hidden, self.weight.val(), groups);
+        let opened = opened + per_channel(self.bias.val(), batch, groups);
         let opened = if sign < 0.0 { opened.neg() } else { opened };
-        activation::log_sigmoid(opened)
-            .reshape([batch, k_len, heads])
-            .swap_dims(1, 2)
-            .cumsum(2)
+        activation::log_sigmoid(opened).swap_dims(1, 2).cumsum(2)
     }
 
     /// `sum of ln sigmoid(sign (w.x_l + b)) over l = n+1..m`, 0 for keys after the query.

@@ -20,7 +20,7 @@ use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
-use crate::tensors::upload;
+use crate::tensors::{for_batch, upload};
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use serde::{Deserialize, Serialize};
@@ -71,9 +71,10 @@ struct PreparedGrapeA<'a> {
 const SHORTEST: f64 = 1e-6;
 
 /// `softplus(x.v / sqrt(head_dim))` of `x`, `[B, H, T, E]`, for unit vectors along `vector`, `[H,
-/// E]`: `[B, H, T]`.
+/// E]` for each model: `[B, H, T]`.
 fn gate(ops: &dyn Ops, x: &Tensor<4>, vector: &Param<Tensor<2>>) -> Tensor<3> {
-    let [heads, width] = vector.val().dims();
+    let ([batch, heads, ..], [rows, width]) = (x.dims(), vector.val().dims());
+    let groups = rows / heads;
     let vector = vector.val();
     let length = vector
         .clone()
@@ -81,9 +82,14 @@ fn gate(ops: &dyn Ops, x: &Tensor<4>, vector: &Param<Tensor<2>>) -> Tensor<3> {
         .sum_dim(1)
         .clamp_min(SHORTEST * SHORTEST)
         .sqrt();
-    let unit = (vector / length).reshape([1, heads, width, 1]);
+    let unit = (vector / length).reshape([groups, heads, width, 1]);
+    let unit = if groups == 1 {
+        unit.repeat_dim(0, batch)
+    } else {
+        for_batch(unit, batch)
+    };
     let scale = 1.0 / (width as f64).sqrt();
-    let product = ops.matmul(x.clone(), unit.repeat_dim(0, x.dims()[0])) * scale;
+    let product = ops.matmul(x.clone(), unit) * scale;
     activation::softplus(product, 1.0).squeeze_dim(3)
 }
 
@@ -98,16 +104,21 @@ impl PositionalEncoding for GrapeA {
             distances: Distances::new(positions, &context.device),
         }))
     }
+
+    fn acts_in_groups(&self) -> bool {
+        true
+    }
 }
 
 impl Prepared for PreparedGrapeA<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let layer = &self.encoding.layers[layer];
-        let heads = layer.omega.val().dims()[0];
-        let device = content.q.device();
+        let ([batch, heads, ..], device) = (content.q.dims(), content.q.device());
         let fixed: Tensor<4> = upload(slopes(heads), [1, heads, 1, 1], &device);
         let omega = activation::softplus(layer.omega.val(), 1.0);
-        let slope = fixed * omega.reshape([1, heads, 1, 1]);
+        let groups = omega.dims()[0] / heads;
+        let slope = fixed * omega.reshape([groups, heads, 1, 1]);
+        let slope = for_batch(slope, batch);
         // [B, H, 1, k_len] and [B, H, q_len, 1].
         let key = layer
             .key

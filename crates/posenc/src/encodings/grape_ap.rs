@@ -15,10 +15,10 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::multiplied;
 use crate::positions::Positions;
 use crate::rotary::RotaryLayout;
 use crate::rotary_tables::RotaryTables;
+use crate::sequence::{by_head, projected};
 use crate::spec::{About, EncodingSpec};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
@@ -51,6 +51,7 @@ pub struct GrapeAp {
 struct PreparedGrapeAp<'a> {
     encoding: &'a GrapeAp,
     keys: RotaryTables,
+    groups: usize,
 }
 
 /// Added to the mean square, so that zeros have a root: PyTorch's default in f32.
@@ -69,20 +70,21 @@ impl PositionalEncoding for GrapeAp {
         Ok(Box::new(PreparedGrapeAp {
             encoding: self,
             keys: RotaryTables::of_angles(angles, 1.0, shape, context),
+            groups: context.groups,
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
 impl Prepared for PreparedGrapeAp<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let (heads, width) = (self.encoding.n_heads, self.encoding.width);
-        let [batch, length, d_model] = content.hidden.dims();
-        let rows = content.hidden.clone().reshape([batch * length, d_model]);
-        let projected = multiplied(content.ops, rows, self.encoding.layers[layer].val());
+        let (hidden, weight) = (content.hidden.clone(), self.encoding.layers[layer].val());
         // [B, H, all keys, w]; queries are among the keys.
-        let p = projected
-            .reshape([batch, length, heads, width])
-            .swap_dims(1, 2);
+        let p = by_head(projected(content.ops, hidden, weight, self.groups), heads);
         let mean_square = p.clone().square().mean_dim(3);
         let unit = p.clone() / (mean_square + EPSILON).sqrt();
         let turned = self.keys.apply(unit, RotaryLayout::Half);

@@ -18,13 +18,12 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::rotary::{BASES, Rotary, RotaryLayout, inv_freq};
 use crate::rotary_tables::{RotaryTables, check_rotary_dim};
-use crate::sequence::{by_head, last_positions, projected};
+use crate::sequence::{by_head, last_positions, per_channel, projected};
 use crate::spec::{About, EncodingSpec, NumberTable};
-use crate::tensors::{straight_through, to_host, upload};
+use crate::tensors::{for_batch, straight_through, to_host, upload};
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use schema::in_range;
@@ -108,8 +107,8 @@ struct ByPosition {
 
 struct ByContent<'a> {
     encoding: &'a GrapeM,
-    ops: &'static dyn Ops,
-    /// Frequencies of each layer, `[1, 1 or H, 1, E/2]`.
+    context: Context,
+    /// Frequencies of each layer, `[G, 1 or H, 1, E/2]`.
     layers: Vec<Tensor<4>>,
 }
 
@@ -117,7 +116,8 @@ impl GrapeM {
     /// Exact tables of one layer at these positions, with the gradient of its frequencies.
     fn tables(&self, layer: &GrapeMLayer, positions: &[f64], context: &Context) -> RotaryTables {
         let alpha = layer.log_frequency.val();
-        let [heads, pairs] = alpha.dims();
+        let ([rows, pairs], groups) = (alpha.dims(), context.groups);
+        let heads = rows / groups;
         let plain = inv_freq(self.head_dim, self.config.base);
         // On the host, so that trained frequencies give tables as exact as fixed ones.
         let trained = to_host(alpha.clone());
@@ -134,10 +134,10 @@ impl GrapeM {
                     .flat_map(move |p| theta.iter().map(move |theta| p * theta))
             })
             .collect();
-        let shape = [1, heads, positions.len(), pairs];
+        let shape = [groups, heads, positions.len(), pairs];
         let tables = RotaryTables::of_angles(angles.iter().copied(), 1.0, shape, context);
         // The derivative of p theta exp(alpha / s) by alpha is the angle itself over s.
-        let changes = straight_through(alpha).reshape([1, heads, 1, pairs]) * (1.0 / SCALE);
+        let changes = straight_through(alpha).reshape([groups, heads, 1, pairs]) * (1.0 / SCALE);
         tables.with_gradient(upload::<4>(angles, shape, &context.device) * changes)
     }
 }
@@ -154,12 +154,12 @@ impl PositionalEncoding for GrapeM {
             let plain: Tensor<4> = upload(plain, shape, &context.device);
             let of = |layer: &GrapeMLayer| {
                 let alpha = layer.log_frequency.val();
-                let [heads, pairs] = alpha.dims();
-                plain.clone() * alpha.exp().reshape([1, heads, 1, pairs])
+                let ([rows, pairs], groups) = (alpha.dims(), context.groups);
+                plain.clone() * alpha.exp().reshape([groups, rows / groups, 1, pairs])
             };
             return Ok(Box::new(ByContent {
                 encoding: self,
-                ops: context.ops,
+                context: context.clone(),
                 layers: self.layers.iter().map(of).collect(),
             }));
         }
@@ -169,6 +169,10 @@ impl PositionalEncoding for GrapeM {
         Ok(Box::new(ByPosition {
             layers: self.layers.iter().map(of).collect(),
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
@@ -198,8 +202,9 @@ impl ByContent<'_> {
         let (Some(weight), Some(bias)) = (&layer.weight, &layer.bias) else {
             unreachable!("phases by content have a projection")
         };
-        let opened =
-            projected(self.ops, hidden.clone(), weight.val()) + bias.val().unsqueeze::<3>();
+        let Context { groups, ops, .. } = self.context;
+        let opened = projected(ops, hidden.clone(), weight.val(), groups);
+        let opened = opened + per_channel(bias.val(), hidden.dims()[0], groups);
         let steps = if self.encoding.config.phase == GrapeMPhase::Sigmoid {
             activation::sigmoid(opened * (1.0 / SCALE))
         } else {
@@ -220,13 +225,14 @@ impl Prepared for ByContent<'_> {
         k: Tensor<4>,
         hidden: &Tensor<3>,
     ) -> (Tensor<4>, Tensor<4>) {
-        let angles = self.phases(layer, hidden) * self.layers[layer].clone();
+        let frequencies = for_batch(self.layers[layer].clone(), hidden.dims()[0]);
+        let angles = self.phases(layer, hidden) * frequencies;
         let (cos, sin) = (angles.clone().cos(), angles.sin());
         let [query_cos, query_sin] = [&cos, &sin].map(|table| last_positions(table, q.dims()[2]));
         let layout = RotaryLayout::Half;
         (
-            RotaryTables::of_tables(query_cos, query_sin, self.ops).apply(q, layout),
-            RotaryTables::of_tables(cos, sin, self.ops).apply(k, layout),
+            RotaryTables::of_tables(query_cos, query_sin, self.context.ops).apply(q, layout),
+            RotaryTables::of_tables(cos, sin, self.context.ops).apply(k, layout),
         )
     }
 }

@@ -24,7 +24,7 @@ use crate::hooks::{
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
-use crate::tensors::clamp_straight_through;
+use crate::tensors::{clamp_straight_through, for_batch};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -120,9 +120,8 @@ impl PositionalEncoding for Kerple {
         }))
     }
 
-    /// Not where logits are multiplied, which belong to sequences.
     fn acts_in_groups(&self) -> bool {
-        self.w1.is_none()
+        true
     }
 }
 
@@ -147,7 +146,7 @@ impl Prepared for PreparedKerple {
             .abs();
         // Attention adds the logits themselves: the rest of weight x logits, weight - 1.
         let rest = (power(distance, w2) * w1.neg()).exp() - 1.0;
-        Some(content.logits() * rest)
+        Some(content.logits() * for_batch(rest, content.q.dims()[0]))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::hooks::{Context, FusedQk, PositionalEncoding, PrepareError, Prepared,
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
-use crate::tensors::upload;
+use crate::tensors::{plus_rows, upload};
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor, TensorData};
 use schema::in_range;
@@ -123,13 +123,7 @@ impl PositionalEncoding for Learned {
 
 impl Prepared for PreparedLearned {
     fn embed(&self, x: Tensor<3>) -> Tensor<3> {
-        let ([batch, queries, width], [groups, ..]) = (x.dims(), self.rows.dims());
-        if groups == 1 {
-            return x + self.rows.clone();
-        }
-        let x = x.reshape([groups, batch / groups, queries, width]);
-        let sum: Tensor<4> = x + self.rows.clone().unsqueeze_dim(1);
-        sum.reshape([batch, queries, width])
+        plus_rows(x, self.rows.clone())
     }
 
     fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {

@@ -19,7 +19,7 @@ use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, NumberTable, in_range_if_set, resolved, unset};
-use crate::tensors::upload;
+use crate::tensors::{for_batch, upload};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
@@ -124,6 +124,10 @@ impl PositionalEncoding for LogScaling {
             scale: &self.scale,
         }))
     }
+
+    fn acts_in_groups(&self) -> bool {
+        true
+    }
 }
 
 impl Prepared for PreparedLogScaling<'_> {
@@ -138,8 +142,9 @@ impl Prepared for PreparedLogScaling<'_> {
         let Some(scale) = self.scale.get(layer) else {
             return (q, k);
         };
-        let heads = q.dims()[1];
-        (q * scale.val().reshape([1, heads, 1, 1]), k)
+        let ([batch, heads, ..], [all_heads]) = (q.dims(), scale.val().dims());
+        let scale = scale.val().reshape([all_heads / heads, heads, 1, 1]);
+        (q * for_batch(scale, batch), k)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared}
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
-use crate::sequence::{by_head, causal_convolution, projected, unit};
+use crate::sequence::{by_head, causal_convolution, per_channel, projected, unit};
 use crate::spec::{About, EncodingSpec};
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, TensorData, activation};
@@ -88,15 +88,23 @@ pub struct PathLayer {
 
 struct PreparedPath<'a> {
     encoding: &'a PathProduct,
+    groups: usize,
 }
 
 impl PositionalEncoding for PathProduct {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        _context: &Context,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        Ok(Box::new(PreparedPath { encoding: self }))
+        Ok(Box::new(PreparedPath {
+            encoding: self,
+            groups: context.groups,
+        }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
@@ -145,16 +153,22 @@ fn inverse(ops: &dyn Ops, lower: &Tensor<4>) -> Tensor<4> {
 
 impl PathLayer {
     /// w and `beta w` of all tokens, `[B, H, T, E]` each.
-    fn reflections(&self, ops: &dyn Ops, hidden: &Tensor<3>, heads: usize) -> [Tensor<4>; 2] {
-        let w = projected(ops, hidden.clone(), self.down.val());
-        let w = projected(ops, w, self.up.val());
+    fn reflections(
+        &self,
+        ops: &dyn Ops,
+        hidden: &Tensor<3>,
+        heads: usize,
+        groups: usize,
+    ) -> [Tensor<4>; 2] {
+        let w = projected(ops, hidden.clone(), self.down.val(), groups);
+        let w = projected(ops, w, self.up.val(), groups);
         let w = match &self.convolution {
-            Some(kernel) => activation::silu(causal_convolution(w, &kernel.val())),
+            Some(kernel) => activation::silu(causal_convolution(w, &kernel.val(), groups)),
             None => w,
         };
         let w = unit(by_head(w, heads));
-        let opened = projected(ops, hidden.clone(), self.beta_weight.val());
-        let opened = opened + self.beta_bias.val().unsqueeze::<3>();
+        let opened = projected(ops, hidden.clone(), self.beta_weight.val(), groups);
+        let opened = opened + per_channel(self.beta_bias.val(), hidden.dims()[0], groups);
         let beta = by_head(activation::sigmoid(opened), heads) * 2.0;
         [w.clone(), w * beta]
     }
@@ -237,14 +251,14 @@ impl Prepared for PreparedPath<'_> {
         let (config, heads) = (&self.encoding.config, self.encoding.n_heads);
         let layer = &self.encoding.layers[layer];
         let hidden = content.hidden.clone();
-        let reflections = layer.reflections(content.ops, &hidden, heads);
+        let reflections = layer.reflections(content.ops, &hidden, heads, self.groups);
         let reflections = reflections.map(|x| x.slice_dim(2, content.keys.clone()));
         let q = content.q.clone() * content.scale;
         let rows = [q, content.k.clone()];
         let turned = products(content.ops, rows, reflections, content.first_query);
         let mut bias = turned - content.logits();
         if let Some(gates) = layer.gates.first() {
-            let decay = gates.decay(1.0, content, 1);
+            let decay = gates.decay(1.0, content, self.groups);
             bias = bias
                 + match config.forget {
                     PathForget::Scaled => decay * content.scale,

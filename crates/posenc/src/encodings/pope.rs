@@ -18,7 +18,7 @@ use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::BASES;
 use crate::spec::{About, EncodingSpec, NumberTable};
-use crate::tensors::{clamp_straight_through, upload};
+use crate::tensors::{clamp_straight_through, for_batch, upload};
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use schema::in_range;
@@ -53,7 +53,7 @@ pub struct Pope {
 }
 
 struct PreparedPope {
-    /// cos and sin for queries and for keys, `[1, 1 or H, positions, d]`.
+    /// cos and sin for queries and for keys, `[G, 1 or H, positions, d]`.
     queries: [Tensor<4>; 2],
     keys: [Tensor<4>; 2],
 }
@@ -81,9 +81,9 @@ impl PositionalEncoding for Pope {
         };
         let mut keys = tables(positions.keys());
         if let Some(delta) = &self.delta {
-            let [heads, _] = delta.val().dims();
+            let ([rows, _], groups) = (delta.val().dims(), context.groups);
             let delta = clamp_straight_through(delta.val(), -2.0 * std::f64::consts::PI, 0.0)
-                .reshape([1, heads, 1, dim]);
+                .reshape([groups, rows / groups, 1, dim]);
             let (cos_delta, sin_delta) = (delta.clone().cos(), delta.sin());
             let [cos, sin] = keys;
             // The angle grows by delta.
@@ -97,6 +97,10 @@ impl PositionalEncoding for Pope {
             keys,
         }))
     }
+
+    fn acts_in_groups(&self) -> bool {
+        true
+    }
 }
 
 impl Prepared for PreparedPope {
@@ -109,8 +113,9 @@ impl Prepared for PreparedPope {
     ) -> (Tensor<4>, Tensor<4>) {
         let polar = |x: Tensor<4>, [cos, sin]: &[Tensor<4>; 2]| {
             // Twice as wide: cos a cos b + sin a sin b leaves the cosine of the difference.
+            let [cos, sin] = [cos, sin].map(|table| for_batch(table.clone(), x.dims()[0]));
             let length = activation::softplus(x, 1.0);
-            Tensor::cat(vec![length.clone() * cos.clone(), length * sin.clone()], 3)
+            Tensor::cat(vec![length.clone() * cos, length * sin], 3)
         };
         (polar(q, &self.queries), polar(k, &self.keys))
     }

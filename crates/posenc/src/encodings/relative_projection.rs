@@ -14,8 +14,8 @@ use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::multiplied;
 use crate::positions::Positions;
+use crate::sequence::{by_head, per_channel, projected};
 use crate::spec::{About, EncodingSpec, in_range_if_set, unset};
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor, TensorData};
@@ -63,6 +63,7 @@ pub struct RelativeProjectionLayer {
 struct PreparedRelativeProjection<'a> {
     encoding: &'a RelativeProjection,
     distances: Distances,
+    groups: usize,
 }
 
 impl PositionalEncoding for RelativeProjection {
@@ -74,14 +75,20 @@ impl PositionalEncoding for RelativeProjection {
         Ok(Box::new(PreparedRelativeProjection {
             encoding: self,
             distances: Distances::new(positions, &context.device),
+            groups: context.groups,
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
 impl Prepared for PreparedRelativeProjection<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let (heads, layer) = (self.encoding.n_heads, &self.encoding.layers[layer]);
-        let [count, reach] = layer.curves.val().dims();
+        let (groups, [all_curves, reach]) = (self.groups, layer.curves.val().dims());
+        let count = all_curves / groups;
         let (rows, k_len) = (content.queries.len(), content.keys.len());
         // Where attention is bidirectional the first query is the first key.
         let first = if content.first_query < content.hidden.dims()[1] {
@@ -90,14 +97,12 @@ impl Prepared for PreparedRelativeProjection<'_> {
             content.queries.start
         };
         let queries = content.hidden.clone().slice_dim(1, first..first + rows);
-        let [batch, _, d_model] = queries.dims();
-        let queries = queries.reshape([batch * rows, d_model]);
-        let shares = multiplied(content.ops, queries, layer.weight.val());
-        let shares = shares + layer.bias.val().unsqueeze();
+        let batch = queries.dims()[0];
+        let shares = projected(content.ops, queries, layer.weight.val(), groups);
+        let shares = shares + per_channel(layer.bias.val(), batch, groups);
         // [B, H, q_len, b], then a bias per distance, and a last column of 0 for all others.
-        let shares = shares.reshape([batch, rows, heads, count]).swap_dims(1, 2);
-        let shares = shares.reshape([batch * heads * rows, count]);
-        let by_distance = multiplied(content.ops, shares, layer.curves.val());
+        let shares = by_head(shares, heads).reshape([batch, heads * rows, count]);
+        let by_distance = projected(content.ops, shares, layer.curves.val(), groups);
         let by_distance = by_distance.reshape([batch, heads, rows, reach]);
         let device = by_distance.device();
         let none = Tensor::zeros([batch, heads, rows, 1], (&device, by_distance.dtype()));

@@ -21,11 +21,10 @@ use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
 use crate::hooks::{Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::rotary::{BASES, RotaryLayout, inv_freq};
 use crate::rotary_tables::{RotaryTables, check_rotary_dim};
-use crate::sequence::{by_head, causal_convolution, last_positions, projected, unit};
+use crate::sequence::{by_head, causal_convolution, last_positions, per_channel, projected, unit};
 use crate::spec::{About, EncodingSpec, NumberTable};
 use crate::tensors::upload;
 use burn::module::{Module, Param};
@@ -89,7 +88,7 @@ pub struct SelectiveRopeLayer {
 
 struct PreparedSelectiveRope<'a> {
     encoding: &'a SelectiveRope,
-    ops: &'static dyn Ops,
+    context: Context,
     /// `[1, 1, 1, E/2]`.
     temperature: Tensor<4>,
 }
@@ -104,9 +103,13 @@ impl PositionalEncoding for SelectiveRope {
         let shape = [1, 1, 1, theta.len()];
         Ok(Box::new(PreparedSelectiveRope {
             encoding: self,
-            ops: context.ops,
+            context: context.clone(),
             temperature: upload(theta, shape, &context.device),
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
@@ -125,20 +128,25 @@ impl PreparedSelectiveRope<'_> {
             .clone()
             .reshape([batch, length, parts, width / parts]);
         let normed = unit(parts).reshape([batch, length, width]);
-        let phi = projected(self.ops, normed.clone(), layer.down.val());
-        let phi = projected(self.ops, phi, layer.up.val());
-        let mut phi = causal_convolution(phi, &layer.convolution.val());
+        let Context { groups, ops, .. } = self.context;
+        let phi = projected(ops, normed.clone(), layer.down.val(), groups);
+        let phi = projected(ops, phi, layer.up.val(), groups);
+        let mut phi = causal_convolution(phi, &layer.convolution.val(), groups);
         if let Some(offset) = &layer.offset {
-            phi = phi + offset.val().exp().unsqueeze::<3>();
+            phi = phi + per_channel(offset.val().exp(), batch, groups);
         }
         let mut phi = by_head(phi, heads);
         if let (Some(weight), Some(bias)) = (&layer.gate_weight, &layer.gate_bias) {
-            let opened = projected(self.ops, normed, weight.val()) + bias.val().unsqueeze::<3>();
+            let opened = projected(ops, normed, weight.val(), groups);
+            let opened = opened + per_channel(bias.val(), batch, groups);
             phi = phi * by_head(activation::sigmoid(opened), heads);
         }
         let temperature = match &layer.log_temperature {
             None => self.temperature.clone(),
-            Some(trained) => self.temperature.clone() * trained.val().exp().unsqueeze::<4>(),
+            Some(trained) => {
+                let trained = per_channel(trained.val().exp(), batch, groups);
+                self.temperature.clone() * trained.unsqueeze_dim::<4>(1)
+            }
         };
         phi.cumsum(2) * temperature
     }
@@ -157,8 +165,9 @@ impl Prepared for PreparedSelectiveRope<'_> {
         let queries = [&cos, &sin].map(|table| last_positions(table, q.dims()[2]));
         let [query_cos, query_sin] = queries;
         (
-            RotaryTables::of_tables(query_cos, query_sin, self.ops).apply(q, RotaryLayout::Half),
-            RotaryTables::of_tables(cos, sin, self.ops).apply(k, RotaryLayout::Half),
+            RotaryTables::of_tables(query_cos, query_sin, self.context.ops)
+                .apply(q, RotaryLayout::Half),
+            RotaryTables::of_tables(cos, sin, self.context.ops).apply(k, RotaryLayout::Half),
         )
     }
 }

@@ -15,6 +15,7 @@ use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared}
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec, in_range_if_set, resolved, unset};
+use crate::tensors::for_batch;
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor, TensorData};
 use schema::in_range;
@@ -55,9 +56,17 @@ pub struct Shaw {
 struct PreparedShaw<'a> {
     encoding: &'a Shaw,
     distances: Distances,
+    groups: usize,
 }
 
 impl PreparedShaw<'_> {
+    /// A table for the sequences of a block, `[1 or B, 1, rows, E]`.
+    fn table(&self, table: &Param<Tensor<2>>, content: &Content<'_>) -> Tensor<4> {
+        let [rows, width] = table.val().dims();
+        let shape = [self.groups, 1, rows / self.groups, width];
+        for_batch(table.val().reshape(shape), content.q.dims()[0])
+    }
+
     /// Row of the tables for each cell of the block, `[1, 1, q_len, k_len]`.
     fn rows(&self, content: &Content<'_>) -> Tensor<4, Int> {
         let k = self.encoding.max_distance as f64;
@@ -91,14 +100,21 @@ impl PositionalEncoding for Shaw {
         Ok(Box::new(PreparedShaw {
             encoding: self,
             distances: Distances::new(positions, &context.device),
+            groups: context.groups,
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
 impl Prepared for PreparedShaw<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         // One product per row of the table, gathered per cell: no vector per pair of positions.
-        let table = self.encoding.keys[layer].val().transpose().unsqueeze::<4>();
+        let table = self
+            .table(&self.encoding.keys[layer], content)
+            .swap_dims(2, 3);
         let products = (content.ops).matmul(content.q.clone() * content.scale, table);
         Some(content.ops.gather_columns(products, self.rows(content)))
     }
@@ -109,13 +125,11 @@ impl Prepared for PreparedShaw<'_> {
         content: &Content<'_>,
         weights: &dyn Fn() -> Tensor<4>,
     ) -> Option<Tensor<4>> {
-        let table = self.encoding.values.get(layer)?.val();
+        let table = self.table(self.encoding.values.get(layer)?, content);
         // Total weight of each row of the table.
-        let rows = self.rows(content);
-        let weights = content
-            .ops
-            .scatter_columns(weights(), rows, table.dims()[0]);
-        Some(content.ops.matmul(weights, table.unsqueeze()))
+        let (rows, count) = (self.rows(content), table.dims()[2]);
+        let weights = content.ops.scatter_columns(weights(), rows, count);
+        Some(content.ops.matmul(weights, table))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::positions::Positions;
 use crate::rotary::{BASES, inv_freq};
 use crate::spec::{About, EncodingSpec};
-use crate::tensors::upload;
+use crate::tensors::{plus_rows, upload};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use schema::in_range;
@@ -76,6 +76,7 @@ pub struct Sinusoidal {
 }
 
 struct PreparedSinusoidal {
+    /// `[1, Q, D]`, or `[G, Q, D]` with the factors of G models.
     table: Tensor<3>,
 }
 
@@ -128,15 +129,19 @@ impl PositionalEncoding for Sinusoidal {
         Ok(Box::new(PreparedSinusoidal {
             table: match &self.scale {
                 None => table,
-                Some(scale) => table * scale.val().unsqueeze(),
+                Some(scale) => table * scale.val().reshape([context.groups, 1, 1]),
             },
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
 impl Prepared for PreparedSinusoidal {
     fn embed(&self, x: Tensor<3>) -> Tensor<3> {
-        x + self.table.clone()
+        plus_rows(x, self.table.clone())
     }
 
     fn fused_qk(&self, _layer: usize) -> Option<FusedQk> {

@@ -15,13 +15,12 @@ use crate::distances::Distances;
 use crate::facts::{Facts, Hooks, ModelShape};
 use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
-use crate::ops::multiplied;
 use crate::positions::Positions;
 use crate::rotary::{BASES, inv_freq};
 use crate::spec::{About, EncodingSpec};
-use crate::tensors::upload;
+use crate::tensors::{for_batch, upload};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +78,7 @@ pub struct TransformerXlLayer {
 struct PreparedTransformerXl<'a> {
     encoding: &'a TransformerXl,
     distances: Distances,
-    device: Device,
+    context: Context,
 }
 
 impl PositionalEncoding for TransformerXl {
@@ -91,8 +90,12 @@ impl PositionalEncoding for TransformerXl {
         Ok(Box::new(PreparedTransformerXl {
             encoding: self,
             distances: Distances::new(positions, &context.device),
-            device: context.device.clone(),
+            context: context.clone(),
         }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
@@ -100,8 +103,10 @@ impl Prepared for PreparedTransformerXl<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let parameters = &self.encoding.layers[layer];
         let projection = parameters.projection.val();
-        let [d_model, _] = projection.dims();
-        let [heads, head_dim] = parameters.u.val().dims();
+        let Context { device, groups, .. } = &self.context;
+        let ([rows, inner], [all_heads, head_dim]) = (projection.dims(), parameters.u.val().dims());
+        let (d_model, heads) = (rows / groups, all_heads / groups);
+        let batch = content.q.dims()[0];
         let distinct = self.distances.distinct_visible(
             content.queries.clone(),
             content.keys.clone(),
@@ -113,17 +118,24 @@ impl Prepared for PreparedTransformerXl<'_> {
             .iter()
             .flat_map(|distance| self.encoding.config.row(*distance, d_model))
             .collect();
-        let table: Tensor<2> = upload(table, [count, d_model], &self.device);
-        // [1, H, E, distances]
-        let r = multiplied(content.ops, table, projection)
-            .reshape([1, count, heads, head_dim])
+        let table: Tensor<4> = upload(table, [1, 1, count, d_model], device);
+        let projection = projection.reshape([*groups, 1, d_model, inner]);
+        // [1 or B, H, E, distances]
+        let r = content
+            .ops
+            .matmul(table, projection)
+            .reshape([*groups, count, heads, head_dim])
             .permute([0, 2, 3, 1]);
-        let per_head = |x: &Param<Tensor<2>>| x.val().reshape([1, heads, 1, head_dim]);
+        let r = for_batch(r, batch);
+        let per_head = |x: &Param<Tensor<2>>| {
+            let per_model = x.val().reshape([*groups, heads, 1, head_dim]);
+            for_batch(per_model, batch)
+        };
         // [B, H, q_len, distances]: products per distinct distance, spread over the cells below.
         let q = (content.q.clone() + per_head(&parameters.v)) * content.scale;
         let by_distance = content.ops.matmul(q, r);
         let (q_len, k_len) = (content.queries.len(), content.keys.len());
-        let cells = distinct.cells(&self.device).reshape([1, 1, q_len, k_len]);
+        let cells = distinct.cells(device).reshape([1, 1, q_len, k_len]);
         // [B, H, 1, k_len]: u does not depend on the query.
         let u = per_head(&parameters.u) * content.scale;
         let by_key = content.ops.matmul(u, content.k.clone().swap_dims(2, 3));

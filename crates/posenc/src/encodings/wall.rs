@@ -17,7 +17,7 @@ use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared}
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
-use crate::sequence::{by_head, projected};
+use crate::sequence::{by_head, per_channel, projected};
 use crate::spec::{About, EncodingSpec};
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
@@ -56,15 +56,23 @@ pub struct WallLayer {
 
 struct PreparedWall<'a> {
     encoding: &'a Wall,
+    groups: usize,
 }
 
 impl PositionalEncoding for Wall {
     fn prepare<'a>(
         &'a self,
         _positions: &Positions,
-        _context: &Context,
+        context: &Context,
     ) -> Result<Box<dyn Prepared + 'a>, PrepareError> {
-        Ok(Box::new(PreparedWall { encoding: self }))
+        Ok(Box::new(PreparedWall {
+            encoding: self,
+            groups: context.groups,
+        }))
+    }
+
+    fn acts_in_groups(&self) -> bool {
+        true
     }
 }
 
@@ -99,8 +107,9 @@ impl Prepared for PreparedWall<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let layer = &self.encoding.layers[layer];
         let hidden = content.hidden.clone().slice_dim(1, content.keys.clone());
-        let opened = projected(content.ops, hidden, layer.weight.val());
-        let opened = opened + layer.bias.val().unsqueeze::<3>();
+        let batch = hidden.dims()[0];
+        let opened = projected(content.ops, hidden, layer.weight.val(), self.groups);
+        let opened = opened + per_channel(layer.bias.val(), batch, self.groups);
         let steps = by_head(activation::log_sigmoid(opened), self.encoding.n_heads);
         // [B, H, k_len, E]: the sums up to each token. Queries are among the keys.
         let sums = steps.cumsum(2);

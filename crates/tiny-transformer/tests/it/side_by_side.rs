@@ -86,34 +86,16 @@ fn sequences_may_have_coordinates_of_their_own() {
 }
 
 #[test]
-fn one_encoding_acts_for_all_models_where_it_can() {
+fn one_encoding_acts_for_models_of_one_configuration() {
     let config = small(NormKind::LayerNorm, Activation::Gelu, false);
     let is_joined = |encoding: &EncodingConfig, equal: bool| {
         let models = (0..MODELS).map(|g| model(&config, encoding, g, &device()));
         let joined = Transformer::join(&models.collect::<Vec<_>>(), equal);
         joined.encoding().is_joined()
     };
-    for encoding in [
-        json!({"kind": "rope"}),
-        json!({"kind": "rope", "learnable": true}),
-        json!({"kind": "learned"}),
-        json!({"kind": "kerple"}),
-        json!({"kind": "fire"}),
-        json!({"kind": "t5"}),
-        json!({"kind": "learned_bias"}),
-        json!({"kind": "fox"}),
-        json!({"kind": "cable"}),
-        json!({"kind": "stack", "parts": [{"kind": "rope"}, {"kind": "fox"}]}),
-        json!({"kind": "nope_layers", "part": {"kind": "t5"}}),
-    ] {
-        let encoding = encoding_of(encoding);
-        assert!(is_joined(&encoding, true), "{encoding:?}");
-        assert!(!is_joined(&encoding, false), "{encoding:?}");
-    }
-    let stack = json!({"kind": "stack", "parts": [{"kind": "t5"}, {"kind": "shaw"}]});
-    for encoding in [json!({"kind": "shaw"}), stack] {
-        let encoding = encoding_of(encoding);
-        assert!(!is_joined(&encoding, true), "{encoding:?}");
+    for (name, encoding) in encodings() {
+        assert!(is_joined(&encoding, true), "{name}");
+        assert!(!is_joined(&encoding, false), "{name}");
     }
 }
 
