@@ -38,7 +38,7 @@ impl Context {
         Self { ops, ..self }
     }
 
-    /// The same for so many models side by side.
+    /// The same for `groups` models side by side.
     #[must_use]
     pub fn with_groups(self, groups: usize) -> Self {
         Self { groups, ..self }

@@ -12,7 +12,7 @@ pub struct LayerBiases {
 }
 
 impl LayerBiases {
-    /// Those of a pass through so many layers.
+    /// No biases yet, for a pass through `layers` layers.
     pub fn new(layers: usize) -> Self {
         Self {
             layers,

@@ -39,7 +39,7 @@ impl<E: Module + PositionalEncoding> Members<E> {
         self.joined.is_some()
     }
 
-    /// That of model `g` of `groups`, with parameters of its own.
+    /// The encoding of model `g` of `groups`, with parameters of its own.
     pub(crate) fn part(&self, g: usize, groups: usize) -> E {
         match &self.joined {
             Some(joined) => part(joined, g, groups),

@@ -95,7 +95,7 @@ impl FoxLayer {
     }
 
     /// `sum of ln sigmoid(sign (w.x_l + b)) over l = 0..n` of all tokens, `[B, H, K]`, with the
-    /// gates of so many models; a difference of two is the sum between.
+    /// gates of `groups` models; a difference of two is the sum between.
     pub(crate) fn sums(
         &self,
         sign: f64,
