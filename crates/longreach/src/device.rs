@@ -387,5 +387,5 @@ fn nth(kind: burn::tensor::DeviceType, index: usize) -> Device {
     devices
         .into_iter()
         .nth(index)
-        .unwrap_or_else(|| panic!("there are {count} devices of this kind, numbered from 0"))
+        .unwrap_or_else(|| panic!("devices of this kind: {count}, numbered from 0"))
 }

@@ -39,7 +39,7 @@ impl<E: Module + PositionalEncoding> Members<E> {
         self.joined.is_some()
     }
 
-    /// The encoding of model `g` of `groups`, with parameters of its own.
+    /// Returns the encoding of model `g`, detached from the others; there are `groups` models.
     pub(crate) fn part(&self, g: usize, groups: usize) -> E {
         match &self.joined {
             Some(joined) => part(joined, g, groups),

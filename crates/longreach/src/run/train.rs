@@ -264,8 +264,9 @@ fn train_stretch(
 
 /// Whether the encodings of runs have one configuration.
 fn equal_encodings(runs: &[Running<'_>]) -> bool {
-    let encodings = runs.iter().map(|run| run.spec.encoding_at(run.step));
-    encodings.is_sorted_by(|a, b| a == b)
+    let encoding = |run: &Running<'_>| run.spec.encoding_at(run.step).clone();
+    let first = encoding(&runs[0]);
+    runs.iter().all(|run| encoding(run) == first)
 }
 
 /// A run that ends with a step: which, how, and its state before the step, if that was not finite.
