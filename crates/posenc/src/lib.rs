@@ -33,6 +33,7 @@ pub mod spec;
 
 mod by_part;
 mod distances;
+mod halves;
 mod mask;
 mod rotary_tables;
 mod sequence;

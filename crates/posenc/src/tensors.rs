@@ -1,6 +1,7 @@
 //! Small helpers for tensors: upload, read back, gradients that pass unchanged.
 
 use burn::tensor::{Device, Tensor, TensorData};
+use std::ops::Range;
 
 /// Uploads a host table, rounding each entry once to the device's float type.
 pub(crate) fn upload<const D: usize>(
@@ -9,6 +10,15 @@ pub(crate) fn upload<const D: usize>(
     device: &Device,
 ) -> Tensor<D> {
     Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// The `range` of a dimension; `x` itself if the range is whole, which saves copies of the slice
+/// and of its gradient.
+pub(crate) fn cut<const D: usize>(x: &Tensor<D>, dim: usize, range: Range<usize>) -> Tensor<D> {
+    if range == (0..x.dims()[dim]) {
+        return x.clone();
+    }
+    x.clone().slice_dim(dim, range)
 }
 
 /// `x`, `[1 or B, ..]`, or `[G, ..]` for G models, in a shape that broadcasts with a batch of B

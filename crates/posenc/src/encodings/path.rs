@@ -12,18 +12,20 @@
 //!   `[kernel, H E]`; `beta_weight`, `[D, H]`; `beta_bias`, `[H]`; with gates `gates.0.weight`,
 //!   `[D, H]`, and `gates.0.bias`, `[H]`.
 //! - Limits: none by construction. Causal only: reflections between a key and a later query.
-//!   Positions are not read. Linear attention cannot host it here. Time grows with the square of
-//!   the length times the square of E over 16.
+//!   Positions are not read. Linear attention cannot host it here. Time grows with E times the
+//!   square of the length, as in attention.
 
 use super::fox::FoxLayer;
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
+use crate::halves::{Halves, cells, chunked, half, half_mask, in_pairs, joined, with_later_keys};
 use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::sequence::{by_head, causal_convolution, per_channel, projected, unit};
 use crate::spec::{About, EncodingSpec};
+use crate::tensors::{cut, straight_through};
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, TensorData, activation};
 use schema::in_range;
@@ -108,47 +110,51 @@ impl PositionalEncoding for PathProduct {
     }
 }
 
-/// Tokens whose reflections are multiplied out at once.
+/// The least number of tokens whose reflections are multiplied out at once.
 const CHUNK: usize = 16;
-
-/// `x`, `[B, H, T, E]`, with `front` zeros before it, in whole chunks: `[B H, T / 16, 16, E]`.
-fn chunked(x: Tensor<4>, front: usize) -> Tensor<4> {
-    let [batch, heads, length, width] = x.dims();
-    let zeros = |rows| Tensor::<4>::zeros([batch, heads, rows, width], (&x.device(), x.dtype()));
-    let back = (front + length).next_multiple_of(CHUNK) - front - length;
-    let parts = [(front, zeros(front)), (back, zeros(back))];
-    let [front, back] = parts.map(|(rows, zeros)| (rows > 0).then_some(zeros));
-    let padded: Vec<_> = [front, Some(x), back].into_iter().flatten().collect();
-    let padded = Tensor::cat(padded, 2);
-    let chunks = padded.dims()[2] / CHUNK;
-    padded.reshape([batch * heads, chunks, CHUNK, width])
-}
-
-/// Zeros on the diagonal `offset` and above it, `[.., 16, 16]`.
-fn below(x: Tensor<4>, offset: i64) -> Tensor<4> {
-    x.tril(offset - 1)
-}
 
 fn transposed(x: Tensor<4>) -> Tensor<4> {
     x.swap_dims(2, 3)
 }
 
-/// `(I + L)^-1` of strictly lower triangular `L`, `[B H, N, 16, 16]`, row by row.
-fn inverse(ops: &dyn Ops, lower: &Tensor<4>) -> Tensor<4> {
-    let [sequences, chunks, ..] = lower.dims();
-    let unit_row = |at: usize| {
-        let row: Vec<f64> = (0..CHUNK).map(|c| f64::from(u8::from(c == at))).collect();
-        let row = TensorData::new(row, [1, 1, 1, CHUNK]);
-        let row = Tensor::<4>::from_data(row, (&lower.device(), lower.dtype()));
-        row.expand([sequences, chunks, 1, CHUNK])
-    };
-    let mut rows = vec![unit_row(0)];
-    for at in 1..CHUNK {
-        let known = Tensor::cat(rows.clone(), 2);
-        let row = lower.clone().slice_dim(2, at..at + 1).slice_dim(3, 0..at);
-        rows.push(unit_row(at) - ops.matmul(row, known));
+/// `x`, `[.., n, n]`, with zeros on the diagonal `offset` and above it.
+fn below(x: Tensor<4>, offset: usize) -> Tensor<4> {
+    let (n, shape) = (x.dims()[3], x.dims());
+    let above = cells([n, n], &x.device(), |row, column| column >= row + offset);
+    x.mask_fill(above.expand(shape), 0.0)
+}
+
+/// `(I + L)^-1` of strictly lower triangular `L`, `[.., n, n]`.
+///
+/// Blocks on the diagonal are inverted, from single cells on. For neighbours A and D with C below
+/// A, the inverse has `-D^-1 C A^-1` in the place of C.
+fn inverse(ops: &dyn Ops, lower: Tensor<4>) -> Tensor<4> {
+    let (tracked, device, shape) = (lower.clone(), lower.device(), lower.dims());
+    let n = shape[3];
+    let lower = lower.detach();
+    let unit: Vec<f64> = (0..n * n)
+        .map(|at| f64::from(u8::from(at % (n + 1) == 0)))
+        .collect();
+    let unit = TensorData::new(unit, [1, 1, n, n]);
+    let mut inverse = Tensor::<4>::from_data(unit, (&device, lower.dtype()));
+    let mut rows = 1;
+    while rows < n {
+        let outside = cells([n, n], &device, |row, column| {
+            let (row, column) = (row / rows, column / rows);
+            row % 2 == 0 || row != column + 1
+        });
+        let corner = lower.clone().mask_fill(outside.expand(shape), 0.0);
+        let corner = if rows == 1 {
+            corner
+        } else {
+            ops.matmul(ops.matmul(inverse.clone(), corner), inverse.clone())
+        };
+        inverse = inverse - corner;
+        rows *= 2;
     }
-    Tensor::cat(rows, 2)
+    // The gradient of an inverse needs two products with the inverse, not those of all steps.
+    let change = straight_through(tracked);
+    inverse.clone() - ops.matmul(ops.matmul(inverse.clone(), change), inverse)
 }
 
 impl PathLayer {
@@ -174,76 +180,121 @@ impl PathLayer {
     }
 }
 
-/// `q_m H_m ... H_(n+1) k_n` of queries `[B, H, Q, E]`, the first of which is key `first`, and
-/// keys `[B, H, K, E]`; anything where the key comes after the query.
-///
-/// Within a chunk the product of reflections is `I - W^T T (beta W)` with a triangular T; chunks
-/// follow one another from the query back to the key.
+/// Blocks of tokens with what leads past them: queries `[S, N, s, E]` carried to the start of their
+/// block, keys `[S, M, s, E]` carried to the end of theirs, and the products of the reflections of
+/// whole blocks, as `I - P`, `[S, M, E, E]`. Blocks of queries are the last of those of keys.
+struct Blocks {
+    q: Tensor<4>,
+    k: Tensor<4>,
+    whole: Tensor<4>,
+    /// Logits inside the blocks of queries, `[S, N, s, s]`.
+    logits: Tensor<4>,
+}
+
+impl Blocks {
+    /// Chunks `[S, N, C, E]` of queries and `[S, M, C, E]` of keys, w and `beta w`.
+    ///
+    /// The product of the reflections of a chunk is `I - W^T T (beta W)` with a triangular T.
+    fn new(ops: &dyn Ops, q: Tensor<4>, k: Tensor<4>, [w, scaled]: [Tensor<4>; 2]) -> Self {
+        let multiply = |a: &Tensor<4>, b: Tensor<4>| ops.matmul(a.clone(), b);
+        let own = |x: &Tensor<4>| last_blocks(x, q.dims()[1]);
+        let triangular = below(multiply(&scaled, transposed(w.clone())), 0);
+        let triangular = inverse(ops, triangular);
+        let met = below(multiply(&scaled, transposed(k.clone())), 0);
+        let met = multiply(&triangular, met);
+        let reflected = multiply(&triangular, scaled);
+        let seen = below(multiply(&q, transposed(own(&w))), 1);
+        let logits = multiply(&q, transposed(own(&k))) - multiply(&seen, own(&met));
+        let whole = multiply(&transposed(w.clone()), reflected.clone());
+        Self {
+            k: k - multiply(&transposed(met), w),
+            q: q.clone() - multiply(&seen, own(&reflected)),
+            whole,
+            logits,
+        }
+    }
+
+    /// Logits inside blocks of twice as many tokens, `[S, N / 2, 2 s, 2 s]`.
+    fn logits_of_pairs(&self, ops: &dyn Ops) -> Tensor<4> {
+        let [q, k] = [&self.q, &self.k].map(|x| in_pairs(x.clone()));
+        let across = half(&last_blocks(&k, q.dims()[1]), false);
+        joined(self.logits.clone(), ops.matmul(q, transposed(across)))
+    }
+
+    /// Blocks of twice as many tokens.
+    fn in_pairs(self, ops: &dyn Ops) -> Self {
+        let logits = self.logits_of_pairs(ops);
+        let rows = self.q.dims()[2];
+        let [q, k, whole] = [self.q, self.k, self.whole].map(in_pairs);
+        let [earlier, later] = [false, true].map(|second| half(&whole, second));
+        // Queries of the second half pass the first, and keys of the first half pass the second.
+        let stay = |x: Tensor<4>, second: bool| {
+            let mask = half_mask(rows, second, &x.device()).expand(x.dims());
+            x.mask_fill(mask, 0.0)
+        };
+        let moved = ops.matmul(q.clone(), last_blocks(&earlier, q.dims()[1]));
+        let q = q - stay(moved, false);
+        let moved = ops.matmul(k.clone(), transposed(later.clone()));
+        let k = k - stay(moved, true);
+        let both = ops.matmul(later.clone(), earlier.clone());
+        Self {
+            q,
+            k,
+            whole: earlier + later - both,
+            logits,
+        }
+    }
+}
+
+/// The last `count` blocks of `[S, M, s, E]`.
+fn last_blocks(x: &Tensor<4>, count: usize) -> Tensor<4> {
+    let all = x.dims()[1];
+    cut(x, 1, all - count..all)
+}
+
+/// `q_m H_m ... H_(n+1) k_n` of queries `[B, H, Q, E]`, the first of which is key `first`, and the
+/// keys up to the last query, `[B, H, K, E]`; anything where the key comes after the query.
 fn products(
     ops: &dyn Ops,
     [q, k]: [Tensor<4>; 2],
     [w, scaled]: [Tensor<4>; 2],
     first: usize,
 ) -> Tensor<4> {
-    let ([batch, heads, q_len, width], k_len) = (q.dims(), k.dims()[2]);
-    let [k, w, scaled] = [k, w, scaled].map(|x| chunked(x, 0));
-    let (first_chunk, front) = (first / CHUNK, first % CHUNK);
-    let q = chunked(q, front);
-    let (chunks, rows) = (k.dims()[1], q.dims()[1]);
-    let own = |x: &Tensor<4>| x.clone().slice_dim(1, first_chunk..first_chunk + rows);
-    let multiply = |a: Tensor<4>, b: Tensor<4>| ops.matmul(a, b);
-
-    let triangular = below(multiply(scaled.clone(), transposed(w.clone())), 0);
-    let triangular = inverse(ops, &triangular);
-    let met = below(multiply(scaled.clone(), transposed(k.clone())), 0);
-    let met = multiply(triangular.clone(), met);
-    let reflected = multiply(triangular, scaled);
-    let seen = below(multiply(q.clone(), transposed(own(&w))), 1);
-    let inside = multiply(q.clone(), transposed(own(&k)));
-    let inside = inside - multiply(seen.clone(), own(&met));
-    // Queries before their chunk, keys after theirs, and the product of each whole chunk.
-    let q = q - multiply(seen, own(&reflected));
-    let k = k - multiply(transposed(met), w.clone());
-    let whole = multiply(transposed(w), reflected);
-
-    let flat = |x: Tensor<4>| {
-        let [_, count, _, columns] = x.dims();
-        x.reshape([batch, heads, count * CHUNK, columns])
+    let ([batch, heads, q_len, _], k_len) = (q.dims(), k.dims()[2]);
+    let halves = Halves::new(q_len.max(CHUNK), CHUNK);
+    // Keys before the queries are cut into blocks of as many tokens.
+    let block = halves.length();
+    let earlier = first.div_ceil(block);
+    let front = earlier * block - first;
+    let q = chunked(q, halves, 0, 1);
+    let [k, w, scaled] = [k, w, scaled].map(|x| chunked(x, halves, front, earlier + 1));
+    let mut blocks = Blocks::new(ops, q, k, [w, scaled]);
+    // Past the last doubling nothing is carried, unless keys come before the block.
+    let carried = match earlier {
+        0 => halves.levels.saturating_sub(1),
+        _ => halves.levels,
     };
-    let chunk = |x: &Tensor<4>, at: usize| flat(x.clone().slice_dim(1, at..at + 1));
-    let square = |x: &Tensor<4>, at: usize| {
-        let one = x.clone().slice_dim(1, at..at + 1);
-        one.reshape([batch, heads, width, width])
+    for _ in 0..carried {
+        blocks = blocks.in_pairs(ops);
+    }
+    let logits = if carried < halves.levels {
+        blocks.logits_of_pairs(ops)
+    } else {
+        blocks.logits
     };
-    let mut columns = Vec::new();
-    // Queries of the chunks after the one of the column, carried back to its end.
-    let mut carried: Option<Tensor<4>> = None;
-    for column in (0..chunks).rev() {
-        let mut parts = Vec::new();
-        let before = column.saturating_sub(first_chunk).min(rows);
-        if before > 0 {
-            let shape = [batch, heads, before * CHUNK, CHUNK];
-            parts.push(Tensor::zeros(shape, (&k.device(), k.dtype())));
+    let (mut q, k, whole) = (blocks.q, blocks.k, blocks.whole);
+    let at = |x: &Tensor<4>, block: usize| x.clone().slice_dim(1, block..block + 1);
+    let mut columns = vec![logits];
+    for block in (0..earlier).rev() {
+        columns.push(ops.matmul(q.clone(), transposed(at(&k, block))));
+        if block > 0 {
+            q = q.clone() - ops.matmul(q, at(&whole, block));
         }
-        let holds = (first_chunk..first_chunk + rows).contains(&column);
-        if holds {
-            parts.push(chunk(&inside, column - first_chunk));
-        }
-        if let Some(later) = &carried {
-            parts.push(multiply(later.clone(), transposed(chunk(&k, column))));
-        }
-        columns.push(Tensor::cat(parts, 2));
-        let moved = carried.map(|later| later.clone() - multiply(later, square(&whole, column)));
-        let joined = holds.then(|| chunk(&q, column - first_chunk));
-        carried = match (joined, moved) {
-            (Some(own), Some(later)) => Some(Tensor::cat(vec![own, later], 2)),
-            (own, later) => own.or(later),
-        };
     }
     columns.reverse();
-    Tensor::cat(columns, 3)
-        .slice_dim(2, front..front + q_len)
-        .slice_dim(3, 0..k_len)
+    let logits = Tensor::cat(columns, 3);
+    let logits = logits.reshape([batch, heads, block, (earlier + 1) * block]);
+    cut(&cut(&logits, 2, 0..q_len), 3, front..front + k_len)
 }
 
 impl Prepared for PreparedPath<'_> {
@@ -252,11 +303,17 @@ impl Prepared for PreparedPath<'_> {
         let layer = &self.encoding.layers[layer];
         let hidden = content.hidden.clone();
         let reflections = layer.reflections(content.ops, &hidden, heads, self.groups);
-        let reflections = reflections.map(|x| x.slice_dim(2, content.keys.clone()));
-        let q = content.q.clone() * content.scale;
-        let rows = [q, content.k.clone()];
-        let turned = products(content.ops, rows, reflections, content.first_query);
-        let mut bias = turned - content.logits();
+        // The keys up to the last query.
+        let seen = content.first_query + content.queries.len();
+        let part = |x: Tensor<4>| cut(&x, 2, 0..seen);
+        let rows = [content.q.clone() * content.scale, part(content.k.clone())];
+        let turned = products(
+            content.ops,
+            rows,
+            reflections.map(part),
+            content.first_query,
+        );
+        let mut bias = with_later_keys(turned, content.keys.len()) - content.logits();
         if let Some(gates) = layer.gates.first() {
             let decay = gates.decay(1.0, content, self.groups);
             bias = bias
@@ -322,8 +379,8 @@ impl EncodingSpec for PathProductConfig {
             reads_transformed_qk: true,
             // Many products of chunks: a mean over 64 and 256 keys, measured.
             bias_work: 4.0 + 0.5 * shape.head_dim as f64,
-            bias_kept: 14.0,
-            bias_workspace: 5.0,
+            bias_kept: 10.0,
+            bias_workspace: 7.0,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

@@ -13,12 +13,14 @@
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
+use crate::halves::{Halves, chunked, half, in_pairs, joined, with_later_keys};
 use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::sequence::{by_head, per_channel, projected};
 use crate::spec::{About, EncodingSpec};
+use crate::tensors::cut;
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, activation};
 use schema::in_range;
@@ -76,76 +78,72 @@ impl PositionalEncoding for Wall {
     }
 }
 
-/// Keys whose decay is measured from the same place.
-const CHUNK: usize = 16;
+/// The least number of tokens whose decays are computed pair by pair.
+const CHUNK: usize = 8;
 
-/// The logits of one chunk of keys, `[B, H, rows, chunk]`, for queries that come after all of them.
-///
-/// Both factors decay from the chunk's last key, so that neither exceeds 1.
-fn after(ops: &dyn Ops, q: &[Tensor<4>; 2], k: &[Tensor<4>; 2]) -> Tensor<4> {
-    let ([q, reached], [k, passed]) = (q, k);
-    let last = passed.dims()[2] - 1;
-    let end = passed.clone().slice_dim(2, last..last + 1);
-    let q = q.clone() * (reached.clone() - end.clone()).exp();
-    let k = k.clone() * (end - passed.clone()).exp();
-    ops.matmul(q, k.swap_dims(2, 3))
-}
-
-/// The logits of queries that stand inside the chunk of keys, pair by pair.
-fn inside(q: &[Tensor<4>; 2], k: &[Tensor<4>; 2]) -> Tensor<4> {
-    let ([q, reached], [k, passed]) = (q, k);
-    let between = reached.clone().unsqueeze_dim::<5>(3) - passed.clone().unsqueeze_dim::<5>(2);
+/// The logits of pairs in a chunk, `[S, N, C, C]`, of queries, keys and running sums, each `[S, N,
+/// C, E]`.
+fn inside(q: &Tensor<4>, k: &Tensor<4>, sums: &Tensor<4>) -> Tensor<4> {
+    let [sequences, chunks, rows, _] = q.dims();
+    let between = sums.clone().unsqueeze_dim::<5>(3) - sums.clone().unsqueeze_dim::<5>(2);
     // Keys after the query are masked; without the bound their factors could overflow.
     let factor = between.clamp_max(0.0).exp();
     let pairs = q.clone().unsqueeze_dim::<5>(3) * k.clone().unsqueeze_dim::<5>(2);
     let logits = (pairs * factor).sum_dim(4);
-    let [batch, heads, rows, keys, _] = logits.dims();
-    logits.reshape([batch, heads, rows, keys])
+    logits.reshape([sequences, chunks, rows, rows])
+}
+
+/// `exp(-|a - b|)`: sums fall from token to token, so that this is the decay between two tokens,
+/// whichever comes first. It never exceeds 1.
+fn decay(a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
+    ((a - b).abs() * -1.0).exp()
+}
+
+/// The decayed products of queries `[B, H, Q, E]`, the first of which is key `first`, and the keys
+/// up to the last query, `[B, H, K, E]`, with the running sums of the keys, `[B, H, K, E]`; finite
+/// where the key comes after the query.
+fn products(ops: &dyn Ops, q: Tensor<4>, [k, sums]: [Tensor<4>; 2], first: usize) -> Tensor<4> {
+    let ([batch, heads, rows, _], halves) = (q.dims(), Halves::new(q.dims()[2], CHUNK));
+    let part = |x: &Tensor<4>, range: Range<usize>| cut(x, 2, range);
+    let own = |x: &Tensor<4>| chunked(part(x, first..first + rows), halves, 0, 1);
+    let (mut own_q, mut own_k, mut own_sums) =
+        (chunked(q.clone(), halves, 0, 1), own(&k), own(&sums));
+    let mut logits = inside(&own_q, &own_k, &own_sums);
+    for _ in 0..halves.levels {
+        [own_q, own_k, own_sums] = [own_q, own_k, own_sums].map(in_pairs);
+        let half_rows = own_q.dims()[2] / 2;
+        // Queries and keys decay to the last key of the first half.
+        let border = own_sums.clone().slice_dim(2, half_rows - 1..half_rows);
+        let factor = decay(own_sums.clone(), border);
+        let across = half(&(own_k.clone() * factor.clone()), false).swap_dims(2, 3);
+        logits = joined(logits, ops.matmul(own_q.clone() * factor, across));
+    }
+    let shape = [batch, heads, halves.length(), halves.length()];
+    let logits = logits.reshape(shape);
+    let logits = cut(&part(&logits, 0..rows), 3, 0..rows);
+    if first == 0 {
+        return logits;
+    }
+    let border = part(&sums, first - 1..first);
+    let q = q * decay(part(&sums, first..first + rows), border.clone());
+    let k = part(&k, 0..first) * decay(part(&sums, 0..first), border);
+    Tensor::cat(vec![ops.matmul(q, k.swap_dims(2, 3)), logits], 3)
 }
 
 impl Prepared for PreparedWall<'_> {
     fn content_bias(&self, layer: usize, content: &Content<'_>) -> Option<Tensor<4>> {
         let layer = &self.encoding.layers[layer];
-        let hidden = content.hidden.clone().slice_dim(1, content.keys.clone());
+        // The keys up to the last query.
+        let seen = content.first_query + content.queries.len();
+        let hidden = cut(content.hidden, 1, 0..seen);
         let batch = hidden.dims()[0];
         let opened = projected(content.ops, hidden, layer.weight.val(), self.groups);
         let opened = opened + per_channel(layer.bias.val(), batch, self.groups);
         let steps = by_head(activation::log_sigmoid(opened), self.encoding.n_heads);
-        // [B, H, k_len, E]: the sums up to each token. Queries are among the keys.
-        let sums = steps.cumsum(2);
-        let (first, keys) = (content.first_query, content.keys.len());
-        let rows = first..first + content.queries.len();
-        let q = [
-            content.q.clone() * content.scale,
-            sums.clone().slice_dim(2, rows.clone()),
-        ];
-        let k = [content.k.clone(), sums];
-        let cut = |x: &[Tensor<4>; 2], range: Range<usize>| {
-            [0, 1].map(|at| x[at].clone().slice_dim(2, range.clone()))
-        };
-        let [batch, heads, ..] = q[0].dims();
-        let columns = (0..keys).step_by(CHUNK).map(|start| {
-            let chunk = start..(start + CHUNK).min(keys);
-            let k = cut(&k, chunk.clone());
-            // Rows before the chunk, in it and after it.
-            let [from, to] = [chunk.start, chunk.end].map(|at| at.clamp(rows.start, rows.end));
-            let mut parts = Vec::new();
-            if from > rows.start {
-                let shape = [batch, heads, from - rows.start, chunk.len()];
-                parts.push(Tensor::zeros(shape, (&k[0].device(), k[0].dtype())));
-            }
-            if to > from {
-                let own = cut(&q, from - rows.start..to - rows.start);
-                parts.push(inside(&own, &k));
-            }
-            if rows.end > to {
-                let later = cut(&q, to - rows.start..rows.len());
-                parts.push(after(content.ops, &later, &k));
-            }
-            Tensor::cat(parts, 2)
-        });
-        let decayed = Tensor::cat(columns.collect(), 3);
-        let bias = decayed - content.logits();
+        let keys = [cut(content.k, 2, 0..seen), steps.cumsum(2)];
+        let q = content.q.clone() * content.scale;
+        let decayed = products(content.ops, q, keys, content.first_query);
+        let bias = with_later_keys(decayed, content.keys.len()) - content.logits();
         let shape = bias.dims();
         Some(bias.mask_fill(content.causal_mask().expand(shape), 0.0))
     }
@@ -187,9 +185,9 @@ impl EncodingSpec for WallConfig {
             reads_transformed_qk: true,
             // Inside a chunk every channel of a pair has a factor: a mean over 64 and 256 keys,
             // measured.
-            bias_work: 4.0 + 0.75 * shape.head_dim as f64,
-            bias_kept: 22.5,
-            bias_workspace: 5.0,
+            bias_work: 4.0 + 0.5 * shape.head_dim as f64,
+            bias_kept: 17.5,
+            bias_workspace: 7.0,
             ..Facts::new(Hooks::CONTENT_BIAS)
         }
     }

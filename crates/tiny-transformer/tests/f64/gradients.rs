@@ -228,6 +228,24 @@ fn gradients_through_every_hook_and_through_blocks() {
     });
 }
 
+/// Tokens between key and query act in chunks, and in blocks of twice as many.
+#[test]
+fn gradients_through_several_chunks() {
+    let encodings = ["path", "wall"].map(|kind| config(json!({ "kind": kind })));
+    let (config, length) = (of_variant(0), 75);
+    for encoding in encodings {
+        for rows in [20, length] {
+            let pass = Pass {
+                max_logits: BATCH * config.n_heads * length * rows,
+                ..Pass::default()
+            };
+            agrees(encoding.kind(), &[length], &pass, &|init| {
+                Transformer::new(&config, &encoding, init).expect("a resolved encoding")
+            });
+        }
+    }
+}
+
 #[test]
 fn gradients_through_dropout() {
     let config = of_variant(1);

@@ -3,6 +3,7 @@
 //! have the laws of each family.
 
 mod axes;
+mod between;
 mod biases;
 mod blocks;
 mod configurations;
