@@ -7,7 +7,8 @@
 //! batched product gives the logits of all pairs of blocks. The number of steps grows with the
 //! logarithm of the length.
 
-use burn::tensor::{Bool, Device, Tensor, TensorData};
+use crate::tensors::cells;
+use burn::tensor::{Bool, Device, Tensor};
 
 /// How a block of queries is cut: `2^levels` chunks of `chunk` tokens, the last ones padded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,17 +68,6 @@ pub(crate) fn half(x: &Tensor<4>, second: bool) -> Tensor<4> {
 /// `[1, 1, 2 rows, 1]`, true for the first half of the rows, or for the second.
 pub(crate) fn half_mask(rows: usize, second: bool, device: &Device) -> Tensor<4, Bool> {
     cells([2 * rows, 1], device, |row, _| (row >= rows) == second)
-}
-
-/// `[1, 1, rows, columns]`, true where `holds(row, column)`.
-pub(crate) fn cells(
-    [rows, columns]: [usize; 2],
-    device: &Device,
-    holds: impl Fn(usize, usize) -> bool,
-) -> Tensor<4, Bool> {
-    let all = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-    let all: Vec<bool> = all.map(|(row, column)| holds(row, column)).collect();
-    Tensor::from_data(TensorData::new(all, [1, 1, rows, columns]), device)
 }
 
 /// `logits`, `[B, H, Q, k]`, with zeros for later keys: `[B, H, Q, keys]`.

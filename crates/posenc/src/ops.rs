@@ -1,7 +1,7 @@
 //! Operations that a host of encodings may have in a faster form.
 
-use crate::tensors::for_batch;
-use burn::tensor::{Bool, Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
+use crate::tensors::{cells, for_batch};
+use burn::tensor::{Bool, Device, IndexingUpdateOp, Int, Tensor, activation};
 
 /// Tensor operations that encodings ask their host for. The defaults are the definitions, which
 /// run on every backend; a host may override them with operations that give the same numbers.
@@ -149,9 +149,7 @@ pub(crate) fn later_keys(
     first_query: usize,
     device: &Device,
 ) -> Tensor<4, Bool> {
-    let later = (0..queries).flat_map(|row| (0..keys).map(move |key| key > first_query + row));
-    let later = TensorData::new(later.collect::<Vec<bool>>(), [1, 1, queries, keys]);
-    Tensor::from_data(later, device)
+    cells([queries, keys], device, |row, key| key > first_query + row)
 }
 
 /// The definitions.

@@ -4,7 +4,7 @@
 //! dimension.
 
 use crate::ops::Ops;
-use crate::tensors::for_batch;
+use crate::tensors::{cut, for_batch};
 use burn::tensor::Tensor;
 
 /// `x W`, `[B, T, D]` times `[G D, C]`.
@@ -64,8 +64,5 @@ pub(crate) fn unit<const D: usize>(x: Tensor<D>) -> Tensor<D> {
 /// The last `count` positions of `[B, H, T, C]`: queries are the last of the keys.
 pub(crate) fn last_positions(x: &Tensor<4>, count: usize) -> Tensor<4> {
     let length = x.dims()[2];
-    if count == length {
-        return x.clone();
-    }
-    x.clone().slice_dim(2, length - count..length)
+    cut(x, 2, length - count..length)
 }

@@ -1,6 +1,6 @@
 //! Small helpers for tensors: upload, read back, gradients that pass unchanged.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Tensor, TensorData};
 use std::ops::Range;
 
 /// Uploads a host table, rounding each entry once to the device's float type.
@@ -10,6 +10,17 @@ pub(crate) fn upload<const D: usize>(
     device: &Device,
 ) -> Tensor<D> {
     Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// `[1, 1, rows, columns]`, true where `holds(row, column)`.
+pub(crate) fn cells(
+    [rows, columns]: [usize; 2],
+    device: &Device,
+    holds: impl Fn(usize, usize) -> bool,
+) -> Tensor<4, Bool> {
+    let all = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+    let all: Vec<bool> = all.map(|(row, column)| holds(row, column)).collect();
+    Tensor::from_data(TensorData::new(all, [1, 1, rows, columns]), device)
 }
 
 /// The `range` of a dimension; `x` itself if the range is whole, which saves copies of the slice

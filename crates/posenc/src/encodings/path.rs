@@ -18,14 +18,14 @@
 use super::fox::FoxLayer;
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};
-use crate::halves::{Halves, cells, chunked, half, half_mask, in_pairs, joined, with_later_keys};
+use crate::halves::{Halves, chunked, half, half_mask, in_pairs, joined, with_later_keys};
 use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared};
 use crate::init::{Distribution, ParamSpec, Parameters};
 use crate::ops::Ops;
 use crate::positions::Positions;
 use crate::sequence::{by_head, causal_convolution, per_channel, projected, unit};
 use crate::spec::{About, EncodingSpec};
-use crate::tensors::{cut, straight_through};
+use crate::tensors::{cells, cut, straight_through};
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, TensorData, activation};
 use schema::in_range;
