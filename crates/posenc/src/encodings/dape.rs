@@ -233,7 +233,7 @@ impl EncodingSpec for DapeConfig {
     type Module = Dape;
     const ABOUT: About = About {
         summary: "a network over the heads' logits and biases that corrects both",
-        formula: "A + B + W2 leaky_relu(W1 [A; B] + b1) + b2, over heads; B the biases of `part`",
+        formula: "A + B + W2 leaky_relu(W1 [A; B] + b1) + b2, over heads; B the biases of the part",
         source: "Zheng et al. 2024, arXiv 2405.14722; version 2, arXiv 2410.04798",
     };
 
@@ -296,6 +296,8 @@ impl EncodingSpec for DapeConfig {
         Facts {
             hooks: part.hooks | Hooks::CONTENT_BIAS,
             linear: false,
+            // Its network reads the bias of the part at every logit, whatever made it.
+            decays: false,
             causal_only: part.causal_only || self.kernel > 1,
             bias_workspace: part.bias_workspace + copies + 4.0,
             bias_kept: part.bias_kept + 0.75 * (copies + 4.0),

@@ -8,7 +8,8 @@
 //! - Limits: `max_position` rows; a longer sequence is unsupported, or, with `interpolate`,
 //!   stretched over the table: position p of T reads the table at `p (max_position - 1) / (T - 1)`,
 //!   between two rows. With `clamp` all positions past the table read its last row, as in BiPE (He
-//!   et al. 2024, arXiv 2401.16421). Rows that training never reached keep their initial values.
+//!   et al. 2024, arXiv 2401.16421). Positions between two rows read the nearest one, unless the
+//!   table is stretched. Rows that training never reached keep their initial values.
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};

@@ -57,6 +57,7 @@ pub struct LogScalingConfig {
 }
 
 /// What s starts from unless given.
+const STRENGTH: f64 = 0.1;
 const INIT_SCALE: f64 = 0.43;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -69,7 +70,7 @@ impl Default for LogScalingConfig {
         Self {
             form: LogScalingForm::LogN,
             original_max_position_embeddings: None,
-            strength: 0.1,
+            strength: STRENGTH,
             init_scale: INIT_SCALE,
         }
     }
@@ -167,6 +168,15 @@ impl EncodingSpec for LogScalingConfig {
             hint,
         )?;
         in_range("strength", self.strength, 0.0..=100.0, "Llama 4 uses 0.1")?;
+        if self.form != LogScalingForm::Llama4 && self.strength != STRENGTH {
+            return Err(ConfigError::new(
+                "strength",
+                self.strength,
+                "has no effect: only the form `llama4` reads it",
+                "nothing",
+                "use form = \"llama4\" or remove strength",
+            ));
+        }
         if self.form != LogScalingForm::Ssmax && self.init_scale != INIT_SCALE {
             return Err(ConfigError::new(
                 "init_scale",

@@ -23,6 +23,7 @@ use burn::tensor::Tensor;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
+use std::ops::Bound;
 
 /// Configuration of [`Mobius`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -134,7 +135,8 @@ impl EncodingSpec for MobiusConfig {
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         in_range("base", self.base, BASES, "RoPE's paper uses 10000")?;
         let hint = "the paper uses 0.25; kind = \"rope\" has none";
-        in_range("fraction", self.fraction, 0.0..=1.0, hint)?;
+        let some = (Bound::Excluded(0.0), Bound::Included(1.0));
+        in_range("fraction", self.fraction, some, hint)?;
         let hint = "leave it out for the training length";
         let original = self.original_max_position_embeddings;
         in_range_if_set(

@@ -4,7 +4,7 @@
 //! - Source: Haviv et al. 2022 (arXiv 2203.16634); Kazemnejad et al. 2023 (arXiv 2305.19466).
 //! - Deviations: none.
 //! - Parameters: none.
-//! - Limits: none. The unit of `stack`.
+//! - Limits: none. In a `stack` it changes nothing.
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, ModelShape};

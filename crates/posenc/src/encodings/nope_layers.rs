@@ -166,7 +166,7 @@ impl EncodingSpec for NopeLayersConfig {
     type Module = NopeLayers;
     const ABOUT: About = About {
         summary: "an encoding that every n-th layer does not use",
-        formula: "the hooks of `part`; identity in layers n, 2n, ...",
+        formula: "the hooks of the part; identity in layers n, 2n, ...",
         source: "Yang et al. 2025, arXiv 2501.18795",
     };
 

@@ -70,7 +70,7 @@ impl EncodingSpec for OnAxisConfig {
     type Module = OnAxis;
     const ABOUT: About = About {
         summary: "an encoding of one coordinate of the tokens, such as a digit's place",
-        formula: "the hooks of `part` at coordinates in place of positions",
+        formula: "the hooks of the part at coordinates in place of positions",
         source: "Cho et al. 2024, arXiv 2405.20671; McLeish et al. 2024, arXiv 2405.17399",
     };
 
@@ -79,15 +79,25 @@ impl EncodingSpec for OnAxisConfig {
         let checked = self.part.check(shape);
         checked.map_err(|error| error.within("part"))?;
         let facts = self.part.properties(shape);
-        if !facts.ignores_positions {
+        let (problem, hint) = if facts.ignores_positions {
+            (
+                "reads no positions, so coordinates change nothing",
+                "use `rope`, `learned` or `alibi`, or put it beside `on_axis` into a `stack`",
+            )
+        } else if facts.axes > 0 {
+            (
+                "reads coordinates itself, and would read those of this axis for all of its own",
+                "use it without `on_axis`, or put both into a `stack`",
+            )
+        } else {
             return Ok(());
-        }
+        };
         Err(ConfigError::new(
             "part.kind",
             self.part.kind(),
-            "reads no positions, so coordinates change nothing",
+            problem,
             "encodings that read positions",
-            "use `rope`, `learned` or `alibi`, or put it beside `on_axis` into a `stack`",
+            hint,
         ))
     }
 

@@ -51,7 +51,7 @@ impl Default for ReropeConfig {
 }
 
 impl ReropeConfig {
-    /// The distance that a pair at `distance >= 0` is rotated by.
+    /// The distance by which a query and a key are rotated that are `distance >= 0` apart.
     ///
     /// # Panics
     ///

@@ -179,6 +179,15 @@ impl EncodingSpec for RopeConfig {
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {
         in_range("base", self.base, BASES, "the paper uses 10000")?;
+        if self.spacing == FrequencySpacing::Linear && self.base != Self::default().base {
+            return Err(ConfigError::new(
+                "base",
+                self.base,
+                "has no effect with spacing = \"linear\"",
+                "nothing",
+                "remove base, or use spacing = \"geometric\"",
+            ));
+        }
         let dim = check_rotary_dim(self.rotary_dim, shape)?;
         let Some(scaling) = &self.scaling else {
             return Ok(());

@@ -17,8 +17,9 @@ use crate::hooks::{Content, Context, PositionalEncoding, PrepareError, Prepared}
 use crate::init::Parameters;
 use crate::positions::Positions;
 use crate::spec::{About, EncodingSpec};
+use crate::tensors::cells;
 use burn::module::Module;
-use burn::tensor::{Bool, Tensor, TensorData, activation};
+use burn::tensor::{Bool, Tensor, activation};
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`StickBreaking`]; nothing to set.
@@ -48,11 +49,9 @@ impl PositionalEncoding for StickBreaking {
 
 /// `[1, 1, q_len, k_len]`, true where the key is the query's own token.
 fn own(content: &Content<'_>) -> Tensor<4, Bool> {
-    let (rows, columns) = (content.queries.len(), content.keys.len());
-    let first = content.first_query;
-    let cells = (0..rows).flat_map(|row| (0..columns).map(move |key| key == first + row));
-    let data = TensorData::new(cells.collect::<Vec<bool>>(), [1, 1, rows, columns]);
-    Tensor::from_data(data, &content.q.device())
+    let size = [content.queries.len(), content.keys.len()];
+    let own = |row, key| key == content.first_query + row;
+    cells(size, &content.q.device(), own)
 }
 
 impl Prepared for PreparedStickBreaking {

@@ -53,7 +53,7 @@ impl Default for ShiftedConfig {
 }
 
 impl ShiftedConfig {
-    /// The distance that a pair at `distance` is rotated by.
+    /// The distance by which a query and a key are rotated that are `distance` apart.
     ///
     /// # Panics
     ///

@@ -1,13 +1,14 @@
 //! `window`: a sliding window: each query sees the keys just before it, and the first few of the
 //! sequence (attention sinks).
 //!
-//! - Formula: a query sees the last `size` keys, itself among them, and the first `sinks` of the
-//!   sequence; logits of others are -infinity.
+//! - Formula: a query sees the last `size` keys, itself among them, and those at the first `sinks`
+//!   positions; logits of others are -infinity.
 //! - Source: sliding windows, Beltagy et al. 2020 (arXiv 2004.05150); attention sinks, Xiao et al.
 //!   2023, StreamingLLM (arXiv 2309.17453).
 //! - Deviations: sinks keep their own positions; StreamingLLM renumbers what the cache holds.
 //! - Parameters: none.
-//! - Limits: none. Meant for a `stack`, at training or at test time.
+//! - Limits: none. Meant for a `stack`, at training or at test time. A sequence whose positions
+//!   start at `sinks` or later (`random_offset`, `randomized`) has no sinks.
 
 use crate::ConfigError;
 use crate::facts::{Facts, Hooks, Lengths, ModelShape};
@@ -27,7 +28,7 @@ use serde::{Deserialize, Serialize};
 pub struct WindowConfig {
     /// Keys a query sees, counted back from itself; the training length unless given.
     pub size: Option<usize>,
-    /// Keys at the start of the sequence that every query sees.
+    /// Keys at positions below this are seen by every query.
     pub sinks: usize,
 }
 

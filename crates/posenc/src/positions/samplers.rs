@@ -189,6 +189,8 @@ impl PositionsConfig {
             Self::Pose(c) => room("max_position", c.max_position),
             Self::RandomFloat(c) => {
                 room("max_position", c.max_position)?;
+                let hint = "the only position below 1 is 0";
+                in_range_if_set("max_position", c.max_position, 2..=1_000_000_000, hint)?;
                 let hint = "leave it out for the training length";
                 in_range_if_set("parts", c.parts, 1..=1_000_000_000, hint)
             }

@@ -79,6 +79,15 @@ impl YarnScaling {
         ];
         for (key, value) in keys {
             in_range_if_set(key, value, 0.0..=1e3, hint)?;
+            if let (Some(value), Some(_)) = (value, self.attention_factor) {
+                return Err(ConfigError::new(
+                    key,
+                    value,
+                    "has no effect beside attention_factor",
+                    "either",
+                    format!("remove {key} or attention_factor"),
+                ));
+            }
         }
         let (given, missing, value) = match keys {
             [(given, Some(value)), (missing, None)] => (given, missing, value),

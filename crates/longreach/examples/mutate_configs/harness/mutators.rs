@@ -327,7 +327,7 @@ pub fn mutate(base: &str, target: &Target<'_>, make: Make, form: Form) -> Option
     let related: &[&str] = match target.id {
         "model.attention" if gone => &["model.feature_map", "model.normalizer"],
         "scaling:yarn.mscale_all_dim" if gone => &["model.pe.scaling.mscale"],
-        "pe:log_scaling.form" if gone => &["model.pe.init_scale"],
+        "pe:log_scaling.form" if gone => &["model.pe.init_scale", "model.pe.strength"],
         // Without stages, what asks for them.
         "train.stages" => &["train.length"],
         "task:text.files" if gone => &["task.split.valid"],

@@ -68,7 +68,7 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
     ),
     (
         &["pe:mobius.fraction"],
-        &["zero", "1e-320"],
+        &["1e-320"],
         "one head at least has it",
     ),
     (

@@ -392,6 +392,25 @@ fn on_axis_refuses_what_reads_no_positions() {
 }
 
 #[test]
+fn on_axis_refuses_what_reads_axes_itself() {
+    let inner = json!({"kind": "on_axis", "axis": 1, "part": {"kind": "rope"}});
+    let in_stack = json!({"kind": "stack", "parts": [{"kind": "alibi"}, inner]});
+    for part in [inner.clone(), in_stack, json!({"kind": "axial_rope"})] {
+        let on = config(json!({"kind": "on_axis", "axis": 0, "part": part}));
+        let error = on.check(&SHAPE).expect_err("two readings of axes");
+        assert_eq!(error.key, "part.kind", "{error}");
+        assert!(error.to_string().contains("coordinates itself"), "{error}");
+    }
+    let beside = json!({"kind": "stack", "parts": [
+        {"kind": "on_axis", "axis": 0, "part": {"kind": "rope"}},
+        {"kind": "on_axis", "axis": 1, "part": {"kind": "alibi"}},
+    ]});
+    config(beside)
+        .check(&SHAPE)
+        .expect("each reads its own axis");
+}
+
+#[test]
 fn on_axis_says_what_it_needs_of_its_axis() {
     let reads = |part: Value| {
         let on = json!({"kind": "on_axis", "axis": 2, "part": part});
@@ -410,8 +429,6 @@ fn on_axis_says_what_it_needs_of_its_axis() {
         reads(json!({"kind": "alibi"})),
         [AxisRead::new(2, None, true)]
     );
-    let nested = json!({"kind": "on_axis", "part": rows(false)});
-    assert_eq!(reads(nested), [AxisRead::new(2, Some(7), false)]);
 }
 
 #[test]

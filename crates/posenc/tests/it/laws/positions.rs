@@ -535,6 +535,10 @@ fn refusals_of_rules_name_their_key() {
             json!({"kind": "randomized_distances", "max_distance": 0}),
             "max_distance",
         ),
+        (
+            json!({"kind": "random_float", "max_position": 1}),
+            "max_position",
+        ),
         (json!({"kind": "interpolated", "factor": 0.5}), "factor"),
         (json!({"kind": "interpolated", "factor": 1e7}), "factor"),
         (json!({"kind": "grid", "sizes": []}), "sizes"),

@@ -212,6 +212,21 @@ fn every_refusal_names_its_key() {
             8,
             "scaling.factor",
         ),
+        (
+            scaled(
+                "yarn",
+                json!({"attention_factor": 1.2, "mscale": 1.0, "mscale_all_dim": 1.0}),
+            ),
+            8,
+            "scaling.mscale",
+        ),
+        (
+            json!({"kind": "rope", "spacing": "linear", "base": 500.0}),
+            8,
+            "base",
+        ),
+        (of("mobius", json!({"fraction": 0.0})), 8, "fraction"),
+        (of("log_scaling", json!({"strength": 0.2})), 8, "strength"),
         (scaled("yarn", json!({"mscale": 1.0})), 8, "scaling.mscale"),
         (
             scaled("yarn", json!({"mscale_all_dim": 1.0})),
