@@ -49,8 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "N|Ns", default_value_t = CheckpointEvery::default())]
     checkpoint_every: CheckpointEvery,
     /// Skip, and record as skipped, lengths whose estimated memory exceeds this per process
-    /// (512MiB, 4GiB, none) [default: the machine's memory divided among the workers; none on
-    /// devices with their own memory]
+    /// (512MiB, 4GiB, none) [default: the memory of the machine, or of the device, divided among
+    /// the workers]
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<MemoryLimit>,
     /// Run only the runs that failed, or again those that diverged

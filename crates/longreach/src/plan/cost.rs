@@ -20,8 +20,9 @@ pub struct PlannedEvaluation {
     pub memory_bytes: u64,
 }
 
-/// Operations in whose time one number of a bias is computed in a forward pass: elementwise
-/// operations wait for memory. Measured over the biases of `configs/catalogue.toml`.
+/// Floating-point operations of a matrix product that take as long as one number of a bias in a
+/// forward pass. They are many because elementwise operations are bound by memory. Measured over
+/// the biases of `configs/catalogue.toml`.
 const BIAS_NUMBER: f64 = 75.0;
 
 /// Floating-point operations of a run: 6 per parameter and token in training, 2 in evaluation, plus
@@ -39,7 +40,7 @@ pub fn flops(run: &PlannedRun) -> f64 {
     let dense = run.parameters as f64;
     let (seq_len, rows) = (spec.train.seq_len, spec.train.batch_size);
     let train = run.train_tokens as f64 * (6.0 * dense + 3.0 * attention(seq_len, rows));
-    let longest = spec.eval.test_lens.iter().copied().max().unwrap_or(1);
+    let longest = run.sizes.seq_lens.iter().copied().max().unwrap_or(1);
     let rows = spec.eval.batch_tokens / longest.max(1);
     let eval = run.eval_tokens as f64 * (2.0 * dense + 0.5 * attention(longest, rows));
     train + eval

@@ -227,10 +227,15 @@ pub fn evaluation(
     // Long sequences go block by block over queries, with one query at least.
     let query = (rows * model.n_heads) as f64 * seq_len as f64;
     let block = (query * seq_len as f64).min(query.max(MAX_LOGITS as f64));
-    let facts = facts_in(model, encoding, !eval.attention_distance);
+    let declared = encoding.facts(&model.shape());
+    let greedy = eval.decode.is_greedy(&declared, positions);
+    // Attention to a cache is not fused.
+    let cached = greedy && !changes_with_length(&declared, positions);
+    let facts = facts_in(model, encoding, !(eval.attention_distance || cached));
     let content = facts.hooks.content_bias || facts.hooks.output_bias;
-    let tiled = of == Memory::Host && is_tiled(model, &facts, positions);
-    let materialised = is_materialised(&facts, positions) && !tiled;
+    let tiled = of == Memory::Host && !cached && is_tiled(model, &facts, positions);
+    let by_block = is_materialised(&facts, positions) || (cached && facts.hooks.logits_bias);
+    let materialised = by_block && !tiled;
     // A bias by position is made once for all rows of a batch, unless coordinates differ from row
     // to row; one by distance only is a row for each head.
     let bias = match content || (materialised && facts.needs_axes()) {
@@ -239,17 +244,18 @@ pub fn evaluation(
         false => 0.0,
     };
     let is_fused = !content
+        && !cached
         && !materialised
         && facts.transform_workspace == 0.0
         && model.attention != AttentionKind::Linear;
     let watched = when(eval.attention_distance, WATCHED * block);
     let unfused = when(!is_fused || eval.attention_distance, mib(UNFUSED_MIB));
     let inner = (model.n_heads * model.head_dim) as f64;
-    let decoding = match eval.decode.is_greedy(&facts, positions) {
-        false => 0.0,
+    let decoding = match (greedy, cached) {
+        (false, _) => 0.0,
         // A pass over every prefix: each has another size.
-        true if changes_with_length(&facts, positions) => mib(PREFIXES_MIB) / 4.0,
-        true => CACHE * model.n_layers as f64 * tokens * (2.0 * inner + d_model),
+        (true, false) => mib(PREFIXES_MIB) / 4.0,
+        (true, true) => CACHE * model.n_layers as f64 * tokens * (2.0 * inner + d_model),
     };
     if of == Memory::Device {
         let evaluation = device::Evaluation {
@@ -301,8 +307,8 @@ const CACHE: f64 = 1.6;
 /// Copies of the parameters.
 const WEIGHTS: f64 = 3.0;
 
-/// What an encoding declares in this model: where attention is fused, as far as the caller knows,
-/// it adds decays itself and holds no block of a bias.
+/// The facts of an encoding in this model. `fused` says whether the caller allows attention to be
+/// one fused operation. If it is one, decays are added inside it, and no block of a bias is held.
 pub(super) fn facts_in(model: &TransformerConfig, encoding: &EncodingConfig, fused: bool) -> Facts {
     let mut facts = encoding.facts(&model.shape());
     let transform = facts.transform_kept + facts.transform_workspace;

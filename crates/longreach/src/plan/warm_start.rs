@@ -109,7 +109,8 @@ fn check_shape(
         ("vocab_size", theirs.vocab_size, ours.vocab_size),
     ];
     let size = sizes.iter().find(|(_, theirs, ours)| theirs != ours);
-    // What decides which parameters there are, or what is computed with them.
+    // What decides which parameters there are, and the feed-forward block. Attention and its mask
+    // may differ: a model may be trained on under another one.
     let kinds = [
         ("norm", theirs.norm == ours.norm),
         ("qk_norm", theirs.qk_norm == ours.qk_norm),

@@ -101,7 +101,13 @@ fn run_reporting(
                 left.add(place, stopped("before training"));
             }
         } else {
-            train_and_evaluate(group, how, &device, &mut left)?;
+            // Runs that are trained one by one fail one by one.
+            let alone = group.first().filter(|_| how.device.is_cpu());
+            let alone = alone.map(|(place, _)| *place);
+            match (train_and_evaluate(group, how, &device, &mut left), alone) {
+                (Err(failure), Some(place)) => left.add(place, failure),
+                (result, _) => result?,
+            }
         }
     }
     for (place, run, record) in to_evaluate {

@@ -9,9 +9,9 @@ use crate::run_dir::hold::LiveClaim;
 use crate::signals;
 use crate::sweep::options::Options;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::PathBuf;
-use std::process::{ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 
 /// Bytes kept of the end of a worker's standard error: drivers can print without end.
@@ -237,14 +237,21 @@ fn command(start: &Start<'_>) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// The end of what a worker printed on standard error.
-fn last_words(stderr: Option<ChildStderr>) -> String {
-    let mut text = Vec::new();
+/// The end of what a worker printed on standard error. No more than that is held.
+fn last_words(stderr: Option<impl Read>) -> String {
+    let (mut text, mut block) = (Vec::new(), [0; 4096]);
     if let Some(mut stderr) = stderr {
-        let _ = stderr.read_to_end(&mut text);
+        loop {
+            match stderr.read(&mut block) {
+                Ok(0) => break,
+                Ok(read) => text.extend_from_slice(&block[..read]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+            text.drain(..text.len().saturating_sub(MAX_STDERR_BYTES));
+        }
     }
-    let start = text.len().saturating_sub(MAX_STDERR_BYTES);
-    String::from_utf8_lossy(&text[start..]).trim().to_owned()
+    String::from_utf8_lossy(&text).trim().to_owned()
 }
 
 /// The failure of a worker that did not succeed; `words` is what it printed and reported.
@@ -374,6 +381,15 @@ impl Outside {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_what_a_worker_printed_the_end_is_kept() {
+        let printed: String = (0..100_000).map(|line| format!("{line}\n")).collect();
+        let words = last_words(Some(printed.as_bytes()));
+        assert!(words.ends_with("99998\n99999"), "{words}");
+        assert_eq!(words.len(), MAX_STDERR_BYTES - 1);
+        assert_eq!(last_words(Some(" short\n".as_bytes())), "short");
+    }
 
     #[test]
     #[cfg(unix)]

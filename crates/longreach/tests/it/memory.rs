@@ -106,6 +106,20 @@ fn what_an_evaluation_keeps_beside_its_batch_counts() {
         greedy > plain + mib / 2,
         "the cache of a decoder: {greedy} {plain}"
     );
+    // Attention to a cache is not fused: biases that it would add are blocks of logits.
+    for kind in ["fox", "alibi"] {
+        let encoding = format!("axes.\"model.pe\"=[{{kind=\"{kind}\"}}]");
+        let [scored, decoded] = ["teacher_forced", "greedy"].map(|decode| {
+            largest(
+                &scratch,
+                &[long, &encoding, &format!("eval.decode=\"{decode}\"")],
+            )
+        });
+        assert!(
+            decoded > scored + 16 * mib,
+            "{kind}, decoded: {decoded} {scored}"
+        );
+    }
     let watched = largest(&scratch, &[long, "eval.attention_distance=true"]);
     assert!(
         watched > plain + 16 * mib,

@@ -360,7 +360,7 @@ fn runs_that_do_not_fit_together_are_trained_in_smaller_groups() {
 }
 
 #[test]
-fn a_checkpoint_that_cannot_be_written_ends_all_and_says_why() {
+fn a_checkpoint_that_cannot_be_written_ends_its_run_and_says_why() {
     let overrides = ["seeds=[0,1,2]", LONG[2]];
     let calm = alone(TINY, &overrides);
     let scratch = Scratch::with(TINY);
@@ -373,14 +373,14 @@ fn a_checkpoint_that_cannot_be_written_ends_all_and_says_why() {
     let output = start(&scratch, &overrides).wait_with_output().unwrap();
     exits(&output, 6);
     let said = stderr(&output);
-    assert!(said.contains("3 of 3 runs failed"), "{said}");
-    for run in runs(&scratch) {
-        let error = std::fs::read_to_string(run.join("error.txt")).unwrap();
-        assert!(
-            error.contains("checkpoints") && error.contains("--runs-per-worker"),
-            "{error}"
-        );
-    }
+    assert!(said.contains("1 of 3 runs failed"), "{said}");
+    let error = std::fs::read_to_string(broken.join("error.txt")).unwrap();
+    assert!(error.contains("checkpoints"), "{error}");
+    assert_eq!(
+        scratch.records().len(),
+        2,
+        "on a CPU runs are trained apart"
+    );
     std::fs::remove_file(broken.join("checkpoints")).unwrap();
     finish(&scratch, &overrides);
     same(&calm, &scratch);

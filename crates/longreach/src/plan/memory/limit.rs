@@ -129,12 +129,9 @@ impl FromStr for MemoryLimit {
             .find(|c: char| !c.is_ascii_digit() && c != '.')
             .unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
-        let unit = match unit
-            .trim()
-            .to_ascii_lowercase()
-            .trim_end_matches("ib")
-            .trim_end_matches('b')
-        {
+        let unit = unit.trim().to_ascii_lowercase();
+        let prefix = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b'));
+        let unit = match prefix.unwrap_or(&unit) {
             "" => 1_u64,
             "k" => 1 << 10,
             "m" => 1 << 20,
@@ -170,7 +167,9 @@ mod tests {
             assert_eq!(text.parse(), Ok(MemoryLimit::host(amount)), "{text}");
         }
         assert_eq!("none".parse(), Ok(MemoryLimit::NONE));
-        for text in ["", "0", "-1", "lots", "1X", "1e99", "nan", "1.2.3G", "GiB"] {
+        for text in [
+            "", "0", "-1", "lots", "1X", "1e99", "nan", "1.2.3G", "GiB", "5bb", "2kibib",
+        ] {
             assert!(
                 text.parse::<MemoryLimit>()
                     .is_err_and(|error| error.contains("512MiB")),
