@@ -83,8 +83,9 @@ pub fn matrix_unit() -> bool {
     flex::matrix_unit()
 }
 
-/// Why the width of vectors that `LONGREACH_VECTOR_BITS` asks for cannot be had: it may be 256, on
-/// a machine with AVX2. Fused operations panic then.
+/// Why fused operations cannot use the vector width that the environment variable
+/// `LONGREACH_VECTOR_BITS` asks for; `None` if they can. The only value is 256, which needs AVX2.
+/// Where there is a reason, every fused operation panics with it.
 pub fn vector_problem() -> Option<String> {
     flex::vector_problem()
 }
@@ -143,8 +144,9 @@ pub enum Bias {
     /// n]`, n at least the number of keys.
     ByDistance(Tensor<3>),
     /// Running sums of a decay that every token sets for itself, `[B, H, L]`: query m and key n get
-    /// that of m minus that of n. As weights do not change with what all keys of a query share, the
-    /// sums of queries take no gradient in the fused version.
+    /// `sums[m] - sums[n]`. A softmax does not change when all logits of a query change by the same
+    /// amount, so the gradient of `sums[m]` as the sum of a query is 0; the fused version leaves it
+    /// out.
     Decays(Tensor<3>),
     /// A network over all queries (rows) and keys (columns) of the sequence, with 1 or H outputs,
     /// the same for all groups.
@@ -227,7 +229,8 @@ pub fn materialises_networks(x: &Tensor<3>) -> bool {
 ///
 /// # Panics
 ///
-/// If a target is not in `0..V`.
+/// On the CPU, if a target is not in `0..V`. On other backends the loss of such a row has no
+/// meaning.
 pub fn nll(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
     assert_eq!(logits.dims()[0], targets.dims()[0], "one target per row");
     if let Some(y) = cube::nll(&logits, &targets) {
@@ -331,8 +334,8 @@ pub fn attention(
     flex::attention(q, k, v, bias, scale, first_query)
 }
 
-/// A bias, `[1 or G or B, H, Q, K]`, of which each group has a part, as one that can be added to
-/// the logits of all B sequences: `[1 or B, H, Q, K]`.
+/// Repeats a bias with one part for each group, `[1 or G or B, H, Q, K]`, for all sequences of the
+/// group: `[1 or B, H, Q, K]`, which can be added to the logits of a batch of B.
 ///
 /// # Panics
 ///
@@ -401,8 +404,8 @@ pub fn adamw_all(updates: Vec<AdamWUpdate>) -> Vec<[Tensor<1>; 3]> {
     updates.map(flex::adamw).collect()
 }
 
-/// Bytes of memory of a device of CubeCL; `None` where its driver does not say, and on a CPU. Other
-/// processes may hold some of it.
+/// Memory of a GPU in bytes, as its driver reports it; `None` if it does not, and on a CPU. Other
+/// processes may use part of it.
 pub fn device_memory(device: &Device) -> Option<u64> {
     cube::device_memory(device)
 }
@@ -438,7 +441,7 @@ pub fn rotate(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, interleaved: bool) -
 ///
 /// # Panics
 ///
-/// If shapes do not fit together, or a column is not in `0..N`.
+/// If shapes do not fit together; on the CPU also if a column is not in `0..N`.
 pub fn gather_columns(x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {
     let [batch, heads, rows, _] = x.dims();
     checks::columns([batch, heads, rows], &columns);
@@ -451,7 +454,7 @@ pub fn gather_columns(x: Tensor<4>, columns: Tensor<4, Int>) -> Tensor<4> {
 ///
 /// # Panics
 ///
-/// If shapes do not fit together, or a column is not in `0..n`.
+/// If shapes do not fit together; on the CPU also if a column is not in `0..n`.
 pub fn scatter_columns(x: Tensor<4>, columns: Tensor<4, Int>, n: usize) -> Tensor<4> {
     let [batch, heads, rows, places] = x.dims();
     checks::columns([batch, heads, rows], &columns);
@@ -465,7 +468,8 @@ pub fn scatter_columns(x: Tensor<4>, columns: Tensor<4, Int>, n: usize) -> Tenso
 ///
 /// # Panics
 ///
-/// If shapes do not fit together, or a place is not from 0 to N - 1.
+/// If shapes do not fit together. Places outside of 0 to N - 1 are not looked for, and give numbers
+/// without meaning.
 pub fn interpolate_columns(x: Tensor<4>, at: Tensor<4>) -> Tensor<4> {
     let [batch, heads, rows, n] = x.dims();
     assert_eq!(at.dims()[..3], [batch, heads, rows], "places fit rows");

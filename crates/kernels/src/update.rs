@@ -23,6 +23,36 @@ pub struct AdamWStep {
     pub keep: f64,
 }
 
+impl AdamWStep {
+    /// The scalars as the kernels take them: `grad_scale`, `beta1`, `beta2`, `1 - beta1`,
+    /// `1 - beta2`, `root`, `eps`, `rate`, `keep`.
+    #[cfg(any(feature = "flex", feature = "cube"))]
+    pub(crate) fn scalars(&self) -> [f32; 9] {
+        let Self {
+            grad_scale,
+            beta1,
+            beta2,
+            root,
+            eps,
+            rate,
+            keep,
+        } = *self;
+        // 1 - beta in f64, rounded once, as in the definition.
+        [
+            grad_scale,
+            beta1,
+            beta2,
+            1.0 - beta1,
+            1.0 - beta2,
+            root,
+            eps,
+            rate,
+            keep,
+        ]
+        .map(|x| x as f32)
+    }
+}
+
 /// A parameter to update; see [`adamw`](crate::adamw).
 #[derive(Clone, Debug)]
 pub struct AdamWUpdate {

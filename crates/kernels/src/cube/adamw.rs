@@ -100,7 +100,7 @@ pub(super) fn adamw(parameters: Vec<Parameter>) -> Vec<[Primitive; 3]> {
     let mut steps: Vec<[f32; SCALARS]> = Vec::new();
     let (mut inputs, mut plans, mut shapes) = (Vec::new(), Vec::new(), Vec::new());
     for parameter in parameters {
-        let own: Vec<[f32; SCALARS]> = parameter.steps.iter().map(numbers).collect();
+        let own: Vec<[f32; SCALARS]> = parameter.steps.iter().map(AdamWStep::scalars).collect();
         // Most parameters of a model are updated with the same scalars.
         let known = steps.windows(own.len()).position(|some| some == own);
         let step = known.unwrap_or(steps.len());
@@ -188,29 +188,4 @@ fn launch(plans: &[Plan], inputs: &[Vec<CubeTensor>], scalars: &CubeTensor) -> V
         plans[0].fresh,
     );
     outputs.into_iter().flatten().collect()
-}
-
-fn numbers(step: &AdamWStep) -> [f32; SCALARS] {
-    let AdamWStep {
-        grad_scale,
-        beta1,
-        beta2,
-        root,
-        eps,
-        rate,
-        keep,
-    } = *step;
-    // 1 - beta in f64, rounded once, as in the definition.
-    [
-        grad_scale,
-        beta1,
-        beta2,
-        1.0 - beta1,
-        1.0 - beta2,
-        root,
-        eps,
-        rate,
-        keep,
-    ]
-    .map(|x| x as f32)
 }

@@ -77,32 +77,6 @@ impl WithSimd for Update<'_> {
     }
 }
 
-/// The numbers of an update, in the order of [`Update::apply`].
-fn numbers(step: &AdamWStep) -> [f32; 9] {
-    let AdamWStep {
-        grad_scale,
-        beta1,
-        beta2,
-        root,
-        eps,
-        rate,
-        keep,
-    } = *step;
-    // 1 - beta in f64, rounded once, as in the definition.
-    [
-        grad_scale,
-        beta1,
-        beta2,
-        1.0 - beta1,
-        1.0 - beta2,
-        root,
-        eps,
-        rate,
-        keep,
-    ]
-    .map(|x| x as f32)
-}
-
 /// Parameter and moments after one update: part by part, each with its step.
 pub(super) fn adamw(
     theta: FlexTensor,
@@ -125,7 +99,7 @@ pub(super) fn adamw(
         .zip(grad.storage::<f32>().chunks(length));
     let parts = values.zip(moments).zip(steps);
     let tasks = parts.flat_map(|(((theta, grad), (first, second)), step)| {
-        let step = numbers(step);
+        let step = step.scalars();
         let moments = first.chunks_mut(CHUNK).zip(second.chunks_mut(CHUNK));
         let values = theta.chunks_mut(CHUNK).zip(grad.chunks(CHUNK));
         let task = move |((theta, grad), (first, second))| Update {

@@ -30,11 +30,17 @@ mod linux {
     use super::{Places, SIDE, TILE};
     use std::arch::asm;
     use std::arch::x86_64::{__cpuid, __cpuid_count};
+    use std::cell::Cell;
     use std::marker::PhantomData;
     use std::sync::LazyLock;
 
     /// The unit, configured for this thread until it is dropped. Not `Send`.
     pub(crate) struct Unit(PhantomData<*mut ()>);
+
+    thread_local! {
+        /// Units that this thread has open: the last one that is dropped releases the tiles.
+        static OPEN: Cell<usize> = const { Cell::new(0) };
+    }
 
     /// What `ldtilecfg` reads: eight tiles of 16 rows of 64 bytes.
     #[repr(C, align(64))]
@@ -88,8 +94,10 @@ mod linux {
             if !*USABLE {
                 return None;
             }
+            OPEN.with(|open| open.set(open.get() + 1));
             // SAFETY: the unit exists and is permitted, and the configuration is valid by the
-            // manual.
+            // manual. It is the same for all units of a thread, none of which leaves data in the
+            // tiles between calls, so that opening a second one changes nothing for the first.
             unsafe {
                 asm!("ldtilecfg [{}]", in(reg) &raw const LAYOUT, options(nostack, readonly, preserves_flags))
             };
@@ -122,8 +130,10 @@ mod linux {
                 "as many blocks of tiles on both sides"
             );
             for (start, stride) in places.starts.into_iter().zip(places.strides) {
+                let rows = stride.checked_mul(2 * SIDE - 1);
+                let end = rows.and_then(|rows| rows.checked_add(start)?.checked_add(SIDE));
                 assert!(
-                    start + (2 * SIDE - 1) * stride + SIDE <= c.len(),
+                    end.is_some_and(|end| end <= c.len()),
                     "a place for every sum"
                 );
             }
@@ -134,10 +144,11 @@ mod linux {
             let lower = |start: *mut f32, stride: usize| start.wrapping_byte_add(SIDE * stride);
             macro_rules! run {
                 ($block:literal, $($line:expr),+) => {
-                    // SAFETY: tiles are configured, because `self` exists and cannot leave its
-                    // thread. Loads of `a` and `b` stay inside `blocks` blocks of `2 P` KiB. Sums
-                    // are read and written in 32 rows of 16 numbers from each start, inside `c` as
-                    // asserted above, which is borrowed mutably. Nothing else is written.
+                    // SAFETY: tiles are configured, because `self` exists, cannot leave its thread,
+                    // and the last unit of a thread releases them. Loads of `a` and `b` stay inside
+                    // `blocks` blocks of `2 P` KiB. Sums are read and written in 32 rows of 16
+                    // numbers from each start, inside `c` as asserted above, which is borrowed
+                    // mutably. Nothing else is written.
                     unsafe {
                         asm!(
                             "test {fresh:e}, {fresh:e}",
@@ -246,7 +257,12 @@ mod linux {
 
     impl Drop for Unit {
         fn drop(&mut self) {
-            // SAFETY: releases the configuration of `open`; no call leaves data in the tiles.
+            let others = OPEN.with(|open| open.replace(open.get() - 1) - 1);
+            if others > 0 {
+                return;
+            }
+            // SAFETY: releases the configuration of `open`, which no unit of this thread needs any
+            // more; no call leaves data in the tiles.
             unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
         }
     }
