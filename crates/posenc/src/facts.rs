@@ -181,21 +181,22 @@ pub struct Facts {
     /// Whether its bias by position is one [`BiasBlocks::network`](crate::BiasBlocks::network)
     /// where positions step by one: evaluation then needs no memory for it.
     pub diagonal_network: bool,
-    /// Memory for one block of its bias, in numbers per logit of the block, with all intermediate
-    /// results; measured by `scripts/memory` where it was not derived from the hooks.
+    /// Peak memory while one block of its bias is computed, intermediate results included, in f32
+    /// numbers per logit of the block. Measured by `scripts/memory` unless it follows from the
+    /// hooks.
     pub bias_workspace: f64,
-    /// Memory of its bias that training keeps for the backward pass, in numbers per logit of a
-    /// layer; measured likewise.
+    /// Memory of its bias that training keeps for the backward pass, in f32 numbers per logit, for
+    /// each layer. Measured likewise.
     pub bias_kept: f64,
-    /// Memory of an unfused transform of queries and keys in evaluation, in numbers per number of
-    /// the queries of a batch; measured likewise.
+    /// Peak memory in evaluation of a transform of queries and keys that is not fused, as a
+    /// multiple of the size of the queries, `[B, H, Q, E]`. Measured likewise.
     pub transform_workspace: f64,
-    /// Memory that training keeps of an unfused transform of queries and keys, in numbers per
-    /// number of the queries of a layer; measured likewise.
+    /// What training keeps of such a transform for the backward pass, for each layer, as a
+    /// multiple of the same size. Measured likewise.
     pub transform_kept: f64,
-    /// Work on one block of its bias beside that on the numbers of `bias_workspace`, in as many
-    /// more numbers per logit: what is computed and not kept, and what takes longer than an
-    /// elementwise operation, as a gather does.
+    /// Further time of the bias, as the number of f32 numbers per logit that elementwise operations
+    /// process in that time. The numbers of `bias_workspace` are counted already; this is for what
+    /// is computed and not kept, and for slower operations such as a gather.
     pub bias_work: f64,
 }
 

@@ -16,9 +16,10 @@ pub struct Context {
     pub device: Device,
     /// The host's operations.
     pub ops: &'static dyn Ops,
-    /// How many models side by side the parameters belong to: every parameter holds those of all,
-    /// one after the other along its first dimension, and a batch has as many equal parts. 1 but
-    /// for encodings that [act in groups](PositionalEncoding::acts_in_groups).
+    /// Number of models that are computed side by side, G. Each parameter then holds those of all
+    /// models, one after the other along its first dimension, and a batch consists of G equal
+    /// parts. Always 1 for encodings that do not [act in
+    /// groups](PositionalEncoding::acts_in_groups).
     pub groups: usize,
 }
 
@@ -214,8 +215,9 @@ pub trait Prepared {
         None
     }
 
-    /// The first layer whose `logits_bias` is that of this layer, so that a host computes it once.
-    /// The layer itself is always correct, and slower.
+    /// The first layer whose `logits_bias` has the same values as that of `layer`, so that a host
+    /// can compute it once for both. Returning `layer` is always correct, but the host then
+    /// computes the bias again.
     fn bias_layer(&self, layer: usize) -> usize {
         // Layers without a bias are alike.
         let has_none = |layer: &usize| self.logits_bias(*layer).is_none();

@@ -6,8 +6,9 @@ use burn::tensor::{Bool, Device, IndexingUpdateOp, Int, Tensor, activation};
 /// Tensor operations that encodings ask their host for. The defaults are the definitions, which
 /// run on every backend; a host may override them with operations that give the same numbers.
 pub trait Ops {
-    /// `a b`, `[B, H, N, M]`, of `a`, `[B, H, N, K]`, and `b`, `[1 or B, 1 or H, K, M]`, or the
-    /// other way round. A host whose backend rounds factors can give products that do not.
+    /// The matrix product `a b`, `[B, H, N, M]`, of `a`, `[B, H, N, K]`, and `b`, `[B, H, K, M]`;
+    /// one of them may have 1 in place of B or H and is then shared. A host whose backend rounds
+    /// the factors of its own product, as to TF32, can override this with one that rounds none.
     fn matmul(&self, a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
         a.matmul(b)
     }

@@ -59,7 +59,8 @@ impl NumberTable {
         }
     }
 
-    /// A function of a distance or position at 0 and at `2^k` and `3 2^k` up to `last`, and there.
+    /// A table of `of(x)` for x = 0, 1, 2, 3, 4, 6, 8, 12, ... (powers of two, and three times
+    /// powers of two) below `last`, and for `last`.
     pub fn of_function(
         title: &'static str,
         columns: [&'static str; 2],
@@ -76,7 +77,8 @@ impl NumberTable {
         )
     }
 
-    /// Pairs of dimensions, or single ones, by their frequencies in radians per token.
+    /// A table with a row for each frequency: its index, the frequency in radians per token, and
+    /// the wavelength in tokens. `unit` heads the first column: `pair` or `dim`.
     pub fn of_frequencies(title: &'static str, unit: &'static str, inv_freq: &[f64]) -> Self {
         let row = |(i, theta): (usize, &f64)| vec![i as f64, *theta, std::f64::consts::TAU / theta];
         let columns = [unit, "inv_freq", "wavelength"];

@@ -1,5 +1,5 @@
-//! Rotary attention in zones: near pairs rotate by distance, the pairs of each other zone by mapped
-//! positions.
+//! Rotary attention in zones. A query and a key close to each other are rotated by their true
+//! distance; in every other zone they are rotated by positions that the zone maps them to.
 //!
 //! Queries and keys are rotated as usual, so that fused attention computes the near zone. The
 //! others are a content-dependent bias: their logits minus the near ones.
@@ -21,12 +21,13 @@ pub(crate) struct Zone {
     pub queries: Vec<f64>,
     /// Mapped positions of the keys.
     pub keys: Vec<f64>,
-    /// The pairs of positions, before the mapping, that belong to it; zones are disjoint.
+    /// Which queries and keys, by their positions before the mapping, belong to the zone; zones are
+    /// disjoint.
     pub holds: Holds,
 }
 
 impl Zone {
-    /// All pairs at least `from` apart.
+    /// All queries and keys at least `from` apart.
     pub(crate) fn far(queries: Vec<f64>, keys: Vec<f64>, from: f64) -> Self {
         Self {
             queries,

@@ -15,9 +15,9 @@ use kernels::Matmul;
 use posenc::{Block, Content, Distribution, Init, Prepared};
 use std::ops::Range;
 
-/// The most numbers, heads x queries x keys, of a network's bias that training materialises in each
-/// layer, 4 MiB: the sequences of a batch share it in both passes, which is faster than computing
-/// it again for each.
+/// Largest number of elements, heads x queries x keys, up to which training materialises a bias
+/// that is a network: 2^20, 4 MiB for each layer. All sequences of a batch then share it in both
+/// passes. A larger one is computed tile by tile for each sequence.
 pub const SHARED_BIAS: usize = 1 << 20;
 
 /// Query, key, value and output projections of one block.

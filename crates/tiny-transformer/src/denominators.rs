@@ -6,8 +6,8 @@ use std::cell::Cell;
 /// The least magnitude of a denominator, which rotated features may bring to 0.
 const LEAST: f64 = 1e-6;
 
-/// How many denominators of linear attention were no sums of weights, over any number of passes
-/// that were given it by [`Pass::denominators`](crate::Pass::denominators).
+/// Counts the denominators of linear attention, and those that were negative or almost 0, over all
+/// passes that refer to it in [`Pass::denominators`](crate::Pass::denominators).
 ///
 /// There is one denominator for each query, head and layer.
 #[derive(Debug, Default)]

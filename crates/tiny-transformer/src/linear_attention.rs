@@ -30,13 +30,13 @@ pub fn feature_map(x: Tensor<4>, map: FeatureMap, normalizer: Normalizer) -> Ten
 
 /// Attention with features `q` and `k`, `[B, H, *, E]`, and values `v`; query row i sees the keys
 /// `0..=first_query + i`. `hidden`, `[B, K, D]`, is what they are projected from.
-/// Denominators are added to `counts`.
+/// Denominators that were negative or almost 0 are counted in `counts`.
 ///
 /// # Panics
 ///
-/// If the encoding's bias is no decay, or it sees content:
-/// [`TransformerConfig::check_encoding`](crate::TransformerConfig::check_encoding) refuses it
-/// before.
+/// If the encoding's bias by position is no decay. Content and output biases are not read:
+/// [`TransformerConfig::check_encoding`](crate::TransformerConfig::check_encoding) refuses
+/// encodings that have them.
 pub fn linear_attention(
     [q, k, v]: [Tensor<4>; 3],
     hidden: &Tensor<3>,

@@ -47,8 +47,9 @@ impl<E: Module + PositionalEncoding> Members<E> {
         }
     }
 
-    /// An encoding for each model, if one for all cannot act at these positions: models have their
-    /// own, or the sequences of a batch have.
+    /// Separate encodings for the models, whose gradients flow into the joined one. `None` if the
+    /// joined encoding can act itself, which it cannot where models, or the sequences of a batch,
+    /// have different positions.
     pub(crate) fn apart(&self, positions: &[Positions], groups: usize) -> Option<Self> {
         let joined = self.joined.as_ref().filter(|_| groups > 1)?;
         let shared = positions.len() == 1 && positions[0].by_row().is_none();

@@ -1,7 +1,7 @@
 //! Simulated coverage of every interval of a report, as the Markdown of `docs/coverage.md`:
 //!
 //! ```text
-//! cargo run --release --locked -p results --example coverage > docs/coverage.md
+//! cargo run --release --locked -p longreach-results --example coverage > docs/coverage.md
 //! ```
 //!
 //! `coverage REPLICATES` takes that many for every cell instead of 4,000. The same number gives the
@@ -232,8 +232,8 @@ fn main() -> ExitCode {
     };
     let error = (0.95 * 0.05 / replicates as f64).sqrt();
     println!(
-        "<!-- Written by `cargo run --release --locked -p results --example coverage`. Do not \
-         edit. -->\n"
+        "<!-- Written by `cargo run --release --locked -p longreach-results --example \
+         coverage`. Do not edit. -->\n"
     );
     println!("# Simulated coverage of the intervals\n");
     println!(

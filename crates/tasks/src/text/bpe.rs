@@ -1,5 +1,5 @@
-//! Byte-pair encoding (Gage 1994; Sennrich et al. 2016, arXiv 1508.07909) on bytes, as GPT-2 has
-//! it, trained on the training split.
+//! Byte-pair encoding on bytes, as in GPT-2, trained on the training split (Gage 1994; Sennrich et
+//! al. 2016, arXiv 1508.07909).
 //!
 //! Text is split into words first; merges stay inside a word. The words are those of [`PATTERN`]:
 //! letters, digits or other signs with the space before them, and white space. Every byte of a
