@@ -137,17 +137,22 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         "two parts of one kind add up",
     ),
     (
-        &["pe:by_layer.parts", "pe:by_layer.pattern"],
+        &["pe:by_layer.parts"],
         &["a value twice"],
         "layers may have the same encoding",
     ),
     (
-        &[
-            "pe:string.window",
-            "pe:dual_chunk.local_window",
-            "pe:log_scaling.init_scale",
-            "pe:fope.gain",
-        ],
+        &["task:text.segment_ends", "task:text.segment_end_ids"],
+        &["a value twice"],
+        "an end listed twice is one end",
+    ),
+    (
+        &["pe:string.window", "pe:dual_chunk.local_window"],
+        &["zero"],
+        "0 is in the range",
+    ),
+    (
+        &["pe:log_scaling.init_scale", "pe:fope.gain"],
         &["zero", "1e-320"],
         "0 is in the range",
     ),
