@@ -88,41 +88,6 @@ pub(super) fn unscaled_note(run: &PlannedRun) -> Option<String> {
     })
 }
 
-/// Rules by layer of an encoding that the layers of its model never reach.
-pub(super) fn unreached_notes(run: &PlannedRun) -> Vec<String> {
-    let model = &run.job.spec.model;
-    let (mut notes, mut open) = (Vec::new(), vec![&model.pe]);
-    let shape = model.transformer.shape();
-    let layers = shape.n_layers;
-    while let Some(encoding) = open.pop() {
-        match encoding {
-            EncodingConfig::NopeLayers(rule) if rule.every > layers => notes.push(format!(
-                "`nope_layers` with every = {} leaves out none of the {layers} layers of the \
-                 model, so it trains what its part alone trains",
-                rule.every
-            )),
-            EncodingConfig::ByLayer(rule) => {
-                let reached = &rule.pattern[..layers.min(rule.pattern.len())];
-                // Whatever the layer, a part may add to the embedded input.
-                let acts = |part: usize| {
-                    reached.contains(&part) || rule.parts[part].facts(&shape).hooks.embed
-                };
-                let idle = (0..rule.parts.len()).filter(|part| !acts(*part));
-                notes.extend(idle.map(|part| {
-                    format!(
-                        "part {part} of `by_layer`, `{}`, has no layer in a model of {layers} \
-                         layers",
-                        rule.parts[part].kind()
-                    )
-                }));
-            }
-            _ => {}
-        }
-        open.extend(encoding.parts().into_iter().map(|part| part.config));
-    }
-    notes
-}
-
 /// Which kind has no value at a test length, and why.
 fn reason<'a>(
     spec: &'a RunSpec,

@@ -6,7 +6,7 @@ use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
 use super::memory::TaskSizes;
 use super::mistakes::{Collection, Mistakes};
-use super::notes::{Dropped, unreached_notes, unscaled_note, unsupported_notes};
+use super::notes::{Dropped, unscaled_note, unsupported_notes};
 use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
 use super::spec::{EvalSpec, Job, ModelSpec, RunSpec, TrainSpec};
@@ -342,8 +342,7 @@ impl Planner {
     /// Variants that drop trained encodings, then lengths that have no value.
     fn notes(&self, plan: &Plan) -> Vec<String> {
         let mut notes = self.dropped.texts();
-        let of_run = |run| unscaled_note(run).into_iter().chain(unreached_notes(run));
-        for note in plan.runs.iter().flat_map(of_run) {
+        for note in plan.runs.iter().filter_map(unscaled_note) {
             if !notes.contains(&note) {
                 notes.push(note);
             }

@@ -344,27 +344,3 @@ fn a_scaling_that_trains_plain_rope_is_noted() {
         "{notes}"
     );
 }
-
-#[test]
-fn rules_by_layer_that_no_layer_meets_are_noted() {
-    let scratch = Scratch::with(TINY);
-    let noted = |encoding: &str, layers: usize| {
-        let settings = [
-            format!("model.n_layers={layers}"),
-            format!("axes.\"model.pe\"=[{encoding}]"),
-            "eval.variants=[]".to_owned(),
-        ];
-        let output = scratch.longreach("check", &settings.each_ref().map(String::as_str));
-        exits(&output, 0);
-        stderr(&output)
-    };
-    let every = "{kind=\"nope_layers\",part={kind=\"rope\"},every=3}";
-    assert!(noted(every, 2).contains("with every = 3 leaves out none of the 2 layers"));
-    assert!(!noted(every, 3).contains("leaves out none"));
-    let pattern = "{kind=\"by_layer\",parts=[{kind=\"rope\"},{kind=\"alibi\"}],pattern=[0,0,1]}";
-    assert!(noted(pattern, 2).contains("part 1 of `by_layer`, `alibi`, has no layer"));
-    assert!(!noted(pattern, 3).contains("has no layer"));
-    // A table that is added to the embedded input acts whatever the layer.
-    let table = "{kind=\"by_layer\",parts=[{kind=\"rope\"},{kind=\"sinusoidal\"}],pattern=[0,0,1]}";
-    assert!(!noted(table, 2).contains("has no layer"));
-}
