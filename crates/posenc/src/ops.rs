@@ -7,8 +7,8 @@ use burn::tensor::{Bool, Device, IndexingUpdateOp, Int, Tensor, activation};
 /// run on every backend; a host may override them with operations that give the same numbers.
 pub trait Ops {
     /// The matrix product `a b`, `[B, H, N, M]`, of `a`, `[B, H, N, K]`, and `b`, `[B, H, K, M]`;
-    /// one of them may have 1 in place of B or H and is then shared. A host whose backend rounds
-    /// the factors of its own product, as to TF32, can override this with one that rounds none.
+    /// one of them may have 1 in place of B or H and is then shared. A host overrides this if the
+    /// product of its backend rounds factors, for example to TF32.
     fn matmul(&self, a: Tensor<4>, b: Tensor<4>) -> Tensor<4> {
         a.matmul(b)
     }

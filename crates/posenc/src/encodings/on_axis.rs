@@ -86,7 +86,7 @@ impl EncodingSpec for OnAxisConfig {
             )
         } else if facts.axes > 0 {
             (
-                "reads coordinates itself, and would read those of this axis for all of its own",
+                "reads axes itself, and inside `on_axis` would see this axis only",
                 "use it without `on_axis`, or put both into a `stack`",
             )
         } else {

@@ -399,7 +399,7 @@ fn on_axis_refuses_what_reads_axes_itself() {
         let on = config(json!({"kind": "on_axis", "axis": 0, "part": part}));
         let error = on.check(&SHAPE).expect_err("two readings of axes");
         assert_eq!(error.key, "part.kind", "{error}");
-        assert!(error.to_string().contains("coordinates itself"), "{error}");
+        assert!(error.to_string().contains("axes itself"), "{error}");
     }
     let beside = json!({"kind": "stack", "parts": [
         {"kind": "on_axis", "axis": 0, "part": {"kind": "rope"}},
