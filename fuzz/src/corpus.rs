@@ -119,6 +119,7 @@ fn context(dir: &Path, train_len: usize, test_lens: &[usize]) -> BuildContext<'s
         train_len,
         test_lens: test_lens.to_vec(),
         eval_seed: 0,
+        rows: longreach_tasks::Rows::Test,
     }
 }
 

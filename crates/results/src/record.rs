@@ -59,6 +59,13 @@ pub struct RunRecord {
     /// wrote; absent in the record of a training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation_of: Option<String>,
+    /// Run id of the run that this one repeats with half its steps and a schedule of its own, to
+    /// show whether the in-length score still moves; absent in other records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_of: Option<String>,
+    /// How values of this run were chosen, where `[select]` chose them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selected: Option<Selected>,
     /// Hashes that show whether this record or its step log was changed; absent in records of
     /// versions before they were kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,6 +80,36 @@ pub struct Seal {
     pub record_blake3: String,
     /// BLAKE3 of `steps.jsonl`.
     pub steps_blake3: String,
+}
+
+/// A choice among values of some keys, made by the scores of runs that no result uses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Selected {
+    /// The metric that chose, such as `loss_nats`.
+    pub by: String,
+    /// Length at which it was taken, in the task's unit: the training length.
+    pub test_len: usize,
+    /// Steps of each run of the sweep.
+    pub steps: u64,
+    /// Seeds of the sweep, none of which is a seed of the result.
+    pub seeds: Vec<u64>,
+    /// What was tried, in the order of the config.
+    pub candidates: Vec<Candidate>,
+    /// Index of the chosen candidate.
+    pub chosen: usize,
+}
+
+/// One combination of values that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Candidate {
+    /// Its values, one for each key of `select.over`.
+    pub values: Vec<Label>,
+    /// Run id of its run with each seed.
+    pub runs: Vec<String>,
+    /// The score of each of these runs; none for a run that diverged.
+    pub scores: Vec<Option<f64>>,
 }
 
 /// Keys of [`RunRecord::encoding_facts`] that reports use.
@@ -403,6 +440,13 @@ pub struct EvalRow {
     /// it has no meaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loss_by_position: Vec<PositionBin>,
+    /// Mean loss of consecutive, equally long stretches of the scored text, nats, for a bootstrap
+    /// over the text; recorded where a whole validation split is scored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loss_by_block: Vec<f64>,
+    /// Number of distinct rows of the test set, where some appear more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distinct_rows: Option<u64>,
     /// What linear attention divided by, where that may be negative or 0; absent in records of
     /// versions before it was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! The one trait every task implements, and the values that cross it.
 
 use crate::TaskError;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// Rows of equal length, row-major. `targets[i]` is what the model must predict at `inputs[i]`; it
@@ -76,6 +76,17 @@ pub struct AxisFacts {
     pub rises: bool,
 }
 
+/// Which rows a task tests on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rows {
+    /// The rows that results are scored on.
+    #[default]
+    Test,
+    /// Rows that no result is scored on, to choose rates and to stop by.
+    Selection,
+}
+
 /// What a task may know beyond its own table. Lengths must be at least 1: the trainer checks them,
 /// with their own keys.
 #[derive(Debug, Clone)]
@@ -94,6 +105,8 @@ pub struct BuildContext<'a> {
     pub test_lens: Vec<usize>,
     /// Names the test sets.
     pub eval_seed: u64,
+    /// Which rows are tested on.
+    pub rows: Rows,
 }
 
 /// Answer tokens are predictions given the true tokens before them.

@@ -8,7 +8,7 @@ use crate::exit::{Exit, Failure};
 use crate::plan::surroundings::Surroundings;
 use serde::Serialize;
 use std::path::Path;
-use tasks::{Batch, Task, TaskConfig, TaskError};
+use tasks::{Batch, Rows, Task, TaskConfig, TaskError};
 
 /// Largest length.
 const MAX_LENGTH: usize = 1 << 20;
@@ -93,7 +93,13 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     arguments.in_range("--length", arguments.length, MAX_LENGTH)?;
     arguments.in_range("--train-len", train_len, MAX_LENGTH)?;
     let built = Surroundings::of(Path::new("."))
-        .build(&task, train_len, &[arguments.length], arguments.seed)
+        .build(
+            &task,
+            train_len,
+            &[arguments.length],
+            arguments.seed,
+            Rows::Test,
+        )
         .map_err(|error| arguments.refused(&source, error))?;
     let rows = arguments.count(&*built)?;
     let (length, seed) = (arguments.length, arguments.seed);

@@ -153,6 +153,7 @@ pub(super) fn resolve(written: &EvalSection, variants: Vec<VariantSpec>) -> Eval
         during: written.during(),
         test_lens: written.test_lens.clone(),
         seed: written.seed,
+        rows: written.rows,
         batch_tokens: written.batch_tokens,
         decode: written.decode,
         last_tokens: written.last_tokens,

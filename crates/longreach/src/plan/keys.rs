@@ -371,6 +371,13 @@ pub const KEYS: &[Key] = &[
         "Names the test sets.",
     ),
     key(
+        "eval.rows",
+        Name(&["test", "selection"]),
+        Some(r#""test""#),
+        r#""selection""#,
+        "Which rows are scored: those of results, or those that `[select]` chooses by.",
+    ),
+    key(
         "eval.batch_tokens",
         Whole(1, 1 << 24),
         Some("4096"),

@@ -424,15 +424,19 @@ impl Planner {
         let (train, eval) = (&written.train, &written.eval);
         // Everything that `build` is given, so equal keys mean equal tasks.
         let key = format!(
-            "{:?} {} {:?} {}",
-            written.task, train.train_len, eval.test_lens, eval.seed
+            "{:?} {} {:?} {} {:?}",
+            written.task, train.train_len, eval.test_lens, eval.seed, eval.rows
         );
         if let Some(task) = self.tasks.borrow().get(&key) {
             return Ok(task.clone());
         }
-        let built =
-            self.surroundings
-                .build(&written.task, train.train_len, &eval.test_lens, eval.seed);
+        let built = self.surroundings.build(
+            &written.task,
+            train.train_len,
+            &eval.test_lens,
+            eval.seed,
+            eval.rows,
+        );
         let task: Rc<dyn Task> = built.map_err(|error| task_refused(cell, &error))?.into();
         self.tasks.borrow_mut().insert(key, task.clone());
         Ok(task)

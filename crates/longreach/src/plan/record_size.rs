@@ -44,6 +44,8 @@ pub(super) fn largest_row(eval: &EvalSpec, model: &ModelSpec, task: &dyn Task) -
     let mut row = EvalRow {
         metrics: names.into_iter().map(|name| (name, metric)).collect(),
         loss_by_position: bins.collect(),
+        loss_by_block: Vec::new(),
+        distinct_rows: None,
         denominators: (model.transformer.may_divide_by_zero()).then_some(Denominators {
             count: denominators,
             negative: denominators,

@@ -8,7 +8,7 @@ use crate::run::optimizer::AdamWConfig;
 use posenc::{EncodingConfig, PositionsConfig};
 use serde::Deserialize;
 use std::path::PathBuf;
-use tasks::TaskConfig;
+use tasks::{Rows, TaskConfig};
 use toml::{Table, Value};
 
 /// One cell of an experiment as written.
@@ -107,6 +107,8 @@ pub(super) struct EvalSection {
     pub(super) test_lens: Vec<usize>,
     #[serde(default)]
     pub(super) seed: u64,
+    #[serde(default)]
+    pub(super) rows: Rows,
     #[serde(default = "default_batch_tokens")]
     pub(super) batch_tokens: usize,
     #[serde(default)]

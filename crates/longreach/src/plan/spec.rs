@@ -7,7 +7,7 @@ use posenc::{EncodingConfig, Facts, ModelShape, Positions, PositionsConfig};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use tasks::{Batch, Stream, Task, TaskConfig};
+use tasks::{Batch, Rows, Stream, Task, TaskConfig};
 use tiny_transformer::TransformerConfig;
 
 /// Name of the rows evaluated under the encoding as trained.
@@ -150,6 +150,9 @@ pub struct EvalSpec {
     pub test_lens: Vec<usize>,
     /// Names the test sets.
     pub seed: u64,
+    /// Which rows are scored.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub rows: Rows,
     /// Tokens per batch of evaluation; a longer sequence is a batch by itself.
     pub batch_tokens: usize,
     /// How answers are read off the model.

@@ -1,7 +1,7 @@
 //! Where a task finds its texts: the directory of the config and Cargo's.
 
 use std::path::{Path, PathBuf};
-use tasks::{BuildContext, Task, TaskConfig, TaskError};
+use tasks::{BuildContext, Rows, Task, TaskConfig, TaskError};
 
 /// The lock file this binary was built with: it names the default text corpus.
 const LOCK: &str = include_str!("../../../../Cargo.lock");
@@ -36,6 +36,7 @@ impl Surroundings {
         train_len: usize,
         test_lens: &[usize],
         eval_seed: u64,
+        rows: Rows,
     ) -> Result<Box<dyn Task>, TaskError> {
         task.build(&BuildContext {
             config_dir: self.config_dir.clone(),
@@ -44,6 +45,7 @@ impl Surroundings {
             train_len,
             test_lens: test_lens.to_vec(),
             eval_seed,
+            rows,
         })
     }
 }

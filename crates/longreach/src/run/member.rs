@@ -419,6 +419,8 @@ fn record(
         spec: spec_map(spec)?,
         started_from: job.started_from.clone(),
         evaluation_of: None,
+        half_of: None,
+        selected: None,
         seal: None,
     })
 }

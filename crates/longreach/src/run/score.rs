@@ -143,6 +143,8 @@ pub fn score(
         reason: None,
         metrics,
         loss_by_position,
+        loss_by_block: Vec::new(),
+        distinct_rows: None,
         denominators: sums.denominators.as_ref().map(|counted| Denominators {
             count: counted.count(),
             negative: counted.negative(),
@@ -319,6 +321,8 @@ pub fn empty_row(variant: &str, test_len: usize, status: EvalStatus, reason: Str
         reason: Some(reason),
         metrics,
         loss_by_position,
+        loss_by_block: Vec::new(),
+        distinct_rows: None,
         denominators: None,
     }
 }

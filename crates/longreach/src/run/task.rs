@@ -29,6 +29,7 @@ pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failu
         spec.train.train_len,
         test_lens,
         spec.eval.seed,
+        spec.eval.rows,
     );
     let task = built.map_err(|error| {
         let exit = if matches!(error, tasks::TaskError::Input { .. }) {
@@ -68,7 +69,8 @@ pub fn shared_task(
         && spec.corpus_blake3 == its.corpus_blake3
         && spec.train.train_len == its.train.train_len
         && spec.eval.test_lens == its.eval.test_lens
-        && spec.eval.seed == its.eval.seed;
+        && spec.eval.seed == its.eval.seed
+        && spec.eval.rows == its.eval.rows;
     let checked = || {
         let written = Written::of(job)?;
         written.check(job, task.as_ref())?;

@@ -354,6 +354,8 @@ fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
             reason: None,
             metrics,
             loss_by_position: Vec::new(),
+            loss_by_block: Vec::new(),
+            distinct_rows: None,
             denominators: None,
         }],
         environment: Environment {
@@ -366,6 +368,8 @@ fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
         spec: map,
         started_from: None,
         evaluation_of: None,
+        half_of: None,
+        selected: None,
         seal: None,
     }
 }

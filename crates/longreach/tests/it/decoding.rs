@@ -20,6 +20,7 @@ fn task(kind: &str) -> Box<dyn tasks::Task> {
         train_len: 16,
         test_lens: vec![16, 32],
         eval_seed: 0,
+        rows: tasks::Rows::Test,
     };
     toml::from_str::<TaskConfig>(&format!("kind = \"{kind}\""))
         .unwrap()

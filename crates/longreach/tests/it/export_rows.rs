@@ -27,6 +27,7 @@ fn task(config: &Value, length: usize, eval_seed: u64) -> Box<dyn Task> {
         train_len: length,
         test_lens: vec![length],
         eval_seed,
+        rows: tasks::Rows::Test,
     };
     config.build(&context).unwrap()
 }

@@ -23,6 +23,8 @@ fn scored() -> RunRecord {
     let mut record = good();
     let row = |index: usize| EvalRow {
         loss_by_position: Vec::new(),
+        loss_by_block: Vec::new(),
+        distinct_rows: None,
         ..record.evals[index].clone()
     };
     let [first, second] = [vec![row(0), row(1)], vec![row(0)]];
@@ -290,6 +292,8 @@ fn too_much_is_refused_before_it_is_read() {
         .map(|test_len| EvalRow {
             test_len,
             loss_by_position: vec![],
+            loss_by_block: Vec::new(),
+            distinct_rows: None,
             ..row.clone()
         })
         .collect();

@@ -89,6 +89,8 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
                 } else {
                     bins(64, 1.0, 0.1, seed)
                 },
+                loss_by_block: vec![],
+                distinct_rows: None,
                 denominators: None,
             }
         };
@@ -171,6 +173,8 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
         },
         started_from: None,
         evaluation_of: None,
+        half_of: None,
+        selected: None,
         seal: None,
         spec: Map::from_iter([
             ("model".into(), json!({ word(): word() })),

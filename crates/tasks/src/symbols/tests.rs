@@ -12,6 +12,7 @@ fn task(alphabet: u64, test_rows: u64, held_out: HeldOut) -> SymbolTask<StringRu
         train_len: 4,
         test_lens: vec![4],
         eval_seed: 1,
+        rows: crate::Rows::Test,
     };
     let copy = StringRule {
         kind: "copy",

@@ -17,5 +17,6 @@ pub fn ctx(
         train_len,
         test_lens: test_lens.to_vec(),
         eval_seed,
+        rows: longreach_tasks::Rows::Test,
     }
 }

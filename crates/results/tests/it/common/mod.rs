@@ -89,6 +89,8 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
         spec: spec.as_object().unwrap().clone(),
         started_from: None,
         evaluation_of: None,
+        half_of: None,
+        selected: None,
         seal: None,
     }
 }
@@ -211,6 +213,8 @@ pub fn ok_row(variant: &str, test_len: usize, metrics: &[(&str, f64)]) -> EvalRo
             })
             .collect(),
         loss_by_position: vec![],
+        loss_by_block: Vec::new(),
+        distinct_rows: None,
         denominators: None,
     }
 }
@@ -223,6 +227,8 @@ pub fn absent_row(variant: &str, test_len: usize, status: EvalStatus, reason: &s
         reason: Some(reason.into()),
         metrics: BTreeMap::new(),
         loss_by_position: vec![],
+        loss_by_block: Vec::new(),
+        distinct_rows: None,
         denominators: None,
     }
 }
