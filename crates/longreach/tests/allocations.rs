@@ -65,7 +65,13 @@ fn per_step(encoding: &str) -> (Vec<[usize; 2]>, usize) {
     let plan = planned(encoding, &larger);
     let spec = &plan.runs[0].job.spec;
     let task = Surroundings::of(std::env::temp_dir().as_path())
-        .build(&spec.task, spec.train.train_len, &spec.eval.test_lens, 0)
+        .build(
+            &spec.task,
+            spec.train.train_len,
+            &spec.eval.test_lens,
+            0,
+            spec.eval.rows,
+        )
         .unwrap();
     let mut seen = Vec::new();
     let mut before = ALLOCATOR.stats();
