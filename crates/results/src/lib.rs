@@ -20,6 +20,7 @@
 //! export/       records as Parquet and TensorBoard files
 //! seal.rs       the seal of a record
 //! metric.rs     the metric registry
+//! number.rs     numbers as people read them
 //! range.rs      the range of every number of a record
 //! stats/        means, intervals and rank correlation over seeds
 //! spec.rs       resolved specs as JSON
@@ -39,6 +40,7 @@ pub mod compare;
 mod denominators;
 pub mod export;
 pub mod metric;
+mod number;
 mod order;
 pub mod plot;
 mod range;

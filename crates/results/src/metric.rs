@@ -1,12 +1,17 @@
 //! The metric registry: what each stored or derived number means.
 //!
 //! A metric is one entry of [`METRICS`]; whoever computes it refers to its name. Records store the
-//! loss in nats. Perplexity and bits per byte are derived for each run first and averaged over
-//! seeds after: the mean of perplexities, not the perplexity of the mean.
+//! loss in nats. Perplexity and bits per byte are derived for each run. The scale of a metric says
+//! how it is averaged over seeds and compared: perplexities by their logarithms, which are the
+//! losses in nats, so that a mean perplexity is exp of the mean loss.
 
 use crate::record::{EvalRow, TaskFacts};
+use crate::stats::Scale;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+
+pub(crate) use crate::number::significant;
+pub use crate::number::{Decimals, number};
 
 /// Mean loss, nats per counted token: the stored form.
 pub const LOSS_NATS: &str = "loss_nats";
@@ -26,6 +31,8 @@ pub const TOKEN_ACCURACY: &str = "token_accuracy";
 pub const ATTENTION_DISTANCE: &str = "attention_distance";
 /// A score relative to the one in length, see [`extrapolation_ratio`].
 pub const RATIO: &str = "ratio";
+/// A difference on [`Scale::Log`]: 0.05 for 5 % more.
+pub(crate) const CHANGE: &str = "relative_change";
 /// The longest test length with enough of the in-length score, in the task's unit.
 pub(crate) const KEPT_TO: &str = "kept_to";
 /// The share of the in-length score, averaged over log2 of the length.
@@ -44,17 +51,6 @@ pub enum Direction {
     Lower,
     /// A larger value is better.
     Higher,
-}
-
-/// How many decimals a value is printed with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decimals {
-    /// Three below 10, about three significant digits above.
-    Three,
-    /// About three significant digits.
-    Significant,
-    /// None.
-    Whole,
 }
 
 /// How a metric follows from [`LOSS_NATS`].
@@ -78,6 +74,8 @@ pub struct MetricDef {
     pub decimals: Decimals,
     /// Whether it is a share of test rows or tokens, with values in [0, 1].
     pub is_share: bool,
+    /// How it is averaged and compared.
+    pub scale: Scale,
     /// How it is derived, if it is not stored.
     pub derived_from_loss: Option<Derivation>,
     /// One sentence without a full stop, for records whose task gives no definition. A task's own
@@ -91,6 +89,7 @@ const SCORE: MetricDef = MetricDef {
     direction: Direction::Higher,
     decimals: Decimals::Three,
     is_share: false,
+    scale: Scale::Linear,
     derived_from_loss: None,
     definition: "as recorded; the task gives no definition",
 };
@@ -114,8 +113,9 @@ pub const METRICS: &[MetricDef] = &[
         name: PERPLEXITY,
         direction: Direction::Lower,
         decimals: Decimals::Significant,
+        scale: Scale::Log,
         derived_from_loss: Some(Derivation::Perplexity),
-        definition: "exp of the mean loss in nats per counted token, for each run; lower is better",
+        definition: "exp of the mean loss in nats per counted token; lower is better",
         ..SCORE
     },
     MetricDef {
@@ -149,6 +149,12 @@ pub const METRICS: &[MetricDef] = &[
         name: RATIO,
         decimals: Decimals::Significant,
         definition: "score over the score in length",
+        ..SCORE
+    },
+    MetricDef {
+        name: CHANGE,
+        decimals: Decimals::Percent,
+        definition: "relative change, exp of the mean difference of logarithms, less 1",
         ..SCORE
     },
     MetricDef {
@@ -202,6 +208,19 @@ fn derive(task: &TaskFacts, metric: &str, loss_nats: f64) -> Option<f64> {
 /// Whether the metric is a share of test rows or of tokens, so that its values lie in [0, 1].
 pub fn is_share(metric: &str) -> bool {
     definition_of(metric).is_share
+}
+
+/// How the metric is averaged over seeds and compared.
+pub fn scale(metric: &str) -> Scale {
+    definition_of(metric).scale
+}
+
+/// The metric that a difference of two values of a metric is printed as.
+pub(crate) fn of_difference(metric: &str) -> &str {
+    match scale(metric) {
+        Scale::Linear => metric,
+        Scale::Log => CHANGE,
+    }
 }
 
 /// Number of test rows behind a share. The tokens of one row are not independent of each other, so
@@ -336,37 +355,14 @@ pub fn definition(task: &TaskFacts, metric: &str) -> String {
     }
 }
 
-/// Decimals that suit a value of this metric.
+/// Decimals that suit a value of this metric, in its [`unit`].
 pub fn decimals(metric: &str, value: f64) -> usize {
-    match definition_of(metric).decimals {
-        Decimals::Significant => significant(value),
-        Decimals::Whole => 0,
-        Decimals::Three if value.abs() < 10.0 => 3,
-        Decimals::Three => significant(value),
-    }
+    definition_of(metric).decimals.of(value)
 }
 
-/// About three significant digits, at least.
-pub(crate) fn significant(value: f64) -> usize {
-    match value.abs() {
-        v if v < 10.0 => 2,
-        v if v < 1000.0 => 1,
-        _ => 0,
-    }
-}
-
-/// A number for people: fixed decimals, powers of ten from a million on.
-pub fn number(value: f64, decimals: usize) -> String {
-    if value.abs() >= 1e6 {
-        return format!("{value:.1e}");
-    }
-    let text = format!("{value:.decimals$}");
-    // "-0.00" is a rounding artefact, not a sign.
-    if text.starts_with('-') && text.bytes().all(|b| matches!(b, b'-' | b'0' | b'.')) {
-        text[1..].into()
-    } else {
-        text
-    }
+/// What values are multiplied with in print, and what is printed behind them.
+pub(crate) fn unit(metric: &str) -> (f64, &'static str) {
+    definition_of(metric).decimals.unit()
 }
 
 #[cfg(test)]
@@ -406,6 +402,24 @@ mod tests {
             "exact_matches",
         ] {
             assert!(!is_share(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn scales_by_name() {
+        assert_eq!(
+            (scale(PERPLEXITY), of_difference(PERPLEXITY)),
+            (Scale::Log, CHANGE)
+        );
+        for name in [
+            LOSS_NATS,
+            BITS_PER_BYTE,
+            EXACT_MATCH,
+            RATIO,
+            CHANGE,
+            "perplexities",
+        ] {
+            assert_eq!((scale(name), of_difference(name)), (Scale::Linear, name));
         }
     }
 
@@ -459,12 +473,5 @@ mod tests {
         ] {
             assert_eq!(depth(name), None, "{name}");
         }
-    }
-
-    #[test]
-    fn numbers() {
-        assert_eq!(number(-0.001, 2), "0.00");
-        assert_eq!(number(-0.01, 2), "-0.01");
-        assert_eq!(number(2_345_678.0, 0), "2.3e6");
     }
 }

@@ -5,13 +5,16 @@ use super::outcome::InLength;
 use super::point::{Absent, Point, value_at};
 use super::setting::{Method, Setting};
 use crate::metric;
-use crate::stats::{self, Estimate};
+use crate::stats::{self, Estimate, Scale};
 use std::collections::BTreeSet;
 
 impl Setting<'_> {
     pub(crate) fn point(&self, method: &Method, metric: &str, len: usize) -> Point {
+        let scale = metric::scale(metric);
         self.with_rows(
-            self.point_by(method, |run| value_at(run, &method.variant, metric, len)),
+            self.point_by(method, scale, |run| {
+                value_at(run, &method.variant, metric, len)
+            }),
             method,
             metric,
             len,
@@ -38,7 +41,7 @@ impl Setting<'_> {
 
     /// Metric relative to the same run's in-length value.
     pub(crate) fn ratio(&self, method: &Method, metric: &str, len: usize) -> Point {
-        self.extrapolated(method, len, |run| {
+        self.extrapolated(method, len, metric::scale(metric), |run| {
             let there = value_at(run, &method.variant, metric, len)?;
             metric::extrapolation_ratio(there, self.value_in_length(run, method, metric)?)
                 .ok_or(Absent::Missing)
@@ -47,7 +50,7 @@ impl Setting<'_> {
 
     /// The share of its in-length score that a run keeps.
     pub(crate) fn kept_share(&self, method: &Method, metric: &str, len: usize) -> Point {
-        self.extrapolated(method, len, |run| {
+        self.extrapolated(method, len, metric::scale(metric), |run| {
             let there = value_at(run, &method.variant, metric, len)?;
             metric::kept_share(metric, there, self.value_in_length(run, method, metric)?)
                 .ok_or(Absent::Missing)
@@ -59,7 +62,7 @@ impl Setting<'_> {
     pub(crate) fn kept_to(&self, method: &Method) -> Point {
         let metric = self.lead();
         // About no single length, and past training: an unconverged method has no value.
-        self.extrapolated(method, usize::MAX, |run| {
+        self.extrapolated(method, usize::MAX, Scale::Linear, |run| {
             let here = Some(self.value_in_length(run, method, metric)?)
                 .filter(|&v| v > 0.0)
                 .ok_or(Absent::Missing)?;
@@ -79,7 +82,7 @@ impl Setting<'_> {
     /// the in-length score.
     pub(crate) fn kept_area(&self, method: &Method) -> Point {
         let metric = self.lead();
-        self.extrapolated(method, usize::MAX, |run| {
+        self.extrapolated(method, usize::MAX, Scale::Linear, |run| {
             let here = self.value_in_length(run, method, metric)?;
             let shares: Result<Vec<(f64, f64)>, Absent> = self
                 .lengths_from_in_length()
@@ -94,7 +97,8 @@ impl Setting<'_> {
         })
     }
 
-    /// One method minus another, seed by seed, for the seeds that both have.
+    /// One method less another, seed by seed, for the seeds that both have, by
+    /// [`Estimate::of_difference`] on the metric's scale.
     pub(crate) fn difference(
         &self,
         method: &Method,
@@ -106,8 +110,8 @@ impl Setting<'_> {
         self.with_difference(point, metric, (method, len), (other, len))
     }
 
-    /// Gives the mean difference of two shares, each of a method at a length, the interval over
-    /// seeds and test rows.
+    /// The difference of two scores, each of a method at a length; that of shares with the interval
+    /// over seeds and test rows.
     fn with_difference(
         &self,
         mut point: Point,
@@ -115,25 +119,20 @@ impl Setting<'_> {
         of: (&Method, usize),
         than: (&Method, usize),
     ) -> Point {
-        if metric::is_share(metric) {
-            let value = |seed: u64, (method, len): (&Method, usize)| {
-                let run = self.groups[method.group]
-                    .runs
-                    .iter()
-                    .find(|run| run.seed == seed)?;
-                value_at(run, &method.variant, metric, len).ok()
-            };
-            let pairs: Vec<(f64, f64)> = point
-                .values
+        let value = |seed: u64, (method, len): (&Method, usize)| {
+            let run = self.groups[method.group]
+                .runs
                 .iter()
-                .filter_map(|&(seed, _)| Some((value(seed, of)?, value(seed, than)?)))
-                .collect();
-            let rows = (
-                self.rows(of.0, metric, of.1),
-                self.rows(than.0, metric, than.1),
-            );
-            point.estimate = Estimate::of_share_difference(&pairs, rows);
-        }
+                .find(|run| run.seed == seed)?;
+            value_at(run, &method.variant, metric, len).ok()
+        };
+        let pairs: Vec<(f64, f64)> = point
+            .values
+            .iter()
+            .filter_map(|&(seed, _)| Some((value(seed, of)?, value(seed, than)?)))
+            .collect();
+        let rows = |(method, len): (&Method, usize)| self.rows(method, metric, len);
+        point.estimate = difference_of(metric, &pairs, (rows(of), rows(than)));
         point
     }
 
@@ -147,7 +146,8 @@ impl Setting<'_> {
         of: impl Fn(f64, f64) -> Option<f64>,
     ) -> Point {
         let others = &self.groups[other.group].runs;
-        let mut point = self.extrapolated(method, len, |run| {
+        let scale = metric::scale(metric);
+        let mut point = self.extrapolated(method, len, scale, |run| {
             let beside = others
                 .iter()
                 .find(|r| r.seed == run.seed)
@@ -157,7 +157,7 @@ impl Setting<'_> {
         });
         // `extrapolated` has checked the first method only.
         if self.is_extrapolation_of_unconverged(other, len) {
-            point = self.point_by(method, |_| Err(Absent::Unconverged));
+            point = self.point_by(method, scale, |_| Err(Absent::Unconverged));
         }
         // Runs that could give a value: one for each seed of both methods.
         let seeds = |method: &Method| {
@@ -173,16 +173,18 @@ impl Setting<'_> {
 
     /// The score, which a method that has not converged does not have past the training length.
     pub(crate) fn score(&self, method: &Method, metric: &str, len: usize) -> Point {
-        let point = self.extrapolated(method, len, |run| {
+        let point = self.extrapolated(method, len, metric::scale(metric), |run| {
             value_at(run, &method.variant, metric, len)
         });
         self.with_rows(point, method, metric, len)
     }
 
-    /// Distance of the score to a fixed value: of the mean for shares, of each run otherwise.
+    /// Distance of the score to a fixed value: of the mean for shares and on a logarithmic scale,
+    /// of each run otherwise.
     pub(crate) fn distance(&self, method: &Method, metric: &str, len: usize, to: f64) -> Point {
-        if !metric::is_share(metric) {
-            return self.extrapolated(method, len, |run| {
+        let scale = metric::scale(metric);
+        if scale == Scale::Linear && !metric::is_share(metric) {
+            return self.extrapolated(method, len, scale, |run| {
                 Ok((value_at(run, &method.variant, metric, len)? - to).abs())
             });
         }
@@ -193,7 +195,7 @@ impl Setting<'_> {
 
     /// A run's score at one length minus that at another.
     pub(crate) fn step(&self, method: &Method, metric: &str, from: usize, to: usize) -> Point {
-        let point = self.extrapolated(method, to.max(from), |run| {
+        let point = self.extrapolated(method, to.max(from), Scale::Linear, |run| {
             Ok(value_at(run, &method.variant, metric, to)?
                 - value_at(run, &method.variant, metric, from)?)
         });
@@ -202,6 +204,7 @@ impl Setting<'_> {
 
     /// The largest score of some methods over the smallest, for the seeds that all have.
     pub(crate) fn spread(&self, methods: &[&Method], metric: &str, len: usize) -> Point {
+        let scale = metric::scale(metric);
         let Some((first, others)) = methods.split_first() else {
             return Point {
                 values: Vec::new(),
@@ -214,9 +217,9 @@ impl Setting<'_> {
             .iter()
             .any(|m| self.is_extrapolation_of_unconverged(m, len))
         {
-            return self.point_by(first, |_| Err(Absent::Unconverged));
+            return self.point_by(first, scale, |_| Err(Absent::Unconverged));
         }
-        self.extrapolated(first, len, |run| {
+        self.extrapolated(first, len, scale, |run| {
             let own = value_at(run, &first.variant, metric, len)?;
             let (mut low, mut high) = (own, own);
             for other in others {
@@ -249,12 +252,13 @@ impl Setting<'_> {
         &self,
         method: &Method,
         len: usize,
+        scale: Scale,
         value: impl Fn(&Run<'_>) -> Result<f64, Absent>,
     ) -> Point {
         if self.is_extrapolation_of_unconverged(method, len) {
-            return self.point_by(method, |_| Err(Absent::Unconverged));
+            return self.point_by(method, scale, |_| Err(Absent::Unconverged));
         }
-        self.point_by(method, value)
+        self.point_by(method, scale, value)
     }
 
     pub(crate) fn is_extrapolation_of_unconverged(&self, method: &Method, len: usize) -> bool {
@@ -264,6 +268,7 @@ impl Setting<'_> {
     pub(super) fn point_by(
         &self,
         method: &Method,
+        scale: Scale,
         value: impl Fn(&Run<'_>) -> Result<f64, Absent>,
     ) -> Point {
         let runs = &self.groups[method.group].runs;
@@ -282,7 +287,21 @@ impl Setting<'_> {
             }
         }
         let values: Vec<f64> = point.values.iter().map(|&(_, value)| value).collect();
-        point.estimate = Estimate::of_mean(&values);
+        point.estimate = Estimate::of(scale, &values);
         point
+    }
+}
+
+/// The mean difference of pairs of scores: on the metric's scale, and for shares with the interval
+/// over seeds and `rows` of each side.
+pub(crate) fn difference_of(
+    metric: &str,
+    pairs: &[(f64, f64)],
+    rows: (u64, u64),
+) -> Option<Estimate> {
+    if metric::is_share(metric) {
+        Estimate::of_share_difference(pairs, rows)
+    } else {
+        Estimate::of_difference(metric::scale(metric), pairs)
     }
 }

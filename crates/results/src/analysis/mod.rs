@@ -19,7 +19,7 @@ pub(crate) mod base_sweep;
 mod comparable;
 pub(crate) mod groups;
 pub(crate) mod identity;
-mod measure;
+pub(crate) mod measure;
 mod naming;
 pub(crate) mod outcome;
 pub(crate) mod point;

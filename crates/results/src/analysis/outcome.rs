@@ -5,7 +5,7 @@ use super::groups::Run;
 use super::point::{Point, value_at};
 use super::setting::{Method, Setting};
 use crate::metric::{self, better_first};
-use crate::stats::{self, Estimate};
+use crate::stats::{self, Estimate, Scale};
 use std::cmp::Ordering;
 
 /// Whether a method has learned its task at the lengths it was trained on: only then is anything
@@ -43,7 +43,13 @@ impl Setting<'_> {
             .lengths
             .iter()
             .filter(|&&len| answers && len <= self.task.train_len)
-            .filter_map(|&len| Some(self.point_by(method, exact_at(len)).estimate?.mean))
+            .filter_map(|&len| {
+                Some(
+                    self.point_by(method, Scale::Linear, exact_at(len))
+                        .estimate?
+                        .mean,
+                )
+            })
             .collect();
         if let Some(mean) = stats::mean(&exact).filter(|mean| mean.is_finite()) {
             if mean >= metric::LEARNED {

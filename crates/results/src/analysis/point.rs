@@ -73,29 +73,63 @@ pub(super) fn value_at(
     }
 }
 
-/// A mean with its interval: `4.63 ± 0.05`, `0.67 [0.09, 0.99]` for shares, or `4.63` for one seed.
-/// The mean has no more digits than its interval supports.
+/// A mean with its interval: `4.63 ± 0.05`, `0.67 [0.09, 0.99]` for shares, `4.24 [4.10, 4.39]` for
+/// perplexities, or `4.63` for one seed. The mean has no more digits than its interval supports.
 pub(crate) fn estimate_text(metric: &str, estimate: &Estimate) -> String {
     let (mean, interval) = estimate_parts(metric, estimate);
     mean + &interval
 }
 
 /// The mean, and its interval with the space before it.
-fn estimate_parts(metric: &str, estimate: &Estimate) -> (String, String) {
+pub(crate) fn estimate_parts(metric: &str, estimate: &Estimate) -> (String, String) {
+    let (times, unit) = metric::unit(metric);
     let most = metric::decimals(metric, estimate.mean);
-    let half = estimate.interval.map(|(low, high)| (high - low) / 2.0);
+    let half = estimate
+        .interval
+        .map(|(low, high)| times * (high - low) / 2.0);
     let decimals = half.map_or(most, |half| most.min(supported(half)));
-    let mean = metric::number(estimate.mean, decimals);
+    let number = |value: f64| metric::number(times * value, decimals);
+    let mean = number(estimate.mean) + unit;
     let interval = match (estimate.half_width, estimate.interval) {
-        (Some(half), _) => format!(" ± {}", metric::number(half, decimals)),
+        (Some(half), _) => format!(" ± {}", number(half)),
         (None, Some((low, high))) => {
             // Rounded outwards, so that what is printed holds the mean and all of the interval.
-            let (low, high) = ((low * 100.0).floor() / 100.0, (high * 100.0).ceil() / 100.0);
-            format!(" [{}, {}]", metric::number(low, 2), metric::number(high, 2))
+            let decimals = if metric::is_share(metric) {
+                2
+            } else {
+                decimals
+            };
+            let end = |value: f64, round: fn(f64) -> f64| {
+                let per = 10f64.powi(decimals as i32);
+                let value = times * value;
+                let rounded = round(value * per) / per;
+                // Numbers this large are printed in powers of ten.
+                let is_large = value.abs() >= 1e6;
+                metric::number(if is_large { value } else { rounded }, decimals)
+            };
+            format!(" [{}, {}]", end(low, f64::floor), end(high, f64::ceil))
         }
         (None, None) => String::new(),
     };
     (mean, interval)
+}
+
+/// A difference by [`metric::of_difference`], as mean and interval: `+0.12` and ` ± 0.05`. One
+/// above 0 has its sign, one that rounds to 0 has none.
+pub(crate) fn difference_parts(metric: &str, difference: &Estimate) -> (String, String) {
+    let (mean, interval) = estimate_parts(metric::of_difference(metric), difference);
+    let is_zero = leading_number(&mean) == Some(0.0);
+    let sign = if difference.mean > 0.0 && !is_zero {
+        "+"
+    } else {
+        ""
+    };
+    (format!("{sign}{mean}"), interval)
+}
+
+/// The number that a text begins with.
+pub(crate) fn leading_number(text: &str) -> Option<f64> {
+    text.split(' ').next()?.parse().ok()
 }
 
 /// Decimals at which a half-width has two significant digits.
@@ -115,10 +149,19 @@ pub(crate) fn point_text(metric: &str, point: &Point) -> String {
 
 /// The mean or why there is none, and the interval with the count of seeds that gave a number.
 pub(crate) fn point_parts(metric: &str, point: &Point) -> (String, String) {
+    parts(point, |estimate| estimate_parts(metric, estimate))
+}
+
+/// The same of a difference, by [`difference_parts`].
+pub(crate) fn difference_point_parts(metric: &str, point: &Point) -> (String, String) {
+    parts(point, |estimate| difference_parts(metric, estimate))
+}
+
+fn parts(point: &Point, of: impl Fn(&Estimate) -> (String, String)) -> (String, String) {
     let Some(estimate) = &point.estimate else {
         return (absent_text(&point.absent), String::new());
     };
-    let (mean, interval) = estimate_parts(metric, estimate);
+    let (mean, interval) = of(estimate);
     if point.is_whole() {
         (mean, interval)
     } else {

@@ -50,7 +50,8 @@ pub struct Claim {
     /// Test lengths.
     pub lengths: Vec<Length>,
     /// The bound, for kinds that have one. For `better` and its like: how much worse the method may
-    /// be and still agree; without it, it must be strictly better.
+    /// be and still agree, for perplexity as a share of the other's (0.01: by 1 %); without it, it
+    /// must be strictly better.
     #[serde(default)]
     pub value: Option<f64>,
     /// Whether a length without a value, such as past the end of a learned table, counts as
@@ -60,7 +61,7 @@ pub struct Claim {
 }
 
 /// What a claim compares. "Better" follows the metric's direction; differences and ratios are
-/// paired by seed.
+/// paired by seed, those of perplexities averaged in nats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

@@ -9,9 +9,9 @@ use crate::analysis::point::{Absent, Point, point_text};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::record::RunRecord;
+use crate::stats::Scale;
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 impl Claims {
     /// Evaluates every claim in every experiment and setting that has its methods. At least one
@@ -91,14 +91,24 @@ impl Needed {
     }
 }
 
-impl fmt::Display for Needed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Needed {
+    /// `at most 1.1`, `at most 5 %`; `metric`: what the number is.
+    fn text(self, metric: &str) -> String {
+        let (times, unit) = metric::unit(metric);
         match self {
-            Needed::AtMost(bound) => write!(f, "at most {bound}"),
-            Needed::AtLeast(bound) => write!(f, "at least {bound}"),
-            Needed::Negative => write!(f, "below 0"),
-            Needed::Positive => write!(f, "above 0"),
+            Needed::AtMost(bound) => format!("at most {}{unit}", times * bound),
+            Needed::AtLeast(bound) => format!("at least {}{unit}", times * bound),
+            Needed::Negative => "below 0".into(),
+            Needed::Positive => "above 0".into(),
         }
+    }
+}
+
+/// How a difference of a metric is named: `minus that`.
+fn than(metric: &str) -> &'static str {
+    match metric::scale(metric) {
+        Scale::Linear => "minus that",
+        Scale::Log => "relative to that",
     }
 }
 
@@ -243,10 +253,15 @@ impl<'s> Evaluation<'s, '_> {
             (false, Some(slack)) => Needed::AtLeast(-slack),
         };
         self.pairs(pairs, |a, b, len| {
-            let what = format!("{metric} of {} minus that of {} at {len}", a.name, b.name);
+            let what = format!(
+                "{metric} of {} {} of {} at {len}",
+                a.name,
+                than(metric),
+                b.name
+            );
             self.judge(
                 what,
-                metric,
+                metric::of_difference(metric),
                 &self.setting.difference(a, b, metric, len),
                 needed,
             )
@@ -382,13 +397,14 @@ impl<'s> Evaluation<'s, '_> {
                 continue;
             };
             for pair in self.lengths().windows(2) {
+                let than = than(metric);
                 let what = format!(
-                    "{metric} of {} at {} minus that at {}",
+                    "{metric} of {} at {} {than} at {}",
                     method.name, pair[1], pair[0]
                 );
                 out.push(self.judge(
                     what,
-                    metric,
+                    metric::of_difference(metric),
                     &self.setting.step(method, metric, pair[0], pair[1]),
                     needed,
                 ));
@@ -436,11 +452,12 @@ impl<'s> Evaluation<'s, '_> {
                 },
             },
         };
+        let needed = needed.text(metric);
         let text = format!("{what}: {shown}, needed {needed} ({why})");
         Comparison {
             what,
             estimate: point.estimate,
-            needed: needed.to_string(),
+            needed,
             verdict,
             mean_agrees,
             text,

@@ -2,14 +2,13 @@
 
 use crate::analysis::setting::Setting;
 use crate::metric;
-use crate::stats::{INTERVAL, SHARE_INTERVAL};
+use crate::stats::{INTERVAL, LOG_INTERVAL, SHARE_INTERVAL, Scale};
 
 /// What a cell is: a mean with which interval over how many seeds.
 pub(super) fn seeds_sentence(setting: &Setting<'_>, metric: &str) -> String {
-    let interval = if metric::is_share(metric) {
-        "[95 % CI]"
-    } else {
-        "± 95 % CI"
+    let interval = match (metric::is_share(metric), metric::scale(metric)) {
+        (false, Scale::Linear) => "± 95 % CI",
+        (true, _) | (_, Scale::Log) => "[95 % CI]",
     };
     match setting.seeds() {
         (1, 1) => "Single seed: no interval, no ranking.".into(),
@@ -30,10 +29,18 @@ pub(super) fn seeds_notes(setting: &Setting<'_>, metric: &str) -> String {
 
 /// How the interval of a metric is written, and what it is.
 pub(super) fn interval_text(metric: &str) -> String {
-    if metric::is_share(metric) {
-        format!("[{SHARE_INTERVAL}]")
-    } else {
-        format!("± {INTERVAL}")
+    match (metric::is_share(metric), metric::scale(metric)) {
+        (true, _) => format!("[{SHARE_INTERVAL}]"),
+        (false, Scale::Linear) => format!("± {INTERVAL}"),
+        (false, Scale::Log) => format!("[{LOG_INTERVAL}]"),
+    }
+}
+
+/// What a difference of a metric to that of another method is.
+pub(super) fn difference(metric: &str, than: &str) -> String {
+    match metric::scale(metric) {
+        Scale::Linear => format!("{metric} minus that of {than}"),
+        Scale::Log => format!("{metric} relative to that of {than}"),
     }
 }
 

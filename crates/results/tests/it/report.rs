@@ -336,6 +336,18 @@ fn every_number_can_be_recomputed() {
                     let shown = cell.split(' ').next().unwrap();
                     let d = shown.split_once('.').map_or(0, |(_, frac)| frac.len());
                     let mut expected = format!("{mean:.d$} ± {half:.d$}");
+                    if metric == "perplexity" {
+                        // In nats, from the losses themselves; the ends rounded outwards.
+                        let losses: Vec<f64> = values.iter().map(|v| v.ln()).collect();
+                        let mean = losses.iter().sum::<f64>() / n as f64;
+                        let squares = losses.iter().map(|v| (v - mean) * (v - mean));
+                        let sd = (squares.sum::<f64>() / (n as f64 - 1.0)).sqrt();
+                        let half = t(n) * sd / (n as f64).sqrt();
+                        let per = 10f64.powi(d as i32);
+                        let low = ((mean - half).exp() * per).floor() / per;
+                        let high = ((mean + half).exp() * per).ceil() / per;
+                        expected = format!("{:.d$} \\[{low:.d$}, {high:.d$}\\]", mean.exp());
+                    }
                     if metric.starts_with("exact") || metric.starts_with("token") {
                         let (low, high) = share_interval(mean, sd, n, t(n), 4096.0);
                         let (low, high) =

@@ -8,10 +8,10 @@ use crate::report::document::Chapter;
 pub(super) const MOST_NUMBERS: usize = 12;
 
 /// How a verdict follows from an interval.
-pub(super) const RULE: &str = "Mean over seeds with its 95 % CI, ± or [low, high] (shares); differences and ratios paired by \
-     seed, n in brackets. A comparison agrees or disagrees if its whole interval does, and is \
-     undecided otherwise, for a single seed, and beyond the training length of a method that has \
-     not converged.";
+pub(super) const RULE: &str = "Mean over seeds with its 95 % CI, ± or [low, high] (shares and perplexities, the latter averaged \
+     in nats); differences and ratios paired by seed, n in brackets. A comparison agrees or \
+     disagrees if its whole interval does, and is undecided otherwise, for a single seed, and \
+     beyond the training length of a method that has not converged.";
 
 /// A chapter, and the rows of its files.
 pub(crate) struct ChapterFiles {

@@ -111,7 +111,7 @@ fn row<'a>(setting: &'a Setting<'_>) -> Option<Row<'a>> {
         point.estimate.map(|e| e.mean)
     };
     let at = |multiple: &usize| {
-        let length = multiple * setting.task.train_len;
+        let length = setting.task.train_len.saturating_mul(*multiple);
         let both = methods
             .iter()
             .filter_map(|m| Some((score(m, in_length)?, score(m, length)?)));

@@ -41,6 +41,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
         });
         series.push(averaged(
             &Named::method(setting, m, style),
+            metric::LOSS_NATS,
             |estimate, _| estimate.interval,
             curves,
         ));

@@ -7,7 +7,7 @@ use crate::plot::{LinePlot, Series};
 use crate::report::captions::{key, seeds_text};
 use crate::report::sections::baseline::baseline;
 use crate::report::spec::ReportSpec;
-use crate::stats::{Estimate, INTERVAL, SHARE_INTERVAL};
+use crate::stats::{Estimate, INTERVAL, LOG_INTERVAL, SHARE_INTERVAL, Scale};
 use std::collections::BTreeMap;
 
 /// Lines beyond this cannot be distinguished.
@@ -182,10 +182,10 @@ pub(super) fn scores(
     let (low, high) = range(&series);
     let is_share = !metric::lower_is_better(metric) && high <= 1.0;
     let chance = chance(setting, metric, high);
-    let what = if metric::is_share(metric) {
-        SHARE_INTERVAL
-    } else {
-        INTERVAL
+    let what = match (metric::is_share(metric), metric::scale(metric)) {
+        (true, _) => SHARE_INTERVAL,
+        (false, Scale::Linear) => INTERVAL,
+        (false, Scale::Log) => LOG_INTERVAL,
     };
     let bands = bands(setting, &mut series, what);
     let log_y = metric == metric::PERPLEXITY && high > 4.0 * low;
@@ -212,6 +212,7 @@ pub(super) fn scores(
 /// The mean over runs at each x, over the runs that have it, with a band made of their values.
 pub(super) fn averaged(
     named: &Named<'_>,
+    metric: &str,
     band: Band,
     curves: impl Iterator<Item = (u64, Vec<(f64, f64)>)>,
 ) -> Series {
@@ -229,9 +230,13 @@ pub(super) fn averaged(
     if seeds.len() < 2 {
         seeds.clear();
     }
-    let estimates = by_x
-        .into_iter()
-        .filter_map(|(x, ys)| Some((f64::from_bits(x), Estimate::of_mean(&ys)?, ys)));
+    let estimates = by_x.into_iter().filter_map(|(x, ys)| {
+        Some((
+            f64::from_bits(x),
+            Estimate::of(metric::scale(metric), &ys)?,
+            ys,
+        ))
+    });
     let (points, band) = estimates
         .map(|(x, e, ys)| ((x, e.mean), band(&e, &ys)))
         .unzip();

@@ -59,7 +59,7 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec, len: usize) -> Option<Figure
             key: method.map_or_else(String::new, key),
             style,
         };
-        averaged(&named, extremes, group.runs.iter().map(curve))
+        averaged(&named, lead, extremes, group.runs.iter().map(curve))
     };
     let mut series: Vec<Series> = looks.into_iter().map(of).collect();
     series.retain(|line| !line.points.is_empty());

@@ -31,7 +31,12 @@ fn figure(setting: &Setting<'_>, spec: &ReportSpec) -> Option<Figure> {
             key: method.map_or_else(String::new, key),
             style,
         };
-        averaged(&named, extremes, group.runs.iter().map(curve))
+        averaged(
+            &named,
+            metric::LOSS_NATS,
+            extremes,
+            group.runs.iter().map(curve),
+        )
     };
     let mut series: Vec<Series> = looks.into_iter().map(of).collect();
     if series.iter().all(|s| s.points.is_empty()) {

@@ -1,11 +1,14 @@
 //! Differences to a baseline, paired by seed.
 
-use crate::analysis::point::{Absent, Point, point_parts};
+use crate::analysis::point::{Absent, Point, difference_point_parts};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric::{self, better_first};
-use crate::report::captions::{UNCONVERGED, definition, direction, interval_text, slug};
+use crate::report::captions::{
+    UNCONVERGED, definition, difference, direction, interval_text, slug,
+};
 use crate::report::document::{Cell, Mark, Table};
 use crate::report::spec::{FIRST_METHOD, ReportSpec};
+use crate::stats::Scale;
 use crate::text::list;
 use std::cmp::Ordering;
 
@@ -37,7 +40,7 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
             };
             row.push(Cell {
                 mark,
-                ..Cell::number(difference_parts(metric, &point))
+                ..Cell::number(difference_point_parts(metric, &point))
             });
         }
         rows.push(row);
@@ -50,9 +53,9 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
         slug: slug(setting, "difference"),
         title: format!("{metric}: difference to {}", base.name),
         caption: format!(
-            "{metric} minus that of {}, paired by seed ({}: a negative difference is {}); {n} \
-             pairs. Bold: the interval excludes 0.",
-            base.name,
+            "{}, paired by seed ({}: a negative difference is {}); {n} pairs. Bold: the interval \
+             excludes 0.",
+            difference(metric, &base.name),
             direction(metric),
             if metric::lower_is_better(metric) {
                 "an improvement"
@@ -61,7 +64,11 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
             },
         ),
         notes: format!(
-            "Mean {}; k/N: only k of N pairs gave a number. - : no seed in common. {UNCONVERGED}",
+            "{} {}; k/N: only k of N pairs gave a number. - : no seed in common. {UNCONVERGED}",
+            match metric::scale(metric) {
+                Scale::Linear => "Mean",
+                Scale::Log => "exp of the mean difference in nats, less 1,",
+            },
             interval_text(metric)
         ),
         definition: definition(setting, metric),
@@ -75,18 +82,8 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
 
 /// `+0.12 ± 0.05`: a difference above 0 has its sign.
 pub(super) fn difference_text(metric: &str, difference: &Point) -> String {
-    let (mean, interval) = difference_parts(metric, difference);
+    let (mean, interval) = difference_point_parts(metric, difference);
     mean + &interval
-}
-
-/// [`difference_text`] as mean and interval.
-fn difference_parts(metric: &str, difference: &Point) -> (String, String) {
-    let (mean, interval) = point_parts(metric, difference);
-    // A difference that rounds to zero has no sign.
-    let is_zero = mean.parse() == Ok(0.0);
-    let is_more = difference.estimate.is_some_and(|e| e.mean > 0.0) && !is_zero;
-    let mean = if is_more { format!("+{mean}") } else { mean };
-    (mean, interval)
 }
 
 /// Whether the interval of a difference lies on the better (`Less`) or on the worse side of 0.
@@ -131,8 +128,8 @@ pub(crate) fn finding(setting: &Setting<'_>, base: &Method) -> Option<String> {
         .map(|(name, m)| format!("{name}: {}", list(m, 8)))
         .collect();
     let what = format!(
-        "Paired by seed, {metric} minus that of {} at {len}",
-        base.name
+        "Paired by seed, {} at {len}",
+        difference(metric, &base.name)
     );
     (!parts.is_empty()).then(|| format!("{what}: {}.", parts.join("; ")))
 }

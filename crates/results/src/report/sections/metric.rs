@@ -6,6 +6,7 @@ use crate::metric;
 use crate::report::captions::{definition, direction, keys, seeds_notes, seeds_sentence, slug};
 use crate::report::document::{Cell, Mark, Table};
 use crate::report::spec::ReportSpec;
+use crate::stats::Scale;
 
 /// Every metric but the leading one, whose table comes first.
 pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
@@ -27,10 +28,10 @@ pub(super) fn table(setting: &Setting<'_>, metric: &str) -> Table {
         ""
     };
     let is_derived = metric::find(metric).is_some_and(|def| def.derived_from_loss.is_some());
-    let derived = if is_derived {
-        " Derived from nats for each run, then averaged."
-    } else {
-        ""
+    let derived = match (is_derived, metric::scale(metric)) {
+        (false, _) => "",
+        (true, Scale::Linear) => " Derived from nats for each run, then averaged.",
+        (true, Scale::Log) => " Averaged in nats: exp of the mean loss.",
     };
     Table {
         slug: slug(setting, metric),

@@ -9,7 +9,7 @@ use crate::report::captions::{
 };
 use crate::report::document::{Cell, Table};
 use crate::report::spec::ReportSpec;
-use crate::stats::INTERVAL;
+use crate::stats::{INTERVAL, Scale};
 
 /// One table, or none where no length beyond the training length was tested.
 pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
@@ -52,7 +52,11 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
         notes: format!(
             "Reach: the longest test length up to which the means of all tested lengths do. ≥: nothing longer was tested; none: lost at the first longer \
              length; -: no in-length score. {UNCONVERGED} Ratio: {metric} at {longest} over \
-             {metric} at {in_length}, averaged over runs{interval}.{}",
+             {metric} at {in_length}, averaged over runs{}{interval}.{}",
+            match metric::scale(metric) {
+                Scale::Linear => "",
+                Scale::Log => " in nats",
+            },
             seeds_notes(setting, metric),
         ),
         definition: definition(setting, metric),

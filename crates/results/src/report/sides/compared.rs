@@ -3,7 +3,8 @@
 use super::pairs::MethodPairs;
 use super::spec::SidesSpec;
 use super::verdict::Verdict;
-use crate::analysis::point::{Point, estimate_text, point_text};
+use crate::analysis::measure::difference_of;
+use crate::analysis::point::{Point, difference_parts, leading_number, point_text};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::stats::Estimate;
@@ -47,9 +48,10 @@ pub struct Score {
     pub first: String,
     /// The same in the second set.
     pub second: String,
-    /// The second minus the first, paired by seed, with its interval; empty where there is none.
+    /// The second minus the first, paired by seed, with its interval; of perplexities the relative
+    /// change. Empty where there is none.
     pub difference: String,
-    /// Mean of the difference.
+    /// Mean of the difference; of perplexities the relative change, 0.05 for 5 % more.
     pub mean_difference: Option<f64>,
     /// Its 95 % interval.
     pub interval: Option<(f64, f64)>,
@@ -107,13 +109,8 @@ fn score(
     let point = |(setting, method): Of<'_, '_>| setting.point(method, metric, len);
     let (before, after) = (point(first), point(second));
     let pairs = pairs(&after, &before);
-    let difference = if metric::is_share(metric) {
-        let rows = |(setting, method): Of<'_, '_>| setting.rows(method, metric, len);
-        Estimate::of_share_difference(&pairs, (rows(second), rows(first)))
-    } else {
-        let differences: Vec<f64> = pairs.iter().map(|(after, before)| after - before).collect();
-        Estimate::of_mean(&differences)
-    };
+    let rows = |(setting, method): Of<'_, '_>| setting.rows(method, metric, len);
+    let difference = difference_of(metric, &pairs, (rows(second), rows(first)));
     let verdict = Verdict::of(
         metric,
         [&before, &after],
@@ -144,13 +141,12 @@ fn pairs(a: &Point, b: &Point) -> Vec<(f64, f64)> {
 
 /// A difference with its sign; in powers of ten where the usual decimals would show zero.
 fn signed(metric: &str, difference: &Estimate) -> String {
-    let text = estimate_text(metric, difference);
-    let mean = text.split(' ').next().unwrap_or_default();
-    if mean.parse() == Ok(0.0) && difference.mean != 0.0 {
-        return format!("{:+.1e}", difference.mean);
+    let (mean, interval) = difference_parts(metric, difference);
+    if leading_number(&mean) == Some(0.0) && difference.mean != 0.0 {
+        let (times, unit) = metric::unit(metric::of_difference(metric));
+        return format!("{:+.1e}{unit}", times * difference.mean);
     }
-    let sign = if difference.mean > 0.0 { "+" } else { "" };
-    format!("{sign}{text}")
+    mean + &interval
 }
 
 /// A name, or both where they differ.

@@ -1,8 +1,8 @@
 //! Whether a score became better, worse, or neither.
 
 use crate::analysis::point::Point;
-use crate::metric::better_first;
-use crate::stats::Estimate;
+use crate::metric::{self, better_first};
+use crate::stats::{Estimate, Scale};
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::fmt;
@@ -66,7 +66,12 @@ impl Verdict {
         if is_zero {
             return Some(Self::Equal);
         }
-        let relative = difference.mean.abs() / before.mean.abs().max(1.0);
+        let per = match metric::scale(metric) {
+            Scale::Linear => before.mean.abs().max(1.0),
+            // A relative change already.
+            Scale::Log => 1.0,
+        };
+        let relative = difference.mean.abs() / per;
         if tolerance.is_some_and(|tolerance| relative <= tolerance) {
             return Some(Self::Within);
         }
