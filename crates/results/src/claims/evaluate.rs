@@ -4,12 +4,13 @@ use super::claim::{Claim, Claims, Kind};
 use super::experiment_setting::{
     ExperimentSetting, experiment_settings, find_method, is_task, tested,
 };
-use super::verdict::{Comparison, Outcome, Verdict, all_of};
-use crate::analysis::point::{Absent, Point, point_text};
+use super::needed::Needed;
+use super::verdict::{Comparison, Outcome, Verdict, all_of, step_down};
+use crate::analysis::point::{Absent, Point, estimate_text, point_text};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::record::RunRecord;
-use crate::stats::Scale;
+use crate::stats::{Estimate, Scale};
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +26,13 @@ impl Claims {
         for (at, claim) in self.claims.iter().enumerate() {
             let before = out.len();
             for place in settings.iter().filter(|p| claim.is_about(&p.setting)) {
-                let numbers = Evaluation {
+                let evaluation = Evaluation {
                     setting: &place.setting,
                     claim,
                     aliases: &self.aliases,
-                }
-                .comparisons();
+                };
+                let mut numbers = evaluation.comparisons();
+                step_down(&mut numbers);
                 let verdict = all_of(numbers.iter().map(|n| n.verdict));
                 if verdict != Verdict::NotTested {
                     out.push(Outcome {
@@ -66,42 +68,6 @@ struct Evaluation<'a, 'r> {
     setting: &'a Setting<'r>,
     claim: &'a Claim,
     aliases: &'a BTreeMap<String, Vec<String>>,
-}
-
-/// A bound on a number, and the side of it on which the claim agrees.
-#[derive(Clone, Copy)]
-enum Needed {
-    AtMost(f64),
-    AtLeast(f64),
-    /// Strictly below 0; a difference of exactly 0 decides nothing.
-    Negative,
-    Positive,
-}
-
-impl Needed {
-    fn holds(self, value: f64) -> bool {
-        // The mean of equal scores may differ from them by a rounding error.
-        let rounding = |bound: f64| 1e-12 * bound.abs().max(1.0);
-        match self {
-            Needed::AtMost(bound) => value <= bound + rounding(bound),
-            Needed::AtLeast(bound) => value >= bound - rounding(bound),
-            Needed::Negative => value < 0.0,
-            Needed::Positive => value > 0.0,
-        }
-    }
-}
-
-impl Needed {
-    /// `at most 1.1`, `at most 5 %`; `metric`: what the number is.
-    fn text(self, metric: &str) -> String {
-        let (times, unit) = metric::unit(metric);
-        match self {
-            Needed::AtMost(bound) => format!("at most {}{unit}", times * bound),
-            Needed::AtLeast(bound) => format!("at least {}{unit}", times * bound),
-            Needed::Negative => "below 0".into(),
-            Needed::Positive => "above 0".into(),
-        }
-    }
 }
 
 /// How a difference of a metric is named: `minus that`.
@@ -195,15 +161,16 @@ impl<'s> Evaluation<'s, '_> {
     }
 
     fn untested(&self, what: &str, why: &str) -> Comparison {
-        let what = text::name(what, 160);
-        let text = format!("{what}: {why}");
         Comparison {
-            what,
+            what: text::name(what, 160),
             estimate: None,
             needed: String::new(),
             verdict: Verdict::NotTested,
             mean_agrees: None,
-            text,
+            impossible: None,
+            shown: String::new(),
+            why: why.to_owned(),
+            bound: None,
         }
     }
 
@@ -347,7 +314,11 @@ impl<'s> Evaluation<'s, '_> {
                     self.setting.distance(method, metric, len, c),
                 ),
             };
-            self.judge(what, metric, &point, needed)
+            let impossible = self.impossible((method, len), &point, needed, chance);
+            Comparison {
+                impossible,
+                ..self.judge(what, metric, &point, needed)
+            }
         })
     }
 
@@ -414,7 +385,6 @@ impl<'s> Evaluation<'s, '_> {
     }
 
     fn judge(&self, what: String, metric: &str, point: &Point, needed: Needed) -> Comparison {
-        let shown = point_text(metric, point);
         let n = point.values.len();
         let mean_agrees = point
             .estimate
@@ -441,26 +411,56 @@ impl<'s> Evaluation<'s, '_> {
                 Some((0.0, 0.0)) if matches!(needed, Needed::Negative | Needed::Positive) => {
                     (Verdict::Undecided, format!("n = {n}, no difference"))
                 }
-                // Both ends on one side of the bound decide; a bound within the interval does not.
-                Some((low, high)) => match (needed.holds(low), needed.holds(high)) {
-                    (true, true) => (Verdict::Agrees, format!("n = {n}")),
-                    (false, false) => (Verdict::Disagrees, format!("n = {n}")),
-                    _ => (
+                Some(interval) => match needed.side(interval) {
+                    Some(true) => (Verdict::Agrees, format!("n = {n}")),
+                    Some(false) => (Verdict::Disagrees, format!("n = {n}")),
+                    None => (
                         Verdict::Undecided,
                         format!("n = {n}, inside the interval; the mean {side}"),
                     ),
                 },
             },
         };
-        let needed = needed.text(metric);
-        let text = format!("{what}: {shown}, needed {needed} ({why})");
         Comparison {
             what,
             estimate: point.estimate,
-            needed,
+            needed: needed.text(metric),
             verdict,
             mean_agrees,
-            text,
+            impossible: None,
+            shown: point_text(metric, point),
+            why,
+            bound: Some(needed),
         }
+    }
+
+    /// Why even a perfect score of a share, at as many seeds and test rows, has an interval that
+    /// does not agree; none where it agrees. `chance`: where distances to guessing are compared.
+    fn impossible(
+        &self,
+        of: (&Method, usize),
+        point: &Point,
+        needed: Needed,
+        chance: Option<f64>,
+    ) -> Option<String> {
+        let metric = self.claim.metric.as_str();
+        let seeds = Some(point.values.len()).filter(|n| *n > 1 && metric::is_share(metric))?;
+        let rows = self.setting.rows(of.0, metric, of.1);
+        let perfect = match needed {
+            Needed::AtMost(_) => chance.unwrap_or(0.0),
+            Needed::AtLeast(_) => 1.0,
+            Needed::Negative | Needed::Positive => return None,
+        };
+        let score = Estimate::of_share(&vec![perfect; seeds], rows)?;
+        let best = chance.map_or(score, |chance| score.distance_to(chance));
+        let agrees = needed.side(best.interval?) == Some(true);
+        (!agrees).then(|| {
+            format!(
+                "{} cannot be shown with {seeds} seeds of {rows} test rows: a perfect score has \
+                 the number {}",
+                needed.text(metric),
+                estimate_text(metric, &best)
+            )
+        })
     }
 }

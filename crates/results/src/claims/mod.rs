@@ -5,8 +5,9 @@
 //! seeds and the bound for it. A comparison *agrees* if the whole interval is on the
 //! claim's side of the bound, *disagrees* if the whole interval is on the other side, and is
 //! *undecided* if the bound lies inside the interval, if there is a single seed, or if a method has
-//! not learned its task in length. A claim disagrees if one of its comparisons does, agrees if all
-//! do, and is undecided otherwise: one counterexample settles what no example can.
+//! not learned its task in length. A claim agrees if all its comparisons do, disagrees if Holm's
+//! step-down procedure over them finds one that disagrees, and is undecided otherwise: one
+//! counterexample settles what no example can, and among many comparisons one is found by chance.
 //!
 //! Methods are compared within one experiment and setting, where everything but the axes is the
 //! same.
@@ -15,6 +16,7 @@
 //! claim.rs               claims and published numbers as data
 //! length.rs              lengths as claims write them
 //! experiment_setting.rs  the settings of each experiment, and methods by name
+//! needed.rs              bounds
 //! evaluate.rs            comparisons of numbers with bounds
 //! verdict.rs             verdicts and outcomes
 //! correlation.rs         rank correlation with published numbers
@@ -27,6 +29,7 @@ mod correlation;
 mod evaluate;
 mod experiment_setting;
 mod length;
+mod needed;
 mod verdict;
 
 pub use assertions::{Assertion, AssertionOutcome, AssertionResult, Assertions};

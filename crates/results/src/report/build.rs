@@ -54,6 +54,10 @@ pub fn report(
             files.push(ReportFile::new(file.name, text));
         }
     }
+    let mut notes: Vec<String> = Vec::new();
+    for chapter in &mut evaluated {
+        notes.append(&mut chapter.notes);
+    }
     let evaluated = evaluated.into_iter().map(|chapter| chapter.chapter);
     let ranked = ranking::chapter(&settings).into_iter();
     let chapters = ranked
@@ -61,7 +65,8 @@ pub fn report(
         .chain(evaluated);
     let pages = experiments::pages(&sorted, &specs, spec);
     let chapters = chapters.collect();
-    let document = document(&sorted, &excluded, &settings, spec, chapters, &pages);
+    let mut document = document(&sorted, &excluded, &settings, spec, chapters, &pages);
+    document.notes.extend(notes);
     let pictures = pictures(&document, spec)?;
     files.extend(rendered(&document, &settings, spec)?);
     let pages = pages.par_iter().map(|page| {

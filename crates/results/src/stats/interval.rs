@@ -3,7 +3,7 @@
 use statrs::distribution::{Beta, ContinuousCDF, Normal, StudentsT};
 
 /// Share of the cases that an interval of a report does not cover, both sides together.
-pub(super) const ALPHA: f64 = 0.05;
+pub(crate) const ALPHA: f64 = 0.05;
 /// 97.5 % point of the standard normal distribution.
 const Z_975: f64 = 1.959_963_984_540_054;
 /// Variance between seeds, relative to that of one row, that is added to the one observed at a

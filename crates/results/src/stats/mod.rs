@@ -14,4 +14,5 @@ mod mean;
 
 pub use correlation::{Correlation, MOST_EXACT, spearman};
 pub use estimate::{Estimate, INTERVAL, LOG_INTERVAL, SHARE_INTERVAL, Scale};
+pub(crate) use interval::ALPHA;
 pub use mean::{half_width_95, mean, mean_over_log2, sample_sd};

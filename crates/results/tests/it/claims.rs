@@ -241,6 +241,98 @@ fn every_kind_by_hand() {
     }
 }
 
+/// Runs of one method with the given losses at 64, 128, 256, one list for each seed.
+fn losses(seeds: [[f64; 3]; 3]) -> Vec<RunRecord> {
+    let of = |(seed, values): (usize, [f64; 3])| {
+        let mut run = record(
+            "x",
+            &[("model.pe", json!("a"))],
+            seed as u64,
+            text_task(256),
+        );
+        for (len, value) in [64, 128, 256].into_iter().zip(values) {
+            run.evals
+                .push(ok_row("trained", len, &[("loss_nats", value)]));
+        }
+        run
+    };
+    seeds.into_iter().enumerate().map(of).collect()
+}
+
+/// With three seeds 0.01 apart, a mean above the bound by 0.03 has t = 5.20: p is 0.035. One above
+/// it by 0.06 has t = 10.4: p is 0.009.
+#[test]
+fn many_comparisons_find_one_that_disagrees_by_chance() {
+    use Verdict::*;
+    let at = |means: [f64; 3]| losses([-0.01, 0.0, 0.01].map(|d| means.map(|m| m + d)));
+    let below = |lengths: &[usize], records: &[RunRecord]| {
+        let value = json!({ "metric": "loss_nats", "kind": "below", "methods": ["a"], "lengths": lengths, "value": 1.0 });
+        claims(vec![claim(value)]).evaluate(records).remove(0)
+    };
+    // Two of three would disagree alone, none at 0.05 / 3.
+    let weak = at([1.03, 1.03, 0.9]);
+    assert_eq!(below(&[64], &weak).verdict, Disagrees);
+    let all = below(&[64, 128, 256], &weak);
+    let verdicts = |outcome: &longreach_results::claims::Outcome| {
+        outcome
+            .numbers
+            .iter()
+            .map(|n| n.verdict)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (all.verdict, verdicts(&all)),
+        (Undecided, vec![Undecided, Undecided, Agrees])
+    );
+    assert_eq!(
+        all.numbers[0].text(),
+        "loss_nats of a at 64: 1.030 ± 0.025, needed at most 1 (n = 3, would disagree alone, not \
+         as one of 3 (Holm))"
+    );
+    // One is rejected at 0.05 / 2, and then the other at 0.05.
+    let strong = below(&[64, 128], &at([1.03, 1.06, 0.9]));
+    assert_eq!(
+        (strong.verdict, verdicts(&strong)),
+        (Disagrees, vec![Disagrees; 2])
+    );
+    // To agree, each comparison needs its own interval only.
+    assert_eq!(
+        below(&[64, 128, 256], &at([0.97, 0.97, 0.97])).verdict,
+        Agrees
+    );
+}
+
+/// Three seeds of 4096 rows, all 0: no more than 1 - 0.025^(0.05 / 3 + 1 / 4096) = 0.0606 is shown.
+#[test]
+fn bounds_that_no_score_can_meet_are_named() {
+    let records = scores(&[("a", &[[1.0, 1.0, 0.0, 0.0]; 3])]);
+    let of = |kind: &str, length: usize, bound: f64| {
+        let value = json!({ "kind": kind, "methods": ["a"], "lengths": [length], "value": bound });
+        claims(vec![claim(value)])
+    };
+    let impossible = |claims: &Claims| claims.evaluate(&records)[0].numbers[0].impossible.clone();
+    assert_eq!(
+        impossible(&of("below", 64, 0.02)).unwrap(),
+        "at most 0.02 cannot be shown with 3 seeds of 4096 test rows: a perfect score has the \
+         number 0.000 [0.00, 0.07]"
+    );
+    assert_eq!(impossible(&of("below", 64, 0.061)), None);
+    // The note is about what any score could show, not about this one.
+    assert!(impossible(&of("below", 8, 0.02)).is_some());
+    assert!(impossible(&of("above", 8, 0.95)).is_some());
+    assert_eq!(impossible(&of("above", 64, 0.9)), None);
+    let spec = ReportSpec {
+        claims: of("below", 64, 0.02),
+        ..ReportSpec::default()
+    };
+    let report = report(&records, &[], &spec).unwrap();
+    let markdown = report.files.iter().find(|f| f.name == "report.md").unwrap();
+    let markdown = String::from_utf8(markdown.bytes.clone()).unwrap();
+    assert!(
+        markdown.contains("Claim 1 (\"a claim\") in copy: copy, trained at 16 symbols: at most")
+    );
+}
+
 #[test]
 fn a_single_seed_decides_nothing() {
     let records: Vec<RunRecord> = three().into_iter().filter(|r| r.seed == 0).collect();
@@ -250,7 +342,7 @@ fn a_single_seed_decides_nothing() {
     .evaluate(&records);
     assert_eq!(outcomes[0].verdict, Verdict::Undecided);
     assert_eq!(
-        outcomes[0].numbers[0].text,
+        outcomes[0].numbers[0].text(),
         "exact_match of a minus that of b at 64: 0.700, needed above 0 (a single seed, which \
          agrees)"
     );

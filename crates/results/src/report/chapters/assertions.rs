@@ -60,6 +60,7 @@ pub(crate) fn chapter(records: &[RunRecord]) -> Result<ChapterFiles, ReportError
             head: head.into_iter().chain(NUMBER_HEAD).collect(),
             rows: csv_rows.collect(),
         }],
+        notes: Vec::new(),
     })
 }
 

@@ -8,7 +8,7 @@ use crate::metric;
 use crate::record::RunRecord;
 use crate::report::document::{Cell, Chapter, Layout, Table};
 use crate::stats::MOST_EXACT;
-use crate::text::list;
+use crate::text::{self, list};
 
 /// The lists of claims: verdict, anchor, first sentence of the caption.
 const LISTS: [(Verdict, &str, &str); 4] = [
@@ -57,7 +57,22 @@ pub(crate) fn chapter(claims: &Claims, records: &[RunRecord]) -> ChapterFiles {
             is_first: false,
         },
         csv: vec![claims_csv(claims, &outcomes), correlations_csv(&columns)],
+        notes: outcomes
+            .iter()
+            .filter_map(|o| impossible(claims, o))
+            .collect(),
     }
+}
+
+/// A note on a bound of a claim that its records cannot meet, whatever their scores are.
+fn impossible(claims: &Claims, outcome: &Outcome) -> Option<String> {
+    let why = outcome.numbers.iter().find_map(|n| n.impossible.as_ref())?;
+    Some(format!(
+        "Claim {} (\"{}\") in {}: {why}. More seeds or test rows, or another bound, can decide it.",
+        outcome.claim + 1,
+        text::name(&claims.claims[outcome.claim].text, 120),
+        outcome.place
+    ))
 }
 
 /// The claims with one verdict; none if there are none.

@@ -8,15 +8,18 @@ use crate::report::document::Chapter;
 pub(super) const MOST_NUMBERS: usize = 12;
 
 /// How a verdict follows from an interval.
-pub(super) const RULE: &str = "Mean over seeds with its 95 % CI, ± or [low, high] (shares and perplexities, the latter averaged \
-     in nats); differences and ratios paired by seed, n in brackets. A comparison agrees or \
-     disagrees if its whole interval does, and is undecided otherwise, for a single seed, and \
-     beyond the training length of a method that has not converged.";
+pub(super) const RULE: &str = "Mean over seeds with its 95 % CI, ± or [low, high] (shares and perplexities, the latter \
+     averaged in nats); differences and ratios paired by seed, n in brackets. A comparison agrees \
+     or disagrees if its whole interval does, and is undecided otherwise, for a single seed, and \
+     beyond the training length of a method that has not converged. Of several comparisons, only \
+     those disagree that Holm's step-down procedure rejects at 5 %.";
 
 /// A chapter, and the rows of its files.
 pub(crate) struct ChapterFiles {
     pub chapter: Chapter,
     pub csv: Vec<CsvFile>,
+    /// For the notes of the report.
+    pub notes: Vec<String>,
 }
 
 /// A CSV file before it is escaped.
@@ -80,9 +83,9 @@ pub(super) fn sentences(comparisons: &[Comparison]) -> String {
     let is_mixed = sorted.first().map(|c| c.verdict) != sorted.last().map(|c| c.verdict);
     let text = |c: &&Comparison| {
         if is_mixed {
-            format!("{}: {}", c.verdict.name(), c.text)
+            format!("{}: {}", c.verdict.name(), c.text())
         } else {
-            c.text.clone()
+            c.text()
         }
     };
     let mut shown: Vec<String> = sorted.iter().take(MOST_NUMBERS).map(text).collect();
