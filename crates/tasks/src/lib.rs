@@ -28,8 +28,8 @@ pub use error::TaskError;
 pub use permutation::Permutation;
 pub use stream::Stream;
 pub use task::{
-    AxisFacts, Batch, BuildContext, CorpusFacts, Rows, Scoring, TEACHER_FORCED, Task, TaskSpec,
-    TestSet,
+    AxisFacts, Batch, BuildContext, CorpusFacts, Rows, ScoredText, Scoring, TEACHER_FORCED, Task,
+    TaskSpec, TestSet,
 };
 pub use tasks::*;
 pub use text::{

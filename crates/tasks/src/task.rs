@@ -67,6 +67,19 @@ pub struct CorpusFacts {
     pub blake3: String,
 }
 
+/// The text that a task scores, where it is all that there is to score: each of its tokens once at
+/// every length, whatever the other lengths are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScoredText {
+    /// Number of consecutive tokens of the validation split.
+    pub tokens: u64,
+    /// The bytes that they are, where they are known.
+    pub bytes: Option<u64>,
+    /// Tokens of each of the consecutive, equally long blocks that it is divided into; `None` where
+    /// there are too few, or where not every token counts.
+    pub block: Option<usize>,
+}
+
 /// What a task says of one axis of its coordinates at a length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AxisFacts {
@@ -169,6 +182,16 @@ pub trait Task: Send + Sync {
     fn group(&self, length: usize, row: usize) -> Option<usize> {
         let _ = (length, row);
         None
+    }
+    /// The text that is scored, where all of it is.
+    fn scored_text(&self) -> Option<ScoredText> {
+        None
+    }
+    /// The place in [`scored_text`](Self::scored_text) of the target at the first position of a test
+    /// row; targets that follow have the next places.
+    fn scored_place(&self, length: usize, row: usize) -> usize {
+        let _ = (length, row);
+        0
     }
     /// How to score it.
     fn scoring(&self) -> Scoring;

@@ -1,10 +1,12 @@
 //! The frame of all tasks that ask a question in symbols.
 //!
 //! ```text
-//! rule.rs    Rule: what distinguishes one task from another; StringRule for functions of a string
-//! layout.rs  RowLayout: question and answer as tokens, and which of them count
-//! task.rs    SymbolTask: training batches, test sets, and how test rows are held out
-//! draw.rs    distinct numbers and decimal digits from free choices
+//! rule.rs       Rule: what distinguishes one task from another; StringRule for strings
+//! layout.rs     RowLayout: question and answer as tokens, and which of them count
+//! task.rs       SymbolTask: training batches, test sets, and how test rows are held out
+//! selection.rs  rows to choose values by, apart from the test rows
+//! questions.rs  sets of questions, by length
+//! draw.rs       distinct numbers and decimal digits from free choices
 //! ```
 //!
 //! A row is `BOS question SEP answer EOS`. The inputs are all tokens but the last, the targets all
@@ -16,7 +18,9 @@
 
 mod draw;
 mod layout;
+mod questions;
 mod rule;
+mod selection;
 mod task;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,11 @@
 //! Training batches and test sets of a rule, and their metrics.
 
 use super::layout::Row;
+use super::questions::ByLength;
 use super::rule::{Counted, HeldOut, Rule};
-use crate::{Batch, BuildContext, Permutation, Scoring, Stream, TEACHER_FORCED, Task, TaskError};
+use crate::{
+    Batch, BuildContext, Permutation, Rows, Scoring, Stream, TEACHER_FORCED, Task, TaskError,
+};
 use schema::in_range;
 use std::collections::BTreeMap;
 
@@ -15,16 +18,19 @@ const TEST_SHARE: u64 = 4;
 /// How often a row is drawn again to land on its side. A side that holds a quarter of the questions
 /// is missed 256 times in a row once in 10^32 rows, so only a side without any question is given
 /// up.
-const TRIES: usize = 256;
+pub(super) const TRIES: usize = 256;
 
 /// The task of a rule.
 pub(crate) struct SymbolTask<R> {
-    rule: R,
-    test_rows: u64,
-    eval_seed: u64,
+    pub(super) rule: R,
+    pub(super) test_rows: u64,
+    pub(super) eval_seed: u64,
+    pub(super) rows: Rows,
     train_purpose: String,
-    test_purpose: String,
+    pub(super) test_purpose: String,
     split_purpose: String,
+    /// Questions of the test rows, for selection rows that must differ from them.
+    pub(super) tested: ByLength,
 }
 
 /// What all rows of one length share.
@@ -34,9 +40,9 @@ pub(super) struct Plan {
     /// How many leading choices are permuted.
     leading: usize,
     /// Number of values of the permuted choices together.
-    values: u64,
+    pub(super) values: u64,
     /// The permutation that names the part held out, and the size of the part.
-    kept: Option<(Permutation, u64)>,
+    pub(super) kept: Option<(Permutation, u64)>,
 }
 
 impl<R: Rule> SymbolTask<R> {
@@ -51,9 +57,11 @@ impl<R: Rule> SymbolTask<R> {
             rule,
             test_rows,
             eval_seed: ctx.eval_seed,
+            rows: ctx.rows,
             train_purpose,
             test_purpose,
             split_purpose,
+            tested: ByLength::default(),
         })
     }
 
@@ -94,7 +102,7 @@ impl<R: Rule> SymbolTask<R> {
     }
 
     /// A row with these leading choices and the others drawn.
-    fn complete(
+    pub(super) fn complete(
         &self,
         length: usize,
         plan: &Plan,
@@ -115,7 +123,13 @@ impl<R: Rule> SymbolTask<R> {
     }
 
     /// A row on one side of the split by hash.
-    fn row_on_side(&self, length: usize, plan: &Plan, tested: bool, stream: &mut Stream) -> Row {
+    pub(super) fn row_on_side(
+        &self,
+        length: usize,
+        plan: &Plan,
+        tested: bool,
+        stream: &mut Stream,
+    ) -> Row {
         let mut row = self.complete(length, plan, None, stream);
         for _ in 0..TRIES {
             if self.is_tested(&row.question) == tested {
@@ -131,8 +145,11 @@ impl<R: Rule> SymbolTask<R> {
             return self.row_on_side(length, plan, false, stream);
         }
         let kept = plan.kept.as_ref();
-        // The permutation's first `part` values are the test's; training draws from the others.
-        let leading = kept.map(|(split, part)| split.get(part + stream.below(plan.values - part)));
+        // The permutation's first values are the test's; training draws from the others.
+        let leading = kept.map(|(split, part)| {
+            let first = part + self.borrowed(*part);
+            split.get(first + stream.below(plan.values - first))
+        });
         self.complete(length, plan, leading, stream)
     }
 
@@ -153,8 +170,19 @@ impl<R: Rule> SymbolTask<R> {
         self.complete(length, plan, Some(number), &mut stream)
     }
 
+    /// Row `row` of the set that is tested on: test rows, or rows for selection.
+    fn asked_row(&self, length: usize, plan: &Plan, row: u64) -> Row {
+        match self.rows {
+            Rows::Test => self.test_row(length, plan, row),
+            Rows::Selection => self.selection_row(length, plan, row),
+        }
+    }
+
     /// The test rows, for definitions.
     fn test_rows_in_words(&self) -> String {
+        if self.rows == Rows::Selection {
+            return self.selection_rows_in_words();
+        }
         let at_most = self.test_rows;
         match self.rule.held_out() {
             HeldOut::No => format!(
@@ -201,11 +229,10 @@ impl<R: Rule> Task for SymbolTask<R> {
     /// `test_rows` of the table, or every row of this length where there are fewer and they can be
     /// enumerated.
     fn test_rows(&self, length: usize) -> usize {
-        match self.rule.held_out() {
-            HeldOut::ByHash => self.test_rows as usize,
-            HeldOut::No | HeldOut::ByChoices => {
-                self.test_rows.min(self.plan(length).values) as usize
-            }
+        match (self.rule.held_out(), self.rows) {
+            (HeldOut::ByHash, _) => self.test_rows as usize,
+            (_, Rows::Test) => self.test_rows.min(self.plan(length).values) as usize,
+            (_, Rows::Selection) => self.selection_rows(&self.plan(length)) as usize,
         }
     }
     fn test_batch(&self, length: usize, first_row: usize, rows: usize) -> Batch {
@@ -214,7 +241,7 @@ impl<R: Rule> Task for SymbolTask<R> {
         let plan = self.plan(length);
         let mut batch = Batch::with_capacity(rows, self.seq_len(length));
         for row in first_row..end {
-            let row = self.test_row(length, &plan, row as u64);
+            let row = self.asked_row(length, &plan, row as u64);
             self.rule.layout().push(&mut batch, &row);
         }
         batch
@@ -233,7 +260,7 @@ impl<R: Rule> Task for SymbolTask<R> {
             return None;
         }
         self.rule
-            .group(&self.test_row(length, &self.plan(length), row as u64))
+            .group(&self.asked_row(length, &self.plan(length), row as u64))
     }
     fn scoring(&self) -> Scoring {
         Scoring::Answer

@@ -8,12 +8,13 @@
 //! Rows of different lengths share a batch: shorter ones are filled with EOS on the right, which
 //! nothing before them sees and nothing counts.
 //!
-//! Held out: by file. A prompt that is in both files is refused.
+//! Held out: by file. A prompt that is in both files is refused. With `[select]`, values are chosen
+//! on the files of `select`, whose prompts are in neither.
 //!
 //! Tokens are those of the training file in order of code points, and one for all others.
 
-use crate::text::{Keys, Line, refuse_common};
-use crate::{Batch, BuildContext, CorpusFacts, Scoring, Stream, TEACHER_FORCED};
+use crate::text::{Keys, Line, refuse_common, refuse_tested};
+use crate::{Batch, BuildContext, CorpusFacts, Rows, Scoring, Stream, TEACHER_FORCED};
 use crate::{Task, TaskError, TaskSpec};
 use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,9 @@ pub struct JsonlConfig {
     pub train: Vec<String>,
     /// Files to test on.
     pub test: Vec<String>,
+    /// Files to choose values on with `[select]`, which no result is scored on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub select: Vec<String>,
     /// What a token is.
     pub tokens: JsonlTokens,
     /// Key of the prompt in every line.
@@ -66,6 +70,7 @@ impl Default for JsonlConfig {
         Self {
             train: vec!["train.jsonl".to_owned()],
             test: vec!["test.jsonl".to_owned()],
+            select: Vec::new(),
             tokens: JsonlTokens::default(),
             prompt: "prompt".to_owned(),
             answer: "answer".to_owned(),
@@ -114,6 +119,20 @@ impl TaskSpec for JsonlConfig {
         let mut read = |key: &str, patterns: &[String]| keys.read(key, patterns, ctx, &mut hasher);
         let (train, test) = (read("train", &self.train)?, read("test", &self.test)?);
         refuse_common(&train.lines, &test.lines)?;
+        let select = match self.select[..] {
+            [] => None,
+            _ => Some(read("select", &self.select)?),
+        };
+        if let Some(select) = &select {
+            refuse_common(&train.lines, &select.lines)?;
+            refuse_tested(&test.lines, &select.lines)?;
+        }
+        let files = train.files + test.files + select.as_ref().map_or(0, |part| part.files);
+        let test = match (ctx.rows, select) {
+            (Rows::Selection, Some(select)) => select,
+            (Rows::Selection, None) => return Err(no_selection().into()),
+            (Rows::Test, _) => test,
+        };
         let vocabulary = Vocabulary::of(&train.lines, self.tokens)?;
         let task = JsonlTask {
             train: vocabulary.rows(&train.lines),
@@ -125,9 +144,11 @@ impl TaskSpec for JsonlConfig {
             corpus: CorpusFacts {
                 source: format!(
                     "files: {}",
-                    [&self.train[..], &self.test].concat().join(", ")
+                    [&self.train[..], &self.test, &self.select]
+                        .concat()
+                        .join(", ")
                 ),
-                files: train.files + test.files,
+                files,
                 train_bytes: train.bytes,
                 valid_bytes: test.bytes,
                 blake3: hasher.finalize().to_hex().to_string(),
@@ -136,6 +157,14 @@ impl TaskSpec for JsonlConfig {
         task.check_lengths(ctx)?;
         Ok(Box::new(task))
     }
+}
+
+/// What is missing where values are to be chosen.
+fn no_selection() -> Invalid {
+    let hint = "write task.select = [\"select.jsonl\"]: lines of neither the training nor the test \
+                files";
+    let problem = "is missing, and values are chosen on rows that no result is scored on";
+    Invalid::new("select", "", problem, "at least one path or glob", hint)
 }
 
 impl JsonlTokens {
@@ -268,6 +297,10 @@ impl JsonlTask {
             );
             return Err(Invalid::new("train", "", problem, "", hint).into());
         }
+        let key = match ctx.rows {
+            Rows::Test => "test",
+            Rows::Selection => "select",
+        };
         for length in &ctx.test_lens {
             if !self.tested(*length).is_empty() {
                 continue;
@@ -284,7 +317,7 @@ impl JsonlTask {
             let more = if lengths.len() > 20 { ", ..." } else { "" };
             let allowed = format!("prompts of {}{more} {unit}", shown.join(", "));
             let hint = "choose other eval.test_lens, or a larger task.bucket";
-            return Err(Invalid::new("test", "", problem, allowed, hint).into());
+            return Err(Invalid::new(key, "", problem, allowed, hint).into());
         }
         Ok(())
     }

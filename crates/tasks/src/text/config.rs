@@ -89,8 +89,10 @@ pub struct TextConfig {
     /// the bytes of `"files"`.
     pub split: Split,
     /// Tokens scored at each test length, at most: cut to what the validation split has and to a
-    /// common multiple of the lengths.
-    pub eval_tokens: usize,
+    /// common multiple of the lengths. When absent, all of the validation split but its last
+    /// eighth (262144 tokens at most), which is kept for selection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eval_tokens: Option<usize>,
     /// How test windows are laid out.
     pub windows: Windows,
     /// Largest corpus accepted, in bytes.
@@ -119,8 +121,8 @@ pub(super) struct Table {
     pub files: Option<Vec<String>>,
     pub crates: Option<Vec<String>>,
     pub split: Option<Split>,
-    #[serde(default = "default_eval_tokens")]
-    pub eval_tokens: usize,
+    #[serde(default)]
+    pub eval_tokens: Option<usize>,
     #[serde(default)]
     pub windows: Windows,
     #[serde(default = "default_max_bytes")]
@@ -129,10 +131,6 @@ pub(super) struct Table {
     pub segment_ends: Vec<String>,
     #[serde(default)]
     pub segment_end_ids: Vec<u32>,
-}
-
-pub(super) fn default_eval_tokens() -> usize {
-    65_536
 }
 
 pub(super) fn default_max_bytes() -> u64 {
@@ -198,7 +196,7 @@ impl Default for Table {
             files: None,
             crates: None,
             split: None,
-            eval_tokens: default_eval_tokens(),
+            eval_tokens: None,
             windows: Windows::default(),
             max_bytes: default_max_bytes(),
             segment_ends: Vec::new(),
@@ -319,13 +317,11 @@ impl TextConfig {
         let hint = "the corpus is held in memory";
         in_range("max_bytes", self.max_bytes, 1..=1 << 32, hint)?;
         let longest = ctx.test_lens.iter().copied().max().unwrap_or(1);
-        let hint = "at least one window of the longest test length must be scored";
-        in_range(
-            "eval_tokens",
-            self.eval_tokens,
-            longest.max(1)..=(1 << 31) - 1,
-            hint,
-        )?;
+        if let Some(tokens) = self.eval_tokens {
+            let hint = "at least one window of the longest test length must be scored; without \
+                        the key the whole validation split is";
+            in_range("eval_tokens", tokens, longest.max(1)..=(1 << 31) - 1, hint)?;
+        }
         if let Windows::Sliding(sliding) = self.windows {
             let shortest = ctx.test_lens.iter().copied().min().unwrap_or(1);
             let hint = "a stride above the shortest test length would leave bytes unscored";

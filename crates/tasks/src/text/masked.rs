@@ -14,10 +14,13 @@
 //! Source: Devlin et al. 2018, BERT (arXiv 1810.04805), section 3.1; RoFormer (arXiv 2104.09864) is
 //! trained so. Words there, bytes here.
 
-use super::config::{CorpusKind, Split, Table, TextConfig, default_eval_tokens, default_max_bytes};
+use super::config::{CorpusKind, Split, Table, TextConfig, default_max_bytes};
 use super::corpus;
+use super::stretch::ValidSplit;
 use super::windows::Plan;
-use crate::{Batch, BuildContext, CorpusFacts, Scoring, Stream, Task, TaskError, TaskSpec};
+use crate::{
+    Batch, BuildContext, CorpusFacts, ScoredText, Scoring, Stream, Task, TaskError, TaskSpec,
+};
 use schema::{Invalid, in_range};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,8 +44,9 @@ pub struct MaskedTextConfig {
     /// As in `text`.
     pub split: Split,
     /// Bytes read at each test length, at most: cut to what the validation split has and to a
-    /// common multiple of the lengths.
-    pub eval_tokens: usize,
+    /// common multiple of the lengths. When absent, all of it but what `text` keeps for selection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eval_tokens: Option<usize>,
     /// Largest corpus accepted, in bytes.
     pub max_bytes: u64,
     /// Share of the bytes that are chosen, above 0 and at most 1.
@@ -61,8 +65,8 @@ struct MaskedTable {
     files: Option<Vec<String>>,
     crates: Option<Vec<String>>,
     split: Option<Split>,
-    #[serde(default = "default_eval_tokens")]
-    eval_tokens: usize,
+    #[serde(default)]
+    eval_tokens: Option<usize>,
     #[serde(default = "default_max_bytes")]
     max_bytes: u64,
     #[serde(default = "default_rate")]
@@ -212,17 +216,20 @@ impl TaskSpec for MaskedTextConfig {
             ctx.train_len,
             ctx.test_lens.iter().copied().max().unwrap_or(1),
         )?;
+        let split = ValidSplit {
+            tokens: corpus.valid.bytes.len(),
+            unit: "bytes",
+            context: 0,
+            is_apart: false,
+            first: &corpus.first,
+        };
+        let plan = split.plan(&text, ctx)?;
         let corpus::Corpus {
             train,
             valid,
             facts,
             ..
         } = corpus;
-        let plan = Plan::new(
-            text.windows,
-            self.eval_tokens.min(valid.bytes.len() - 1),
-            &ctx.test_lens,
-        );
         let task = MaskedText {
             config: self.clone(),
             train: train.bytes,
@@ -231,13 +238,11 @@ impl TaskSpec for MaskedTextConfig {
             facts,
             eval_seed: ctx.eval_seed,
         };
-        let read = ctx
-            .test_lens
-            .iter()
-            .map(|&length| task.plan.rows(length) * length)
-            .min()
-            .unwrap_or(0);
-        if !(0..read).any(|place| task.tested(place).is_some()) {
+        let lengths = ctx.test_lens.iter();
+        let read = lengths.map(|&length| task.plan.scored_at(length)).min();
+        let read = read.unwrap_or(0);
+        let first = task.plan.first();
+        if !(first..first + read).any(|place| task.tested(place).is_some()) {
             let problem =
                 format!("chooses none of the {read} bytes that are read at a test length");
             let hint = "raise `rate` or `eval_tokens`, or hold out more text";
@@ -343,15 +348,26 @@ impl Task for MaskedText {
         );
         let mut batch = Batch::with_capacity(rows, length);
         for row in first_row..end {
-            let (start, _) = self.plan.row(length, row);
+            let (start, first_counted) = self.plan.row(length, row);
+            let before = batch.counted.len();
             push_row(&mut batch, &self.valid[start..start + length], |place| {
                 self.tested(start + place)
             });
+            // The window before has scored these.
+            batch.counted[before..before + first_counted].fill(false);
         }
         batch
     }
     fn bytes_per_token(&self) -> Option<f64> {
         Some(1.0)
+    }
+    /// The bytes that are read: the hidden ones among them count.
+    fn scored_text(&self) -> Option<ScoredText> {
+        let text = self.plan.scored_text(Some(1.0));
+        text.map(|text| ScoredText {
+            block: None,
+            ..text
+        })
     }
     fn scoring(&self) -> Scoring {
         Scoring::Masked

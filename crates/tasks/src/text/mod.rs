@@ -7,8 +7,9 @@
 //! hold token ids (`ids.rs`), which a tokenizer wrote. With `level = "bpe"` a byte-pair encoding is
 //! trained on the training split (`bpe.rs`) and gives the tokens of both splits. Training windows
 //! start anywhere in the training split with equal probability; test windows are laid over the
-//! first `eval_tokens` + 1 bytes of the validation split (`windows.rs`), the same for every method,
-//! seed and evaluation seed. With `segment_ends`, such as "." and "\n", tokens have coordinates
+//! validation split (`windows.rs`) but for its last eighth, which is kept for selection
+//! (`stretch.rs`), or over its first `eval_tokens` + 1 bytes: the same for every method, seed and
+//! evaluation seed. With `segment_ends`, such as "." and "\n", tokens have coordinates
 //! on two axes for `coordinates = "task"` (`segments.rs`).
 //!
 //! Published settings this stands in for: enwik8 and WikiText bytes (ALiBi, arXiv 2108.12409;
@@ -24,6 +25,7 @@ mod masked;
 mod prompts;
 mod segments;
 mod sources;
+mod stretch;
 mod tokenizer_json;
 mod windows;
 
@@ -32,15 +34,16 @@ pub use config::{
     Sliding, Split, TextConfig, Windows,
 };
 pub use masked::MaskedTextConfig;
-pub(crate) use prompts::{Keys, Line, refuse_common};
+pub(crate) use prompts::{Keys, Line, refuse_common, refuse_tested};
 
 use crate::{
-    AxisFacts, Batch, BuildContext, CorpusFacts, Scoring, Stream, TEACHER_FORCED, Task, TaskError,
-    TaskSpec,
+    AxisFacts, Batch, BuildContext, CorpusFacts, ScoredText, Scoring, Stream, TEACHER_FORCED, Task,
+    TaskError, TaskSpec,
 };
 use schema::Invalid;
 use segments::{Segments, Written};
 use std::{collections::BTreeMap, f64::consts::LN_2};
+use stretch::ValidSplit;
 use windows::Plan;
 
 impl TaskSpec for TextConfig {
@@ -54,12 +57,19 @@ impl TaskSpec for TextConfig {
         let corpus = corpus::load(self, ctx)?;
         let longest = ctx.test_lens.iter().copied().max().unwrap_or(1);
         corpus::check_long_enough(&corpus, ctx.train_len, longest)?;
-        let plan = |tokens: usize| {
-            let limit = self.eval_tokens.min(tokens - 1);
-            Plan::new(self.windows, limit, &ctx.test_lens)
+        let first = corpus.first.clone();
+        let plan = |tokens: usize, unit: &str| {
+            let split = ValidSplit {
+                tokens,
+                unit,
+                context: 1,
+                is_apart: false,
+                first: &first,
+            };
+            split.plan(self, ctx)
         };
         if self.level == Level::Bytes {
-            let plan = plan(corpus.valid.bytes.len());
+            let plan = plan(corpus.valid.bytes.len(), "bytes")?;
             let splits = [corpus.train.bytes, corpus.valid.bytes];
             let text = |id| vec![id as u8];
             return self.task(splits, plan, corpus.facts, BYTES, (ctx, &text));
@@ -71,12 +81,13 @@ impl TaskSpec for TextConfig {
         if let (Some(width), Some(vocab)) = (self.level.id_bytes(), self.vocab) {
             let splits = token_ids(&corpus, width, vocab, cut)?;
             check_tokens(&corpus, "tokens", [splits[0].len(), splits[1].len()], ctx)?;
-            let plan = plan(splits[1].len());
+            let plan = plan(splits[1].len(), "tokens")?;
             let tokens = Tokens {
                 unit: "tokens",
                 one: "token",
                 vocab_size: vocab,
                 bytes_per_token: self.bytes_per_token,
+                is_counted: false,
                 note: None,
                 bpe: None,
             };
@@ -86,7 +97,7 @@ impl TaskSpec for TextConfig {
         let text = chars::decode(&corpus.train, &corpus.valid, &corpus.first, cut)?;
         let counts = [text.train.len(), text.valid.len()];
         check_tokens(&corpus, "characters", counts, ctx)?;
-        let plan = plan(text.valid.len());
+        let plan = plan(text.valid.len(), "characters")?;
         let tokens = characters(&text, &plan);
         let known = text.known;
         // Id 0 stands for any character that is not known.
@@ -133,7 +144,7 @@ fn byte_pairs(
     corpus: corpus::Corpus,
     vocab: usize,
     ctx: &BuildContext<'_>,
-    plan: &dyn Fn(usize) -> Plan,
+    plan: &dyn Fn(usize, &str) -> Result<Plan, TaskError>,
 ) -> Result<Box<dyn Task>, TaskError> {
     let bpe = bpe::Bpe::train(&corpus.train.bytes, vocab);
     let most = bpe.vocab_size();
@@ -148,9 +159,9 @@ fn byte_pairs(
     }
     let [train, valid] = [&corpus.train, &corpus.valid].map(|part| bpe.encode(&part.bytes));
     check_tokens(&corpus, "tokens", [train.len(), valid.len()], ctx)?;
-    let plan = plan(valid.len());
+    let plan = plan(valid.len(), "tokens")?;
     let names = bpe.tokens();
-    let scored = &valid[1..=plan.span()];
+    let scored = &valid[plan.scored()];
     let bytes: usize = scored.iter().map(|id| names[*id as usize].len()).sum();
     let note = format!(
         "tokens are those of a byte-pair encoding of {vocab} tokens that was trained on the \
@@ -161,6 +172,7 @@ fn byte_pairs(
         one: "token",
         vocab_size: vocab,
         bytes_per_token: Some(bytes as f64 / scored.len() as f64),
+        is_counted: true,
         note: Some(note),
         bpe: Some(bpe),
     };
@@ -214,7 +226,7 @@ fn token_ids(
 
 /// Characters as tokens, with what the scored ones say about the vocabulary.
 fn characters(text: &chars::Characters, plan: &Plan) -> Tokens {
-    let scored = 1..=plan.span();
+    let scored = plan.scored();
     let bytes: usize = text.valid_bytes[scored.clone()]
         .iter()
         .map(|&n| usize::from(n))
@@ -227,13 +239,14 @@ fn characters(text: &chars::Characters, plan: &Plan) -> Tokens {
         "the vocabulary is the {} characters of the training split; {unknown} of the {} scored \
          characters are none of them and count as one token",
         text.known.len(),
-        scored.end()
+        scored.len()
     );
     Tokens {
         unit: "characters",
         one: "character",
         vocab_size: text.known.len() + 1,
-        bytes_per_token: Some(bytes as f64 / *scored.end() as f64),
+        bytes_per_token: Some(bytes as f64 / scored.len() as f64),
+        is_counted: true,
         note: Some(note),
         bpe: None,
     }
@@ -246,6 +259,8 @@ struct Tokens {
     vocab_size: usize,
     /// Bytes of text per token, where it is known.
     bytes_per_token: Option<f64>,
+    /// Whether it was counted over the scored tokens.
+    is_counted: bool,
     /// A sentence for every definition.
     note: Option<String>,
     /// What made them, if it was trained here.
@@ -257,6 +272,7 @@ const BYTES: Tokens = Tokens {
     one: "byte",
     vocab_size: 256,
     bytes_per_token: Some(1.0),
+    is_counted: true,
     note: None,
     bpe: None,
 };
@@ -340,6 +356,16 @@ impl<T: Copy + Into<i32> + Send + Sync> Task for Text<T> {
         let splits = [&self.train[..], &self.valid[..]];
         let segments = self.segments.as_ref();
         segments.map_or_else(Vec::new, |segments| segments.facts(length, &splits))
+    }
+    fn scored_text(&self) -> Option<ScoredText> {
+        let counted = self
+            .tokens
+            .bytes_per_token
+            .filter(|_| self.tokens.is_counted);
+        self.plan.scored_text(counted)
+    }
+    fn scored_place(&self, length: usize, row: usize) -> usize {
+        self.plan.row(length, row).0 - self.plan.first()
     }
     fn scoring(&self) -> Scoring {
         Scoring::LanguageModel

@@ -136,22 +136,30 @@ impl Keys<'_> {
 
 /// Refuses a test prompt that is trained on.
 pub(crate) fn refuse_common(train: &[Line], test: &[Line]) -> Result<(), TaskError> {
-    let trained: HashMap<&str, &str> = train
+    let hint = "remove one of the two: what was learned by heart tests nothing";
+    refuse_both(train, test, "is trained on", hint)
+}
+
+/// Refuses a prompt for selection that results are scored on.
+pub(crate) fn refuse_tested(test: &[Line], select: &[Line]) -> Result<(), TaskError> {
+    let hint = "remove one of the two: what chose a value must not score it";
+    refuse_both(test, select, "is tested on", hint)
+}
+
+fn refuse_both(these: &[Line], those: &[Line], what: &str, hint: &str) -> Result<(), TaskError> {
+    let known: HashMap<&str, &str> = these
         .iter()
         .map(|line| (&*line.prompt, &*line.place))
         .collect();
-    let common = test
+    let common = those
         .iter()
-        .find_map(|line| Some((line, trained.get(&*line.prompt)?)));
+        .find_map(|line| Some((line, known.get(&*line.prompt)?)));
     common.map_or(Ok(()), |(line, at)| {
-        let problem = format!(
-            "the prompt of {} is trained on: it is also {at}",
-            line.place
-        );
+        let problem = format!("the prompt of {} {what}: it is also {at}", line.place);
         Err(TaskError::Input {
             path: None,
             problem,
-            hint: "remove one of the two: what was learned by heart tests nothing".to_owned(),
+            hint: hint.to_owned(),
         })
     })
 }

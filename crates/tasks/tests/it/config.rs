@@ -400,7 +400,7 @@ fn defaults_and_their_resolved_form() {
             text.eval_tokens,
             text.max_bytes
         ),
-        (CorpusKind::Cargo, 12, 65_536, 64 << 20)
+        (CorpusKind::Cargo, 12, None, 64 << 20)
     );
     assert!(matches!(text.split, Split::File(by) if by.every == 10));
     assert!(matches!(text.windows, Windows::NonOverlapping(_)));

@@ -10,7 +10,7 @@ fn ctx(eval_seed: u64) -> BuildContext<'static> {
 }
 
 /// Every kind with its defaults, and the variants that change the shape of rows.
-fn tables() -> Vec<String> {
+pub fn tables() -> Vec<String> {
     let defaults = TaskConfig::KINDS
         .iter()
         .filter(|kind| !kind.contains("text") && **kind != "jsonl")

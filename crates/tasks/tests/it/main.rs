@@ -10,5 +10,6 @@ mod laws;
 mod masked;
 mod needles;
 mod oracles;
+mod selection;
 mod symbols;
 mod text;

@@ -77,7 +77,8 @@ const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 #[test]
 fn windows_of_both_splits() {
     let dir = dir(&[("a.txt", LETTERS), ("b.txt", LETTERS)]);
-    let table = "files = [\"*.txt\"]\nsplit = { by = \"range\", valid_fraction = 0.5 }";
+    let table =
+        "files = [\"*.txt\"]\nsplit = { by = \"range\", valid_fraction = 0.5 }\neval_tokens = 99";
     let task = build(table, &ctx(dir.path())).unwrap();
     let facts = task.corpus().unwrap();
     assert_eq!(
@@ -593,13 +594,14 @@ fn default_corpus_of_this_machine() {
         task.test_rows(128)
     );
     assert!((5_000_000..12_000_000).contains(&task.corpus().unwrap().train_bytes));
-    assert_eq!((task.test_rows(128), task.test_rows(4096)), (512, 16));
+    assert_eq!((task.test_rows(128), task.test_rows(4096)), (4986, 156));
 }
 
 #[test]
 fn says_what_it_measures() {
     let dir = dir(&[("a.txt", LETTERS)]);
-    let range = "files = [\"a.txt\"]\nsplit = { by = \"range\", valid_fraction = 0.5 }";
+    let range =
+        "files = [\"a.txt\"]\neval_tokens = 99\nsplit = { by = \"range\", valid_fraction = 0.5 }";
     let definitions = |table: &str, lens: &[usize]| {
         let task = build(
             table,
@@ -630,6 +632,11 @@ fn says_what_it_measures() {
         )
         .contains("stride 2 over the same 24")
     );
+    let whole = definitions(&range.replace("eval_tokens = 99\n", ""), &[4, 6]);
+    assert!(
+        whole.contains("the same 27 bytes at every test length; the last window is moved back"),
+        "{whole}"
+    );
     let task = build(range, &ctx(dir.path())).unwrap();
     assert_eq!(
         (task.chance()["bits_per_byte"], task.chance()["perplexity"]),
@@ -646,8 +653,8 @@ fn characters_are_those_of_the_training_split() {
     let dir = dir(&[("x.txt", text.as_bytes())]);
     let share = |bytes: usize| {
         format!(
-            "level = \"chars\"\nfiles = [\"x.txt\"]\nsplit = {{ by = \"range\", valid_fraction = \
-             {} }}",
+            "level = \"chars\"\nfiles = [\"x.txt\"]\neval_tokens = 99\nsplit = {{ by = \"range\", \
+             valid_fraction = {} }}",
             (bytes as f64 + 0.5) / text.len() as f64
         )
     };
