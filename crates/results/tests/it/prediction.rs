@@ -10,6 +10,15 @@ const METHODS: [&str; 6] = ["nope", "rope", "alibi", "t5", "kerple", "fire"];
 /// One run of each method: its loss at the training length and at twice that length, by place in
 /// the list.
 fn runs(experiment: &str, train_len: usize, far: impl Fn(usize) -> f64) -> Vec<RunRecord> {
+    runs_of(&METHODS, experiment, train_len, far)
+}
+
+fn runs_of(
+    methods: &[&str],
+    experiment: &str,
+    train_len: usize,
+    far: impl Fn(usize) -> f64,
+) -> Vec<RunRecord> {
     let run = |(at, pe): (usize, &&str)| {
         let labels = [("model.pe", json!(pe))];
         let mut run = record(experiment, &labels, 0, text_task(train_len));
@@ -20,7 +29,7 @@ fn runs(experiment: &str, train_len: usize, far: impl Fn(usize) -> f64) -> Vec<R
         }
         run
     };
-    METHODS.iter().enumerate().map(run).collect()
+    methods.iter().enumerate().map(run).collect()
 }
 
 fn markdown(records: &[RunRecord]) -> String {
@@ -86,4 +95,52 @@ fn variants_do_not_count() {
     }
     records.extend(other);
     assert!(rows(&markdown(&records)).is_empty());
+}
+
+#[test]
+fn a_training_counts_in_the_setting_with_the_most_methods() {
+    // The last model of the first setting, whose score at 128 breaks the order, is one of the eight
+    // of the second. The third has one of the others: four are left to it, too few.
+    let mut records = runs("a", 64, |at| if at == 5 { 1.0 } else { 2.0 + at as f64 });
+    let of_a: Vec<String> = records
+        .iter()
+        .map(|run| run.model.weights_blake3.clone())
+        .collect();
+    let longer = [METHODS.as_slice(), &["cope", "fox"]].concat();
+    let mut larger = runs_of(&longer, "b", 128, |at| 9.0 - at as f64);
+    larger[2].model.weights_blake3.clone_from(&of_a[5]);
+    let mut smaller = runs_of(&METHODS[..5], "c", 256, |at| 2.0 + at as f64);
+    smaller[0].model.weights_blake3.clone_from(&of_a[0]);
+    let settings = |records: &[RunRecord]| rows(&markdown(records));
+    let apart = [
+        runs("a", 64, |at| if at == 5 { 1.0 } else { 2.0 + at as f64 }),
+        runs_of(&longer, "b", 128, |at| 9.0 - at as f64),
+        runs_of(&METHODS[..5], "c", 256, |at| 2.0 + at as f64),
+    ];
+    // Six, the last before all others: rho = 1 - 6 * 30 / 210.
+    let apart = settings(&apart.concat());
+    assert!(apart[0].contains("| 6 | 0.14 ["), "{apart:?}");
+    assert_eq!(apart.len(), 4, "{apart:?}");
+    records.extend(larger);
+    records.extend(smaller);
+    let shared = settings(&records);
+    assert!(shared[0].ends_with("| 5 | 1.00 |"), "{shared:?}");
+    assert!(shared[1].ends_with("| 8 | -1.00 |"), "{shared:?}");
+    assert!(shared[2].contains("mean over settings"), "{shared:?}");
+}
+
+#[test]
+fn fewer_methods_at_a_length_are_counted_there() {
+    let mut records = runs("a", 64, |at| 2.0 + at as f64);
+    for (at, run) in records.iter_mut().enumerate().skip(1) {
+        let value = 9.0 - at as f64;
+        run.evals
+            .push(ok_row("trained", 256, &[("loss_nats", value)]));
+    }
+    records.extend(runs("b", 128, |at| 2.0 + at as f64));
+    let rows = rows(&markdown(&records));
+    assert!(
+        rows[0].ends_with("| 6 | 1.00 | -1.00 (n = 5) |"),
+        "{rows:?}"
+    );
 }

@@ -6,6 +6,8 @@ use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::report::document::{Cell, Chapter, Table};
 use crate::stats::{self, Correlation};
+use std::cmp::Reverse;
+use std::collections::HashSet;
 
 /// Fewer methods give no correlation worth a number: of four, one order in 24 is perfect.
 const FEWEST_METHODS: usize = 5;
@@ -15,7 +17,7 @@ const MULTIPLES: [usize; 5] = [2, 4, 8, 16, 32];
 /// The chapter, where at least two settings test [`FEWEST_METHODS`] trained methods past the
 /// training length.
 pub(crate) fn chapter(settings: &[Setting<'_>]) -> Option<Chapter> {
-    let rows: Vec<Row<'_>> = settings.iter().filter_map(row).collect();
+    let rows = rows(settings);
     let is_used = |at: usize| rows.iter().any(|row| row.by_multiple[at].is_some());
     let used: Vec<usize> = (0..MULTIPLES.len()).filter(|&at| is_used(at)).collect();
     if rows.len() < 2 {
@@ -60,12 +62,14 @@ fn notes() -> String {
     format!(
         "Scores are means over seeds, by the leading metric. Methods are trained encodings: \
          variants of a run share its in-length score and are left out, and so are methods that \
-         have not learned the task in length. A setting counts with at least {FEWEST_METHODS} \
-         methods; the number of methods is that at the first multiple. `-`: fewer methods have a \
-         number at that length, or all have the same. Intervals over methods are Bonett and \
-         Wright's, on Fisher's scale; a perfect order has none. The last row is the mean over \
-         n settings with Student's t. Settings share encodings, so its interval is for these \
-         encodings on other settings, not for other encodings."
+         have not learned the task in length. A training counts once: where several settings \
+         have records of the same weights, only the one with the most methods has that method. A \
+         setting counts with at least {FEWEST_METHODS} methods; their number is that at the first \
+         multiple, and (n) follows a correlation of fewer. `-`: fewer methods have a number at \
+         that length, or all have the same. Intervals over methods are Bonett and Wright's, on \
+         Fisher's scale; a perfect order has none. The last row is the mean over n settings with \
+         Student's t. Settings share encodings, so its interval is for these encodings on other \
+         settings, not for other encodings."
     )
 }
 
@@ -89,29 +93,65 @@ impl Row<'_> {
             let Some(found) = &self.by_multiple[at] else {
                 return "-".into();
             };
-            match found.interval_95() {
+            let cell: Cell = match found.interval_95() {
                 Some(interval) => with_interval(found.rho, interval),
                 None => metric::number(found.rho, 2).into(),
+            };
+            match first {
+                Some(first) if first.n != found.n => {
+                    format!("{} (n = {})", cell.text, found.n).into()
+                }
+                _ => cell,
             }
         });
         start.into_iter().chain(each).collect()
     }
 }
 
-/// None for a setting without any correlation.
-fn row<'a>(setting: &'a Setting<'_>) -> Option<Row<'a>> {
-    let in_length = setting.in_length?;
+/// The rows in the order of the settings. A method whose weights a setting with more methods has
+/// counts there and nowhere else.
+fn rows<'a>(settings: &'a [Setting<'_>]) -> Vec<Row<'a>> {
+    let mut by_size: Vec<(usize, Vec<&Method>)> =
+        settings.iter().map(trained).enumerate().collect();
+    by_size.sort_by_key(|(_, methods)| Reverse(methods.len()));
+    let mut counted: HashSet<&str> = HashSet::new();
+    let mut rows: Vec<(usize, Row<'a>)> = Vec::new();
+    for (at, mut methods) in by_size {
+        let setting = &settings[at];
+        methods.retain(|method| !weights(setting, method).any(|hash| counted.contains(hash)));
+        if let Some(row) = row(setting, &methods) {
+            counted.extend(methods.iter().flat_map(|method| weights(setting, method)));
+            rows.push((at, row));
+        }
+    }
+    rows.sort_by_key(|(at, _)| *at);
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// The methods that were trained and have learned the task in length.
+fn trained<'a>(setting: &'a Setting<'_>) -> Vec<&'a Method> {
     let is_trained = |method: &&Method| {
         let group = &setting.groups[method.group];
         group.variants[0].name == method.variant && setting.converged(method) == InLength::Converged
     };
-    let methods: Vec<&Method> = setting.methods.iter().filter(is_trained).collect();
+    setting.methods.iter().filter(is_trained).collect()
+}
+
+/// Hashes of the weights of a method's runs.
+fn weights<'a>(setting: &'a Setting<'_>, method: &Method) -> impl Iterator<Item = &'a str> {
+    let runs = setting.groups[method.group].runs.iter();
+    runs.map(|run| run.model.weights_blake3.as_str())
+}
+
+/// None for a setting without any correlation over these methods.
+fn row<'a>(setting: &'a Setting<'_>, methods: &[&Method]) -> Option<Row<'a>> {
+    let in_length = setting.in_length?;
     let score = |method: &Method, length: usize| {
         let point = setting.point(method, setting.lead(), length);
         point.estimate.map(|e| e.mean)
     };
     let at = |multiple: &usize| {
-        let length = setting.task.train_len.saturating_mul(*multiple);
+        let length = setting.task.train_len.checked_mul(*multiple)?;
         let both = methods
             .iter()
             .filter_map(|m| Some((score(m, in_length)?, score(m, length)?)));
