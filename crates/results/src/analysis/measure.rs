@@ -39,7 +39,7 @@ impl Setting<'_> {
             .unwrap_or(1)
     }
 
-    /// Metric relative to the same run's in-length value.
+    /// Metric relative to the in-length value of the same run's trained encoding.
     pub(crate) fn ratio(&self, method: &Method, metric: &str, len: usize) -> Point {
         self.extrapolated(method, len, metric::scale(metric), |run| {
             let there = value_at(run, &method.variant, metric, len)?;
@@ -48,7 +48,7 @@ impl Setting<'_> {
         })
     }
 
-    /// The share of its in-length score that a run keeps.
+    /// The share of the in-length score of its trained encoding that a run keeps.
     pub(crate) fn kept_share(&self, method: &Method, metric: &str, len: usize) -> Point {
         self.extrapolated(method, len, metric::scale(metric), |run| {
             let there = value_at(run, &method.variant, metric, len)?;
@@ -57,8 +57,8 @@ impl Setting<'_> {
         })
     }
 
-    /// The longest test length at which a run still has [`metric::KEPT`] of its in-length score, of
-    /// those that gave a number.
+    /// The longest test length at which a run still has [`metric::KEPT`] of the in-length score of
+    /// its trained encoding, of those that gave a number; 0 where there is none.
     pub(crate) fn kept_to(&self, method: &Method) -> Point {
         let metric = self.lead();
         // About no single length, and past training: an unconverged method has no value.
@@ -73,8 +73,7 @@ impl Setting<'_> {
             self.lengths_from_in_length()
                 .rev()
                 .find(is_kept)
-                .map(|len| len as f64)
-                .ok_or(Absent::Missing)
+                .map_or(Ok(0.0), |len| Ok(len as f64))
         })
     }
 
@@ -241,9 +240,10 @@ impl Setting<'_> {
         self.lengths.iter().copied().filter(move |&l| l >= from)
     }
 
+    /// The in-length value that all variants of the same weights are measured against.
     fn value_in_length(&self, run: &Run<'_>, method: &Method, metric: &str) -> Result<f64, Absent> {
         self.in_length.map_or(Err(Absent::Missing), |len| {
-            value_at(run, &method.variant, metric, len)
+            value_at(run, &self.trained(method).variant, metric, len)
         })
     }
 

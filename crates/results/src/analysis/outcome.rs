@@ -23,6 +23,8 @@ pub(crate) enum InLength {
 pub(crate) struct Reach {
     /// None: not even at the first length past training. Otherwise a test length.
     pub test_len: Option<usize>,
+    /// Whether it has the score at the training length: a variant may have lost it there.
+    pub in_length: bool,
     /// Nothing longer was tested.
     pub is_longest: bool,
     /// Runs with an in-length score, and runs.
@@ -32,8 +34,10 @@ pub(crate) struct Reach {
 impl Setting<'_> {
     /// Where answers are scored whole: the share of exact ones, the mean over seeds and over tested
     /// lengths up to the training length, is at least [`metric::LEARNED`]. Elsewhere: the
-    /// leading metric's in-length mean is better than guessing.
+    /// leading metric's in-length mean is better than guessing. Of a variant, the scores of the
+    /// trained encoding say it: the weights are the same.
     pub(crate) fn converged(&self, method: &Method) -> InLength {
+        let method = self.trained(method);
         let lead = self.lead();
         let answers = self.task.primary_metric != metric::LOSS_NATS;
         // Only means are needed here, so no interval is computed.
@@ -86,19 +90,28 @@ impl Setting<'_> {
         ))
     }
 
-    /// None where there is no in-length score, or one that says the task was not learned.
+    /// How far a method keeps the in-length score of its trained encoding. None where there is no
+    /// in-length score, or one that says the task was not learned.
     pub(crate) fn reach(&self, method: &Method) -> Option<Reach> {
         let metric = self.lead();
         let base = self.point(method, metric, self.in_length?);
-        let in_length = base.estimate?;
+        let own = base.estimate?;
+        let trained = self.point(self.trained(method), metric, self.in_length?);
+        let in_length = trained.estimate?;
         if self.converged(method) != InLength::Converged {
             return None;
         }
+        let has_score =
+            !self.is_variant(method) || metric::is_kept(metric, own.mean, in_length.mean);
         let mut reach = Reach {
             test_len: None,
-            is_longest: true,
+            in_length: has_score,
+            is_longest: has_score,
             seeds: (base.values.len(), base.runs),
         };
+        if !has_score {
+            return Some(reach);
+        }
         for len in self.longer() {
             let there = self.point(method, metric, len);
             // A length that fewer runs have a number for would compare means over different seeds.

@@ -52,6 +52,23 @@ impl Setting<'_> {
         exact.or_else(|| plain.next().filter(|_| plain.next().is_none()))
     }
 
+    /// The method whose score in length is the reference for all that is tested of the same
+    /// weights: the trained encoding. The method itself where that was not evaluated.
+    pub(crate) fn trained<'m>(&'m self, method: &'m Method) -> &'m Method {
+        let is_it = |other: &&Method| other.group == method.group && other.variant == TRAINED;
+        self.methods.iter().find(is_it).unwrap_or(method)
+    }
+
+    /// Whether a method is trained weights under another encoding.
+    pub(crate) fn is_variant(&self, method: &Method) -> bool {
+        self.trained(method).variant != method.variant
+    }
+
+    /// [`is_variant`](Self::is_variant) of any method.
+    pub(crate) fn has_variants(&self) -> bool {
+        self.methods.iter().any(|method| self.is_variant(method))
+    }
+
     pub(crate) fn lead(&self) -> &str {
         &self.metrics[0]
     }

@@ -258,7 +258,15 @@ impl<'s> Evaluation<'s, '_> {
         let metric = &self.claim.metric;
         let at = self.setting.in_length.unwrap_or_default();
         self.each(|method, len| {
-            let what = format!("{metric} of {} at {len} over that at {at}", method.name);
+            let trained = self.setting.trained(method);
+            let whose = match self.setting.is_variant(method) {
+                true => format!(" of {}", trained.name),
+                false => String::new(),
+            };
+            let what = format!(
+                "{metric} of {} at {len} over that{whose} at {at}",
+                method.name
+            );
             self.judge(
                 what,
                 metric::RATIO,

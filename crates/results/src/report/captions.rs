@@ -98,6 +98,16 @@ pub(super) fn slug(setting: &Setting<'_>, name: &str) -> String {
     }
 }
 
+/// What the scores of variants are measured against; empty where there are none.
+pub(super) fn variants_note(setting: &Setting<'_>) -> &'static str {
+    if setting.has_variants() {
+        " Variants (+) count against the in-length score of the trained encoding, whose weights \
+         they are."
+    } else {
+        ""
+    }
+}
+
 /// What `not converged` in a cell means.
 pub(super) const UNCONVERGED: &str =
     "Not converged: the task was not learned in length, so nothing is said about longer lengths.";

@@ -5,10 +5,11 @@ use super::sections::{baseline, denominators};
 use super::spec::ReportSpec;
 use crate::analysis::outcome::InLength;
 use crate::analysis::point::{Point, absent_text, estimate_text, point_text};
-use crate::analysis::setting::Setting;
+use crate::analysis::setting::{Method, Setting};
 use crate::metric::{self, better_first};
 use crate::stats::Estimate;
 use crate::text::{and, times};
+use std::cmp::Ordering;
 
 /// What the numbers say; with a baseline, how other methods differ from it; and which denominators
 /// of linear attention were no sums of weights.
@@ -26,6 +27,8 @@ pub(super) fn unconverged(setting: &Setting<'_>) -> Vec<String> {
     let each = setting
         .methods
         .iter()
+        // Variants are tested with the same weights.
+        .filter(|method| !setting.is_variant(method))
         .filter_map(|method| match setting.converged(method) {
             InLength::Unconverged(why) => Some(format!("{}: {}: {why}", setting.name, method.name)),
             InLength::Converged | InLength::Untested => None,
@@ -50,20 +53,33 @@ fn extrapolation(setting: &Setting<'_>) -> String {
     )
 }
 
+/// A method and how far it keeps its in-length score.
+struct Reached<'s> {
+    method: &'s Method,
+    /// Its name, with the count of its seeds where some have no score in length.
+    name: String,
+    /// The longest test length, 0 for none past training.
+    len: usize,
+}
+
 /// Which methods keep their in-length score, and how far.
 fn reach(setting: &Setting<'_>, longest: usize) -> String {
     let metric = setting.lead();
-    let mut reached: Vec<(String, usize)> = Vec::new();
+    let mut reached: Vec<Reached<'_>> = Vec::new();
     for method in &setting.methods {
         if let Some(reach) = setting.reach(method) {
             let name = match reach.seeds {
                 (k, n) if k < n => format!("{} ({k} of {n} seeds)", method.name),
                 _ => method.name.clone(),
             };
-            reached.push((name, reach.test_len.unwrap_or(0)));
+            reached.push(Reached {
+                method,
+                name,
+                len: reach.test_len.unwrap_or(0),
+            });
         }
     }
-    reached.sort_by_key(|r| std::cmp::Reverse(r.1));
+    reached.sort_by_key(|r| std::cmp::Reverse(r.len));
     match reached.first() {
         None if !setting.lengths.contains(&setting.task.train_len) => {
             format!("the training length itself was not tested, so no {metric} is known to be kept")
@@ -76,7 +92,7 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
                      report"
                 .into(),
         },
-        Some((_, 0)) => format!(
+        Some(Reached { len: 0, .. }) => format!(
             "no method keeps {} past the training length",
             kept(metric, "its")
         ),
@@ -85,11 +101,11 @@ fn reach(setting: &Setting<'_>, longest: usize) -> String {
 }
 
 /// The methods with the longest reach and the next one. `reached`: longest first, not empty.
-fn leaders(setting: &Setting<'_>, longest: usize, reached: &[(String, usize)]) -> String {
+fn leaders(setting: &Setting<'_>, longest: usize, reached: &[Reached<'_>]) -> String {
     let train = setting.task.train_len.max(1) as f64;
-    let best = reached[0].1;
-    let tied = reached.iter().filter(|r| r.1 == best);
-    let leaders: Vec<String> = tied.map(|r| r.0.clone()).collect();
+    let best = reached[0].len;
+    let tied = reached.iter().filter(|r| r.len == best);
+    let leaders: Vec<String> = tied.clone().map(|r| r.name.clone()).collect();
     let lengths = format!(
         "{} ({} the training length)",
         setting.unit_count(best),
@@ -100,18 +116,86 @@ fn leaders(setting: &Setting<'_>, longest: usize, reached: &[(String, usize)]) -
     } else {
         format!("up to {lengths}")
     };
-    let tail = match reached.iter().find(|r| r.1 < best) {
+    let next = reached.iter().find(|r| r.len < best);
+    let tail = match next {
         None => String::new(),
-        Some((_, 0)) => "; no other method does past the training length".into(),
-        Some((m, len)) => format!("; the next, {}, up to {}", m, times(*len as f64 / train)),
+        Some(Reached { len: 0, .. }) => "; no other method does past the training length".into(),
+        Some(Reached { name, len, .. }) => {
+            format!("; the next, {name}, up to {}", times(*len as f64 / train))
+        }
     };
+    let leading: Vec<&Method> = tied.map(|r| r.method).collect();
+    let next = next.filter(|next| next.len > 0).map(|next| next.method);
+    let beaten = beaten(setting, &leading, next);
     let (verb, whose) = match leaders.len() {
         1 => ("keeps", "its"),
         n if n == setting.methods.len() => ("all keep", "their"),
         _ => ("each keep", "their"),
     };
     let kept = kept(setting.lead(), whose);
-    format!("{} {verb} {kept} {to}{tail}", and(&leaders))
+    format!("{} {verb} {kept} {to}{tail}{beaten}", and(&leaders))
+}
+
+/// Which of the leading methods, and the next one, another method beats at every tested length: how
+/// far a score is kept says nothing of how good it is. That the next one is beaten by a leading one
+/// is no news.
+fn beaten(setting: &Setting<'_>, leading: &[&Method], next: Option<&Method>) -> String {
+    let metric = setting.lead();
+    let at_longest = |method: &Method| {
+        let longest = setting.lengths.last().copied().unwrap_or_default();
+        let mean = setting.point(method, metric, longest).estimate;
+        mean.map_or(f64::NAN, |mean| mean.mean)
+    };
+    let leads = |method: &Method| leading.iter().any(|other| other.name == method.name);
+    let winner = |method: &Method| {
+        let others = setting.methods.iter();
+        let others = others.filter(|other| beats_everywhere(setting, other, method));
+        let best = others.min_by(|a, b| better_first(metric, at_longest(a), at_longest(b)))?;
+        (leads(method) || !leads(best)).then_some(best)
+    };
+    let mut by_winner: Vec<(&Method, Vec<String>)> = Vec::new();
+    for method in leading.iter().copied().chain(next) {
+        let Some(best) = winner(method) else { continue };
+        let known = by_winner
+            .iter_mut()
+            .find(|(winner, _)| winner.name == best.name);
+        match known {
+            Some((_, beaten)) => beaten.push(method.name.clone()),
+            None => by_winner.push((best, vec![method.name.clone()])),
+        }
+    }
+    let better = if metric::lower_is_better(metric) {
+        "lower"
+    } else {
+        "higher"
+    };
+    let each = by_winner.iter().map(|(winner, beaten)| {
+        format!(
+            "; the {metric} of {} is {better} than that of {} at every tested length",
+            winner.name,
+            and(beaten)
+        )
+    });
+    each.collect()
+}
+
+/// Whether a method has the better mean, as printed, at every length at which the other has one.
+fn beats_everywhere(setting: &Setting<'_>, method: &Method, other: &Method) -> bool {
+    let metric = setting.lead();
+    let number = |value: f64| metric::number(value, metric::decimals(metric, value));
+    let mut lengths = 0;
+    let is_better = setting.lengths.iter().all(|&len| {
+        let Some(theirs) = setting.point(other, metric, len).estimate else {
+            return true;
+        };
+        lengths += 1;
+        let ours = setting.point(method, metric, len).estimate;
+        ours.is_some_and(|ours| {
+            better_first(metric, ours.mean, theirs.mean) == Ordering::Less
+                && number(ours.mean) != number(theirs.mean)
+        })
+    });
+    is_better && lengths > 0
 }
 
 /// Which method is best at a length past training, and how sure that is. None is called best where

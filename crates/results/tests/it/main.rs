@@ -11,6 +11,7 @@ mod identity;
 mod labels;
 mod plots;
 mod prediction;
+mod reference;
 mod report;
 mod sides;
 mod store;

@@ -125,6 +125,12 @@ fn reach(columns: &Columns<'_, '_>, rows: &[&str], left: &str) -> Table {
                 InLength::Converged | InLength::Untested => "-".into(),
             };
         };
+        if !reach.in_length {
+            return Cell {
+                heat: Some(0.0),
+                ..Cell::from("none")
+            };
+        }
         let Some(len) = reach.test_len else {
             return Cell {
                 heat: Some(0.0),
@@ -147,7 +153,8 @@ fn reach(columns: &Columns<'_, '_>, rows: &[&str], left: &str) -> Table {
             rules(columns)
         ),
         notes: "By the leading metric of each setting, means over seeds. ≥: nothing longer was \
-                tested. 1x: lost at the first longer length. Not converged: the task was not \
+                tested. 1x: lost at the first longer length. none: a variant that has not the \
+                in-length score of its trained encoding at the training length. Not converged: the task was not \
                 learned in length. Empty: not run."
             .into(),
         ..matrix(columns, rows, cell)

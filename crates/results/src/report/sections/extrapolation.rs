@@ -4,7 +4,7 @@ use crate::analysis::point::{Point, point_parts};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::report::captions::{
-    UNCONVERGED, definition, kept, keys, seeds_notes, seeds_sentence, slug,
+    UNCONVERGED, definition, kept, keys, seeds_notes, seeds_sentence, slug, variants_note,
 };
 use crate::report::document::{Cell, Table};
 use crate::report::spec::ReportSpec;
@@ -46,9 +46,10 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
              which a seed keeps {}, even if it did not at a shorter one; mean over seeds, also as a multiple of the training length (≥: all seeds at the \
              longest one). Area: the share of the in-length score ({share}), averaged over log2 \
              of the length from {in_length} to {longest} by the trapezoid rule for each seed; 1 \
-             keeps all of it. Seeds: with an in-length score, of all. {UNCONVERGED}{}",
+             keeps all of it. Seeds: with an in-length score, of all. {UNCONVERGED}{}{}",
             setting.task.unit,
             kept(metric, "its"),
+            variants_note(setting),
             seeds_notes(setting, metric::KEPT_TO),
         ),
         definition: definition(setting, metric),

@@ -5,7 +5,7 @@ use crate::analysis::point::{Absent, point_parts};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::report::captions::{
-    UNCONVERGED, definition, kept, keys, seeds_notes, seeds_sentence, slug,
+    UNCONVERGED, definition, kept, keys, seeds_notes, seeds_sentence, slug, variants_note,
 };
 use crate::report::document::{Cell, Table};
 use crate::report::spec::ReportSpec;
@@ -51,12 +51,18 @@ fn table(setting: &Setting<'_>, in_length: usize, longest: usize) -> Table {
         ),
         notes: format!(
             "Reach: the longest test length up to which the means of all tested lengths do. ≥: nothing longer was tested; none: lost at the first longer \
-             length; -: no in-length score. {UNCONVERGED} Ratio: {metric} at {longest} over \
-             {metric} at {in_length}, averaged over runs{}{interval}.{}",
+             length{}; -: no in-length score. {UNCONVERGED} Ratio: {metric} at {longest} over \
+             {metric} at {in_length}, averaged over runs{}{interval}.{}{}",
+            if setting.has_variants() {
+                ", or in length"
+            } else {
+                ""
+            },
             match metric::scale(metric) {
                 Scale::Linear => "",
                 Scale::Log => " in nats",
             },
+            variants_note(setting),
             seeds_notes(setting, metric),
         ),
         definition: definition(setting, metric),
