@@ -14,6 +14,7 @@ use crate::plan::memory::Memory;
 use crate::plan::planner::Plan;
 use crate::run_dir::hold::LiveClaim;
 use crate::run_dir::kept_configs;
+use crate::run_dir::recorded::Recorded;
 use crate::units::count;
 use rundir::Disk;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,8 @@ pub struct Request {
     pub per_task: PerTask,
     /// Values that replaced those of the config.
     pub overrides: Vec<String>,
+    /// Records whose runs count as done.
+    pub recorded: Recorded,
     /// How tasks run; `time_secs` 0 is a time that suits the longest task.
     pub how: TaskHow,
 }
@@ -61,10 +64,12 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
         engine,
         per_task,
         overrides,
+        recorded,
         mut how,
     } = request;
     refuse_second(&out)?;
-    let lines: Vec<Line> = plan_lines(plan);
+    recorded.check(plan, &out.join(RUNS_DIR))?;
+    let lines: Vec<Line> = plan_lines(plan, &recorded);
     let (text, starts) = manifest::text(&lines)?;
     if matches!(engine, Engine::Hq | Engine::Parallel) && per_task == PerTask::Auto {
         // Starting a task costs these engines nothing.
@@ -75,18 +80,20 @@ pub fn submit(plan: &Plan, request: Request) -> Result<Submitted, Failure> {
                 engine,
                 per_task: PerTask::Fixed(how.runs_per_worker),
                 overrides,
+                recorded,
                 how,
             },
         );
     }
     let tasks = plan_tasks(&lines, &starts, (engine, per_task), &how)?;
-    let notes = complete(&mut how, &lines, &tasks, &out, engine);
+    let mut notes = complete(&mut how, &lines, &tasks, &out, engine);
     let disk = rundir::system();
     disk.probe(&out)
         .map_err(|refused| Failure::resources(format!("--out: {refused}")))?;
     // If two `submit` start at the same time, the second one fails and names the first.
     let _claim = LiveClaim::for_a_moment(&out)?;
     refuse_second(&out)?;
+    notes.extend(recorded.copy(disk, plan, &out.join(RUNS_DIR))?);
     let facts = Facts {
         engine,
         overrides,
@@ -186,10 +193,13 @@ fn refuse_second(out: &Path) -> Result<(), Failure> {
     ))
 }
 
-fn plan_lines(plan: &Plan) -> Vec<Line> {
+fn plan_lines(plan: &Plan, recorded: &Recorded) -> Vec<Line> {
     let line = |run: &crate::plan::planned::PlannedRun| Line {
         run_id: run.job.run_id.clone(),
-        expected_secs: flops(run) / ASSUMED_FLOPS,
+        expected_secs: match recorded.of(run) {
+            Some(_) => 0.0,
+            None => flops(run) / ASSUMED_FLOPS,
+        },
         // Of the node, which the engine is asked for.
         expected_mib: memory_bytes(Memory::Host, run).div_ceil(1 << 20),
         parameters: run.parameters,

@@ -210,6 +210,7 @@ fn options(
         fail_fast: false,
         retry: None,
         keep_workers: false,
+        recorded: Default::default(),
         share: Share {
             cores: Some(cores),
             gpus,

@@ -10,6 +10,7 @@ use crate::plan::memory::{self, Memory, MemoryLimit};
 use crate::plan::planner::plan;
 use crate::plan::planner::{Plan, PlannedRun};
 use crate::run_dir::files::{RECORD_FILE, run_dir};
+use crate::run_dir::recorded::Recorded;
 use crate::units::{bytes, count, duration, short};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use serde::Serialize;
@@ -27,6 +28,9 @@ pub struct Args {
     /// Directory of all runs, to find those already recorded
     #[arg(long, default_value = "runs", value_name = "DIR")]
     runs: PathBuf,
+    /// Count the runs of these files as recorded, as `run --recorded` does
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    recorded: Vec<PathBuf>,
     /// Tell which trainings would be refused, and which lengths skipped, under this limit per
     /// process: 512MiB, 4GiB
     #[arg(long, value_name = "SIZE")]
@@ -42,6 +46,7 @@ pub struct Args {
 const EXAMPLES: &str = r#"Examples:
   longreach check configs/quickstart.toml
   longreach check configs/copy.toml train.steps=20000 --json
+  longreach check configs/quickstart.toml --recorded results.jsonl    what remains to be trained
   longreach check configs/catalogue.toml --device cuda --memory-limit 80GiB"#;
 
 /// Plans a config and prints its runs and their cost.
@@ -51,14 +56,18 @@ const EXAMPLES: &str = r#"Examples:
 /// Those of planning.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let plan = plan(&arguments.config, &arguments.overrides)?;
+    let recorded = Recorded::read(&arguments.recorded)?;
+    recorded.check(&plan, &arguments.runs)?;
     let is_recorded = |run: &PlannedRun| {
-        run_dir(&arguments.runs, &run.job)
-            .join(RECORD_FILE)
-            .exists()
+        recorded.of(run).is_some()
+            || run_dir(&arguments.runs, &run.job)
+                .join(RECORD_FILE)
+                .exists()
     };
     let of = arguments.device.memory();
     let rows = rows(&plan, of, is_recorded);
     let mut notes = plan.notes.clone();
+    notes.extend(recorded.notes(&plan));
     notes.extend(
         arguments
             .memory_limit

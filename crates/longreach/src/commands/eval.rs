@@ -17,6 +17,7 @@ use crate::run::evaluate::evaluate;
 use crate::run::record::{environment, spec_map, task_facts};
 use crate::run::worker::LEAVE_WITHIN;
 use crate::run_dir::files::{WEIGHTS_FILE, check_readable};
+use crate::run_dir::recorded::origin;
 use crate::run_dir::selection::{self, Run};
 use crate::signals;
 use crate::units::count;
@@ -187,6 +188,18 @@ fn evaluate_run(
     evaluate_one(&run.directory, &prepared, request, device, say).map(Some)
 }
 
+/// The failure of a run without its weights.
+fn no_weights(directory: &Path, error: &anyhow::Error) -> Failure {
+    let help = origin(directory).map(|place| {
+        format!(
+            "\n  = help: its record was copied from {place}, without weights; to train the run here, \
+             remove {} and run its config without --recorded",
+            directory.display()
+        )
+    });
+    Failure::input(format!("{error:#}{}", help.unwrap_or_default()))
+}
+
 #[expect(
     clippy::too_many_lines,
     reason = "the steps of an evaluation in their order"
@@ -212,7 +225,7 @@ fn evaluate_one(
         record.model.parameters,
         &record.model.weights_blake3,
     )
-    .map_err(|error| Failure::input(format!("{error:#}")))?;
+    .map_err(|error| no_weights(directory, &error))?;
     if let Some(note) = device::matmul_note(&request.device, spec.model.transformer.matmul) {
         say(&format!("note: {note}"));
     }

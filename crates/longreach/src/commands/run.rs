@@ -11,6 +11,7 @@ use crate::plan::planned::PlannedRun;
 use crate::plan::planner::{Plan, plan};
 use crate::run::protocol::{CheckpointEvery, How};
 use crate::run_dir::kept_configs::Config;
+use crate::run_dir::recorded::Recorded;
 use crate::sweep::options::{Options, Retry, Share};
 use crate::sweep::{self, Outcome};
 use crate::units::count;
@@ -53,6 +54,10 @@ pub struct Args {
     /// the workers]
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<MemoryLimit>,
+    /// Count the runs of these files as done: records of other machines, as `longreach gather`
+    /// writes them. Everything else is trained
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    recorded: Vec<PathBuf>,
     /// Run only the runs that failed, or again those that diverged
     #[arg(long, value_name = "WHICH")]
     retry: Option<Retry>,
@@ -81,6 +86,7 @@ const EXAMPLES: &str = r#"Examples:
   longreach run configs/quickstart.toml
   longreach run configs/text-lengths.toml model.d_model=128 'model.pe={kind="alibi"}' --jobs 1
   longreach run configs/quickstart.toml --log tensorboard
+  longreach run configs/quickstart.toml --recorded results.jsonl      trains what is not in there
   longreach run configs/theta-base.toml 'axes."model.pe.base"=[100,10000]' --runs /tmp/runs
 
 Precedence, lowest first: built-in defaults, the file, its [axes], key=value arguments.
@@ -95,9 +101,13 @@ Runs that are recorded with the same resolved config are skipped."#;
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let plan = plan(&arguments.config, &arguments.overrides)?;
     console::notes(&plan.notes);
+    let recorded = Recorded::read(&arguments.recorded)?;
     // A device that does not work is refused once, before any worker starts.
     let device = device::open(&arguments.device)?;
-    let options = options(arguments, &plan, &device);
+    let options = Options {
+        recorded,
+        ..options(arguments, &plan, &device)
+    };
     let logger = arguments.log.map(|LogFormat::Tensorboard| {
         let of = |run: &PlannedRun| (run.job.clone(), options.directory(run));
         let runs = plan.runs.iter().map(of).collect();
@@ -139,6 +149,7 @@ fn options(arguments: &Args, plan: &Plan, device: &Device) -> Options {
         fail_fast: arguments.fail_fast,
         retry: arguments.retry,
         keep_workers: arguments.keep_workers,
+        recorded: Recorded::default(),
         share: Share::default(),
     }
 }

@@ -12,6 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::plan::memory::MemoryLimit;
 use crate::plan::planner::plan;
 use crate::run::protocol::CheckpointEvery;
+use crate::run_dir::recorded::Recorded;
 use crate::units::{count, duration};
 use std::path::{Path, PathBuf};
 
@@ -69,6 +70,9 @@ pub struct Args {
     /// Seconds between two heartbeats of a claim; three missed ones end it
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3600))]
     heartbeat: u16,
+    /// Count the runs of these files as done, as `run --recorded` does
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "again")]
+    recorded: Vec<PathBuf>,
     /// Submit the unfinished runs of a directory again
     #[arg(long, value_name = "DIR", conflicts_with_all = ["cluster", "out"])]
     again: Option<PathBuf>,
@@ -139,6 +143,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         engine,
         per_task: arguments.runs_per_task,
         overrides: arguments.overrides.clone(),
+        recorded: Recorded::read(&arguments.recorded)?,
         how,
     };
     let submitted = submit(&plan, request)?;

@@ -16,6 +16,7 @@ use crate::plan::spec::Job;
 use crate::run::task::build_task;
 use crate::run_dir::changes;
 use crate::run_dir::files::{JOB_FILE, RECORD_FILE, Runs, WEIGHTS_FILE, read_job, runs_below};
+use crate::run_dir::recorded::origin;
 use crate::units::count;
 use clap_complete::engine::ArgValueCandidates;
 use results::RunRecord;
@@ -171,21 +172,31 @@ fn verify(directory: &Path, request: &Args) -> Result<Findings, Failure> {
                     removed; --reevaluate and --retrain compute its numbers again";
         findings.notes.push(note.to_owned());
     }
+    let copied = origin(directory);
     let weights = weights(&run);
-    findings.add(
-        "weights",
-        weights.as_ref().err().cloned().into_iter().collect(),
-    );
+    match &copied {
+        None => findings.add(
+            "weights",
+            weights.as_ref().err().cloned().into_iter().collect(),
+        ),
+        Some(place) => findings.notes.push(format!(
+            "the record was copied from {place}: there are neither weights nor a step log to check"
+        )),
+    }
     // Building the task checks the job, and compares the hash of the corpus with that of the job.
     let task = match build_task(&job, &job.spec.eval.test_lens) {
         Ok(task) => task,
         Err(failure) => {
-            findings.add("step log", log::check(&run, None));
+            if copied.is_none() {
+                findings.add("step log", log::check(&run, None));
+            }
             findings.wrong.push(failure.message);
             return Ok(findings);
         }
     };
-    findings.add("step log", log::check(&run, Some(task.as_ref())));
+    if copied.is_none() {
+        findings.add("step log", log::check(&run, Some(task.as_ref())));
+    }
     let numbers = numbers::check(&run, task.as_ref(), weights.as_ref().ok());
     findings.add("numbers", numbers.wrong);
     findings.notes.extend(numbers.notes);

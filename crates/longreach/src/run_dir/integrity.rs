@@ -38,7 +38,7 @@ pub fn integrity_notes(records: &[RunRecord]) -> Vec<String> {
 }
 
 /// The contradiction in a record.
-fn contradiction(record: &RunRecord) -> Option<String> {
+pub fn contradiction(record: &RunRecord) -> Option<String> {
     let spec: RunSpec = match serde_json::from_value(serde_json::Value::Object(record.spec.clone()))
     {
         Ok(spec) => spec,

@@ -3,6 +3,7 @@
 
 use crate::plan::spec::Job;
 use crate::run_dir::files::{ERROR_FILE, RECORD_FILE};
+use crate::run_dir::recorded::origin;
 use results::StoreError;
 use results::record::{Divergence, RunStatus};
 use rundir::steplog::LOG_FILE;
@@ -65,7 +66,9 @@ pub fn state(run: &Path, job: &Job) -> (RunState, u64, Option<String>) {
             RunStatus::Ok => RunState::Done,
             RunStatus::Diverged => RunState::Diverged,
         };
-        return (state, steps, record.diverged.clone().map(note));
+        let copied = || origin(run).map(|place| format!("recorded in {place}; no weights here"));
+        let note = record.diverged.clone().map(note).or_else(copied);
+        return (state, steps, note);
     }
     // A run that is held is running, whatever an earlier process left behind.
     let claimed = claim::held_elsewhere(run).map(|holder| holder.who());

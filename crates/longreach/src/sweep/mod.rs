@@ -81,6 +81,7 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
     signals::listen()?;
     signals::work_begins();
     let experiment = options.runs.join(&plan.name);
+    console::notes(&copy_recorded(plan, options)?);
     let todo: VecDeque<usize> = (0..plan.runs.len())
         .filter(|index| options.is_to_do(&plan.runs[*index]))
         .collect();
@@ -102,6 +103,22 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome, Failure> {
     ];
     console::notes(&notes.into_iter().flatten().collect::<Vec<_>>());
     Ok(work(plan, todo, options, &Unwritten))
+}
+
+/// Copies the records of files into the directories of their runs; returns notes.
+fn copy_recorded(plan: &Plan, options: &Options) -> Result<Vec<String>, Failure> {
+    let (disk, recorded) = (rundir::system(), &options.recorded);
+    let mut notes = recorded.copy(disk, plan, &options.runs)?;
+    let lacking = plan.runs.iter().filter(|run| options.stays_incomplete(run));
+    let lacking = lacking.count();
+    if lacking > 0 {
+        notes.push(format!(
+            "{} skipped lengths for lack of memory that would fit here, and their weights are not \
+             here: they stay as recorded",
+            count(lacking, "recorded run")
+        ));
+    }
+    Ok(notes)
 }
 
 /// Runs the runs of a plan by index: the part of a sweep that tasks of a cluster share. `journal`

@@ -5,6 +5,7 @@ use crate::run::protocol::How;
 use crate::run::worker::skipped_fits;
 use crate::run_dir::files::{self, ERROR_FILE, run_dir};
 use crate::run_dir::hold::Identity;
+use crate::run_dir::recorded::{Recorded, origin};
 use results::RunRecord;
 use results::record::RunStatus;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ pub struct Options {
     pub retry: Option<Retry>,
     /// Let workers finish their runs even if this process is killed.
     pub keep_workers: bool,
+    /// Records whose runs count as done.
+    pub recorded: Recorded,
     /// What a cluster gave to this sweep; nothing in a local sweep.
     pub share: Share,
 }
@@ -93,11 +96,24 @@ impl Options {
         Some(record)
     }
 
-    /// The record of a run, unless it skipped a length that fits now.
+    /// The record of a run, unless it skipped a length that fits now. Of a record that was copied
+    /// from a file there are no weights to evaluate.
     fn complete(&self, run: &PlannedRun, directory: &Path) -> Option<RunRecord> {
         let record = files::recorded(directory, &run.job)?;
+        (!self.lacks(run, &record) || origin(directory).is_some()).then_some(record)
+    }
+
+    /// Whether a record skipped a length that fits now.
+    fn lacks(&self, run: &PlannedRun, record: &RunRecord) -> bool {
         let limit = self.how.memory_limit;
-        (!skipped_fits(&record, &run.job.spec, &run.sizes, limit)).then_some(record)
+        skipped_fits(record, &run.job.spec, &run.sizes, limit)
+    }
+
+    /// Whether a record skipped a length that fits now, and there are no weights to evaluate it.
+    pub fn stays_incomplete(&self, run: &PlannedRun) -> bool {
+        let directory = self.directory(run);
+        origin(&directory).is_some()
+            && files::recorded(&directory, &run.job).is_some_and(|record| self.lacks(run, &record))
     }
 
     /// Whether there is work for a run.

@@ -25,6 +25,7 @@ mod memory;
 mod mutations;
 mod places;
 mod processes;
+mod recorded;
 mod reevaluation;
 mod resume;
 mod robustness;

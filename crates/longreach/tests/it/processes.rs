@@ -7,6 +7,7 @@ use longreach::device::DeviceName;
 use longreach::plan::memory::MemoryLimit;
 use longreach::plan::planner::plan;
 use longreach::run::protocol::{CheckpointEvery, How};
+use longreach::run_dir::recorded::Recorded;
 use longreach::sweep::options::{Options, Share};
 use rundir::scratch;
 use rustix::process::{Pid, Signal, kill_process};
@@ -147,6 +148,7 @@ fn lengths_that_a_worker_adds_while_labels_are_written_are_kept() {
         fail_fast: false,
         retry: None,
         keep_workers: false,
+        recorded: Recorded::default(),
         share: Share::default(),
     };
     let path = run.join("record.json");

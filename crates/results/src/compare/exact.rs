@@ -130,7 +130,7 @@ impl Comparison {
 ///
 /// Allowed to differ: experiment, labels, build, device, the bins of the loss by position, and rows
 /// that one of them lacks or skipped for lack of memory.
-pub(crate) fn disagreement(a: &RunRecord, b: &RunRecord) -> Option<String> {
+pub fn disagreement(a: &RunRecord, b: &RunRecord) -> Option<String> {
     if std::ptr::eq(a, b) {
         return None;
     }

@@ -3,6 +3,7 @@
 mod exact;
 mod tolerance;
 
+pub use exact::disagreement;
+pub(crate) use exact::fuller_first;
 pub use exact::{Comparison, Difference};
-pub(crate) use exact::{disagreement, fuller_first};
 pub use tolerance::{Closeness, LargestDifference};

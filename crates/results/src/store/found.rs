@@ -135,6 +135,9 @@ pub struct Found {
     pub excluded: Vec<Excluded>,
 }
 
+/// Records with their places, and the lines that are none.
+pub type Placed = (Vec<(Place, RunRecord)>, Vec<Excluded>);
+
 /// A file or line that was left out, and why.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Excluded {

@@ -15,8 +15,8 @@ mod write;
 
 pub use found::{
     Conflict, EVALS_DIR, Excluded, Found, JSONL_FILE, MAX_DEPTH, MAX_JSONL_BYTES, MAX_RECORD_BYTES,
-    Place, RECORD_FILE, StoreError,
+    Place, Placed, RECORD_FILE, StoreError,
 };
 pub use read::read_record;
-pub use search::{find_records, find_records_within, read_jsonl};
+pub use search::{find_records, find_records_within, read_files, read_jsonl};
 pub use write::{gather_found, gather_jsonl, record_text, run_dir, write_jsonl};

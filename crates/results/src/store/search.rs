@@ -2,7 +2,7 @@
 
 use super::found::{
     Conflict, EVALS_DIR, Excluded, Found, JSONL_FILE, MAX_BAD_LINES, MAX_DEPTH, MAX_ENTRIES,
-    MAX_JSONL_BYTES, MAX_RECORD_BYTES, Place, RECORD_FILE, StoreError, parent,
+    MAX_JSONL_BYTES, MAX_RECORD_BYTES, Place, Placed, RECORD_FILE, StoreError, parent,
 };
 use super::read::{open, parse, read_record};
 use crate::compare::{disagreement, fuller_first};
@@ -29,6 +29,25 @@ pub fn read_jsonl(path: &Path) -> Result<Found, StoreError> {
     let mut search = Search::default();
     search.lines(path)?;
     search.finish()
+}
+
+/// Reads files as [`read_jsonl`] does, or as one `record.json` each: every record with its place,
+/// and what is no record. Of a run that several files hold, the record with the most detail.
+///
+/// # Errors
+///
+/// When a file cannot be read or is too large, or a run is there twice with different numbers.
+pub fn read_files(paths: &[PathBuf]) -> Result<Placed, StoreError> {
+    let mut search = Search::default();
+    for path in paths {
+        if path.extension().is_some_and(|ending| ending == "json") {
+            search.take_one(path, read_record(path)?);
+        } else {
+            search.lines(path)?;
+        }
+    }
+    let excluded = search.excluded.clone();
+    Ok((search.placed()?, excluded))
 }
 
 /// Finds records under `roots`, each of which may be a directory of runs, of an experiment or of a
@@ -301,7 +320,8 @@ impl Search {
         });
     }
 
-    fn finish(mut self) -> Result<Found, StoreError> {
+    /// The records in canonical order.
+    fn placed(mut self) -> Result<Vec<(Place, RunRecord)>, StoreError> {
         if !self.conflicts.is_empty() {
             self.conflicts
                 .sort_by(|a, b| (&a.run_id, &a.places).cmp(&(&b.run_id, &b.places)));
@@ -309,15 +329,21 @@ impl Search {
         }
         let mut found: Vec<(Place, RunRecord)> = self.found.into_values().flatten().collect();
         found.sort_by(|a, b| order::canonical(&a.1, &b.1));
-        self.excluded.sort();
+        Ok(found)
+    }
+
+    fn finish(mut self) -> Result<Found, StoreError> {
+        let mut excluded = std::mem::take(&mut self.excluded);
+        excluded.sort();
         // Roots may overlap, and a file is left out once.
-        self.excluded.dedup();
+        excluded.dedup();
+        let found = self.placed()?;
         let directory = |place: &Place| place.is_of_run().then(|| parent(&place.path).to_owned());
         let directories = found.iter().map(|(place, _)| directory(place)).collect();
         Ok(Found {
             records: found.into_iter().map(|(_, record)| record).collect(),
             directories,
-            excluded: self.excluded,
+            excluded,
         })
     }
 }

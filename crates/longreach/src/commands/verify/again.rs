@@ -11,6 +11,7 @@ use crate::run::task::build_task;
 use crate::run::worker;
 use crate::run_dir::changes;
 use crate::run_dir::files::{JOB_FILE, RECORD_FILE, WEIGHTS_FILE};
+use crate::run_dir::recorded::origin;
 use crate::signals;
 use crate::temporary;
 use burn::tensor::Device;
@@ -18,6 +19,7 @@ use results::RunRecord;
 use results::record::{EvalRow, EvalStatus, RunStatus, StepScores};
 use rundir::Weights;
 use rundir::steplog::LOG_FILE;
+use std::path::Path;
 use tasks::Task;
 
 use super::evaluations;
@@ -212,8 +214,17 @@ pub(super) fn retrain(run: &Subject<'_>, request: &Args) -> Result<Vec<String>, 
     };
     worker::run_silently(std::slice::from_ref(&again), &how)?;
     let mut wrong = Vec::new();
+    // Of a copied record the seal knows the log, and the record itself the weights.
+    let is_copied = origin(directory).is_some();
+    if is_copied && let Some(seal) = &record.seal {
+        let log = std::fs::read(again.join(LOG_FILE)).map_err(Failure::input)?;
+        if blake3::hash(&log).to_hex().as_str() != seal.steps_blake3 {
+            wrong.push(format!("trained again, {LOG_FILE} has other bytes"));
+        }
+    }
     for name in [WEIGHTS_FILE, LOG_FILE] {
-        if std::fs::read(directory.join(name)).ok() != std::fs::read(again.join(name)).ok() {
+        let bytes = |directory: &Path| std::fs::read(directory.join(name)).ok();
+        if !is_copied && bytes(directory) != bytes(&again) {
             wrong.push(format!("trained again, {name} has other bytes"));
         }
     }

@@ -1,0 +1,354 @@
+//! `--recorded`: an experiment that continues from the records of another machine.
+
+use crate::common::{Scratch, TINY, exits, longreach, stderr, stdout};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+/// A run of [`TINY`], and its records as `gather` writes them.
+fn whole() -> (Scratch, Vec<String>) {
+    let scratch = Scratch::with(TINY);
+    exits(&scratch.longreach("run", &[]), 0);
+    let lines = gathered(&scratch);
+    assert_eq!(lines.len(), 4);
+    (scratch, lines)
+}
+
+fn gathered(scratch: &Scratch) -> Vec<String> {
+    let out = scratch.directory.path().join("gathered.jsonl");
+    let mut gather = longreach();
+    gather.arg("gather").arg(scratch.runs().join("tiny"));
+    exits(&gather.arg("--out").arg(&out).output().unwrap(), 0);
+    let text = std::fs::read_to_string(out).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// A file of lines beside a config.
+fn file(scratch: &Scratch, name: &str, lines: &[impl AsRef<str>]) -> PathBuf {
+    let path = scratch.directory.path().join(name);
+    let lines = lines.iter().map(|line| format!("{}\n", line.as_ref()));
+    std::fs::write(&path, lines.collect::<String>()).unwrap();
+    path
+}
+
+fn recorded(scratch: &Scratch, command: &str, files: &[&Path], more: &[&str]) -> Output {
+    let mut arguments = more.to_vec();
+    arguments.push("--recorded");
+    arguments.extend(files.iter().map(|file| file.to_str().unwrap()));
+    scratch.longreach(command, &arguments)
+}
+
+/// A record with a change, and with a seal or without.
+fn changed(line: &str, change: impl FnOnce(&mut Value)) -> String {
+    let mut record: Value = serde_json::from_str(line).unwrap();
+    change(&mut record);
+    record.to_string()
+}
+
+fn id(line: &str) -> String {
+    let record: Value = serde_json::from_str(line).unwrap();
+    record["run_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_experiment_continues_from_records_to_the_same_bytes() {
+    let (_first, lines) = whole();
+    let there = Scratch::with(TINY);
+    let part = file(&there, "part.jsonl", &lines[1..3]);
+    let planned = recorded(&there, "check", &[&part], &["--json"]);
+    exits(&planned, 0);
+    let plan: Value = serde_json::from_str(&stdout(&planned)).unwrap();
+    let remain = plan["runs"].as_array().unwrap().iter();
+    let remain: Vec<&str> = remain
+        .filter(|run| run["recorded"] == false)
+        .map(|run| run["run_id"].as_str().unwrap())
+        .collect();
+    let mut expected = [id(&lines[0]), id(&lines[3])];
+    expected.sort();
+    let mut found = remain.clone();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    assert!(!there.runs().exists(), "check writes nothing");
+
+    let ran = recorded(&there, "run", &[&part], &[]);
+    exits(&ran, 0);
+    let said = stderr(&ran);
+    assert!(said.contains("4 runs, 2 to do"), "{said}");
+    assert!(
+        said.contains("--recorded: 2 of 4 runs count as done"),
+        "{said}"
+    );
+    assert_eq!(gathered(&there), lines);
+    let trained = |line: &String| {
+        let run = there.runs().join("tiny").join(id(line));
+        run.join("weights.safetensors").exists()
+    };
+    let trained: Vec<bool> = lines.iter().map(trained).collect();
+    assert_eq!(trained, [true, false, false, true]);
+    // The report has all runs, those that were not trained here too.
+    let report = there.runs().join("tiny/report/report.md");
+    let report = std::fs::read_to_string(report).unwrap();
+    assert!(report.contains("n = 2"), "{report}");
+
+    // The records stay: without the file there is nothing left to do, and all files fit.
+    let again = there.longreach("run", &[]);
+    exits(&again, 0);
+    assert!(
+        stderr(&again).contains("4 runs, 0 to do"),
+        "{}",
+        stderr(&again)
+    );
+    let again = recorded(&there, "run", &[&part], &[]);
+    exits(&again, 0);
+    assert_eq!(gathered(&there), lines);
+    let verified = longreach().arg("verify").arg(there.runs()).output();
+    let verified = verified.unwrap();
+    exits(&verified, 0);
+    let copies = stdout(&verified)
+        .matches("the record was copied from")
+        .count();
+    assert_eq!(copies, 2, "{}", stdout(&verified));
+    let status = longreach()
+        .arg("status")
+        .arg(there.runs())
+        .output()
+        .unwrap();
+    assert!(
+        stdout(&status).contains("4 runs: 4 done"),
+        "{}",
+        stdout(&status)
+    );
+    assert!(
+        stdout(&status).contains("part.jsonl:1"),
+        "{}",
+        stdout(&status)
+    );
+    let run = there.runs().join("tiny").join(id(&lines[1]));
+    let scored = longreach()
+        .arg("eval")
+        .arg(&run)
+        .args(["--lengths", "16"])
+        .output();
+    let scored = scored.unwrap();
+    exits(&scored, 3);
+    let said = stderr(&scored);
+    assert!(said.contains("part.jsonl:1, without weights"), "{said}");
+    let mut verify = longreach();
+    let verified = verify.arg("verify").arg(&run).arg("--retrain").output();
+    exits(&verified.unwrap(), 0);
+}
+
+#[test]
+fn a_run_that_was_begun_here_takes_the_record_of_the_file() {
+    let (first, lines) = whole();
+    let run = first.runs().join("tiny").join(id(&lines[0]));
+    let part = file(&first, "part.jsonl", &lines[..1]);
+    let before = std::fs::read(run.join("record.json")).unwrap();
+    // Nothing of a run that is recorded here changes.
+    exits(&recorded(&first, "run", &[&part], &[]), 0);
+    assert_eq!(std::fs::read(run.join("record.json")).unwrap(), before);
+    assert!(!run.join("recorded.json").exists());
+    // Of one that has its weights and lost its record, the record comes back; the weights stay.
+    std::fs::remove_file(run.join("record.json")).unwrap();
+    exits(&recorded(&first, "run", &[&part], &[]), 0);
+    assert!(run.join("weights.safetensors").exists());
+    exits(&longreach().arg("verify").arg(&run).output().unwrap(), 0);
+    // A log and weights of another training do not stay beside the record.
+    std::fs::remove_file(run.join("record.json")).unwrap();
+    std::fs::write(run.join("weights.safetensors"), "half").unwrap();
+    std::fs::write(run.join("error.txt"), "no").unwrap();
+    exits(&recorded(&first, "run", &[&part], &[]), 0);
+    for name in ["weights.safetensors", "steps.jsonl", "error.txt"] {
+        assert!(!run.join(name).exists(), "{name}");
+    }
+    assert_eq!(gathered(&first), lines);
+}
+
+/// A file, by its lines, and what is said of it. `L` stands for a good line.
+#[test]
+fn files_that_cannot_be_believed_are_refused_with_their_line() {
+    let (first, lines) = whole();
+    let newer = changed(&lines[1], |record| record["schema"] = json!(2));
+    let broken = changed(&lines[1], |record| record["train"]["tokens"] = json!(1));
+    let edited = changed(&lines[1], |record| {
+        record["spec"]["train"]["steps"] = json!(7);
+        record.as_object_mut().unwrap().remove("seal");
+    });
+    let halved = changed(&lines[1], |record| {
+        let loss = &mut record["evals"][0]["metrics"]["loss_nats"]["value"];
+        *loss = json!(loss.as_f64().unwrap() / 2.0);
+        record.as_object_mut().unwrap().remove("seal");
+    });
+    let damaged = lines[1][..lines[1].len() / 2].to_owned();
+    let there = Scratch::with(TINY);
+    let first_line = &lines[0];
+    let refused = |lines: &[&str], said: &str| {
+        let part = file(&there, "part.jsonl", lines);
+        for command in ["run", "check"] {
+            let refused = recorded(&there, command, &[&part], &[]);
+            exits(&refused, 3);
+            let found = stderr(&refused);
+            assert!(found.contains(said), "{said}: {found}");
+            assert!(
+                found.contains("= allowed:") && found.contains("= help:"),
+                "{found}"
+            );
+        }
+        assert!(!there.runs().join("tiny").join(id(first_line)).exists());
+    };
+    refused(
+        &[&lines[0], &newer],
+        "part.jsonl:2: schema 2 is newer than this binary's 1",
+    );
+    refused(&[&lines[0], &damaged], "part.jsonl:2: not a record");
+    refused(&[&lines[0], &broken], "part.jsonl:2: the record of run");
+    refused(&[&lines[0], &broken], "does not match its seal");
+    refused(&[&lines[0], &edited], "part.jsonl:2: the record of run");
+    refused(&[&lines[1], &halved], "part.jsonl:1 and ");
+    refused(
+        &[&lines[1], &halved],
+        "differ in the scores of trained at 4",
+    );
+    refused(&["what = 1"], "part.jsonl:1: not a record");
+    refused(&[], "part.jsonl: no record in it");
+
+    // Two files, and a file and the directory of the run.
+    let [one, other] = [("one.jsonl", &lines[1]), ("other.jsonl", &halved)]
+        .map(|(name, line)| file(&there, name, std::slice::from_ref(line)));
+    let twice = recorded(&there, "run", &[&one, &other], &[]);
+    exits(&twice, 3);
+    assert!(
+        stderr(&twice).contains("one.jsonl:1 and "),
+        "{}",
+        stderr(&twice)
+    );
+    assert!(
+        stderr(&twice).contains("other.jsonl:1 differ"),
+        "{}",
+        stderr(&twice)
+    );
+    let local = recorded(&first, "run", &[&other], &[]);
+    exits(&local, 3);
+    assert!(
+        stderr(&local).contains("other.jsonl:1 and "),
+        "{}",
+        stderr(&local)
+    );
+    assert!(
+        stderr(&local).contains("record.json differ"),
+        "{}",
+        stderr(&local)
+    );
+
+    let missing = there.directory.path().join("missing.jsonl");
+    exits(&recorded(&there, "run", &[&missing], &[]), 3);
+    let directory = recorded(&there, "run", &[there.directory.path()], &[]);
+    exits(&directory, 3);
+    assert!(
+        stderr(&directory).contains("not a regular file"),
+        "{}",
+        stderr(&directory)
+    );
+    let key = recorded(&there, "run", &[&one, Path::new("train.steps=9")], &[]);
+    exits(&key, 2);
+    assert!(
+        stderr(&key).contains("write key=value before"),
+        "{}",
+        stderr(&key)
+    );
+}
+
+#[test]
+fn records_without_a_seal_and_with_skipped_lengths_count_and_are_named() {
+    let (_first, lines) = whole();
+    let there = Scratch::with(TINY);
+    let skipped = changed(&lines[0], |record| {
+        record.as_object_mut().unwrap().remove("seal");
+        let row = &mut record["evals"][1];
+        row["status"] = json!("skipped");
+        row["reason"] = json!("no memory");
+        row["metrics"] = json!({});
+        row.as_object_mut().unwrap().remove("loss_by_position");
+    });
+    let part = file(
+        &there,
+        "part.jsonl",
+        &[&skipped, &lines[1], &lines[2], &lines[3]],
+    );
+    let ran = recorded(&there, "run", &[&part], &[]);
+    exits(&ran, 0);
+    let said = stderr(&ran);
+    assert!(said.contains("1 record without a seal"), "{said}");
+    assert!(said.contains("part.jsonl:1"), "{said}");
+    assert!(said.contains("1 recorded run skipped lengths"), "{said}");
+    assert!(said.contains("4 runs, 0 to do"), "{said}");
+    // A file that has the length completes the record.
+    let full = file(&there, "full.jsonl", &lines);
+    exits(&recorded(&there, "run", &[&full], &[]), 0);
+    assert_eq!(gathered(&there), lines);
+}
+
+#[test]
+fn a_training_that_starts_from_a_copied_record_needs_its_weights() {
+    let (_first, lines) = whole();
+    let there = Scratch::with(TINY);
+    let part = file(&there, "part.jsonl", &lines);
+    exits(&recorded(&there, "run", &[&part], &[]), 0);
+    let base = there.runs().join("tiny").join(id(&lines[0]));
+    let start = format!("train.start_from=\"{}\"", base.display());
+    let (seed, kind) = ("seeds=[0]", "axes.\"model.pe\"=[{kind=\"nope\"}]");
+    let refused = there.longreach("run", &["name=\"next\"", &start, seed, kind]);
+    exits(&refused, 3);
+    let said = stderr(&refused);
+    assert!(said.contains("part.jsonl:1 without weights"), "{said}");
+    assert!(!there.runs().join("next").join("report").exists());
+}
+
+#[test]
+fn later_evaluations_come_along() {
+    let (first, lines) = whole();
+    let run = first.runs().join("tiny").join(id(&lines[0]));
+    let mut eval = longreach();
+    exits(
+        &eval
+            .arg("eval")
+            .arg(&run)
+            .args(["--lengths", "16"])
+            .output()
+            .unwrap(),
+        0,
+    );
+    let all = gathered(&first);
+    assert_eq!(all.len(), 5);
+    let there = Scratch::with(TINY);
+    let part = file(&there, "part.jsonl", &all);
+    exits(&recorded(&there, "run", &[&part], &[]), 0);
+    assert_eq!(gathered(&there), all);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_submitted_sweep_finds_its_records() {
+    let (_first, lines) = whole();
+    let there = Scratch::with(TINY);
+    let part = file(&there, "part.jsonl", &lines[..3]);
+    let out = there.directory.path().join("sweep");
+    let mut submit = longreach();
+    submit
+        .arg("submit")
+        .arg(&there.config)
+        .args(["--cluster", "parallel", "--out"]);
+    let submitted = submit
+        .arg(&out)
+        .arg("--recorded")
+        .arg(&part)
+        .output()
+        .unwrap();
+    exits(&submitted, 0);
+    let status = longreach().arg("status").arg(&out).output().unwrap();
+    let shown = stdout(&status);
+    assert!(
+        shown.contains("3 done") && shown.contains("1 planned"),
+        "{shown}"
+    );
+}
