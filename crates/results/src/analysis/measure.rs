@@ -1,7 +1,6 @@
 //! Points of a setting: scores, ratios and differences of methods at test lengths.
 
 use super::groups::Run;
-use super::outcome::InLength;
 use super::point::{Absent, Point, value_at};
 use super::setting::{Method, Setting};
 use crate::metric;
@@ -146,27 +145,32 @@ impl Setting<'_> {
     ) -> Point {
         let others = &self.groups[other.group].runs;
         let scale = metric::scale(metric);
+        // `extrapolated` checks the first method only.
+        if self.is_extrapolation_of_unconverged(other, len) {
+            return self.point_by(method, scale, |_| Err(Absent::Unconverged));
+        }
+        let failed = if len > self.task.train_len {
+            [self.failed(method), self.failed(other)].concat()
+        } else {
+            Vec::new()
+        };
         let mut point = self.extrapolated(method, len, scale, |run| {
             let beside = others
                 .iter()
-                .find(|r| r.seed == run.seed)
+                .find(|r| r.seed == run.seed && !failed.contains(&r.seed))
                 .ok_or(Absent::Missing)?;
             let there = value_at(run, &method.variant, metric, len)?;
             of(there, value_at(beside, &other.variant, metric, len)?).ok_or(Absent::Missing)
         });
-        // `extrapolated` has checked the first method only.
-        if self.is_extrapolation_of_unconverged(other, len) {
-            point = self.point_by(method, scale, |_| Err(Absent::Unconverged));
-        }
         // Runs that could give a value: one for each seed of both methods.
         let seeds = |method: &Method| {
-            self.groups[method.group]
-                .runs
-                .iter()
-                .map(|r| r.seed)
-                .collect::<BTreeSet<_>>()
+            let runs = self.groups[method.group].runs.iter();
+            runs.map(|r| r.seed).collect::<BTreeSet<u64>>()
         };
-        point.runs = seeds(method).intersection(&seeds(other)).count();
+        let (own, theirs) = (seeds(method), seeds(other));
+        let both = own.intersection(&theirs);
+        let (left_out, counted): (Vec<u64>, Vec<u64>) = both.partition(|s| failed.contains(s));
+        (point.runs, point.failed) = (counted.len(), left_out.len());
         point
     }
 
@@ -209,6 +213,7 @@ impl Setting<'_> {
                 values: Vec::new(),
                 estimate: None,
                 runs: 0,
+                failed: 0,
                 absent: BTreeSet::new(),
             };
         };
@@ -218,7 +223,12 @@ impl Setting<'_> {
         {
             return self.point_by(first, scale, |_| Err(Absent::Unconverged));
         }
+        let failed: Vec<u64> = others.iter().flat_map(|m| self.failed(m)).collect();
+        let is_past = len > self.task.train_len;
         self.extrapolated(first, len, scale, |run| {
+            if is_past && failed.contains(&run.seed) {
+                return Err(Absent::Unconverged);
+            }
             let own = value_at(run, &first.variant, metric, len)?;
             let (mut low, mut high) = (own, own);
             for other in others {
@@ -247,7 +257,8 @@ impl Setting<'_> {
         })
     }
 
-    /// A point about a length past training, which methods that have not converged do not have.
+    /// A point about a length past training, which methods that have not learned the task do not
+    /// have. Of others, the seeds that have not are left out.
     fn extrapolated(
         &self,
         method: &Method,
@@ -255,18 +266,38 @@ impl Setting<'_> {
         scale: Scale,
         value: impl Fn(&Run<'_>) -> Result<f64, Absent>,
     ) -> Point {
+        if len <= self.task.train_len {
+            return self.point_by(method, scale, value);
+        }
         if self.is_extrapolation_of_unconverged(method, len) {
             return self.point_by(method, scale, |_| Err(Absent::Unconverged));
         }
-        self.point_by(method, scale, value)
+        let failed = self.failed(method);
+        self.point_without(&failed, method, scale, value)
     }
 
-    pub(crate) fn is_extrapolation_of_unconverged(&self, method: &Method, len: usize) -> bool {
-        len > self.task.train_len && matches!(self.converged(method), InLength::Unconverged(_))
+    /// The score of the seeds that have learned the task, at any length.
+    pub(crate) fn of_learned(&self, method: &Method, metric: &str, len: usize) -> Point {
+        let failed = self.failed(method);
+        let point = self.point_without(&failed, method, metric::scale(metric), |run| {
+            value_at(run, &method.variant, metric, len)
+        });
+        self.with_rows(point, method, metric, len)
     }
 
-    pub(super) fn point_by(
+    fn point_by(
         &self,
+        method: &Method,
+        scale: Scale,
+        value: impl Fn(&Run<'_>) -> Result<f64, Absent>,
+    ) -> Point {
+        self.point_without(&[], method, scale, value)
+    }
+
+    /// A point of all runs but those of some seeds.
+    fn point_without(
+        &self,
+        failed: &[u64],
         method: &Method,
         scale: Scale,
         value: impl Fn(&Run<'_>) -> Result<f64, Absent>,
@@ -275,10 +306,16 @@ impl Setting<'_> {
         let mut point = Point {
             values: Vec::new(),
             estimate: None,
-            runs: runs.len(),
+            runs: 0,
+            failed: 0,
             absent: BTreeSet::new(),
         };
         for run in runs {
+            if failed.contains(&run.seed) {
+                point.failed += 1;
+                continue;
+            }
+            point.runs += 1;
             match value(run) {
                 Ok(value) => point.values.push((run.seed, value)),
                 Err(absent) => {

@@ -11,7 +11,8 @@
 //! setting.rs     comparable methods, their lengths and metrics
 //! point.rs       the values behind a cell, their estimate, and its text
 //! measure.rs     scores, ratios and differences of methods
-//! outcome.rs     learned or not, reach, the best method
+//! learned.rs     which seeds have learned their task
+//! outcome.rs     reach, the best method
 //! base_sweep.rs  methods that differ only in the rotary base
 //! ```
 
@@ -19,6 +20,7 @@ pub(crate) mod base_sweep;
 mod comparable;
 pub(crate) mod groups;
 pub(crate) mod identity;
+pub(crate) mod learned;
 pub(crate) mod measure;
 mod naming;
 pub(crate) mod outcome;

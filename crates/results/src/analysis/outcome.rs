@@ -1,23 +1,11 @@
-//! What the points of a setting amount to: whether a method has learned its task, how far it keeps
-//! its score, and which method is best.
+//! What the points of a setting amount to: how far a method keeps its score, and which is best.
 
-use super::groups::Run;
-use super::point::{Point, value_at};
+use super::learned::InLength;
+use super::point::Point;
 use super::setting::{Method, Setting};
 use crate::metric::{self, better_first};
-use crate::stats::{self, Estimate, Scale};
+use crate::stats::Estimate;
 use std::cmp::Ordering;
-
-/// Whether a method has learned its task at the lengths it was trained on: only then is anything
-/// said about longer ones.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum InLength {
-    Converged,
-    /// The score that says so, against the one needed.
-    Unconverged(String),
-    /// No score at a length up to the training length.
-    Untested,
-}
 
 /// How far a method keeps its in-length score.
 pub(crate) struct Reach {
@@ -27,76 +15,19 @@ pub(crate) struct Reach {
     pub in_length: bool,
     /// Nothing longer was tested.
     pub is_longest: bool,
-    /// Runs with an in-length score, and runs.
+    /// Runs that learned the task, and runs.
     pub seeds: (usize, usize),
 }
 
 impl Setting<'_> {
-    /// Where answers are scored whole: the share of exact ones, the mean over seeds and over tested
-    /// lengths up to the training length, is at least [`metric::LEARNED`]. Elsewhere: the
-    /// leading metric's in-length mean is better than guessing. Of a variant, the scores of the
-    /// trained encoding say it: the weights are the same.
-    pub(crate) fn converged(&self, method: &Method) -> InLength {
-        let method = self.trained(method);
-        let lead = self.lead();
-        let answers = self.task.primary_metric != metric::LOSS_NATS;
-        // Only means are needed here, so no interval is computed.
-        let exact_at =
-            |len| move |run: &Run<'_>| value_at(run, &method.variant, metric::EXACT_MATCH, len);
-        let exact: Vec<f64> = self
-            .lengths
-            .iter()
-            .filter(|&&len| answers && len <= self.task.train_len)
-            .filter_map(|&len| {
-                Some(
-                    self.point_by(method, Scale::Linear, exact_at(len))
-                        .estimate?
-                        .mean,
-                )
-            })
-            .collect();
-        if let Some(mean) = stats::mean(&exact).filter(|mean| mean.is_finite()) {
-            if mean >= metric::LEARNED {
-                return InLength::Converged;
-            }
-            let most = self.in_length.unwrap_or_default();
-            let score = metric::number(mean, 3);
-            return InLength::Unconverged(format!(
-                "{} {score} in length (mean over seeds and tested lengths up to {most}), below {}",
-                metric::EXACT_MATCH,
-                metric::LEARNED
-            ));
-        }
-        let here = self
-            .in_length
-            .and_then(|len| Some((len, self.point(method, lead, len).estimate?.mean)));
-        let Some((len, mean)) = here else {
-            return InLength::Untested;
-        };
-        let chance = metric::chance(self.task, lead);
-        // Where guessing has no score, any score but 0 is better.
-        let is_better = chance.map_or(mean != 0.0, |c| {
-            better_first(lead, mean, c) == Ordering::Less
-        });
-        if is_better {
-            return InLength::Converged;
-        }
-        let chance = chance.unwrap_or_default();
-        let text = |value: f64| metric::number(value, metric::decimals(lead, value));
-        InLength::Unconverged(format!(
-            "{lead} {} at {len}, no better than guessing ({})",
-            text(mean),
-            text(chance)
-        ))
-    }
-
-    /// How far a method keeps the in-length score of its trained encoding. None where there is no
-    /// in-length score, or one that says the task was not learned.
+    /// How far a method keeps the in-length score of its trained encoding, over the seeds that
+    /// learned the task. None where there is no in-length score, or one that says the task was not
+    /// learned.
     pub(crate) fn reach(&self, method: &Method) -> Option<Reach> {
         let metric = self.lead();
-        let base = self.point(method, metric, self.in_length?);
+        let base = self.of_learned(method, metric, self.in_length?);
         let own = base.estimate?;
-        let trained = self.point(self.trained(method), metric, self.in_length?);
+        let trained = self.of_learned(self.trained(method), metric, self.in_length?);
         let in_length = trained.estimate?;
         if self.converged(method) != InLength::Converged {
             return None;
@@ -107,13 +38,13 @@ impl Setting<'_> {
             test_len: None,
             in_length: has_score,
             is_longest: has_score,
-            seeds: (base.values.len(), base.runs),
+            seeds: (base.values.len(), base.runs + base.failed),
         };
         if !has_score {
             return Some(reach);
         }
         for len in self.longer() {
-            let there = self.point(method, metric, len);
+            let there = self.score(method, metric, len);
             // A length that fewer runs have a number for would compare means over different seeds.
             let kept = there.values.len() == base.values.len()
                 && there

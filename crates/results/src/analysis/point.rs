@@ -35,12 +35,15 @@ pub(crate) struct Point {
     /// Seed and value, by seed.
     pub values: Vec<(u64, f64)>,
     pub estimate: Option<Estimate>,
+    /// Runs that could have a value.
     pub runs: usize,
+    /// Further runs, left out because they did not learn the task.
+    pub failed: usize,
     pub absent: BTreeSet<Absent>,
 }
 
 impl Point {
-    /// Whether every run has a value.
+    /// Whether every run has a value, of those that learned the task where others are left out.
     pub(crate) fn is_whole(&self) -> bool {
         self.estimate.is_some() && self.values.len() == self.runs
     }
@@ -162,11 +165,11 @@ fn parts(point: &Point, of: impl Fn(&Estimate) -> (String, String)) -> (String, 
         return (absent_text(&point.absent), String::new());
     };
     let (mean, interval) = of(estimate);
-    if point.is_whole() {
+    let (given, all) = (point.values.len(), point.runs + point.failed);
+    if given == all {
         (mean, interval)
     } else {
-        let count = format!("{interval} ({}/{})", point.values.len(), point.runs);
-        (mean, count)
+        (mean, format!("{interval} ({given}/{all})"))
     }
 }
 

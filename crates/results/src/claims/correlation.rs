@@ -65,9 +65,7 @@ fn column(
     let numbers = numbers.filter(|n| n.length == length && n.value.is_finite());
     let both = numbers.filter_map(|number| {
         let method = find_method(setting, &number.method, aliases)?;
-        let is_silent = setting.is_extrapolation_of_unconverged(method, ours);
-        let point = setting.point(method, &table.metric, ours);
-        let mean = point.estimate.filter(|_| !is_silent)?.mean;
+        let mean = setting.score(method, &table.metric, ours).estimate?.mean;
         Some((method.name.clone(), number.value, mean))
     });
     let methods: Vec<(String, f64, f64)> = both.collect();

@@ -109,8 +109,8 @@ pub(super) fn variants_note(setting: &Setting<'_>) -> &'static str {
 }
 
 /// What `not converged` in a cell means.
-pub(super) const UNCONVERGED: &str =
-    "Not converged: the task was not learned in length, so nothing is said about longer lengths.";
+pub(super) const UNCONVERGED: &str = "Not converged: fewer than half of the seeds learned the task in length, so nothing is said \
+     about longer lengths.";
 
 /// A name, numbered from 1 where there are several.
 pub(super) fn numbered(name: &str, index: usize, count: usize) -> String {

@@ -3,7 +3,7 @@
 use super::captions::kept;
 use super::sections::{baseline, denominators};
 use super::spec::ReportSpec;
-use crate::analysis::outcome::InLength;
+use crate::analysis::learned::InLength;
 use crate::analysis::point::{Point, absent_text, estimate_text, point_text};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric::{self, better_first};
@@ -22,16 +22,19 @@ pub(super) fn finding(setting: &Setting<'_>, spec: &ReportSpec) -> String {
     all.collect::<Vec<_>>().join(" ")
 }
 
-/// Methods that have not learned their task in length, with the score that shows it.
+/// Methods of which not every seed has learned the task in length, with the scores that show it.
 pub(super) fn unconverged(setting: &Setting<'_>) -> Vec<String> {
-    let each = setting
-        .methods
-        .iter()
-        // Variants are tested with the same weights.
-        .filter(|method| !setting.is_variant(method))
-        .filter_map(|method| match setting.converged(method) {
-            InLength::Unconverged(why) => Some(format!("{}: {}: {why}", setting.name, method.name)),
-            InLength::Converged | InLength::Untested => None,
+    let methods = setting.methods.iter();
+    // Variants are tested with the same weights.
+    let each = methods
+        .filter(|m| !setting.is_variant(m))
+        .filter_map(|method| {
+            let why = setting.learned(method).why_not()?;
+            let counted = match setting.converged(method) {
+                InLength::Converged => "; past the training length the seeds that learned count",
+                InLength::Unconverged(_) | InLength::Untested => "",
+            };
+            Some(format!("{}: {}: {why}{counted}", setting.name, method.name))
         });
     each.collect()
 }

@@ -750,7 +750,7 @@ fn nothing_is_said_of_the_extrapolation_of_what_was_not_learned() {
     );
     assert!(
         markdown.contains(
-            "## Not converged\n\n- copy, trained at 16 symbols: low: exact_match 0.940 in length"
+            "## Not converged\n\n- copy, trained at 16 symbols: low: 0 of 3 seeds learned: exact_match"
         ),
         "{markdown}"
     );
@@ -766,6 +766,77 @@ fn nothing_is_said_of_the_extrapolation_of_what_was_not_learned() {
     );
 }
 
+/// One seed of five fails: the other four are no less a result.
+#[test]
+fn seeds_that_learned_count_past_the_training_length() {
+    let learned = [1.0, 0.98, 0.5, 0.25];
+    let failed = [0.9, 0.1, 0.0, 0.0];
+    let better = [1.0, 1.0, 1.0, 0.75];
+    let records = scores(&[
+        ("a", &[learned, learned, failed, learned, learned]),
+        ("b", &[better; 5]),
+        ("c", &[failed, failed, failed, better, better]),
+    ]);
+    let spec = ReportSpec {
+        baseline: Some("a".into()),
+        ..spec()
+    };
+    let found = report(&records, &[], &spec).unwrap();
+    let markdown = text(&found, "report.md");
+    let table = cells(&markdown, "exact_match by test length");
+    let names: Vec<&str> = table[1..].iter().map(|row| row[0].as_str()).collect();
+    let of = ["a: the 4 of 5 that learned", "c: the 2 of 5 that learned"];
+    assert_eq!(names, ["a", of[0], "b", "c", of[1]]);
+    let mean = |row: &[String], at: usize| row[at].split(' ').next().unwrap().replace('*', "");
+    // Means over all seeds, and over those that learned: by hand.
+    assert_eq!(mean(&table[1], 2), "0.80");
+    assert_eq!(mean(&table[1], 3), "0.40");
+    assert_eq!(
+        (mean(&table[2], 2), mean(&table[2], 3)),
+        ("0.980".into(), "0.500".into())
+    );
+    assert_eq!(mean(&table[4], 3), "0.40");
+    assert_eq!(mean(&table[5], 3), "1.000");
+    // Most of c failed: nothing is said of it past the training length.
+    let reach = cells(&markdown, "Reach");
+    let row = |name: &str| reach.iter().find(|r| r[0] == name).unwrap().clone();
+    assert_eq!(
+        (row("a")[2].as_str(), row("b")[2].as_str()),
+        ("none", "2x (32)")
+    );
+    assert_eq!(row("c")[2], "not converged");
+    // Ratio of a over the four seeds: 0.25 / 0.98.
+    assert!(
+        row("a")[4].starts_with("0.26") && row("a")[4].ends_with("(4/5)"),
+        "{reach:?}"
+    );
+    let differences = cells(&markdown, "exact_match: difference to a");
+    let b = differences.iter().find(|r| r[0] == "b").unwrap();
+    // In length all seeds count: (0.02 x 4 + 0.9) / 5; past it the four pairs that learned.
+    assert!(b[2].starts_with("+0.20 ") && !b[2].contains('/'), "{b:?}");
+    assert!(b[3].contains("+0.50") && b[3].contains("(4/5)"), "{b:?}");
+    assert!(markdown.contains(
+        "a: 4 of 5 seeds learned: exact_match 0.500 (seed 2) in length (mean over tested lengths up \
+         to 16), 0.95 needed; past the training length the seeds that learned count"
+    ));
+    assert!(
+        markdown.contains("c: 2 of 5 seeds learned") && markdown.contains("b keeps at least 90 %")
+    );
+    let summaries = text(&found, "summaries.csv");
+    for (name, row) in [("a", "0.8,,,,4,5"), ("b", "1,,,,5,5"), ("c", "0.4,,,,2,5")] {
+        let line = format!(",{name},,seeds_learned,,{row},");
+        assert!(summaries.contains(&line), "{line}\n{summaries}");
+    }
+    let results = text(&found, "results.csv");
+    let failed =
+        |line: &&str| line.contains(",a,") && line.contains(",2,") && line.ends_with(",no");
+    assert_eq!(results.lines().filter(failed).count(), 4);
+    assert_eq!(
+        results.lines().filter(|l| l.ends_with(",yes")).count(),
+        4 * (4 + 5 + 2)
+    );
+}
+
 #[test]
 fn a_loss_no_better_than_guessing_has_not_converged() {
     let mut records = text_experiment();
@@ -778,7 +849,10 @@ fn a_loss_no_better_than_guessing_has_not_converged() {
     }
     let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
     assert!(
-        markdown.contains("nope: perplexity 270.4 at 64, no better than guessing (256.0)"),
+        markdown.contains(
+            "nope: 0 of 3 seeds learned: perplexity 270.4 (seed 1), 270.4 (seed 2), 270.4 (seed \
+             3) at 64, no better than guessing (256.0)"
+        ),
         "{markdown}"
     );
 }

@@ -1,7 +1,7 @@
 //! The chapter that opens a report on several settings: methods by settings, with how far each
 //! method keeps its score, and how much of it at one multiple of the training length.
 
-use crate::analysis::outcome::InLength;
+use crate::analysis::learned::InLength;
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::report::captions::kept as kept_rule;

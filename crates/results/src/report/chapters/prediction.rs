@@ -1,7 +1,7 @@
 //! The chapter on what the in-length score predicts: over the trained methods of each setting, the
 //! rank correlation of the score at the training length with the score at multiples of it.
 
-use crate::analysis::outcome::InLength;
+use crate::analysis::learned::InLength;
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::report::document::{Cell, Chapter, Table};
@@ -147,7 +147,7 @@ fn weights<'a>(setting: &'a Setting<'_>, method: &Method) -> impl Iterator<Item 
 fn row<'a>(setting: &'a Setting<'_>, methods: &[&Method]) -> Option<Row<'a>> {
     let in_length = setting.in_length?;
     let score = |method: &Method, length: usize| {
-        let point = setting.point(method, setting.lead(), length);
+        let point = setting.of_learned(method, setting.lead(), length);
         point.estimate.map(|e| e.mean)
     };
     let at = |multiple: &usize| {

@@ -1,6 +1,6 @@
 //! The chapter on the mean reciprocal rank of methods over several tasks, past the training length.
 
-use crate::analysis::outcome::InLength;
+use crate::analysis::learned::InLength;
 use crate::analysis::setting::{Method, Setting};
 use crate::metric::{self, better_first};
 use crate::report::document::{Cell, Chapter, Table};
@@ -116,7 +116,7 @@ fn table(settings: &[&Setting<'_>], rows: &[Ranked<'_>], seeds: usize) -> Table 
         ),
         notes: "For every seed and task, methods are ranked by the leading metric, averaged over \
                 all test lengths past the training length. Ties share their mean rank. A method \
-                that has not learned a task in length, or has no number at one of the lengths, \
+                or seed that has not learned a task in length, or has no number at one of the lengths, \
                 comes after those that have. Tasks that no method has learned do not count, and \
                 of a task at several training lengths the one with the most methods does."
             .into(),
@@ -197,7 +197,7 @@ fn ranks(setting: &Setting<'_>, names: &[String], seed: u64) -> Vec<f64> {
             method(setting, name).filter(|m| setting.converged(m) == InLength::Converged)?;
         let at = |len| {
             setting
-                .point(method, lead, len)
+                .score(method, lead, len)
                 .values
                 .iter()
                 .find(|(other, _)| *other == seed)

@@ -1,17 +1,20 @@
 //! CSV files: every number, and every summary over seeds.
 
 use crate::analysis::groups::{Group, Run};
-use crate::analysis::point::Point;
-use crate::analysis::setting::Setting;
+use crate::analysis::learned::Learned;
+use crate::analysis::point::{Absent, Point};
+use crate::analysis::setting::{Method, Setting};
 use crate::metric;
 use crate::record::{EvalRow, EvalStatus, RunStatus};
 use crate::report::error::ReportError;
 use crate::report::sections::{baseline, methods};
 use crate::report::spec::ReportSpec;
+use crate::stats::Estimate;
 use crate::text::printable;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Columns of `results.csv`.
-const HEAD: [&str; 17] = [
+const HEAD: [&str; 18] = [
     "experiment",
     "task",
     "unit",
@@ -29,6 +32,7 @@ const HEAD: [&str; 17] = [
     "reason",
     "encoding",
     "positions",
+    "learned",
 ];
 
 /// What a row says of one number, or of its absence.
@@ -59,6 +63,16 @@ fn run_rows(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Vec<Vec<
     let labels = run.labels.iter();
     let labels: Vec<String> = labels.map(|l| format!("{}={}", l.key, l.text)).collect();
     let labels = labels.join("; ");
+    // Whether the seed learned the task in length; empty where it has no score there.
+    let is_own = |m: &&Method| std::ptr::eq(&setting.groups[m.group], group);
+    let by_variant = setting.methods.iter().filter(is_own).map(|method| {
+        let seeds = setting.learned(method).seeds;
+        let own = seeds.iter().find(|(seed, ..)| *seed == run.seed);
+        let text = own.map_or("", |(.., learned)| if *learned { "yes" } else { "no" });
+        (method.variant.as_str(), text)
+    });
+    let by_variant: BTreeMap<&str, &str> = by_variant.collect();
+    let learned = |variant: &str| (*by_variant.get(variant).unwrap_or(&"")).to_owned();
     let row = |variant: &str, number: Number| {
         vec![
             run.experiment.clone(),
@@ -78,6 +92,7 @@ fn run_rows(setting: &Setting<'_>, group: &Group<'_>, run: &Run<'_>) -> Vec<Vec<
             number.reason,
             methods::encoding(group, variant),
             methods::positions(group, variant),
+            learned(variant),
         ]
     };
     let stopped = run.diverged.as_ref();
@@ -151,7 +166,8 @@ fn numbers(setting: &Setting<'_>, eval: &EvalRow, stopped: &str) -> Vec<Number> 
     };
     setting.all_metrics.iter().filter_map(number).collect()
 }
-/// One row for each summary over seeds: how far and how much of the in-length score is kept, and
+
+/// One row for each summary over seeds: how many learned the task, how far and how much of the in-length score is kept, and
 /// the differences to the baseline.
 #[expect(clippy::too_many_lines, reason = "one block per kind of row")]
 pub(crate) fn summaries_csv(
@@ -190,7 +206,7 @@ pub(crate) fn summaries_csv(
                     number(point.estimate.and_then(|e| e.interval).map(|i| i.0)),
                     number(point.estimate.and_then(|e| e.interval).map(|i| i.1)),
                     point.values.len().to_string(),
-                    point.runs.to_string(),
+                    (point.runs + point.failed).to_string(),
                     if point.is_whole() {
                         "ok".into()
                     } else {
@@ -199,6 +215,8 @@ pub(crate) fn summaries_csv(
                     },
                 ]);
             };
+            let learned = learned_share(&setting.learned(method));
+            row("", "seeds_learned", String::new(), &learned);
             if setting.in_length.is_some() && setting.longer().next().is_some() {
                 row("", metric::KEPT_TO, String::new(), &setting.kept_to(method));
                 row(
@@ -222,6 +240,24 @@ pub(crate) fn summaries_csv(
         }
     }
     csv_text("summaries.csv", &head, &rows)
+}
+
+/// The share of the seeds with a score in length that have learned the task.
+fn learned_share(learned: &Learned) -> Point {
+    let seeds = learned.seeds.iter();
+    let values: Vec<(u64, f64)> = seeds.filter(|s| s.2).map(|s| (s.0, s.1)).collect();
+    let share = values.len() as f64 / learned.seeds.len() as f64;
+    let absent = match learned.seeds[..] {
+        [] => Absent::Missing,
+        _ => Absent::Unconverged,
+    };
+    Point {
+        values,
+        estimate: Estimate::of_mean(&[share]),
+        runs: learned.seeds.len(),
+        failed: 0,
+        absent: BTreeSet::from([absent]),
+    }
 }
 
 /// A table as CSV, its cells safe in a spreadsheet.

@@ -33,6 +33,7 @@ pub(super) fn table(setting: &Setting<'_>, metric: &str) -> Table {
         (true, Scale::Linear) => " Derived from nats for each run, then averaged.",
         (true, Scale::Log) => " Averaged in nats: exp of the mean loss.",
     };
+    let (rows, keys) = rows(setting, metric);
     Table {
         slug: slug(setting, metric),
         title: format!("{metric} by test length"),
@@ -50,40 +51,70 @@ pub(super) fn table(setting: &Setting<'_>, metric: &str) -> Table {
         columns: std::iter::once("method".to_string())
             .chain(setting.lengths.iter().map(|l| l.to_string()))
             .collect(),
-        rows: rows(setting, metric),
+        rows,
         metric: Some(metric.into()),
-        keys: keys(setting),
+        keys,
         ..Table::default()
     }
 }
 
-/// A row for each method, with marks on the best of each column.
-fn rows(setting: &Setting<'_>, metric: &str) -> Vec<Vec<Cell>> {
-    let mut rows: Vec<Vec<Cell>> = Vec::new();
+/// A row for each method, with marks on the best of each column, and one for the seeds that learned
+/// the task of methods of which some did not; and the keys of the rows.
+fn rows(setting: &Setting<'_>, metric: &str) -> (Vec<Vec<Cell>>, Vec<String>) {
+    let (mut rows, mut row_keys): (Vec<Vec<Cell>>, Vec<String>) = Default::default();
+    // Where a method's ranked score stands: by length.
+    let mut places: Vec<Vec<usize>> = Vec::new();
     let mut columns: Vec<Vec<Point>> = setting.lengths.iter().map(|_| Vec::new()).collect();
-    for method in &setting.methods {
-        let mut row: Vec<Cell> = vec![method.name.as_str().into()];
-        for (column, &len) in columns.iter_mut().zip(&setting.lengths) {
-            let point = setting.point(method, metric, len);
-            row.push(Cell::number(point_parts(metric, &point)));
-            column.push(point);
+    for (method, key) in setting.methods.iter().zip(keys(setting)) {
+        let cells = |name: String, of: &dyn Fn(usize) -> Point| -> Vec<Cell> {
+            let points = setting.lengths.iter().map(|&len| of(len));
+            let points = points.map(|point| Cell::number(point_parts(metric, &point)));
+            std::iter::once(Cell::from(name)).chain(points).collect()
+        };
+        let own = rows.len();
+        let all = |len| setting.point(method, metric, len);
+        rows.push(cells(method.name.clone(), &all));
+        row_keys.push(key);
+        let learned = setting.learned(method);
+        if learned.is_partial() {
+            let of_learned = |len| Point {
+                // The name of the row says how many.
+                failed: 0,
+                ..setting.of_learned(method, metric, len)
+            };
+            let name = format!("{}: the {} that learned", method.name, learned.ratio());
+            rows.push(cells(name, &of_learned));
+            // Not the row of the line in figures, which is of all seeds.
+            row_keys.push(String::new());
         }
-        rows.push(row);
+        let last = rows.len() - 1;
+        let mut place = Vec::new();
+        for (column, &len) in columns.iter_mut().zip(&setting.lengths) {
+            let is_silent = setting.is_extrapolation_of_unconverged(method, len);
+            let is_past = len > setting.task.train_len && !is_silent;
+            place.push(if is_past { last } else { own });
+            column.push(if is_past {
+                setting.score(method, metric, len)
+            } else {
+                all(len)
+            });
+        }
+        places.push(place);
     }
     for (at, (column, &len)) in columns.iter().zip(&setting.lengths).enumerate() {
         let is_ranked =
             |at: usize| !setting.is_extrapolation_of_unconverged(&setting.methods[at], len);
         if let Some(best) = setting.clear_best(column, metric) {
             if is_ranked(best) {
-                rows[best][at + 1].mark = Mark::Best;
+                rows[places[best][at]][at + 1].mark = Mark::Best;
             }
             continue;
         }
         for near in setting.near_best(column, metric) {
             if is_ranked(near) {
-                rows[near][at + 1].mark = Mark::Near;
+                rows[places[near][at]][at + 1].mark = Mark::Near;
             }
         }
     }
-    rows
+    (rows, row_keys)
 }

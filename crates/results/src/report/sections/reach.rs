@@ -1,6 +1,6 @@
 //! Reach: how far each method keeps its in-length score.
 
-use crate::analysis::outcome::InLength;
+use crate::analysis::learned::InLength;
 use crate::analysis::point::{Absent, point_parts};
 use crate::analysis::setting::{Method, Setting};
 use crate::metric;
