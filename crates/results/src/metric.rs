@@ -43,6 +43,9 @@ pub const KEPT: f64 = 0.9;
 /// Share of exact answers in length from which on a task counts as learned; below it nothing is
 /// said about longer lengths.
 pub const LEARNED: f64 = 0.95;
+/// Change of a share, or relative change of a perplexity, from half the steps to all above which a
+/// method is still learning.
+pub const STILL_LEARNING: f64 = 0.03;
 
 /// Which values of a metric are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

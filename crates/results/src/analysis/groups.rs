@@ -45,6 +45,8 @@ pub(crate) struct Run<'a> {
     rows: HashMap<usize, Vec<(String, &'a EvalRow)>>,
     /// Later evaluations that rows are from.
     pub later: Vec<&'a RunRecord>,
+    /// The same run with half the steps.
+    pub half: Option<&'a RunRecord>,
 }
 
 impl<'a> Run<'a> {
@@ -53,6 +55,7 @@ impl<'a> Run<'a> {
             record,
             rows: HashMap::new(),
             later: Vec::new(),
+            half: None,
         };
         // No reader lets a row through twice; of a record made otherwise the first counts.
         record

@@ -44,8 +44,8 @@ impl Learned {
         format!("{} of {}", self.count(), self.seeds.len())
     }
 
-    /// `5 of 7 seeds learned: exact_match 0.410 (seed 3) ... in length, 0.95 needed`; none where all
-    /// did.
+    /// `5 of 7 seeds learned: exact_match 0.410 (seed 3) ... in length, 0.95 needed`; none where
+    /// all did.
     pub(crate) fn why_not(&self) -> Option<String> {
         let number = |score: f64| metric::number(score, metric::decimals(&self.metric, score));
         let failed = self.seeds.iter().filter(|(.., learned)| !learned);
@@ -68,10 +68,10 @@ impl Learned {
 }
 
 impl Setting<'_> {
-    /// Judges every seed by itself. Where answers are scored whole: the share of exact ones, the mean
-    /// over tested lengths up to the training length, is at least [`metric::LEARNED`]. Elsewhere:
-    /// the leading metric in length is better than guessing. Of a variant, the scores of the trained
-    /// encoding say it: the weights are the same.
+    /// Judges every seed by itself. Where answers are scored whole: the share of exact ones, the
+    /// mean over tested lengths up to the training length, is at least [`metric::LEARNED`].
+    /// Elsewhere: the leading metric in length is better than guessing. Of a variant, the scores
+    /// of the trained encoding say it: the weights are the same.
     pub(crate) fn learned(&self, method: &Method) -> Learned {
         let method = self.trained(method);
         let lead = self.lead();

@@ -11,6 +11,8 @@
 //! setting.rs     comparable methods, their lengths and metrics
 //! point.rs       the values behind a cell, their estimate, and its text
 //! measure.rs     scores, ratios and differences of methods
+//! roles.rs       results, runs with half the steps, runs of selection sweeps
+//! learning.rs    whether scores still move with more steps
 //! learned.rs     which seeds have learned their task
 //! outcome.rs     reach, the best method
 //! base_sweep.rs  methods that differ only in the rotary base
@@ -21,8 +23,10 @@ mod comparable;
 pub(crate) mod groups;
 pub(crate) mod identity;
 pub(crate) mod learned;
+mod learning;
 pub(crate) mod measure;
 mod naming;
 pub(crate) mod outcome;
 pub(crate) mod point;
+pub(crate) mod roles;
 pub(crate) mod setting;

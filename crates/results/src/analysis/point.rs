@@ -3,7 +3,7 @@
 
 use super::groups::Run;
 use crate::metric;
-use crate::record::{EvalStatus, RunStatus};
+use crate::record::{EvalRow, EvalStatus, RunRecord, RunStatus};
 use crate::stats::Estimate;
 use std::collections::BTreeSet;
 
@@ -63,6 +63,26 @@ pub(super) fn value_at(
             Absent::Missing
         });
     };
+    value_of(run, row, metric)
+}
+
+/// The same of a record by itself.
+pub(super) fn value_in(
+    record: &RunRecord,
+    variant: &str,
+    metric: &str,
+    len: usize,
+) -> Result<f64, Absent> {
+    let mut rows = record.evals.iter();
+    let row = rows.find(|row| row.variant == variant && row.test_len == len);
+    match row {
+        Some(row) => value_of(record, row, metric),
+        None if record.status == RunStatus::Diverged => Err(Absent::Diverged),
+        None => Err(Absent::Missing),
+    }
+}
+
+fn value_of(run: &RunRecord, row: &EvalRow, metric: &str) -> Result<f64, Absent> {
     match row.status {
         EvalStatus::Ok => match metric::value(&run.task, row, metric) {
             Some((value, _)) if value.is_finite() => Ok(value),

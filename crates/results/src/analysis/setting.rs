@@ -4,10 +4,11 @@ use super::comparable::{Part, comparable};
 use super::groups::{Group, TRAINED, groups, later_note};
 use super::identity::MethodSpecs;
 use super::naming;
+use super::roles::Roles;
 use crate::metric;
 use crate::record::{RunRecord, TaskFacts};
 use crate::text::{self, list, short_hash, times};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Test lengths a table has room for; real ones have a tenth of it.
 const MOST_LENGTHS: usize = 200;
@@ -136,15 +137,17 @@ impl Setting<'_> {
 }
 
 /// Settings in order of task, corpus and training length. `records` are in canonical order, each
-/// run once; `order` is the order of labels and variants asked for.
+/// run once; `order` is the order of labels and variants asked for. Records that are no results
+/// ([`Roles`]) are no runs of a setting.
 pub(crate) fn settings<'a>(
     records: &[&'a RunRecord],
     order: &[String],
     specs: &MethodSpecs<'_>,
 ) -> Vec<Setting<'a>> {
     type Key<'a> = (&'a str, &'a str, &'a str, &'a str, usize);
+    let roles = Roles::of(records.iter().copied());
     let mut by_key: BTreeMap<Key<'a>, Vec<&'a RunRecord>> = BTreeMap::new();
-    for run in records {
+    for run in roles.results {
         let task = &run.task;
         let corpus = task.corpus.as_ref().map_or("", |c| c.blake3.as_str());
         by_key
@@ -166,24 +169,35 @@ pub(crate) fn settings<'a>(
     let parts: Vec<(Key<'a>, Part<'a>)> = parts.collect();
     let several = parts.len() > 1;
     let mut slugs = text::Slugs::default();
-    parts
-        .into_iter()
-        .map(|(key, Part { label, runs })| {
-            let kind = text::name(&runs[0].task.kind, 40);
-            let slug = if several {
-                slugs.take(&format!("{kind} {} {label}", runs[0].task.train_len))
-            } else {
-                String::new()
-            };
-            let alike = |other: &&Key<'a>| (other.0, other.2, other.4) == (key.0, key.2, key.4);
-            let corpora: Vec<&str> = keys.iter().filter(alike).map(|k| k.3).collect();
-            let mut name = setting_name(&runs[0].task, &corpora);
-            if !label.is_empty() {
-                name = format!("{name}, {label}");
-            }
-            setting(&runs, specs, order, name, slug)
-        })
-        .collect()
+    let settings = parts.into_iter().map(|(key, Part { label, runs })| {
+        let kind = text::name(&runs[0].task.kind, 40);
+        let slug = if several {
+            slugs.take(&format!("{kind} {} {label}", runs[0].task.train_len))
+        } else {
+            String::new()
+        };
+        let alike = |other: &&Key<'a>| (other.0, other.2, other.4) == (key.0, key.2, key.4);
+        let corpora: Vec<&str> = keys.iter().filter(alike).map(|k| k.3).collect();
+        let mut name = setting_name(&runs[0].task, &corpora);
+        if !label.is_empty() {
+            name = format!("{name}, {label}");
+        }
+        setting(&runs, specs, order, name, slug)
+    });
+    let mut settings: Vec<Setting<'a>> = settings.collect();
+    attach_halves(&mut settings, &roles.halves);
+    settings
+}
+
+/// Gives each run its record with half the steps.
+fn attach_halves<'a>(settings: &mut [Setting<'a>], halves: &[&'a RunRecord]) {
+    let of =
+        |half: &&'a RunRecord| Some(((half.experiment.as_str(), half.half_of.as_deref()?), *half));
+    let by_run: HashMap<(&str, &str), &'a RunRecord> = halves.iter().filter_map(of).collect();
+    let groups = settings.iter_mut().flat_map(|setting| &mut setting.groups);
+    for run in groups.flat_map(|group| &mut group.runs) {
+        run.half = by_run.get(&(&*run.experiment, &*run.run_id)).copied();
+    }
 }
 
 /// `text, trained at 64 bytes`; with the corpus where several corpora share that name, or the

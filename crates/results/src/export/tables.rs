@@ -36,6 +36,7 @@ fn runs(records: &[RunRecord]) -> ColumnTable {
     table.ints("seed", records.iter().map(|r| Some(r.seed)));
     table.texts("status", text(&|r| Some(run_status(r.status).to_owned())));
     table.texts("evaluation_of", text(&|r| r.evaluation_of.clone()));
+    table.texts("half_of", text(&|r| r.half_of.clone()));
     table.texts("task", text(&|r| Some(r.task.kind.clone())));
     table.texts("unit", text(&|r| Some(r.task.unit.clone())));
     let lengths = records.iter().map(|r| Some(r.task.train_len as u64));

@@ -11,6 +11,7 @@ use super::pages;
 use super::render;
 use super::spec::{FIRST_METHOD, Format, ReportSpec};
 use crate::analysis::identity::MethodSpecs;
+use crate::analysis::roles::Roles;
 use crate::analysis::setting::{Setting, settings};
 use crate::claims::Claims;
 use crate::plot::PlotError;
@@ -44,6 +45,12 @@ pub fn report(
     if spec.assertions {
         evaluated.push(assertions::chapter(records)?);
     }
+    let roles = Roles::of(sorted.iter().copied());
+    if roles.results.is_empty() {
+        return Err(ReportError::NoResults {
+            records: sorted.len(),
+        });
+    }
     let specs = MethodSpecs::new(&sorted);
     let settings = settings(&sorted, &spec.order, &specs);
     check_baseline(&settings, spec)?;
@@ -65,7 +72,8 @@ pub fn report(
         .chain(evaluated);
     let pages = experiments::pages(&sorted, &specs, spec);
     let chapters = chapters.collect();
-    let mut document = document(&sorted, &excluded, &settings, spec, chapters, &pages);
+    let mut document = document(&roles.results, &excluded, &settings, spec, chapters, &pages);
+    document.notes.extend(roles.notes());
     document.notes.extend(notes);
     let pictures = pictures(&document, spec)?;
     files.extend(rendered(&document, &settings, spec)?);

@@ -137,6 +137,8 @@ pub(crate) struct Cell {
     pub interval_at: Option<usize>,
     /// Where it stands in its column.
     pub mark: Mark,
+    /// Whether it is of a method that is still learning.
+    pub is_learning: bool,
     /// Colour of the cell, from 0 (worst) to 1 (best).
     pub heat: Option<f64>,
     /// What a sign says.
@@ -174,6 +176,7 @@ impl Cell {
             text,
             interval_at: None,
             mark: Mark::None,
+            is_learning: false,
             heat: None,
             tone: None,
             page: None,
@@ -257,6 +260,7 @@ impl From<String> for Cell {
             text,
             interval_at: None,
             mark: Mark::None,
+            is_learning: false,
             heat: None,
             tone: None,
             page: None,

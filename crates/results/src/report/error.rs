@@ -13,6 +13,15 @@ pub enum ReportError {
         /// Files and lines that were left out.
         excluded: Vec<Excluded>,
     },
+    /// No record is a result.
+    #[error(
+        "none of the {records} records is a result: they are of a selection sweep (eval.rows = \
+         \"selection\") or of trainings with half the steps"
+    )]
+    NoResults {
+        /// Number of records.
+        records: usize,
+    },
     /// No method has the name of the baseline.
     #[error("the baseline \"{}\" is none of the methods: {}", text::printable(baseline), text::printable(&.known.join(", ")))]
     UnknownBaseline {

@@ -7,6 +7,7 @@ use super::document::Document;
 use super::pages::{ExperimentPage, links};
 use super::spec::{Format, ReportSpec};
 use crate::analysis::identity::MethodSpecs;
+use crate::analysis::roles::Roles;
 use crate::analysis::setting::{Setting, settings};
 use crate::record::RunRecord;
 use crate::text::{self, Slugs};
@@ -23,7 +24,8 @@ pub(super) fn pages(
     specs: &MethodSpecs<'_>,
     spec: &ReportSpec,
 ) -> Vec<ExperimentPage> {
-    let experiments: BTreeSet<&str> = records.iter().map(|r| r.experiment.as_str()).collect();
+    let results = Roles::of(records.iter().copied()).results;
+    let experiments: BTreeSet<&str> = results.iter().map(|r| r.experiment.as_str()).collect();
     if experiments.len() < 2 || !spec.formats.contains(&Format::Html) {
         return Vec::new();
     }
@@ -39,7 +41,7 @@ pub(super) fn pages(
         let settings = settings(&own, &spec.order, specs);
         let document = Document {
             pages: links(&files, Some(file)),
-            ..of_experiment(experiment, &own, &settings, spec)
+            ..of_experiment(experiment, &Roles::of(own).results, &settings, spec)
         };
         ExperimentPage::new(experiment, file, document, &settings)
     };

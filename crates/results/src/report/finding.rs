@@ -18,6 +18,7 @@ pub(super) fn finding(setting: &Setting<'_>, spec: &ReportSpec) -> String {
     let difference = base.and_then(|base| baseline::finding(setting, base));
     let all = std::iter::once(extrapolation(setting))
         .chain(difference)
+        .chain(setting.learning_note())
         .chain(denominators::finding(setting));
     all.collect::<Vec<_>>().join(" ")
 }

@@ -9,6 +9,7 @@ mod export;
 mod hostile;
 mod identity;
 mod labels;
+mod learning;
 mod plots;
 mod prediction;
 mod reference;

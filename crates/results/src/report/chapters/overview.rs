@@ -80,7 +80,18 @@ fn matrix(
     let row = |name: &&str| -> Vec<Cell> {
         let cells = columns.iter().map(|(setting, _)| {
             let method = setting.methods.iter().find(|m| m.name == **name);
-            method.map_or_else(|| Cell::from(""), |m| cell(setting, m))
+            method.map_or_else(
+                || Cell::from(""),
+                |m| {
+                    let cell = cell(setting, m);
+                    let is_learning = cell.heat.is_some() && setting.is_still_learning(m);
+                    Cell {
+                        is_learning,
+                        heat: cell.heat.filter(|_| !is_learning),
+                        ..cell
+                    }
+                },
+            )
         });
         std::iter::once(Cell::from(*name)).chain(cells).collect()
     };
@@ -152,11 +163,16 @@ fn reach(columns: &Columns<'_, '_>, rows: &[&str], left: &str) -> Table {
              training length. Kept: {}.{left}",
             rules(columns)
         ),
-        notes: "By the leading metric of each setting, means over seeds. ≥: nothing longer was \
-                tested. 1x: lost at the first longer length. none: a variant that has not the \
-                in-length score of its trained encoding at the training length. Not converged: the task was not \
-                learned in length. Empty: not run."
-            .into(),
+        notes: format!(
+            "By the leading metric of each setting, means over seeds. ≥: nothing longer was tested. \
+             1x: lost at the first longer length. none: a variant that has not the in-length score \
+             of its trained encoding at the training length. Not converged: fewer than half of the \
+             seeds learned the task in length. Empty: not run.{}",
+            match columns.iter().any(|(setting, _)| setting.has_halves()) {
+                true => " Grey, †: still learning.",
+                false => "",
+            }
+        ),
         ..matrix(columns, rows, cell)
     }
 }

@@ -38,7 +38,14 @@ fn figure(setting: &Setting<'_>) -> Figure {
                 .collect()
         })
         .collect();
-    let (colours, colours_are) = colours(metric, &means);
+    let (mut colours, colours_are) = colours(metric, &means);
+    let mut learning = "";
+    for (row, method) in colours.iter_mut().zip(&setting.methods) {
+        if setting.is_still_learning(method) {
+            row.fill(f64::NAN);
+            learning = ", or still learning";
+        }
+    }
     let text = |value: &f64| cell(metric, *value);
     let plot = Grids {
         title: format!("{metric} by {} and test length", axis(setting)),
@@ -68,9 +75,10 @@ fn figure(setting: &Setting<'_>) -> Figure {
             axis(setting),
             setting.name
         ),
-        notes: "Grey: no number. A method that has not learned its task in length is drawn like \
-                the others."
-            .into(),
+        notes: format!(
+            "Grey: no number{learning}. A method that has not learned its task in length is drawn \
+             like the others."
+        ),
         plot: Drawing::Grids(plot),
         metric: None,
     }

@@ -217,6 +217,14 @@ pub(crate) fn summaries_csv(
             };
             let learned = learned_share(&setting.learned(method));
             row("", "seeds_learned", String::new(), &learned);
+            if setting.has_halves() {
+                let quantity = if setting.is_still_learning(method) {
+                    "still_learning"
+                } else {
+                    "half_to_all_steps"
+                };
+                row("", quantity, String::new(), &setting.learning(method));
+            }
             if setting.in_length.is_some() && setting.longer().next().is_some() {
                 row("", metric::KEPT_TO, String::new(), &setting.kept_to(method));
                 row(

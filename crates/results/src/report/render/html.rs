@@ -211,6 +211,7 @@ fn cell(cell: &Cell) -> Value {
         Tone::Open => "open",
     }));
     classes.extend(cell_reason(&cell.text).then_some("absent"));
+    classes.extend(cell.is_learning.then_some("learning"));
     if let Some(heat) = cell.heat {
         classes.extend(["heat"]);
         classes.extend((heat > DEEP).then_some("deep"));

@@ -29,6 +29,9 @@ pub(crate) fn terminal(document: &Document) -> String {
                 "* best of its column: better than chance, its 95 % interval touches no other\n",
             );
         }
+        if section.lead.rows.iter().flatten().any(|c| c.is_learning) {
+            out.push_str("† still learning: see the last column\n");
+        }
         let _ = writeln!(out, "{}", printable(&section.finding));
     }
     for chapter in document.chapters.iter().filter(|c| !c.summary.is_empty()) {
@@ -37,7 +40,8 @@ pub(crate) fn terminal(document: &Document) -> String {
     out
 }
 
-/// The leading table of a section, its best cells starred.
+/// The leading table of a section, its best cells starred, those of methods that are still learning
+/// with a dagger.
 fn table(lead: &Table) -> String {
     let mut table = ruled_table();
     table.force_no_tty();
@@ -45,11 +49,9 @@ fn table(lead: &Table) -> String {
     table.set_header(lead.columns.iter().map(|c| printable(c)));
     for row in &lead.rows {
         table.add_row(row.iter().map(|c| {
-            if c.mark == Mark::Best {
-                format!("{} *", printable(&c.text))
-            } else {
-                printable(&c.text)
-            }
+            let best = if c.mark == Mark::Best { " *" } else { "" };
+            let learning = if c.is_learning { " †" } else { "" };
+            format!("{}{best}{learning}", printable(&c.text))
         }));
     }
     for column in table.column_iter_mut().skip(1) {

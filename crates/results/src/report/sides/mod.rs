@@ -29,6 +29,7 @@ pub use verdict::Verdict;
 use super::canonical::canonical;
 use super::error::ReportError;
 use crate::analysis::identity::MethodSpecs;
+use crate::analysis::roles::Roles;
 use crate::analysis::setting::{Setting, settings};
 use crate::record::RunRecord;
 use crate::text as words;
@@ -144,7 +145,12 @@ fn sorted(records: &[RunRecord]) -> Result<Vec<&RunRecord>, ReportError> {
             excluded: Vec::new(),
         });
     }
-    canonical(records)
+    let all = canonical(records)?;
+    let results = Roles::of(all.iter().copied()).results;
+    match results.len() {
+        0 => Err(ReportError::NoResults { records: all.len() }),
+        _ => Ok(results),
+    }
 }
 
 fn check_metric(
