@@ -40,6 +40,11 @@ pub(crate) trait Rule: Send + Sync + 'static {
     fn symbols(&self) -> u64;
     /// Number of values of each free choice of a row of length `n`, in the order of drawing.
     fn choices(&self, n: usize) -> Vec<u64>;
+    /// How many of them, in this order, make the question that is held out. What is drawn beside
+    /// them gives the same question another look, so rows of a tested question are not trained on.
+    fn held_choices(&self, n: usize) -> usize {
+        self.choices(n).len()
+    }
     /// The row of these choices.
     fn row(&self, n: usize, choices: &[u64]) -> Row;
     /// Length of the answer to a question of length `n`.

@@ -68,7 +68,8 @@ impl<R: Rule> SymbolTask<R> {
     pub(super) fn plan(&self, length: usize) -> Plan {
         let choices = self.rule.choices(length);
         let (mut leading, mut values) = (0, 1u64);
-        while leading < choices.len() && values <= MAX_PREFIXES / choices[leading] {
+        let held = self.rule.held_choices(length);
+        while leading < held && values <= MAX_PREFIXES / choices[leading] {
             values *= choices[leading];
             leading += 1;
         }

@@ -18,7 +18,7 @@
 //! row, in tests too. Hints are scored with the rest of the answer. They take the place of
 //! coordinates.
 //!
-//! Held out: by choices (the question, its hints included).
+//! Held out: by choices (the operands, whatever their hints).
 //!
 //! Sources: decimal addition of Kazemnejad et al. 2023 (arXiv 2305.19466), most significant digit
 //! first; binary addition of Ruoss et al. 2023 (arXiv 2305.16843) is `base = 2`, `digits =
@@ -138,6 +138,10 @@ impl Rule for Addition {
         choices.push((n as u64 - 1).max(1));
         choices
     }
+    /// The operands: with other hints a sum is the same.
+    fn held_choices(&self, n: usize) -> usize {
+        self.choices(n).len() - usize::from(self.hints > 0)
+    }
     fn question_len(&self, n: usize) -> usize {
         match self.operands {
             Operands::Split => n + 1,
@@ -185,6 +189,10 @@ impl Rule for Addition {
     }
     fn guess(&self) -> f64 {
         1.0 / self.base as f64
+    }
+    fn remark(&self) -> Option<String> {
+        (self.hints > 0)
+            .then(|| "rows are kept apart by their operands, whatever their hints".into())
     }
     fn name(&self, symbol: i32) -> String {
         match symbol - self.base as i32 {

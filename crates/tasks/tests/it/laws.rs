@@ -293,7 +293,7 @@ const RECORDED: &[&str] = &[
     "kind = \"modular_arithmetic\", brackets = true: 2facd9779071c292",
     "kind = \"addition\", base = 2, digits = \"lsd_first\": 927356e3b6ef8416",
     "kind = \"addition\", digits = \"lsd_first\", operands = \"equal\": 48611f8505794a9d",
-    "kind = \"addition\", operands = \"equal\", hints = 600: 47989ad5474130df",
+    "kind = \"addition\", operands = \"equal\", hints = 600: 31d32394ccb05516",
     "kind = \"needles\", keys = 3, values = 2, queries = 2, digits = 2, random_filler = true: 5295ef6be9feca56",
     "kind = \"variable_tracking\", chains = 3, hops = 2, random_filler = true: 3357b254fc754332",
     "kind = \"summation\", answer = \"running\", modulus = 7: 6226bb16dc1f5752",

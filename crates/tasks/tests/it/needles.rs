@@ -1,7 +1,8 @@
 //! Needles, variable tracking and arithmetic on numbers of equal length, against slow versions.
 
 use crate::common;
-use longreach_tasks::{Task, TaskConfig};
+use longreach_tasks::{Batch, Task, TaskConfig};
+use std::collections::BTreeSet;
 
 const LENGTHS: [usize; 6] = [1, 2, 5, 8, 16, 40];
 
@@ -218,6 +219,35 @@ fn hints_name_digits_of_equal_weight() {
             assert_eq!(value(numbers[0]) + value(numbers[1]), value(numbers[2]));
         }
         assert!(firsts.len() > 12, "hints are drawn: {firsts:?}");
+    }
+}
+
+#[test]
+fn no_tested_sum_is_trained_on_with_other_hints() {
+    for order in ["msd_first", "lsd_first"] {
+        let table = format!(
+            "kind = \"addition\"\noperands = \"equal\"\ndigits = \"{order}\"\nhints = 140\n\
+             test_rows = 200"
+        );
+        let task = task(&table);
+        // The first is too short for a quarter of its sums to be enough test rows.
+        for (n, is_held_out) in [(1, false), (2, true), (3, true), (11, true)] {
+            let sums = |batch: Batch| -> Vec<Vec<i32>> {
+                let rows = batch.inputs.chunks(batch.seq_len);
+                // Symbols above the sign of plus are hints.
+                let digits = |row: &[i32]| row.iter().copied().filter(|id| *id <= 3 + 10).collect();
+                let question = |row: &[i32]| digits(&row[..4 * n + 2]);
+                rows.map(question).collect()
+            };
+            let tested: BTreeSet<_> = sums(task.test_batch(n, 0, task.test_rows(n)))
+                .into_iter()
+                .collect();
+            // Each sum once, with one of its hints.
+            assert_eq!(tested.len(), if n == 1 { 100 } else { 200 });
+            let trained = (0..80).flat_map(|step| sums(task.train_batch(n, 256, 0, step)));
+            let met = trained.filter(|sum| tested.contains(sum)).count();
+            assert_eq!(met == 0, is_held_out, "{n} digits: {met} of 20480");
+        }
     }
 }
 
