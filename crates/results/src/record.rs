@@ -5,11 +5,14 @@
 //! machine's speed or the number of threads: the same binary and spec give the same bytes. Timings
 //! are kept in a separate file.
 
+mod train;
+
 pub use crate::denominators::Denominators;
 use crate::text;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+pub use train::{CurvePoint, MOST_SCORES, StepScores, StopScore, TrainFacts};
 
 /// Version of the record's layout; readers refuse a newer one.
 pub const SCHEMA: u32 = 1;
@@ -130,9 +133,6 @@ pub const MOST_EVALS: usize = 10_000;
 pub const MOST_METRICS: usize = 1_000;
 const MOST_FACTS: usize = 1_000;
 
-/// Most [`TrainFacts::scores`] of one record.
-pub const MOST_SCORES: usize = 10_000;
-
 fn must(holds: bool, what: &dyn Fn() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }
@@ -149,6 +149,11 @@ fn check_rows(rows: &[EvalRow]) -> Result<(), String> {
         let has_numbers = !row.metrics.is_empty() || row.denominators.is_some();
         must(row.status == EvalStatus::Ok || !has_numbers, &|| {
             format!("{}: numbers, but the status is not ok", at())
+        })?;
+        let most = row.metrics.values().map(|metric| metric.n).max();
+        let fewer = |distinct: u64| distinct > 0 && most.is_some_and(|rows| distinct < rows);
+        must(row.distinct_rows.is_none_or(fewer), &|| {
+            format!("{}: impossible distinct_rows", at())
         })?;
         let counted = row.denominators.is_none_or(|counted| counted.is_possible());
         must(counted, &|| {
@@ -354,71 +359,6 @@ pub struct ModelFacts {
     pub encoding_parameters: u64,
     /// BLAKE3 of the final weights by sorted parameter path, lower-case hex.
     pub weights_blake3: String,
-}
-
-/// How the training went.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TrainFacts {
-    /// Steps taken.
-    pub steps: u64,
-    /// Tokens seen by the model.
-    pub tokens: u64,
-    /// Mean loss over the last tenth of the steps, nats per counted token; absent after
-    /// divergence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub final_loss_nats: Option<f64>,
-    /// Loss curve, thinned to at most a few hundred points: step and mean loss since the point
-    /// before.
-    pub loss_curve: Vec<CurvePoint>,
-    /// Scores while training, where `eval.every` asks for them: ascending by step, the last step's
-    /// being those of the final evaluation, which a training that diverged lacks.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub scores: Vec<StepScores>,
-}
-
-/// The scores after a number of steps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StepScores {
-    /// Number of steps done.
-    pub step: u64,
-    /// The encoding as trained at each length of `eval.during`, without losses by position.
-    pub rows: Vec<EvalRow>,
-}
-
-impl TrainFacts {
-    /// Checks the rules of [`scores`](Self::scores).
-    fn check_scores(&self) -> Result<(), String> {
-        let count: usize = self.scores.iter().map(|at| at.rows.len()).sum();
-        if count > MOST_SCORES {
-            return Err(format!(
-                "{count} scores while training; at most {MOST_SCORES}"
-            ));
-        }
-        let mut before = 0;
-        for StepScores { step, rows } in &self.scores {
-            if *step <= before || *step > self.steps {
-                return Err(format!(
-                    "train.scores: step {step} after step {before} of {}",
-                    self.steps
-                ));
-            }
-            before = *step;
-            check_rows(rows).map_err(|wrong| format!("train.scores: step {step}: {wrong}"))?;
-        }
-        Ok(())
-    }
-}
-
-/// A point of the loss curve.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CurvePoint {
-    /// Number of steps done.
-    pub step: u64,
-    /// Mean loss since the point before, nats per counted token.
-    pub loss_nats: f64,
 }
 
 /// One variant at one test length.

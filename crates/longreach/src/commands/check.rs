@@ -101,6 +101,9 @@ pub struct PlanRow {
     pub parameters: u64,
     /// Tokens trained on.
     pub train_tokens: u64,
+    /// Whether `train.stop` may end the training before: tokens and time are those of all steps.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub may_end_early: bool,
     /// Tokens read in evaluation.
     pub eval_tokens: u64,
     /// Variants evaluated, `trained` first.
@@ -163,6 +166,7 @@ pub fn rows(plan: &Plan, of: Memory, is_recorded: impl Fn(&PlannedRun) -> bool) 
         recorded: is_recorded(run),
         parameters: run.parameters,
         train_tokens: run.train_tokens,
+        may_end_early: run.job.spec.train.stop.is_some(),
         eval_tokens: run.eval_tokens,
         variants: run
             .job
@@ -193,20 +197,24 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
         "time",
         "",
     ]);
+    let most = |text: String, early: bool| match early {
+        true => format!("up to {text}"),
+        false => text,
+    };
     for row in rows {
         table.add_row([
             row.run_id[..8].to_owned(),
             row.labels.join(", "),
             row.seed.to_string(),
             short(row.parameters as f64),
-            short(row.train_tokens as f64),
+            most(short(row.train_tokens as f64), row.may_end_early),
             format!(
                 "{} ({})",
-                short(row.eval_tokens as f64),
+                most(short(row.eval_tokens as f64), row.may_end_early),
                 row.variants.join(", ")
             ),
             bytes(row.memory_bytes as f64),
-            duration(row.estimated_secs),
+            most(duration(row.estimated_secs), row.may_end_early),
             if row.recorded {
                 "recorded".to_owned()
             } else {
@@ -226,15 +234,17 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
         .fold(0, u64::saturating_add);
     let largest = rows.iter().map(|row| row.memory_bytes).max().unwrap_or(0);
     let recorded = rows.len() - left.len();
+    let early = left.iter().any(|row| row.may_end_early);
     format!(
-        "{}: {} ({} recorded)\n{table}\nto do: {}, {} trained on, about {} of CPU time in one \
+        "{}: {} ({} recorded)\n{table}\nto do: {}, {} trained on, {} {} of CPU time in one \
          process, {} of memory per process\n(time assumes {:.0} GFLOP/s; memory is an estimate; \
          {} prints measured figures in timings.json)",
         plan.name,
         count(rows.len(), "run"),
         recorded,
         count(left.len(), "run"),
-        short(tokens as f64) + " tokens",
+        most(short(tokens as f64) + " tokens", early),
+        if early { "at most about" } else { "about" },
         duration(seconds),
         bytes(largest as f64),
         ASSUMED_FLOPS / 1e9,

@@ -16,7 +16,14 @@ pub(super) const MAX_LENGTH: usize = 1 << 24;
 pub(super) const MAX_BATCH_TOKENS: usize = 1 << 24;
 
 /// Tables that are read as lists of their values if they are written as lists.
-const TABLES: [&str; 5] = ["model", "train", "train.adamw", "eval", "report"];
+const TABLES: [&str; 6] = [
+    "model",
+    "train",
+    "train.adamw",
+    "train.stop",
+    "eval",
+    "report",
+];
 
 /// Refuses a list where a table belongs: it would be read as the table's values in their order.
 pub(super) fn check_tables(cell: &Cell) -> Result<(), Diagnostic> {
@@ -140,7 +147,7 @@ pub(super) fn check_lengths(cell: &Cell, written: &Experiment) -> Result<(), Dia
         "the default is 4096",
     )?;
     let min_len = written.train.min_len as u64;
-    let help = "it is the shortest length of `length = \"uniform\"`";
+    let help = "it is the shortest length of `length = \"uniform\"` and `\"mixed\"`";
     whole(cell, "train.min_len", min_len, 1, train_len, help)
 }
 

@@ -47,13 +47,7 @@ impl Coordinates {
         let axis = |mut all: Vec<f64>| {
             // A decoder asks for the beginning of a row.
             all.truncate(count);
-            for coordinate in all.iter_mut().filter(|coordinate| **coordinate != 0.0) {
-                *coordinate += shift as f64;
-            }
-            Axis {
-                queries: all.clone(),
-                keys: all,
-            }
+            shifted(all, shift)
         };
         let shared = task.axes(length);
         if !shared.is_empty() {
@@ -62,6 +56,34 @@ impl Coordinates {
         let rows = batch.inputs.chunks_exact(batch.seq_len);
         let rows = rows.map(|row| task.row_axes(row).into_iter().map(axis).collect());
         positions.with_axes_by_row(rows.collect())
+    }
+
+    /// As [`moved`](Self::moved), for rows of these lengths that are padded at their end to
+    /// `seq_len` tokens; the coordinates of padding are 0.
+    pub fn of_padded(
+        self,
+        task: &dyn Task,
+        rows: &[(usize, Batch)],
+        positions: Positions,
+        shift: u64,
+    ) -> Positions {
+        if self == Self::Positions {
+            return positions;
+        }
+        let count = positions.queries().len();
+        let padded = |(length, row): &(usize, Batch)| -> Vec<Axis> {
+            let shared = task.axes(*length);
+            let own = match shared.is_empty() {
+                true => task.row_axes(&row.inputs),
+                false => shared,
+            };
+            let axis = |mut all: Vec<f64>| {
+                all.resize(count, 0.0);
+                shifted(all, shift)
+            };
+            own.into_iter().map(axis).collect()
+        };
+        positions.with_axes_by_row(rows.iter().map(padded).collect())
     }
 
     /// No token of a row of this length has a larger coordinate, by axis; empty where tokens have
@@ -78,6 +100,17 @@ impl Coordinates {
         let grid = positions.sample_test(task.seq_len(length), &mut |_| 0);
         let largest = |axis| grid.axis(axis).0.iter().copied().fold(0.0, f64::max);
         (0..grid.num_axes()).map(largest).collect()
+    }
+}
+
+/// An axis whose coordinates but 0 are moved.
+fn shifted(mut all: Vec<f64>, shift: u64) -> Axis {
+    for coordinate in all.iter_mut().filter(|coordinate| **coordinate != 0.0) {
+        *coordinate += shift as f64;
+    }
+    Axis {
+        queries: all.clone(),
+        keys: all,
     }
 }
 

@@ -77,7 +77,7 @@ fn elsewhere(name: &str, above: &KeyPath, table: &Table) -> Option<String> {
         .collect();
     // The nearest first: a key of a table inside this one.
     let inside = format!("{above}.");
-    places.sort_by_key(|path| !path.starts_with(&inside));
+    places.sort_by_key(|path| (!path.starts_with(&inside), path.matches('.').count()));
     if let Some(path) = places.first() {
         return Some(match path.rsplit_once('.') {
             Some((of, _)) => format!("`{name}` is a key of `{of}`: {path} = ..."),

@@ -3,7 +3,7 @@
 use toml::Value;
 
 /// One key.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// Dotted path; `N` stands for a place in a list.
     pub path: &'static str,
@@ -47,7 +47,7 @@ pub enum Kind {
 }
 
 /// A key of the list.
-pub(super) const fn key(
+pub(in crate::plan) const fn key(
     path: &'static str,
     kind: Kind,
     default: Option<&'static str>,

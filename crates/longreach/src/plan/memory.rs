@@ -80,6 +80,16 @@ impl TaskSizes {
             rows: lengths.map(|length| task.test_rows(*length)).collect(),
         }
     }
+
+    /// The same with another task in memory, that of `train.stop`.
+    #[must_use]
+    pub fn beside(mut self, other: Option<&dyn Task>) -> Self {
+        if let Some(other) = other {
+            self.bytes += other.memory_bytes();
+            self.held_bytes += other.held_bytes();
+        }
+        self
+    }
 }
 
 /// Memory of a process before its model is built: the program and the corpus.
@@ -98,7 +108,8 @@ pub fn resident(of: Memory, task: &TaskSizes) -> u64 {
 ///   attention where they are saved,
 /// - per token `8 d_model + 3 vocab_size` numbers of working memory,
 /// - sums of the gradients of one block's weights over groups of rows,
-/// - a bias that is materialised, and
+/// - a bias that is materialised,
+/// - the scores of `train.stop`, and
 /// - fourteen copies of the parameters: gradients, moments, updates, packed panels, and a
 ///   checkpoint being written.
 ///
@@ -136,12 +147,35 @@ pub fn training(of: Memory, spec: &RunSpec, parameters: u64, task: &TaskSizes) -
         Memory::Device => device::of_share(model, &share),
     };
     let largest = stages.map(needed).max().unwrap_or_else(|| needed(whole));
+    let largest = largest + stop_scores(of, spec, parameters, task);
     if of == Memory::Device {
         return device::RESIDENT + largest;
     }
     // What only building the task needs is free again before the first step.
     let held = mib(PROGRAM_MIB) as u64 + task.held_bytes;
     (held + largest).max(resident(of, task))
+}
+
+/// What the scores of `train.stop` need beside a training, and beside the program and the corpora.
+fn stop_scores(of: Memory, spec: &RunSpec, parameters: u64, task: &TaskSizes) -> u64 {
+    let Some(eval) = spec.stop_eval() else {
+        return 0;
+    };
+    let at_train_len = TaskSizes {
+        seq_lens: vec![spec.train.seq_len],
+        rows: Vec::new(),
+        ..task.clone()
+    };
+    let needed = evaluation(
+        of,
+        spec,
+        &eval,
+        &eval.variants[0],
+        0,
+        parameters,
+        &at_train_len,
+    );
+    needed - resident(of, task)
 }
 
 /// What decides the memory of a stretch of a training.

@@ -15,6 +15,8 @@
 //! coordinates.rs   coordinates of tokens: where they come from
 //! model.rs         [model]: sizes, the encoding, positions
 //! train.rs         [train]: steps, batches, the optimizer, stages
+//! stop.rs          train.stop as a specification holds it
+//! stopping.rs      when its scores are taken, what they cost, and mistakes
 //! stages.rs        positions and encodings of stages
 //! warm_start.rs    train.start_from
 //! job_check.rs     the checks of a configuration on a job
@@ -51,6 +53,8 @@ mod resolve;
 mod sections;
 pub mod spec;
 pub mod stages;
+pub mod stop;
+mod stopping;
 pub mod surroundings;
 mod task;
 pub mod together;

@@ -10,6 +10,7 @@ use super::notes::{Dropped, unscaled_note, unsupported_notes};
 use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
 use super::spec::{EvalSpec, Job, ModelSpec, RunSpec, TrainSpec};
+use super::stopping;
 use super::surroundings::Surroundings;
 use super::task::task_refused;
 use super::variant_rules::Trained;
@@ -24,7 +25,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tasks::Task;
+use tasks::{Rows, Task};
 use toml::Value;
 
 pub use super::planned::{Plan, PlannedRun};
@@ -289,6 +290,10 @@ impl Planner {
             eval: eval.clone(),
             seed,
         };
+        let stop_task = self.stop_task(cell, written)?;
+        let stop_tokens = stop_task
+            .as_ref()
+            .map_or(0, |task| stopping::tokens(&spec, task.as_ref()));
         let labels = labels(cell, &model.pe);
         let run_id = self.new_id(cell, &spec, &labels)?;
         for note in unsupported_notes(&spec, *task) {
@@ -300,8 +305,8 @@ impl Planner {
             parameters: resolved.parameters,
             // No overflow: at most 10^8 steps of 2^24 tokens.
             train_tokens: spec.train.tokens(),
-            eval_tokens: resolved.eval_tokens,
-            sizes: TaskSizes::of(*task, &eval.test_lens),
+            eval_tokens: resolved.eval_tokens.saturating_add(stop_tokens),
+            sizes: TaskSizes::of(*task, &eval.test_lens).beside(stop_task.as_deref()),
             job: Job {
                 run_id,
                 experiment: written.name.clone(),
@@ -421,22 +426,40 @@ impl Planner {
     }
 
     fn task(&mut self, cell: &Cell, written: &Experiment) -> Result<Rc<dyn Task>, Diagnostic> {
-        let (train, eval) = (&written.train, &written.eval);
+        let eval = &written.eval;
+        self.built(cell, written, (&eval.test_lens, eval.rows))
+    }
+
+    /// The task of `train.stop`, if it is given.
+    fn stop_task(
+        &mut self,
+        cell: &Cell,
+        written: &Experiment,
+    ) -> Result<Option<Rc<dyn Task>>, Diagnostic> {
+        let at = ([written.train.train_len], Rows::Selection);
+        let stop = written.train.stop.as_ref();
+        stop.map(|_| self.built(cell, written, (&at.0, at.1)))
+            .transpose()
+    }
+
+    fn built(
+        &mut self,
+        cell: &Cell,
+        written: &Experiment,
+        (test_lens, rows): (&[usize], Rows),
+    ) -> Result<Rc<dyn Task>, Diagnostic> {
+        let (train_len, seed) = (written.train.train_len, written.eval.seed);
         // Everything that `build` is given, so equal keys mean equal tasks.
         let key = format!(
-            "{:?} {} {:?} {} {:?}",
-            written.task, train.train_len, eval.test_lens, eval.seed, eval.rows
+            "{:?} {train_len} {test_lens:?} {seed} {rows:?}",
+            written.task
         );
         if let Some(task) = self.tasks.borrow().get(&key) {
             return Ok(task.clone());
         }
-        let built = self.surroundings.build(
-            &written.task,
-            train.train_len,
-            &eval.test_lens,
-            eval.seed,
-            eval.rows,
-        );
+        let built = self
+            .surroundings
+            .build(&written.task, train_len, test_lens, seed, rows);
         let task: Rc<dyn Task> = built.map_err(|error| task_refused(cell, &error))?.into();
         self.tasks.borrow_mut().insert(key, task.clone());
         Ok(task)

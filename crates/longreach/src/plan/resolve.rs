@@ -4,12 +4,13 @@
 use super::model;
 use super::ranges::refused;
 use super::sections::Experiment;
-use super::spec::{ModelSpec, TrainSpec};
+use super::spec::{LengthCurriculum, ModelSpec, TrainSpec};
 use super::stages;
 use super::train::train;
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
 use tasks::Task;
+use tiny_transformer::Mask;
 
 /// What a cell describes, without its variants.
 pub(super) struct Described {
@@ -47,6 +48,7 @@ pub(super) fn describe(
         task,
         test_lens,
     )?;
+    check_padding(cell, train.length, &model)?;
     let parameters = model::check_parameters(cell, &model)?;
     stages::resolve(cell, &mut train, &written.model.pe, &model, task, test_lens)?;
     Ok(Described {
@@ -54,4 +56,19 @@ pub(super) fn describe(
         model,
         parameters,
     })
+}
+
+/// Refuses padded rows where tokens see what comes after them.
+fn check_padding(
+    cell: &Cell,
+    length: LengthCurriculum,
+    model: &ModelSpec,
+) -> Result<(), Diagnostic> {
+    if length != LengthCurriculum::Mixed || model.transformer.mask == Mask::Causal {
+        return Ok(());
+    }
+    let problem = "pads rows at their end, which a bidirectional mask would show to their tokens";
+    let help = "draw one length per batch, or set model.mask = \"causal\"";
+    let allowed = "fixed, uniform, staged";
+    Err(cell.error("train.length", problem, allowed, help))
 }

@@ -3,7 +3,7 @@
 //! those of the transformer.
 
 use super::model::ModelSection;
-use super::spec::{Decode, LengthCurriculum};
+use super::spec::{Decode, LengthCurriculum, StopSpec};
 use crate::run::optimizer::AdamWConfig;
 use posenc::{EncodingConfig, PositionsConfig};
 use serde::Deserialize;
@@ -58,6 +58,8 @@ pub(super) struct TrainSection {
     pub(super) stages: Vec<StageSection>,
     #[serde(default)]
     pub(super) start_from: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) stop: Option<StopSpec>,
     #[serde(default = "default_lr")]
     pub(super) lr: f64,
     #[serde(default)]

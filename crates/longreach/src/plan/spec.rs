@@ -2,12 +2,13 @@
 //! numbers.
 
 pub use super::coordinates::Coordinates;
+pub use super::stop::StopSpec;
 use crate::run::optimizer::AdamWConfig;
 use posenc::{EncodingConfig, Facts, ModelShape, Positions, PositionsConfig};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use tasks::{Batch, Rows, Stream, Task, TaskConfig};
+use tasks::{Rows, Stream, TaskConfig};
 use tiny_transformer::TransformerConfig;
 
 /// Name of the rows evaluated under the encoding as trained.
@@ -76,11 +77,14 @@ pub struct TrainSpec {
     pub start_from: Option<WarmStart>,
     /// Which lengths the batches have.
     pub length: LengthCurriculum,
-    /// Shortest length of `length = "uniform"`, in the task's unit.
+    /// Shortest length of `length = "uniform"` and `"mixed"`, in the task's unit.
     pub min_len: usize,
     /// The stages of `length = "staged"`, one after the other; together all the steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
+    /// What ends the training before its last step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopSpec>,
     /// Highest learning rate.
     pub lr: f64,
     /// Steps of linear warm-up.
@@ -93,8 +97,7 @@ pub struct TrainSpec {
     pub adamw: AdamWConfig,
 }
 
-/// Which lengths training batches have. All rows of a batch have one length, so nothing is ever
-/// padded.
+/// Which lengths training rows have. All rows of a batch have one length, but where they are mixed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LengthCurriculum {
@@ -103,6 +106,10 @@ pub enum LengthCurriculum {
     Fixed,
     /// Uniform from `min_len` to `train_len`, drawn per batch.
     Uniform,
+    /// Uniform from `min_len` to `train_len`, drawn per row. Shorter rows are padded at their end
+    /// to `train_len`, and nothing there is counted. Encodings that read the length, and positions
+    /// that are drawn for one, get that of the padded row.
+    Mixed,
     /// As `stages` say: other lengths and batches for stretches of steps, as RoFormer was trained
     /// (Su et al. 2021, section 4.3.2).
     Staged,
@@ -359,21 +366,12 @@ impl RunSpec {
             .sample(seq_len, &mut |bound| stream.below(bound))
     }
 
-    /// The same with their coordinates, for a batch of rows of this length.
-    pub fn train_coordinates(
-        &self,
-        task: &dyn Task,
-        length: usize,
-        batch: &Batch,
-        step: u64,
-    ) -> Positions {
-        let positions = self.train_positions(batch.seq_len, step);
-        let shift = match self.model.coordinate_shift as u64 {
+    /// How far the task's coordinates are moved at a step.
+    pub fn coordinate_shift(&self, step: u64) -> u64 {
+        match self.model.coordinate_shift as u64 {
             0 => 0,
             most => Stream::new(self.seed, "coordinate-shift", step).below(most + 1),
-        };
-        let coordinates = self.model.coordinates;
-        coordinates.moved(task, length, batch, positions, shift)
+        }
     }
 
     /// Identity of the run: the first 16 hex digits of the BLAKE3 of the spec as compact JSON.

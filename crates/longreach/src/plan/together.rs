@@ -18,6 +18,7 @@ const OWN: [(&str, &[&str]); 3] = [
         &[
             "steps",
             "start_from",
+            "stop",
             "lr",
             "warmup_steps",
             "final_lr",
@@ -34,7 +35,8 @@ const OWN: [(&str, &[&str]); 3] = [
 /// The shape is the spec without what is each run's own. Encodings are of one shape if they agree
 /// in all but their numbers and have parameters of the same shapes.
 pub fn shape(spec: &RunSpec) -> Option<String> {
-    if spec.train.length != LengthCurriculum::Fixed || !spec.train.stages.is_empty() {
+    use LengthCurriculum::{Fixed, Mixed};
+    if !matches!(spec.train.length, Fixed | Mixed) {
         return None;
     }
     // All keys that are not named above have to agree, also those that are added later.

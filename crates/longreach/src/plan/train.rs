@@ -4,6 +4,7 @@ use super::check::{MAX_BATCH_TOKENS, MAX_LENGTH};
 use super::ranges::{listed_number, listed_whole, whole};
 use super::sections::{Experiment, TrainSection};
 use super::spec::{LengthCurriculum, Stage, TrainSpec};
+use super::stopping;
 use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
 use crate::run::optimizer::AdamWConfig;
@@ -29,6 +30,7 @@ pub(super) fn train(
         help,
     )?;
     check_sequences(cell, written, task)?;
+    stopping::check(cell, train.stop.as_ref(), train.steps, task)?;
     let seq_len = task.seq_len(train.train_len);
     if train.batch_size.saturating_mul(seq_len) > MAX_BATCH_TOKENS {
         let problem = format!("rows of {seq_len} tokens are more than {MAX_BATCH_TOKENS} tokens");
@@ -50,6 +52,7 @@ pub(super) fn train(
         length: train.length,
         min_len: train.min_len,
         stages: stages(cell, train, task)?,
+        stop: train.stop.clone(),
         lr: train.lr,
         warmup_steps,
         final_lr: train.final_lr,

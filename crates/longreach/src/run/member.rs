@@ -40,6 +40,8 @@ pub struct Run<'a> {
     pub job: &'a Job,
     /// Its task.
     pub task: &'a dyn Task,
+    /// The same on selection rows, for `train.stop`.
+    pub stop_task: Option<&'a dyn Task>,
     /// The device.
     pub device: &'a Device,
     /// What changes no number.
@@ -113,7 +115,13 @@ impl<'a> Run<'a> {
         let limit = self.how.memory_limit;
         let beside = memory::resident(limit.memory, &self.sizes());
         let needed = memory_bytes.saturating_sub(beside);
-        let mut scorer = Scorer::new(&self.job.spec, self.task, self.device, limit, needed);
+        let mut scorer = Scorer::new(
+            &self.job.spec,
+            (self.task, self.stop_task),
+            self.device,
+            limit,
+            needed,
+        );
         let (start, log) = self.start(&initial, &mut scorer, &mut timings.notes)?;
         let watched = Watched {
             disk: self.disk,
@@ -206,6 +214,8 @@ impl<'a> Run<'a> {
         scorer.resume(scores);
         let start = Start {
             step: state.step,
+            // Until the score of this step is known to be taken.
+            learned: false,
             tokens: state.tokens,
             losses: steps.into_iter().map(|step| step.loss_nats).collect(),
             weights: state.weights,
@@ -235,7 +245,13 @@ impl<'a> Run<'a> {
         let evals = self.evaluate(&weights, &mut timings)?;
         record.change(|record| {
             record.evals = evals;
-            step_scores::end(&self.job.spec, &mut record.train.scores, &record.evals);
+            let train = &mut record.train;
+            step_scores::end(
+                &self.job.spec,
+                train.steps,
+                &mut train.scores,
+                &record.evals,
+            );
             // The weights are those of then.
             let together = record.environment.runs_together;
             record.environment = environment(&self.how.device);
@@ -254,7 +270,7 @@ impl<'a> Run<'a> {
     }
 
     fn sizes(&self) -> TaskSizes {
-        TaskSizes::of(self.task, &self.job.spec.eval.test_lens)
+        TaskSizes::of(self.task, &self.job.spec.eval.test_lens).beside(self.stop_task)
     }
 
     /// Timings of a run that has not begun.
@@ -316,12 +332,18 @@ impl Begun<'_> {
     ///
     /// As [`Watcher::score`].
     pub fn score_start(&mut self) -> Result<bool, Failure> {
-        match &self.start {
-            Some(start) if self.watcher.scorer.is_due(self.first) => {
-                self.watcher.score(self.first, &start.weights)
-            }
-            _ => Ok(true),
+        let (step, watcher) = (self.first, &mut self.watcher);
+        let Some(start) = &mut self.start else {
+            return Ok(true);
+        };
+        if watcher.scorer.may_stop(step) && !watcher.score_stop(step, &start.weights)? {
+            return Ok(false);
         }
+        start.learned = watcher.scorer.has_learned();
+        if !start.learned && watcher.scorer.is_due(step) {
+            return watcher.score(step, &start.weights);
+        }
+        Ok(true)
     }
 
     /// Saves the weights, evaluates and records a run that was trained. `log_blake3` is the hash of
@@ -367,7 +389,8 @@ impl Begun<'_> {
             None => run.evaluate(&weights, &mut timings)?,
         };
         if trained.diverged.is_none() {
-            step_scores::end(spec, &mut trained.scores, &evals);
+            let scores = &mut trained.scores.scores;
+            step_scores::end(spec, trained.steps, scores, &evals);
         }
         let mut record = record(&run, trained, &weights, evals)?;
         record.environment.runs_together = run.together();
@@ -412,7 +435,8 @@ fn record(
             tokens: trained.tokens,
             final_loss_nats: trained.final_loss_nats,
             loss_curve: trained.curve,
-            scores: trained.scores,
+            scores: trained.scores.scores,
+            stop_scores: trained.scores.stop_scores,
         },
         evals,
         environment: environment(&run.how.device),

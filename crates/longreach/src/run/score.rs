@@ -9,7 +9,7 @@ use burn::tensor::Device;
 use posenc::{Positions, PositionsConfig};
 use results::metric::{EXACT_MATCH, LAST_LOSS_NATS, LOSS_NATS, TOKEN_ACCURACY};
 use results::record::{Denominators, EvalRow, EvalStatus, Metric, PositionBin};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use tasks::{Batch, Scoring, Stream, Task, TestSet};
 use tiny_transformer::{Pass, Transformer};
 
@@ -144,7 +144,7 @@ pub fn score(
         metrics,
         loss_by_position,
         loss_by_block: Vec::new(),
-        distinct_rows: None,
+        distinct_rows: distinct_rows(task, test.test_len),
         denominators: sums.denominators.as_ref().map(|counted| Denominators {
             count: counted.count(),
             negative: counted.negative(),
@@ -152,6 +152,30 @@ pub fn score(
         }),
     })
 }
+
+/// The distinct rows of the test set of a task with answers, where some repeat.
+pub fn distinct_rows(task: &dyn Task, test_len: usize) -> Option<u64> {
+    if task.scoring() != Scoring::Answer {
+        return None;
+    }
+    let set = TestSet::new(task, test_len);
+    let mut seen = HashSet::new();
+    for batch in set.batches(DISTINCT_ROWS) {
+        let rows = batch.inputs.chunks(batch.seq_len);
+        let whole = rows.zip(batch.targets.chunks(batch.seq_len));
+        for (read, answered) in whole {
+            let mut hasher = blake3::Hasher::new();
+            for id in read.iter().chain(answered) {
+                hasher.update(&id.to_le_bytes());
+            }
+            seen.insert(*hasher.finalize().as_bytes());
+        }
+    }
+    Some(seen.len() as u64).filter(|distinct| *distinct < set.rows() as u64)
+}
+
+/// Rows that are made at once to be counted.
+const DISTINCT_ROWS: usize = 64;
 
 /// Sums over a test set, by position and by row.
 struct Sums {

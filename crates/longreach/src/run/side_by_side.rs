@@ -20,6 +20,8 @@ pub type Models = Transformer<Members<Encoding>>;
 pub struct Start {
     /// Steps applied.
     pub step: u64,
+    /// Whether `train.stop` ended the training there.
+    pub learned: bool,
     /// Tokens seen.
     pub tokens: u64,
     /// The loss of each of those steps.

@@ -10,11 +10,12 @@ use std::cell::RefCell;
 use tasks::{Batch, Stream, Task};
 use tiny_transformer::{Observe, Pass};
 
-/// Length of the batch of a step, in the task's unit.
+/// Length of the batch of a step, in the task's unit; of rows of several lengths the longest that
+/// may be drawn, to which the others are padded.
 pub fn batch_length(spec: &RunSpec, step: u64) -> usize {
     let train = &spec.train;
     match train.length {
-        LengthCurriculum::Fixed => train.train_len,
+        LengthCurriculum::Fixed | LengthCurriculum::Mixed => train.train_len,
         LengthCurriculum::Uniform => {
             let span = (train.train_len - train.min_len + 1) as u64;
             train.min_len + Stream::new(spec.seed, "train-length", step).below(span) as usize
@@ -25,6 +26,59 @@ pub fn batch_length(spec: &RunSpec, step: u64) -> usize {
     }
 }
 
+/// Length of each row of a step of `length = "mixed"`, in the task's unit.
+pub fn row_lengths(spec: &RunSpec, step: u64) -> Vec<usize> {
+    let train = &spec.train;
+    let span = (train.train_len - train.min_len + 1) as u64;
+    let mut stream = Stream::new(spec.seed, "train-row-lengths", step);
+    let length = |_| train.min_len + stream.below(span) as usize;
+    (0..train.batch_size).map(length).collect()
+}
+
+/// Tokens of a step, without padding.
+pub fn tokens(spec: &RunSpec, task: &dyn Task, step: u64) -> u64 {
+    if spec.train.length == LengthCurriculum::Mixed {
+        let lengths = row_lengths(spec, step).into_iter();
+        return lengths.map(|length| task.seq_len(length) as u64).sum();
+    }
+    let stage = spec.train.stage(step);
+    let rows = stage.map_or(spec.train.batch_size, |stage| stage.batch_size);
+    (rows * task.seq_len(batch_length(spec, step))) as u64
+}
+
+/// The rows of a step of `length = "mixed"` with their lengths, each a batch of one row. Each row
+/// is drawn as that of a step of its own: rows of one step have the same draws at every length.
+fn mixed_rows(spec: &RunSpec, task: &dyn Task, step: u64) -> Vec<(usize, Batch)> {
+    let first = step * spec.train.batch_size as u64;
+    let lengths = row_lengths(spec, step).into_iter().zip(first..);
+    let row = |(length, index)| (length, task.train_batch(length, 1, spec.seed, index));
+    lengths.map(row).collect()
+}
+
+/// Rows in one batch, padded at their end; what is added is not counted.
+fn padded(rows: &[(usize, Batch)], seq_len: usize) -> Batch {
+    let mut batch = Batch {
+        rows: rows.len(),
+        seq_len,
+        inputs: Vec::with_capacity(rows.len() * seq_len),
+        targets: Vec::with_capacity(rows.len() * seq_len),
+        counted: Vec::with_capacity(rows.len() * seq_len),
+    };
+    for (place, (_, row)) in rows.iter().enumerate() {
+        let end = (place + 1) * seq_len;
+        batch.inputs.extend(&row.inputs);
+        batch.inputs.resize(end, PADDING);
+        batch.targets.extend(&row.targets);
+        batch.targets.resize(end, PADDING);
+        batch.counted.extend(&row.counted);
+        batch.counted.resize(end, false);
+    }
+    batch
+}
+
+/// The token that rows are padded with: every vocabulary has it.
+const PADDING: i32 = 0;
+
 /// The batch of a step of a run.
 pub struct StepBatch<'a> {
     spec: &'a RunSpec,
@@ -32,6 +86,8 @@ pub struct StepBatch<'a> {
     step: u64,
     /// Its tokens.
     pub batch: Batch,
+    /// How many of its tokens are no padding.
+    pub tokens: u64,
     positions: Positions,
 }
 
@@ -39,14 +95,25 @@ impl<'a> StepBatch<'a> {
     /// A function of the spec and the step.
     pub fn new(spec: &'a RunSpec, task: &dyn Task, step: u64) -> Self {
         let length = batch_length(spec, step);
-        let stage = spec.train.stage(step);
-        let rows = stage.map_or(spec.train.batch_size, |stage| stage.batch_size);
-        let batch = task.train_batch(length, rows, spec.seed, step);
-        let positions = spec.train_coordinates(task, length, &batch, step);
+        let (coordinates, shift) = (spec.model.coordinates, spec.coordinate_shift(step));
+        let (batch, positions) = if spec.train.length == LengthCurriculum::Mixed {
+            let rows = mixed_rows(spec, task, step);
+            let batch = padded(&rows, task.seq_len(length));
+            let positions = spec.train_positions(batch.seq_len, step);
+            (batch, coordinates.of_padded(task, &rows, positions, shift))
+        } else {
+            let stage = spec.train.stage(step);
+            let rows = stage.map_or(spec.train.batch_size, |stage| stage.batch_size);
+            let batch = task.train_batch(length, rows, spec.seed, step);
+            let positions = spec.train_positions(batch.seq_len, step);
+            let positions = coordinates.moved(task, length, &batch, positions, shift);
+            (batch, positions)
+        };
         Self {
             spec,
             step,
             batch,
+            tokens: tokens(spec, task, step),
             positions,
         }
     }

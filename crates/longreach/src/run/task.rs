@@ -6,7 +6,7 @@ use crate::plan::job_check::Written;
 use crate::plan::spec::Job;
 use crate::plan::surroundings::Surroundings;
 use std::rc::Rc;
-use tasks::Task;
+use tasks::{Rows, Task};
 
 /// How a corpus is found again.
 const MOVED: &str = "if the config and its corpus have moved, `longreach run` from their new place \
@@ -24,12 +24,44 @@ pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failu
     let refused = |error| refused(job, error);
     // First: what follows relies on these bounds.
     let written = Written::of(job).map_err(refused)?;
+    let task = built(job, test_lens, spec.eval.rows)?;
+    written.check(job, task.as_ref()).map_err(refused)?;
+    Ok(task)
+}
+
+/// The task whose scores `train.stop` decides by, if it is given: the job's on selection rows.
+///
+/// # Errors
+///
+/// As [`build_task`].
+pub fn build_stop_task(job: &Job) -> Result<Option<Box<dyn Task>>, Failure> {
+    let Some(eval) = job.spec.stop_eval() else {
+        return Ok(None);
+    };
+    built(job, &eval.test_lens, eval.rows).map(Some)
+}
+
+/// Whether the tasks of `train.stop` of two jobs are the same.
+pub fn shares_stop_task(job: &Job, other: &Job) -> bool {
+    let (spec, its) = (&job.spec, &other.spec);
+    let with_stop = [spec, its].iter().all(|spec| spec.train.stop.is_some());
+    with_stop
+        && job.config_dir == other.config_dir
+        && spec.task == its.task
+        && spec.corpus_blake3 == its.corpus_blake3
+        && spec.train.train_len == its.train.train_len
+        && spec.eval.seed == its.eval.seed
+}
+
+/// A task of a job, which reads the text that the job was planned with.
+fn built(job: &Job, test_lens: &[usize], rows: Rows) -> Result<Box<dyn Task>, Failure> {
+    let spec = &job.spec;
     let built = Surroundings::of(&job.config_dir).build(
         &spec.task,
         spec.train.train_len,
         test_lens,
         spec.eval.seed,
-        spec.eval.rows,
+        rows,
     );
     let task = built.map_err(|error| {
         let exit = if matches!(error, tasks::TaskError::Input { .. }) {
@@ -53,7 +85,6 @@ pub fn build_task(job: &Job, test_lens: &[usize]) -> Result<Box<dyn Task>, Failu
              help: {MOVED}"
         )));
     }
-    written.check(job, task.as_ref()).map_err(refused)?;
     Ok(task)
 }
 

@@ -6,15 +6,16 @@ use crate::plan::spec::RunSpec;
 use crate::run::optimizer::{Rate, SquaredNorms};
 use crate::run::side_by_side::{Alone, Together};
 use crate::run::step::{StepBatch, first_not_finite, identity, losses, to_host};
+use crate::run::step_scores::Taken;
 use burn::tensor::Device;
-use results::record::{CurvePoint, Divergence, StepScores};
+use results::record::{CurvePoint, Divergence};
 use rundir::Weights;
 use rundir::steplog::Step;
 use tasks::{Batch, Task};
 use tiny_transformer::Transformer;
 
 pub use crate::run::side_by_side::Start;
-pub use crate::run::step::batch_length;
+pub use crate::run::step::{row_lengths, tokens};
 
 /// Most points of a stored loss curve.
 const CURVE_POINTS: u64 = 200;
@@ -30,12 +31,12 @@ pub struct Trained {
     /// Loss curve.
     pub curve: Vec<CurvePoint>,
     /// Scores that the watcher took.
-    pub scores: Vec<StepScores>,
+    pub scores: Taken,
     /// Mean loss over the last tenth of the steps.
     pub final_loss_nats: Option<f64>,
     /// Set if training stopped early, with the batch it stopped at.
     pub diverged: Option<(Divergence, Batch)>,
-    /// Whether the watcher stopped it before its last step.
+    /// Whether it ended before the last step of its spec: its watch said so, or `train.stop`.
     pub stopped: bool,
 }
 
@@ -137,6 +138,8 @@ struct Running<'a> {
     watch: Box<Watch<'a>>,
     /// Steps applied.
     step: u64,
+    /// Whether it starts where `train.stop` ended it.
+    learned: bool,
     /// The loss of every step so far.
     losses: Vec<f64>,
     tokens: u64,
@@ -158,13 +161,14 @@ impl<'a> Running<'a> {
             task: member.task,
             watch: member.watch,
             step: start.step,
+            learned: start.learned,
             losses: start.losses,
             tokens: start.tokens,
         }
     }
 
     fn is_at_its_end(&self) -> bool {
-        self.step == self.spec.train.steps
+        self.learned || self.step == self.spec.train.steps
     }
 
     /// Whether the next step has another encoding than the last.
@@ -183,13 +187,13 @@ impl<'a> Running<'a> {
     /// Counts a step that was applied; whether the run goes on.
     fn applied(
         &mut self,
-        batch: &Batch,
+        tokens: u64,
         (loss, norm): (f64, f64),
         snapshot: &Snapshot<'_>,
     ) -> Result<bool, Failure> {
         let lr = self.spec.train.lr_at(self.step);
         self.step += 1;
-        self.tokens += (batch.rows * batch.seq_len) as u64;
+        self.tokens += tokens;
         self.losses.push(loss);
         let done = Step {
             step: self.step,
@@ -202,19 +206,18 @@ impl<'a> Running<'a> {
     }
 
     fn trained(self, state: Alone, end: End) -> Trained {
-        let steps = self.spec.train.steps;
-        let stopped = matches!(end, End::Left) && self.step < steps;
+        let stopped = matches!(end, End::Left) && self.step < self.spec.train.steps;
         let diverged = match end {
             End::Left => None,
             End::Diverged(diverged) => Some(*diverged),
         };
-        let final_loss_nats = diverged.is_none().then(|| final_loss(&self.losses, steps));
+        let final_loss_nats = diverged.is_none().then(|| final_loss(&self.losses));
         Trained {
             model: state.into_model(),
             steps: self.losses.len() as u64,
             tokens: self.tokens,
             curve: thin(&self.losses),
-            scores: Vec::new(),
+            scores: Taken::default(),
             final_loss_nats,
             diverged,
             stopped,
@@ -339,7 +342,7 @@ fn train_step(
             together: &together,
             g,
         };
-        if !run.applied(&batches[g].batch, (found[g].0, norms[g]), &snapshot)? {
+        if !run.applied(batches[g].tokens, (found[g].0, norms[g]), &snapshot)? {
             ended.push((g, End::Left, None));
         }
     }
@@ -360,9 +363,9 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Mean loss over the last tenth of a training of `steps` steps, given the losses so far.
-pub fn final_loss(losses: &[f64], steps: u64) -> f64 {
-    let tail = (steps / 10).max(1) as usize;
+/// Mean loss over the last tenth of the steps of a training.
+pub fn final_loss(losses: &[f64]) -> f64 {
+    let tail = (losses.len() / 10).max(1);
     mean(&losses[losses.len().saturating_sub(tail)..])
 }
 

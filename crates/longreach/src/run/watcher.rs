@@ -68,7 +68,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Handles one step; false if a signal asked to stop.
+    /// Handles one step; false if a signal asked to stop, or if `train.stop` ends the training.
     ///
     /// # Errors
     ///
@@ -85,7 +85,12 @@ impl<'a> Watcher<'a> {
                 loss_nats: step.loss_nats,
             });
         }
-        if self.scorer.is_due(step.step) {
+        if self.scorer.may_stop(step.step) {
+            self.score_stop(step.step, &snapshot.weights())?;
+        }
+        let learned = self.scorer.has_learned();
+        // A last step has the scores of the evaluation.
+        if !learned && self.scorer.is_due(step.step) {
             self.score(step.step, &snapshot.weights())?;
         }
         let stop = signals::asked().is_some();
@@ -94,10 +99,30 @@ impl<'a> Watcher<'a> {
             CheckpointEvery::Time(time) => self.saved.elapsed() >= time,
         };
         // The last step is saved too: a run that dies during evaluation need not train again.
-        if due || stop || last {
+        if due || stop || last || learned {
             self.save(&step, snapshot)?;
         }
-        Ok(!stop)
+        Ok(!stop && !learned)
+    }
+
+    /// Takes the score of `train.stop` after a step; false if a signal asked to stop first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scorer::take_stop`].
+    pub fn score_stop(&mut self, step: u64, weights: &Weights) -> Result<bool, Failure> {
+        let Some(score) = self.scorer.take_stop(step, weights)? else {
+            return Ok(false);
+        };
+        let train = &self.run.job.spec.train;
+        if let Some(stop) = &train.stop {
+            (self.run.report)(&Event::Scored {
+                step,
+                metric: stop.metric.clone(),
+                values: vec![(train.train_len, score.value)],
+            });
+        }
+        Ok(true)
     }
 
     /// Takes the scores after a step; false if a signal asked to stop first.

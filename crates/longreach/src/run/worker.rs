@@ -8,7 +8,7 @@ use crate::plan::spec::{Job, RunSpec};
 use crate::plan::together::training_memory;
 use crate::run::member::{Begun, Run, Taken, stopped, stopped_after};
 use crate::run::protocol::{Event, How, report};
-use crate::run::task::{build_task, shared_task};
+use crate::run::task::{build_stop_task, build_task, shared_task, shares_stop_task};
 use crate::run::train::{Member, Snapshot, Trained, train_together};
 use crate::run_dir::files::{check_record, read_own_job, recorded, take};
 use crate::run_dir::hold::Hold;
@@ -152,6 +152,8 @@ struct Held<'a> {
     job: Job,
     /// Shared by runs that read the same text.
     task: Rc<dyn Task>,
+    /// The task of `train.stop`, shared likewise.
+    stop_task: Option<Rc<dyn Task>>,
     record: Option<RunRecord>,
 }
 
@@ -167,6 +169,14 @@ impl<'a> Held<'a> {
             Some(task) => task?,
             None => Rc::from(build_task(&job, &job.spec.eval.test_lens)?),
         };
+        let shared = others.iter().find_map(|other| {
+            let theirs = other.stop_task.as_ref()?;
+            shares_stop_task(&job, &other.job).then(|| theirs.clone())
+        });
+        let stop_task = match shared {
+            Some(task) => Some(task),
+            None => build_stop_task(&job)?.map(Rc::from),
+        };
         Ok(Self {
             place,
             directory,
@@ -174,12 +184,14 @@ impl<'a> Held<'a> {
             record: recorded(directory, &job),
             job,
             task,
+            stop_task,
         })
     }
 
     fn is_complete(&self, how: &How) -> bool {
         let spec = &self.job.spec;
         let sizes = TaskSizes::of(self.task.as_ref(), &spec.eval.test_lens);
+        let sizes = sizes.beside(self.stop_task.as_deref());
         let record = self.record.as_ref();
         record.is_some_and(|record| !skipped_fits(record, spec, &sizes, how.memory_limit))
     }
@@ -190,6 +202,7 @@ impl<'a> Held<'a> {
             directory: self.directory,
             job: &self.job,
             task: self.task.as_ref(),
+            stop_task: self.stop_task.as_deref(),
             device,
             how,
             report,
@@ -218,7 +231,7 @@ fn train_and_evaluate(
     let of = how.memory_limit.memory;
     let (trained, taken) = train(&mut begun, (of, device), left)?;
     for ((place, run), (trained, log_blake3)) in begun.into_iter().zip(trained) {
-        let ended = if trained.stopped {
+        let ended = if trained.stopped && !run.watcher.scorer.has_learned() {
             Err(stopped_after(trained.steps, &run.run.job.spec))
         } else {
             run.finish(trained, log_blake3, &taken)
@@ -237,7 +250,7 @@ fn admitted(runs: &[(usize, Run<'_>)], how: &How) -> Result<u64, Failure> {
         // Counted, not drawn: what does not fit is refused before it is there.
         let facts = spec.model.pe.facts(&spec.model.transformer.shape());
         let parameters = spec.model.transformer.num_params(&facts);
-        let sizes = TaskSizes::of(run.task, &spec.eval.test_lens);
+        let sizes = TaskSizes::of(run.task, &spec.eval.test_lens).beside(run.stop_task);
         (spec, parameters, sizes)
     });
     let sized: Vec<_> = sized.collect();

@@ -346,6 +346,7 @@ fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
             final_loss_nats: Some(1.0),
             loss_curve: Vec::new(),
             scores: Vec::new(),
+            stop_scores: Vec::new(),
         },
         evals: vec![EvalRow {
             variant: "trained".to_owned(),

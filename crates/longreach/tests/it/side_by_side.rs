@@ -168,6 +168,7 @@ fn runs_may_begin_at_different_steps() {
     let start = |(seen, step): (&Vec<Seen>, Option<usize>)| Way {
         start: step.map(|step| Start {
             step: step as u64,
+            learned: false,
             tokens: seen[step - 1].tokens,
             losses: seen[..step].iter().map(|seen| seen.loss).collect(),
             weights: seen[step - 1].weights.clone(),
@@ -180,6 +181,34 @@ fn runs_may_begin_at_different_steps() {
         assert_eq!(seen[..], whole[step.unwrap_or(0)..]);
         assert_eq!((trained.steps, trained.stopped), (6, false));
     }
+}
+
+#[test]
+fn a_run_that_has_learned_takes_no_step_and_the_others_go_on() {
+    let jobs = jobs(&["seeds=[0,1]", ROPE]);
+    let whole: Vec<_> = jobs
+        .iter()
+        .map(|job| alone(job, Way::default()).0)
+        .collect();
+    let at = &whole[0][2];
+    let start = Start {
+        step: 3,
+        learned: true,
+        tokens: at.tokens,
+        losses: whole[0][..3].iter().map(|seen| seen.loss).collect(),
+        weights: at.weights.clone(),
+        moments: at.moments.clone(),
+    };
+    let learned = Way {
+        start: Some(start),
+        leaves_after: None,
+    };
+    let trained = train(&jobs, vec![learned, Way::default()]);
+    let [(first, ended), (second, _)] = &trained[..] else {
+        panic!("two runs");
+    };
+    assert!(first.is_empty() && *second == whole[1]);
+    assert_eq!((ended.steps, ended.tokens), (3, at.tokens));
 }
 
 #[test]

@@ -170,6 +170,7 @@ fn a_training_that_is_cut_anywhere_ends_in_the_same_bits() {
             .map(|point| point.loss_nats);
         let start = Start {
             step: *step,
+            learned: false,
             tokens: 0,
             losses: losses.collect(),
             weights: weights.clone(),

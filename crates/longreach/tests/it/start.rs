@@ -90,6 +90,7 @@ fn a_key_of_a_new_config_is_listed_with_its_default() {
                 "# \"train.lr\"",
                 "# claims",
                 "# min_len",
+                "# stop.",
             ]
             .iter()
             .any(|key| line.starts_with(key))

@@ -114,7 +114,7 @@ fn run_of(scratch: &Scratch) -> PathBuf {
 }
 
 /// A run killed, or asked to stop, again and again, until it is recorded.
-fn stopped_again_and_again(run: &Path, signal: &str) -> u32 {
+pub fn stopped_again_and_again(run: &Path, signal: &str) -> u32 {
     let mut stops = 0;
     for round in 0_u64.. {
         let mut child = longreach()
@@ -268,7 +268,7 @@ fn the_scores_of_a_checkpoint_are_those_of_its_steps() {
         (7, &[2, 4, 6]),
     ] {
         assert_eq!(
-            restored(spec, &state(step, scored)).unwrap().len(),
+            restored(spec, &state(step, scored)).unwrap().scores.len(),
             scored.len(),
             "{step}"
         );

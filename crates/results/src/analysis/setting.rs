@@ -77,6 +77,27 @@ impl Setting<'_> {
     /// What a metric is; where runs of the setting define it differently, such as by how answers
     /// were decoded, each of them and for whom.
     pub(crate) fn definition(&self, metric: &str) -> String {
+        format!("{}{}", self.defined(metric), self.distinct_rows())
+    }
+
+    /// Which lengths have fewer distinct test rows than rows, as sentences after a definition.
+    fn distinct_rows(&self) -> String {
+        let runs = self.groups.iter().flat_map(|group| &group.runs);
+        let rows = runs.flat_map(|run| &run.evals).filter_map(|row| {
+            let all = row.metrics.get(metric::EXACT_MATCH)?.n;
+            Some((row.test_len, row.distinct_rows?, all))
+        });
+        let counts: BTreeSet<(usize, u64, u64)> = rows.collect();
+        let counts = counts.into_iter().map(|(length, distinct, all)| {
+            format!("{distinct} of {all} at {}", self.unit_count(length))
+        });
+        match counts.collect::<Vec<_>>() {
+            counts if counts.is_empty() => String::new(),
+            counts => format!(" Distinct among the test rows: {}.", list(&counts, 12)),
+        }
+    }
+
+    fn defined(&self, metric: &str) -> String {
         let mut texts: Vec<(String, Vec<String>)> = Vec::new();
         let runs = self
             .groups

@@ -146,6 +146,7 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
             final_loss_nats: Some(1.0),
             loss_curve: curve(seed, 1.0),
             scores: Vec::new(),
+            stop_scores: Vec::new(),
         },
         evals: vec![
             row(

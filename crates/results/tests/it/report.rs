@@ -1485,3 +1485,50 @@ fn runs_that_were_trained_together_say_so() {
     records[0].environment.runs_together = None;
     assert!(text_of(&records).contains("others alone"));
 }
+
+#[test]
+fn the_steps_of_runs_that_may_end_early_are_told() {
+    let mut records = copy_experiment(3);
+    let page = |records: &[RunRecord]| text(&report(records, &[], &spec()).unwrap(), "report.md");
+    assert!(!page(&records).contains("a training ended once"));
+    for (record, steps) in records
+        .iter_mut()
+        .zip([500, 2000, 1000, 2000, 2000, 2000, 700, 900])
+    {
+        record.train.steps = steps;
+    }
+    for record in &mut records {
+        let stop = json!({ "metric": "exact_match", "at_least": 1.0, "every": 500 });
+        record.spec["train"]["stop"] = stop;
+        describe(record);
+    }
+    let page = page(&records);
+    // Seeds in order: the median, the least and the most.
+    for steps in ["1,000 (500 to 2,000)", "| 2,000 |", "900 (700 to 2,000)"] {
+        assert!(page.contains(steps), "{steps}: {page}");
+    }
+    let told = "a training ended once exact_match was at least 1 on selection rows at the training \
+                length, measured every 500 steps, or after all its steps";
+    assert!(page.contains(told), "{page}");
+}
+
+#[test]
+fn test_rows_that_repeat_are_told_in_the_definition() {
+    let mut records = copy_experiment(2);
+    let page = |records: &[RunRecord]| text(&report(records, &[], &spec()).unwrap(), "report.md");
+    assert!(!page(&records).contains("Distinct among"));
+    for record in &mut records {
+        for row in record.evals.iter_mut().filter(|row| row.test_len <= 16) {
+            let rows = row.metrics["exact_match"].n;
+            row.distinct_rows = Some(rows - row.test_len as u64);
+        }
+    }
+    let rows = records[0].evals[0].metrics["exact_match"].n;
+    let told = format!(
+        "Distinct among the test rows: {} of {rows} at 8 symbols, {} of {rows} at 16 symbols.",
+        rows - 8,
+        rows - 16
+    );
+    let page = page(&records);
+    assert!(page.contains(&told), "{told}: {page}");
+}

@@ -278,6 +278,24 @@ pub fn all(directory: &Path) -> Vec<Base> {
             { steps = 2, train_len = 8 }]",
     );
     bases.push(base("stages", staged, &["train", "stages"]));
+    for (name, stop) in [
+        (
+            "a stop",
+            r#"{ metric = "exact_match", at_least = 1.0, every = 2 }"#,
+        ),
+        (
+            "a stop by loss",
+            r#"{ metric = "loss_nats", at_most = 0.5, every = 3 }"#,
+        ),
+    ] {
+        let mut stopped: Table = LEAST.parse().expect("TOML");
+        put(&mut stopped, "train.stop", stop);
+        bases.push(base(name, stopped, &["train", "stop"]));
+    }
+    let mut mixed: Table = LEAST.parse().expect("TOML");
+    put(&mut mixed, "train.length", r#""mixed""#);
+    put(&mut mixed, "train.min_len", "2");
+    bases.push(base("rows of several lengths", mixed, &["train"]));
     let mut distances: Table = LEAST.parse().expect("TOML");
     put(&mut distances, "model.pe", r#"{ kind = "t5" }"#);
     put(

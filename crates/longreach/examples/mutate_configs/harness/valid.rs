@@ -152,6 +152,11 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         "0 is in the range",
     ),
     (
+        &["train.stop.at_least", "train.stop.at_most"],
+        &["zero", "1e-320"],
+        "a bound that any score meets, or none",
+    ),
+    (
         &["pe:log_scaling.init_scale", "pe:fope.gain"],
         &["zero", "1e-320"],
         "0 is in the range",
@@ -183,6 +188,10 @@ const REQUIRED: &[&str] = &[
     "train.stages[]",
     "stage.steps",
     "stage.train_len",
+    "train.stop.metric",
+    "train.stop.at_least",
+    "train.stop.at_most",
+    "train.stop.every",
     "eval.test_lens",
     "variant.name",
     // Each variant of the bases has one of the three.

@@ -2,7 +2,8 @@
 
 use super::Subject;
 use crate::plan::spec::RunSpec;
-use crate::run::train::{batch_length, final_loss, thin};
+use crate::run::step_scores::check_stop_scores;
+use crate::run::train::{self, final_loss, thin};
 use crate::run_dir::files::JOB_FILE;
 use results::record::RunStatus;
 use rundir::steplog::{self, LOG_FILE, Step};
@@ -30,7 +31,16 @@ pub(super) fn check(run: &Subject<'_>, task: Option<&dyn Task>) -> Vec<String> {
             record.train.steps
         ));
     }
-    if record.status == RunStatus::Ok && record.train.steps != job.spec.train.steps {
+    let stop_scores = &record.train.stop_scores;
+    if let Err(problem) = check_stop_scores(&job.spec, stop_scores, record.train.steps) {
+        wrong.push(problem.to_string());
+    }
+    let last = stop_scores
+        .last()
+        .filter(|at| at.step == record.train.steps);
+    let stop = job.spec.train.stop.as_ref().zip(last);
+    let learned = stop.is_some_and(|(stop, last)| stop.is_met(last.value));
+    if record.status == RunStatus::Ok && record.train.steps != job.spec.train.steps && !learned {
         wrong.push(format!(
             "the record holds {} steps, {JOB_FILE} asks for {}",
             record.train.steps, job.spec.train.steps
@@ -52,8 +62,7 @@ pub(super) fn check(run: &Subject<'_>, task: Option<&dyn Task>) -> Vec<String> {
             steps.last().map_or(0, |last| last.tokens)
         ));
     }
-    let final_loss =
-        (record.status == RunStatus::Ok).then(|| final_loss(&losses, job.spec.train.steps));
+    let final_loss = (record.status == RunStatus::Ok).then(|| final_loss(&losses));
     if record.train.final_loss_nats != final_loss {
         wrong.push(format!(
             "the final loss of the record is not that of {LOG_FILE}"
@@ -92,9 +101,7 @@ fn first_wrong_step(spec: &RunSpec, steps: &[Step], task: Option<&dyn Task>) -> 
             ));
         }
         let Some(task) = task else { continue };
-        let stage = spec.train.stage(index);
-        let rows = stage.map_or(spec.train.batch_size, |stage| stage.batch_size);
-        tokens += (rows * task.seq_len(batch_length(spec, index))) as u64;
+        tokens += train::tokens(spec, task, index);
         if step.tokens != tokens {
             return Some(format!(
                 "step {line} of {LOG_FILE} counts {} tokens, the spec gives {tokens}",

@@ -6,7 +6,7 @@ use super::Subject;
 use crate::plan::spec::RunSpec;
 use crate::run::evaluate::unsupported;
 use crate::run::record::task_facts;
-use crate::run::score::metric_names;
+use crate::run::score::{distinct_rows, metric_names};
 use results::RunRecord;
 use results::metric::{ATTENTION_DISTANCE, EXACT_MATCH};
 use results::record::{EvalRow, EvalStatus, RunStatus};
@@ -223,6 +223,10 @@ fn problem(row: &EvalRow, spec: &RunSpec, task: &dyn Task) -> Option<String> {
                 "{name} is over {n} items, the test has at most {most}"
             ));
         }
+    }
+    // A record of a version before they were counted has no number.
+    if row.distinct_rows.is_some() && row.distinct_rows != distinct_rows(task, row.test_len) {
+        return Some("counts other distinct rows than its test has".to_owned());
     }
     let transformer = &spec.model.transformer;
     let heads = (transformer.n_layers * transformer.n_heads) as u64;

@@ -22,6 +22,7 @@ steps = 4
 length = "staged"
 stages = [{ steps = 4, train_len = 8 }]
 adamw = {}
+stop = { metric = "exact_match", at_least = 1.0, every = 2 }
 [eval]
 test_lens = [8]
 variants = [{ name = "window", add = { kind = "window" } }]
@@ -59,6 +60,7 @@ fn every_key_is_listed_and_no_other() {
         "model",
         "train",
         "train.adamw",
+        "train.stop",
         "train.stages.0",
         "eval",
         "eval.variants.0",
@@ -71,6 +73,7 @@ fn every_key_is_listed_and_no_other() {
         "model",
         "train",
         "train.adamw",
+        "train.stop",
         "train.stages",
         "eval",
         "eval.variants",

@@ -9,14 +9,16 @@ use crate::report::captions::{seeds_notes, seeds_sentence, slug};
 use crate::report::document::{Cell, Table};
 use crate::report::spec::ReportSpec;
 use crate::stats::Estimate;
-use crate::text::{list, thousands};
+use crate::text::{self, list, thousands};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// One table.
 pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
     let chance = metric::chance(setting.task, metric::LOSS_NATS);
     let chance = chance.map_or(String::new(), |c| format!(" Chance: {c:.3}."));
-    let columns = [
+    let stop = stop_in_words(setting);
+    let mut columns = vec![
         "method",
         "parameters",
         "of the encoding",
@@ -24,6 +26,13 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
         "seeds",
         "runs",
     ];
+    if stop.is_some() {
+        columns.push("steps");
+    }
+    let rows = setting.groups.iter().map(|group| {
+        let steps = stop.is_some().then(|| steps(group).into());
+        row(group).into_iter().chain(steps).collect()
+    });
     vec![Table {
         slug: slug(setting, "runs"),
         title: "Runs".into(),
@@ -34,13 +43,70 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
         ),
         notes: format!(
             "Final training loss: nats per counted token over the last tenth of the \
-             steps.{chance}{}",
+             steps.{chance}{}{}",
+            stop.iter()
+                .map(|stop| format!(" {stop}"))
+                .collect::<String>(),
             seeds_notes(setting, metric::LOSS_NATS),
         ),
-        columns: columns.map(String::from).to_vec(),
-        rows: setting.groups.iter().map(row).collect(),
+        columns: columns.into_iter().map(String::from).collect(),
+        rows: rows.collect(),
         ..Table::default()
     }]
+}
+
+/// What ended trainings early, and how the column of steps is to be read; none without `train.stop`.
+fn stop_in_words(setting: &Setting<'_>) -> Option<String> {
+    let mut rules = BTreeSet::new();
+    for run in setting.groups.iter().flat_map(|group| &group.runs) {
+        let Some(stop) = run.spec.get("train").and_then(|train| train.get("stop")) else {
+            continue;
+        };
+        let bound = |key: &str| stop.get(key).and_then(Value::as_f64);
+        let bound = match (bound("at_least"), bound("at_most")) {
+            (Some(bound), _) => format!("at least {bound}"),
+            (_, bound) => format!("at most {}", bound.unwrap_or_default()),
+        };
+        rules.insert(format!(
+            "{} was {bound} on selection rows at the training length, measured every {} steps",
+            text::name(
+                stop.get("metric").and_then(Value::as_str).unwrap_or("?"),
+                40
+            ),
+            thousands(
+                stop.get("every")
+                    .and_then(Value::as_u64)
+                    .unwrap_or_default()
+            ),
+        ));
+    }
+    let rules: Vec<String> = rules.into_iter().collect();
+    (!rules.is_empty()).then(|| {
+        format!(
+            "Steps: the median over seeds, then the least and the most; a training ended once {}, \
+             or after all its steps.",
+            rules.join(", or once ")
+        )
+    })
+}
+
+/// The steps that the seeds of a method took: the median, the least and the most.
+fn steps(group: &Group<'_>) -> String {
+    let mut steps: Vec<u64> = group.runs.iter().map(|run| run.train.steps).collect();
+    steps.sort_unstable();
+    let (Some(least), Some(most)) = (steps.first(), steps.last()) else {
+        return "-".into();
+    };
+    let median = u64::midpoint(steps[(steps.len() - 1) / 2], steps[steps.len() / 2]);
+    match least == most {
+        true => thousands(median),
+        false => format!(
+            "{} ({} to {})",
+            thousands(median),
+            thousands(*least),
+            thousands(*most)
+        ),
+    }
 }
 
 fn row(group: &Group<'_>) -> Vec<Cell> {

@@ -77,6 +77,7 @@ pub fn record(experiment: &str, labels: &[(&str, Value)], seed: u64, task: TaskF
             final_loss_nats: Some(1.5 + seed as f64 * 0.01),
             loss_curve: vec![],
             scores: Vec::new(),
+            stop_scores: Vec::new(),
         },
         evals: vec![],
         environment: Environment {

@@ -1,0 +1,148 @@
+//! The keys of `[model]`.
+
+use crate::plan::key::{Key, Kind, key};
+use Kind::{Name, Number, Truth, Whole};
+
+/// In the order of a file.
+pub(super) const KEYS: &[Key] = &[
+    key(
+        "model.d_model",
+        Whole(1, 1 << 16),
+        None,
+        "64",
+        "Width of the residual stream.",
+    ),
+    key(
+        "model.n_layers",
+        Whole(1, 1024),
+        None,
+        "2",
+        "Number of blocks.",
+    ),
+    key(
+        "model.n_heads",
+        Whole(1, 1024),
+        None,
+        "4",
+        "Attention heads per block; divides `d_model` unless `head_dim` is given.",
+    ),
+    key(
+        "model.head_dim",
+        Whole(1, 1 << 14),
+        Some("d_model / n_heads"),
+        "16",
+        "Width of one head.",
+    ),
+    key(
+        "model.d_ff",
+        Whole(1, 1 << 18),
+        Some("4 * d_model"),
+        "256",
+        "Inner width of the feed-forward half.",
+    ),
+    key(
+        "model.norm",
+        Name(&["layer_norm", "rms_norm"]),
+        Some(r#""layer_norm""#),
+        r#""rms_norm""#,
+        "Normalisation before each half of a block and before the head.",
+    ),
+    key(
+        "model.activation",
+        Name(&["gelu", "swiglu"]),
+        Some(r#""gelu""#),
+        r#""swiglu""#,
+        "Non-linearity of the feed-forward half.",
+    ),
+    key(
+        "model.tied_head",
+        Truth,
+        Some("false"),
+        "true",
+        "Whether the head is the transposed embedding.",
+    ),
+    key(
+        "model.dropout",
+        Number(0.0, 0.99),
+        Some("0"),
+        "0.1",
+        "Probability of zeroing an element after the embedding and after each half of a block, in training.",
+    ),
+    key(
+        "model.embedding_std",
+        Number(1e-6, 10.0),
+        Some("0.02"),
+        "1.0",
+        "Standard deviation of the initial embedding.",
+    ),
+    key(
+        "model.qk_norm",
+        Name(&["none", "layer_norm", "rms_norm"]),
+        Some(r#""none""#),
+        r#""rms_norm""#,
+        "Normalisation of every head's queries and keys, before the encoding.",
+    ),
+    key(
+        "model.attention",
+        Name(&["softmax", "linear"]),
+        Some(r#""softmax""#),
+        r#""linear""#,
+        "How a query weighs the keys.",
+    ),
+    key(
+        "model.mask",
+        Name(&["causal", "bidirectional"]),
+        Some(r#""causal""#),
+        r#""bidirectional""#,
+        "Which keys a query may see; `bidirectional` is for tasks that hide their answers.",
+    ),
+    key(
+        "model.feature_map",
+        Name(&["elu", "relu"]),
+        Some(r#""elu""#),
+        r#""relu""#,
+        "Features of linear attention.",
+    ),
+    key(
+        "model.normalizer",
+        Name(&["rotated", "unrotated", "cosine"]),
+        Some(r#""unrotated""#),
+        r#""rotated""#,
+        "What linear attention divides by.",
+    ),
+    key(
+        "model.matmul",
+        Name(&["f32", "tf32", "bf16", "bf16_x6", "bf16_x3"]),
+        Some(r#""f32""#),
+        r#""tf32""#,
+        "The format that factors of matrix products are rounded to; a matter of rounding and speed.",
+    ),
+    key(
+        "model.positions",
+        Kind::Positions,
+        Some(r#"{ kind = "contiguous" }"#),
+        r#"{ kind = "randomized" }"#,
+        "Where training and tests put their tokens.",
+    ),
+    key(
+        "model.coordinates",
+        Name(&["positions", "task"]),
+        Some(r#""positions""#),
+        r#""task""#,
+        "Where the coordinates of encodings of several axes come from.",
+    ),
+    key(
+        "model.coordinate_shift",
+        Whole(0, 1_000_000),
+        Some("0"),
+        "99",
+        "Training moves all coordinates of the task but 0 by a number up to this, drawn per batch.",
+    ),
+    key(
+        "model.pe",
+        Kind::Encoding,
+        None,
+        r#"{ kind = "rope" }"#,
+        "The positional encoding.",
+    ),
+];

@@ -1,0 +1,200 @@
+//! `train.length = "mixed"`: the loss of a padded batch is the mean over the counted tokens of its
+//! rows, each computed alone.
+
+use crate::common::{Scratch, TINY, exits, longreach, stderr};
+use burn::tensor::Device;
+use longreach::plan::planner::plan;
+use longreach::plan::spec::Job;
+use longreach::plan::together::shape;
+use longreach::run::model::{initial_model, rebuild, upload};
+use longreach::run::step::{StepBatch, row_lengths};
+use longreach::run::task::build_task;
+use longreach::run::train::train;
+use std::collections::BTreeSet;
+use tasks::{Stream, Task};
+use tiny_transformer::{Pass, Transformer};
+
+const MIXED: [&str; 6] = [
+    "seeds=[3]",
+    "train.length=mixed",
+    "train.train_len=6",
+    "train.min_len=2",
+    "train.batch_size=5",
+    "train.steps=3",
+];
+
+fn planned(more: &[&str]) -> Job {
+    let scratch = Scratch::with(TINY);
+    let overrides = MIXED.iter().chain(more).map(|text| (*text).to_owned());
+    let overrides: Vec<String> = overrides.collect();
+    let plan = plan(&scratch.config, &overrides);
+    plan.unwrap_or_else(|error| panic!("{more:?}: {error}"))
+        .runs
+        .remove(0)
+        .job
+}
+
+/// The lengths of the rows of a step, drawn as the specification says.
+fn lengths(job: &Job, step: u64) -> Vec<usize> {
+    let mut stream = Stream::new(job.spec.seed, "train-row-lengths", step);
+    (0..job.spec.train.batch_size)
+        .map(|_| 2 + stream.below(5) as usize)
+        .collect()
+}
+
+/// The mean over the counted tokens of the rows of a step, each row alone in its own length.
+fn slow_loss(job: &Job, task: &dyn Task, model: &Transformer, step: u64) -> f64 {
+    let (mut sum, mut count) = (0.0, 0);
+    for (place, length) in lengths(job, step).into_iter().enumerate() {
+        let row = task.train_batch(length, 1, job.spec.seed, step * 5 + place as u64);
+        assert_eq!((row.rows, row.seq_len), (1, task.seq_len(length)));
+        let positions = job.spec.model.positions.sample(row.seq_len, &mut |_| 0);
+        let positions = job.spec.model.coordinates.of(task, length, &row, positions);
+        let (inputs, targets) = upload(&row, &Device::flex());
+        let (nll, _) = model.nll(inputs, targets, &positions, &Pass::default());
+        let nll = nll
+            .into_data()
+            .convert::<f64>()
+            .try_to_vec::<f64>()
+            .unwrap();
+        for (nll, _) in nll
+            .iter()
+            .zip(&row.counted)
+            .filter(|(_, counted)| **counted)
+        {
+            sum += nll;
+            count += 1;
+        }
+    }
+    sum / f64::from(count)
+}
+
+#[test]
+fn the_loss_of_a_mixed_batch_is_that_of_its_rows_alone() {
+    let digits = "task={kind=\"addition\",operands=\"equal\",test_rows=8}";
+    let coupled = "{kind=\"on_axis\",axis=1,part={kind=\"learned\",max_position=64}}";
+    let one = |pe: &str| vec![format!("axes.\"model.pe\"=[{pe}]")];
+    let mut all: Vec<Vec<String>> = [
+        "{kind=\"nope\"}",
+        "{kind=\"rope\"}",
+        "{kind=\"learned\",max_position=40}",
+        "{kind=\"alibi\"}",
+        "{kind=\"t5\"}",
+        "{kind=\"fire\"}",
+        "{kind=\"cope\"}",
+        "{kind=\"fox\"}",
+        "{kind=\"path\"}",
+        "{kind=\"stick_breaking\"}",
+        "{kind=\"shaw\"}",
+    ]
+    .map(one)
+    .into();
+    let more = [digits, "model.coordinates=task"].map(str::to_owned);
+    all.push([one(coupled), more.to_vec()].concat());
+    let linear = "model.attention=linear".to_owned();
+    all.push([one("{kind=\"rope\"}"), vec![linear]].concat());
+    for case in all {
+        let case: Vec<&str> = case.iter().map(String::as_str).collect();
+        let job = planned(&case);
+        let task = build_task(&job, &job.spec.eval.test_lens).unwrap();
+        let device = Device::flex();
+        let mut model = initial_model(&job.spec, &device).unwrap();
+        let mut tokens = 0;
+        train(
+            &job.spec,
+            task.as_ref(),
+            &device,
+            None,
+            &mut |done, snapshot| {
+                let step = done.step - 1;
+                let expected = slow_loss(&job, task.as_ref(), &model, step);
+                assert!(
+                    (done.loss_nats - expected).abs() < 2e-5 * expected.max(1.0),
+                    "{case:?}, step {step}: {} and {expected}",
+                    done.loss_nats
+                );
+                // Padding is no token.
+                let read = lengths(&job, step).into_iter();
+                tokens += read.map(|length| task.seq_len(length) as u64).sum::<u64>();
+                assert_eq!(done.tokens, tokens);
+                model =
+                    rebuild(&job.spec, &job.spec.model.pe, &snapshot.weights(), &device).unwrap();
+                Ok(true)
+            },
+        )
+        .unwrap();
+    }
+}
+
+#[test]
+fn rows_draw_their_lengths_evenly_and_are_padded_at_their_end() {
+    let job = planned(&[]);
+    let task = build_task(&job, &job.spec.eval.test_lens).unwrap();
+    let mut counts = [0_u32; 7];
+    let mut rows = BTreeSet::new();
+    for step in 0..2000 {
+        let drawn = row_lengths(&job.spec, step);
+        assert_eq!(drawn, lengths(&job, step));
+        drawn.iter().for_each(|length| counts[*length] += 1);
+        if step >= 100 {
+            continue;
+        }
+        let made = StepBatch::new(&job.spec, task.as_ref(), step);
+        // BOS, the string, SEP and the string again: the longest has 14 tokens.
+        assert_eq!(made.shape(), [5, 14]);
+        let batch = &made.batch;
+        for (row, length) in drawn.iter().enumerate() {
+            let end = 2 * length + 2;
+            let (inputs, counted) = (&batch.inputs[row * 14..], &batch.counted[row * 14..]);
+            assert!(inputs[end..14].iter().all(|id| *id == 0));
+            // The answer and EOS.
+            let answers = (0..14).map(|place| (length + 1..end).contains(&place));
+            assert!(answers.eq(counted[..14].iter().copied()), "{length}");
+            rows.insert((step, inputs[..14].to_vec()));
+        }
+    }
+    assert_eq!(counts[..2], [0, 0]);
+    for count in &counts[2..] {
+        // 2000 expected; five standard deviations are 200.
+        assert!((1800..=2200).contains(count), "{counts:?}");
+    }
+    // Rows of a step are drawn independently of each other: few are equal.
+    assert!(rows.len() > 450, "{}", rows.len());
+}
+
+#[test]
+fn a_mixed_run_is_verified_and_may_be_trained_beside_others() {
+    let job = planned(&[]);
+    assert!(shape(&job.spec).is_some());
+    let scratch = Scratch::with(TINY);
+    let arguments = [&MIXED[1..], &["seeds=[0,1]"]].concat();
+    exits(&scratch.longreach("run", &arguments), 0);
+    let mut verify = longreach();
+    verify.arg("verify").arg(scratch.runs()).arg("--retrain");
+    exits(&verify.output().unwrap(), 0);
+}
+
+#[test]
+fn padding_is_refused_where_tokens_would_see_it() {
+    let scratch = Scratch::with(TINY);
+    let text = "the quick brown fox jumps over the lazy dog; ".repeat(9);
+    std::fs::write(scratch.directory.path().join("a.txt"), text).unwrap();
+    let output = scratch.longreach(
+        "check",
+        &[
+            "task={kind=\"masked_text\",files=[\"a.txt\"],split={by=\"range\",valid_fraction=0.5}}",
+            "model.mask=bidirectional",
+            "axes.\"model.pe\"=[{kind=\"rope\"}]",
+            "train.length=mixed",
+        ],
+    );
+    exits(&output, 2);
+    let said = stderr(&output);
+    for part in [
+        "train.length",
+        "pads rows at their end",
+        "allowed: fixed, uniform, staged",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
