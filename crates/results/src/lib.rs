@@ -19,6 +19,7 @@
 //! compare/      two sets of records, equal or within a tolerance
 //! export/       records as Parquet and TensorBoard files
 //! seal.rs       the seal of a record
+//! selected.rs   what a choice of [select] says
 //! metric.rs     the metric registry
 //! number.rs     numbers as people read them
 //! range.rs      the range of every number of a record
@@ -47,6 +48,7 @@ mod range;
 pub mod record;
 mod report;
 mod seal;
+mod selected;
 mod spec;
 pub mod stats;
 pub mod store;

@@ -221,6 +221,11 @@ impl RunRecord {
                 .all(|p| p[0].step < p[1].step),
             &|| "train.loss_curve: the steps do not ascend".into(),
         )?;
+        let is_half = |half: &str| is_id(half) && half != self.run_id;
+        must(self.half_of.as_deref().is_none_or(is_half), &|| {
+            "half_of is not the id of another run".into()
+        })?;
+        self.selected.as_ref().map_or(Ok(()), Selected::check)?;
         self.train.check_scores()?;
         self.check_ranges()?;
         must(self.evals.len() <= MOST_EVALS, &|| {

@@ -9,10 +9,11 @@ use crate::plan::cost::{ASSUMED_FLOPS, PlannedEvaluation, evaluations, flops, me
 use crate::plan::memory::{self, Memory, MemoryLimit};
 use crate::plan::planner::plan;
 use crate::plan::planner::{Plan, PlannedRun};
-use crate::run_dir::files::{RECORD_FILE, run_dir};
+use crate::run_dir::files::{self, RECORD_FILE, run_dir};
 use crate::run_dir::recorded::Recorded;
 use crate::units::{bytes, count, duration, short};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
+use results::RunRecord;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -58,6 +59,16 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let plan = plan(&arguments.config, &arguments.overrides)?;
     let recorded = Recorded::read(&arguments.recorded)?;
     recorded.check(&plan, &arguments.runs)?;
+    let swept = plan.selection.iter().flat_map(|swept| &swept.runs);
+    let swept: Vec<RunRecord> = swept
+        .filter_map(|run| {
+            let directory = run_dir(&arguments.runs, &run.job);
+            let known = recorded.of(run).map(|(_, record)| record.clone());
+            files::recorded(&directory, &run.job).or(known)
+        })
+        .collect();
+    let (chosen, undecided) = plan.chosen(&swept);
+    let plan = if undecided == 0 { chosen } else { plan };
     let is_recorded = |run: &PlannedRun| {
         recorded.of(run).is_some()
             || run_dir(&arguments.runs, &run.job)
@@ -86,6 +97,29 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// To choose values by.
+    Sweep,
+    /// For the result.
+    Result,
+    /// To compare a run of the result with.
+    HalfSteps,
+}
+
+impl Part {
+    /// As a table shows it.
+    fn note(self) -> &'static str {
+        match self {
+            Self::Sweep => "sweep",
+            Self::Result => "",
+            Self::HalfSteps => "half steps",
+        }
+    }
+}
+
 /// A run of the plan.
 #[derive(Debug, Serialize)]
 pub struct PlanRow {
@@ -95,6 +129,8 @@ pub struct PlanRow {
     pub labels: Vec<String>,
     /// Seed.
     pub seed: u64,
+    /// What it is for.
+    pub part: Part,
     /// Whether a record is there already.
     pub recorded: bool,
     /// Trainable numbers.
@@ -154,7 +190,8 @@ fn beyond(limit: MemoryLimit, rows: &[PlanRow]) -> Vec<String> {
 
 /// The rows of a plan; `is_recorded` returns whether a run is done.
 pub fn rows(plan: &Plan, of: Memory, is_recorded: impl Fn(&PlannedRun) -> bool) -> Vec<PlanRow> {
-    let row = |run: &PlannedRun| PlanRow {
+    let row = |part: Part, run: &PlannedRun| PlanRow {
+        part,
         run_id: run.job.run_id.clone(),
         labels: run
             .job
@@ -181,7 +218,43 @@ pub fn rows(plan: &Plan, of: Memory, is_recorded: impl Fn(&PlannedRun) -> bool) 
         evaluations: evaluations(of, run),
         estimated_secs: flops(run) / ASSUMED_FLOPS,
     };
-    plan.runs.iter().map(row).collect()
+    let part = |run: &PlannedRun| match run.job.half_of {
+        Some(_) => Part::HalfSteps,
+        None => Part::Result,
+    };
+    let swept = plan.selection.iter().flat_map(|swept| &swept.runs);
+    let swept = swept.map(|run| row(Part::Sweep, run));
+    let result = plan.runs.iter().map(|run| row(part(run), run));
+    swept.chain(result).collect()
+}
+
+/// The runs of each part, where there are several: `: 18 of the sweep, 9 of the result`.
+fn parts(plan: &Plan, rows: &[PlanRow]) -> String {
+    let of = |part: Part| rows.iter().filter(move |row| row.part == part);
+    let text = |(part, name): (Part, &str)| {
+        let secs: f64 = of(part).map(|row| row.estimated_secs).sum();
+        let runs = of(part).count();
+        (runs > 0).then(|| format!("{runs} {name} ({})", duration(secs)))
+    };
+    let parts = [
+        (Part::Sweep, "of the sweep"),
+        (Part::Result, "of the result"),
+        (Part::HalfSteps, "of half the steps"),
+    ];
+    let parts: Vec<String> = parts.into_iter().filter_map(text).collect();
+    if parts.len() < 2 {
+        return String::new();
+    }
+    let is_open = plan
+        .selection
+        .as_ref()
+        .is_some_and(|swept| !swept.methods.is_empty());
+    let first = if is_open {
+        "; the result is shown under the first values, until others are chosen"
+    } else {
+        ""
+    };
+    format!(": {}{first}", parts.join(", "))
 }
 
 /// The plan as a table with totals, for a terminal.
@@ -215,10 +288,12 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
             ),
             bytes(row.memory_bytes as f64),
             most(duration(row.estimated_secs), row.may_end_early),
-            if row.recorded {
+            if row.recorded && row.part == Part::Result {
                 "recorded".to_owned()
+            } else if row.recorded {
+                format!("{}, recorded", row.part.note())
             } else {
-                String::new()
+                row.part.note().to_owned()
             },
         ]);
     }
@@ -236,12 +311,13 @@ pub fn render(plan: &Plan, rows: &[PlanRow]) -> String {
     let recorded = rows.len() - left.len();
     let early = left.iter().any(|row| row.may_end_early);
     format!(
-        "{}: {} ({} recorded)\n{table}\nto do: {}, {} trained on, {} {} of CPU time in one \
+        "{}: {} ({} recorded){}\n{table}\nto do: {}, {} trained on, {} {} of CPU time in one \
          process, {} of memory per process\n(time assumes {:.0} GFLOP/s; memory is an estimate; \
          {} prints measured figures in timings.json)",
         plan.name,
         count(rows.len(), "run"),
         recorded,
+        parts(plan, rows),
         count(left.len(), "run"),
         most(short(tokens as f64) + " tokens", early),
         if early { "at most about" } else { "about" },

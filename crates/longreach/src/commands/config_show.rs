@@ -1,7 +1,7 @@
 //! `longreach config show`: the resolved config of a run, and where every value comes from.
 
 use crate::commands::completions;
-use crate::config::axes::{Cell, expand};
+use crate::config::axes::{Cell, Choices, expand};
 use crate::config::key_path::KeyPath;
 use crate::config::source::Source;
 use crate::console;
@@ -88,13 +88,22 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The combinations of the axes, in the order of the runs.
+/// The combinations of the axes, in the order of the runs; under `[select]` with the first values
+/// that are tried, as the plan has them.
 fn cells(show: &Show) -> Result<Vec<Cell>, Failure> {
     let mut source = Source::read(&show.config)?;
     for text in &show.overrides {
         source.apply_override(text)?;
     }
-    Ok(expand(&source, 1)?)
+    let cells = expand(&source, 1)?;
+    let Some(choices) = Choices::read(&source)? else {
+        return Ok(cells);
+    };
+    let first = |cell: Cell| {
+        let tried = choices.of(&source, &cell)?.into_iter().next();
+        Ok(tried.map_or(cell, |(_, tried)| tried))
+    };
+    cells.into_iter().map(first).collect()
 }
 
 fn chosen(plan: &Plan, wanted: Option<&str>) -> Result<usize, Failure> {

@@ -3,8 +3,10 @@
 use crate::commands::records::{find, print_sources, read_and_left_out};
 use crate::console;
 use crate::exit::{Exit, Failure};
-use results::StoreError;
+use crate::sweep::selected::SELECTION_FILE;
+use crate::units::count;
 use results::store::gather_found;
+use results::{Found, RunRecord, StoreError};
 use std::path::PathBuf;
 
 /// Write the records of many runs into one file, one per line
@@ -14,7 +16,7 @@ pub struct Args {
     /// Directories with runs, records, or .jsonl files of records
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
-    /// The file to write
+    /// The file to write; runs of the sweep of [select] go into selection.jsonl beside it
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Keep at most N bins of the loss by position
@@ -37,8 +39,13 @@ const EXAMPLES: &str = r#"Examples:
 /// holds more than one level of experiments, [`Exit::Resources`] if the file cannot be written.
 pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let out = &arguments.out;
-    let found = find(&arguments.directories, arguments.recursive)?;
+    let mut found = find(&arguments.directories, arguments.recursive)?;
     print_sources(&found.records);
+    // No result is among them, and no result is chosen by others.
+    let swept: Vec<RunRecord> = found
+        .records
+        .extract_if(.., |record| record.is_of_sweep())
+        .collect();
     console::tell(&format!("writing to {}", out.display()));
     let bins = arguments.bins.map(usize::from);
     let found = gather_found(found, out, bins).map_err(|error| match error {
@@ -48,6 +55,16 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         StoreError::Io(_) | StoreError::Write(_) => Failure::resources(error),
     })?;
     let wrote = format!("wrote {}: {}", out.display(), read_and_left_out(&found));
+    if !swept.is_empty() && out.is_file() {
+        let path = out.with_file_name(SELECTION_FILE);
+        let runs = count(swept.len(), "run");
+        let swept = Found {
+            records: swept,
+            ..Found::default()
+        };
+        gather_found(swept, &path, bins).map_err(Failure::resources)?;
+        console::print(&format!("wrote {}: {runs} of sweeps", path.display()));
+    }
     // Records that went to `/dev/stdout` or a pipe are followed by nothing else.
     if out.is_file() {
         console::print(&wrote);

@@ -13,7 +13,7 @@ use crate::run::protocol::{CheckpointEvery, How};
 use crate::run_dir::kept_configs::Config;
 use crate::run_dir::recorded::Recorded;
 use crate::sweep::options::{Options, Retry, Share};
-use crate::sweep::{self, Outcome};
+use crate::sweep::{self, Outcome, selected};
 use crate::units::count;
 use burn::tensor::Device;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
@@ -108,23 +108,43 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
         recorded,
         ..options(arguments, &plan, &device)
     };
-    let logger = arguments.log.map(|LogFormat::Tensorboard| {
-        let of = |run: &PlannedRun| (run.job.clone(), options.directory(run));
-        let runs = plan.runs.iter().map(of).collect();
-        Logger::start(runs, &arguments.runs.join(&plan.name))
+    let log = |runs: &[PlannedRun]| {
+        arguments.log.map(|LogFormat::Tensorboard| {
+            let of = |run: &PlannedRun| (run.job.clone(), options.directory(run));
+            let runs = runs.iter().map(of).collect();
+            Logger::start(runs, &arguments.runs.join(&plan.name))
+        })
+    };
+    let swept = plan.selection.as_ref().map_or(&[][..], |swept| &swept.runs);
+    let logger = log(swept);
+    let chosen = selected::choose(&plan, &options);
+    logger.into_iter().for_each(Logger::end);
+    let (plan, swept) = chosen?;
+    // Without all of the sweep there may be no method to run, and a request to stop ends both.
+    let ends = swept.as_ref().is_some_and(|swept| {
+        plan.runs.is_empty() || swept.stopped.is_some() || options.fail_fast && swept.has_failed()
     });
-    let outcome = sweep::run(&plan, &options);
-    if let Some(logger) = logger {
-        logger.end();
+    let mut outcome = if ends {
+        Outcome::of(Vec::new())
+    } else {
+        let logger = log(&plan.runs);
+        let outcome = sweep::run(&plan, &options);
+        logger.into_iter().for_each(Logger::end);
+        outcome?
+    };
+    let (mut done, mut runs) = (outcome.records.len(), plan.runs.len());
+    if let Some(swept) = swept {
+        done += swept.records.len();
+        runs += plan.selection.as_ref().map_or(0, |swept| swept.runs.len());
+        outcome.add_failures(swept);
     }
-    let outcome = outcome?;
     if !outcome.records.is_empty() {
         let config = Config::of(&plan)?.0;
         let experiment = arguments.runs.join(&plan.name);
         let report = report::of_sweep(outcome.records.clone(), &config, &experiment)?;
         console::print(&report);
     }
-    print_failures(&outcome, plan.runs.len());
+    print_failures(&outcome, done, runs);
     Ok(outcome.exit())
 }
 
@@ -133,7 +153,8 @@ fn options(arguments: &Args, plan: &Plan, device: &Device) -> Options {
     let default_jobs = if arguments.device.is_cpu() { cores } else { 1 };
     let jobs = arguments.jobs.map_or(default_jobs, usize::from);
     // Memory is divided among the processes that there can be, not among idle jobs.
-    let processes = jobs.min(plan.runs.len());
+    let swept = plan.selection.as_ref().map_or(0, |swept| swept.runs.len());
+    let processes = jobs.min(plan.runs.len().max(swept));
     Options {
         runs: arguments.runs.clone(),
         how: How {
@@ -154,15 +175,14 @@ fn options(arguments: &Args, plan: &Plan, device: &Device) -> Options {
     }
 }
 
-fn print_failures(outcome: &Outcome, runs: usize) {
+fn print_failures(outcome: &Outcome, done: usize, runs: usize) {
     for (name, directory, failure) in &outcome.failed {
         console::failed(name, directory, failure);
     }
     let runs = count(runs, "run");
     if outcome.stopped.is_some() {
         console::tell(&format!(
-            "\nstopped: {} of {runs} recorded; run the same command again to continue",
-            outcome.records.len()
+            "\nstopped: {done} of {runs} recorded; run the same command again to continue"
         ));
     } else if !outcome.failed.is_empty() {
         let not_started = if outcome.not_started > 0 {

@@ -6,11 +6,12 @@ use crate::cluster::engine::{self, clock};
 use crate::cluster::manifest::Task;
 use crate::cluster::pack::PerTask;
 use crate::cluster::submit::{Request, Submitted, submit};
+use crate::commands::records::find;
 use crate::console;
 use crate::device::{self, DeviceName};
 use crate::exit::{Exit, Failure};
 use crate::plan::memory::MemoryLimit;
-use crate::plan::planner::plan;
+use crate::plan::planner::{Plan, plan};
 use crate::run::protocol::CheckpointEvery;
 use crate::run_dir::recorded::Recorded;
 use crate::units::{count, duration};
@@ -32,6 +33,10 @@ pub struct Args {
     /// Directory for the sweep, which all nodes see
     #[arg(long, required_unless_present = "again", value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Where a config has [select]: the records of its sweep, as a directory or a file; the result
+    /// is submitted, at the values that they choose. Without this the sweep is
+    #[arg(long, value_name = "PATH", conflicts_with = "again")]
+    chosen_by: Option<PathBuf>,
     /// Submit, instead of only printing how
     #[arg(long)]
     go: bool,
@@ -92,6 +97,7 @@ const EXAMPLES: &str = r#"Examples:
   longreach submit x.toml --cluster slurm --out DIR --max-parallel 32 --go -- -p main
   longreach submit x.toml --cluster slurm --out DIR --device cuda --gpus-per-task 1 --runs-per-gpu 2
   longreach submit x.toml --cluster parallel --out DIR --go      all cores of this machine
+  longreach submit x.toml --cluster slurm --out RESULT --chosen-by SWEEP
   longreach submit --again DIR --only failed --go                the failed runs once more
   longreach status DIR                                           what became of all runs
 
@@ -138,6 +144,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     let how = how(arguments)?;
     let plan = plan(&config, &arguments.overrides)?;
     console::notes(&plan.notes);
+    let plan = part(plan, arguments.chosen_by.as_deref())?;
     let request = Request {
         out: out.clone(),
         engine,
@@ -150,6 +157,50 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
     console::notes(&submitted.notes);
     console::print(&summary(&submitted, &out));
     finish(engine, &out, 0, arguments.go)
+}
+
+/// The part of an experiment with `[select]` that is submitted: the sweep, or the result at the
+/// values that the records of the sweep choose. Any other experiment as a whole.
+fn part(plan: Plan, chosen_by: Option<&Path>) -> Result<Plan, Failure> {
+    let refuse = |problem: String, help: &str| {
+        Err(Failure::new(
+            Exit::Config,
+            format!("--chosen-by: {problem}\n  = help: {help}"),
+        ))
+    };
+    match (plan.sweep(), chosen_by) {
+        (None, None) => Ok(plan),
+        (None, Some(_)) => {
+            let problem = format!("{} has no [select]", plan.path.display());
+            refuse(problem, "leave it out to submit the experiment")
+        }
+        (Some(sweep), None) => {
+            let note = "this is the sweep of [select]; once it has ended, the same command with \
+                        --chosen-by DIR and another --out submits the result";
+            console::notes(&[note.to_owned()]);
+            Ok(sweep)
+        }
+        (Some(sweep), Some(path)) => {
+            let found = find(&[path.to_owned()], true)?;
+            let methods = sweep
+                .selection
+                .as_ref()
+                .map_or(0, |swept| swept.methods.len());
+            let (chosen, undecided) = plan.chosen(&found.records);
+            if undecided == 0 {
+                return Ok(chosen);
+            }
+            let problem = format!(
+                "{undecided} of {} cannot choose: runs of their sweep have no record in {}",
+                count(methods, "method"),
+                path.display()
+            );
+            refuse(
+                problem,
+                "`longreach submit --again DIR` continues the sweep",
+            )
+        }
+    }
 }
 
 /// How tasks run, as far as the arguments say.

@@ -5,37 +5,33 @@
 //! "model.pe" = [{ kind = "rope" }, { kind = "alibi" }]
 //! "train.lr" = [1e-3, 3e-4]
 //! ```
-//! The first axis varies slowest. A value that is a table replaces the table at its key. How
-//! overrides apply to axes is described in [`super::overrides`].
+//! The first axis varies slowest. A value that is a table replaces the table at its key. An axis of
+//! several keys varies them together ([`super::zipped`]). How overrides apply to axes is described
+//! in [`super::overrides`].
 
-use super::diagnostic::{
-    Diagnostic, Place, Problem, describe_value, deserialize, normalise, quoted, type_name,
-};
-use super::key_path::{AXES, Blocked, KeyPath, set, set_below};
-use super::labels::{canonical, label};
-use super::origins::{Origins, Patch};
+use super::axis::{Axis, CHOICES, Entry, Family, METHODS, is_fixed};
+use super::diagnostic::{Diagnostic, deserialize, normalise};
+use super::key_path::{AXES, KeyPath, set};
+use super::origins::Origins;
 use super::source::{Source, count_values};
+use super::zipped;
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
-use std::sync::Arc;
 use toml::{Table, Value};
 
 /// Top-level key that bounds the number of runs.
 pub const MAX_RUNS: &str = "max_runs";
+
+/// Top-level table that chooses values for every method.
+pub const SELECT: &str = "select";
+
+/// Its table of what is tried.
+pub const OVER: &str = "over";
 
 /// Number of runs an experiment may have unless it says otherwise.
 pub const DEFAULT_MAX_RUNS: u64 = 1000;
 
 /// Largest `max_runs`: a plan is held in memory.
 const MOST_RUNS: i64 = 100_000;
-
-/// Keys that no axis may vary.
-const FIXED: [&str; 4] = ["seeds", "name", AXES, MAX_RUNS];
-
-/// Whether no axis may vary a key.
-fn is_fixed(key: &str) -> bool {
-    FIXED.contains(&key.split('.').next().unwrap_or_default())
-}
 
 /// Values that all cells together may hold: a bound on memory, far above any real experiment.
 const MAX_VALUES: usize = 4_000_000;
@@ -95,72 +91,150 @@ impl Cell {
     }
 }
 
-/// An axis that has been checked.
-struct Axis {
-    key: String,
-    path: KeyPath,
-    values: Vec<Value>,
-    labels: Vec<String>,
-    patches: Vec<Arc<Patch>>,
-}
-
-/// Expands the axes. `seeds` is the number of runs per cell, which counts towards `max_runs`.
-pub fn expand(source: &Source, seeds: usize) -> Result<Vec<Cell>, Diagnostic> {
+/// Expands the axes. `runs` is the number of runs per cell, which counts towards `max_runs`.
+pub fn expand(source: &Source, runs: usize) -> Result<Vec<Cell>, Diagnostic> {
     let mut base = source.table().clone();
     let max_runs = max_runs(source)?;
-    let axes = read_axes(source, seeds.max(1), max_runs)?;
+    let lists = METHODS.lists(source)?;
+    check_product(source, &lists, runs.max(1), max_runs)?;
+    let paths: Vec<KeyPath> = lists
+        .iter()
+        .flat_map(|(_, paths, _)| paths.clone())
+        .collect();
+    source.check_deferred(&paths)?;
+    let axes = finish(source, METHODS, lists)?;
     base.remove(AXES);
     base.remove(MAX_RUNS);
-    let cells = axes.iter().map(|axis| axis.values.len()).product::<usize>();
-    check_size(source, &base, &axes, cells)?;
+    check_size(source, &base, &axes, combinations(&axes))?;
+    let whole = Cell {
+        table: base,
+        labels: Vec::new(),
+        origins: source.origins().clone(),
+    };
+    combine(source, METHODS, &whole, &axes)
+}
 
+/// What `select.over` tries in every cell.
+pub struct Choices(Vec<Axis>);
+
+impl Choices {
+    /// Reads `select.over`; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// A key that an axis varies, and all that is wrong with an axis.
+    pub fn read(source: &Source) -> Result<Option<Self>, Diagnostic> {
+        if CHOICES.table(source)?.is_none() {
+            return Ok(None);
+        }
+        let axes = source.get(AXES).and_then(Value::as_table);
+        let axes: Vec<KeyPath> = axes
+            .into_iter()
+            .flat_map(|axes| axes.keys().flat_map(|key| zipped::known_keys(key)))
+            .collect();
+        let lists = CHOICES.lists(source)?;
+        for (key, paths, _) in &lists {
+            let taken = axes
+                .iter()
+                .find(|axis| paths.iter().any(|path| axis.below(path).is_some()));
+            if let Some(axis) = taken {
+                let problem = format!("`{key}` is chosen by [select], and `{axis}` is an axis");
+                return Err(CHOICES
+                    .key_error(source, key, problem)
+                    .with_allowed("keys that no axis varies")
+                    .with_help("take it out of one of the two"));
+            }
+        }
+        Ok(Some(Self(finish(source, CHOICES, lists)?)))
+    }
+
+    /// How many combinations there are.
+    pub fn count(&self) -> usize {
+        combinations(&self.0)
+    }
+
+    /// The cell under every combination: the values that were tried, and the configuration with
+    /// them under the labels of the cell.
+    ///
+    /// # Errors
+    ///
+    /// If a key cannot be set in the cell's tables.
+    pub fn of(&self, source: &Source, cell: &Cell) -> Result<Vec<(Vec<Label>, Cell)>, Diagnostic> {
+        let unlabelled = Cell {
+            labels: Vec::new(),
+            ..cell.clone()
+        };
+        let tried = combine(source, CHOICES, &unlabelled, &self.0)?;
+        let split = tried.into_iter().map(|mut tried| {
+            let values = std::mem::replace(&mut tried.labels, cell.labels.clone());
+            (values, tried)
+        });
+        Ok(split.collect())
+    }
+}
+
+fn finish(
+    source: &Source,
+    family: Family,
+    lists: Vec<(&String, Vec<KeyPath>, &Vec<Value>)>,
+) -> Result<Vec<Axis>, Diagnostic> {
+    let axis =
+        |(key, paths, array): (&String, _, &Vec<Value>)| family.finish(source, key, paths, array);
+    lists.into_iter().map(axis).collect()
+}
+
+fn combinations(axes: &[Axis]) -> usize {
+    axes.iter().map(|axis| axis.entries.len()).product()
+}
+
+/// A cell under every combination of axes.
+fn combine(
+    source: &Source,
+    family: Family,
+    base: &Cell,
+    axes: &[Axis],
+) -> Result<Vec<Cell>, Diagnostic> {
+    let cells = combinations(axes);
     let mut out = Vec::with_capacity(cells);
-    for cell in 0..cells {
-        let mut table = base.clone();
-        let (mut labels, mut patches) = (Vec::new(), Vec::new());
+    for number in 0..cells {
+        let mut cell = base.clone();
         // The indices are the digits of the cell's number; the first axis is the highest.
         let mut block = cells;
-        for axis in &axes {
-            block /= axis.values.len().max(1);
-            let index = cell / block.max(1) % axis.values.len().max(1);
-            let (Some(value), Some(text), Some(patch)) = (
-                axis.values.get(index),
-                axis.labels.get(index),
-                axis.patches.get(index),
-            ) else {
+        for axis in axes {
+            block /= axis.entries.len().max(1);
+            let index = number / block.max(1) % axis.entries.len().max(1);
+            let Some(entry) = axis.entries.get(index) else {
                 continue;
             };
-            set(&mut table, axis.path.parts(), value.clone())
-                .map_err(|blocked| axis_blocked(source, axis, &blocked))?;
-            labels.push(Label {
-                key: axis.key.clone(),
-                text: text.clone(),
-                value: value.clone(),
+            for (path, value) in axis.paths.iter().zip(&entry.values) {
+                set(&mut cell.table, path.parts(), value.clone())
+                    .map_err(|blocked| family.blocked(source, axis, path, &blocked))?;
+            }
+            cell.labels.push(Label {
+                key: axis.label_key(),
+                text: entry.label.clone(),
+                value: entry.values[0].clone(),
             });
-            patches.push(patch.clone());
+            cell.origins.patches.extend(entry.patches.iter().cloned());
         }
         // Axes may have put `kind` behind keys that were there before.
-        normalise(&mut table);
-        out.push(Cell {
-            table,
-            labels,
-            origins: source.origins().with_patches(patches),
-        });
+        normalise(&mut cell.table);
+        out.push(cell);
     }
     Ok(out)
 }
 
 impl Source {
-    /// Takes out the axis that a mistake's key lies in and returns the key that it varies; `None`
+    /// Takes out the axis that a mistake's key lies in and returns the keys that it varies; `None`
     /// if the mistake is not that of one axis.
-    pub fn drop_axis(&mut self, key: &str) -> Option<KeyPath> {
+    pub fn drop_axis(&mut self, key: &str) -> Option<Vec<KeyPath>> {
         let path = KeyPath::parse(key).ok()?;
         let [root, axis, ..] = path.parts() else {
             return None;
         };
         let axes = self.table.get_mut(AXES).filter(|_| root == AXES)?;
         axes.as_table_mut()?.remove(axis)?;
-        Some(KeyPath::parse(axis).unwrap_or_else(|_| KeyPath::new([axis])))
+        Some(zipped::known_keys(axis))
     }
 }
 
@@ -175,155 +249,28 @@ fn max_runs(source: &Source) -> Result<u64, Diagnostic> {
     }
 }
 
-/// The place of a key below `axes`.
-fn axis_path(parts: &[&str]) -> KeyPath {
-    KeyPath::new(std::iter::once(AXES).chain(parts.iter().copied()))
-}
-
-fn key_error(source: &Source, key: &str, problem: impl Into<Problem>) -> Diagnostic {
-    let path = axis_path(&[key]);
-    Diagnostic::new(
-        source.origins().key_place(&source.origins().find(&path)),
-        problem,
-    )
-    .with_key(path.to_string())
-}
-
-fn value_error(source: &Source, path: &KeyPath, problem: String) -> Diagnostic {
-    let value = path
-        .find(source.table())
-        .map(describe_value)
-        .unwrap_or_default();
-    Diagnostic::new(
-        source.origins().value_place(&source.origins().find(path)),
-        problem,
-    )
-    .with_key(path.to_string())
-    .with_value(value)
-}
-
-fn read_axes(source: &Source, seeds: usize, max_runs: u64) -> Result<Vec<Axis>, Diagnostic> {
-    let table = match source.table().get(AXES) {
-        None => &Table::new(),
-        Some(Value::Table(table)) => table,
-        Some(_) => {
-            let problem = format!("`{AXES}` must be a table of lists");
-            return Err(value_error(source, &axis_path(&[]), problem)
-                .with_help("write [axes] and below it \"train.lr\" = [1e-3, 3e-4]"));
-        }
-    };
-    let mut paths: Vec<(&String, KeyPath, &Vec<Value>)> = Vec::new();
-    for (key, value) in table {
-        let path = check_key(source, key)?;
-        let array = check_list(source, key, value)?;
-        for (earlier, other, _) in &paths {
-            if *other == path {
-                return Err(key_error(
-                    source,
-                    key,
-                    format!("axis `{key}` is the same as axis `{earlier}`"),
-                )
-                .with_help("keep one of the two"));
-            }
-            // Axes are set in the order of the file: the later, outer one would win.
-            if other.below(&path).is_some() {
-                let problem =
-                    format!("axis `{key}` would overwrite the values of axis `{earlier}`");
-                return Err(key_error(source, key, problem).with_help(format!(
-                    "put `{key}` before `{earlier}`, or keep one of the two"
-                )));
-            }
-        }
-        paths.push((key, path, array));
-    }
-    check_product(source, &paths, seeds, max_runs)?;
-    let only_paths = paths
-        .iter()
-        .map(|(_, path, _)| path.clone())
-        .collect::<Vec<_>>();
-    source.check_deferred(&only_paths)?;
-    paths
-        .into_iter()
-        .map(|(key, path, array)| finish(source, key, path, array))
-        .collect()
-}
-
-fn check_key(source: &Source, key: &str) -> Result<KeyPath, Diagnostic> {
-    let path = KeyPath::parse(key).map_err(|message| {
-        let problem = format!("axis `{key}` is not a dotted key: {message}");
-        key_error(source, key, problem).with_help("name the key that varies, such as \"train.lr\"")
-    })?;
-    match path.parts().first() {
-        Some(first) if FIXED.contains(&first.as_str()) => {
-            let help = match first.as_str() {
-                "seeds" => "every cell is run with every seed of `seeds`",
-                _ => "",
-            };
-            Err(key_error(source, key, format!("`{first}` cannot be an axis")).with_help(help))
-        }
-        _ => Ok(path),
-    }
-}
-
-fn check_list<'a>(
-    source: &Source,
-    key: &str,
-    value: &'a Value,
-) -> Result<&'a Vec<Value>, Diagnostic> {
-    let path = axis_path(&[key]);
-    match value {
-        Value::Array(array) if array.is_empty() => {
-            let error = value_error(source, &path, format!("axis `{key}` has no values"));
-            Err(error
-                .with_allowed("a list of one value or more")
-                .with_help("remove the axis or give it values"))
-        }
-        Value::Array(array) => Ok(array),
-        other => {
-            let help = match other {
-                Value::Table(table) => {
-                    let inner = table.keys().next().map_or("...", String::as_str);
-                    format!(
-                        "quote the whole key: {} = [...]",
-                        quoted(&format!("{key}.{inner}"))
-                    )
-                }
-                other => format!("write {} = [{}]", quoted(key), describe_value(other)),
-            };
-            let error = value_error(
-                source,
-                &path,
-                format!("axis `{key}` must be a list, not {}", type_name(other)),
-            );
-            Err(error
-                .with_allowed("a list of one value or more")
-                .with_help(help))
-        }
-    }
-}
-
 fn check_product(
     source: &Source,
-    axes: &[(&String, KeyPath, &Vec<Value>)],
-    seeds: usize,
+    axes: &[(&String, Vec<KeyPath>, &Vec<Value>)],
+    runs: usize,
     max_runs: u64,
 ) -> Result<(), Diagnostic> {
-    let lens = axes.iter().map(|(.., array)| array.len()).chain([seeds]);
+    let lens = axes.iter().map(|(.., array)| array.len()).chain([runs]);
     // The product of many axes may not fit even 128 bits.
-    let runs = lens
+    let all = lens
         .clone()
         .try_fold(1_u128, |product, len| product.checked_mul(len as u128));
-    if runs.is_some_and(|runs| runs <= u128::from(max_runs)) {
+    if all.is_some_and(|all| all <= u128::from(max_runs)) {
         return Ok(());
     }
     const SHOWN: usize = 6;
-    let count = runs.map_or("over 10^38".to_owned(), |runs| runs.to_string());
+    let count = all.map_or("over 10^38".to_owned(), |all| all.to_string());
     // The longest factor, if it came from an argument; the table otherwise.
     let factors = axes
         .iter()
-        .map(|(key, _, array)| (array.len(), axis_path(&[key.as_str()])));
+        .map(|(key, _, array)| (array.len(), METHODS.path(&[key.as_str()])));
     let longest = factors
-        .chain([(seeds, KeyPath::new(["seeds"]))])
+        .chain([(runs, KeyPath::new(["seeds"]))])
         .max_by_key(|(len, _)| *len);
     let given = longest
         .map(|(_, path)| source.origins().find(&path))
@@ -333,7 +280,7 @@ fn check_product(
         None if axes.is_empty() => source.document().whole(),
         None => source
             .origins()
-            .table_place(&source.origins().find(&axis_path(&[]))),
+            .table_place(&source.origins().find(&METHODS.path(&[]))),
     };
     let mut factors = axes
         .iter()
@@ -341,7 +288,12 @@ fn check_product(
         .map(|(key, _, array)| format!("{} ({key})", array.len()))
         .collect::<Vec<_>>();
     factors.extend((axes.len() > SHOWN).then(|| format!("... ({} more axes)", axes.len() - SHOWN)));
-    factors.push(format!("{seeds} (seeds)"));
+    let each = if source.get(SELECT).is_some() || source.get("half_seeds").is_some() {
+        "seeds, half steps and selection"
+    } else {
+        "seeds"
+    };
+    factors.push(format!("{runs} ({each})"));
     let error = Diagnostic::new(
         place,
         format!("{count} runs are more than `{MAX_RUNS}` = {max_runs}"),
@@ -365,7 +317,10 @@ fn check_size(
     // An upper bound: every cell is counted with the largest value of each axis.
     let largest = axes
         .iter()
-        .map(|axis| axis.values.iter().map(count_values).max().unwrap_or(0))
+        .flat_map(|axis| {
+            let size = |entry: &Entry| entry.values.iter().map(count_values).sum::<usize>();
+            axis.entries.iter().map(size).max()
+        })
         .sum::<usize>();
     if (own + largest + CELL).saturating_mul(cells) <= MAX_VALUES {
         return Ok(());
@@ -377,114 +332,4 @@ fn check_size(
     Err(Diagnostic::new(source.document().whole(), problem)
         .with_key(AXES)
         .with_help("shorten an axis or the file"))
-}
-
-/// Applies the overrides inside the axis's key to its values, refuses repeated values and labels
-/// the rest.
-fn finish(source: &Source, key: &str, path: KeyPath, array: &[Value]) -> Result<Axis, Diagnostic> {
-    let origins = source.origins();
-    let fixed = source.fixed.get(key);
-    let (mut values, mut patches) = (Vec::new(), Vec::new());
-    for (i, value) in array.iter().enumerate() {
-        let mut value = value.clone();
-        // Places of the value in the list; below they stand for the axis's key.
-        let mut spot = origins
-            .base()
-            .element(axis_path(&[key, &i.to_string()]).parts());
-        let from = fixed.map_or(0, |fixed| fixed.from);
-        for given in source.parsed_overrides(from) {
-            let Some(below) = given.path.below(&path).filter(|below| !below.is_empty()) else {
-                continue;
-            };
-            set_below(
-                &mut value,
-                given.path.parts(),
-                path.parts().len(),
-                given.value.clone(),
-            )
-            .map_err(|blocked| {
-                let error = blocked.diagnose(&given.text, &given.path);
-                error.with_note(format!(
-                    "in value {} of {} of axis `{key}`",
-                    i + 1,
-                    array.len()
-                ))
-            })?;
-            spot.plant(below, &given.text);
-        }
-        values.push(value);
-        patches.push(Arc::new(Patch {
-            path: path.clone(),
-            axis: key.to_owned(),
-            number: i + 1,
-            count: array.len(),
-            spot,
-        }));
-    }
-    refuse_repeated(source, key, &path, &values)?;
-    let labels = match (fixed, values.first()) {
-        (Some(fixed), Some(value)) => {
-            let mut all = fixed.values.clone();
-            all[fixed.index] = value.clone();
-            vec![label(&all).swap_remove(fixed.index)]
-        }
-        _ => label(&values),
-    };
-    Ok(Axis {
-        key: key.to_owned(),
-        path,
-        values,
-        labels,
-        patches,
-    })
-}
-
-/// Refuses an axis with two equal values.
-fn refuse_repeated(
-    source: &Source,
-    key: &str,
-    path: &KeyPath,
-    values: &[Value],
-) -> Result<(), Diagnostic> {
-    let mut seen = HashMap::new();
-    for (i, value) in values.iter().enumerate() {
-        let mut text = String::new();
-        canonical(value, &mut text);
-        if let Some(first) = seen.insert(text, i) {
-            let at = axis_path(&[key, &i.to_string()]);
-            let error = value_error(
-                source,
-                &at,
-                format!("axis `{key}` holds {} twice", describe_value(value)),
-            )
-            .with_value(describe_value(value));
-            // Values that differ in the file may be equal once an override is applied to each.
-            let inside = source
-                .parsed_overrides(0)
-                .find(|o| o.path.below(path).is_some_and(|below| !below.is_empty()));
-            let note = inside
-                .map(|o| {
-                    format!(
-                        "after the override {} is applied to every value of the axis",
-                        o.text
-                    )
-                })
-                .unwrap_or_default();
-            return Err(error
-                .with_note(format!("values {} and {} are equal", first + 1, i + 1))
-                .with_note(note)
-                .with_help("keep one of the two"));
-        }
-    }
-    Ok(())
-}
-
-fn axis_blocked(source: &Source, axis: &Axis, blocked: &Blocked) -> Diagnostic {
-    let inner = blocked.diagnose("", &axis.path);
-    let error = key_error(source, &axis.key, inner.problem.clone())
-        .with_help(inner.help.clone().unwrap_or_default());
-    match error.place {
-        Place::CommandLine { .. } => error,
-        _ => error.with_note("an axis sets its key in the tables of the file"),
-    }
 }

@@ -7,6 +7,8 @@
 //! syntax.rs      errors of files that are no TOML
 //! origins.rs     the line or the argument every value came from
 //! axes.rs        one table for each combination of the axes' values
+//! axis.rs        one axis: its keys, its entries
+//! zipped.rs      several keys that vary together
 //! labels.rs      short texts that tell the values of an axis apart
 //! claims.rs      a file of claims
 //! value.rs       TOML values and their types in words
@@ -17,6 +19,7 @@
 //! against each other and resolves every default.
 
 pub mod axes;
+mod axis;
 pub mod claims;
 pub mod diagnostic;
 pub mod key_path;
@@ -26,3 +29,4 @@ pub mod overrides;
 pub mod source;
 mod syntax;
 mod value;
+mod zipped;

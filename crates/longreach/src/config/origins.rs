@@ -265,13 +265,6 @@ impl Origins {
         &self.base
     }
 
-    pub(super) fn with_patches(&self, patches: Vec<Arc<Patch>>) -> Self {
-        Self {
-            patches,
-            ..self.clone()
-        }
-    }
-
     /// Origin of a key, or of the nearest table above it.
     pub fn find(&self, path: &KeyPath) -> Found {
         let axis = |patch: &Patch| Some((patch.axis.clone(), patch.number, patch.count));

@@ -8,13 +8,18 @@
 //!   axis.
 //! * An override of a key inside an axis's key (axis `model.pe`, override `model.pe.base=5`) is
 //!   applied to every value of the axis.
+//! * An override of one of several keys that an axis varies together is refused.
+//! * An override of a key of `select.over`, or of a table that holds it, takes it out of the sweep.
 //! * An override of `axes."model.pe.base"` (or `axes.model.pe.base`) replaces or adds an axis.
 
+use super::axes::{OVER, SELECT};
 use super::diagnostic::{Diagnostic, Place};
 use super::key_path::{AXES, Blocked, KeyPath, set, split_argument};
+
 use super::labels::same;
 use super::origins::{Spot, convert_value};
 use super::source::{Deferred, Fixed, Override, Source, unusable, unusable_error};
+use super::zipped;
 use std::sync::Arc;
 use toml::{Table, Value};
 
@@ -45,19 +50,24 @@ impl Source {
         } else if let Some(Value::Table(axes)) = self.table.get_mut(AXES) {
             let paths = axes
                 .keys()
-                .filter_map(|key| Some((key.clone(), KeyPath::parse(key).ok()?)))
+                .filter_map(|key| Some((key.clone(), zipped::keys(key).ok()?)))
                 .collect::<Vec<_>>();
             for (key, axis) in paths {
+                let is_fixed = axis.iter().any(|axis| axis.below(&path).is_some());
+                if is_fixed && axis.len() > 1 {
+                    return Err(of_several(&text, &path, &key));
+                }
                 // An override of the axis's key, or of a table around it, fixes the axis.
-                if axis.below(&path).is_some() {
+                if is_fixed {
                     axes.remove(&key);
                     self.fixed.remove(&key);
                     Arc::make_mut(&mut self.origins.base).remove(&[AXES.to_owned(), key]);
                 } else {
-                    covered |= path.below(&axis).is_some();
+                    covered |= axis.iter().any(|axis| path.below(axis).is_some());
                 }
             }
         }
+        self.leave_sweep(&path);
         match set(&mut self.table, path.parts(), value.clone()) {
             Ok(()) => Arc::make_mut(&mut self.origins.base).plant(path.parts(), &text),
             Err(blocked) => {
@@ -79,6 +89,27 @@ impl Source {
             is_of_axis: false,
         });
         Ok(())
+    }
+
+    /// Takes a key that is set, or lies in a table that is set, out of `select.over`; without any
+    /// key left there is no `[select]`.
+    fn leave_sweep(&mut self, path: &KeyPath) {
+        let Some(Value::Table(select)) = self.table.get_mut(SELECT) else {
+            return;
+        };
+        let Some(Value::Table(over)) = select.get_mut(OVER) else {
+            return;
+        };
+        let is_set = |key: &str| {
+            let keys = zipped::known_keys(key);
+            keys.iter().any(|known| known.below(path).is_some())
+        };
+        let before = over.len();
+        over.retain(|key, _| !is_set(key));
+        if over.is_empty() && before > 0 {
+            self.table.remove(SELECT);
+            Arc::make_mut(&mut self.origins.base).remove(&[SELECT.to_owned()]);
+        }
     }
 
     /// Leaves an axis of that key the value alone, if it is one of its values.
@@ -193,6 +224,18 @@ fn parse_override(text: &str) -> Result<Override, Diagnostic> {
         value,
         is_of_axis: false,
     })
+}
+
+/// An override of one of the keys that an axis varies together.
+fn of_several(text: &str, path: &KeyPath, axis: &str) -> Diagnostic {
+    let place = Place::CommandLine {
+        argument: text.to_owned(),
+    };
+    let problem = format!("`{path}` varies together with others in the axis `{axis}`");
+    let axis = KeyPath::new([AXES, axis]);
+    Diagnostic::new(place, problem)
+        .with_key(path.to_string())
+        .with_help(format!("replace the whole axis: '{axis}=[[...], ...]'"))
 }
 
 /// A TOML value, or a string for a word that is none; otherwise what is wrong and what to do.

@@ -9,7 +9,7 @@ mod model;
 mod train;
 
 use super::key::key;
-use Kind::{Text, Whole, Wholes};
+use Kind::{Number, Text, Whole, Wholes};
 
 /// The range of a key of whole numbers.
 ///
@@ -95,6 +95,41 @@ const EXPERIMENT: &[Key] = &[
         Some("[0]"),
         "[0, 1, 2]",
         "Seeds of weights, batches, lengths, positions and dropout; each is a run.",
+    ),
+    key(
+        "half_seeds",
+        Wholes(0, u64::MAX >> 1),
+        Some("[]"),
+        "[0, 1, 2]",
+        "Seeds that are also run for half the steps, to mark scores that still move.",
+    ),
+    key(
+        "select.over",
+        Kind::Axes,
+        None,
+        r#"{ "train.lr" = [1e-3, 3e-3, 1e-2] }"#,
+        "What is tried for each method: lists of values by quoted dotted key.",
+    ),
+    key(
+        "select.by",
+        Text,
+        Some("the task's first metric"),
+        r#""loss_nats""#,
+        "The metric that chooses, at the training length on rows that no result is scored on.",
+    ),
+    key(
+        "select.seeds",
+        Wholes(0, u64::MAX >> 1),
+        Some("[100, 101]"),
+        "[100, 101, 102]",
+        "Seeds of the sweep, none of them in `seeds`.",
+    ),
+    key(
+        "select.steps",
+        Number(1e-3, 1.0),
+        Some("0.3333333333333333"),
+        "0.5",
+        "Share of train.steps that a run of the sweep has.",
     ),
     key(
         "max_runs",

@@ -3,6 +3,7 @@
 //! ```text
 //! planner.rs       every cell of the axes becomes the runs of its seeds
 //! planned.rs       the runs of an experiment
+//! runs.rs          from a cell to its runs
 //! sections.rs      the tables of a configuration as written
 //! key.rs           what is known about a key
 //! keys.rs          every key with type, range, default, example and meaning
@@ -27,6 +28,8 @@
 //! variants.rs      what variants add to the trained encoding and drop of it
 //! notes.rs         what the author of a config may not expect
 //! spec.rs          a resolved run, whose hash is its identity
+//! select.rs        [select] and half_seeds: configurations derived from a cell
+//! selection.rs     the sweep of [select] as runs, and the choice by their records
 //! surroundings.rs  where tasks find their texts
 //! cost.rs          arithmetic and time of a run
 //! memory.rs        memory of a run
@@ -50,7 +53,10 @@ pub mod planner;
 mod ranges;
 mod record_size;
 mod resolve;
+mod runs;
 mod sections;
+mod select;
+pub mod selection;
 pub mod spec;
 pub mod stages;
 pub mod stop;

@@ -1,12 +1,14 @@
 //! The runs of an experiment and what its report needs to know.
 
 use super::memory::TaskSizes;
+use super::selection::Selection;
 use super::spec::Job;
 use results::Claims;
 use std::path::PathBuf;
 use toml::Table;
 
 /// A run, resolved and checked.
+#[derive(Clone)]
 pub struct PlannedRun {
     /// What a worker is given.
     pub job: Job,
@@ -22,7 +24,7 @@ pub struct PlannedRun {
 }
 
 /// Every run of an experiment.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Plan {
     /// The experiment's name.
     pub name: String,
@@ -36,8 +38,11 @@ pub struct Plan {
     pub claims: Claims,
     /// Whether to hold them against what a correct suite must show.
     pub assertions: bool,
-    /// The runs, seed varying fastest.
+    /// The runs, seed varying fastest. Under `[select]`, until values are chosen, those of the first
+    /// combination, which stand for the chosen one in estimates.
     pub runs: Vec<PlannedRun>,
+    /// The sweep of `[select]`.
+    pub selection: Option<Selection>,
     /// What its author may not expect, a sentence each.
     pub notes: Vec<String>,
     /// The config file as it was named.
@@ -46,4 +51,19 @@ pub struct Plan {
     pub directory: PathBuf,
     /// The config with the overrides applied, axes kept.
     pub table: Table,
+}
+
+impl Plan {
+    /// Every run that the plan may ask for: the sweep of `[select]`, and the runs of the result,
+    /// under every combination of values until they are chosen.
+    pub fn all_runs(&self) -> impl Iterator<Item = &PlannedRun> {
+        let methods = self.selection.iter().flat_map(|found| &found.methods);
+        let tried = methods.flat_map(|method| &method.tried);
+        let is_chosen = tried.clone().next().is_none();
+        let result = self.runs.iter().filter(move |_| is_chosen);
+        let sweep = self.selection.iter().flat_map(|found| &found.runs);
+        sweep
+            .chain(result)
+            .chain(tried.flat_map(|tried| &tried.runs))
+    }
 }

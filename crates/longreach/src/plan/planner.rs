@@ -1,22 +1,20 @@
 //! From a configuration to its resolved runs: every cell of the axes is read into strict types,
 //! checked and resolved, one section after the other.
 
-use super::check::{check_lengths, check_names, check_tables};
+use super::check::{check_names, check_tables};
 use super::eval::{self, MAX_EVALUATIONS, during_tokens, eval_tokens};
 use super::hints::with_hint;
-use super::memory::TaskSizes;
 use super::mistakes::{Collection, Mistakes};
-use super::notes::{Dropped, unscaled_note, unsupported_notes};
+use super::notes::{Dropped, unscaled_note};
 use super::resolve::{Described, describe};
 use super::sections::{Experiment, ReportSection};
-use super::spec::{EvalSpec, Job, ModelSpec, RunSpec, TrainSpec};
-use super::stopping;
+use super::select;
+use super::spec::{EvalSpec, ModelSpec, TrainSpec};
 use super::surroundings::Surroundings;
 use super::task::task_refused;
 use super::variant_rules::Trained;
 use super::variation::Variants;
-use super::warm_start::warm_start;
-use crate::config::axes::{Cell, expand};
+use crate::config::axes::{Cell, Choices, expand};
 use crate::config::claims;
 use crate::config::diagnostic::{Diagnostic, Place};
 use crate::config::source::Source;
@@ -60,12 +58,13 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Mistakes> {
     if let Some(mistakes) = std::mem::take(&mut mistakes).finish() {
         return Err(mistakes);
     }
-    let seeds = source
-        .get("seeds")
-        .and_then(Value::as_array)
-        .map_or(1, Vec::len);
     let asked = source.table().clone();
-    let cells = cells(&mut source, seeds, &mut mistakes);
+    let choices = Choices::read(&source).unwrap_or_else(|mistake| {
+        mistakes.add(mistake);
+        None
+    });
+    let runs = select::runs_per_cell(&asked, choices.as_ref());
+    let cells = cells(&mut source, runs, &mut mistakes);
     let directory = path
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
@@ -77,7 +76,8 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Mistakes> {
         table: asked,
         ..Plan::default()
     };
-    let mut planner = Planner::new(directory);
+    let sweep = choices.map(|choices| Rc::new((source, choices)));
+    let mut planner = Planner::new(directory, sweep);
     for cell in &cells {
         let Err(first) = planner.cell(cell, &mut plan) else {
             continue;
@@ -99,9 +99,9 @@ pub fn plan(path: &Path, overrides: &[String]) -> Result<Plan, Mistakes> {
 }
 
 /// The combinations of the axes. An axis that cannot be is a mistake, and left out.
-fn cells(source: &mut Source, seeds: usize, mistakes: &mut Collection) -> Vec<Cell> {
+fn cells(source: &mut Source, runs: usize, mistakes: &mut Collection) -> Vec<Cell> {
     loop {
-        match expand(source, seeds) {
+        match expand(source, runs) {
             Ok(cells) => return cells,
             Err(mistake) => {
                 let axis = mistake.key.as_deref().and_then(|key| source.drop_axis(key));
@@ -109,7 +109,7 @@ fn cells(source: &mut Source, seeds: usize, mistakes: &mut Collection) -> Vec<Ce
                 let Some(axis) = axis else {
                     return Vec::new();
                 };
-                mistakes.without_axis(axis);
+                axis.into_iter().for_each(|key| mistakes.without_axis(key));
             }
         }
     }
@@ -142,12 +142,14 @@ pub fn order(path: &Path) -> Result<Vec<String>, Diagnostic> {
         .collect())
 }
 
-struct Planner {
+pub(super) struct Planner {
+    /// What `[select]` tries, and the file it is read from.
+    pub(super) sweep: Option<Rc<(Source, Choices)>>,
     surroundings: Surroundings,
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     /// Corpora are read once, not once per cell.
     tasks: Rc<RefCell<HashMap<String, Rc<dyn Task>>>>,
-    ids: HashMap<String, String>,
+    pub(super) ids: HashMap<String, String>,
     /// Labels that are in the plan's order already.
     order: HashSet<String>,
     /// Pairs of a run and a test so far.
@@ -155,24 +157,25 @@ struct Planner {
     /// Trained kinds that variants evaluate without.
     dropped: Dropped,
     /// Where runs have no value, each note once.
-    unsupported: Vec<String>,
+    pub(super) unsupported: Vec<String>,
 }
 
 /// What the runs of a cell share: all but the seed and the weights they start from.
-struct Resolved<'a> {
-    cell: &'a Cell,
-    written: &'a Experiment,
-    task: &'a dyn Task,
-    model: ModelSpec,
-    train: TrainSpec,
-    eval: EvalSpec,
-    parameters: u64,
-    eval_tokens: u64,
+pub(super) struct Resolved<'a> {
+    pub(super) cell: &'a Cell,
+    pub(super) written: &'a Experiment,
+    pub(super) task: &'a dyn Task,
+    pub(super) model: ModelSpec,
+    pub(super) train: TrainSpec,
+    pub(super) eval: EvalSpec,
+    pub(super) parameters: u64,
+    pub(super) eval_tokens: u64,
 }
 
 impl Planner {
-    fn new(directory: PathBuf) -> Self {
+    fn new(directory: PathBuf, sweep: Option<Rc<(Source, Choices)>>) -> Self {
         Self {
+            sweep,
             surroundings: Surroundings::of(&directory),
             directory,
             tasks: Rc::default(),
@@ -188,7 +191,7 @@ impl Planner {
     fn again(&self) -> Self {
         Self {
             tasks: Rc::clone(&self.tasks),
-            ..Self::new(self.directory.clone())
+            ..Self::new(self.directory.clone(), self.sweep.clone())
         }
     }
 
@@ -197,11 +200,6 @@ impl Planner {
         check_tables(cell)?;
         let written: Experiment = cell.deserialize()?;
         check_names(cell, &written)?;
-        check_lengths(cell, &written)?;
-        // Before resolving, because the resolved encodings are what needs the memory.
-        self.count_evaluations(cell, &written)?;
-        let task = self.task(cell, &written)?;
-        let resolved = self.resolve(cell, &written, task.as_ref(), plan)?;
         for label in &cell.labels {
             if self.order.insert(label.text.clone()) {
                 plan.order.push(label.text.clone());
@@ -211,14 +209,17 @@ impl Planner {
         let title = written.title.as_ref().unwrap_or(&written.name);
         plan.title.clone_from(title);
         plan.name.clone_from(&written.name);
-        for seed in &written.seeds {
-            let run = self.run(&resolved, *seed)?;
-            plan.runs.push(run);
+        match &written.select {
+            None => {
+                let runs = self.result(cell, &written, &[], plan)?;
+                plan.runs.extend(runs);
+            }
+            Some(select) => self.method(cell, &written, select, plan)?,
         }
         Ok(())
     }
 
-    fn resolve<'a>(
+    pub(super) fn resolve<'a>(
         &mut self,
         cell: &'a Cell,
         written: &'a Experiment,
@@ -260,90 +261,6 @@ impl Planner {
         })
     }
 
-    /// The run of one seed.
-    fn run(&mut self, resolved: &Resolved<'_>, seed: u64) -> Result<PlannedRun, Diagnostic> {
-        let Resolved {
-            cell,
-            written,
-            task,
-            model,
-            eval,
-            ..
-        } = resolved;
-        let stage = resolved.train.stages.first();
-        let first = stage.and_then(|stage| stage.pe.as_ref());
-        let first = first.unwrap_or(&model.pe);
-        let found = warm_start(cell, written, &self.directory, model, first, seed)?;
-        let (start_from, rest) = found
-            .map(|found| (found.start, (found.directory, found.method)))
-            .unzip();
-        let (start_dir, started_from) = rest.unzip();
-        let spec = RunSpec {
-            task: written.task.clone(),
-            corpus_blake3: task.corpus().map(|corpus| corpus.blake3.clone()),
-            model: model.clone(),
-            train: TrainSpec {
-                // The seeds of a cell start from different weights.
-                start_from,
-                ..resolved.train.clone()
-            },
-            eval: eval.clone(),
-            seed,
-        };
-        let stop_task = self.stop_task(cell, written)?;
-        let stop_tokens = stop_task
-            .as_ref()
-            .map_or(0, |task| stopping::tokens(&spec, task.as_ref()));
-        let labels = labels(cell, &model.pe);
-        let run_id = self.new_id(cell, &spec, &labels)?;
-        for note in unsupported_notes(&spec, *task) {
-            if !self.unsupported.contains(&note) {
-                self.unsupported.push(note);
-            }
-        }
-        Ok(PlannedRun {
-            parameters: resolved.parameters,
-            // No overflow: at most 10^8 steps of 2^24 tokens.
-            train_tokens: spec.train.tokens(),
-            eval_tokens: resolved.eval_tokens.saturating_add(stop_tokens),
-            sizes: TaskSizes::of(*task, &eval.test_lens).beside(stop_task.as_deref()),
-            job: Job {
-                run_id,
-                experiment: written.name.clone(),
-                labels,
-                config_dir: self.directory.clone(),
-                start_dir,
-                started_from,
-                spec,
-            },
-        })
-    }
-
-    /// The identity of a run, which no other run of the experiment may have.
-    fn new_id(
-        &mut self,
-        cell: &Cell,
-        spec: &RunSpec,
-        labels: &[results::record::Label],
-    ) -> Result<String, Diagnostic> {
-        let shown: Vec<String> = labels
-            .iter()
-            .map(|label| format!("{} = {}", label.key, label.text))
-            .collect();
-        let shown = shown.join(", ");
-        let run_id = spec.run_id().map_err(|error| {
-            cell.error("", &format!("cannot be written as JSON: {error}"), "", "")
-        })?;
-        let Some(other) = self.ids.insert(run_id.clone(), shown.clone()) else {
-            return Ok(run_id);
-        };
-        let problem =
-            format!("two runs are the same once defaults are filled in: {other} and {shown}");
-        let label = cell.labels.first();
-        let key = label.map_or("seeds", |label| label.key.as_str());
-        Err(cell.error(key, &problem, "values that differ", "remove one of the two"))
-    }
-
     /// Variants that drop trained encodings, then lengths that have no value.
     fn notes(&self, plan: &Plan) -> Vec<String> {
         let mut notes = self.dropped.texts();
@@ -364,19 +281,6 @@ impl Planner {
         written: &ReportSection,
         plan: &mut Plan,
     ) -> Result<(), Diagnostic> {
-        if let Some(label) = cell
-            .labels
-            .iter()
-            .find(|label| label.key == "report" || label.key.starts_with("report."))
-        {
-            let key = &label.key;
-            return Err(cell.error(
-                key,
-                "cannot be an axis: there is one report",
-                "a single value",
-                "take it out of [axes]",
-            ));
-        }
         plan.assertions = written.assertions;
         if let (Some(path), true) = (&written.claims, plan.runs.is_empty()) {
             let path = self.directory.join(path);
@@ -397,7 +301,11 @@ impl Planner {
 
     /// Every run holds an encoding for each of its evaluations, so a short file could ask for more
     /// than there is memory.
-    fn count_evaluations(&mut self, cell: &Cell, written: &Experiment) -> Result<(), Diagnostic> {
+    pub(super) fn count_evaluations(
+        &mut self,
+        cell: &Cell,
+        written: &Experiment,
+    ) -> Result<(), Diagnostic> {
         let (variants, lengths) = (
             // The trained encoding is a variant too.
             written.eval.variants.len() + 1,
@@ -425,13 +333,17 @@ impl Planner {
         ))
     }
 
-    fn task(&mut self, cell: &Cell, written: &Experiment) -> Result<Rc<dyn Task>, Diagnostic> {
+    pub(super) fn task(
+        &mut self,
+        cell: &Cell,
+        written: &Experiment,
+    ) -> Result<Rc<dyn Task>, Diagnostic> {
         let eval = &written.eval;
         self.built(cell, written, (&eval.test_lens, eval.rows))
     }
 
     /// The task of `train.stop`, if it is given.
-    fn stop_task(
+    pub(super) fn stop_task(
         &mut self,
         cell: &Cell,
         written: &Experiment,
@@ -464,25 +376,4 @@ impl Planner {
         self.tasks.borrow_mut().insert(key, task.clone());
         Ok(task)
     }
-}
-
-/// The cell's values on the axes; without axes, the kind of encoding.
-fn labels(cell: &Cell, encoding: &EncodingConfig) -> Vec<results::record::Label> {
-    if cell.labels.is_empty() {
-        let kind = encoding.kind();
-        return vec![results::record::Label {
-            key: "model.pe".to_owned(),
-            text: kind.to_owned(),
-            value: kind.into(),
-        }];
-    }
-    let label = |label: &crate::config::axes::Label| {
-        let value = serde_json::to_value(&label.value).unwrap_or_default();
-        results::record::Label {
-            key: label.key.clone(),
-            text: label.text.clone(),
-            value,
-        }
-    };
-    cell.labels.iter().map(label).collect()
 }

@@ -3,6 +3,7 @@
 //! those of the transformer.
 
 use super::model::ModelSection;
+use super::select::SelectSection;
 use super::spec::{Decode, LengthCurriculum, StopSpec};
 use crate::run::optimizer::AdamWConfig;
 use posenc::{EncodingConfig, PositionsConfig};
@@ -20,6 +21,10 @@ pub(super) struct Experiment {
     pub(super) title: Option<String>,
     #[serde(default = "one_seed")]
     pub(super) seeds: Vec<u64>,
+    #[serde(default)]
+    pub(super) half_seeds: Vec<u64>,
+    #[serde(default)]
+    pub(super) select: Option<SelectSection>,
     pub(super) task: TaskConfig,
     pub(super) model: ModelSection,
     pub(super) train: TrainSection,

@@ -339,6 +339,12 @@ pub struct Job {
     /// [`RunRecord::method_spec`](results::RunRecord::method_spec).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_from: Option<serde_json::Map<String, serde_json::Value>>,
+    /// The run that this one repeats with half its steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_of: Option<String>,
+    /// How values of the run were chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selected: Option<results::record::Selected>,
     /// The numbers' definition.
     pub spec: RunSpec,
 }
@@ -351,7 +357,12 @@ impl Job {
             .iter()
             .map(|label| label.text.as_str())
             .collect();
-        format!("{} seed {}", labels.join(", "), self.spec.seed)
+        let half = if self.half_of.is_some() {
+            ", half steps"
+        } else {
+            ""
+        };
+        format!("{} seed {}{half}", labels.join(", "), self.spec.seed)
     }
 }
 

@@ -443,8 +443,8 @@ fn record(
         spec: spec_map(spec)?,
         started_from: job.started_from.clone(),
         evaluation_of: None,
-        half_of: None,
-        selected: None,
+        half_of: job.half_of.clone(),
+        selected: job.selected.clone(),
         seal: None,
     })
 }

@@ -50,11 +50,7 @@ pub fn differences<'a>(
 /// A note on runs of the same experiment that belong to another config, and the keys in which the
 /// nearest differs.
 pub fn other_runs(experiment: &Path, plan: &Plan) -> Option<String> {
-    let ours: BTreeSet<&str> = plan
-        .runs
-        .iter()
-        .map(|run| run.job.run_id.as_str())
-        .collect();
+    let ours: BTreeSet<&str> = plan.all_runs().map(|run| run.job.run_id.as_str()).collect();
     let mut others = directories_with(experiment, JOB_FILE);
     others.retain(|run| {
         let name = run.file_name().unwrap_or_default().to_string_lossy();

@@ -104,8 +104,7 @@ impl Config {
             claims: plan.claims.clone(),
             assertions: plan.assertions,
             runs: plan
-                .runs
-                .iter()
+                .all_runs()
                 .map(|run| (run.job.run_id.clone(), run.job.labels.clone()))
                 .collect(),
             table: serde_json::to_value(&plan.table).unwrap_or_default(),

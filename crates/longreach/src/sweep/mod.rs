@@ -11,6 +11,7 @@ pub mod options;
 pub mod prepare;
 mod process;
 mod queue;
+pub mod selected;
 mod stalls;
 
 use crate::console::{self, tell};
@@ -45,6 +46,28 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// That of runs which are all recorded.
+    pub fn of(records: Vec<RunRecord>) -> Self {
+        Self {
+            records,
+            failed: Vec::new(),
+            not_started: 0,
+            stopped: None,
+        }
+    }
+
+    /// Whether a run failed or was never started.
+    pub fn has_failed(&self) -> bool {
+        !self.failed.is_empty() || self.not_started > 0
+    }
+
+    /// Adds what failed in the sweep that came before.
+    pub fn add_failures(&mut self, sweep: Self) {
+        self.failed.splice(0..0, sweep.failed);
+        self.not_started += sweep.not_started;
+        self.stopped = self.stopped.or(sweep.stopped);
+    }
+
     /// Exit code of the sweep.
     pub fn exit(&self) -> Exit {
         let mut exits = self.failed.iter().map(|(_, _, failure)| failure.exit);

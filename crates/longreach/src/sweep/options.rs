@@ -74,14 +74,23 @@ impl Options {
     }
 
     /// The record of a run, if it exists, is readable, and skipped no length that fits now. It gets
-    /// the labels of the plan: another config may name the same run otherwise.
+    /// the labels of the plan, and what the plan says of the choice of its values: another config
+    /// may name the same run otherwise.
     pub fn recorded(&self, run: &PlannedRun) -> Option<RunRecord> {
         let directory = self.directory(run);
         let mut record = self.complete(run, &directory)?;
-        if record.labels == run.job.labels {
+        let is_named = |record: &RunRecord| {
+            (&record.labels, &record.half_of, &record.selected)
+                == (&run.job.labels, &run.job.half_of, &run.job.selected)
+        };
+        if is_named(&record) {
             return Some(record);
         }
-        let relabel = |record: &mut RunRecord| record.labels.clone_from(&run.job.labels);
+        let relabel = |record: &mut RunRecord| {
+            record.labels.clone_from(&run.job.labels);
+            record.half_of.clone_from(&run.job.half_of);
+            record.selected.clone_from(&run.job.selected);
+        };
         // If another process holds the run, it writes the record itself.
         let Ok(_held) = files::take(rundir::system(), &directory) else {
             record.change(relabel);
@@ -89,7 +98,7 @@ impl Options {
         };
         // Read again: since the first time a worker may have added lengths.
         let mut record = self.complete(run, &directory)?;
-        if record.labels != run.job.labels {
+        if !is_named(&record) {
             record.change(relabel);
             files::write_record(rundir::system(), &directory, &record).ok()?;
         }

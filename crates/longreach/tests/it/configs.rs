@@ -369,7 +369,7 @@ fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
         spec: map,
         started_from: None,
         evaluation_of: None,
-        half_of: None,
+        half_of: run.job.half_of.clone(),
         selected: None,
         seal: None,
     }

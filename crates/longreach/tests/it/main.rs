@@ -33,6 +33,7 @@ mod resume;
 mod robustness;
 mod schedules;
 mod segments;
+mod selection;
 mod side_by_side;
 mod stages;
 mod start;

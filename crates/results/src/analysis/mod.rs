@@ -15,6 +15,7 @@
 //! learning.rs    whether scores still move with more steps
 //! learned.rs     which seeds have learned their task
 //! outcome.rs     reach, the best method
+//! varied.rs      what rows differ in besides the method
 //! base_sweep.rs  methods that differ only in the rotary base
 //! ```
 
@@ -30,3 +31,4 @@ pub(crate) mod outcome;
 pub(crate) mod point;
 pub(crate) mod roles;
 pub(crate) mod setting;
+mod varied;

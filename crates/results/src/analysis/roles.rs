@@ -1,7 +1,6 @@
 //! What a record is for: a result, the same run with half its steps, or a run of a selection sweep.
 
 use crate::record::RunRecord;
-use crate::spec::Spec;
 
 /// Records by what they are for.
 #[derive(Default)]
@@ -20,7 +19,7 @@ impl<'a> Roles<'a> {
     pub(crate) fn of(records: impl IntoIterator<Item = &'a RunRecord>) -> Self {
         let mut roles = Self::default();
         for record in records {
-            let of = if is_selection(&record.spec) {
+            let of = if record.is_of_sweep() {
                 &mut roles.selection
             } else if record.half_of.is_some() {
                 &mut roles.halves
@@ -59,9 +58,4 @@ fn were(count: usize) -> String {
         1 => "1 run was".into(),
         n => format!("{n} runs were"),
     }
-}
-
-fn is_selection(spec: &Spec) -> bool {
-    let rows = spec.get("eval").and_then(|eval| eval.get("rows"));
-    rows.and_then(|rows| rows.as_str()) == Some("selection")
 }

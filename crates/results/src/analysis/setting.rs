@@ -5,6 +5,7 @@ use super::groups::{Group, TRAINED, groups, later_note};
 use super::identity::MethodSpecs;
 use super::naming;
 use super::roles::Roles;
+use super::varied;
 use crate::metric;
 use crate::record::{RunRecord, TaskFacts};
 use crate::text::{self, list, short_hash, times};
@@ -41,6 +42,8 @@ pub(crate) struct Method {
     pub name: String,
     /// The name without the keys of labels, as claims and baselines may write it.
     pub plain: String,
+    /// What its row says of the training after the name: ` [lr = 0.003]`, or nothing.
+    pub training: String,
     pub group: usize,
     pub variant: String,
 }
@@ -259,6 +262,8 @@ fn setting<'a>(
     let task = &runs[0].task;
     let mut notes = Vec::new();
     let groups = groups(runs, specs, order, &mut notes);
+    let trainings = varied::suffixes(&groups);
+    notes.extend(varied::tried_notes(&groups, &name));
     let mut methods = Vec::new();
     let mut taken = BTreeSet::new();
     for (index, group) in groups.iter().enumerate() {
@@ -281,6 +286,7 @@ fn setting<'a>(
             methods.push(Method {
                 name,
                 plain,
+                training: trainings[index].clone(),
                 group: index,
                 variant: variant.name.clone(),
             });

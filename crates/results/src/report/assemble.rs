@@ -9,6 +9,7 @@ use super::finding::unconverged;
 use super::pages::{self, ExperimentPage};
 use super::sections::{Whole, section};
 use super::spec::ReportSpec;
+use crate::analysis::roles::Roles;
 use crate::analysis::setting::Setting;
 use crate::record::{RunRecord, RunStatus};
 use crate::store::Excluded;
@@ -23,13 +24,14 @@ const MOST_LISTED: usize = 200;
 /// Everything the report shows. `records`: in canonical order, not empty. `pages`: those of its
 /// experiments, if they have their own.
 pub(super) fn document(
-    records: &[&RunRecord],
+    roles: &Roles<'_>,
     excluded: &[Excluded],
     settings: &[Setting<'_>],
     spec: &ReportSpec,
     mut chapters: Vec<Chapter>,
     pages: &[ExperimentPage],
 ) -> Document {
+    let records = &roles.results[..];
     let mut notes = notes(records, settings, spec);
     let whole = Whole {
         settings: settings.len(),
@@ -54,7 +56,7 @@ pub(super) fn document(
         sections,
         chapters,
         conditions: conditions::facts(records, settings),
-        configs: config::configs(records),
+        configs: config::configs(roles),
         diverged: listed(diverged.collect()),
         unconverged: listed(settings.iter().flat_map(unconverged).collect()),
         excluded: listed(excluded.collect()),

@@ -72,7 +72,7 @@ pub fn report(
         .chain(evaluated);
     let pages = experiments::pages(&sorted, &specs, spec);
     let chapters = chapters.collect();
-    let mut document = document(&roles.results, &excluded, &settings, spec, chapters, &pages);
+    let mut document = document(&roles, &excluded, &settings, spec, chapters, &pages);
     document.notes.extend(roles.notes());
     document.notes.extend(notes);
     let pictures = pictures(&document, spec)?;

@@ -8,6 +8,7 @@
 
 use super::config_variants::{Written, variants};
 use super::document::Config;
+use crate::analysis::roles::Roles;
 use crate::record::RunRecord;
 use crate::spec::{Spec, warm_start};
 use crate::text;
@@ -20,13 +21,16 @@ use std::fmt::Write as _;
 const MOST_VALUES: usize = 1000;
 
 /// The config of every experiment that has a spec.
-pub(crate) fn configs(records: &[&RunRecord]) -> Vec<Config> {
+pub(crate) fn configs(roles: &Roles<'_>) -> Vec<Config> {
     let mut by_experiment: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
-    for run in records.iter().filter(|run| run.evaluation_of.is_none()) {
+    let trained = roles.results.iter();
+    for run in trained.filter(|run| run.evaluation_of.is_none()) {
         by_experiment.entry(&run.experiment).or_default().push(run);
     }
     let one = |(name, runs): (&str, Vec<&RunRecord>)| {
-        let (toml, is_whole) = config(name, &runs);
+        let halves = roles.halves.iter().filter(|half| half.experiment == name);
+        let halves = halves.map(|half| half.seed).collect();
+        let (toml, is_whole) = config(name, &runs, &halves);
         Config {
             experiment: text::name(name, 60),
             toml,
@@ -37,7 +41,8 @@ pub(crate) fn configs(records: &[&RunRecord]) -> Vec<Config> {
 }
 
 /// One experiment's config, and whether it leaves out nothing. `runs`: not empty.
-fn config(name: &str, runs: &[&RunRecord]) -> (String, bool) {
+/// `halves`: seeds that were also run for half the steps.
+fn config(name: &str, runs: &[&RunRecord], halves: &BTreeSet<u64>) -> (String, bool) {
     let mut comments = Vec::new();
     let specs: Vec<Spec> = runs.iter().map(|run| run.method_spec()).collect();
     let sections: Vec<Value> = specs.iter().map(config_shape).collect();
@@ -59,13 +64,16 @@ fn config(name: &str, runs: &[&RunRecord]) -> (String, bool) {
                 .into(),
         );
     }
+    if runs.iter().any(|run| run.selected.is_some()) {
+        comments.push("Values were chosen for each method; the table of choices has them.".into());
+    }
     let seeds: BTreeSet<u64> = runs.iter().map(|run| run.seed).collect();
     let methods: BTreeSet<String> = sections.iter().map(Value::to_string).collect();
     if methods.len() * seeds.len() > runs.len() {
         comments.push("Not every method was run with every seed.".into());
     }
     (
-        print(name, &seeds, &base, &axes, &variants, &comments),
+        print(name, [&seeds, halves], &base, &axes, &variants, &comments),
         comments.is_empty(),
     )
 }
@@ -214,7 +222,7 @@ fn axes(
 
 fn print(
     name: &str,
-    seeds: &BTreeSet<u64>,
+    [seeds, halves]: [&BTreeSet<u64>; 2],
     base: &Value,
     axes: &[(String, Vec<Value>)],
     variants: &[Written],
@@ -224,16 +232,15 @@ fn print(
     for comment in comments {
         let _ = writeln!(out, "# {}", text::printable(comment));
     }
-    let list = seeds
-        .iter()
-        .map(u64::to_string)
-        .collect::<Vec<_>>()
-        .join(", ");
     let _ = write!(
         out,
-        "name = {}\nseeds = [{list}]\n",
-        toml_text::string(name)
+        "name = {}\nseeds = [{}]\n",
+        toml_text::string(name),
+        list(seeds)
     );
+    if !halves.is_empty() {
+        let _ = writeln!(out, "half_seeds = [{}]", list(halves));
+    }
     for section in ["task", "model", "train", "eval"] {
         let Some(Value::Object(map)) = find(base, &[section]) else {
             continue;
@@ -278,4 +285,9 @@ fn print(
         }
     }
     out
+}
+
+fn list(seeds: &BTreeSet<u64>) -> String {
+    let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
+    seeds.join(", ")
 }

@@ -41,7 +41,7 @@ pub(super) fn pages(
         let settings = settings(&own, &spec.order, specs);
         let document = Document {
             pages: links(&files, Some(file)),
-            ..of_experiment(experiment, &Roles::of(own).results, &settings, spec)
+            ..of_experiment(experiment, &Roles::of(own), &settings, spec)
         };
         ExperimentPage::new(experiment, file, document, &settings)
     };
@@ -51,10 +51,11 @@ pub(super) fn pages(
 /// What is said of one experiment alone.
 fn of_experiment(
     experiment: &str,
-    records: &[&RunRecord],
+    roles: &Roles<'_>,
     settings: &[Setting<'_>],
     spec: &ReportSpec,
 ) -> Document {
+    let records = &roles.results[..];
     let is_known = |text: &String| {
         let labels = records.iter().flat_map(|r| &r.labels);
         let evals = records.iter().flat_map(|r| &r.evals);
@@ -70,5 +71,5 @@ fn of_experiment(
     };
     let ranked = ranking::chapter(settings).into_iter();
     let chapters = ranked.chain(prediction::chapter(settings));
-    document(records, &[], settings, &own, chapters.collect(), &[])
+    document(roles, &[], settings, &own, chapters.collect(), &[])
 }

@@ -313,6 +313,19 @@ pub fn all(directory: &Path) -> Vec<Base> {
     put(&mut answers, "eval.decode", r#""auto""#);
     put(&mut answers, "eval.attention_distance", "true");
     bases.push(base("scores of answers", answers, &["eval"]));
+    let mut chosen: Table = LEAST.parse().expect("TOML");
+    put(
+        &mut chosen,
+        "select",
+        r#"{ over = { "train.lr" = [1e-3, 1e-2] }, by = "loss_nats", seeds = [9], steps = 0.5 }"#,
+    );
+    bases.push(base("choices", chosen, &["select"]));
+    let mut halved: Table = LEAST.parse().expect("TOML");
+    put(&mut halved, "half_seeds", "[0]");
+    bases.push(base("half steps", halved, &["half_seeds"]));
+    let mut held: Table = LEAST.parse().expect("TOML");
+    put(&mut held, "eval.rows", r#""selection""#);
+    bases.push(base("selection rows", held, &["eval", "rows"]));
     let mut text: Table = LEAST.parse().expect("TOML");
     put(&mut text, "task", r#"{ kind = "text", files = ["a.txt"] }"#);
     put(&mut text, "eval.last_tokens", "4");
@@ -413,10 +426,11 @@ fn base(name: &str, table: Table, focus: &[&str]) -> Base {
     let root = Value::Table(table.clone());
     walk(&root, &mut Vec::new(), &mut keys);
     // What stands below the key of an axis is replaced before it is read.
-    let axes: Vec<Vec<String>> = table
-        .get("axes")
-        .and_then(Value::as_table)
+    let over = table.get("select").and_then(|select| select.get("over"));
+    let axes: Vec<Vec<String>> = [table.get("axes"), over]
         .into_iter()
+        .flatten()
+        .filter_map(Value::as_table)
         .flat_map(Table::keys)
         .map(|key| schema::split(key))
         .collect();
@@ -510,7 +524,7 @@ pub fn known_and_held(bases: &[Base], scratch: &Path) -> (BTreeSet<String>, BTre
 /// Segments of a text, by texts and in files of `ids`.
 fn segments(mut ids: Table) -> Vec<Base> {
     let pe = r#"{ kind = "stack", parts = [
-        { kind = "on_axis", part = { kind = "learned", max_position = 4, clamp = true } },
+        { kind = "on_axis", part = { kind = "learned", max_position = 8, clamp = true } },
         { kind = "on_axis", axis = 1, part = { kind = "rope" } }] }"#;
     let mut text: Table = LEAST.parse().expect("TOML");
     let text_of = r#"{ kind = "text", files = ["a.txt"], segment_ends = ["e", "t"] }"#;

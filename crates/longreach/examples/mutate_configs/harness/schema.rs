@@ -30,12 +30,19 @@ pub fn dotted(path: &[String]) -> String {
 
 /// The path without its axis: where the value stands when it is read.
 pub fn live(path: &[String]) -> Vec<String> {
-    match path {
-        [axes, key, _, rest @ ..] if axes == "axes" => {
-            split(key).into_iter().chain(rest.iter().cloned()).collect()
-        }
-        [axes, key] if axes == "axes" => split(key),
+    match in_axes(path) {
+        Some([key, _, rest @ ..]) => split(key).into_iter().chain(rest.iter().cloned()).collect(),
+        Some([key]) => split(key),
         _ => path.to_vec(),
+    }
+}
+
+/// The rest of a path below a table of axes: `axes`, or `select.over`.
+fn in_axes(path: &[String]) -> Option<&[String]> {
+    match path {
+        [axes, rest @ ..] if axes == "axes" => Some(rest),
+        [select, over, rest @ ..] if select == "select" && over == "over" => Some(rest),
+        _ => None,
     }
 }
 
@@ -96,15 +103,13 @@ pub fn parent<'a>(table: &'a mut Table, path: &[String]) -> Option<Parent<'a>> {
 /// The key of the schema: `train.lr`, `pe:rope.base`, `scaling:yarn.factor`, `task:text.files[]`,
 /// `variant.name`, `axis`.
 pub fn id(table: &Table, path: &[String]) -> String {
-    if let [axes, _, rest @ ..] = path
-        && axes == "axes"
-        && rest.is_empty()
-    {
+    let below = in_axes(path);
+    if below.is_some_and(|below| below.len() == 1) {
         return "axis".to_owned();
     }
-    let axis = (path.first().is_some_and(|first| first == "axes") && path.len() >= 3)
-        .then(|| path.get(..3))
-        .flatten();
+    // The value of an axis, without what stands below it.
+    let axis = below.filter(|below| below.len() >= 2);
+    let axis = axis.and_then(|below| path.get(..path.len() - below.len() + 2));
     // The value of the axis stands in the place that it is read from.
     let mut placed = table.clone();
     if let (Some(axis), Some(value)) = (axis, axis.and_then(|axis| find(table, axis))) {

@@ -92,6 +92,11 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
     ),
     (&["pe:*.base"], &["2^40"], "bases go up to 1e15"),
     (
+        &["scaling:evq_cosh.tau"],
+        &["zero", "1e-320"],
+        "the geometric table",
+    ),
+    (
         &["when.base"],
         &[
             "zero",
@@ -216,6 +221,8 @@ const REQUIRED: &[&str] = &[
     "pe:dape.part",
     "pe:by_layer.parts",
     "pe:by_layer.pattern",
+    // Nothing is chosen without it.
+    "select.over",
     // Hints need operands of equal length.
     "task:addition.operands",
     // Files of ids do not say how many there are, and byte pairs have no usual number.

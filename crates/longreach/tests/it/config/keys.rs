@@ -9,8 +9,10 @@ use std::collections::BTreeSet;
 /// A config with every table that has keys, so that each can be asked for the keys it knows.
 const WHOLE: &str = r#"
 name = "keys"
+half_seeds = [0]
 task = { kind = "copy" }
 report = {}
+select = { over = { "train.lr" = [1e-3, 3e-3] } }
 [model]
 d_model = 16
 n_layers = 1
@@ -65,6 +67,7 @@ fn every_key_is_listed_and_no_other() {
         "eval",
         "eval.variants.0",
         "report",
+        "select",
     ];
     let accepted: BTreeSet<String> = tables.iter().flat_map(|table| known(table)).collect();
     // Read before the tables are, and tables whose own keys are listed.
@@ -78,6 +81,7 @@ fn every_key_is_listed_and_no_other() {
         "eval",
         "eval.variants",
         "report",
+        "select",
     ]
     .map(str::to_owned);
     let expected: BTreeSet<String> = accepted.into_iter().chain(before).collect();

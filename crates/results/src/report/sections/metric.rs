@@ -110,7 +110,7 @@ fn rows(setting: &Setting<'_>, metric: &str) -> (Vec<Vec<Cell>>, Vec<String>) {
         };
         let own = rows.len();
         let all = |len| setting.point(method, metric, len);
-        rows.push(cells(method.name.clone(), &all));
+        rows.push(cells(method.name.clone() + &method.training, &all));
         row_keys.push(key);
         let learned = setting.learned(method);
         if learned.is_partial() {

@@ -14,6 +14,7 @@ mod metric;
 mod reach;
 mod run_views;
 mod runs;
+mod selection;
 
 use super::document::{PageLink, Section, Table};
 use super::figures::figures;
@@ -27,7 +28,8 @@ use crate::metric::{ATTENTION_DISTANCE, LOSS_NATS};
 type Tables = fn(&Setting<'_>, &ReportSpec) -> Vec<Table>;
 
 /// The tables below the leading one, in the order of the report.
-const TABLES: [Tables; 10] = [
+const TABLES: [Tables; 11] = [
+    selection::tables,
     reach::tables,
     extrapolation::tables,
     metric::tables,

@@ -1,0 +1,326 @@
+//! `[select]` and `half_seeds`: what is run, what is chosen, and what the result says of it.
+
+use crate::common::Scratch;
+use longreach::plan::planner::{Plan, plan};
+use results::{RunRecord, read_jsonl, read_record};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+const CONFIG: &str = r#"name = "chosen"
+seeds = [0, 1]
+half_seeds = [1]
+
+[task]
+kind = "copy"
+alphabet = 4
+test_rows = 8
+
+[select]
+by = "loss_nats"
+seeds = [7, 8]
+steps = 0.5
+
+[select.over]
+"train.lr" = [1e-4, 3e-2, 1e-3]
+
+[model]
+d_model = 16
+n_layers = 1
+n_heads = 2
+pe = { kind = "rope" }
+
+[train]
+train_len = 4
+steps = 12
+batch_size = 4
+warmup_steps = 2
+
+[eval]
+test_lens = [4, 8]
+
+[axes]
+"model.pe" = [{ kind = "rope" }, { kind = "alibi" }]
+"#;
+
+fn records(scratch: &Scratch) -> Vec<RunRecord> {
+    let paths = scratch.records().into_iter();
+    let paths = paths.map(|(path, _)| scratch.runs().join(path));
+    paths.map(|path| read_record(&path).unwrap()).collect()
+}
+
+fn selection_file(scratch: &Scratch) -> PathBuf {
+    scratch.runs().join("chosen/selection.jsonl")
+}
+
+fn label(record: &RunRecord) -> &str {
+    &record.labels[0].text
+}
+
+/// The mean loss of each rate of a method over the runs of the sweep, from their records alone.
+fn losses(swept: &[&RunRecord], method: &str) -> BTreeMap<String, f64> {
+    let mut losses: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for record in swept.iter().filter(|record| label(record) == method) {
+        let rate = record.spec["train"]["lr"].to_string();
+        let loss = record.evals[0].metrics["loss_nats"].value;
+        losses.entry(rate).or_default().push(loss);
+    }
+    let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
+    losses
+        .into_iter()
+        .map(|(rate, values)| (rate, mean(values)))
+        .collect()
+}
+
+#[test]
+fn every_method_is_run_at_the_rate_with_the_lowest_loss() {
+    let scratch = Scratch::with(CONFIG);
+    let output = scratch.longreach("run", &["--jobs", "2"]);
+    assert!(output.status.success(), "{output:?}");
+    let all = records(&scratch);
+    let (swept, result): (Vec<&RunRecord>, Vec<&RunRecord>) =
+        all.iter().partition(|record| record.is_of_sweep());
+    // Three rates of two methods with two seeds; two seeds and a half of the result.
+    assert_eq!((swept.len(), result.len()), (12, 6));
+    for record in &swept {
+        assert!([7, 8].contains(&record.seed) && record.selected.is_none());
+        assert_eq!((record.train.steps, record.evals.len()), (6, 1));
+        assert_eq!(record.spec["train"]["warmup_steps"], 1);
+    }
+    for record in &result {
+        let losses = losses(&swept, label(record));
+        let lowest = losses.iter().min_by(|a, b| a.1.total_cmp(b.1)).unwrap();
+        assert_eq!(record.spec["train"]["lr"].to_string(), *lowest.0);
+        let selected = record.selected.as_ref().unwrap();
+        assert_eq!((selected.steps, &selected.seeds[..]), (6, &[7, 8][..]));
+        let mean = selected.chosen().unwrap().mean().unwrap();
+        assert!((mean - lowest.1).abs() < 1e-12, "{mean} and {lowest:?}");
+        for candidate in &selected.candidates {
+            let rate = candidate.values[0].value.to_string();
+            assert!((candidate.mean().unwrap() - losses[&rate]).abs() < 1e-12);
+        }
+    }
+    // A run with half the steps names its whole run, which has the same seed and rate.
+    let halves = result.iter().filter(|record| record.half_of.is_some());
+    for half in halves.clone() {
+        let whole = result
+            .iter()
+            .find(|whole| half.half_of.as_ref() == Some(&whole.run_id));
+        let whole = whole.unwrap();
+        assert_eq!((half.seed, whole.seed, half.train.steps), (1, 1, 6));
+        assert_eq!(half.spec["train"]["lr"], whole.spec["train"]["lr"]);
+        assert_eq!(half.spec["eval"]["test_lens"], serde_json::json!([4]));
+    }
+    assert_eq!(halves.count(), 2);
+    let file = read_jsonl(&selection_file(&scratch)).unwrap().records;
+    assert_eq!(file.len(), 12);
+    assert!(file.iter().all(RunRecord::is_of_sweep));
+    let report = std::fs::read_to_string(scratch.runs().join("chosen/report/report.md")).unwrap();
+    for word in ["Chosen values", "Everything tried", "[lr = ", "edge"] {
+        assert!(report.contains(word), "{word} is missing:\n{report}");
+    }
+}
+
+#[test]
+fn what_was_lost_is_run_again_and_chosen_the_same() {
+    let scratch = Scratch::with(CONFIG);
+    assert!(scratch.longreach("run", &[]).status.success());
+    let (before, file) = (
+        scratch.records(),
+        std::fs::read(selection_file(&scratch)).unwrap(),
+    );
+    // One run of the sweep and one of the result.
+    let of = |swept: bool| {
+        let path = before.iter().map(|(path, _)| scratch.runs().join(path));
+        path.clone()
+            .find(|path| read_record(path).unwrap().is_of_sweep() == swept)
+            .unwrap()
+    };
+    for path in [of(true), of(false), selection_file(&scratch)] {
+        std::fs::remove_file(path).unwrap();
+    }
+    let output = scratch.longreach("run", &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(scratch.records(), before);
+    assert_eq!(std::fs::read(selection_file(&scratch)).unwrap(), file);
+    // Everything is recorded: nothing is run.
+    let output = scratch.longreach("run", &[]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("0 to do"), "{told}");
+    assert!(!told.contains("comes first"), "{told}");
+}
+
+#[test]
+fn gathered_records_of_the_sweep_lie_beside_those_of_the_result() {
+    let scratch = Scratch::with(CONFIG);
+    assert!(scratch.longreach("run", &[]).status.success());
+    let out = scratch.directory.path().join("gathered/results.jsonl");
+    let gather = crate::common::longreach()
+        .arg("gather")
+        .arg(scratch.runs().join("chosen"))
+        .arg("--out")
+        .arg(&out)
+        .output()
+        .unwrap();
+    assert!(gather.status.success(), "{gather:?}");
+    let result = read_jsonl(&out).unwrap().records;
+    assert_eq!(result.len(), 6);
+    assert!(!result.iter().any(RunRecord::is_of_sweep));
+    let swept = read_jsonl(&out.with_file_name("selection.jsonl")).unwrap();
+    assert_eq!(swept.records.len(), 12);
+}
+
+#[test]
+fn check_counts_the_sweep_and_the_result() {
+    let scratch = Scratch::with(CONFIG);
+    let output = scratch.longreach("check", &["--json"]);
+    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let parts = plan["runs"].as_array().unwrap().iter();
+    let count = |part: &str| parts.clone().filter(|run| run["part"] == part).count();
+    assert_eq!(
+        [count("sweep"), count("result"), count("half_steps")],
+        [12, 4, 2]
+    );
+}
+
+fn planned(config: &str, overrides: &[&str]) -> Result<Plan, String> {
+    let scratch = Scratch::with(config);
+    let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+    plan(&scratch.config, &overrides).map_err(|mistakes| mistakes.to_string())
+}
+
+#[track_caller]
+fn refused(config: &str, overrides: &[&str], texts: &[&str]) {
+    let error = planned(config, overrides).err().expect("a mistake");
+    for text in texts {
+        assert!(error.contains(text), "{text:?} is not in:\n{error}");
+    }
+}
+
+#[test]
+fn mistakes_of_a_selection_are_named() {
+    let rate = r#"select.over={"train.lr"=[1e-3]}"#;
+    refused(
+        CONFIG,
+        &[rate],
+        &["select.over", "nothing to choose from", "command line"],
+    );
+    let axis = CONFIG.replace("\"train.lr\" =", "\"model.pe\" =");
+    refused(
+        &axis,
+        &[],
+        &[
+            "x.toml:16",
+            "`model.pe` is an axis",
+            "keys that no axis varies",
+        ],
+    );
+    refused(
+        CONFIG,
+        &["select.seeds=[7,1]"],
+        &["select.seeds.1", "a seed of the result too"],
+    );
+    refused(
+        CONFIG,
+        &["select.seeds=[7,7]"],
+        &["select.seeds.1", "listed twice"],
+    );
+    refused(CONFIG, &["select.seeds=[]"], &["select.seeds", "is empty"]);
+    let metrics = [
+        "select.by",
+        "perplexity",
+        "no metric of this task",
+        "exact_match",
+    ];
+    refused(CONFIG, &["select.by=perplexity"], &metrics);
+    refused(
+        CONFIG,
+        &["select.steps=0"],
+        &["select.steps", "from 0.001 to 1"],
+    );
+    refused(CONFIG, &["select.stepz=1"], &["stepz", "steps"]);
+    refused(
+        CONFIG,
+        &[r#"select.over.seeds=[[3],[4]]"#],
+        &["`seeds` cannot be chosen"],
+    );
+    refused(
+        CONFIG,
+        &["half_seeds=[5]"],
+        &["half_seeds.0", "no seed of the result"],
+    );
+    refused(
+        CONFIG,
+        &["half_seeds=[1,1]"],
+        &["half_seeds.1", "listed twice"],
+    );
+    let longer = ["eval.test_lens=[8]"];
+    refused(
+        CONFIG,
+        &longer,
+        &["half_seeds", "at or below the training length"],
+    );
+    // A key that changes nothing would choose between equal runs.
+    let same = r#"select.over={"train.min_len"=[1,2]}"#;
+    assert!(planned(CONFIG, &[same]).is_ok());
+    let equal = r#"select.over={"model.norm"=["pre_layer","layer_norm"]}"#;
+    assert!(planned(CONFIG, &[equal]).is_err());
+}
+
+#[test]
+fn an_override_of_a_chosen_key_takes_it_out_of_the_sweep() {
+    let plan = planned(CONFIG, &["train.lr=2e-3"]).unwrap();
+    assert!(plan.selection.is_none());
+    assert_eq!(plan.runs.len(), 6);
+    assert!(plan.runs.iter().all(|run| run.job.spec.train.lr == 2e-3));
+    // The same runs as those of the config without `[select]`.
+    let (head, rest) = CONFIG.split_once("[select]").unwrap();
+    let plain = format!("{head}{}", &rest[rest.find("[model]").unwrap()..]);
+    let plain = planned(&plain, &["train.lr=2e-3"]).unwrap();
+    let ids = |plan: &Plan| -> Vec<String> {
+        plan.runs.iter().map(|run| run.job.run_id.clone()).collect()
+    };
+    assert_eq!(ids(&plan), ids(&plain));
+}
+
+#[test]
+fn several_keys_vary_together() {
+    let entries = r#""model.pe, train.lr" = [[{ kind = "rope" }, 3e-3], [{ kind = "t5" }, 1e-2]]"#;
+    let (head, _) = CONFIG.split_once("[axes]").unwrap();
+    let (top, rest) = head.split_once("[select]").unwrap();
+    let config = format!(
+        "{top}{}[axes]\n{entries}\n",
+        &rest[rest.find("[model]").unwrap()..]
+    );
+    let plan = planned(&config, &["half_seeds=[]"]).unwrap();
+    let runs = plan.runs.iter().map(|run| {
+        let label = &run.job.labels[0];
+        (
+            label.key.as_str(),
+            label.text.as_str(),
+            run.job.spec.train.lr,
+        )
+    });
+    let mut runs: Vec<_> = runs.collect();
+    runs.dedup();
+    assert_eq!(runs, [("model.pe", "rope", 3e-3), ("model.pe", "t5", 1e-2)]);
+    // An override inside a value is applied to every entry.
+    refused(
+        &config,
+        &["half_seeds=[]", "model.pe.max_distance=16"],
+        &["max_distance", "command line"],
+    );
+    refused(
+        &config,
+        &["train.lr=1e-3"],
+        &[
+            "varies together with others",
+            "axes.\"model.pe, train.lr\"",
+            "command line",
+        ],
+    );
+    let uneven = config.replace("}, 3e-3]", "}]");
+    let texts = ["varies 2 keys together", "a list of 2 values", "x.toml:"];
+    refused(&uneven, &[], &texts);
+    let twice = config.replace("[axes]", "[axes]\n\"train.lr\" = [1e-3, 2e-3]");
+    refused(&twice, &[], &["is the same as axis"]);
+}
