@@ -9,23 +9,17 @@
 //! several keys varies them together ([`super::zipped`]). How overrides apply to axes is described
 //! in [`super::overrides`].
 
+pub use super::key_path::{MAX_RUNS, OVER, SELECT};
+
 use super::axis::{Axis, CHOICES, Entry, Family, METHODS, is_fixed};
 use super::diagnostic::{Diagnostic, deserialize, normalise};
+
 use super::key_path::{AXES, KeyPath, set};
 use super::origins::Origins;
 use super::source::{Source, count_values};
 use super::zipped;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
-
-/// Top-level key that bounds the number of runs.
-pub const MAX_RUNS: &str = "max_runs";
-
-/// Top-level table that chooses values for every method.
-pub const SELECT: &str = "select";
-
-/// Its table of what is tried.
-pub const OVER: &str = "over";
 
 /// Number of runs an experiment may have unless it says otherwise.
 pub const DEFAULT_MAX_RUNS: u64 = 1000;

@@ -1,9 +1,8 @@
 //! One axis: its keys, its entries, and what is wrong with them. `[axes]` and `select.over` hold
 //! axes: tables of lists by dotted key.
 
-use super::axes::{MAX_RUNS, OVER, SELECT};
 use super::diagnostic::{Diagnostic, Place, Problem, describe_value, quoted, type_name};
-use super::key_path::{AXES, Blocked, KeyPath, set_below};
+use super::key_path::{AXES, Blocked, KeyPath, MAX_RUNS, OVER, SELECT, set_below};
 use super::labels::{canonical, label};
 use super::origins::Patch;
 use super::source::Source;

@@ -7,6 +7,15 @@ use toml::{Table, Value};
 /// Name of the top-level table of axes.
 pub const AXES: &str = "axes";
 
+/// Top-level key that bounds the number of runs.
+pub const MAX_RUNS: &str = "max_runs";
+
+/// Top-level table that chooses values for every method.
+pub const SELECT: &str = "select";
+
+/// Its table of what is tried.
+pub const OVER: &str = "over";
+
 /// Most parts of a dotted key: deeper values would have to be walked, copied and dropped by deep
 /// recursion.
 pub const MAX_PARTS: usize = 64;

@@ -1,9 +1,9 @@
 //! The runs of an experiment and what its report needs to know.
 
 use super::memory::TaskSizes;
-use super::selection::Selection;
 use super::spec::Job;
 use results::Claims;
+use results::record::Label;
 use std::path::PathBuf;
 use toml::Table;
 
@@ -23,6 +23,35 @@ pub struct PlannedRun {
     pub sizes: TaskSizes,
 }
 
+/// The runs of a sweep, and what each method chooses from.
+#[derive(Clone)]
+pub struct Selection {
+    /// The runs of the sweep, of all methods.
+    pub runs: Vec<PlannedRun>,
+    /// One for each cell of the axes; none once they have chosen.
+    pub methods: Vec<Method>,
+}
+
+/// One method.
+#[derive(Clone)]
+pub struct Method {
+    /// The metric that chooses.
+    pub by: String,
+    /// What it chooses from.
+    pub tried: Vec<Tried>,
+}
+
+/// One combination of values.
+#[derive(Clone)]
+pub struct Tried {
+    /// Its values, one for each key of `select.over`.
+    pub values: Vec<Label>,
+    /// Its runs of the sweep, by index into [`Selection::runs`].
+    pub sweep: Vec<usize>,
+    /// The runs of the result under these values.
+    pub runs: Vec<PlannedRun>,
+}
+
 /// Every run of an experiment.
 #[derive(Clone, Default)]
 pub struct Plan {
@@ -38,8 +67,8 @@ pub struct Plan {
     pub claims: Claims,
     /// Whether to hold them against what a correct suite must show.
     pub assertions: bool,
-    /// The runs, seed varying fastest. Under `[select]`, until values are chosen, those of the first
-    /// combination, which stand for the chosen one in estimates.
+    /// The runs, seed varying fastest. Under `[select]`, until values are chosen, the runs of the
+    /// first combination, which stand for those of the chosen one in estimates.
     pub runs: Vec<PlannedRun>,
     /// The sweep of `[select]`.
     pub selection: Option<Selection>,

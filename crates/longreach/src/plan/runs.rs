@@ -1,13 +1,12 @@
-//! From a cell to its runs: those of its seeds, with half the steps, and of the sweep of `[select]`.
+//! From a cell to its runs: of its seeds, with half the steps, and of the sweep of `[select]`.
 
 use super::check::check_lengths;
 use super::memory::TaskSizes;
 use super::notes::unsupported_notes;
-use super::planned::{Plan, PlannedRun};
+use super::planned::{Method, Plan, PlannedRun, Selection, Tried};
 use super::planner::{Planner, Resolved};
-use super::sections::Experiment;
-use super::select::{self, SelectSection};
-use super::selection::{Method, Selection, Tried};
+use super::sections::{Experiment, SelectSection};
+use super::select;
 use super::spec::{Job, RunSpec, TrainSpec};
 use super::stopping;
 use super::warm_start::warm_start;

@@ -3,7 +3,6 @@
 //! those of the transformer.
 
 use super::model::ModelSection;
-use super::select::SelectSection;
 use super::spec::{Decode, LengthCurriculum, StopSpec};
 use crate::run::optimizer::AdamWConfig;
 use posenc::{EncodingConfig, PositionsConfig};
@@ -31,6 +30,28 @@ pub(super) struct Experiment {
     pub(super) eval: EvalSection,
     #[serde(default)]
     pub(super) report: ReportSection,
+}
+
+/// `[select]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SelectSection {
+    /// Read with the axes.
+    #[expect(dead_code, reason = "the key must be known and there")]
+    over: Table,
+    #[serde(default)]
+    pub(super) by: Option<String>,
+    #[serde(default = "default_select_seeds")]
+    pub(super) seeds: Vec<u64>,
+    #[serde(default = "default_select_steps")]
+    pub(super) steps: f64,
+}
+
+pub(super) fn default_select_seeds() -> Vec<u64> {
+    vec![100, 101]
+}
+fn default_select_steps() -> f64 {
+    1.0 / 3.0
 }
 
 /// `[report]`: what the report holds the records against. No part of a run's identity.

@@ -4,36 +4,13 @@
 //! best. `half_seeds` are also run for half the steps, to show whether the score still moves.
 
 use super::ranges::{listed_number, listed_whole};
-use super::sections::Experiment;
+use super::sections::{Experiment, SelectSection, default_select_seeds};
 use crate::config::axes::{Cell, Choices, OVER, SELECT};
 use crate::config::diagnostic::Diagnostic;
 use crate::config::key_path::{KeyPath, set};
-use serde::Deserialize;
 use std::collections::BTreeSet;
 use tasks::{TEACHER_FORCED, Task};
 use toml::{Table, Value};
-
-/// `[select]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SelectSection {
-    /// Read with the axes.
-    #[expect(dead_code, reason = "the key must be known and there")]
-    over: Table,
-    #[serde(default)]
-    by: Option<String>,
-    #[serde(default = "default_seeds")]
-    pub(super) seeds: Vec<u64>,
-    #[serde(default = "default_steps")]
-    steps: f64,
-}
-
-fn default_seeds() -> Vec<u64> {
-    vec![100, 101]
-}
-fn default_steps() -> f64 {
-    1.0 / 3.0
-}
 
 /// Runs of each cell, before anything is read strictly: of the result, of half the steps, and of
 /// the sweep. A mistake counts as nothing and is refused later.
@@ -42,7 +19,7 @@ pub(super) fn runs_per_cell(table: &Table, choices: Option<&Choices>) -> usize {
     let seeds = count(table.get("seeds")).unwrap_or(1);
     let half = count(table.get("half_seeds")).unwrap_or(0);
     let swept = table.get(SELECT).and_then(|select| select.get("seeds"));
-    let swept = count(swept).unwrap_or(default_seeds().len());
+    let swept = count(swept).unwrap_or(default_select_seeds().len());
     let tried = choices.map_or(0, |choices| choices.count().saturating_mul(swept));
     seeds.saturating_add(half).saturating_add(tried)
 }

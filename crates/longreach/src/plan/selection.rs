@@ -4,41 +4,12 @@
 //! that are scored. The choice is a function of the records, so a sweep that was interrupted
 //! chooses the same.
 
-use super::planned::{Plan, PlannedRun};
+use super::planned::{Method, Plan, Selection};
 use results::RunRecord;
 use results::metric::{self, LOSS_NATS};
-use results::record::{Candidate, EvalStatus, Label, RunStatus, Selected};
+use results::record::{Candidate, EvalStatus, RunStatus, Selected};
 use std::cmp::Ordering;
 use std::collections::HashMap;
-
-/// The runs of a sweep, and what each method chooses from.
-#[derive(Clone)]
-pub struct Selection {
-    /// The runs of the sweep, of all methods.
-    pub runs: Vec<PlannedRun>,
-    /// One for each cell of the axes; none once they have chosen.
-    pub methods: Vec<Method>,
-}
-
-/// One method.
-#[derive(Clone)]
-pub struct Method {
-    /// The metric that chooses.
-    pub by: String,
-    /// What it chooses from.
-    pub tried: Vec<Tried>,
-}
-
-/// One combination of values.
-#[derive(Clone)]
-pub struct Tried {
-    /// Its values, one for each key of `select.over`.
-    pub values: Vec<Label>,
-    /// Its runs of the sweep, by index into [`Selection::runs`].
-    pub sweep: Vec<usize>,
-    /// The runs of the result under these values.
-    pub runs: Vec<PlannedRun>,
-}
 
 /// A candidate's rank: its metric, then its loss where that is equal.
 #[derive(Clone, Copy)]

@@ -39,8 +39,9 @@ pub(super) fn tables(setting: &Setting<'_>, _: &ReportSpec) -> Vec<Table> {
             title: "Chosen values".into(),
             caption: caption.clone(),
             notes:
-                "Equal scores are decided by the loss. An edge is the first or the last value tried: a better one may lie beyond. The \
-                    last column is how much the score moves between the two best."
+                "Equal scores are decided by the loss. An edge is the first or the last value \
+                    tried: a better one may lie beyond. The last column is how much the score moves \
+                    between the two best."
                     .into(),
             columns: columns(&[
                 "method",
