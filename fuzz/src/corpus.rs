@@ -120,6 +120,7 @@ fn context(dir: &Path, train_len: usize, test_lens: &[usize]) -> BuildContext<'s
         test_lens: test_lens.to_vec(),
         eval_seed: 0,
         rows: longreach_tasks::Rows::Test,
+        bidirectional: false,
     }
 }
 

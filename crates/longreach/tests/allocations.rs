@@ -71,6 +71,7 @@ fn per_step(encoding: &str) -> (Vec<[usize; 2]>, usize) {
             &spec.eval.test_lens,
             0,
             spec.eval.rows,
+            spec.model.transformer.mask,
         )
         .unwrap();
     let mut seen = Vec::new();

@@ -120,6 +120,9 @@ pub struct BuildContext<'a> {
     pub eval_seed: u64,
     /// Which rows are tested on.
     pub rows: Rows,
+    /// Whether the model reads a row in both directions, so that answers are not among what it
+    /// reads.
+    pub bidirectional: bool,
 }
 
 /// Answer tokens are predictions given the true tokens before them.
@@ -151,6 +154,11 @@ pub trait Task: Send + Sync {
     /// token reads its own answers.
     fn reads_its_answers(&self) -> bool {
         true
+    }
+    /// Whether no counted target is read at its place or after it, so that a model may see what
+    /// comes after a token.
+    fn hides_answers(&self) -> bool {
+        false
     }
     /// Coordinates of the tokens read at this length on axes that the task defines, a list for each
     /// axis; none where a row is a line, or where coordinates depend on the tokens.

@@ -9,6 +9,7 @@ use crate::plan::surroundings::Surroundings;
 use serde::Serialize;
 use std::path::Path;
 use tasks::{Batch, Rows, Task, TaskConfig, TaskError};
+use tiny_transformer::Mask;
 
 /// Largest length.
 const MAX_LENGTH: usize = 1 << 20;
@@ -99,6 +100,7 @@ pub fn run(arguments: &Args) -> Result<Exit, Failure> {
             &[arguments.length],
             arguments.seed,
             Rows::Test,
+            Mask::Causal,
         )
         .map_err(|error| arguments.refused(&source, error))?;
     let rows = arguments.count(&*built)?;

@@ -361,9 +361,10 @@ impl Planner {
         (test_lens, rows): (&[usize], Rows),
     ) -> Result<Rc<dyn Task>, Diagnostic> {
         let (train_len, seed) = (written.train.train_len, written.eval.seed);
+        let mask = written.model.mask;
         // Everything that `build` is given, so equal keys mean equal tasks.
         let key = format!(
-            "{:?} {train_len} {test_lens:?} {seed} {rows:?}",
+            "{:?} {train_len} {test_lens:?} {seed} {rows:?} {mask:?}",
             written.task
         );
         if let Some(task) = self.tasks.borrow().get(&key) {
@@ -371,7 +372,7 @@ impl Planner {
         }
         let built = self
             .surroundings
-            .build(&written.task, train_len, test_lens, seed, rows);
+            .build(&written.task, train_len, test_lens, seed, rows, mask);
         let task: Rc<dyn Task> = built.map_err(|error| task_refused(cell, &error))?.into();
         self.tasks.borrow_mut().insert(key, task.clone());
         Ok(task)

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use tasks::{BuildContext, Rows, Task, TaskConfig, TaskError};
+use tiny_transformer::Mask;
 
 /// The lock file this binary was built with: it names the default text corpus.
 const LOCK: &str = include_str!("../../../../Cargo.lock");
@@ -25,7 +26,7 @@ impl Surroundings {
         }
     }
 
-    /// Builds a task for these lengths.
+    /// Builds a task for these lengths and for a model with this mask.
     ///
     /// # Errors
     ///
@@ -37,6 +38,7 @@ impl Surroundings {
         test_lens: &[usize],
         eval_seed: u64,
         rows: Rows,
+        mask: Mask,
     ) -> Result<Box<dyn Task>, TaskError> {
         task.build(&BuildContext {
             config_dir: self.config_dir.clone(),
@@ -46,6 +48,7 @@ impl Surroundings {
             test_lens: test_lens.to_vec(),
             eval_seed,
             rows,
+            bidirectional: mask == Mask::Bidirectional,
         })
     }
 }

@@ -62,6 +62,7 @@ fn built(job: &Job, test_lens: &[usize], rows: Rows) -> Result<Box<dyn Task>, Fa
         test_lens,
         spec.eval.seed,
         rows,
+        spec.model.transformer.mask,
     );
     let task = built.map_err(|error| {
         let exit = if matches!(error, tasks::TaskError::Input { .. }) {
@@ -101,7 +102,8 @@ pub fn shared_task(
         && spec.train.train_len == its.train.train_len
         && spec.eval.test_lens == its.eval.test_lens
         && spec.eval.seed == its.eval.seed
-        && spec.eval.rows == its.eval.rows;
+        && spec.eval.rows == its.eval.rows
+        && spec.model.transformer.mask == its.model.transformer.mask;
     let checked = || {
         let written = Written::of(job)?;
         written.check(job, task.as_ref())?;

@@ -21,6 +21,7 @@ fn task(kind: &str) -> Box<dyn tasks::Task> {
         test_lens: vec![16, 32],
         eval_seed: 0,
         rows: tasks::Rows::Test,
+        bidirectional: false,
     };
     toml::from_str::<TaskConfig>(&format!("kind = \"{kind}\""))
         .unwrap()

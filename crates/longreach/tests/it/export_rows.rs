@@ -28,6 +28,7 @@ fn task(config: &Value, length: usize, eval_seed: u64) -> Box<dyn Task> {
         test_lens: vec![length],
         eval_seed,
         rows: tasks::Rows::Test,
+        bidirectional: false,
     };
     config.build(&context).unwrap()
 }

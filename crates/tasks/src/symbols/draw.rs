@@ -23,6 +23,20 @@ pub(crate) fn distinct(choices: &[u64]) -> Vec<u64> {
     picked
 }
 
+/// Numbers of values of the choices that shuffle `n` places.
+pub(crate) fn shuffle_choices(n: usize) -> impl Iterator<Item = u64> {
+    (2..=n as u64).rev()
+}
+
+/// `zeros` zeros and ones for the rest of `n`, shuffled (Fisher and Yates, from the end).
+pub(crate) fn shuffled_bits(n: usize, zeros: usize, choices: &[u64]) -> Vec<i32> {
+    let mut bits: Vec<i32> = (0..n).map(|i| i32::from(i >= zeros)).collect();
+    for (last, &place) in (1..n).rev().zip(choices) {
+        bits.swap(last, place as usize);
+    }
+    bits
+}
+
 /// `number` as `len` decimal digits, most significant first.
 ///
 /// # Panics

@@ -7,7 +7,7 @@ pub(crate) const SEP: i32 = 1;
 pub(crate) const EOS: i32 = 2;
 /// Token id of symbol 0 in [`RowLayout::Sequence`].
 pub(crate) const FIRST_SYMBOL: i32 = 3;
-/// A label of [`RowLayout::InPlace`] that does not count.
+/// A label of [`RowLayout::InPlace`] and [`RowLayout::Within`] that does not count.
 pub(crate) const UNSCORED: i32 = -1;
 
 /// The question and the answer of a row, in symbol numbers (0 is the first symbol).
@@ -39,14 +39,43 @@ pub(crate) enum RowLayout {
     /// The question alone, with one label per token predicted at the token itself; labels other
     /// than [`UNSCORED`] count. Symbols are token ids.
     InPlace,
+    /// As `InPlace`, and a label that counts is also the next token of the question.
+    Within,
+    /// `question BLANK ... BLANK`, a blank for every answer token, which is predicted at its blank.
+    /// Symbols are token ids, and the blank is the id after them.
+    Blanks,
 }
 
 impl RowLayout {
+    /// The layout of the same rows for a model that reads them in both directions.
+    pub(crate) fn both_ways(self) -> Self {
+        match self {
+            Self::Sequence => Self::Blanks,
+            Self::InPlace | Self::Within | Self::Blanks => self,
+        }
+    }
+
+    /// Whether no counted target is read at its place or after it.
+    pub(crate) fn hides_answers(self) -> bool {
+        matches!(self, Self::InPlace | Self::Blanks)
+    }
+
+    /// Coordinates of the tokens of [`RowLayout::Sequence`], as those of this layout's tokens.
+    pub(crate) fn coordinates(self, mut axis: Vec<f64>, question_len: usize) -> Vec<f64> {
+        if self == Self::Blanks {
+            // Without SEP, then without BOS.
+            axis.remove(question_len + 1);
+            axis.remove(0);
+        }
+        axis
+    }
+
     /// Number of token ids for this number of symbols.
     pub(crate) fn vocab_size(self, symbols: u64) -> usize {
         match self {
             Self::Sequence => symbols as usize + FIRST_SYMBOL as usize,
-            Self::InPlace => symbols as usize,
+            Self::InPlace | Self::Within => symbols as usize,
+            Self::Blanks => symbols as usize + 1,
         }
     }
 
@@ -54,20 +83,21 @@ impl RowLayout {
     pub(crate) fn seq_len(self, question_len: usize, answer_len: usize) -> usize {
         match self {
             Self::Sequence => question_len + answer_len + 2,
-            Self::InPlace => question_len,
+            Self::InPlace | Self::Within => question_len,
+            Self::Blanks => question_len + answer_len,
         }
     }
 
     /// Whether a counted target is also the next token read.
     pub(crate) fn reads_its_answers(self) -> bool {
-        self == Self::Sequence
+        matches!(self, Self::Sequence | Self::Within)
     }
 
-    /// Appends a row to a batch.
+    /// Appends a row of a task with `symbols` symbols to a batch.
     ///
     /// # Panics
     /// If the row has another number of tokens than the batch's rows.
-    pub(crate) fn push(self, batch: &mut Batch, row: &Row) {
+    pub(crate) fn push(self, batch: &mut Batch, row: &Row, symbols: u64) {
         let seq_len = batch.seq_len;
         assert_eq!(
             self.seq_len(row.question.len(), row.answer.len()),
@@ -90,7 +120,21 @@ impl RowLayout {
                 let counted = (0..seq_len).map(|i| (first..end).contains(&i));
                 batch.counted.extend(counted);
             }
-            Self::InPlace => {
+            Self::Blanks => {
+                let (question, answer) = (row.question.len(), row.answer.len());
+                batch.inputs.extend(&row.question);
+                batch
+                    .inputs
+                    .resize(batch.inputs.len() + answer, symbols as i32);
+                // Nothing counts in the question.
+                batch.targets.resize(batch.targets.len() + question, 0);
+                batch.targets.extend(&row.answer);
+                let scored = row.scored.unwrap_or(answer);
+                let counted =
+                    (0..question + answer).map(|i| (question..question + scored).contains(&i));
+                batch.counted.extend(counted);
+            }
+            Self::InPlace | Self::Within => {
                 batch.inputs.extend(&row.question);
                 batch
                     .targets

@@ -1,5 +1,6 @@
 //! What distinguishes one task in symbols from another.
 
+use super::draw::distinct;
 use super::layout::{Row, RowLayout};
 use crate::{BuildContext, TaskError};
 use schema::{Invalid, in_range};
@@ -30,6 +31,28 @@ pub(crate) struct Counted {
     pub tokens: &'static str,
     /// Which token is scored first.
     pub first: &'static str,
+    /// The tokens where answers are blanks, with a comma.
+    pub blanks: &'static str,
+}
+
+impl Counted {
+    /// The whole answer.
+    pub(crate) const ANSWER: Self = Self {
+        whole: "answer and EOS are",
+        tokens: "answer tokens, EOS included,",
+        first: "first scored token is the one after SEP",
+        blanks: "answer tokens,",
+    };
+
+    /// The same tokens where the answer is blanks.
+    pub(crate) fn in_blanks(self) -> Self {
+        Self {
+            whole: "scored tokens are",
+            tokens: self.blanks,
+            first: "each is scored at its own blank",
+            ..self
+        }
+    }
 }
 
 /// The rule of a task: which free choices make a row, and which row they make.
@@ -88,11 +111,7 @@ pub(crate) trait Rule: Send + Sync + 'static {
     }
     /// The scored tokens, for definitions.
     fn counted(&self) -> Counted {
-        Counted {
-            whole: "answer and EOS are",
-            tokens: "answer tokens, EOS included,",
-            first: "first scored token is the one after SEP",
-        }
+        Counted::ANSWER
     }
     /// A sentence for every definition: what the answer is, where the task's name does not say it.
     fn remark(&self) -> Option<String> {
@@ -118,6 +137,9 @@ pub(crate) struct StringRule {
     /// Length of the answer to a string of this length.
     pub answer_len: fn(usize) -> usize,
     pub held_out: HeldOut,
+    /// Whether no symbol stands twice in a question. Lengths are then at most the alphabet:
+    /// [`check_distinct`].
+    pub distinct: bool,
 }
 
 impl Rule for StringRule {
@@ -128,6 +150,10 @@ impl Rule for StringRule {
         self.alphabet.max(self.answers)
     }
     fn choices(&self, n: usize) -> Vec<u64> {
+        if self.distinct {
+            // Without replacement: every choice is among one fewer.
+            return (0..n as u64).map(|taken| self.alphabet - taken).collect();
+        }
         vec![self.alphabet; n]
     }
     fn held_out(&self) -> HeldOut {
@@ -137,9 +163,18 @@ impl Rule for StringRule {
         (self.answer_len)(n)
     }
     fn row(&self, _: usize, choices: &[u64]) -> Row {
-        let question: Vec<i32> = choices.iter().map(|&choice| choice as i32).collect();
+        let symbols = if self.distinct {
+            distinct(choices)
+        } else {
+            choices.to_vec()
+        };
+        let question: Vec<i32> = symbols.iter().map(|&symbol| symbol as i32).collect();
         let answer = (self.answer)(&question);
         Row::new(question, answer)
+    }
+    fn remark(&self) -> Option<String> {
+        let remark = "no symbol stands twice in a string";
+        self.distinct.then(|| remark.to_owned())
     }
     fn guess(&self) -> f64 {
         1.0 / self.answers as f64
@@ -150,6 +185,19 @@ impl Rule for StringRule {
 pub(crate) fn check_alphabet(alphabet: u64) -> Result<(), Invalid> {
     let hint = "the number of different symbols in a string";
     in_range("alphabet", alphabet, 2..=4096, hint)
+}
+
+/// Checks that there are as many different symbols as the longest string has.
+pub(crate) fn check_distinct(alphabet: u64, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
+    let lengths = ctx.test_lens.iter().copied().chain([ctx.train_len]);
+    let longest = lengths.max().unwrap_or(0);
+    if longest as u64 <= alphabet {
+        return Ok(());
+    }
+    let problem = format!("has too few symbols for strings of {longest} distinct ones");
+    let allowed = format!("{longest} or more");
+    let hint = "train.train_len and eval.test_lens are at most the alphabet with distinct = true";
+    Err(Invalid::new("alphabet", alphabet, problem, allowed, hint).into())
 }
 
 /// Checks that a value fits into rows of the shortest length asked for, `least` or more. Lengths

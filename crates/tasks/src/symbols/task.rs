@@ -1,6 +1,6 @@
 //! Training batches and test sets of a rule, and their metrics.
 
-use super::layout::Row;
+use super::layout::{Row, RowLayout};
 use super::questions::ByLength;
 use super::rule::{Counted, HeldOut, Rule};
 use crate::{
@@ -20,9 +20,14 @@ const TEST_SHARE: u64 = 4;
 /// up.
 pub(super) const TRIES: usize = 256;
 
+/// Answer tokens are predictions that see the question and no answer token.
+const ALL_AT_ONCE: &str = "all answer tokens at once";
+
 /// The task of a rule.
 pub(crate) struct SymbolTask<R> {
     pub(super) rule: R,
+    /// That of the rule, or for a model that reads in both directions.
+    layout: RowLayout,
     pub(super) test_rows: u64,
     pub(super) eval_seed: u64,
     pub(super) rows: Rows,
@@ -53,8 +58,14 @@ impl<R: Rule> SymbolTask<R> {
         let train_purpose = purpose("train-data");
         let test_purpose = purpose("test-data");
         let split_purpose = purpose("split");
+        let layout = if ctx.bidirectional {
+            rule.layout().both_ways()
+        } else {
+            rule.layout()
+        };
         Ok(Self {
             rule,
+            layout,
             test_rows,
             eval_seed: ctx.eval_seed,
             rows: ctx.rows,
@@ -208,14 +219,14 @@ impl<R: Rule> Task for SymbolTask<R> {
         self.rule.kind()
     }
     fn vocab_size(&self) -> usize {
-        self.rule.layout().vocab_size(self.rule.symbols())
+        self.layout.vocab_size(self.rule.symbols())
     }
     fn unit(&self) -> &'static str {
         self.rule.unit()
     }
     fn seq_len(&self, length: usize) -> usize {
         let (question, answer) = (self.rule.question_len(length), self.rule.answer_len(length));
-        self.rule.layout().seq_len(question, answer)
+        self.layout.seq_len(question, answer)
     }
     fn train_batch(&self, length: usize, rows: usize, seed: u64, step: u64) -> Batch {
         let plan = self.plan(length);
@@ -223,7 +234,7 @@ impl<R: Rule> Task for SymbolTask<R> {
         let mut batch = Batch::with_capacity(rows, self.seq_len(length));
         for _ in 0..rows {
             let row = self.train_row(length, &plan, &mut stream);
-            self.rule.layout().push(&mut batch, &row);
+            self.layout.push(&mut batch, &row, self.rule.symbols());
         }
         batch
     }
@@ -243,15 +254,21 @@ impl<R: Rule> Task for SymbolTask<R> {
         let mut batch = Batch::with_capacity(rows, self.seq_len(length));
         for row in first_row..end {
             let row = self.asked_row(length, &plan, row as u64);
-            self.rule.layout().push(&mut batch, &row);
+            self.layout.push(&mut batch, &row, self.rule.symbols());
         }
         batch
     }
     fn reads_its_answers(&self) -> bool {
-        self.rule.layout().reads_its_answers()
+        self.layout.reads_its_answers()
+    }
+    fn hides_answers(&self) -> bool {
+        self.layout.hides_answers()
     }
     fn axes(&self, length: usize) -> Vec<Vec<f64>> {
-        self.rule.axes(length)
+        let question_len = self.rule.question_len(length);
+        let axes = self.rule.axes(length).into_iter();
+        axes.map(|axis| self.layout.coordinates(axis, question_len))
+            .collect()
     }
     fn groups(&self) -> Vec<(String, String)> {
         self.rule.groups()
@@ -270,11 +287,19 @@ impl<R: Rule> Task for SymbolTask<R> {
         self.rule.primary_metric()
     }
     fn definitions(&self, answers: &str) -> BTreeMap<String, String> {
+        let blanks = self.layout == RowLayout::Blanks;
+        let counted = self.rule.counted();
         let Counted {
             whole,
             tokens,
             first,
-        } = self.rule.counted();
+            ..
+        } = if blanks { counted.in_blanks() } else { counted };
+        let modes = if blanks {
+            [ALL_AT_ONCE; 2]
+        } else {
+            [answers, TEACHER_FORCED]
+        };
         let remark = self
             .rule
             .remark()
@@ -283,19 +308,19 @@ impl<R: Rule> Task for SymbolTask<R> {
         [
             (
                 "exact_match",
-                answers,
+                modes[0],
                 format!("share of test rows whose {whole} all predicted right"),
             ),
             (
                 "token_accuracy",
-                answers,
+                modes[0],
                 format!(
                     "share of {tokens} predicted right, every token of every row weighing the same"
                 ),
             ),
             (
                 "loss_nats",
-                TEACHER_FORCED,
+                modes[1],
                 format!(
                     "mean negative log-likelihood in nats of the {tokens} every token weighing the \
                      same"

@@ -13,6 +13,7 @@ fn task(alphabet: u64, test_rows: u64, held_out: HeldOut) -> SymbolTask<StringRu
         test_lens: vec![4],
         eval_seed: 1,
         rows: crate::Rows::Test,
+        bidirectional: false,
     };
     let copy = StringRule {
         kind: "copy",
@@ -21,6 +22,7 @@ fn task(alphabet: u64, test_rows: u64, held_out: HeldOut) -> SymbolTask<StringRu
         answer: Box::new(<[i32]>::to_vec),
         answer_len: |n| n,
         held_out,
+        distinct: false,
     };
     SymbolTask::new(copy, test_rows, &ctx).unwrap()
 }

@@ -25,6 +25,7 @@ fn rule(alphabet: u64) -> StringRule {
         answer: Box::new(counted),
         answer_len: |n| n,
         held_out: HeldOut::ByChoices,
+        distinct: false,
     }
 }
 

@@ -2,25 +2,35 @@
 //!
 //! Example (2 symbols): `BOS 1 0 1 SEP | 1 0 1 EOS`.
 //!
-//! Held out: nothing, so that the rows of the first release stay.
+//! With `distinct = true` no symbol stands twice in a string, so that lengths are at most the
+//! alphabet.
+//!
+//! Held out: nothing, so that the rows of the first release stay; distinct symbols by choices (the
+//! string itself).
 //!
 //! Sources: the copy tasks of Kazemnejad et al. 2023 (arXiv 2305.19466) and Jelassi et al. 2024
 //! (arXiv 2402.01032); the alphabet is a parameter here (16 unless set; 2 in DeepMind's string
-//! tasks, 26 in Jelassi et al., 100 in Kazemnejad et al.).
+//! tasks, 26 in Jelassi et al., 100 in Kazemnejad et al.). Distinct symbols: Huang et al. 2025 (arXiv
+//! 2410.02140), 150 of them.
 
-use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, example};
+use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, check_distinct, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
 
-fn rule(alphabet: u64) -> StringRule {
-    // Not kept held_out: the rows of the first release, which published numbers rest on.
+fn rule(alphabet: u64, distinct: bool) -> StringRule {
     StringRule {
         kind: "copy",
         alphabet,
         answers: alphabet,
         answer: Box::new(<[i32]>::to_vec),
         answer_len: |n| n,
-        held_out: HeldOut::No,
+        // Plain rows are those of the first release, which published numbers rest on.
+        held_out: if distinct {
+            HeldOut::ByChoices
+        } else {
+            HeldOut::No
+        },
+        distinct,
     }
 }
 
@@ -30,6 +40,9 @@ fn rule(alphabet: u64) -> StringRule {
 pub struct CopyConfig {
     /// Number of different symbols, 2 to 4096.
     pub alphabet: u64,
+    /// Whether no symbol stands twice in a string; lengths are then at most `alphabet`.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub distinct: bool,
     /// Number of test strings at each length, 1 to 1000000; all strings of a length where there
     /// are fewer.
     pub test_rows: u64,
@@ -39,6 +52,7 @@ impl Default for CopyConfig {
     fn default() -> Self {
         Self {
             alphabet: 16,
+            distinct: false,
             test_rows: 256,
         }
     }
@@ -48,16 +62,16 @@ impl TaskSpec for CopyConfig {
     const SUMMARY: &'static str = "write the string again";
     fn examples() -> Vec<String> {
         vec![
-            example(&rule(16), &[1, 0, 1, 1, 0, 0, 1]),
-            example(&rule(16), &[7, 15, 2]),
+            example(&rule(16, false), &[1, 0, 1, 1, 0, 0, 1]),
+            example(&rule(16, false), &[7, 15, 2]),
         ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
         check_alphabet(self.alphabet)?;
-        Ok(Box::new(SymbolTask::new(
-            rule(self.alphabet),
-            self.test_rows,
-            ctx,
-        )?))
+        if self.distinct {
+            check_distinct(self.alphabet, ctx)?;
+        }
+        let rule = rule(self.alphabet, self.distinct);
+        Ok(Box::new(SymbolTask::new(rule, self.test_rows, ctx)?))
     }
 }

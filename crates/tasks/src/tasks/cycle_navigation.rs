@@ -30,6 +30,7 @@ fn rule(cycle: u64) -> StringRule {
         answer: Box::new(end),
         answer_len: |_| 1,
         held_out: HeldOut::ByChoices,
+        distinct: false,
     }
 }
 

@@ -19,6 +19,7 @@ fn rule(alphabet: u64) -> StringRule {
         answer: Box::new(|w| w.repeat(2)),
         answer_len: |n| 2 * n,
         held_out: HeldOut::ByChoices,
+        distinct: false,
     }
 }
 

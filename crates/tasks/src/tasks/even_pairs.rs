@@ -20,6 +20,7 @@ fn rule() -> StringRule {
         answer: Box::new(|w| vec![i32::from(w.first() != w.last())]),
         answer_len: |_| 1,
         held_out: HeldOut::ByChoices,
+        distinct: false,
     }
 }
 

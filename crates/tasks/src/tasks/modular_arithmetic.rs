@@ -31,14 +31,6 @@ struct ModularArithmetic {
 }
 
 impl ModularArithmetic {
-    fn apply(&self, left: u64, operation: u64, right: u64) -> u64 {
-        match operation {
-            PLUS => (left + right) % self.modulus,
-            MINUS => (left + self.modulus - right) % self.modulus,
-            _ => left * right % self.modulus,
-        }
-    }
-
     /// `digit operation digit ...` by precedence: products first, sums from the left.
     fn flat(&self, choices: &[u64]) -> Row {
         let question = choices
@@ -50,42 +42,60 @@ impl ModularArithmetic {
         let (mut sum, mut sign, mut product) = (0, PLUS, choices[0]);
         for pair in choices[1..].chunks(2) {
             if pair[0] == PLUS || pair[0] == MINUS {
-                sum = self.apply(sum, sign, product);
+                sum = apply(self.modulus, sum, sign, product);
                 (sign, product) = (pair[0], pair[1]);
             } else {
                 product = product * pair[1] % self.modulus;
             }
         }
-        Row::new(question, vec![self.apply(sum, sign, product) as i32])
+        Row::new(
+            question,
+            vec![apply(self.modulus, sum, sign, product) as i32],
+        )
     }
+}
 
-    /// The digits and operations of `flat`, and for every operation in turn which two neighbours it
-    /// joins. The last one joins at any place with equal chance.
-    fn bracketed(&self, n: usize, choices: &[u64]) -> Row {
-        let (open, close) = (
-            (self.modulus + OPERATIONS) as i32,
-            (self.modulus + OPERATIONS + 1) as i32,
-        );
-        let mut parts: Vec<(Vec<i32>, u64)> = choices[..2 * n - 1]
-            .iter()
-            .step_by(2)
-            .map(|&d| (vec![d as i32], d))
-            .collect();
-        let mut operations: Vec<u64> = choices[1..2 * n - 1].iter().step_by(2).copied().collect();
-        // Each choice joins two neighbouring parts, until one is left.
-        for &place in &choices[2 * n - 1..] {
-            let place = place as usize;
-            let (right, right_value) = parts.remove(place + 1);
-            let operation = operations.remove(place);
-            let (left, value) = &mut parts[place];
-            left.insert(0, open);
-            left.push((self.modulus + operation) as i32);
-            left.extend(right);
-            left.push(close);
-            *value = self.apply(*value, operation, right_value);
-        }
-        let (question, value) = parts.remove(0);
-        Row::new(question, vec![value as i32])
+/// An expression of `n` digits below `modulus` in which every operation has its brackets, and its
+/// value. Choices are its digits and operations in turn, and then for every operation which two
+/// neighbours it joins. The last one joins at any place with equal chance. Symbols are the digits,
+/// the `operations` operations (plus, minus, times), and two brackets.
+pub(super) fn bracketed(
+    modulus: u64,
+    operations: u64,
+    n: usize,
+    choices: &[u64],
+) -> (Vec<i32>, u64) {
+    let (open, close) = (
+        (modulus + operations) as i32,
+        (modulus + operations + 1) as i32,
+    );
+    let mut parts: Vec<(Vec<i32>, u64)> = choices[..2 * n - 1]
+        .iter()
+        .step_by(2)
+        .map(|&d| (vec![d as i32], d))
+        .collect();
+    let mut between: Vec<u64> = choices[1..2 * n - 1].iter().step_by(2).copied().collect();
+    // Each choice joins two neighbouring parts, until one is left.
+    for &place in &choices[2 * n - 1..] {
+        let place = place as usize;
+        let (right, right_value) = parts.remove(place + 1);
+        let operation = between.remove(place);
+        let (left, value) = &mut parts[place];
+        left.insert(0, open);
+        left.push((modulus + operation) as i32);
+        left.extend(right);
+        left.push(close);
+        *value = apply(modulus, *value, operation, right_value);
+    }
+    parts.remove(0)
+}
+
+/// The value of one operation.
+fn apply(modulus: u64, left: u64, operation: u64, right: u64) -> u64 {
+    match operation {
+        PLUS => (left + right) % modulus,
+        MINUS => (left + modulus - right) % modulus,
+        _ => left * right % modulus,
     }
 }
 
@@ -123,7 +133,8 @@ impl Rule for ModularArithmetic {
     }
     fn row(&self, n: usize, choices: &[u64]) -> Row {
         if self.brackets {
-            self.bracketed(n, choices)
+            let (question, value) = bracketed(self.modulus, OPERATIONS, n, choices);
+            Row::new(question, vec![value as i32])
         } else {
             self.flat(choices)
         }

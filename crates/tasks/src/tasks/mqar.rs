@@ -153,6 +153,7 @@ impl Rule for Mqar {
             whole: "scored tokens are",
             tokens: "values asked for,",
             first: "each is scored at its query's own token",
+            ..Counted::ANSWER
         }
     }
     fn remark(&self) -> Option<String> {

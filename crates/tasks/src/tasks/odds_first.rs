@@ -28,6 +28,7 @@ fn rule(alphabet: u64) -> StringRule {
         answer: Box::new(odds_first),
         answer_len: |n| n,
         held_out: HeldOut::ByChoices,
+        distinct: false,
     }
 }
 

@@ -1,23 +1,66 @@
 //! Parity: the answer to a string of bits is 1 if its number of ones is odd, 0 otherwise.
 //!
-//! Example: `BOS 1 0 1 0 1 0 0 SEP | 1 EOS`.
+//! Example: `BOS 1 0 1 0 1 0 0 SEP | 1 EOS`. Bits are uniform unless `draw = "balanced"`: then the
+//! number of zeros is uniform, and their places are.
 //!
-//! Held out: by choices (the string itself).
+//! Held out: by choices (the string itself); balanced by hash, because several draws make one string.
 //!
-//! Source: parity check of Ruoss et al. 2023 (arXiv 2305.16843).
+//! Sources: parity check of Ruoss et al. 2023 (arXiv 2305.16843), uniform; balanced as in Huang et al.
+//! 2025 (arXiv 2410.02140).
 
-use crate::symbols::{HeldOut, StringRule, SymbolTask, example};
+use super::majority::BitDraw;
+use crate::symbols::{
+    HeldOut, Row, Rule, StringRule, SymbolTask, example, shuffle_choices, shuffled_bits,
+};
 use crate::{BuildContext, Task, TaskError, TaskSpec};
 use serde::{Deserialize, Serialize};
+
+fn parity(bits: &[i32]) -> Vec<i32> {
+    vec![bits.iter().sum::<i32>() % 2]
+}
 
 fn rule() -> StringRule {
     StringRule {
         kind: "parity",
         alphabet: 2,
         answers: 2,
-        answer: Box::new(|w| vec![w.iter().sum::<i32>() % 2]),
+        answer: Box::new(parity),
         answer_len: |_| 1,
         held_out: HeldOut::ByChoices,
+        distinct: false,
+    }
+}
+
+/// Strings with a uniform number of zeros.
+struct Balanced;
+
+impl Rule for Balanced {
+    fn kind(&self) -> &'static str {
+        "parity"
+    }
+    fn symbols(&self) -> u64 {
+        2
+    }
+    /// The number of zeros, and how places are shuffled.
+    fn choices(&self, n: usize) -> Vec<u64> {
+        [n as u64 + 1]
+            .into_iter()
+            .chain(shuffle_choices(n))
+            .collect()
+    }
+    fn held_out(&self) -> HeldOut {
+        HeldOut::ByHash
+    }
+    fn answer_len(&self, _: usize) -> usize {
+        1
+    }
+    fn row(&self, n: usize, choices: &[u64]) -> Row {
+        let bits = shuffled_bits(n, choices[0] as usize, &choices[1..]);
+        let answer = parity(&bits);
+        Row::new(bits, answer)
+    }
+    fn guess(&self) -> f64 {
+        0.5
     }
 }
 
@@ -25,14 +68,20 @@ fn rule() -> StringRule {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParityConfig {
+    /// How strings are drawn, `uniform` or `balanced`.
+    #[serde(skip_serializing_if = "schema::is_default")]
+    pub draw: BitDraw,
     /// Number of test rows at each length, 1 to 1000000; all rows of a length where there are
-    /// fewer.
+    /// fewer and bits are uniform.
     pub test_rows: u64,
 }
 
 impl Default for ParityConfig {
     fn default() -> Self {
-        Self { test_rows: 256 }
+        Self {
+            draw: BitDraw::Uniform,
+            test_rows: 256,
+        }
     }
 }
 
@@ -45,6 +94,9 @@ impl TaskSpec for ParityConfig {
         ]
     }
     fn build(&self, ctx: &BuildContext<'_>) -> Result<Box<dyn Task>, TaskError> {
-        Ok(Box::new(SymbolTask::new(rule(), self.test_rows, ctx)?))
+        Ok(match self.draw {
+            BitDraw::Uniform => Box::new(SymbolTask::new(rule(), self.test_rows, ctx)?),
+            BitDraw::Balanced => Box::new(SymbolTask::new(Balanced, self.test_rows, ctx)?),
+        })
     }
 }

@@ -21,6 +21,7 @@ fn rule(alphabet: u64) -> StringRule {
         answer: Box::new(|w| w.iter().rev().copied().collect()),
         answer_len: |n| n,
         held_out: HeldOut::No,
+        distinct: false,
     }
 }
 

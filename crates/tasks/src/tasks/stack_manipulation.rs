@@ -81,7 +81,8 @@ impl Rule for StackManipulation {
         Counted {
             whole: "scored tokens are",
             tokens: "answer tokens, end marker included and the zeros and EOS after it not,",
-            first: "first scored token is the one after SEP",
+            blanks: "answer tokens, end marker included and the zeros after it not,",
+            ..Counted::ANSWER
         }
     }
 }

@@ -35,6 +35,7 @@ fn rule(modulus: u64, answer: SumAnswer) -> StringRule {
             SumAnswer::Final => |_| 1,
         },
         held_out: HeldOut::ByChoices,
+        distinct: false,
     }
 }
 

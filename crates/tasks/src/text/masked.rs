@@ -369,6 +369,9 @@ impl Task for MaskedText {
             ..text
         })
     }
+    fn hides_answers(&self) -> bool {
+        true
+    }
     fn scoring(&self) -> Scoring {
         Scoring::Masked
     }

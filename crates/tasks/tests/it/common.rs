@@ -18,5 +18,6 @@ pub fn ctx(
         test_lens: test_lens.to_vec(),
         eval_seed,
         rows: longreach_tasks::Rows::Test,
+        bidirectional: false,
     }
 }

@@ -10,6 +10,7 @@ mod laws;
 mod masked;
 mod needles;
 mod oracles;
+mod published;
 mod selection;
 mod symbols;
 mod text;

@@ -174,6 +174,29 @@ fn strings_to_strings() {
         sorted
     };
     check("kind = \"sort\"", |n| n, sorted);
+    let all_distinct = |w: &[i32]| {
+        let symbols: BTreeSet<_> = w.iter().collect();
+        assert_eq!(symbols.len(), w.len(), "a symbol stands twice in {w:?}");
+    };
+    let of_distinct = "alphabet = 150\ndistinct = true";
+    let sorted_distinct = |n: usize, w: &[i32]| {
+        all_distinct(w);
+        sorted(n, w)
+    };
+    check(
+        &format!("kind = \"sort\"\n{of_distinct}"),
+        |n| n,
+        sorted_distinct,
+    );
+    let copied_distinct = |_: usize, w: &[i32]| {
+        all_distinct(w);
+        w.to_vec()
+    };
+    check(
+        &format!("kind = \"copy\"\n{of_distinct}"),
+        |n| n,
+        copied_distinct,
+    );
     check("kind = \"bucket_sort\"", |n| n, sorted);
     let odds_first = |_: usize, w: &[i32]| {
         let mut answer = vec![];
@@ -204,6 +227,7 @@ fn strings_to_one_symbol() {
         ]
     };
     check("kind = \"parity\"", |n| n, parity);
+    check("kind = \"parity\"\ndraw = \"balanced\"", |n| n, parity);
     let even_pairs = |_: usize, w: &[i32]| {
         vec![(w.windows(2).filter(|pair| pair[0] != pair[1]).count() % 2) as i32]
     };
@@ -213,6 +237,26 @@ fn strings_to_one_symbol() {
         vec![i32::from(margin > 0)]
     };
     check("kind = \"majority\"", |n| n, majority);
+    // Counts each symbol; strings without one that is alone at the top are never drawn.
+    let winner = |w: &[i32]| {
+        let counts: Vec<usize> = (0..26)
+            .map(|symbol| w.iter().filter(|s| **s == symbol).count())
+            .collect();
+        let most = *counts.iter().max().unwrap();
+        let first: Vec<usize> = (0..26).filter(|s| counts[*s] == most).collect();
+        assert_eq!(first.len(), 1, "a tie in {w:?}");
+        first[0] as i32
+    };
+    for table in ["alphabet = 26", "draw = \"balanced\""] {
+        let table = format!("kind = \"majority\"\n{table}");
+        check(&table, |n| n, |_, w| vec![winner(w)]);
+    }
+    let in_turn = |_: usize, w: &[i32]| {
+        let string = |first: usize| w[first..].iter().step_by(3).copied().collect::<Vec<_>>();
+        (0..3).map(|first| winner(&string(first))).collect()
+    };
+    let table = "kind = \"majority\"\ndraw = \"balanced\"\ninterleaved = 3";
+    check(table, |n| 3 * n, in_turn);
     for cycle in [5, 2, 9] {
         let walk = |_: usize, w: &[i32]| {
             let mut place = 0;

@@ -17,6 +17,7 @@ fn task(kind: &str, alphabet: u64, test_rows: u64) -> Box<dyn Task> {
         "copy" => CopyConfig {
             alphabet,
             test_rows,
+            ..CopyConfig::default()
         }
         .build(&ctx(0)),
         _ => ReverseConfig {
