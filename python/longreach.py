@@ -12,8 +12,8 @@ nothing else, `load` needs numpy, safetensors and torch. The weights' layout is 
 `scripts/interop` checks the logits against those of Longreach.
 
 `load` knows the encodings nope, rope, alibi, learned, sinusoidal and t5, the scalings linear, ntk
-and yarn, both norms, both activations, causal and bidirectional softmax attention. It refuses
-everything else by name.
+and yarn, both norms, both activations, blocks without an MLP, causal and bidirectional softmax
+attention. It refuses everything else by name.
 """
 
 import json
@@ -238,12 +238,13 @@ def build(config, positions=None):
             super().__init__()
             self.attention_norm = Norm(config["norm"], d)
             self.attention = Attention()
-            self.mlp_norm = Norm(config["norm"], d)
-            self.mlp = Mlp()
+            if config.get("mlp") != "none":
+                self.mlp_norm = Norm(config["norm"], d)
+                self.mlp = Mlp()
 
         def forward(self, x, encoding):
             x = x + self.attention(self.attention_norm(x), encoding)
-            return x + self.mlp(self.mlp_norm(x))
+            return x + self.mlp(self.mlp_norm(x)) if config.get("mlp") != "none" else x
 
     class Transformer(nn.Module):
         """Logits `[rows, tokens, vocab_size]` of token ids `[rows, tokens]`."""
@@ -300,8 +301,8 @@ def _check(config, positions):
     if config.get("attention", "softmax") != "softmax":
         raise Unsupported(f"attention {config['attention']!r}; allowed: softmax")
     known = {
-        "vocab_size", "d_model", "n_layers", "n_heads", "head_dim", "d_ff", "norm", "activation",
-        "tied_head", "dropout", "embedding_std", "qk_norm", "attention", "mask", "matmul", "pe",
+        "vocab_size", "d_model", "n_layers", "n_heads", "head_dim", "mlp", "d_ff", "norm",
+        "activation", "tied_head", "dropout", "embedding_std", "qk_norm", "attention", "mask", "matmul", "pe",
         "positions", "coordinates", "feature_map", "normalizer",
     }  # fmt: skip
     unknown = sorted(set(config) - known)

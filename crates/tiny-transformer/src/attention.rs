@@ -70,7 +70,7 @@ impl Attention {
         let inner = shape.n_heads * shape.head_dim;
         // Scaled down with depth, so that the residual stream starts with the same variance at any
         // depth.
-        let depth = (2.0 * shape.n_layers as f64).sqrt();
+        let depth = (config.residual_sums() as f64).sqrt();
         Self {
             qkv: init.param(
                 "qkv",

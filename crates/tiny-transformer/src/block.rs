@@ -1,4 +1,5 @@
-//! One pre-norm block: attention and a feed-forward network, each added to the residual stream.
+//! One pre-norm block: attention and a feed-forward network, each added to the residual stream. The
+//! network may be absent.
 
 use crate::attention::Attention;
 use crate::config::{Activation, TransformerConfig};
@@ -11,13 +12,14 @@ use burn::tensor::Tensor;
 use kernels::Matmul;
 use posenc::{Distribution, Init, Prepared};
 
-/// `x + attention(norm(x))`, then `x + mlp(norm(x))`.
+/// `x + attention(norm(x))`, then `x + mlp(norm(x))` where blocks have an MLP.
 #[derive(Module, Debug)]
 pub struct Block {
     attention_norm: Norm,
     attention: Attention,
-    mlp_norm: Norm,
-    mlp: Mlp,
+    /// There with an MLP.
+    mlp_norm: Option<Norm>,
+    mlp: Option<Mlp>,
 }
 
 /// The feed-forward network of a block.
@@ -36,8 +38,12 @@ impl Block {
         Self {
             attention_norm: Norm::new(config.norm, config.d_model, &init.scope("attention_norm")),
             attention: Attention::new(config, &init.scope("attention")),
-            mlp_norm: Norm::new(config.norm, config.d_model, &init.scope("mlp_norm")),
-            mlp: Mlp::new(config, &init.scope("mlp")),
+            mlp_norm: config
+                .has_mlp()
+                .then(|| Norm::new(config.norm, config.d_model, &init.scope("mlp_norm"))),
+            mlp: config
+                .has_mlp()
+                .then(|| Mlp::new(config, &init.scope("mlp"))),
         }
     }
 
@@ -76,11 +82,14 @@ impl Block {
             );
             x + pass.apply_dropout(2 * layer + 1, attended)
         });
+        let (Some(mlp), Some(norm)) = (&self.mlp, &self.mlp_norm) else {
+            return x;
+        };
         if fused {
-            return self.mlp.forward_residual(x, &self.mlp_norm);
+            return mlp.forward_residual(x, norm);
         }
         // Dropout sites: 0 is the embedding, then two per layer.
-        let fed = self.mlp.forward(x.clone(), &self.mlp_norm);
+        let fed = mlp.forward(x.clone(), norm);
         x + pass.apply_dropout(2 * layer + 2, fed)
     }
 }
@@ -89,7 +98,7 @@ impl Mlp {
     fn new(config: &TransformerConfig, init: &Init<'_>) -> Self {
         let (d, ff) = (config.d_model, config.d_ff);
         // As for the output of attention: the same variance of the residual stream at any depth.
-        let depth = (2.0 * config.n_layers as f64).sqrt();
+        let depth = (config.residual_sums() as f64).sqrt();
         let gated = config.activation == Activation::Swiglu;
         Self {
             up: init.param("up", [d, ff], Distribution::Normal(fan_in(d))),

@@ -26,6 +26,17 @@ pub enum Activation {
     Swiglu,
 }
 
+/// The second half of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MlpKind {
+    /// A norm and two layers with a non-linearity between them.
+    #[default]
+    Dense,
+    /// Nothing: blocks are attention alone. `d_ff` is 0.
+    None,
+}
+
 /// Normalisation of every head's queries and keys, before an encoding transforms them. Henry et al.
 /// 2020 (arXiv 2010.04245), Dehghani et al. 2023 (arXiv 2302.05442).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,7 +141,10 @@ pub struct TransformerConfig {
     pub n_heads: usize,
     /// Width of one head; `d_model / n_heads` in most models.
     pub head_dim: usize,
-    /// Inner width of the feed-forward network.
+    /// The second half of a block.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub mlp: MlpKind,
+    /// Inner width of the feed-forward network; 0 where blocks have none.
     pub d_ff: usize,
     /// Normalisation.
     pub norm: NormKind,
@@ -172,6 +186,7 @@ impl Default for TransformerConfig {
             n_layers: 4,
             n_heads: 4,
             head_dim: 32,
+            mlp: MlpKind::default(),
             d_ff: 512,
             norm: NormKind::default(),
             activation: Activation::default(),
@@ -210,15 +225,26 @@ impl TransformerConfig {
         }
     }
 
-    /// Sets `d_model`, and `d_ff` to four times it; `head_dim` becomes `d_model / n_heads`.
+    /// Sets `d_model`, and `d_ff` to four times it where blocks have an MLP; `head_dim` becomes
+    /// `d_model / n_heads`.
     #[must_use]
     pub fn with_d_model(self, d_model: usize) -> Self {
         Self {
             d_model,
             head_dim: d_model / self.n_heads.max(1),
-            d_ff: d_model.saturating_mul(4),
             ..self
         }
+        .with_mlp(self.mlp)
+    }
+
+    /// Sets `mlp`, and `d_ff` to what fits it: four times `d_model`, or 0.
+    #[must_use]
+    pub fn with_mlp(self, mlp: MlpKind) -> Self {
+        let d_ff = match mlp {
+            MlpKind::Dense => self.d_model.saturating_mul(4),
+            MlpKind::None => 0,
+        };
+        Self { mlp, d_ff, ..self }
     }
 
     /// Sets `n_heads`; `head_dim` becomes `d_model / n_heads`.
@@ -260,6 +286,16 @@ impl TransformerConfig {
         }
     }
 
+    /// Whether blocks have an MLP.
+    pub fn has_mlp(&self) -> bool {
+        self.mlp == MlpKind::Dense
+    }
+
+    /// How often something is added to the residual stream.
+    pub(crate) fn residual_sums(&self) -> usize {
+        self.n_layers * if self.has_mlp() { 2 } else { 1 }
+    }
+
     /// Whether attention may divide by 0 or by a negative number: linear attention that sums
     /// products of transformed features.
     pub fn may_divide_by_zero(&self) -> bool {
@@ -279,7 +315,8 @@ impl TransformerConfig {
             ("n_layers", self.n_layers, 1024),
             ("n_heads", self.n_heads, 1024),
             ("head_dim", self.head_dim, 1 << 14),
-            ("d_ff", self.d_ff, 1 << 18),
+            // Without an MLP it is 0, see below.
+            ("d_ff", self.d_ff.max(usize::from(!self.has_mlp())), 1 << 18),
         ];
         for (key, value, high) in sizes {
             if value == 0 || value > high {
@@ -317,6 +354,7 @@ impl TransformerConfig {
                 ));
             }
         }
+        self.check_mlp()?;
         if self.attention == AttentionKind::Softmax
             && !(is_default(&self.feature_map) && is_default(&self.normalizer))
         {
@@ -346,6 +384,26 @@ impl TransformerConfig {
             ));
         }
         Ok(())
+    }
+
+    /// Refuses what belongs to an MLP where blocks have none.
+    fn check_mlp(&self) -> Result<(), ConfigError> {
+        let (key, value, allowed) = if self.has_mlp() {
+            return Ok(());
+        } else if self.d_ff != 0 {
+            ("d_ff", self.d_ff.to_string(), "0")
+        } else if !is_default(&self.activation) {
+            (
+                "activation",
+                "swiglu".to_owned(),
+                "gelu, which nothing uses",
+            )
+        } else {
+            return Ok(());
+        };
+        let hint = format!("remove {key}, or mlp = \"none\"");
+        let problem = "belongs to an MLP, and mlp = \"none\" asks for blocks without one";
+        Err(ConfigError::new(key, value, problem, allowed, hint))
     }
 
     /// Refuses an encoding that this attention cannot host.
@@ -402,8 +460,9 @@ impl TransformerConfig {
             } else {
                 2
             };
-        // Projections of attention, feed-forward block, both norms, norms of queries and keys.
-        let block = 4 * d * inner + mlp + 2 * norm + qk_norm;
+        let norms = norm * if self.has_mlp() { 2 } else { 1 };
+        // Projections of attention, feed-forward block, norms, norms of queries and keys.
+        let block = 4 * d * inner + mlp + norms + qk_norm;
         v * d * if self.tied_head { 1 } else { 2 } + l * block + norm + encoding.num_params() as u64
     }
 }

@@ -31,7 +31,8 @@ mod side_by_side;
 pub use attention::{Attention, SHARED_BIAS};
 pub use block::{Block, Mlp};
 pub use config::{
-    Activation, AttentionKind, FeatureMap, Mask, NormKind, Normalizer, QkNorm, TransformerConfig,
+    Activation, AttentionKind, FeatureMap, Mask, MlpKind, NormKind, Normalizer, QkNorm,
+    TransformerConfig,
 };
 pub use denominators::Denominators;
 pub use kernels::Matmul;

@@ -1,12 +1,14 @@
 //! `longreach docs`: the pages of `docs/` that are generated from the program itself.
 
 use crate::commands::config_page;
+use crate::config::diagnostic::known_keys;
 use crate::console;
 use crate::exit::{Exit, Failure};
 use clap::CommandFactory;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use tasks::TaskConfig;
 
 /// Write the generated pages of docs/: cli.md, config.md and tasks.md
 #[derive(Debug, clap::Args)]
@@ -87,8 +89,7 @@ fn help(command: &mut clap::Command) -> String {
 pub fn tasks_page() -> String {
     let mut page = format!(
         "# Tasks\n\n{GENERATED}\n\nA config chooses a task with `[task]` and `kind`. The tables \
-         show every key with its default;\nkeys without a default are required, or absent unless \
-         given.\n"
+         show every key with its default;\nkeys whose default is not written are named below.\n"
     );
     for info in tasks::TaskConfig::kinds() {
         let defaults = tasks::TaskConfig::default_of(info.kind);
@@ -96,12 +97,32 @@ pub fn tasks_page() -> String {
         let defaults = toml::to_string(&defaults).unwrap_or_default();
         let _ = write!(
             page,
-            "\n## {}\n\n{}\n\n```toml\n{}\n```\n\nExamples:\n\n```text\n{}\n```\n",
+            "\n## {}\n\n{}\n\n```toml\n{}\n```\n{}\nExamples:\n\n```text\n{}\n```\n",
             info.kind,
             info.summary,
             defaults.trim(),
+            other_keys(info.kind, &defaults),
             info.examples.join("\n")
         );
     }
     page
+}
+
+/// A line with the keys of a task that its defaults do not show, if there are any.
+fn other_keys(kind: &str, defaults: &str) -> String {
+    let known = known_keys::<TaskConfig>(kind);
+    let is_shown = |key: &String| {
+        defaults
+            .lines()
+            .any(|line| line.starts_with(&format!("{key} =")))
+    };
+    let others: Vec<String> = known
+        .iter()
+        .filter(|key| !is_shown(key))
+        .map(|key| format!("`{key}`"))
+        .collect();
+    if others.is_empty() {
+        return String::new();
+    }
+    format!("\nAlso: {}.\n", others.join(", "))
 }

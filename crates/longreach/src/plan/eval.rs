@@ -12,7 +12,7 @@ use results::store::MAX_RECORD_BYTES;
 use schema::in_range;
 use std::collections::BTreeSet;
 use tasks::{Scoring, Task};
-use tiny_transformer::{AttentionKind, TransformerConfig};
+use tiny_transformer::{AttentionKind, Mask, TransformerConfig};
 
 /// Most pairs of a run and a test, over the whole experiment: the plan holds an encoding for each.
 pub(super) const MAX_EVALUATIONS: usize = 1_000_000;
@@ -189,13 +189,27 @@ impl Scores<'_> {
             return Err(ConfigError::new(key, true, problem, "false", help));
         }
         let kind = task.kind();
-        if self.decode != Decode::TeacherForced && task.scoring() != Scoring::Answer {
+        let nothing_to_decode = if task.scoring() != Scoring::Answer {
             let problem = format!("has nothing to decode: task `{kind}` asks for no answers");
-            let help = "remove it, or use a task with answers, such as copy";
-            let value = match self.decode {
-                Decode::Greedy => "\"greedy\"",
-                _ => "\"auto\"",
-            };
+            Some((
+                problem,
+                "remove it, or use a task with answers, such as copy",
+            ))
+        } else if model.mask == Mask::Bidirectional {
+            let problem = "has nothing to decode: a bidirectional model gives all answers at once";
+            Some((
+                problem.to_owned(),
+                "remove it, or use model.mask = \"causal\"",
+            ))
+        } else {
+            None
+        };
+        let value = match self.decode {
+            Decode::TeacherForced => None,
+            Decode::Greedy => Some("\"greedy\""),
+            Decode::Auto => Some("\"auto\""),
+        };
+        if let (Some((problem, help)), Some(value)) = (nothing_to_decode, value) {
             let allowed = "teacher_forced";
             return Err(ConfigError::new("decode", value, problem, allowed, help));
         }

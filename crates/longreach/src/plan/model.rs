@@ -7,9 +7,9 @@ use crate::config::axes::Cell;
 use crate::config::diagnostic::Diagnostic;
 use posenc::{ConfigError, EncodingConfig, Facts, Lengths, PositionsConfig};
 use serde::Deserialize;
-use tasks::{Scoring, Task};
+use tasks::Task;
 use tiny_transformer::{
-    Activation, AttentionKind, FeatureMap, Mask, Matmul, NormKind, Normalizer, QkNorm,
+    Activation, AttentionKind, FeatureMap, Mask, Matmul, MlpKind, NormKind, Normalizer, QkNorm,
     TransformerConfig,
 };
 
@@ -26,6 +26,8 @@ pub(super) struct ModelSection {
     pub(super) n_heads: usize,
     #[serde(default)]
     pub(super) head_dim: Option<usize>,
+    #[serde(default)]
+    pub(super) mlp: MlpKind,
     #[serde(default)]
     pub(super) d_ff: Option<usize>,
     #[serde(default)]
@@ -182,7 +184,7 @@ pub(super) fn transformer(
         .with_heads(written.n_heads)
         .with_layers(written.n_layers)
         .with_head_dim(head_dim)
-        .with_d_ff(written.d_ff.unwrap_or(4 * written.d_model))
+        .with_mlp(written.mlp)
         .with_norm(written.norm)
         .with_activation(written.activation)
         .with_tied_head(written.tied_head)
@@ -194,6 +196,10 @@ pub(super) fn transformer(
         .with_normalizer(written.normalizer)
         .with_qk_norm(written.qk_norm)
         .with_matmul(written.matmul);
+    let config = match written.d_ff {
+        Some(d_ff) => config.with_d_ff(d_ff),
+        None => config,
+    };
     config
         .check()
         .map_err(|error| refused(cell, "model", &error))?;
@@ -227,14 +233,15 @@ pub(super) fn check_sees_no_answer(
     model: &TransformerConfig,
     task: &dyn Task,
 ) -> Result<(), Diagnostic> {
-    if model.mask == Mask::Causal || task.scoring() == Scoring::Masked {
+    if model.mask == Mask::Causal || task.hides_answers() {
         return Ok(());
     }
     let problem = format!(
         "lets the model read the answers of task `{}`, each of which is the next token",
         task.kind()
     );
-    let help = "remove it, or use task.kind = \"masked_text\", whose answers are hidden";
+    let help = "remove it, or use masked_text, whose answers are hidden, or a task in symbols, \
+                where they are blanks";
     Err(cell
         .error("model.mask", &problem, "causal", help)
         .with_value("bidirectional"))

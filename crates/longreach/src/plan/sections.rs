@@ -3,7 +3,7 @@
 //! those of the transformer.
 
 use super::model::ModelSection;
-use super::spec::{Decode, LengthCurriculum, StopSpec};
+use super::spec::{Decode, LengthCurriculum, Schedule, StopSpec};
 use crate::run::optimizer::AdamWConfig;
 use posenc::{EncodingConfig, PositionsConfig};
 use serde::Deserialize;
@@ -90,6 +90,8 @@ pub(super) struct TrainSection {
     pub(super) lr: f64,
     #[serde(default)]
     pub(super) warmup_steps: Option<u64>,
+    #[serde(default)]
+    pub(super) schedule: Schedule,
     #[serde(default = "default_final_lr")]
     pub(super) final_lr: f64,
     #[serde(default = "default_grad_clip")]

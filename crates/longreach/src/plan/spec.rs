@@ -89,7 +89,10 @@ pub struct TrainSpec {
     pub lr: f64,
     /// Steps of linear warm-up.
     pub warmup_steps: u64,
-    /// What the cosine ends at, as a fraction of `lr`.
+    /// How the rate falls after the warm-up.
+    #[serde(default, skip_serializing_if = "Schedule::is_cosine")]
+    pub schedule: Schedule,
+    /// What the rate ends at, as a fraction of `lr`.
     pub final_lr: f64,
     /// Largest global norm of the gradient; 0 turns clipping off.
     pub grad_clip: f64,
@@ -113,6 +116,24 @@ pub enum LengthCurriculum {
     /// As `stages` say: other lengths and batches for stretches of steps, as RoFormer was trained
     /// (Su et al. 2021, section 4.3.2).
     Staged,
+}
+
+/// How the learning rate falls from `lr` to `final_lr * lr` after the warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    /// As half a cosine.
+    #[default]
+    Cosine,
+    /// By the same amount every step.
+    Linear,
+}
+
+impl Schedule {
+    /// The default is not written, so that run ids stay.
+    fn is_cosine(&self) -> bool {
+        *self == Self::Cosine
+    }
 }
 
 /// A stretch of the training with its own length, batch, positions and encoding.
@@ -424,8 +445,8 @@ impl TrainSpec {
             .sum()
     }
 
-    /// Learning rate of a step counted from 0: linear warm-up, then half a cosine down to `final_lr
-    /// * lr`.
+    /// Learning rate of a step counted from 0: linear warm-up, then down to `final_lr * lr` as the
+    /// schedule says.
     pub fn lr_at(&self, step: u64) -> f64 {
         if step < self.warmup_steps {
             // From one: with a rate of 0 the first step would be lost.
@@ -433,8 +454,11 @@ impl TrainSpec {
         }
         let span = (self.steps - self.warmup_steps).max(1) as f64;
         let progress = (step - self.warmup_steps) as f64 / span;
-        let cosine = 0.5 * (1.0 + libm::cos(std::f64::consts::PI * progress));
-        self.lr * (self.final_lr + (1.0 - self.final_lr) * cosine)
+        let left = match self.schedule {
+            Schedule::Cosine => 0.5 * (1.0 + libm::cos(std::f64::consts::PI * progress)),
+            Schedule::Linear => 1.0 - progress,
+        };
+        self.lr * (self.final_lr + (1.0 - self.final_lr) * left)
     }
 }
 

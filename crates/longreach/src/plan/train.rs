@@ -55,6 +55,7 @@ pub(super) fn train(
         stop: train.stop.clone(),
         lr: train.lr,
         warmup_steps,
+        schedule: train.schedule,
         final_lr: train.final_lr,
         grad_clip: train.grad_clip,
         adamw: train.adamw.clone(),

@@ -114,20 +114,21 @@ fn check_shape(
     let kinds = [
         ("norm", theirs.norm == ours.norm),
         ("qk_norm", theirs.qk_norm == ours.qk_norm),
+        ("mlp", theirs.mlp == ours.mlp),
         ("activation", theirs.activation == ours.activation),
         ("tied_head", theirs.tied_head == ours.tied_head),
     ];
     let kind = kinds.iter().find(|(_, same)| !same);
-    let (name, difference, allowed) = match (size, kind) {
-        (Some((name, theirs, ours)), _) => (
-            name,
-            format!("{name} is {theirs} there and {ours} here"),
-            format!("a run with {name} = {ours}"),
-        ),
-        (None, Some((name, _))) => (
+    let (name, difference, allowed) = match (kind, size) {
+        (Some((name, _)), _) => (
             name,
             format!("{name} is different there"),
             format!("a run with the same model.{name}"),
+        ),
+        (None, Some((name, theirs, ours))) => (
+            name,
+            format!("{name} is {theirs} there and {ours} here"),
+            format!("a run with {name} = {ours}"),
         ),
         (None, None) => return Ok(()),
     };

@@ -166,14 +166,30 @@ const OVERRIDES: &[(&str, i32, &[&str])] = &[
         &["model.mask", "causal", "bidirectional"],
     ),
     (
-        "model.mask=\"bidirectional\"",
+        "train.schedule=\"step\"",
         2,
-        &[
-            "model.mask",
-            "value: bidirectional",
-            "answers of task `copy`",
-            "masked_text",
-        ],
+        &["train.schedule", "cosine", "linear"],
+    ),
+    ("model.mlp=\"small\"", 2, &["model.mlp", "dense", "none"]),
+    (
+        "model={mlp=\"none\",d_ff=32,d_model=16,n_layers=1,n_heads=2,pe={kind=\"rope\"}}",
+        2,
+        &["model.d_ff", "value: 32", "mlp = \"none\"", "remove d_ff"],
+    ),
+    (
+        "task={kind=\"copy\",alphabet=6,distinct=true}",
+        2,
+        &["task.alphabet", "strings of 8 distinct ones", "8 or more"],
+    ),
+    (
+        "task={kind=\"majority\",alphabet=3,draw=\"balanced\"}",
+        2,
+        &["task.draw", "`alphabet` is 3", "uniform"],
+    ),
+    (
+        "task={kind=\"flip_flop\",ignore=1.0}",
+        2,
+        &["task.ignore", "0 to 0.999"],
     ),
     (
         "task={kind=\"masked_text\",files=[\"long.txt\"],rate=0}",

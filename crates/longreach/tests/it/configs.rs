@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 fn configs() -> Vec<std::path::PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
-    let mut paths: Vec<_> = std::fs::read_dir(directory)
-        .unwrap()
+    let mut paths: Vec<_> = [directory.clone(), directory.join("published")]
+        .iter()
+        .flat_map(|directory| std::fs::read_dir(directory).unwrap())
         .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
         .collect();
     paths.sort();
     paths
@@ -103,6 +105,8 @@ fn the_identity_of_a_run_is_its_numbers_not_its_names() {
     assert_eq!(plain, ids(&["name=other", "title=\"Other\""]));
     // A default written out is the same run; another value of anything is another.
     assert_eq!(plain, ids(&["train.grad_clip=1.0", "model.d_ff=64"]));
+    let defaults = ["train.schedule=\"cosine\"", "model.mlp=\"dense\""];
+    assert_eq!(plain, ids(&defaults));
     for change in [
         "train.steps=31",
         "train.lr=1e-4",
@@ -110,6 +114,9 @@ fn the_identity_of_a_run_is_its_numbers_not_its_names() {
         "eval.test_lens=[6,12]",
         "task.alphabet=9",
         "train.adamw.beta2=0.98",
+        "train.schedule=\"linear\"",
+        "model.mlp=\"none\"",
+        "task.distinct=true",
     ] {
         let changed = ids(&[change]);
         assert!(

@@ -1,4 +1,4 @@
-//! Bidirectional models and masked text, from a config to a report.
+//! Bidirectional models: masked text, from a config to a report, and tasks in symbols.
 
 use crate::common::{Scratch, exits, longreach, stderr, stdout};
 use serde_json::Value;
@@ -157,6 +157,93 @@ fn a_causal_model_of_the_same_text_is_another_run() {
         .filter(|record| record["spec"]["model"].get("mask").is_none())
         .collect();
     assert_eq!(causal.len(), 2, "the default is left out of a spec");
+}
+
+/// A task in symbols, for a model that reads both ways.
+const SYMBOLS: &str = r#"name = "symbols"
+
+[task]
+kind = "reverse"
+alphabet = 3
+test_rows = 64
+
+[model]
+mask = "bidirectional"
+d_model = 32
+n_layers = 2
+n_heads = 2
+pe = { kind = "learned", max_position = 32 }
+
+[train]
+train_len = 3
+steps = 300
+batch_size = 32
+lr = 1e-2
+
+[eval]
+test_lens = [3, 6]
+"#;
+
+#[test]
+fn a_model_that_reads_both_ways_answers_in_blanks() {
+    let scratch = Scratch::with(SYMBOLS);
+    exits(&scratch.longreach("run", &[]), 0);
+    let records = records(&scratch);
+    assert_eq!(records.len(), 1);
+    let record = &records[0];
+    // Three symbols and the blank; three of the question and three blanks.
+    assert_eq!(record["spec"]["model"]["vocab_size"], 4);
+    assert_eq!(record["spec"]["train"]["seq_len"], 6);
+    let metrics = &record["evals"][0]["metrics"];
+    // 64 rows of 3 answer tokens, without EOS.
+    assert_eq!(metrics["token_accuracy"]["n"], 3 * 64);
+    let learned = metrics["exact_match"]["value"].as_f64().unwrap();
+    assert!(learned > 0.9, "reversing three symbols: {learned}");
+    let run = scratch
+        .runs()
+        .join(scratch.records()[0].0.parent().unwrap());
+    let verified = longreach().arg("verify").arg(&run).arg("--retrain");
+    exits(&verified.output().unwrap(), 0);
+}
+
+#[test]
+fn answers_that_a_model_would_see_are_refused_by_name() {
+    let scratch = Scratch::with(SYMBOLS);
+    let shown = "task={kind=\"flip_flop\"}";
+    for (overrides, parts) in [
+        (
+            vec![shown],
+            ["model.mask", "answers of task `flip_flop`", "blanks"],
+        ),
+        (
+            vec!["eval.decode=\"greedy\""],
+            ["eval.decode", "all answers at once", "teacher_forced"],
+        ),
+        (
+            vec!["model.pe={kind=\"fox\"}"],
+            [
+                "model.mask",
+                "no meaning for keys after the query",
+                "causal",
+            ],
+        ),
+    ] {
+        let output = scratch.longreach("check", &overrides);
+        exits(&output, 2);
+        for part in parts {
+            let message = stderr(&output);
+            assert!(message.contains(part), "{part} is missing from {message}");
+        }
+    }
+    let last = "task={kind=\"flip_flop\",answer=\"last\"}";
+    exits(&scratch.longreach("check", &[last]), 0);
+    exits(
+        &scratch.longreach(
+            "check",
+            &["task={kind=\"mqar\",pairs=1,vocab=16}", "train.train_len=8"],
+        ),
+        0,
+    );
 }
 
 #[test]

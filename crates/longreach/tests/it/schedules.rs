@@ -23,6 +23,55 @@ fn steps(run: &Path) -> Vec<serde_json::Value> {
 }
 
 #[test]
+fn a_linear_schedule_falls_by_the_same_amount_every_step() {
+    let scratch = Scratch::with(TINY);
+    let spec = |overrides: &[&str]| {
+        let fixed = ["train.lr=0.5", "train.steps=12", "train.warmup_steps=2"];
+        let all = fixed.iter().chain(overrides);
+        let all: Vec<String> = all.map(ToString::to_string).collect();
+        let plan = longreach::plan::planner::plan(&scratch.config, &all).unwrap();
+        plan.runs[0].job.spec.clone()
+    };
+    let linear = spec(&["train.schedule=\"linear\"", "train.final_lr=0.2"]).train;
+    // Warm-up in two steps to 0.5, then ten steps that end at 0.1 after the last.
+    let rates: Vec<f64> = (0..12).map(|step| linear.lr_at(step)).collect();
+    let expected = [0.25, 0.5]
+        .into_iter()
+        .chain((0..10).map(|step| 0.5 - 0.04 * f64::from(step)));
+    for (step, (found, expected)) in rates.iter().zip(expected).enumerate() {
+        assert!((found - expected).abs() < 1e-12, "step {step}: {found}");
+    }
+    // Half way down both schedules meet; before the cosine is above, after it below.
+    let cosine = spec(&["train.final_lr=0.2"]).train;
+    let middle = (cosine.lr_at(7) - linear.lr_at(7)).abs();
+    assert!(middle < 1e-12, "half way they meet: {middle}");
+    assert!(cosine.lr_at(4) > linear.lr_at(4) && cosine.lr_at(10) < linear.lr_at(10));
+    exits(
+        &scratch.longreach(
+            "run",
+            &[
+                "seeds=[0]",
+                ONE,
+                "train.schedule=\"linear\"",
+                "train.final_lr=0",
+            ],
+        ),
+        0,
+    );
+    let logged: Vec<f64> = steps(&only_run(&scratch))
+        .iter()
+        .map(|step| step["lr"].as_f64().unwrap())
+        .collect();
+    let expected: Vec<f64> = (0..6)
+        .map(|step| 1e-3 * (1.0 - f64::from(step) / 6.0))
+        .collect();
+    assert_eq!(logged.len(), 6);
+    for (found, expected) in logged.iter().zip(expected) {
+        assert!((found - expected).abs() < 1e-15, "{logged:?}");
+    }
+}
+
+#[test]
 fn stages_have_their_own_lengths_and_batches() {
     let scratch = Scratch::with(TINY);
     let stages = "train.stages=[{steps=2,train_len=2,batch_size=8},{steps=1,train_len=4},{steps=3,\

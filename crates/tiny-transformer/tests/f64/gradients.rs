@@ -2,8 +2,8 @@
 
 use crate::DEVICE;
 use crate::common::{
-    AllHooks, ContentOnly, VARIANTS, Weights, config, draw, encodings, gradients, host, ints,
-    linear, noise, reach, seed_of, small, tokens, weights,
+    AllHooks, ContentOnly, VARIANTS, Weights, attention_only, config, draw, encodings, gradients,
+    host, ints, linear, noise, reach, seed_of, small, tokens, weights,
 };
 use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -163,6 +163,17 @@ fn gradients_through_normalised_queries_and_keys() {
                 &Pass::default(),
                 &|init| Transformer::new(&config, &encoding, init).expect("a resolved encoding"),
             );
+        }
+    }
+}
+
+#[test]
+fn gradients_of_attention_alone() {
+    for (name, encoding) in encodings() {
+        if ["nope", "rope", "alibi", "learned"].contains(&encoding.kind()) {
+            agrees(&name, &[7], &Pass::default(), &|init| {
+                Transformer::new(&attention_only(), &encoding, init).expect("a resolved encoding")
+            });
         }
     }
 }

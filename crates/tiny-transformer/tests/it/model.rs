@@ -2,8 +2,8 @@
 
 use crate::common::reference::{Host, Part};
 use crate::common::{
-    AllHooks, VARIANTS, Weights, draw, encodings, gradients, host, ints, largest_difference, model,
-    noise, reach, seed_of, small, tokens, weights,
+    AllHooks, VARIANTS, Weights, attention_only, draw, encodings, gradients, host, ints,
+    largest_difference, model, noise, reach, seed_of, small, tokens, variants, weights,
 };
 use crate::models::{
     BATCH, LENGTH, all_hooks, all_variants, blocks_of, device, forward, nll_of, of_kind, references,
@@ -114,8 +114,7 @@ fn gradients_in_f32_are_those_of_the_reference() {
             }
         }
     }
-    for (norm, activation, tied) in VARIANTS {
-        let config = small(norm, activation, tied);
+    for config in variants() {
         for (kind, reference) in references() {
             agrees(kind, &config, &reference, &|init| {
                 Transformer::new(&config, &of_kind(kind), init).expect("a resolved encoding")
@@ -136,8 +135,7 @@ fn dropout_factors_enter_at_their_sites() {
             .map(|v| if *v < -0.5 { 0.0 } else { 1.0 / 0.75 })
             .collect()
     };
-    for (norm, activation, tied) in VARIANTS {
-        let config = small(norm, activation, tied);
+    for config in variants() {
         let model = model(&config, &of_kind("rope"), &device());
         let weights = weights(&model);
         let host = Host {
@@ -344,6 +342,12 @@ fn sizes_that_make_no_model_are_refused_by_key() {
             .to_string()
             .contains("unknown field `heads`")
     );
+    let attention_alone = attention_only();
+    attention_alone.check().expect("blocks without an MLP");
+    let refused = |config: TransformerConfig| config.check().expect_err("an MLP's key").key;
+    assert_eq!(refused(attention_alone.clone().with_d_ff(14)), "d_ff");
+    let swiglu = attention_alone.with_activation(Activation::Swiglu);
+    assert_eq!(refused(swiglu), "activation");
     assert!(
         changed("norm", json!("batch_norm")).is_err()
             && changed("activation", json!("relu")).is_err()

@@ -1,7 +1,7 @@
 //! The models and inputs that several tests share.
 
 use crate::common::reference::{Part, parts};
-use crate::common::{AllHooks, ContentOnly, config, draw, host, ints, small};
+use crate::common::{AllHooks, ContentOnly, attention_only, config, draw, host, ints, small};
 use burn::module::Module;
 use burn::tensor::Device;
 use posenc::{EncodingConfig, Init, PositionalEncoding, Positions};
@@ -29,6 +29,7 @@ pub fn all_variants() -> impl Iterator<Item = TransformerConfig> {
     all.chain(
         [QkNorm::LayerNorm, QkNorm::RmsNorm].map(|qk_norm| first.clone().with_qk_norm(qk_norm)),
     )
+    .chain([attention_only()])
 }
 
 pub fn forward<E: Module + PositionalEncoding>(

@@ -71,6 +71,7 @@ length = "uniform"
 min_len = 2
 lr = 1e-3
 warmup_steps = 3
+schedule = "linear"
 final_lr = 0.1
 grad_clip = 1.0
 adamw = { beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1 }
@@ -147,9 +148,35 @@ const TABLES: &[(&str, &str)] = &[
         r#"{ kind = "odds_first", alphabet = 4, test_rows = 8 }"#,
     ),
     ("task", r#"{ kind = "missing_duplicate", test_rows = 8 }"#),
-    ("task", r#"{ kind = "parity", test_rows = 8 }"#),
+    ("task", r#"{ kind = "parity", draw = "balanced", test_rows = 8 }"#),
     ("task", r#"{ kind = "even_pairs", test_rows = 8 }"#),
-    ("task", r#"{ kind = "majority", test_rows = 8 }"#),
+    (
+        "task",
+        r#"{ kind = "copy", alphabet = 16, distinct = true, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "sort", alphabet = 16, distinct = true, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "majority", alphabet = 4, draw = "uniform", interleaved = 2, test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "majority", draw = "balanced", test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "flip_flop", ignore = 0.8, answer = "last", test_rows = 8 }"#,
+    ),
+    (
+        "task",
+        r#"{ kind = "solve_equation", modulus = 5, test_rows = 8 }"#,
+    ),
+    ("task", r#"{ kind = "compute_sqrt", test_rows = 8 }"#),
+    ("model.mlp", r#""none""#),
+    ("model.mask", r#""bidirectional""#),
     ("task", r#"{ kind = "count", alphabet = 4, test_rows = 8 }"#),
     (
         "task",
@@ -398,6 +425,7 @@ pub fn files() -> Vec<PathBuf> {
     let mut paths: Vec<_> = std::fs::read_dir(directory)
         .expect("configs/")
         .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.is_file())
         .collect();
     paths.sort();
     paths

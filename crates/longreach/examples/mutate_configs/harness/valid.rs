@@ -77,6 +77,11 @@ const VALID: &[(&[&str], &[&str], &str)] = &[
         "no pair turns",
     ),
     (
+        &["task:flip_flop.ignore"],
+        &["zero", "1e-320"],
+        "nothing is ignored",
+    ),
+    (
         &["task:mqar.power"],
         &["zero", "1e-320"],
         "an exponent of 0 weighs all gaps alike",

@@ -41,6 +41,13 @@ pub(super) const KEYS: &[Key] = &[
         "Inner width of the feed-forward half.",
     ),
     key(
+        "model.mlp",
+        Name(&["dense", "none"]),
+        Some(r#""dense""#),
+        r#""none""#,
+        "The feed-forward half of a block; with `none` blocks are attention alone.",
+    ),
+    key(
         "model.norm",
         Name(&["layer_norm", "rms_norm"]),
         Some(r#""layer_norm""#),
@@ -94,7 +101,7 @@ pub(super) const KEYS: &[Key] = &[
         Name(&["causal", "bidirectional"]),
         Some(r#""causal""#),
         r#""bidirectional""#,
-        "Which keys a query may see; `bidirectional` is for tasks that hide their answers.",
+        "Which keys a query may see; with `bidirectional` answers of tasks in symbols are blanks.",
     ),
     key(
         "model.feature_map",

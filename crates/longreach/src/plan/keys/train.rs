@@ -126,11 +126,18 @@ pub(super) const KEYS: &[Key] = &[
         "Steps of linear warm-up; at most `steps`.",
     ),
     key(
+        "train.schedule",
+        Name(&["cosine", "linear"]),
+        Some(r#""cosine""#),
+        r#""linear""#,
+        "How the learning rate falls from `lr` to `final_lr * lr` after the warm-up.",
+    ),
+    key(
         "train.final_lr",
         Number(0.0, 1.0),
         Some("0.1"),
         "0",
-        "Where the cosine ends, as a fraction of `lr`.",
+        "Where the learning rate ends, as a fraction of `lr`.",
     ),
     key(
         "train.grad_clip",

@@ -13,7 +13,8 @@ use posenc::{Distribution, Encoding, EncodingConfig, Init, Lengths};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tiny_transformer::{
-    Activation, AttentionKind, FeatureMap, NormKind, Normalizer, Transformer, TransformerConfig,
+    Activation, AttentionKind, FeatureMap, MlpKind, NormKind, Normalizer, Transformer,
+    TransformerConfig,
 };
 
 /// A small model whose heads do not add up to its width.
@@ -42,10 +43,21 @@ pub fn linear(
         .with_normalizer(normalizer)
 }
 
+/// The small model with attention alone.
+pub fn attention_only() -> TransformerConfig {
+    small(NormKind::LayerNorm, Activation::Gelu, true).with_mlp(MlpKind::None)
+}
+
 pub const VARIANTS: [(NormKind, Activation, bool); 2] = [
     (NormKind::LayerNorm, Activation::Gelu, false),
     (NormKind::RmsNorm, Activation::Swiglu, true),
 ];
+
+/// The small models that most tests run over.
+pub fn variants() -> impl Iterator<Item = TransformerConfig> {
+    let dense = VARIANTS.map(|(norm, activation, tied)| small(norm, activation, tied));
+    dense.into_iter().chain([attention_only()])
+}
 
 /// Numbers in -1..1 that depend on `seed` alone (splitmix64).
 pub fn noise(seed: u64, count: usize) -> Vec<f64> {

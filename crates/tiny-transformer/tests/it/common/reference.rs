@@ -437,6 +437,9 @@ impl Host<'_> {
                 .map(|rows| self.attention(&normed(rows, "attention"), layer))
                 .collect();
             add(&mut streams, attended, 2 * layer + 1);
+            if !self.config.has_mlp() {
+                continue;
+            }
             let fed = streams.iter().map(|rows| {
                 normed(rows, "mlp")
                     .iter()
