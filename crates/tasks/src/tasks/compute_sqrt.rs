@@ -1,12 +1,13 @@
 //! Square root: the answer to a binary number is the whole part of its square root, in binary.
 //!
-//! Example: `BOS 1 0 0 1 0 1 SEP | 1 1 0 EOS` (37 and 6). Most significant bit first. Length n is the
-//! number of bits, leading zeros included; the answer has half as many, rounded up.
+//! Example: `BOS 1 0 0 1 0 1 SEP | 1 1 0 EOS` (37 and 6). Most significant bit first. Length n is
+//! the number of bits, leading zeros included; the answer has half as many, rounded up.
 //!
 //! Held out: by choices (the number itself).
 //!
 //! Source: `compute_sqrt` of google-deepmind/neural_networks_chomsky_hierarchy (Deletang et al.
-//! 2023, arXiv 2207.02098), which never draws 0. Its docstring gives 101 for 37; its code gives 110.
+//! 2023, arXiv 2207.02098), which never draws 0. Its docstring gives 101 for 37; its code gives
+//! 110.
 
 use crate::symbols::{HeldOut, StringRule, SymbolTask, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};

@@ -10,8 +10,8 @@
 //!
 //! Sources: the copy tasks of Kazemnejad et al. 2023 (arXiv 2305.19466) and Jelassi et al. 2024
 //! (arXiv 2402.01032); the alphabet is a parameter here (16 unless set; 2 in DeepMind's string
-//! tasks, 26 in Jelassi et al., 100 in Kazemnejad et al.). Distinct symbols: Huang et al. 2025 (arXiv
-//! 2410.02140), 150 of them.
+//! tasks, 26 in Jelassi et al., 100 in Kazemnejad et al.). Distinct symbols: Huang et al. 2025
+//! (arXiv 2410.02140), 150 of them.
 
 use crate::symbols::{HeldOut, StringRule, SymbolTask, check_alphabet, check_distinct, example};
 use crate::{BuildContext, Task, TaskError, TaskSpec};

@@ -1,13 +1,13 @@
-//! Flip-flop: one bit of memory. Instructions write a bit, read it, or are to be ignored; the answer
-//! to a read is the bit that was written last.
+//! Flip-flop: one bit of memory. Instructions write a bit, read it, or are to be ignored; the
+//! answer to a read is the bit that was written last.
 //!
 //! Example: `w 1 i 0 r 1 i 1 w 0 r | _ _ _ _ 1 _ _ _ _ _ 0`, where `_` does not count: there is no
 //! BOS, SEP or EOS, a bit is predicted at its read, and is then the next token. With `answer =
-//! "last"` only the last read is asked for: `BOS w 1 i 0 r 1 i 1 w 0 r SEP | 0 EOS`. Length n is the
-//! number of instructions, at least 2 (length 1 has the rows of 2); the question has 2n - 1 symbols.
-//! The first instruction writes and the last one reads. The others ignore with probability `ignore`
-//! and write or read with equal chance otherwise. The bits of writes and of what is ignored are
-//! uniform.
+//! "last"` only the last read is asked for: `BOS w 1 i 0 r 1 i 1 w 0 r SEP | 0 EOS`. Length n is
+//! the number of instructions, at least 2 (length 1 has the rows of 2); the question has 2n - 1
+//! symbols. The first instruction writes and the last one reads. The others ignore with probability
+//! `ignore` and write or read with equal chance otherwise. The bits of writes and of what is
+//! ignored are uniform.
 //!
 //! Held out: by hash (several draws make one row).
 //!

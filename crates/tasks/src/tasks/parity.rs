@@ -3,10 +3,11 @@
 //! Example: `BOS 1 0 1 0 1 0 0 SEP | 1 EOS`. Bits are uniform unless `draw = "balanced"`: then the
 //! number of zeros is uniform, and their places are.
 //!
-//! Held out: by choices (the string itself); balanced by hash, because several draws make one string.
+//! Held out: by choices (the string itself); balanced by hash, because several draws make one
+//! string.
 //!
-//! Sources: parity check of Ruoss et al. 2023 (arXiv 2305.16843), uniform; balanced as in Huang et al.
-//! 2025 (arXiv 2410.02140).
+//! Sources: parity check of Ruoss et al. 2023 (arXiv 2305.16843), uniform; balanced as in Huang et
+//! al. 2025 (arXiv 2410.02140).
 
 use super::majority::BitDraw;
 use crate::symbols::{

@@ -1,8 +1,8 @@
 //! Sort: the answer to w is its symbols from the smallest to the largest.
 //!
 //! Example (50 symbols): `BOS 31 4 15 4 SEP | 4 4 15 31 EOS`. The order of the symbols is that of
-//! their token ids. With `distinct = true` no symbol stands twice in a string, so that lengths are at
-//! most the alphabet.
+//! their token ids. With `distinct = true` no symbol stands twice in a string, so that lengths are
+//! at most the alphabet.
 //!
 //! Held out: by choices (the string itself).
 //!
