@@ -202,8 +202,12 @@ fn a_model_that_reads_both_ways_answers_in_blanks() {
     let run = scratch
         .runs()
         .join(scratch.records()[0].0.parent().unwrap());
-    let verified = longreach().arg("verify").arg(&run).arg("--retrain");
-    exits(&verified.output().unwrap(), 0);
+    let verified = longreach()
+        .arg("verify")
+        .arg(&run)
+        .arg("--retrain")
+        .output();
+    exits(&verified.unwrap(), 0);
 }
 
 #[test]
