@@ -49,7 +49,7 @@ const WRONG_TABLES: &[(&str, &str, &str)] = &[
     (
         "[task]\nkind = \"copy\"\nalphabte = 4",
         "task.alphabte",
-        "unknown field `alphabte`, expected `alphabet` or `test_rows`",
+        "unknown field `alphabte`, expected one of `alphabet`, `distinct`, `test_rows`",
     ),
     (
         "[task]\nkind = \"copy\"\nalphabet = \"4\"",

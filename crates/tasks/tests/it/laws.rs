@@ -315,6 +315,7 @@ const RECORDED: &[&str] = &[
     "kind = \"majority\", alphabet = 26: 568abd7f41bab29d",
     "kind = \"majority\", draw = \"balanced\": f458d99b3a902ff8",
     "kind = \"majority\", draw = \"balanced\", interleaved = 3: d94c07a3e93dfae6",
+    "kind = \"parity\", draw = \"balanced\": a4b158663a883cc9",
     "kind = \"flip_flop\", answer = \"last\", ignore = 0.1: 3f1c1bf526940036",
     "kind = \"solve_equation\", modulus = 3: d4e08e601fecc87d",
 ];
