@@ -116,7 +116,6 @@ fn the_identity_of_a_run_is_its_numbers_not_its_names() {
         "train.adamw.beta2=0.98",
         "train.schedule=\"linear\"",
         "model.mlp=\"none\"",
-        "task.distinct=true",
     ] {
         let changed = ids(&[change]);
         assert!(

@@ -195,8 +195,8 @@ fn a_model_that_reads_both_ways_answers_in_blanks() {
     assert_eq!(record["spec"]["model"]["vocab_size"], 4);
     assert_eq!(record["spec"]["train"]["seq_len"], 6);
     let metrics = &record["evals"][0]["metrics"];
-    // 64 rows of 3 answer tokens, without EOS.
-    assert_eq!(metrics["token_accuracy"]["n"], 3 * 64);
+    // All 27 rows, each of 3 answer tokens, without EOS.
+    assert_eq!(metrics["token_accuracy"]["n"], 3 * 27);
     let learned = metrics["exact_match"]["value"].as_f64().unwrap();
     assert!(learned > 0.9, "reversing three symbols: {learned}");
     let run = scratch
@@ -244,7 +244,11 @@ fn answers_that_a_model_would_see_are_refused_by_name() {
     exits(
         &scratch.longreach(
             "check",
-            &["task={kind=\"mqar\",pairs=1,vocab=16}", "train.train_len=8"],
+            &[
+                "task={kind=\"mqar\",pairs=1,vocab=16}",
+                "eval.test_lens=[8]",
+                "train.train_len=8",
+            ],
         ),
         0,
     );

@@ -3,10 +3,11 @@
 use crate::common::reference::{Host, Part};
 use crate::common::{
     AllHooks, VARIANTS, Weights, attention_only, draw, encodings, gradients, host, ints,
-    largest_difference, model, noise, reach, seed_of, small, tokens, variants, weights,
+    largest_difference, model, noise, reach, seed_of, small, tokens, weights,
 };
 use crate::models::{
-    BATCH, LENGTH, all_hooks, all_variants, blocks_of, device, forward, nll_of, of_kind, references,
+    BATCH, LENGTH, all_hooks, all_variants, blocks_of, device, forward, nll_of, of_kind,
+    references, variants,
 };
 use burn::module::{Module, ModuleDisplay};
 use posenc::{Init, PositionalEncoding, Positions};

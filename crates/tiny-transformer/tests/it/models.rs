@@ -1,7 +1,9 @@
 //! The models and inputs that several tests share.
 
 use crate::common::reference::{Part, parts};
-use crate::common::{AllHooks, ContentOnly, attention_only, config, draw, host, ints, small};
+use crate::common::{
+    AllHooks, ContentOnly, VARIANTS, attention_only, config, draw, host, ints, small,
+};
 use burn::module::Module;
 use burn::tensor::Device;
 use posenc::{EncodingConfig, Init, PositionalEncoding, Positions};
@@ -30,6 +32,12 @@ pub fn all_variants() -> impl Iterator<Item = TransformerConfig> {
         [QkNorm::LayerNorm, QkNorm::RmsNorm].map(|qk_norm| first.clone().with_qk_norm(qk_norm)),
     )
     .chain([attention_only()])
+}
+
+/// The small models that most tests run over.
+pub fn variants() -> impl Iterator<Item = TransformerConfig> {
+    let dense = VARIANTS.map(|(norm, activation, tied)| small(norm, activation, tied));
+    dense.into_iter().chain([attention_only()])
 }
 
 pub fn forward<E: Module + PositionalEncoding>(

@@ -148,7 +148,10 @@ const TABLES: &[(&str, &str)] = &[
         r#"{ kind = "odds_first", alphabet = 4, test_rows = 8 }"#,
     ),
     ("task", r#"{ kind = "missing_duplicate", test_rows = 8 }"#),
-    ("task", r#"{ kind = "parity", draw = "balanced", test_rows = 8 }"#),
+    (
+        "task",
+        r#"{ kind = "parity", draw = "balanced", test_rows = 8 }"#,
+    ),
     ("task", r#"{ kind = "even_pairs", test_rows = 8 }"#),
     (
         "task",

@@ -53,12 +53,6 @@ pub const VARIANTS: [(NormKind, Activation, bool); 2] = [
     (NormKind::RmsNorm, Activation::Swiglu, true),
 ];
 
-/// The small models that most tests run over.
-pub fn variants() -> impl Iterator<Item = TransformerConfig> {
-    let dense = VARIANTS.map(|(norm, activation, tied)| small(norm, activation, tied));
-    dense.into_iter().chain([attention_only()])
-}
-
 /// Numbers in -1..1 that depend on `seed` alone (splitmix64).
 pub fn noise(seed: u64, count: usize) -> Vec<f64> {
     let mut state = seed;
