@@ -90,7 +90,7 @@ pub struct TrainSpec {
     /// Steps of linear warm-up.
     pub warmup_steps: u64,
     /// How the rate falls after the warm-up.
-    #[serde(default, skip_serializing_if = "Schedule::is_cosine")]
+    #[serde(default, skip_serializing_if = "schema::is_default")]
     pub schedule: Schedule,
     /// What the rate ends at, as a fraction of `lr`.
     pub final_lr: f64,
@@ -127,13 +127,6 @@ pub enum Schedule {
     Cosine,
     /// By the same amount every step.
     Linear,
-}
-
-impl Schedule {
-    /// The default is not written, so that run ids stay.
-    fn is_cosine(&self) -> bool {
-        *self == Self::Cosine
-    }
 }
 
 /// A stretch of the training with its own length, batch, positions and encoding.
