@@ -52,6 +52,7 @@ mod selected;
 mod spec;
 pub mod stats;
 pub mod store;
+mod task_facts;
 mod text;
 pub mod toml_text;
 

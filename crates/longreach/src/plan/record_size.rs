@@ -2,6 +2,7 @@
 //! refused before anything is trained.
 
 use super::spec::{EvalSpec, ModelSpec};
+use crate::run::blocks::Blocks;
 use crate::run::score::{empty_row, metric_names, position_bins};
 use results::metric;
 use results::record::{Denominators, EvalRow, EvalStatus, Metric, PositionBin};
@@ -44,7 +45,7 @@ pub(super) fn largest_row(eval: &EvalSpec, model: &ModelSpec, task: &dyn Task) -
     let mut row = EvalRow {
         metrics: names.into_iter().map(|name| (name, metric)).collect(),
         loss_by_position: bins.collect(),
-        loss_by_block: Vec::new(),
+        loss_by_block: vec![metric.value; Blocks::of(task).map_or(0, |blocks| blocks.count())],
         distinct_rows: None,
         denominators: (model.transformer.may_divide_by_zero()).then_some(Denominators {
             count: denominators,
@@ -56,6 +57,7 @@ pub(super) fn largest_row(eval: &EvalSpec, model: &ModelSpec, task: &dyn Task) -
     };
     let bytes = pretty_bytes(&row, 2);
     row.loss_by_position.clear();
+    row.loss_by_block.clear();
     RowSize {
         metrics: row.metrics.len(),
         bytes,

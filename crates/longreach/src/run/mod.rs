@@ -1,6 +1,7 @@
 //! One run in one process: from a resolved spec to a record.
 
 pub mod attention_distance;
+pub mod blocks;
 pub mod carry;
 pub mod evaluate;
 pub mod greedy;

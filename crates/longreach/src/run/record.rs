@@ -4,7 +4,7 @@ use crate::device::DeviceName;
 use crate::exit::{Exit, Failure};
 use crate::plan::spec::RunSpec;
 use results::metric;
-use results::record::{CorpusFacts, Environment, TaskFacts};
+use results::record::{CorpusFacts, Environment, ScoredText, TaskFacts};
 use std::collections::BTreeMap;
 use tasks::Task;
 
@@ -67,6 +67,10 @@ pub fn task_facts(spec: &RunSpec, task: &dyn Task) -> TaskFacts {
         definitions: definitions(spec, task),
         chance: task.chance(),
         bytes_per_token: task.bytes_per_token(),
+        scored: task.scored_text().map(|text| ScoredText {
+            tokens: text.tokens,
+            bytes: text.bytes,
+        }),
         corpus,
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::plan::spec::{Coordinates, EvalSpec};
 use crate::run::MAX_LOGITS;
+use crate::run::blocks::Blocks;
 use crate::run::greedy::greedy;
 use crate::run::model::{greedy_tokens, upload};
 use crate::signals;
@@ -101,6 +102,7 @@ pub fn score(
     let scoring = task.scoring();
     let mut sums = Sums::new(seq_len, task.groups().len());
     sums.denominators = test.denominators.then(Default::default);
+    sums.blocks = Blocks::of(task);
     for (index, (batch, positions)) in test.batches(task).enumerate() {
         if signals::asked().is_some() {
             return None;
@@ -111,6 +113,10 @@ pub fn score(
             None
         };
         let first_row = sums.rows as usize;
+        let rows = first_row..first_row + batch.rows;
+        sums.places = rows
+            .map(|row| task.scored_place(test.test_len, row))
+            .collect();
         sums.add(&batch, &positions, model, device, scoring, decoded);
         // Groups go by the row's number in the whole test set, not in the batch.
         for (row, exact) in std::mem::take(&mut sums.exact).into_iter().enumerate() {
@@ -143,7 +149,7 @@ pub fn score(
         reason: None,
         metrics,
         loss_by_position,
-        loss_by_block: Vec::new(),
+        loss_by_block: sums.blocks.as_ref().map_or_else(Vec::new, Blocks::means),
         distinct_rows: distinct_rows(task, test.test_len),
         denominators: sums.denominators.as_ref().map(|counted| Denominators {
             count: counted.count(),
@@ -190,6 +196,10 @@ struct Sums {
     groups: Vec<(u64, u64)>,
     /// Of the passes that give the losses; `None` where they are not counted.
     denominators: Option<tiny_transformer::Denominators>,
+    /// Of the scored text, where it has blocks.
+    blocks: Option<Blocks>,
+    /// Place in the scored text of the first target of each row of the batch to be added.
+    places: Vec<usize>,
 }
 
 impl Sums {
@@ -203,6 +213,8 @@ impl Sums {
             exact: Vec::new(),
             groups: vec![(0, 0); groups],
             denominators: None,
+            blocks: None,
+            places: Vec::new(),
         }
     }
 
@@ -276,6 +288,9 @@ impl Sums {
                 }
                 self.nll[position] += nll[at];
                 self.counted[position] += 1;
+                if let Some(blocks) = &mut self.blocks {
+                    blocks.add(self.places[row] + position, nll[at]);
+                }
                 if let Some(guesses) = &guesses {
                     let right = guesses[at] == i64::from(batch.targets[at]);
                     self.right += u64::from(right);

@@ -277,5 +277,6 @@ pub fn end(spec: &RunSpec, steps: u64, scores: &mut Vec<StepScores>, evals: &[Ev
 
 fn without_positions(mut row: EvalRow) -> EvalRow {
     row.loss_by_position.clear();
+    row.loss_by_block.clear();
     row
 }

@@ -338,6 +338,7 @@ fn record(run: &longreach::plan::planner::PlannedRun) -> results::RunRecord {
             definitions: [("loss_nats".to_owned(), "mean loss".to_owned())].into(),
             chance: [].into(),
             bytes_per_token: None,
+            scored: None,
             corpus: None,
         },
         model: ModelFacts {

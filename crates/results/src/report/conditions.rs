@@ -54,6 +54,18 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
             c.blake3
         ))
     });
+    let scored = each(&|r| {
+        let scored = r.task.scored?;
+        let tokens = thousands(scored.tokens);
+        let bytes = match scored.bytes {
+            Some(bytes) if bytes != scored.tokens => format!(" ({} bytes)", thousands(bytes)),
+            _ => String::new(),
+        };
+        let unit = &r.task.unit;
+        Some(format!(
+            "{tokens} {unit}{bytes} of the validation split, each once at every length"
+        ))
+    });
     let rows = [
         ("experiments", each(&|r| Some(r.experiment.clone()))),
         (
@@ -65,6 +77,7 @@ pub(crate) fn facts(records: &[&RunRecord], settings: &[Setting<'_>]) -> Vec<(St
         ("tokens trained on", span(&|r| r.train.tokens)),
         ("parameters", span(&|r| r.model.parameters)),
         ("corpus", corpus),
+        ("scored text", scored),
         ("device", each(&|r| Some(r.environment.device.clone()))),
         (
             "trained together",

@@ -126,6 +126,7 @@ fn speaking(words: &[String], seed: u64, run_id: &str) -> RunRecord {
             definitions: BTreeMap::from([(metric.clone(), word()), (other.clone(), word())]),
             chance: BTreeMap::from([(metric.clone(), 0.1)]),
             bytes_per_token: Some(1.0),
+            scored: None,
             corpus: Some(CorpusFacts {
                 source: word(),
                 files: 1,

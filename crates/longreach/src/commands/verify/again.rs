@@ -130,6 +130,7 @@ fn difference(row: &EvalRow, other: &EvalRow) -> f64 {
     let same_kind = row.status == other.status
         && row.metrics.keys().eq(other.metrics.keys())
         && row.loss_by_position.len() == other.loss_by_position.len()
+        && row.loss_by_block.len() == other.loss_by_block.len()
         && row
             .metrics
             .values()
@@ -142,9 +143,12 @@ fn difference(row: &EvalRow, other: &EvalRow) -> f64 {
     let metrics = metrics.map(|(a, b)| (a.value, b.value));
     let bins = row.loss_by_position.iter().zip(&other.loss_by_position);
     let bins = bins.map(|(a, b)| (a.loss_nats, b.loss_nats));
+    let blocks = row.loss_by_block.iter().zip(&other.loss_by_block);
+    let blocks = blocks.map(|(a, b)| (*a, *b));
     let relative = |(a, b): (f64, f64)| (a - b).abs() / a.abs().max(1.0);
     metrics
         .chain(bins)
+        .chain(blocks)
         .map(relative)
         .fold(f64::MIN_POSITIVE, f64::max)
 }

@@ -4,6 +4,7 @@
 
 use super::Subject;
 use crate::plan::spec::RunSpec;
+use crate::run::blocks::Blocks;
 use crate::run::evaluate::unsupported;
 use crate::run::record::task_facts;
 use crate::run::score::{distinct_rows, metric_names};
@@ -239,5 +240,14 @@ fn problem(row: &EvalRow, spec: &RunSpec, task: &dyn Task) -> Option<String> {
         return Some("has counts of denominators that its attention does not have".to_owned());
     }
     let beyond = row.loss_by_position.iter().any(|bin| bin.to > seq_len);
-    beyond.then(|| format!("has a loss at positions beyond its {seq_len} tokens"))
+    if beyond {
+        return Some(format!(
+            "has a loss at positions beyond its {seq_len} tokens"
+        ));
+    }
+    let (blocks, known) = (row.loss_by_block.len(), Blocks::of(task));
+    let known = known.map_or(0, |known| known.count());
+    // Scores while training have none.
+    let is_wrong = blocks != 0 && blocks != known;
+    is_wrong.then(|| format!("has losses of {blocks} blocks, and its text has {known}"))
 }

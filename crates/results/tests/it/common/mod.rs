@@ -163,6 +163,7 @@ pub fn text_task(train_len: usize) -> TaskFacts {
         )]),
         chance: BTreeMap::from([("loss_nats".into(), 256f64.ln())]),
         bytes_per_token: Some(1.0),
+        scored: None,
         corpus: Some(CorpusFacts {
             source: "cargo".into(),
             files: 812,
@@ -191,6 +192,7 @@ pub fn copy_task(train_len: usize) -> TaskFacts {
         ]),
         chance: BTreeMap::from([("token_accuracy".into(), 0.125)]),
         bytes_per_token: None,
+        scored: None,
         corpus: None,
     }
 }
