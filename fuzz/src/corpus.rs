@@ -121,6 +121,7 @@ fn context(dir: &Path, train_len: usize, test_lens: &[usize]) -> BuildContext<'s
         eval_seed: 0,
         rows: longreach_tasks::Rows::Test,
         bidirectional: false,
+        carried: None,
     }
 }
 

@@ -23,8 +23,8 @@ pub struct TaskFacts {
     /// Bytes per token where bits per byte make sense (1 for byte-level text).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_token: Option<f64>,
-    /// The text that is scored, where all of it is: the same at every length. Absent in other tasks,
-    /// and where the configuration says how much is scored.
+    /// The text that is scored, where all of it is: the same at every length. Absent in other
+    /// tasks, and where the configuration says how much is scored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scored: Option<ScoredText>,
     /// The text trained and tested on.

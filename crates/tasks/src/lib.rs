@@ -28,11 +28,11 @@ pub use error::TaskError;
 pub use permutation::Permutation;
 pub use stream::Stream;
 pub use task::{
-    AxisFacts, Batch, BuildContext, CorpusFacts, Rows, ScoredText, Scoring, TEACHER_FORCED, Task,
-    TaskSpec, TestSet,
+    AxisFacts, Batch, BuildContext, CarriedText, CorpusFacts, Rows, ScoredText, Scoring,
+    TEACHER_FORCED, Task, TaskSpec, TestSet,
 };
 pub use tasks::*;
 pub use text::{
     CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, Level, NonOverlapping,
-    Sliding, Split, Windows,
+    Published, Sliding, Split, Windows,
 };

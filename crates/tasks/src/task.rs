@@ -80,6 +80,17 @@ pub struct ScoredText {
     pub block: Option<usize>,
 }
 
+/// A text that the program carries, in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CarriedText {
+    /// Its crates as `NAME VERSION`, sorted.
+    pub packages: Vec<String>,
+    /// Names of its files, `NAME-VERSION/src/lib.rs`, and their sizes in bytes, sorted by name.
+    pub files: Vec<(String, usize)>,
+    /// The files one after the other.
+    pub bytes: Vec<u8>,
+}
+
 /// What a task says of one axis of its coordinates at a length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AxisFacts {
@@ -123,6 +134,9 @@ pub struct BuildContext<'a> {
     /// Whether the model reads a row in both directions, so that answers are not among what it
     /// reads.
     pub bidirectional: bool,
+    /// Gives the text `rust-2026`, where the program carries it; Cargo's directory has the same
+    /// text as long as Cargo.lock names the same versions.
+    pub carried: Option<fn() -> CarriedText>,
 }
 
 /// Answer tokens are predictions given the true tokens before them.

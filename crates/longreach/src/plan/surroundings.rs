@@ -1,10 +1,10 @@
 //! Where a task finds its texts: the directory of the config and Cargo's.
 
 use std::path::{Path, PathBuf};
-use tasks::{BuildContext, Rows, Task, TaskConfig, TaskError};
+use tasks::{BuildContext, CarriedText, Rows, Task, TaskConfig, TaskError};
 use tiny_transformer::Mask;
 
-/// The lock file this binary was built with: it names the default text corpus.
+/// The lock file this binary was built with: it names the versions of `corpus = "cargo"`.
 const LOCK: &str = include_str!("../../../../Cargo.lock");
 
 /// Where corpora and relative paths come from.
@@ -49,6 +49,21 @@ impl Surroundings {
             eval_seed,
             rows,
             bidirectional: mask == Mask::Bidirectional,
+            carried: Some(carried),
         })
+    }
+}
+
+/// The text of this program.
+fn carried() -> CarriedText {
+    let corpus::Text {
+        packages,
+        files,
+        bytes,
+    } = corpus::rust_2026();
+    CarriedText {
+        packages,
+        files,
+        bytes,
     }
 }

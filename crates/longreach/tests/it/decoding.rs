@@ -22,6 +22,7 @@ fn task(kind: &str) -> Box<dyn tasks::Task> {
         eval_seed: 0,
         rows: tasks::Rows::Test,
         bidirectional: false,
+        carried: None,
     };
     toml::from_str::<TaskConfig>(&format!("kind = \"{kind}\""))
         .unwrap()

@@ -29,6 +29,7 @@ fn task(config: &Value, length: usize, eval_seed: u64) -> Box<dyn Task> {
         eval_seed,
         rows: tasks::Rows::Test,
         bidirectional: false,
+        carried: None,
     };
     config.build(&context).unwrap()
 }

@@ -5,6 +5,7 @@ mod common;
 
 mod bad_input;
 mod byte_pairs;
+mod carried;
 mod catalogue;
 mod cluster;
 #[cfg(unix)]
@@ -43,3 +44,4 @@ mod tampering;
 mod texts;
 mod together;
 mod variants;
+mod whole_text;

@@ -14,6 +14,7 @@ fn task(alphabet: u64, test_rows: u64, held_out: HeldOut) -> SymbolTask<StringRu
         eval_seed: 1,
         rows: crate::Rows::Test,
         bidirectional: false,
+        carried: None,
     };
     let copy = StringRule {
         kind: "copy",

@@ -1,7 +1,7 @@
 //! Text as characters: the vocabulary is what the training split holds, sorted by code point, and
 //! one token for everything else.
 
-use super::corpus::Part;
+use super::parts::Part;
 use crate::TaskError;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -16,19 +16,19 @@ pub(super) struct Characters {
     pub valid_bytes: Vec<u8>,
 }
 
-/// Decodes both splits. A cut between them may lie inside a character, which then belongs to
-/// neither.
+/// Decodes both splits. A cut between them, or at the end of the second, may lie inside a
+/// character, which then belongs to neither side.
 pub(super) fn decode(
     train: &Part,
     valid: &Part,
     first: &Path,
-    cut: bool,
+    [cut, end_cut]: [bool; 2],
 ) -> Result<Characters, TaskError> {
     let of =
         |bytes, ends: [bool; 2], split| text(bytes, ends).map_err(|at| refused(first, split, at));
     let (train, valid) = (
         of(&train.bytes, [false, cut], "training")?,
-        of(&valid.bytes, [cut, false], "validation")?,
+        of(&valid.bytes, [cut, end_cut], "validation")?,
     );
     // Sorted: ids go by code point, not by the order of a hash table.
     let known: BTreeSet<char> = train.chars().collect();

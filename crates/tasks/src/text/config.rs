@@ -1,37 +1,11 @@
 //! The table of the text task.
 
+use super::origin::{CorpusKind, DEFAULT_CRATES};
+use super::published::check_source;
 use crate::{BuildContext, TaskError};
 use schema::{Invalid, in_range, is_default, tagged};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound::Excluded;
-
-/// The crates of the `cargo` corpus: direct dependencies of Longreach, and the parts of Burn, that
-/// every default build compiles on every platform. About 9 MB of Rust with much prose in its
-/// comments.
-pub const DEFAULT_CRATES: [&str; 12] = [
-    "burn-autodiff",
-    "burn-backend",
-    "burn-core",
-    "burn-flex",
-    "burn-nn",
-    "burn-std",
-    "burn-tensor",
-    "clap_builder",
-    "minijinja",
-    "rayon",
-    "serde_json",
-    "statrs",
-];
-
-/// Where the text comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CorpusKind {
-    /// `**/*.rs` of the listed `crates`, in the versions of Cargo.lock, as Cargo unpacked them.
-    Cargo,
-    /// The listed `files`.
-    Files,
-}
 
 /// What a token is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,17 +50,18 @@ pub struct TextConfig {
     /// 1000; without it there are no bits per byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_token: Option<f64>,
-    /// `"cargo"`, or `"files"`; when absent, `"files"` if `files` is given and `"cargo"`
-    /// otherwise.
+    /// `"rust-2026"`, `"cargo"`, `"files"` or the name of a published corpus, see [`CorpusKind`];
+    /// when absent, `"files"` if `files` is given and `"rust-2026"` otherwise. `"rust-2026"` is
+    /// `"cargo"` with the default `crates`.
     pub corpus: CorpusKind,
     /// Paths and globs (`*`, `?`, `[...]`, `**` for any directories), relative ones against the
     /// configuration's directory.
     pub files: Vec<String>,
-    /// For `corpus = "cargo"`: names of registry packages, `name` or `name@version`;
-    /// [`DEFAULT_CRATES`] when absent.
+    /// For `corpus = "cargo"`: names of registry packages, `name` or `name@version`. When absent,
+    /// [`DEFAULT_CRATES`], which always are the text `rust-2026`.
     pub crates: Vec<String>,
     /// What is held out for testing: when absent, every 10th file of `"cargo"`, the last tenth of
-    /// the bytes of `"files"`.
+    /// the bytes of `"files"`, the published split of a published corpus.
     pub split: Split,
     /// Tokens scored at each test length, at most: cut to what the validation split has and to a
     /// common multiple of the lengths. When absent, all of the validation split but its last
@@ -125,16 +100,20 @@ pub(super) struct Table {
     pub eval_tokens: Option<usize>,
     #[serde(default)]
     pub windows: Windows,
-    #[serde(default = "default_max_bytes")]
-    pub max_bytes: u64,
+    #[serde(default)]
+    pub max_bytes: Option<u64>,
     #[serde(default)]
     pub segment_ends: Vec<String>,
     #[serde(default)]
     pub segment_end_ids: Vec<u32>,
 }
 
-pub(super) fn default_max_bytes() -> u64 {
-    64 << 20
+/// The default of `max_bytes`: published corpora are as large as they are.
+fn default_max_bytes(corpus: CorpusKind) -> u64 {
+    match corpus.is_published() {
+        true => 1 << 30,
+        false => 64 << 20,
+    }
 }
 
 impl From<Table> for TextConfig {
@@ -160,15 +139,22 @@ impl From<Table> for TextConfig {
             CorpusKind::Files
         });
         let files = files.unwrap_or_default();
+        // One text has one name in a resolved table. With keys that do not fit it is refused.
+        let corpus = match corpus {
+            CorpusKind::Rust2026 if files.is_empty() && crates.is_none() => CorpusKind::Cargo,
+            corpus => corpus,
+        };
         let crates = crates.unwrap_or_else(|| match corpus {
             CorpusKind::Cargo => DEFAULT_CRATES.map(String::from).to_vec(),
-            CorpusKind::Files => vec![],
+            _ => vec![],
         });
         // Files that people name are often one or two, of which no tenth can be held out.
         let split = split.unwrap_or_else(|| match corpus {
-            CorpusKind::Cargo => Split::default(),
+            CorpusKind::Cargo | CorpusKind::Rust2026 => Split::default(),
             CorpusKind::Files => Split::Range(HeldOutRange::default()),
+            _ => Split::Published(Published {}),
         });
+        let max_bytes = max_bytes.unwrap_or_else(|| default_max_bytes(corpus));
         Self {
             level,
             vocab,
@@ -198,7 +184,7 @@ impl Default for Table {
             split: None,
             eval_tokens: None,
             windows: Windows::default(),
-            max_bytes: default_max_bytes(),
+            max_bytes: None,
             segment_ends: Vec::new(),
             segment_end_ids: Vec::new(),
         }
@@ -221,6 +207,8 @@ tagged! {
         "range" => Range(HeldOutRange),
         /// `{ by = "files", valid = ["wiki.valid"] }`: the named files.
         "files" => Files(HeldOutFiles),
+        /// `{ by = "published" }`: the split that a published corpus has.
+        "published" => Published(Published),
     }
 }
 
@@ -270,6 +258,11 @@ pub struct HeldOutFiles {
     pub valid: Vec<String>,
 }
 
+/// `{ by = "published" }`, without further keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {}
+
 tagged! {
     /// How test windows are laid over the validation split.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,7 +303,8 @@ impl Default for Sliding {
 impl TextConfig {
     /// Checks everything that needs no file.
     pub(super) fn check(&self, ctx: &BuildContext<'_>) -> Result<(), TaskError> {
-        self.check_source()?;
+        check_source(self.corpus, &self.files, &self.crates)?;
+        self.check_named()?;
         self.check_ids()?;
         self.check_segments()?;
         self.check_split()?;
@@ -328,43 +322,6 @@ impl TextConfig {
             in_range("windows.stride", sliding.stride, 1..=shortest.max(1), hint)?;
         }
         Ok(())
-    }
-
-    /// Checks that `files` and `crates` fit the kind of the corpus.
-    fn check_source(&self) -> Result<(), Invalid> {
-        let list = |names: &[String]| format!("{names:?}");
-        let (files, crates) = (list(&self.files), list(&self.crates));
-        Err(match self.corpus {
-            CorpusKind::Cargo if !self.files.is_empty() => Invalid::new(
-                "files",
-                files,
-                "cannot be given with corpus = \"cargo\", which reads no named files",
-                "absent",
-                "remove `corpus` or `files`",
-            ),
-            CorpusKind::Files if self.files.is_empty() => Invalid::new(
-                "files",
-                files,
-                "names no file, and corpus = \"files\" reads named files",
-                "at least one path or glob",
-                "name your files",
-            ),
-            CorpusKind::Cargo if self.crates.is_empty() => Invalid::new(
-                "crates",
-                crates,
-                "names no crate, and corpus = \"cargo\" needs one",
-                "at least one registry package",
-                "remove `crates` for the default list",
-            ),
-            CorpusKind::Files if !self.crates.is_empty() => Invalid::new(
-                "crates",
-                crates,
-                "belongs to corpus = \"cargo\", and `files` is given",
-                "absent",
-                "remove `crates` or `files`",
-            ),
-            _ => return Ok(()),
-        })
     }
 
     /// Checks that the keys of ids are given where the files hold ids, and only there; a tokenizer
@@ -464,6 +421,35 @@ impl TextConfig {
                 "name the validation files",
             )),
             Split::Files(_) => Ok(()),
+            Split::Published(_) if self.corpus.is_published() => Ok(()),
+            Split::Published(_) => Err(Invalid::new(
+                "split.by",
+                "\"published\"",
+                "is for published corpora, which have a split",
+                "\"file\", \"range\" or \"files\"",
+                "remove `split`, or name the corpus: corpus = \"text8\"",
+            )),
         }
+    }
+
+    /// Checks what a published corpus settles itself.
+    fn check_named(&self) -> Result<(), Invalid> {
+        if !self.corpus.is_published() {
+            return Ok(());
+        }
+        let name = self.corpus.name();
+        if !matches!(self.split, Split::Published(_)) {
+            let problem =
+                format!("cannot be given with corpus = {name:?}, which has its own split");
+            let hint = "remove `split`; corpus = \"files\" holds out what you say";
+            return Err(Invalid::new("split", "", problem, "absent", hint));
+        }
+        if self.level.id_bytes().is_some() {
+            let problem = format!("reads ids, and {name} is text");
+            let allowed = "\"bytes\", \"chars\" or \"bpe\"";
+            let hint = "corpus = \"files\" reads ids that a tokenizer made of it";
+            return Err(Invalid::new("level", "", problem, allowed, hint));
+        }
+        Ok(())
     }
 }

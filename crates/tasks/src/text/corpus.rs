@@ -1,23 +1,14 @@
-//! Reading a corpus, splitting it, and its identity.
-//!
-//! Identity: BLAKE3 over `longreach corpus v1`, then for each split its name and number of pieces,
-//! then for each piece its length of name, name, number of bytes, bytes (numbers as 8 bytes,
-//! little-endian). A piece is a file, or the part of a file in that split.
+//! Reading a corpus and splitting it.
 
-use super::config::{CorpusKind, Split, TextConfig};
+use super::config::{Split, TextConfig};
+use super::origin::{CorpusKind, DEFAULT_CRATES};
+use super::parts::{Part, Reader, Splits, too_large};
+use super::published;
 use super::sources::{self, Found};
-use crate::{BuildContext, CorpusFacts, TaskError};
+use crate::{BuildContext, CarriedText, CorpusFacts, TaskError};
 use schema::{Invalid, allowed};
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// One half of a corpus: concatenated bytes and where they came from.
-#[derive(Debug, Default)]
-pub(crate) struct Part {
-    pub bytes: Vec<u8>,
-    pieces: Vec<(String, usize)>,
-}
 
 /// A corpus in memory.
 #[derive(Debug)]
@@ -27,75 +18,154 @@ pub(crate) struct Corpus {
     pub train: Part,
     pub valid: Part,
     pub facts: CorpusFacts,
-}
-
-impl Part {
-    /// Names of the files and how many of their bytes are in this split.
-    pub(super) fn pieces(&self) -> &[(String, usize)] {
-        &self.pieces
-    }
-
-    fn hash(&self, name: &str, hasher: &mut blake3::Hasher) {
-        // Lengths come before contents, so that no two corpora give the same bytes to hash.
-        let number = |n: usize| (n as u64).to_le_bytes();
-        hasher
-            .update(name.as_bytes())
-            .update(&number(self.pieces.len()));
-        let mut at = 0;
-        for (name, len) in &self.pieces {
-            hasher
-                .update(&number(name.len()))
-                .update(name.as_bytes())
-                .update(&number(*len))
-                .update(&self.bytes[at..at + len]);
-            at += len;
-        }
-    }
+    /// Whether `valid` is a split that nothing need be kept of for selection.
+    pub is_apart: bool,
+    /// Whether the splits are cut between them, which may be inside a character, and whether
+    /// `valid` ends so.
+    pub cuts: [bool; 2],
 }
 
 /// Finds, reads and splits the corpus of a table that has passed its check.
 pub(crate) fn load(config: &TextConfig, ctx: &BuildContext<'_>) -> Result<Corpus, TaskError> {
-    let (mut files, source) = match config.corpus {
-        CorpusKind::Cargo => {
-            let (files, packages) = sources::find_crates(&config.crates, ctx)?;
-            (files, format!("cargo: {}", packages.join(", ")))
+    let (mut files, source, carried) = match config.corpus {
+        CorpusKind::Cargo | CorpusKind::Rust2026 => match carried(config, ctx) {
+            Some(text) => {
+                let named = |(name, _): &(String, usize)| Found {
+                    name: name.clone(),
+                    path: name.into(),
+                };
+                let source = format!("cargo: {}", text.packages.join(", "));
+                (text.files.iter().map(named).collect(), source, Some(text))
+            }
+            None => {
+                let (files, packages) = sources::find_crates(&config.crates, ctx)?;
+                (files, format!("cargo: {}", packages.join(", ")), None)
+            }
+        },
+        kind => {
+            let files = sources::find(&config.files, "files", &ctx.config_dir)?;
+            let source = format!("{}: {}", kind.name(), config.files.join(", "));
+            (files, source, None)
         }
-        CorpusKind::Files => (
-            sources::find(&config.files, "files", &ctx.config_dir)?,
-            format!("files: {}", config.files.join(", ")),
-        ),
     };
-    let held_out = held_out(config, ctx, &mut files)?;
-    let (train, valid) = read_split(config, &files, &held_out)?;
-    let total = train.bytes.len() + valid.bytes.len();
-    if total == 0 {
-        let problem = format!(
-            "the corpus is empty: {} files with 0 bytes together",
-            files.len()
-        );
-        return Err(TaskError::Input {
-            path: files.first().map(|f| f.path.clone()),
-            problem,
-            hint: "name files with text in them".into(),
-        });
-    }
-    check_held_out(config, &held_out, &files)?;
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(b"longreach corpus v1");
-    train.hash("train", &mut hasher);
-    valid.hash("valid", &mut hasher);
+    let splits = match published::get(config.corpus) {
+        Some(published) => published.read(&files, config.max_bytes, ctx.rows)?,
+        None => {
+            let held_out = held_out(config, ctx, &mut files)?;
+            let (train, valid) = match carried {
+                Some(text) => split_carried(config, text, &held_out)?,
+                None => read_split(config, &files, &held_out)?,
+            };
+            check_any(&train, &valid, &files)?;
+            check_held_out(config, &held_out, &files)?;
+            let valid = [valid];
+            let hash = Splits::hash(&train, &valid);
+            let [valid] = valid;
+            Splits {
+                train,
+                valid,
+                hash,
+                is_apart: false,
+                cuts: [matches!(config.split, Split::Range(_)), false],
+            }
+        }
+    };
     let facts = CorpusFacts {
         source,
         files: files.len(),
-        train_bytes: train.bytes.len() as u64,
-        valid_bytes: valid.bytes.len() as u64,
-        blake3: hasher.finalize().to_hex().to_string(),
+        train_bytes: splits.train.bytes.len() as u64,
+        valid_bytes: splits.valid.bytes.len() as u64,
+        blake3: splits.hash,
     };
     Ok(Corpus {
         first: files.swap_remove(0).path,
-        train,
-        valid,
+        train: splits.train,
+        valid: splits.valid,
         facts,
+        is_apart: splits.is_apart,
+        cuts: splits.cuts,
+    })
+}
+
+/// The text that the program carries, if the table asks for it: it is that of the default crates,
+/// whatever versions Cargo.lock has by now.
+fn carried(config: &TextConfig, ctx: &BuildContext<'_>) -> Option<CarriedText> {
+    let is_default = config.crates.iter().eq(DEFAULT_CRATES.iter());
+    ctx.carried.filter(|_| is_default).map(|text| text())
+}
+
+/// Splits a text that is in memory, in place.
+fn split_carried(
+    config: &TextConfig,
+    text: CarriedText,
+    held_out: &BTreeSet<PathBuf>,
+) -> Result<(Part, Part), TaskError> {
+    let CarriedText {
+        files, mut bytes, ..
+    } = text;
+    let total = bytes.len() as u64;
+    if total > config.max_bytes {
+        let n = files.len();
+        let what = format!("is too small: the corpus has {total} bytes in {n} files");
+        return Err(too_large(config.max_bytes, what, total));
+    }
+    if let Split::Range(by) = &config.split {
+        return Ok(cut(files, bytes, by.valid_fraction));
+    }
+    let (mut train, mut valid) = (Part::default(), Part::default());
+    let (mut at, mut kept) = (0, 0);
+    for (name, len) in files {
+        let here = at..at + len;
+        at += len;
+        if held_out.contains(Path::new(&name)) {
+            valid.bytes.extend_from_slice(&bytes[here]);
+            valid.pieces.push((name, len));
+        } else {
+            bytes.copy_within(here, kept);
+            kept += len;
+            train.pieces.push((name, len));
+        }
+    }
+    bytes.truncate(kept);
+    train.bytes = bytes;
+    Ok((train, valid))
+}
+
+/// Cuts files that lie one after the other: a share of the bytes at the end is held out.
+fn cut(files: Vec<(String, usize)>, mut bytes: Vec<u8>, share: f64) -> (Part, Part) {
+    let (mut train, mut valid) = (Part::default(), Part::default());
+    let total = bytes.len();
+    let cut = total - (total as f64 * share) as usize;
+    let mut at = 0;
+    for (name, len) in files {
+        // A file wholly on one side is no piece of the other.
+        if at < cut {
+            train.pieces.push((name.clone(), len.min(cut - at)));
+        }
+        if at + len > cut {
+            let piece = (at + len - cut).min(len);
+            valid.pieces.push((name, piece));
+        }
+        at += len;
+    }
+    valid.bytes = bytes.split_off(cut);
+    train.bytes = bytes;
+    (train, valid)
+}
+
+/// Refuses a corpus without a byte.
+fn check_any(train: &Part, valid: &Part, files: &[Found]) -> Result<(), TaskError> {
+    if train.bytes.len() + valid.bytes.len() > 0 {
+        return Ok(());
+    }
+    let problem = format!(
+        "the corpus is empty: {} files with 0 bytes together",
+        files.len()
+    );
+    Err(TaskError::Input {
+        path: files.first().map(|f| f.path.clone()),
+        problem,
+        hint: "name files with text in them".into(),
     })
 }
 
@@ -110,7 +180,7 @@ fn held_out(
             let valid = sources::find(&by.valid, "split.valid", &ctx.config_dir)?;
             add_missing(files, valid)?
         }
-        (Split::Files(by), CorpusKind::Cargo) => {
+        (Split::Files(by), _) => {
             let matchers = sources::matchers(&by.valid, "split.valid")?;
             files
                 .iter()
@@ -124,7 +194,7 @@ fn held_out(
             .step_by(by.every)
             .map(|f| f.path.clone())
             .collect(),
-        (Split::Range(_), _) => BTreeSet::new(),
+        (Split::Range(_) | Split::Published(_), _) => BTreeSet::new(),
     })
 }
 
@@ -140,27 +210,11 @@ fn read_split(
     if let Split::Range(by) = &config.split {
         let mut bytes = Vec::new();
         bytes.reserve_exact(reader.expected(|_| true));
-        let mut lens = Vec::with_capacity(files.len());
+        let mut sizes = Vec::with_capacity(files.len());
         for file in files {
-            lens.push(reader.read(file, &mut bytes)?);
+            sizes.push((file.name.clone(), reader.read(file, &mut bytes)?));
         }
-        let total = bytes.len();
-        let cut = total - (total as f64 * by.valid_fraction) as usize;
-        let mut at = 0;
-        for (file, len) in files.iter().zip(lens) {
-            // A file wholly on one side is no piece of the other.
-            if at < cut {
-                train.pieces.push((file.name.clone(), len.min(cut - at)));
-            }
-            if at + len > cut {
-                let piece = (at + len - cut).min(len);
-                valid.pieces.push((file.name.clone(), piece));
-            }
-            at += len;
-        }
-        valid.bytes = bytes.split_off(cut);
-        train.bytes = bytes;
-        return Ok((train, valid));
+        return Ok(cut(sizes, bytes, by.valid_fraction));
     }
     let is_held_out = |file: &Found| held_out.contains(&file.path);
     valid.bytes.reserve_exact(reader.expected(is_held_out));
@@ -214,7 +268,7 @@ fn check_held_out(
     files: &[Found],
 ) -> Result<(), TaskError> {
     let (key, value) = match &config.split {
-        Split::Range(_) => return Ok(()),
+        Split::Range(_) | Split::Published(_) => return Ok(()),
         Split::File(by) => ("split.every", by.every.to_string()),
         Split::Files(by) => ("split.valid", format!("{:?}", by.valid)),
     };
@@ -232,85 +286,6 @@ fn check_held_out(
     let hint =
         "hold out part of the bytes instead: split = { by = \"range\", valid_fraction = 0.1 }";
     Err(Invalid::new(key, value, problem, allowed, hint).into())
-}
-
-/// Reads files, at most `max_bytes` together. Sizes are checked first, so that a corpus that is too
-/// large is refused before it is read. Reading has the same bound, because a file may grow
-/// meanwhile. Of a file that shrinks, the corpus holds and hashes the bytes that were read.
-pub(super) struct Reader<'a> {
-    files: &'a [Found],
-    sizes: Vec<u64>,
-    max_bytes: u64,
-    left: u64,
-}
-
-const NAME_A_FILE: &str = "name a regular file that can be read";
-
-impl<'a> Reader<'a> {
-    pub(super) fn new(files: &'a [Found], max_bytes: u64) -> Result<Self, TaskError> {
-        let (mut total, mut largest) = (0u64, (0, Path::new("")));
-        let mut sizes = Vec::with_capacity(files.len());
-        for file in files {
-            let meta = std::fs::metadata(&file.path)
-                .map_err(|e| sources::unreadable(&file.path, &e, NAME_A_FILE))?;
-            // Checked before opening: opening a pipe waits for its writer, and a device has no end.
-            if !meta.is_file() {
-                let problem = "is not a regular file";
-                return Err(TaskError::input(&file.path, problem, NAME_A_FILE));
-            }
-            total = total.saturating_add(meta.len());
-            largest = largest.max((meta.len(), &file.path));
-            sizes.push(meta.len());
-        }
-        if total > max_bytes {
-            let (bytes, path) = largest;
-            let what = format!(
-                "is too small: the corpus has {total} bytes in {} files, the largest {path:?} with \
-                 {bytes}",
-                files.len()
-            );
-            return Err(too_large(max_bytes, what, total));
-        }
-        Ok(Self {
-            files,
-            sizes,
-            max_bytes,
-            left: max_bytes,
-        })
-    }
-
-    /// Bytes of the files that `chosen` chooses, by their sizes, and a little room to find their
-    /// end.
-    fn expected(&self, chosen: impl Fn(&Found) -> bool) -> usize {
-        let sizes = self.files.iter().zip(&self.sizes);
-        let sizes = sizes.filter(|(file, _)| chosen(file)).map(|(_, size)| size);
-        sizes.sum::<u64>() as usize + 64
-    }
-
-    /// Appends a file to `bytes` and returns how many it has.
-    pub(super) fn read(&mut self, file: &Found, bytes: &mut Vec<u8>) -> Result<usize, TaskError> {
-        // One byte more than is left, so that a file that grew is noticed.
-        let read = std::fs::File::open(&file.path)
-            .and_then(|open| open.take(self.left + 1).read_to_end(bytes))
-            .map_err(|e| sources::unreadable(&file.path, &e, NAME_A_FILE))?;
-        let grown = || {
-            let what = format!(
-                "is too small: {:?} is larger than its size says, or grew while it was read",
-                file.path
-            );
-            too_large(self.max_bytes, what, self.max_bytes + 1)
-        };
-        self.left = self.left.checked_sub(read as u64).ok_or_else(grown)?;
-        Ok(read)
-    }
-}
-
-fn too_large(max_bytes: u64, what: String, least: u64) -> TaskError {
-    let (allowed, hint) = (
-        allowed(&(least..=1 << 32)),
-        "raise `max_bytes` or name fewer files",
-    );
-    Invalid::new("max_bytes", max_bytes, what, allowed, hint).into()
 }
 
 /// Checks that each split holds one of its windows and the byte after it.

@@ -1,7 +1,7 @@
 //! Token ids from files: numbers of 16 or 32 bits, little-endian, one after the other, as nanoGPT,
 //! llm.c and other trainers write them.
 
-use super::corpus::Part;
+use super::parts::Part;
 use crate::TaskError;
 use std::path::Path;
 

@@ -14,8 +14,9 @@
 //! Source: Devlin et al. 2018, BERT (arXiv 1810.04805), section 3.1; RoFormer (arXiv 2104.09864) is
 //! trained so. Words there, bytes here.
 
-use super::config::{CorpusKind, Split, Table, TextConfig, default_max_bytes};
+use super::config::{Split, Table, TextConfig};
 use super::corpus;
+use super::origin::CorpusKind;
 use super::stretch::ValidSplit;
 use super::windows::Plan;
 use crate::{
@@ -67,8 +68,8 @@ struct MaskedTable {
     split: Option<Split>,
     #[serde(default)]
     eval_tokens: Option<usize>,
-    #[serde(default = "default_max_bytes")]
-    max_bytes: u64,
+    #[serde(default)]
+    max_bytes: Option<u64>,
     #[serde(default = "default_rate")]
     rate: f64,
     #[serde(default = "default_mask")]
@@ -220,7 +221,7 @@ impl TaskSpec for MaskedTextConfig {
             tokens: corpus.valid.bytes.len(),
             unit: "bytes",
             context: 0,
-            is_apart: false,
+            is_apart: corpus.is_apart,
             first: &corpus.first,
         };
         let plan = split.plan(&text, ctx)?;

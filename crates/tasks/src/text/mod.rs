@@ -13,8 +13,7 @@
 //! on two axes for `coordinates = "task"` (`segments.rs`).
 //!
 //! Published settings this stands in for: enwik8 and WikiText bytes (ALiBi, arXiv 2108.12409;
-//! KERPLE, arXiv 2205.09921). The default corpus is the source code of crates that building
-//! Longreach has already brought onto the machine.
+//! KERPLE, arXiv 2205.09921). The default corpus is source code that the program carries.
 
 mod bpe;
 mod chars;
@@ -22,7 +21,10 @@ mod config;
 mod corpus;
 mod ids;
 mod masked;
+mod origin;
+mod parts;
 mod prompts;
+mod published;
 mod segments;
 mod sources;
 mod stretch;
@@ -30,10 +32,11 @@ mod tokenizer_json;
 mod windows;
 
 pub use config::{
-    CorpusKind, DEFAULT_CRATES, EveryFile, HeldOutFiles, HeldOutRange, Level, NonOverlapping,
-    Sliding, Split, TextConfig, Windows,
+    EveryFile, HeldOutFiles, HeldOutRange, Level, NonOverlapping, Published, Sliding, Split,
+    TextConfig, Windows,
 };
 pub use masked::MaskedTextConfig;
+pub use origin::{CorpusKind, DEFAULT_CRATES};
 pub(crate) use prompts::{Keys, Line, refuse_common, refuse_tested};
 
 use crate::{
@@ -48,7 +51,7 @@ use windows::Plan;
 
 impl TaskSpec for TextConfig {
     const SUMMARY: &'static str = "predict the next byte of real files; without `files`, of the \
-                                   Rust sources Cargo has fetched";
+                                   Rust sources that the program carries";
     fn examples() -> Vec<String> {
         vec!["f n _ m a i n | n _ m a i n (".into()]
     }
@@ -57,13 +60,13 @@ impl TaskSpec for TextConfig {
         let corpus = corpus::load(self, ctx)?;
         let longest = ctx.test_lens.iter().copied().max().unwrap_or(1);
         corpus::check_long_enough(&corpus, ctx.train_len, longest)?;
-        let first = corpus.first.clone();
+        let (first, is_apart) = (corpus.first.clone(), corpus.is_apart);
         let plan = |tokens: usize, unit: &str| {
             let split = ValidSplit {
                 tokens,
                 unit,
                 context: 1,
-                is_apart: false,
+                is_apart,
                 first: &first,
             };
             split.plan(self, ctx)
@@ -77,9 +80,9 @@ impl TaskSpec for TextConfig {
         if let (Level::Bpe, Some(vocab)) = (self.level, self.vocab) {
             return byte_pairs(self, corpus, vocab, ctx, &plan);
         }
-        let cut = matches!(self.split, Split::Range(_));
+        let cuts = corpus.cuts;
         if let (Some(width), Some(vocab)) = (self.level.id_bytes(), self.vocab) {
-            let splits = token_ids(&corpus, width, vocab, cut)?;
+            let splits = token_ids(&corpus, width, vocab, cuts[0])?;
             check_tokens(&corpus, "tokens", [splits[0].len(), splits[1].len()], ctx)?;
             let plan = plan(splits[1].len(), "tokens")?;
             let tokens = Tokens {
@@ -94,7 +97,7 @@ impl TaskSpec for TextConfig {
             let text = |_| Vec::new();
             return self.task(splits, plan, corpus.facts, tokens, (ctx, &text));
         }
-        let text = chars::decode(&corpus.train, &corpus.valid, &corpus.first, cut)?;
+        let text = chars::decode(&corpus.train, &corpus.valid, &corpus.first, cuts)?;
         let counts = [text.train.len(), text.valid.len()];
         check_tokens(&corpus, "characters", counts, ctx)?;
         let plan = plan(text.valid.len(), "characters")?;
@@ -211,7 +214,7 @@ fn token_ids(
 ) -> Result<[Vec<i32>; 2], TaskError> {
     // A file that is cut has a piece in both splits.
     let mut files: BTreeMap<String, usize> = BTreeMap::new();
-    for (name, bytes) in corpus.train.pieces().iter().chain(corpus.valid.pieces()) {
+    for (name, bytes) in corpus.train.pieces.iter().chain(&corpus.valid.pieces) {
         *files.entry(name.clone()).or_default() += bytes;
     }
     ids::check_whole(files.into_iter(), width, &corpus.first)?;

@@ -1,6 +1,6 @@
 //! Prompts and answers from files of JSON lines: reading them, and mistakes with file and line.
 
-use super::corpus::Reader;
+use super::parts::Reader;
 use super::sources;
 use crate::{BuildContext, TaskError};
 use schema::text;

@@ -19,5 +19,6 @@ pub fn ctx(
         eval_seed,
         rows: longreach_tasks::Rows::Test,
         bidirectional: false,
+        carried: None,
     }
 }

@@ -89,7 +89,7 @@ const WRONG_TABLES: &[(&str, &str, &str)] = &[
     (
         "[task]\nkind = \"text\"\ncorpus = \"wiki\"",
         "task.corpus",
-        "unknown variant `wiki`, expected `cargo` or `files`",
+        "unknown variant `wiki`, expected one of `cargo`, `files`, `rust-2026`",
     ),
     (
         "[task]\nkind = \"text\"\nstride = 3",

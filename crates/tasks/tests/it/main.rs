@@ -8,6 +8,7 @@ mod ids;
 mod jsonl;
 mod laws;
 mod masked;
+mod named_texts;
 mod needles;
 mod oracles;
 mod published;
