@@ -69,7 +69,7 @@ const WRONG_TABLES: &[(&str, &str, &str)] = &[
     (
         "[task]\nkind = \"parity\"\nalphabet = 2",
         "task.alphabet",
-        "unknown field `alphabet`, expected `test_rows`",
+        "unknown field `alphabet`, expected `draw` or `test_rows`",
     ),
     (
         "[task]\nkind = \"addition\"\ndigits = \"lsb\"",
