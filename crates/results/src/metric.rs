@@ -226,16 +226,14 @@ pub(crate) fn of_difference(metric: &str) -> &str {
     }
 }
 
-/// Number of test rows behind a share. The tokens of one row are not independent of each other, so
-/// a share of tokens counts the rows of the exact match beside it, where there is one.
+/// Number of distinct test rows behind a share: a row that appears twice is not tested twice. The
+/// tokens of one row are not independent of each other, so a share of tokens counts the rows of the
+/// exact match beside it, where there is one.
 pub fn rows(row: &EvalRow, metric: &str) -> Option<u64> {
     let of = |name: &str| row.metrics.get(name).map(|stored| stored.n);
-    let own = of(metric)?;
-    Some(if metric.starts_with(TOKEN_ACCURACY) {
-        of(EXACT_MATCH).map_or(own, |rows| rows.min(own))
-    } else {
-        own
-    })
+    let rows = of(EXACT_MATCH).filter(|_| metric.starts_with(TOKEN_ACCURACY));
+    let bounds = [rows, row.distinct_rows].into_iter().flatten();
+    Some(bounds.fold(of(metric)?, u64::min))
 }
 
 /// Whether a smaller value is a better one.

@@ -766,6 +766,24 @@ fn nothing_is_said_of_the_extrapolation_of_what_was_not_learned() {
     );
 }
 
+/// A row that is tested twice says no more than once: the interval is that of as many distinct rows.
+#[test]
+fn intervals_count_distinct_rows() {
+    let of = |distinct: Option<u64>, rows: u64| {
+        let mut records = copy_experiment(3);
+        for row in records.iter_mut().flat_map(|r| &mut r.evals) {
+            row.distinct_rows = distinct;
+            row.metrics.values_mut().for_each(|m| m.n = rows);
+        }
+        let markdown = text(&report(&records, &[], &spec()).unwrap(), "report.md");
+        ["exact_match", "token_accuracy"].map(|m| cells(&markdown, &format!("{m} by test length")))
+    };
+    assert_eq!(of(Some(24), 4096), of(None, 24));
+    assert_ne!(of(Some(24), 4096), of(None, 4096));
+    // A count above the rows of a group of them is no more rows.
+    assert_eq!(of(Some(4096), 24), of(None, 24));
+}
+
 /// One seed of five fails: the other four are no less a result.
 #[test]
 fn seeds_that_learned_count_past_the_training_length() {
