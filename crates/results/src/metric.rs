@@ -218,6 +218,22 @@ pub fn scale(metric: &str) -> Scale {
     definition_of(metric).scale
 }
 
+/// What a difference of losses in nats is multiplied with to be one of a metric that is computed
+/// from the loss, on its scale; none for other metrics.
+pub(crate) fn per_nat(task: &TaskFacts, metric: &str) -> Option<f64> {
+    match metric {
+        LOSS_NATS => Some(1.0),
+        _ => match METRICS
+            .iter()
+            .find(|def| def.name == metric)?
+            .derived_from_loss?
+        {
+            Derivation::Perplexity => Some(1.0),
+            Derivation::BitsPerByte => Some(bits_per_byte(1.0, task.bytes_per_token?)),
+        },
+    }
+}
+
 /// The metric that a difference of two values of a metric is printed as.
 pub(crate) fn of_difference(metric: &str) -> &str {
     match scale(metric) {

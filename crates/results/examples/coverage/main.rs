@@ -4,9 +4,11 @@
 //! cargo run --release --locked -p longreach-results --example coverage > docs/coverage.md
 //! ```
 //!
-//! `coverage REPLICATES` takes that many for every cell instead of 4,000. The same number gives the
-//! same text on any number of threads.
+//! `coverage REPLICATES` takes that many for every cell instead of 4,000, and `coverage REPLICATES
+//! comparisons` prints the chapters from the one on perplexities on. The same number gives the same
+//! text on any number of threads.
 
+mod comparisons;
 mod simulation;
 
 use longreach_results::stats::Estimate;
@@ -226,10 +228,18 @@ fn main() -> ExitCode {
         None => 4000,
         Some(Ok(replicates)) if replicates > 0 => replicates,
         Some(_) => {
-            eprintln!("usage: coverage [REPLICATES]");
+            eprintln!("usage: coverage [REPLICATES [comparisons]]");
             return ExitCode::from(2);
         }
     };
+    if std::env::args()
+        .nth(2)
+        .is_some_and(|part| part == "comparisons")
+    {
+        comparisons::all(replicates);
+        return ExitCode::SUCCESS;
+    }
+    let of_all = replicates;
     let error = (0.95 * 0.05 / replicates as f64).sqrt();
     println!(
         "<!-- Written by `cargo run --release --locked -p longreach-results --example \
@@ -339,5 +349,6 @@ fn main() -> ExitCode {
         });
         println!("| {name} | {} |", row.join(" | "));
     }
+    comparisons::all(of_all);
     ExitCode::SUCCESS
 }

@@ -44,17 +44,19 @@ fn normal() -> Normal {
     Normal::new(0.0, 1.0).expect("a standard deviation of 1")
 }
 
-struct Draws(ChaCha8Rng);
+/// Random numbers of one stream.
+pub struct Draws(ChaCha8Rng);
 
 impl Draws {
-    fn new(stream: u64) -> Self {
+    /// Equal streams give equal numbers.
+    pub fn new(stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(0x10_96_ea_c4);
         rng.set_stream(stream);
         Self(rng)
     }
 
     /// In (0, 1).
-    fn uniform(&mut self) -> f64 {
+    pub fn uniform(&mut self) -> f64 {
         ((self.0.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
@@ -215,4 +217,100 @@ pub fn mean(
         let values: Vec<f64> = (0..seeds).map(|_| value(draws.normal())).collect();
         interval(&values)
     })
+}
+
+/// Coverage of an interval of the geometric mean of `seeds` values whose logarithm is normal.
+pub fn geometric(
+    seeds: usize,
+    log_sd: f64,
+    replicates: usize,
+    stream: u64,
+    interval: fn(&[f64]) -> Option<(f64, f64)>,
+) -> Coverage {
+    let mut draws = Draws::new(stream);
+    coverage(replicates, 1.0, || {
+        let values: Vec<f64> = (0..seeds)
+            .map(|_| (log_sd * draws.normal()).exp())
+            .collect();
+        interval(&values)
+    })
+}
+
+/// Differences between two methods by seed and by block of a text: one part by seed, one by block,
+/// which neighbouring blocks share, and one of both.
+#[derive(Clone, Copy, Debug)]
+pub struct Text {
+    /// Number of seeds.
+    pub seeds: usize,
+    /// Number of blocks.
+    pub blocks: usize,
+    /// Correlation of the parts of neighbouring blocks (first-order autoregressive).
+    pub correlation: f64,
+    /// The text's share of the variance of the mean; the rest is that of the seeds.
+    pub share: f64,
+}
+
+/// An interval of a mean difference, from one list of differences by block for each seed.
+pub type TextInterval = fn(&[Vec<f64>]) -> Option<(f64, f64)>;
+
+/// Coverage of an interval of the mean difference over all seeds and texts, whose variance is 1.
+pub fn text(text: &Text, replicates: usize, stream: u64, interval: TextInterval) -> Coverage {
+    let mut draws = Draws::new(stream);
+    let n = text.blocks as f64;
+    // The variance of a mean of blocks that are correlated, for blocks of variance 1.
+    let lags = (1..text.blocks).map(|lag| {
+        let lag = lag as f64;
+        (1.0 - lag / n) * text.correlation.powf(lag)
+    });
+    let of_mean = (1.0 + 2.0 * lags.sum::<f64>()) / n;
+    let by_seed = ((1.0 - text.share) * text.seeds as f64).sqrt();
+    let by_block = (text.share / of_mean).sqrt();
+    let innovation = (1.0 - text.correlation.powi(2)).sqrt();
+    coverage(replicates, 0.0, || {
+        let mut own = draws.normal();
+        let blocks: Vec<f64> = (0..text.blocks)
+            .map(|_| {
+                let now = own;
+                own = text.correlation * own + innovation * draws.normal();
+                by_block * now
+            })
+            .collect();
+        let mut seed = || {
+            let own = by_seed * draws.normal();
+            // A part of each seed and block, a fifth as large as that of blocks.
+            let mut both = || own + 0.2 * by_block * draws.normal();
+            blocks
+                .iter()
+                .map(|block| block + both())
+                .collect::<Vec<f64>>()
+        };
+        let values: Vec<Vec<f64>> = (0..text.seeds).map(|_| seed()).collect();
+        interval(&values)
+    })
+}
+
+/// How often at least one of `count` true comparisons of a mean of `seeds` normal values with its
+/// bound is rejected. `rejects`: whether a comparison is, of those values, whose true mean is the
+/// bound 0, among so many. `correlation`: of the values of one seed.
+pub fn any_rejected(
+    count: usize,
+    seeds: usize,
+    correlation: f64,
+    replicates: usize,
+    stream: u64,
+    rejects: fn(&[f64], usize) -> bool,
+) -> f64 {
+    let mut draws = Draws::new(stream);
+    let (shared, own) = (correlation.sqrt(), (1.0 - correlation).sqrt());
+    let mut found = 0;
+    for _ in 0..replicates {
+        let common: Vec<f64> = (0..seeds).map(|_| shared * draws.normal()).collect();
+        let mut is_any = false;
+        for _ in 0..count {
+            let values: Vec<f64> = common.iter().map(|c| c + own * draws.normal()).collect();
+            is_any |= rejects(&values, count);
+        }
+        found += usize::from(is_any);
+    }
+    found as f64 / replicates as f64
 }

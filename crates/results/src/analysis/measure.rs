@@ -4,7 +4,7 @@ use super::groups::Run;
 use super::point::{Absent, Point, value_at};
 use super::setting::{Method, Setting};
 use crate::metric;
-use crate::stats::{self, Estimate, Scale};
+use crate::stats::{self, Estimate, OverText, Scale};
 use std::collections::BTreeSet;
 
 impl Setting<'_> {
@@ -131,7 +131,74 @@ impl Setting<'_> {
             .collect();
         let rows = |(method, len): (&Method, usize)| self.rows(method, metric, len);
         point.estimate = difference_of(metric, &pairs, (rows(of), rows(than)));
+        self.over_text(point, metric, of, than)
+    }
+
+    /// One method over another, seed by seed, for the seeds that both have.
+    pub(crate) fn over(&self, method: &Method, other: &Method, metric: &str, len: usize) -> Point {
+        let ratio = metric::extrapolation_ratio;
+        let point = self.paired(method, other, metric, len, ratio);
+        match metric::scale(metric) {
+            Scale::Linear => point,
+            // A difference in nats.
+            Scale::Log => self.over_text(point, metric, (method, len), (other, len)),
+        }
+    }
+
+    /// Gives a difference between two scores on the same text the interval over seeds and text,
+    /// where the losses of its blocks are recorded for both and every seed.
+    fn over_text(
+        &self,
+        mut point: Point,
+        metric: &str,
+        of: (&Method, usize),
+        than: (&Method, usize),
+    ) -> Point {
+        let per_nat = metric::per_nat(self.task, metric);
+        let blocks = per_nat.and_then(|per| {
+            let blocks = self.block_differences(&point, of, than)?;
+            Some(
+                blocks
+                    .into_iter()
+                    .map(|nats| per * nats)
+                    .collect::<Vec<_>>(),
+            )
+        });
+        let text = blocks.and_then(|blocks| OverText::of(&blocks));
+        point.estimate = point.estimate.map(|estimate| match text {
+            Some(text) => estimate.over(text),
+            None => estimate,
+        });
         point
+    }
+
+    /// By block of the text, one loss less the other, the mean over the seeds of a point.
+    fn block_differences(
+        &self,
+        point: &Point,
+        of: (&Method, usize),
+        than: (&Method, usize),
+    ) -> Option<Vec<f64>> {
+        let blocks = |seed: u64, (method, len): (&Method, usize)| {
+            let mut runs = self.groups[method.group].runs.iter();
+            let run = runs.find(|run| run.seed == seed)?;
+            Some(&run.row(&method.variant, len)?.loss_by_block)
+        };
+        let seeds = point.values.len() as f64;
+        let mut sums: Vec<f64> = Vec::new();
+        for &(seed, _) in &point.values {
+            let (a, b) = (blocks(seed, of)?, blocks(seed, than)?);
+            if sums.is_empty() {
+                sums = vec![0.0; a.len()];
+            }
+            if a.len() != sums.len() || b.len() != sums.len() {
+                return None;
+            }
+            for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+                *sum += (a - b) / seeds;
+            }
+        }
+        Some(sums)
     }
 
     /// `of` the values of two methods for each seed that both have.

@@ -246,9 +246,7 @@ impl<'s> Evaluation<'s, '_> {
             self.judge(
                 what,
                 metric::RATIO,
-                &self
-                    .setting
-                    .paired(a, b, metric, len, metric::extrapolation_ratio),
+                &self.setting.over(a, b, metric, len),
                 needed,
             )
         })
@@ -394,6 +392,12 @@ impl<'s> Evaluation<'s, '_> {
 
     fn judge(&self, what: String, metric: &str, point: &Point, needed: Needed) -> Comparison {
         let n = point.values.len();
+        let is_over_text = point.estimate.is_some_and(|e| e.apart().is_some());
+        let over = if is_over_text {
+            ", over seeds and text"
+        } else {
+            ""
+        };
         let mean_agrees = point
             .estimate
             .as_ref()
@@ -420,11 +424,11 @@ impl<'s> Evaluation<'s, '_> {
                     (Verdict::Undecided, format!("n = {n}, no difference"))
                 }
                 Some(interval) => match needed.side(interval) {
-                    Some(true) => (Verdict::Agrees, format!("n = {n}")),
-                    Some(false) => (Verdict::Disagrees, format!("n = {n}")),
+                    Some(true) => (Verdict::Agrees, format!("n = {n}{over}")),
+                    Some(false) => (Verdict::Disagrees, format!("n = {n}{over}")),
                     None => (
                         Verdict::Undecided,
-                        format!("n = {n}, inside the interval; the mean {side}"),
+                        format!("n = {n}{over}, inside the interval; the mean {side}"),
                     ),
                 },
             },

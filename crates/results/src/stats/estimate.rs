@@ -6,13 +6,17 @@
 //! and their differences can be. What an interval covers, its source and its simulated coverage:
 //! `docs/evaluation.md`. No interval covers the choice of corpus, model size or hyperparameters.
 
-use super::interval::{ALPHA, share_interval, student_t};
+use super::basis::{Basis, Shown};
+use super::blocks::OverText;
+use super::interval::ALPHA;
 use super::mean::{mean, sample_sd};
 
 /// The interval of a mean, written `4.63 ± 0.05`, as captions name it.
 pub const INTERVAL: &str = "95 % CI over seeds (Student t)";
 /// The interval of a mean on [`Scale::Log`], written `4.24 [4.10, 4.39]`, as captions name it.
 pub const LOG_INTERVAL: &str = "95 % CI over seeds (Student t in nats)";
+/// The interval of a difference between two methods on the same text, as captions name it.
+pub const TEXT_INTERVAL: &str = "95 % CI over seeds and text";
 /// The interval of a share, written `0.667 [0.09, 0.99]`, as captions name it.
 pub const SHARE_INTERVAL: &str = "95 % CI over seeds and test rows";
 
@@ -46,88 +50,13 @@ pub struct Estimate {
     distance_to: Option<f64>,
 }
 
-/// What the interval of an estimate is computed from, beside the number of seeds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Basis {
-    /// A mean and its standard deviation between seeds, before they are `shown`.
-    Mean {
-        mean: f64,
-        sd: Option<f64>,
-        shown: Shown,
-    },
-    /// A share of test rows.
-    Share { mean: f64, sd: f64, rows: u64 },
-    /// A difference of the shares `of`, each over so many `rows`.
-    ShareDifference {
-        mean: f64,
-        sd: f64,
-        of: (f64, f64),
-        rows: (u64, u64),
-    },
-}
-
-/// What becomes of a mean and of the ends of its interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Shown {
-    AsIs,
-    /// exp: a mean of logarithms as a geometric mean.
-    Exp,
-    /// exp - 1: a difference of logarithms as a relative change.
-    Change,
-}
-
-impl Shown {
-    fn of(self, value: f64) -> f64 {
-        match self {
-            Shown::AsIs => value,
-            Shown::Exp => value.exp(),
-            Shown::Change => value.exp_m1(),
-        }
-    }
-}
-
-impl Basis {
-    /// The two-sided interval that leaves out `alpha`.
-    fn interval(&self, alpha: f64, seeds: usize) -> Option<(f64, f64)> {
-        match *self {
-            Basis::Mean { mean, sd, shown } => {
-                let half = half_width(alpha, sd?, seeds)?;
-                let ends = (shown.of(mean - half), shown.of(mean + half));
-                Some(ends).filter(|(_, high)| high.is_finite())
-            }
-            Basis::Share { mean, sd, rows } => share_interval(alpha, (mean, sd), seeds, rows),
-            Basis::ShareDifference { mean, sd, of, rows } => {
-                let between = half_width(alpha, sd, seeds)?;
-                // No standard deviation here: what seeds differ by enters once, as the half-width
-                // of the paired differences.
-                let (low_a, high_a) = share_interval(alpha, (of.0, 0.0), seeds, rows.0)?;
-                let (low_b, high_b) = share_interval(alpha, (of.1, 0.0), seeds, rows.1)?;
-                let joined = |a: f64, b: f64| (between.powi(2) + a.powi(2) + b.powi(2)).sqrt();
-                // The difference is smallest at a low first share and a high second one, so these
-                // ends bound it below.
-                let below = joined(of.0 - low_a, high_b - of.1);
-                let above = joined(high_a - of.0, of.1 - low_b);
-                Some(((mean - below).max(-1.0), (mean + above).min(1.0)))
-            }
-        }
-    }
-}
-
-/// Half-width of Student's t interval.
-fn half_width(alpha: f64, sd: f64, seeds: usize) -> Option<f64> {
-    let n = seeds as f64;
-    Some(student_t(alpha, n - 1.0)? * sd / n.sqrt()).filter(|half| half.is_finite())
-}
-
 impl Estimate {
     fn new(n: usize, mean: f64, sd: Option<f64>, basis: Basis) -> Self {
         let interval = basis.interval(ALPHA, n);
         let half_width = match basis {
             Basis::Mean {
-                sd: Some(sd),
-                shown: Shown::AsIs,
-                ..
-            } => half_width(ALPHA, sd, n),
+                shown: Shown::AsIs, ..
+            } => basis.half_width(ALPHA, n),
             _ => None,
         };
         Self {
@@ -144,7 +73,12 @@ impl Estimate {
     fn of_values(values: &[f64], shown: Shown) -> Option<Self> {
         let mean = mean(values).filter(|mean| mean.is_finite())?;
         let sd = sample_sd(values);
-        let basis = Basis::Mean { mean, sd, shown };
+        let basis = Basis::Mean {
+            mean,
+            sd,
+            shown,
+            text: None,
+        };
         let estimate = Self::new(values.len(), shown.of(mean), sd, basis);
         Some(estimate).filter(|estimate| estimate.mean.is_finite())
     }
@@ -207,6 +141,33 @@ impl Estimate {
         let (mean, of) = (estimate.mean, (self::mean(&first)?, self::mean(&second)?));
         let basis = Basis::ShareDifference { mean, sd, of, rows };
         Some(Self::new(pairs.len(), mean, Some(sd), basis))
+    }
+
+    /// The same mean with an interval over seeds and the text, whose variances add up. Shares stay
+    /// as they are.
+    #[must_use]
+    pub fn over(self, over_text: OverText) -> Self {
+        match self.basis {
+            Basis::Mean {
+                mean, sd, shown, ..
+            } => {
+                let text = Some(over_text);
+                let basis = Basis::Mean {
+                    mean,
+                    sd,
+                    shown,
+                    text,
+                };
+                Self::new(self.n, self.mean, self.sd, basis)
+            }
+            Basis::Share { .. } | Basis::ShareDifference { .. } => self,
+        }
+    }
+
+    /// The 95 % intervals over seeds alone and over the text alone, of an estimate
+    /// [`over`](Self::over) a text.
+    pub fn apart(&self) -> Option<[(f64, f64); 2]> {
+        self.basis.apart(ALPHA, self.n)
     }
 
     /// The two-sided interval that leaves out `alpha`, 0.05 for one of 95 %; none for one seed.
@@ -412,6 +373,26 @@ mod tests {
         assert!(apart.mean.is_finite() && apart.interval.is_none());
         let one = Estimate::of(Scale::Log, &[4.0]).unwrap();
         assert!((one.mean - 4.0).abs() < 1e-12 && one.interval.is_none());
+    }
+
+    #[test]
+    fn seeds_and_text_add_up() {
+        let seeds = Estimate::of_mean(&[1.0, 2.0, 3.0]).unwrap();
+        let over_text = OverText {
+            error: 1.5,
+            freedom: 15.0,
+        };
+        // t(0.975; 2) = 4.3027 times 1 / sqrt(3), t(0.975; 15) = 2.1314 times 1.5.
+        let both = seeds.over(over_text);
+        let half = (4.302_653f64 / 3f64.sqrt()).hypot(2.131_450 * 1.5);
+        assert!((both.half_width.unwrap() - half).abs() < 1e-5 && both.mean == 2.0);
+        let [alone, text] = both.apart().unwrap();
+        assert_eq!((Some(alone), seeds.apart()), (seeds.interval, None));
+        assert!((text.1 - 2.0 - 2.131_450 * 1.5).abs() < 1e-5);
+        let share = Estimate::of_share(&[0.5, 0.6], 100).unwrap();
+        assert_eq!(share.over(over_text), share);
+        let one = Estimate::of_mean(&[1.0]).unwrap().over(over_text);
+        assert_eq!((one.interval, one.apart()), (None, None));
     }
 
     #[test]

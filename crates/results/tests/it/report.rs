@@ -762,8 +762,82 @@ fn nothing_is_said_of_the_extrapolation_of_what_was_not_learned() {
     assert!(
         text(&report, "summaries.csv")
             .lines()
-            .any(|l| l.contains(",low,") && l.ends_with(",,,,,0,3,not converged"))
+            .any(|l| l.contains(",low,") && l.ends_with(",,,,,0,3,not converged,,,,"))
     );
+}
+
+/// Differences between methods on one text depend on the text: its part is that of the blocks, of
+/// both methods on the same ones.
+#[test]
+fn differences_cover_the_text() {
+    let blocks = |seed: u64, size: f64| -> Vec<f64> {
+        let wave = |at: u64| ((at * 37 + seed) as f64 / 9.0).sin();
+        (0..64).map(|at| 2.0 + size * wave(at)).collect()
+    };
+    let of = |size: f64, lengths: [usize; 2]| {
+        let mut records = text_experiment();
+        for run in &mut records {
+            let (name, seed) = (run.labels[0].text.clone(), run.seed);
+            for row in &mut run.evals {
+                match name.as_str() {
+                    "rope" => row.loss_by_block = blocks(seed, 0.5)[..lengths[0]].to_vec(),
+                    "alibi" => row.loss_by_block = blocks(seed, 0.5 + size)[..lengths[1]].to_vec(),
+                    _ => {}
+                }
+            }
+        }
+        let spec = ReportSpec {
+            baseline: Some("rope".into()),
+            ..spec()
+        };
+        let found = report(&records, &[], &spec).unwrap();
+        let summaries = text(&found, "summaries.csv");
+        let is_it = |l: &&str| l.contains(",alibi,rope,perplexity difference,64,");
+        let line = summaries.lines().find(is_it).unwrap().to_owned();
+        let cells: Vec<Option<f64>> = line.rsplitn(13, ',').map(|c| c.parse().ok()).collect();
+        (
+            cells.into_iter().rev().collect::<Vec<_>>(),
+            text(&found, "report.md"),
+        )
+    };
+    let (wide, markdown) = of(0.2, [64, 64]);
+    let (narrow, _) = of(0.2, [64, 63]);
+    // Mean, low, high, then over seeds alone and over the text alone, in nats.
+    let nats = |cells: &[Option<f64>], at: usize| cells[at].unwrap().ln_1p();
+    let mean = nats(&wide, 2);
+    // By hand: the mean over seeds of the differences of blocks, in runs of four, over 15.
+    let by_block: Vec<f64> = (0..64)
+        .map(|at| {
+            (1..=3)
+                .map(|s| blocks(s, 0.7)[at] - blocks(s, 0.5)[at])
+                .sum::<f64>()
+                / 3.0
+        })
+        .collect();
+    let centre = by_block.iter().sum::<f64>() / 64.0;
+    let run = |start: usize| (0..4).map(|i| by_block[(start + i) % 64]).sum::<f64>() / 4.0;
+    let variance = (0..64).map(|s| (run(s) - centre).powi(2)).sum::<f64>() / 64.0 / 15.0;
+    // t(0.975; 15) = 2.13145.
+    let over_text = 2.131_449_5 * variance.sqrt();
+    assert!(
+        (nats(&wide, 12) - mean - over_text).abs() < 1e-6,
+        "{wide:?}"
+    );
+    assert!(
+        (nats(&wide, 11) - mean + over_text).abs() < 1e-6,
+        "{wide:?}"
+    );
+    let over_seeds = nats(&wide, 10) - mean;
+    let both = over_seeds.hypot(over_text);
+    assert!(
+        (nats(&wide, 5) - mean - both).abs() < 1e-6 && (nats(&wide, 4) - mean + both).abs() < 1e-6
+    );
+    // Without blocks of both, or with others, seeds are all there is.
+    assert!((nats(&narrow, 5) - mean - over_seeds).abs() < 1e-9 && narrow[9..] == [None; 4]);
+    assert!(markdown.contains("95 % CI over seeds and text"));
+    // What both methods have in common, block by block, is no part of a difference.
+    let (same, _) = of(0.0, [64, 64]);
+    assert!((nats(&same, 5) - nats(&narrow, 5)).abs() < 1e-9, "{same:?}");
 }
 
 /// A row that is tested twice says no more than once: the interval is that of as many distinct rows.

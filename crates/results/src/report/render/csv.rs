@@ -187,6 +187,10 @@ pub(crate) fn summaries_csv(
         "n",
         "runs",
         "status",
+        "seeds_low_95",
+        "seeds_high_95",
+        "text_low_95",
+        "text_high_95",
     ];
     let mut rows = Vec::new();
     for setting in settings {
@@ -194,6 +198,10 @@ pub(crate) fn summaries_csv(
         for method in &setting.methods {
             let mut row = |baseline: &str, quantity: &str, len: String, point: &Point| {
                 let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+                // Where an interval covers seeds and the text: over each alone.
+                let apart = point.estimate.and_then(|e| e.apart());
+                let apart = apart.map(|[seeds, text]| [seeds.0, seeds.1, text.0, text.1]);
+                let part = |at: usize| number(apart.map(|ends| ends[at]));
                 let absent: Vec<&str> = point.absent.iter().map(|a| a.name()).collect();
                 rows.push(vec![
                     setting.name.clone(),
@@ -213,6 +221,10 @@ pub(crate) fn summaries_csv(
                         // A missing number is named `-` elsewhere.
                         absent.join(" / ").replace('-', "missing")
                     },
+                    part(0),
+                    part(1),
+                    part(2),
+                    part(3),
                 ]);
             };
             let learned = learned_share(&setting.learned(method));

@@ -8,7 +8,7 @@ use crate::report::captions::{
 };
 use crate::report::document::{Cell, Mark, Table};
 use crate::report::spec::{FIRST_METHOD, ReportSpec};
-use crate::stats::Scale;
+use crate::stats::{Scale, TEXT_INTERVAL};
 use crate::text::list;
 use std::cmp::Ordering;
 
@@ -29,10 +29,12 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
     let metric = setting.lead();
     let mut pairs = (usize::MAX, 0);
     let mut rows = Vec::new();
+    let mut is_over_text = false;
     for method in setting.methods.iter().filter(|m| m.name != base.name) {
         let mut row: Vec<Cell> = vec![method.name.as_str().into()];
         for &len in &setting.lengths {
             let point = setting.difference(method, base, metric, len);
+            is_over_text |= point.estimate.is_some_and(|e| e.apart().is_some());
             pairs = (pairs.0.min(point.runs), pairs.1.max(point.runs));
             let mark = match side(metric, &point) {
                 Some(_) => Mark::Best,
@@ -64,12 +66,20 @@ fn table(setting: &Setting<'_>, base: &Method) -> Table {
             },
         ),
         notes: format!(
-            "{} {}; k/N: only k of N pairs gave a number. - : no seed in common. {UNCONVERGED}",
+            "{} {}; k/N: only k of N pairs gave a number. - : no seed in common. {UNCONVERGED}{}",
             match metric::scale(metric) {
                 Scale::Linear => "Mean",
                 Scale::Log => "exp of the mean difference in nats, less 1,",
             },
-            interval_text(metric)
+            interval_text(metric),
+            if is_over_text {
+                format!(
+                    " Where the losses of blocks of the text are recorded: {TEXT_INTERVAL}; \
+                     summaries.csv has both parts."
+                )
+            } else {
+                String::new()
+            }
         ),
         definition: definition(setting, metric),
         columns: std::iter::once("method".to_string())
