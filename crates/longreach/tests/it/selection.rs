@@ -324,3 +324,47 @@ fn several_keys_vary_together() {
     let twice = config.replace("[axes]", "[axes]\n\"train.lr\" = [1e-3, 2e-3]");
     refused(&twice, &[], &["is the same as axis"]);
 }
+
+#[test]
+fn submit_takes_the_sweep_and_then_the_result() {
+    let scratch = Scratch::with(CONFIG);
+    let submit = |out: &str, chosen_by: Option<&std::path::Path>| {
+        let mut program = crate::common::longreach();
+        program.arg("submit").arg(&scratch.config);
+        program.args(["--cluster", "parallel", "--out"]);
+        program.arg(scratch.directory.path().join(out));
+        if let Some(path) = chosen_by {
+            program.arg("--chosen-by").arg(path);
+        }
+        program.output().unwrap()
+    };
+    let lines = |out: &str| {
+        let manifest = scratch.directory.path().join(out).join("manifest.jsonl");
+        std::fs::read_to_string(manifest).unwrap().lines().count()
+    };
+    let sweep = submit("sweep", None);
+    assert!(sweep.status.success(), "{sweep:?}");
+    assert!(String::from_utf8_lossy(&sweep.stderr).contains("--chosen-by"));
+    assert_eq!(lines("sweep"), 12);
+    assert!(
+        scratch
+            .longreach("run", &["seeds=[0]", "half_seeds=[]"])
+            .status
+            .success()
+    );
+    let runs = scratch.runs().join("chosen");
+    // The sweep is the same for every seed of the result.
+    let result = submit("result", Some(&runs));
+    assert!(result.status.success(), "{result:?}");
+    assert_eq!(lines("result"), 6);
+    std::fs::remove_file(selection_file(&scratch)).unwrap();
+    let swept = records(&scratch)
+        .into_iter()
+        .find(RunRecord::is_of_sweep)
+        .unwrap();
+    std::fs::remove_dir_all(runs.join(&swept.run_id)).unwrap();
+    let open = submit("open", Some(&runs));
+    let told = String::from_utf8_lossy(&open.stderr).into_owned();
+    assert_eq!(open.status.code(), Some(2), "{told}");
+    assert!(told.contains("1 of 2 methods cannot choose"), "{told}");
+}
