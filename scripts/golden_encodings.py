@@ -574,6 +574,14 @@ def evq_cosh():
         theta = [base**-x for x in phi]
         name = f"evq_cosh_tau{tau}_{'mid' if midpoint else 'ends'}"
         yield name, dim, base, None, None, "evq_cosh", {"tau": tau, "midpoint": midpoint}, theta, 1.0
+    # The authors' rule: head width over the root of the length, at least 1.4.
+    for length in [64, 1024]:
+        dim, base = 16, 10000.0
+        tau = max(dim / length**0.5, 1.4)
+        grid = [(k + 0.5) / (dim // 2) for k in range(dim // 2)]
+        theta = [base ** (math.asinh((1 - u) * math.sinh(tau)) / tau - 1) for u in grid]
+        options = {"tau": "auto", "original_max_position_embeddings": length}
+        yield f"evq_cosh_auto_{length}", dim, base, None, None, "evq_cosh", options, theta, 1.0
 
 
 SCALED = [yarn_equal_ends, mrrope, evq_cosh]

@@ -20,15 +20,24 @@ pub struct About {
     pub formula: &'static str,
     /// First author, year and identifier.
     pub source: &'static str,
+    /// What differs from the source, or from which of paper and released code where they differ;
+    /// `none` where nothing does. Markdown, without a full stop.
+    pub deviations: &'static str,
 }
 
 impl About {
     /// A line of the catalogue.
-    pub const fn new(summary: &'static str, formula: &'static str, source: &'static str) -> Self {
+    pub const fn new(
+        summary: &'static str,
+        formula: &'static str,
+        source: &'static str,
+        deviations: &'static str,
+    ) -> Self {
         Self {
             summary,
             formula,
             source,
+            deviations,
         }
     }
 }

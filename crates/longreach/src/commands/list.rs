@@ -24,6 +24,7 @@ struct EncodingLine {
     summary: &'static str,
     formula: &'static str,
     source: &'static str,
+    deviations: &'static str,
     hooks: Hooks,
     /// Path and shape of every parameter, in a model of width 64 trained at length 64.
     parameters: Vec<(String, Vec<usize>)>,
@@ -143,7 +144,8 @@ pub fn encodings(json: bool) -> Result<String, Failure> {
         PositionsConfig::KINDS.join(", ")
     );
     let note = "shapes and limits in a model of width 64 with 2 layers and 4 heads, trained at \
-                length 64; every key with its default: --json";
+                length 64; formulas, deviations from the sources, and every key with its default: \
+                --json";
     Ok(format!("{table}\n{scalings}\n{positions}\n({note})"))
 }
 
@@ -200,6 +202,7 @@ fn line(kind: &str) -> Option<EncodingLine> {
         summary: about.summary,
         formula: about.formula,
         source: about.source,
+        deviations: about.deviations,
         hooks,
         parameters,
         max_position,

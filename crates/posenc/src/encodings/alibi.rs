@@ -6,10 +6,6 @@
 //!   that are no power of two. `factor`: slopes interpolated at test time, Al-Khateeb et al. 2023
 //!   (arXiv 2310.13017). `slope_scale`: BiPE, He et al. 2024 (arXiv 2401.16421), whose code
 //!   multiplies the slopes by 96, for distances in segments.
-//! - Deviations: the symmetric form for keys after the query, which a causal mask hides; the
-//!   authors add `slope_h key`, equal up to a constant per row, which cancels in the softmax.
-//!   `asymmetric` is DeepMind's form for bidirectional attention (Ruoss et al. 2023, arXiv
-//!   2305.16843): half a slope less for keys before the query, so that left and right differ.
 //! - Parameters: none.
 //! - Limits: none; distances are exact below 2^24.
 
@@ -157,6 +153,11 @@ impl EncodingSpec for AlibiConfig {
         summary: "a penalty on the logits linear in distance, one fixed slope per head",
         formula: "logits - slope_h |query - key|, slope_h = 2^(-8h/H)",
         source: "Press et al. 2021, arXiv 2108.12409",
+        deviations: "the symmetric form for keys after the query, which a causal mask hides; the \
+                     authors add `slope_h key`, equal up to a constant per row, which cancels in \
+                     the softmax. `asymmetric` is DeepMind's form for bidirectional attention \
+                     (Ruoss et al. 2023, arXiv 2305.16843): half a slope less for keys before the \
+                     query, so that left and right differ",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

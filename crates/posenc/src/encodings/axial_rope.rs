@@ -6,9 +6,6 @@
 //!   pair i of head h rotates by `p_0 f_hi0 + p_1 f_hi1` with trained frequencies.
 //! - Source: RoPE-ViT, Heo et al. 2024 (arXiv 2403.13298), axial and mixed; sections as in Qwen2-VL
 //!   (arXiv 2409.12191), alternating as in Qwen3-VL.
-//! - Deviations: `mixed` starts from directions evenly spread over the heads, RoPE-ViT draws them;
-//!   it shares frequencies between layers. `interleaved` alternates to the last pair; Qwen3-VL
-//!   leaves the last few pairs to the first axis.
 //! - Parameters: none; `mixed`: `frequency_offset`, `[axes, H, head_dim/2]`, added to the initial
 //!   frequencies and 0 at start.
 //! - Limits: none by construction. Positions without axes have the same coordinate on every axis,
@@ -328,6 +325,9 @@ impl EncodingSpec for AxialRopeConfig {
         formula: "pair i rotates by p_a(i) theta_i, a(i) the axis it belongs to; mixed: by p_0 f_i0 \
                   + p_1 f_i1",
         source: "Heo et al. 2024, arXiv 2403.13298; Wang et al. 2024, arXiv 2409.12191",
+        deviations: "`mixed` starts from directions evenly spread over the heads, RoPE-ViT draws \
+                     them; it shares frequencies between layers. `interleaved` alternates to the \
+                     last pair; Qwen3-VL leaves the last few pairs to the first axis",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

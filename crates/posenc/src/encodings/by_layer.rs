@@ -3,7 +3,6 @@
 //! - Formula: layer l has the hooks of `parts[pattern[l mod the pattern's length]]`.
 //! - Source: hybrids of full, windowed and position-free layers: Gemma 2 and 3, Llama 4, Command A;
 //!   `nope_layers` is the case of one part and none.
-//! - Deviations: `embed` happens once, before the layers: every part that has it adds to the input.
 //! - Parameters: those of its parts, under `parts.0`, `parts.1`, ...
 //! - Limits: the tightest of its parts.
 
@@ -173,6 +172,8 @@ impl EncodingSpec for ByLayerConfig {
         summary: "a separate encoding for each layer, by a pattern that repeats",
         formula: "layer l has the hooks of parts[pattern[l mod length]]",
         source: "composition of the parts; Gemma 2, arXiv 2408.00118; Llama 4",
+        deviations: "`embed` happens once, before the layers: every part that has it adds to the \
+                     input",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

@@ -3,8 +3,6 @@
 //! - Formula: logits get `-sum of softplus(w.x_l + b) over l = n+1..m`, from the layer's input;
 //!   `-softplus(z) = ln sigmoid(-z)`, so this is `fox` with -w and -b.
 //! - Source: CABLE, Veisi et al. 2025 (axiomlab/Cable, `Cable.py`).
-//! - Deviations: `scaled = false` leaves logits undivided by sqrt(head_dim), as the released code
-//!   does (it divides by the root of C / n_embd = 1). w starts as FoX's, b at `init_bias`.
 //! - Parameters: per layer L: `layers.L.weight`, `[D, H]`; `layers.L.bias`, `[H]`.
 //! - Limits: none by construction. Causal only, as FoX. Linear attention cannot host it here.
 
@@ -109,6 +107,9 @@ impl EncodingSpec for CableConfig {
         summary: "a penalty on distance that every token adds to: FoX with the gate's sign turned",
         formula: "logits - sum_{l=n+1..m} softplus(w.x_l + b)",
         source: "Veisi et al. 2025, CABLE; axiomlab/Cable",
+        deviations: "`scaled = false` leaves logits undivided by sqrt(head_dim), as the released \
+                     code does (it divides by the root of C / n_embd = 1). w starts as FoX's, b \
+                     at `init_bias`",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

@@ -6,9 +6,6 @@
 //!   two nearest of `max_position` trained vectors.
 //! - Source: Golovneva et al. 2024, CoPE (arXiv 2405.18719), eq. 3 to 7 and the code of its
 //!   appendix.
-//! - Deviations: none; gates see the logits after their division by sqrt(head_dim), as in the
-//!   paper's code, or, with `scaled_gates = false`, before it, as in eq. 3. The product with e is
-//!   not divided, as in the code.
 //! - Parameters: `tables.L`, `[head_dim, max_position]` per layer L, shared by heads, 0 at start.
 //! - Limits: none: counts past the end stay there. Causal only: counts end at the query. Linear
 //!   attention cannot host it.
@@ -106,6 +103,9 @@ impl EncodingSpec for CopeConfig {
                   multiplied with a trained vector per count",
         formula: "logits + q_m . e[sum_{j=n..m} sigmoid(q_m . k_j)]",
         source: "Golovneva et al. 2024, arXiv 2405.18719",
+        deviations: "none; gates see the logits after their division by sqrt(head_dim), as in the \
+                     paper's code, or, with `scaled_gates = false`, before it, as in eq. 3. The \
+                     product with e is not divided, as in the code",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

@@ -6,8 +6,6 @@
 //!   the query and where a mask hides a key.
 //! - Source: DAPE, Zheng et al. 2024 (arXiv 2405.14722), kernel 1; DAPE V2 (arXiv 2410.04798),
 //!   kernel 3; chuanyang-Zheng/DAPE.
-//! - Deviations: with a kernel the hidden layer is 0 past the query as well. In the released code
-//!   it is not, so that a row depends on whether a token follows it.
 //! - Parameters: those of `part`, under `part.0`; per layer L: `functions.L.w1`, `[k inputs,
 //!   hidden]`, row-major by key and head, `functions.L.b1`, `functions.L.w2`, `functions.L.b2`.
 //! - Limits: those of its part. Linear attention cannot host it. A larger kernel is causal only.
@@ -235,6 +233,11 @@ impl EncodingSpec for DapeConfig {
         summary: "a network over the heads' logits and biases that corrects both",
         formula: "A + B + W2 leaky_relu(W1 [A; B] + b1) + b2, over heads; B the biases of the part",
         source: "Zheng et al. 2024, arXiv 2405.14722; version 2, arXiv 2410.04798",
+        deviations: "with a kernel the hidden layer is 0 past the query as well; in the released \
+                     code it is not, so that a row depends on whether a token follows it. `part` \
+                     is as it is here: KERPLE's and FIRE's numbers are shared by layers, where \
+                     the released code has a set per layer, and FIRE's own network has ReLU, \
+                     where that code has leaky ReLU",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

@@ -6,9 +6,6 @@
 //!   of one table of relative positions.
 //! - Source: He et al. 2020, DeBERTa (arXiv 2006.03654), eq. 3 and 4; Hugging Face `deberta_v2` for
 //!   `buckets`.
-//! - Deviations: k_r and q_r have separate projections per layer, as in v1; v2 can share those
-//!   of the content. `form = "paper"`, the default, reads q_r at delta(n, m) as eq. 4 has it;
-//!   `form = "code"` reads it at delta(m, n), as the authors' code and Hugging Face do.
 //! - Parameters: `table`, `[2k, D]`, shared by layers; `c2p.L` and `p2c.L`, `[D, H E]` per layer L.
 //! - Limits: none: farther keys share the last rows. Linear attention cannot host it.
 
@@ -253,6 +250,10 @@ impl EncodingSpec for DebertaConfig {
                   relative positions",
         formula: "(q_m.k_n + q_m.k_r[delta(m, n)] + k_n.q_r[delta(n, m)]) / sqrt(3d)",
         source: "He et al. 2020, arXiv 2006.03654",
+        deviations: "k_r and q_r have separate projections per layer, as in v1; v2 can share \
+                     those of the content. `form = \"paper\"`, the default, reads q_r at delta(n, \
+                     m) as eq. 4 has it; `form = \"code\"` reads it at delta(m, n), as the \
+                     authors' code and Hugging Face do",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

@@ -5,8 +5,6 @@
 //!   chunk_size)`, and all older ones from `min(2 c - 1, chunk_size)`.
 //! - Source: Dual Chunk Attention, An et al. 2024 (arXiv 2402.17463), and the authors'
 //!   `chunkllama_attn_replace.py`; chunk_size is 3/4 and local_window 1/8 of the training length.
-//! - Deviations: no factor on cos and sin; the authors' code has YaRN's with half its strength, and
-//!   says that the paper's results are without.
 //! - Parameters: none.
 //! - Limits: causal only; none of length by construction; three products of queries and keys
 //!   instead of one. Chunks begin at fixed positions, so that logits depend on more than the
@@ -126,6 +124,9 @@ impl EncodingSpec for DualChunkConfig {
         formula: "RoPE by m mod c - n mod c; from the chunk before min(m mod c + c, s) - n mod c, \
                   from older ones min(2c - 1, s) - n mod c",
         source: "An et al. 2024, arXiv 2402.17463",
+        deviations: "the last index is chunk_size, as in the authors' code. No factor on cos and \
+                     sin; that code has YaRN's with half its strength, and says that the paper's \
+                     results are without",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

@@ -5,7 +5,6 @@
 //!   1)`, f a network of one hidden layer of ReLU units, threshold = `|multiplier L|`, L =
 //!   `threshold`. The distance is measured in units of how far the query could look.
 //! - Source: Li et al. 2023 (arXiv 2310.04418), section 3 and appendix; mcleish7/arithmetic.
-//! - Deviations: none; the quotient has 1e-6 added to its denominator as in the public code.
 //! - Parameters: `c` and `multiplier`, `[1]`; `w1`, `b1`, `[hidden]`; `w2`, `[hidden, H]`; `b2`,
 //!   `[H]`; one set for all layers (FIRE-S) or, with `shared = false`, one per layer.
 //! - Limits: causal only. The bias of a key depends on the query's position, not on the distance
@@ -230,6 +229,7 @@ impl EncodingSpec for FireConfig {
                   look, as a bias per head",
         formula: "logits + f(psi(m - n)/psi(max(threshold, m))), psi(x) = ln(c x + 1)",
         source: "Li et al. 2023, arXiv 2310.04418",
+        deviations: "none; the quotient has 1e-6 added to its denominator as in the public code",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

@@ -6,9 +6,6 @@
 //! - Source: Hua et al. 2024, Fourier Position Embedding (arXiv 2412.17739); `FourierEmbedding` in
 //!   the authors' `olmo/model.py`. I spreads over the rows where there are more frequencies than
 //!   columns.
-//! - Deviations: `pad = "paper"`, the default, leaves pairs without a column alone; `pad = "code"`
-//!   gives them cos = sin = 1 as the released code does, which doubles their share of the logits.
-//!   Where W and V are not trained, they are one draw for all seeds.
 //! - Parameters: none; `cos` and `sin`, `[H, frequencies, columns]`, shared by layers, where
 //!   `learnable`.
 //! - Limits: none by construction.
@@ -245,6 +242,10 @@ impl EncodingSpec for FopeConfig {
         summary: "rotation whose every pair turns by several frequencies at once",
         formula: "Sin = sin(p Theta) (I + W), Cos = cos(p Theta) (I + V), theta >= 2 pi / L",
         source: "Hua et al. 2024, arXiv 2412.17739",
+        deviations: "`pad = \"paper\"`, the default, leaves pairs without a column alone; `pad = \
+                     \"code\"` gives them cos = sin = 1 as the released code does, which doubles \
+                     their share of the logits. Where W and V are not trained, they are one draw for \
+                     all seeds, which no file of weights holds",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

@@ -4,8 +4,6 @@
 //!   sigmoid(w.x_l + b)` from the layer's input.
 //! - Source: Lin et al. 2025, Forgetting Transformer (arXiv 2503.02130), eq. 4 to 8; ALiBi whose
 //!   slope depends on the data.
-//! - Deviations: none of the attention; the paper's other changes to the block (output gates,
-//!   norms) are not encodings.
 //! - Parameters: per layer L: `layers.L.weight`, `[D, H]`; `layers.L.bias`, `[H]`, starting at
 //!   `init_bias`.
 //! - Limits: none by construction. Causal only: gates between a key and a later query. Linear
@@ -145,6 +143,8 @@ impl EncodingSpec for FoxConfig {
         summary: "forget gates: a penalty on distance that every token sets for itself",
         formula: "logits + sum_{l=n+1..m} ln sigmoid(w.x_l + b)",
         source: "Lin et al. 2025, arXiv 2503.02130",
+        deviations: "none of the attention; the paper's other changes to the block (output gates, \
+                     norms) are not encodings",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

@@ -5,7 +5,6 @@
 //!   or the sum of both; u_h and v_h are divided by their lengths.
 //! - Source: GRAPE, 2025 (arXiv 2512.07805); model-architectures/GRAPE, `grape-a-keygated`,
 //!   `-querygated` and `-querykeygated`.
-//! - Deviations: none of the bias; the authors also normalise queries and keys (`model.qk_norm`).
 //! - Parameters: per layer L: `layers.L.omega`, `[H]`, starting where its softplus is 1;
 //!   `layers.L.key` and `layers.L.query`, `[H, E]`, those that are used.
 //! - Limits: none. Causal only: distances from key to a later query. Linear attention cannot host
@@ -144,8 +143,11 @@ impl EncodingSpec for GrapeAConfig {
     type Module = GrapeA;
     const ABOUT: About = About {
         summary: "ALiBi whose slope every key, or query, sets for itself",
-        formula: "logits - (m - n) slope_h softplus(omega_h) softplus(u_h.k_n / sqrt(d))",
+        formula: "logits - (m - n) slope_h softplus(omega_h) softplus(u_h.k_n / (|u_h| sqrt(d)))",
         source: "GRAPE, 2025, arXiv 2512.07805",
+        deviations: "follows the released code, not the paper's eq. 4.6: that has u and v as they are and \
+                     omega alone, the code u and v of unit length and ALiBi's slopes; the authors \
+                     also normalise queries and keys (`model.qk_norm`)",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

@@ -5,7 +5,6 @@
 //!   division by the root mean square, and R_l the rotation of all pairs by -l radians.
 //! - Source: GRAPE, 2025 (arXiv 2512.07805); model-architectures/GRAPE, `grape-ap-v1`. There the
 //!   rotation has base 1, and p_m is neither divided nor rotated.
-//! - Deviations: none of the bias; the authors also normalise queries and keys (`model.qk_norm`).
 //! - Parameters: `layers.L`, `[D, H w]`, per layer L.
 //! - Limits: none by construction. Causal only, as FoX. Linear attention cannot host it. Logits
 //!   depend on absolute positions, which turn one of the two factors.
@@ -105,8 +104,13 @@ impl EncodingSpec for GrapeApConfig {
     type Module = GrapeAp;
     const ABOUT: About = About {
         summary: "a penalty that adds up along the path from key to query",
-        formula: "logits + slope_h sum_{l=n+1..m} ln sigmoid(p_m.R_l p_l / w)",
+        formula: "logits + slope_h sum_{l=n+1..m} ln sigmoid(p_m.R_l n(p_l) / w), n(p) = p / rms(p), \
+                  R_l turns all pairs by -l",
         source: "GRAPE, 2025, arXiv 2512.07805",
+        deviations: "follows the released code, not the paper's eq. 5.1: that divides both p by their \
+                     root mean square, the code the key's side only, with a rotation by -l \
+                     radians (base 1) and p_m as it is; the authors also normalise queries and \
+                     keys (`model.qk_norm`)",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

@@ -7,9 +7,6 @@
 //! - Source: GRAPE, 2025 (arXiv 2512.07805); model-architectures/GRAPE,
 //!   `llama-mha-grape-m-nonctx.py` and `-m-ctx.py`. The released code takes the sigmoid; its own
 //!   comments and names speak of the softplus.
-//! - Deviations: turns as RoPE does, the authors' code the other way, which is the same up to the
-//!   sign of half the dimensions. Alpha is what they train less its start. They also normalise
-//!   queries and keys, after the rotation. One key sets frequencies and phases by head.
 //! - Parameters: per layer L: `layers.L.log_frequency`, alpha, `[1 or H, E/2]`; by content
 //!   `layers.L.weight`, `[D, 1 or H]`, and `layers.L.bias`, `[1 or H]`.
 //! - Limits: none by construction; phases by content are sums in f32, as in the authors' code.
@@ -245,6 +242,10 @@ impl EncodingSpec for GrapeMConfig {
         formula: "pair i rotates by Phi_p theta_i exp(alpha_i / s); Phi_p = p, or sums over tokens \
                   before p",
         source: "GRAPE, 2025, arXiv 2512.07805",
+        deviations: "turns as RoPE does, the authors' code the other way, which is the same up to \
+                     the sign of half the dimensions. Alpha is what they train less its start. \
+                     They also normalise queries and keys, after the rotation. One key sets \
+                     frequencies and phases by head",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

@@ -5,7 +5,6 @@
 //!   the other heads see everything.
 //! - Source: Jelassi et al. 2024, Repeat After Me (arXiv 2402.01032), appendix; the authors'
 //!   `hard_alibi_model.py`.
-//! - Deviations: none.
 //! - Parameters: none.
 //! - Limits: none.
 
@@ -117,6 +116,7 @@ impl EncodingSpec for HardAlibiConfig {
                   position",
         formula: "logits - infinity where |query - key| > h, for heads h = 0..masked_heads",
         source: "Jelassi et al. 2024, arXiv 2402.01032",
+        deviations: "none",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

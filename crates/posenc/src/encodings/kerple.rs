@@ -8,9 +8,6 @@
 //! - Source: Chi et al. 2022 (arXiv 2205.09921), section 4, and section 5.3 for log3
 //!   ("3-para-log", 0 < r3 <= 2) and the weight ("bias+wht"), read in a public copy of the paper;
 //!   chijames/KERPLE has log, and power with the weight; log3 was not found in it.
-//! - Deviations: as in the authors' code the bias comes after the division by sqrt(head_dim); the
-//!   paper has it before. A parameter that leaves its range is read as the nearest allowed value
-//!   and keeps its gradient; the authors move it back.
 //! - Parameters: `r1`, `r2` and, if used, `r3`, `w1`, `w2`, `[H]` each, shared by layers; drawn as
 //!   the authors do, r3 as their exponents.
 //! - Limits: none.
@@ -173,6 +170,9 @@ impl EncodingSpec for KerpleConfig {
                   shaped by two numbers per head",
         formula: "logits - r1 ln(1 + r2 |query - key|), or logits - r1 |query - key|^r2",
         source: "Chi et al. 2022, arXiv 2205.09921",
+        deviations: "as in the authors' code the bias comes after the division by sqrt(head_dim); \
+                     the paper has it before. A parameter that leaves its range is read as the \
+                     nearest allowed value and keeps its gradient; the authors move it back",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

@@ -3,7 +3,6 @@
 //! - Formula: row p of a trained table `[max_position, D]` is added to the input; D = d_model.
 //! - Source: BERT (Devlin et al. 2018, arXiv 1810.04805) and GPT-2; Gehring et al. 2017 (arXiv
 //!   1705.03122).
-//! - Deviations: none.
 //! - Parameters: `table`, drawn from a normal distribution of deviation `init_std`.
 //! - Limits: `max_position` rows; a longer sequence is unsupported, or, with `interpolate`,
 //!   stretched over the table: position p of T reads the table at `p (max_position - 1) / (T - 1)`,
@@ -138,6 +137,7 @@ impl EncodingSpec for LearnedConfig {
         summary: "a trained vector per position, added to the input",
         formula: "x_p + table[p]",
         source: "Gehring et al. 2017, arXiv 1705.03122; Devlin et al. 2018, arXiv 1810.04805",
+        deviations: "none",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

@@ -4,7 +4,6 @@
 //!   added to the logits.
 //! - Source: T5's bias (Raffel et al. 2019, arXiv 1910.10683) without buckets; clipping as in Shaw
 //!   et al. 2018 (arXiv 1803.02155).
-//! - Deviations: distances count alike in both directions.
 //! - Parameters: `table`, `[max_distance + 1, H]`, shared by layers.
 //! - Limits: none: distances past the end share the last row. Rows that training never reached keep
 //!   their initial values.
@@ -108,6 +107,7 @@ impl EncodingSpec for LearnedBiasConfig {
         summary: "a trained bias per head and distance, clipped; for example beside RoPE",
         formula: "logits + table[min(|query - key|, max_distance), h]",
         source: "Raffel et al. 2019, arXiv 1910.10683; Shaw et al. 2018, arXiv 1803.02155",
+        deviations: "distances count alike in both directions",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

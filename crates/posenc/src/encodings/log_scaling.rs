@@ -8,7 +8,6 @@
 //!   Cholak 2022 (arXiv 2202.12172). `llama4`: Hugging Face's Llama 4, layers without RoPE.
 //!   `ssmax`: Nakanishi 2025 (arXiv 2501.19399), without its bias, which the paper finds to harm
 //!   longer sequences.
-//! - Deviations: none.
 //! - Parameters: none; in the form `ssmax` `scale.L`, `[H]`, per layer L.
 //! - Limits: causal only: p + 1 is the number of keys a query sees. Meant for a `stack`, at
 //!   training or at test time.
@@ -154,8 +153,9 @@ impl EncodingSpec for LogScalingConfig {
     const ABOUT: About = About {
         summary: "logits that grow with the logarithm of the query's position, against attention \
                   spreading thin",
-        formula: "q_p max(1, ln(p + 1) / ln L)",
+        formula: "q_p max(1, ln(p + 1) / ln L); ssmax: q_p s_h ln(p + 1) with a trained s",
         source: "Su 2021, kexue.fm 8823; Chiang and Cholak 2022, arXiv 2202.12172",
+        deviations: "none",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

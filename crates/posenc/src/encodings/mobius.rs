@@ -6,7 +6,6 @@
 //! - Source: Anti-Periodic Positional Encoding, 2026 (arXiv 2607.21405), by public summaries that
 //!   agree on the formula and on a quarter of the heads; neither the paper's text nor authors' code
 //!   was found.
-//! - Deviations: which quarter of the heads is not said; here the first.
 //! - Parameters: none.
 //! - Limits: none by construction; a reversed head repeats after 2 N tokens.
 
@@ -130,6 +129,7 @@ impl EncodingSpec for MobiusConfig {
                   the training length",
         formula: "pair i of the first heads rotates by p pi (2i + 1) / N, of the others by RoPE",
         source: "Anti-Periodic Positional Encoding, 2026, arXiv 2607.21405",
+        deviations: "which quarter of the heads is not said; here the first",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

@@ -1,5 +1,5 @@
-//! The one list of encodings. One file each, which opens with the same five lines: formula, source,
-//! deviations, parameters, limits.
+//! The one list of encodings. One file each, which opens with the same four lines: formula, source,
+//! parameters, limits. What deviates from the source is data, in `ABOUT`: the catalogue prints it.
 //!
 //! A new encoding is a file here, its `mod` line and its line in the list.
 

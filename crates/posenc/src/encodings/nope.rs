@@ -2,7 +2,6 @@
 //!
 //! - Formula: none; order is visible through the causal mask only.
 //! - Source: Haviv et al. 2022 (arXiv 2203.16634); Kazemnejad et al. 2023 (arXiv 2305.19466).
-//! - Deviations: none.
 //! - Parameters: none.
 //! - Limits: none. In a `stack` it changes nothing.
 
@@ -49,6 +48,7 @@ impl EncodingSpec for NopeConfig {
         summary: "no encoding of position; order is visible through the causal mask only",
         formula: "identity",
         source: "Haviv et al. 2022, arXiv 2203.16634; Kazemnejad et al. 2023, arXiv 2305.19466",
+        deviations: "none",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

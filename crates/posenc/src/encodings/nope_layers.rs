@@ -2,7 +2,6 @@
 //!
 //! - Formula: the hooks of `part` in every layer but each `every`-th, which has no encoding at all.
 //! - Source: RNoPE, Yang et al. 2025 (arXiv 2501.18795); SmolLM3 (every fourth layer); Llama 4.
-//! - Deviations: none; `embed` happens once, before the layers, whichever they are.
 //! - Parameters: those of `part`, under `part.0`.
 //! - Limits: those of its part.
 
@@ -168,6 +167,7 @@ impl EncodingSpec for NopeLayersConfig {
         summary: "an encoding that every n-th layer does not use",
         formula: "the hooks of the part; identity in layers n, 2n, ...",
         source: "Yang et al. 2025, arXiv 2501.18795",
+        deviations: "none; `embed` happens once, before the layers, whichever they are",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

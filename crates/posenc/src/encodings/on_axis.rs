@@ -5,7 +5,6 @@
 //!   (arXiv 2405.17399), give digits such coordinates; BiPE, He et al. 2024 (arXiv 2401.16421),
 //!   sentences. Abacus is `learned` on the places of digits, beside another encoding in a `stack`.
 //!   BiPE is a `stack` of `learned` on places in a segment and `rope` or `alibi` on its number.
-//! - Deviations: none; which coordinates there are is the task's matter.
 //! - Parameters: those of `part`, under `part.0`.
 //! - Limits: those of its part, for coordinates. A part with a bias by position, or with a need for
 //!   a causal mask, needs coordinates that never fall along the sequence.
@@ -72,6 +71,7 @@ impl EncodingSpec for OnAxisConfig {
         summary: "an encoding of one coordinate of the tokens, such as a digit's place",
         formula: "the hooks of the part at coordinates in place of positions",
         source: "Cho et al. 2024, arXiv 2405.20671; McLeish et al. 2024, arXiv 2405.17399",
+        deviations: "none; which coordinates there are is the task's matter",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

@@ -5,9 +5,6 @@
 //!   SiLU of `U D x`. `forget` adds FoX's `sum of ln f_l over l = n+1..m` (PaTH-FoX).
 //! - Source: Yang et al. 2025, PaTH attention (arXiv 2505.16381); flash-linear-attention,
 //!   `layers/path_attn.py` and `ops/path_attn/naive.py`.
-//! - Deviations: none; `forget = "scaled"` divides the gates' sum by sqrt(E) as well, as that code
-//!   does. Its full-rank projection of w is not offered; `kernel = 0` is w without convolution and
-//!   SiLU.
 //! - Parameters: per layer L: `layers.L.down`, `[D, rank]`; `up`, `[rank, H E]`; `convolution`,
 //!   `[kernel, H E]`; `beta_weight`, `[D, H]`; `beta_bias`, `[H]`; with gates `gates.0.weight`,
 //!   `[D, H]`, and `gates.0.bias`, `[H]`.
@@ -333,6 +330,9 @@ impl EncodingSpec for PathProductConfig {
         summary: "every token between key and query reflects what the query sees of the key",
         formula: "logits = q_m H_m ... H_(n+1) k_n / sqrt(E), H_t = I - beta_t w_t w_t^T",
         source: "Yang et al. 2025, arXiv 2505.16381",
+        deviations: "none; `forget = \"scaled\"` divides the gates' sum by sqrt(E) as well, as \
+                     that code does. Its full-rank projection of w is not offered; `kernel = 0` \
+                     is w without convolution and SiLU",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

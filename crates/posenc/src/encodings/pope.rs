@@ -5,7 +5,6 @@
 //!   theta_j`, for k by `p theta_j + delta_j`; `theta_j = base^(-j/d)`. The head doubles: `q.k =
 //!   sum_j softplus(q_j) softplus(k_j) cos((m - n) theta_j - delta_j)`.
 //! - Source: Gopalakrishnan et al. 2025, PoPE (arXiv 2509.10534); x-transformers' polar embedding.
-//! - Deviations: none; the sign of delta is x-transformers'.
 //! - Parameters: `delta`, `[H, d]`, shared by layers, clamped to -2 pi..0, 0 at start; none where
 //!   `learnable` is off.
 //! - Limits: none by construction; linear attention cannot host it, since it makes its own feature
@@ -128,6 +127,7 @@ impl EncodingSpec for PopeConfig {
                   sets and an angle that position sets",
         formula: "q.k = sum_j softplus(q_j) softplus(k_j) cos((m - n) base^(-j/d) - delta_j)",
         source: "Gopalakrishnan et al. 2025, arXiv 2509.10534",
+        deviations: "none; the sign of delta is x-transformers'",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

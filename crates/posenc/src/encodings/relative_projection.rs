@@ -4,7 +4,6 @@
 //!   distances from 0 to `max_distance`, and nothing else.
 //! - Source: the positional bias that x-transformers names Inkling (`RelativeProjPositionalBias`),
 //!   after a model of Thinking Machines; there is no paper yet.
-//! - Deviations: none.
 //! - Parameters: per layer L: `layers.L.weight`, `[D, H b]`; `layers.L.bias`, `[H b]`;
 //!   `layers.L.curves`, `[b, max_distance]`.
 //! - Limits: none; no bias from `max_distance` on. Linear attention cannot host it.
@@ -130,6 +129,7 @@ impl EncodingSpec for RelativeProjectionConfig {
         summary: "a bias by distance that every query mixes from a few trained curves",
         formula: "logits + sum_b (W x_m + c)_{h,b} D[b, m - n]",
         source: "Inkling, by x-transformers (no paper)",
+        deviations: "none",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

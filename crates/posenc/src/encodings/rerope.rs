@@ -3,7 +3,6 @@
 //! - Formula: RoPE by the distance `d = m - n` up to `window` w; beyond it by w (ReRoPE), or by `w
 //!   + (d - w)/leak` (leaky ReRoPE).
 //! - Source: bojone/rerope; Su 2023 (kexue.fm 9708, 9728).
-//! - Deviations: keys after the query, which a causal mask hides, follow plain RoPE.
 //! - Parameters: none.
 //! - Limits: causal only; none of length by construction; two products of queries and keys instead
 //!   of one.
@@ -102,6 +101,7 @@ impl EncodingSpec for ReropeConfig {
         summary: "rotary attention whose distance stops growing, or grows slower, beyond a window",
         formula: "RoPE by d for d <= w, else by w; leaky: by w + (d - w)/leak",
         source: "Su 2023, kexue.fm 9708; bojone/rerope",
+        deviations: "keys after the query, which a causal mask hides, follow plain RoPE",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

@@ -5,8 +5,6 @@
 //!   from alpha = 0.
 //! - Source: Su et al. 2021, RoFormer (arXiv 2104.09864), eq. 15 and 34; layouts of GPT-J
 //!   (interleaved) and NeoX, Llama (half).
-//! - Deviations: none; `rotary_dim` r rotates the first r dimensions of a head only (GPT-J, NeoX),
-//!   frequencies use r.
 //! - Parameters: none; `log_frequency`, alpha, `[r/2]`, shared by layers and heads, where
 //!   `learnable`.
 //! - Limits: none by construction; `dynamic_ntk` reads the length of the sequence. Scalings and
@@ -175,6 +173,8 @@ impl EncodingSpec for RopeConfig {
         summary: "rotation of queries and keys by their position",
         formula: "pair i rotates by p theta_i, theta_i = base^(-2i/r)",
         source: "Su et al. 2021, arXiv 2104.09864",
+        deviations: "none; `rotary_dim` r rotates the first r dimensions of a head only (GPT-J, \
+                     NeoX), frequencies use r",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

@@ -6,7 +6,6 @@
 //!   encodings, 0 at distance 0.
 //! - Source: Chi et al. 2022, Sandwich (arXiv 2212.10356), section 5; NVIDIA NeMo's
 //!   `sandwich_relative_position_embedding`.
-//! - Deviations: none from NeMo, whose D is the width of a head.
 //! - Parameters: none.
 //! - Limits: none by construction; the sum oscillates past half of its longest wavelength.
 
@@ -126,6 +125,7 @@ impl EncodingSpec for SandwichConfig {
                   flatter for later heads",
         formula: "logits + (sum_i cos(d / 10000^(2i/D)) - D/2) H/(8h)",
         source: "Chi et al. 2022, arXiv 2212.10356",
+        deviations: "none from NeMo, whose D is the width of a head",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

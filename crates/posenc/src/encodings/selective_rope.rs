@@ -7,9 +7,6 @@
 //!   + b_h)`.
 //! - Source: Movahedi et al. 2026, Selective RoPE (arXiv 2511.17388);
 //!   timurcarstensen/selective-rope, `modules/rotary.py`.
-//! - Deviations: the authors' full-rank projection, differences in place of the convolution, other
-//!   temperatures and gates by pair are not offered. Input whose width is no multiple of the heads
-//!   is divided by its own length.
 //! - Parameters: per layer L: `layers.L.down`, `[D, rank]`; `up`, `[rank, H E/2]`; `convolution`,
 //!   `[kernel, H E/2]`; `offset`, c, `[H E/2]`, with `bias`; `gate_weight`, `[D, H]`, and
 //!   `gate_bias`, `[H]`, with `gate`; `log_temperature`, added to `ln theta`, `[E/2]`, where
@@ -176,8 +173,12 @@ impl EncodingSpec for SelectiveRopeConfig {
     type Module = SelectiveRope;
     const ABOUT: About = About {
         summary: "rotation of queries and keys by angles that every token adds to",
-        formula: "pair i rotates by theta_i sum_{l<=p} phi_l, phi = conv(U D x_l / |x_l|)",
+        formula: "pair i rotates by theta_i sum_{l<=p} phi_l, \
+                  phi = conv(U D n(x_l)), n: each head's part by its length",
         source: "Movahedi et al. 2026, arXiv 2511.17388",
+        deviations: "the authors' full-rank projection, differences in place of the convolution, \
+                     other temperatures and gates by pair are not offered. Input whose width is \
+                     no multiple of the heads is divided by its own length",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

@@ -4,7 +4,6 @@
 //! - Formula: RoPE by the distance `m - n` below `window` w; from w on by `floor(m/G) - floor(n/G)
 //!   + w - floor(w/G)`, G = `group`.
 //! - Source: Jin et al. 2024, Self-Extend (arXiv 2401.01325), section 3 and the authors' code.
-//! - Deviations: none.
 //! - Parameters: none.
 //! - Limits: causal only; none of length by construction; two products of queries and keys instead
 //!   of one. Groups begin at fixed positions, so that logits depend on more than the distance.
@@ -108,6 +107,7 @@ impl EncodingSpec for SelfExtendConfig {
                   of tokens beyond it",
         formula: "RoPE by m - n below w, else by floor(m/G) - floor(n/G) + w - floor(w/G)",
         source: "Jin et al. 2024, arXiv 2401.01325",
+        deviations: "none",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

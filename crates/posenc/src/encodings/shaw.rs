@@ -3,7 +3,6 @@
 //! - Formula: logits get `q . a_K[r]/sqrt(head_dim)` and outputs `sum over keys of weight a_V[r]`,
 //!   r = clip(key - query, -k, k) + k.
 //! - Source: Shaw et al. 2018 (arXiv 1803.02155), eq. 3 to 5; k = `max_distance`.
-//! - Deviations: none.
 //! - Parameters: `keys.L` and, with `values`, `values.L`, `[2k + 1, head_dim]` per layer L, shared
 //!   by heads.
 //! - Limits: none: farther keys share the last row. Linear attention cannot host it.
@@ -140,6 +139,7 @@ impl EncodingSpec for ShawConfig {
         formula: "q_m . (k_n + a_K[clip(n - m)])/sqrt(d), output + sum_n weight_mn a_V[clip(n - \
                   m)]",
         source: "Shaw et al. 2018, arXiv 1803.02155",
+        deviations: "none",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

@@ -4,8 +4,6 @@
 //!   the input; D = d_model.
 //! - Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.5; orders as in RoFormer's and
 //!   tensor2tensor's code.
-//! - Deviations: `scale` (1 is the paper's); the paper instead multiplies the embeddings by
-//!   sqrt(D).
 //! - Parameters: none; `scale`, one number shared by all, where `learnable_scale` (x-transformers'
 //!   scaled sinusoid).
 //! - Limits: none by construction; positions past the training length were never seen.
@@ -155,6 +153,8 @@ impl EncodingSpec for SinusoidalConfig {
         summary: "fixed sines and cosines added to the input",
         formula: "PE(p, 2i) = scale sin(p base^(-2i/D)), PE(p, 2i+1) = scale cos(p base^(-2i/D))",
         source: "Vaswani et al. 2017, arXiv 1706.03762",
+        deviations: "`scale` (1 is the paper's); the paper instead multiplies the embeddings by \
+                     sqrt(D)",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

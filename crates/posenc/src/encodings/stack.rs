@@ -2,7 +2,6 @@
 //!
 //! - Formula: the parts' hooks one after the other, in order; biases add.
 //! - Source: hybrids such as RoPE + ALiBi or sinusoidal + T5 are sums of their parts' hooks.
-//! - Deviations: none.
 //! - Parameters: those of its parts, under `parts.0`, `parts.1`, ...
 //! - Limits: the tightest of its parts.
 
@@ -249,6 +248,7 @@ impl EncodingSpec for StackConfig {
         summary: "several encodings at once",
         formula: "hooks applied in order, biases added",
         source: "composition of the parts",
+        deviations: "none",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

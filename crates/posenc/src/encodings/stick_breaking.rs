@@ -6,7 +6,6 @@
 //!   n = m. The softmax then has nothing to divide by.
 //! - Source: Tan et al. 2024 (arXiv 2410.17980); shawntan/stickbreaking-attention, whose reference
 //!   gives the remainder to the query's own value.
-//! - Deviations: none. Without the remainder weights do not add up to 1, which no bias can do.
 //! - Parameters: none.
 //! - Limits: none. Causal only. Linear attention cannot host it. Beside other biases in a `stack`
 //!   it breaks the stick by the products of queries and keys alone.
@@ -84,6 +83,7 @@ impl EncodingSpec for StickBreakingConfig {
         summary: "every key, from the nearest on, takes a share of what is left",
         formula: "weight_mn = sigmoid(z_mn) prod_{n<l<m} (1 - sigmoid(z_ml)); the rest to m itself",
         source: "Tan et al. 2024, arXiv 2410.17980",
+        deviations: "none. Without the remainder weights do not add up to 1, which no bias can do",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

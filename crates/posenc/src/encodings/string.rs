@@ -4,7 +4,6 @@
 //!   `window`.
 //! - Source: STRING, An et al. 2024 (arXiv 2410.18745), and the authors' `string_for_llama.py`. S
 //!   is about a third of the training length.
-//! - Deviations: W defaults to half of S where 128, the authors' value, is more.
 //! - Parameters: none.
 //! - Limits: causal only; none of length by construction; two products of queries and keys instead
 //!   of one. Not DeepMind's encoding of coordinates of the same name.
@@ -102,6 +101,9 @@ impl EncodingSpec for ShiftedConfig {
         summary: "rotary attention that reads far pairs by the distances that training saw most",
         formula: "RoPE by d for d < S, else by d - S + W",
         source: "An et al. 2024, STRING, arXiv 2410.18745",
+        deviations: "W defaults to half of S where 128, the authors' value, is more. Decoding as \
+                     in the authors' code; its prefill counts distance S twice, once in the \
+                     window and once beyond it",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

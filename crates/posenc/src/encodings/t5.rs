@@ -5,8 +5,6 @@
 //!   `max_distance` M: `N/2 + floor(ln(d/(N/2)) / ln(M/(N/2)) N/2)`, capped.
 //! - Source: Raffel et al. 2019 (arXiv 1910.10683), section 2.1; mesh-tensorflow; Hugging Face
 //!   `T5Attention`.
-//! - Deviations: T5 does not divide logits by sqrt(head_dim); with `scaled = false` queries are
-//!   multiplied by it, else not.
 //! - Parameters: `table`, `[num_buckets, H]`, shared by layers.
 //! - Limits: causal only unless `bidirectional`; none of length: the last bucket has no end.
 //!   Buckets that training never reached keep their initial values.
@@ -173,6 +171,8 @@ impl EncodingSpec for T5Config {
                   logarithm",
         formula: "logits + table[bucket(query - key), h]",
         source: "Raffel et al. 2019, arXiv 1910.10683",
+        deviations: "T5 does not divide logits by sqrt(head_dim); with `scaled = false` queries \
+                     are multiplied by it, else not",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

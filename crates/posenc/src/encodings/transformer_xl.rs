@@ -5,7 +5,6 @@
 //!   R(d)` and R(d) = [sin | cos] of the distance.
 //! - Source: Dai et al. 2019 (arXiv 1901.02860), section 3.3 and appendix B; per layer as in XLNet
 //!   (Yang et al. 2019, arXiv 1906.08237).
-//! - Deviations: none; the segment memory of the paper is a longer list of keys, not an encoding.
 //! - Parameters: per layer L: `layers.L.projection`, `[D, H E]`; `layers.L.u` and `layers.L.v`,
 //!   `[H, E]`.
 //! - Limits: none by construction. Linear attention cannot host it.
@@ -150,6 +149,8 @@ impl EncodingSpec for TransformerXlConfig {
                   distance, each with a trained bias on the query",
         formula: "(q + u).k + (q + v).W_R R(m - n), over sqrt(d)",
         source: "Dai et al. 2019, arXiv 1901.02860; Yang et al. 2019, arXiv 1906.08237",
+        deviations: "none; the segment memory of the paper is a longer list of keys, not an \
+                     encoding",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

@@ -4,8 +4,6 @@
 //!   token of `ln sigmoid(W x_l + b)`, per head and dimension e.
 //! - Source: Wall attention, Tilde Research 2026; flash-linear-attention, `layers/wall_attn.py` and
 //!   `ops/wall_attn/naive.py`; there is no paper yet.
-//! - Deviations: none. The optional scalar gate is a `stack` with `fox` at `init_bias = 8`; the
-//!   optional gate on the output is no encoding.
 //! - Parameters: per layer L: `layers.L.weight`, `[D, H E]`; `layers.L.bias`, `[H E]`, starting at
 //!   `init_bias`.
 //! - Limits: none by construction. Causal only: decays between a key and a later query. Positions
@@ -155,6 +153,8 @@ impl EncodingSpec for WallConfig {
         summary: "every channel of queries and keys decays with distance at a rate that tokens set",
         formula: "logits = sum_e q_me k_ne prod_{l=n+1..m} sigmoid(W x_l + b)_e / sqrt(E)",
         source: "Wall attention, flash-linear-attention (no paper)",
+        deviations: "none. The optional scalar gate is a `stack` with `fox` at `init_bias = 8`; \
+                     the optional gate on the output is no encoding",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

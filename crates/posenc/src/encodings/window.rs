@@ -5,7 +5,6 @@
 //!   positions; logits of others are -infinity.
 //! - Source: sliding windows, Beltagy et al. 2020 (arXiv 2004.05150); attention sinks, Xiao et al.
 //!   2023, StreamingLLM (arXiv 2309.17453).
-//! - Deviations: sinks keep their own positions; StreamingLLM renumbers what the cache holds.
 //! - Parameters: none.
 //! - Limits: none. Meant for a `stack`, at training or at test time. A sequence whose positions
 //!   start at `sinks` or later (`random_offset`, `randomized`) has no sinks.
@@ -78,6 +77,7 @@ impl EncodingSpec for WindowConfig {
                   the sequence (attention sinks)",
         formula: "logits - infinity where query - key >= size and key >= sinks",
         source: "Beltagy et al. 2020, arXiv 2004.05150; Xiao et al. 2023, arXiv 2309.17453",
+        deviations: "sinks keep their own positions; StreamingLLM renumbers what the cache holds",
     };
 
     fn check(&self, _shape: &ModelShape) -> Result<(), ConfigError> {

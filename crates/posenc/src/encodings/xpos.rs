@@ -5,8 +5,6 @@
 //!   (2i/r + gamma)/(1 + gamma)`.
 //! - Source: Sun et al. 2022 (arXiv 2212.10554), section 3; torchscale. `block_size`: the paper's
 //!   blockwise causal attention, section 4.
-//! - Deviations: c is the middle of the positions, torchscale's and x-transformers' differ;
-//!   products do not depend on it.
 //! - Parameters: none.
 //! - Limits: causal only, since the factor grows for keys after the query; `max_position` keeps the
 //!   powers inside f32.
@@ -182,6 +180,8 @@ impl EncodingSpec for XposConfig {
         formula: "RoPE, and pair i of q_m . k_n times zeta_i^((m - n)/scale_base), zeta_i = (2i/r \
                   + gamma)/(1 + gamma)",
         source: "Sun et al. 2022, arXiv 2212.10554",
+        deviations: "c is the middle of the positions, torchscale's and x-transformers' differ; \
+                     products do not depend on it",
     };
 
     fn check(&self, shape: &ModelShape) -> Result<(), ConfigError> {

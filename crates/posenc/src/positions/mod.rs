@@ -7,6 +7,14 @@ pub mod samplers;
 
 pub use samplers::PositionsConfig;
 
+/// What differs from the source, by kind of sampler; as
+/// [`About::deviations`](crate::spec::About).
+pub const DEVIATIONS: &[(&str, &str)] = &[(
+    "pose",
+    "the text goes on where its positions jump; the authors take the second chunk from later in the \
+     text",
+)];
+
 /// The positions of the queries and of the keys of one forward pass.
 ///
 /// Positions are real numbers in units of tokens, 0 for the first. Queries and keys are separate,

@@ -1,7 +1,8 @@
 //! EVQ-Cosh: frequencies at the quantiles of a hyperbolic cosine.
 
-use super::{Scaling, Unscaled};
+use super::{Factor, OriginalLength as _, Scaling, Unscaled};
 use crate::ConfigError;
+use crate::facts::Lengths;
 use crate::rotary::Frequencies;
 use schema::in_range;
 use serde::{Deserialize, Serialize};
@@ -13,18 +14,30 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct EvqCoshScaling {
-    /// How far the table is from a geometric one.
-    pub tau: f64,
+    /// How far the table is from a geometric one. `"auto"`: the rule of the authors' notes,
+    /// max(d / sqrt(L), 1.4), with d the rotated dimensions of a head.
+    pub tau: Factor,
     /// Whether the grid lies between the points of RoPE's, whose `u_k` is `k / pairs`.
     pub midpoint: bool,
+    /// L of `tau = "auto"`: the training length unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub original_max_position_embeddings: Option<usize>,
 }
 
 impl Default for EvqCoshScaling {
     fn default() -> Self {
         Self {
-            tau: 1.5,
+            tau: Factor::Fixed(1.5),
             midpoint: true,
+            original_max_position_embeddings: None,
         }
+    }
+}
+
+impl EvqCoshScaling {
+    fn tau(&self, dim: usize) -> f64 {
+        let by_rule = || dim as f64 / self.original_max_position_embeddings.value().sqrt();
+        self.tau.fixed().unwrap_or_else(|| by_rule().max(1.4))
     }
 }
 
@@ -32,14 +45,14 @@ impl Scaling for EvqCoshScaling {
     const READS_BASE: bool = true;
 
     fn scale(&self, plain: &Unscaled, _length: f64) -> Frequencies {
-        let pairs = plain.inv_freq.len();
+        let (pairs, tau) = (plain.inv_freq.len(), self.tau(plain.dim));
         let theta = |k: usize| {
             let u = (k as f64 + if self.midpoint { 0.5 } else { 0.0 }) / pairs as f64;
             // The limit of the formula, which divides by tau.
-            let phi = if self.tau < 1e-8 {
+            let phi = if tau < 1e-8 {
                 u
             } else {
-                1.0 - libm::asinh((1.0 - u) * libm::sinh(self.tau)) / self.tau
+                1.0 - libm::asinh((1.0 - u) * libm::sinh(tau)) / tau
             };
             libm::pow(plain.base, -phi)
         };
@@ -47,7 +60,32 @@ impl Scaling for EvqCoshScaling {
     }
 
     fn check(&self, _dim: usize) -> Result<(), ConfigError> {
-        let hint = "the authors use 1.5 to 5; 0 is a geometric table";
-        in_range("tau", self.tau, 0.0..=100.0, hint)
+        self.original_max_position_embeddings.check()?;
+        let Some(tau) = self.tau.fixed() else {
+            return Ok(());
+        };
+        let hint = "the authors use 1.5 to 5, or \"auto\"; 0 is a geometric table";
+        in_range("tau", tau, 0.0..=100.0, hint)?;
+        match self.original_max_position_embeddings {
+            None => Ok(()),
+            Some(length) => Err(ConfigError::new(
+                super::ORIGINAL,
+                length,
+                "has no effect: only tau = \"auto\" reads it",
+                "nothing, with a number for tau",
+                "leave it out, or set tau = \"auto\"",
+            )),
+        }
+    }
+
+    fn resolve(&mut self, lengths: &Lengths) {
+        if self.tau == Factor::Auto {
+            self.original_max_position_embeddings.resolve(lengths);
+        }
+    }
+
+    fn unresolved(&self) -> Option<&'static str> {
+        let is_open = self.tau == Factor::Auto;
+        is_open.then(|| self.original_max_position_embeddings.unresolved())?
     }
 }

@@ -1,4 +1,4 @@
-//! A factor that may be `"auto"`.
+//! A number that may be `"auto"`.
 
 use crate::ConfigError;
 use crate::facts::Lengths;
@@ -6,9 +6,9 @@ use schema::in_range;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
-/// A number, or `"auto"`: test length over training length, never below 1.
+/// A number, or `"auto"`: for the key `factor`, test length over training length, never below 1.
 ///
-/// `auto` has no value until it is resolved; a configuration that still holds it is not built.
+/// That `auto` has no value until it is resolved; a configuration that still holds it is not built.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum Factor {
     /// Test length over training length.
@@ -68,7 +68,7 @@ impl<'de> Deserialize<'de> for Factor {
         impl de::Visitor<'_> for FactorVisitor {
             type Value = Factor;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number of at least 1 or \"auto\"")
+                f.write_str("a number or \"auto\"")
             }
             fn visit_f64<E>(self, value: f64) -> Result<Factor, E> {
                 Ok(Factor::Fixed(value))

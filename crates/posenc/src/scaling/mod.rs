@@ -26,6 +26,12 @@ use schema::in_range;
 use std::f64::consts::PI;
 use std::ops::RangeInclusive;
 
+/// What differs from the source, by kind; as [`About::deviations`](crate::spec::About).
+pub const DEVIATIONS: &[(&str, &str)] = &[(
+    "evq_cosh",
+    "tau is 1.5 unless given; the authors' notes have a rule for it, which is `tau = \"auto\"`",
+)];
+
 /// Frequencies before any scaling.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unscaled {

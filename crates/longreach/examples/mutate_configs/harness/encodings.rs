@@ -21,6 +21,7 @@ pub const ENCODINGS: &[&str] = &[
     r#"{ kind = "rope", scaling = { kind = "mrrope", form = "uni", factor = 4.0, original_max_position_embeddings = 8, beta_fast = 8.0,
             beta_slow = 0.5, attention_factor = 1.0 } }"#,
     r#"{ kind = "rope", scaling = { kind = "evq_cosh", tau = 4.0, midpoint = false } }"#,
+    r#"{ kind = "rope", scaling = { kind = "evq_cosh", tau = "auto", original_max_position_embeddings = 8 } }"#,
     r#"{ kind = "sinusoidal", base = 100.0, order = "half", scale = 0.5, learnable_scale = true }"#,
     r#"{ kind = "learned", max_position = 64, init_std = 0.02, interpolate = false }"#,
     r#"{ kind = "rope", base = 100.0, layout = "half", rotary_dim = 4, learnable = true }"#,

@@ -90,7 +90,7 @@ fn what_is_not_understood_is_refused() {
         (r#"{"kind": "rope", "rotary_dim": -2}"#, "invalid value"),
         (
             r#"{"kind": "alibi", "factor": "automatic"}"#,
-            "a number of at least 1 or \"auto\"",
+            "a number or \"auto\"",
         ),
         (r#"{"kind": "stack"}"#, "missing field `parts`"),
         (
@@ -116,7 +116,7 @@ fn what_is_not_understood_is_refused() {
         ),
         (
             r#"{"kind": "rope", "scaling": {"kind": "linear", "factor": "automatic"}}"#,
-            "a number of at least 1 or \"auto\"",
+            "a number or \"auto\"",
         ),
         (
             r#"{"kind": "rope", "scaling": {"kind": "dynamic_ntk", "factor": "auto"}}"#,

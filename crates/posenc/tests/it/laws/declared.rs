@@ -10,7 +10,7 @@ use burn::tensor::Tensor;
 use posenc::encodings::RopeConfig;
 use posenc::{
     Bias, Context, EncodingConfig, Facts, Hooks, Init, Ops, PlainOps, PositionalEncoding,
-    Positions, PrepareError, RopeScaling,
+    Positions, PositionsConfig, PrepareError, RopeScaling,
 };
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -578,5 +578,26 @@ fn derived_facts_are_those_of_the_frequencies_and_stand_under_the_key_of_their_p
     for (name, config) in all_configs() {
         let empty = config.derived(&SHAPE, 64).is_empty();
         assert_eq!(empty, !rotates(&config), "{name}");
+    }
+}
+
+#[test]
+fn every_kind_says_what_deviates_from_its_source() {
+    for kind in EncodingConfig::KINDS {
+        let about = EncodingConfig::example(kind).unwrap().about();
+        let text = about.deviations;
+        assert!(!text.is_empty() && !text.ends_with('.'), "{kind}: {text}");
+    }
+    for (kind, text) in posenc::scaling::DEVIATIONS {
+        assert!(
+            RopeScaling::KINDS.contains(kind) && !text.is_empty(),
+            "{kind}"
+        );
+    }
+    for (kind, text) in posenc::positions::DEVIATIONS {
+        assert!(
+            PositionsConfig::KINDS.contains(kind) && !text.is_empty(),
+            "{kind}"
+        );
     }
 }
